@@ -1,0 +1,1 @@
+"""Networks and data for demonstrations, and the scripts that made them."""

@@ -1,0 +1,1 @@
+"""The specification: configuration, instruction set, registers, and what every operation computes."""

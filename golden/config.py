@@ -1,0 +1,220 @@
+"""The configuration: every parameter of one accelerator, validated, with presets, JSON and a hash.
+
+Standard library only, so that every other folder can import it.
+"""
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass
+
+from .isa import Engine
+
+
+def _check(condition: bool, name: str, constraint: str, value: object) -> None:
+    if not condition:
+        raise ValueError(f"{name} must be {constraint}, not {value}")
+
+
+def _is_power_of_two(value: int) -> bool:
+    return value > 0 and value & (value - 1) == 0
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayConfig:
+    """The multiplier array and what follows it.
+
+    Attributes
+    ----------
+    lanes : int
+        Input channels taken per cycle (L): bytes in an activation word.
+    columns : int
+        Output channels computed at a time (O).
+    requant_lanes : int
+        Accumulators requantised per cycle (R).
+    depthwise_taps : int
+        Columns that chain in depthwise mode (T).
+    """
+
+    lanes: int
+    columns: int
+    requant_lanes: int
+    depthwise_taps: int
+
+    def __post_init__(self) -> None:
+        for name in ("lanes", "columns", "requant_lanes"):
+            value = getattr(self, name)
+            _check(_is_power_of_two(value), name, "a power of two", value)
+        _check(4 <= self.lanes <= 64, "lanes", "between 4 and 64", self.lanes)
+        _check(self.columns <= self.lanes, "columns", f"at most lanes ({self.lanes})", self.columns)
+        _check(self.requant_lanes <= self.columns, "requant_lanes", f"at most columns ({self.columns})", self.requant_lanes)
+        _check(1 <= self.depthwise_taps <= self.columns, "depthwise_taps", f"between 1 and columns ({self.columns})",
+               self.depthwise_taps)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryConfig:
+    """The on-chip memories.
+
+    Attributes
+    ----------
+    feature_bytes, weight_bytes, parameter_bytes : int
+        Sizes in bytes, powers of two.
+    tables : int
+        Transfer tables of 256 bytes.
+    list_entries : int
+        Entries of the step lists.
+    """
+
+    feature_bytes: int
+    weight_bytes: int
+    parameter_bytes: int
+    tables: int
+    list_entries: int
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            _check(_is_power_of_two(value), field.name, "a power of two", value)
+        _check(self.feature_bytes <= 1 << 24, "feature_bytes", "at most 16777216", self.feature_bytes)
+        _check(self.weight_bytes <= 1 << 24, "weight_bytes", "at most 16777216", self.weight_bytes)
+        _check(self.tables <= 256, "tables", "at most 256", self.tables)
+        _check(self.list_entries <= 4096, "list_entries", "at most 4096", self.list_entries)
+
+
+@dataclass(frozen=True, slots=True)
+class AxiConfig:
+    """The AXI4 master port.
+
+    Attributes
+    ----------
+    data_bits : int
+        Width of the data bus: 32, 64 or 128.
+    outstanding : int
+        Read bursts in flight at most, and write bursts likewise.
+    """
+
+    data_bits: int
+    outstanding: int = 8
+
+    #: Fixed by the design: 32-bit addresses, 4-bit identifiers, bursts of at most 16 beats.
+    ADDRESS_BITS = 32
+    ID_BITS = 4
+    BURST_BEATS = 16
+
+    def __post_init__(self) -> None:
+        _check(self.data_bits in (32, 64, 128), "data_bits", "32, 64 or 128", self.data_bits)
+        _check(self.outstanding in range(1, 17), "outstanding", "between 1 and 16", self.outstanding)
+
+    @property
+    def data_bytes(self) -> int:
+        """Bytes in a beat."""
+        return self.data_bits // 8
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """One accelerator.
+
+    Attributes
+    ----------
+    array, memory, axi
+        The parts, see their classes.
+    engines : tuple of Engine
+        The engines that exist; a command for another one is illegal.
+    resident_commands : int
+        Commands of each queue that the program memory holds; longer programs stream through it.
+    """
+
+    array: ArrayConfig
+    memory: MemoryConfig
+    axi: AxiConfig
+    engines: tuple[Engine, ...] = (Engine.MAC, Engine.MAXIMUM)
+    resident_commands: int = 64
+
+    def __post_init__(self) -> None:
+        lanes = self.array.lanes
+        _check(self.axi.data_bytes <= lanes, "data_bits", f"at most 8 * lanes ({8 * lanes})", self.axi.data_bits)
+        _check(self.memory.feature_bytes >= 4 * lanes, "feature_bytes", f"at least {4 * lanes}", self.memory.feature_bytes)
+        _check(self.memory.weight_bytes >= 2 * self.weight_word_bytes, "weight_bytes",
+               f"at least two words of {self.weight_word_bytes} bytes", self.memory.weight_bytes)
+        _check(_is_power_of_two(self.resident_commands) and self.resident_commands >= 4, "resident_commands",
+               "a power of two, at least 4", self.resident_commands)
+        _check(Engine.MAC in self.engines, "engines", "a tuple that contains Engine.MAC", self.engines)
+
+    @property
+    def multipliers(self) -> int:
+        """Multipliers of the array."""
+        return self.array.lanes * self.array.columns
+
+    @property
+    def weight_word_bytes(self) -> int:
+        """Bytes of one weight word: lanes weights for each column."""
+        return self.array.lanes * self.array.columns
+
+    @property
+    def weight_words(self) -> int:
+        """Words of the weight memory."""
+        return self.memory.weight_bytes // self.weight_word_bytes
+
+    @property
+    def parameter_word_bytes(self) -> int:
+        """Bytes of one parameter word: 8 for each requantise lane."""
+        return 8 * self.array.requant_lanes
+
+    @property
+    def parameter_words(self) -> int:
+        """Words of the parameter memory."""
+        return self.memory.parameter_bytes // self.parameter_word_bytes
+
+    def to_json(self) -> str:
+        """The configuration as canonical JSON: sorted keys, engines by name."""
+        plain = dataclasses.asdict(self)
+        plain["engines"] = [engine.name for engine in self.engines]
+        return json.dumps(plain, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Config:
+        """Read what :meth:`to_json` wrote.
+
+        Raises
+        ------
+        ValueError
+            If the text is not JSON, or a key is missing, unknown or out of range.
+        """
+        try:
+            plain = json.loads(text)
+            parts = {"array": ArrayConfig, "memory": MemoryConfig, "axi": AxiConfig}
+            for name, part in parts.items():
+                plain[name] = part(**plain[name])
+            if "engines" in plain:
+                plain["engines"] = tuple(Engine[name] for name in plain["engines"])
+            return cls(**plain)
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            raise ValueError(f"configuration must be a JSON object with the fields of Config, but: {error}") from error
+
+    @property
+    def hash(self) -> int:
+        """32 bits that tell configurations apart; the hardware and every program carry it."""
+        return int.from_bytes(hashlib.sha256(self.to_json().encode()).digest()[:4], "little")
+
+
+PRESETS: dict[str, Config] = {
+    "tiny": Config(
+        array=ArrayConfig(lanes=4, columns=2, requant_lanes=1, depthwise_taps=2),
+        memory=MemoryConfig(feature_bytes=8 << 10, weight_bytes=16 << 10, parameter_bytes=4 << 10, tables=4, list_entries=1024),
+        axi=AxiConfig(data_bits=32),
+    ),
+    "ecp5-85k": Config(
+        array=ArrayConfig(lanes=16, columns=8, requant_lanes=4, depthwise_taps=3),
+        memory=MemoryConfig(feature_bytes=64 << 10, weight_bytes=256 << 10, parameter_bytes=32 << 10, tables=16, list_entries=1024),
+        axi=AxiConfig(data_bits=64),
+    ),
+    "large": Config(
+        array=ArrayConfig(lanes=32, columns=32, requant_lanes=8, depthwise_taps=5),
+        memory=MemoryConfig(feature_bytes=512 << 10, weight_bytes=2 << 20, parameter_bytes=64 << 10, tables=16, list_entries=1024),
+        axi=AxiConfig(data_bits=128),
+    ),
+}
+DEFAULT_PRESET = "ecp5-85k"

@@ -1,0 +1,266 @@
+"""The instruction set: the one definition that hardware, compiler, golden machine and docs share.
+
+A command has 64 bytes, little-endian. Two queues execute commands in order, each at its own pace: the DMA queue (LOAD,
+STORE, FILL) and the compute queue (COMPUTE); SYNC and END stand in both. Standard library only.
+"""
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+COMMAND_BYTES = 64
+COMMAND_BITS = 8 * COMMAND_BYTES
+
+#: A step-list entry in external memory: 4 bytes, the offset in the low bits, the two flags on top.
+LIST_ENTRY_BYTES = 4
+LIST_CLEAR = 1 << 30
+LIST_FIRE = 1 << 31
+
+#: Bytes of one transfer table, indexed by the code plus 128.
+TABLE_BYTES = 256
+
+
+class Opcode(enum.IntEnum):
+    """Bits 3:0 of every command."""
+
+    END = 1
+    SYNC = 2
+    LOAD = 3
+    STORE = 4
+    FILL = 5
+    COMPUTE = 6
+
+
+class Engine(enum.IntEnum):
+    """What a COMPUTE command computes with. Codes 2 to 4 are kept for depthwise, XNOR-popcount and FPC."""
+
+    MAC = 0
+    MAXIMUM = 1
+
+
+class LocalMemory(enum.IntEnum):
+    """Where a LOAD writes. Local addresses are in bytes; all but FEATURE take one run, aligned to its unit."""
+
+    FEATURE = 0
+    WEIGHT = 1
+    PARAMETER = 2
+    TABLE = 3
+    LIST = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Bits ``lsb`` to ``lsb + width - 1`` of a command; two's complement if ``signed``."""
+
+    name: str
+    lsb: int
+    width: int
+    signed: bool
+    doc: str
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """Least and greatest value."""
+        if self.signed:
+            return -(1 << self.width - 1), (1 << self.width - 1) - 1
+        return 0, (1 << self.width) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """Layout of one command, lowest field first, with its meaning for the manual."""
+
+    opcode: Opcode
+    fields: tuple[Field, ...]
+    action: str
+    notes: str
+
+    def encode(self, **values: int) -> bytes:
+        """Pack ``values`` into a command; fields that are not named are zero.
+
+        Raises
+        ------
+        ValueError
+            If a name is not a field, or a value does not fit its field.
+        """
+        unknown = values.keys() - {field.name for field in self.fields}
+        if unknown:
+            raise ValueError(f"{self.opcode.name} has no field {sorted(unknown)}")
+        word = int(self.opcode)
+        for field in self.fields:
+            value, (low, high) = int(values.get(field.name, 0)), field.limits
+            if not low <= value <= high:
+                raise ValueError(f"{self.opcode.name}.{field.name} must be between {low} and {high}, not {value}")
+            word |= (value & (1 << field.width) - 1) << field.lsb
+        return word.to_bytes(COMMAND_BYTES, "little")
+
+    def decode(self, command: bytes) -> dict[str, int]:
+        """The fields of a command of this format, by name."""
+        word = int.from_bytes(command, "little")
+        values = {}
+        for field in self.fields:
+            value = word >> field.lsb & (1 << field.width) - 1
+            values[field.name] = value - (1 << field.width) if field.signed and value >> field.width - 1 else value
+        return values
+
+
+LOCAL_BITS = 24
+EXTERNAL_BITS = 32
+
+_Spec = tuple[str, int, str]
+
+#: After the opcode every command begins with these; 32 bits in all.
+_HEADER: tuple[_Spec, ...] = (
+    ("after", 1, "1: begin only when every earlier command of this queue has completed."),
+    ("reserved", 3, "Zero."),
+    ("signal", 8, "Tokens given to the other queue when this command completes."),
+    ("wait", 16, "Tokens taken from the other queue before this command begins."),
+)
+
+
+def _format(opcode: Opcode, *specs: _Spec, action: str, notes: str) -> Format:
+    lsb, placed = 4, list[Field]()
+    for name, width, doc in (*_HEADER, *specs):
+        placed.append(Field(name, lsb, abs(width), width < 0, doc))
+        lsb += abs(width)
+    if lsb > COMMAND_BITS:
+        raise ValueError(f"{opcode.name} needs {lsb} bits, but a command has {COMMAND_BITS}")
+    return Format(opcode, tuple(placed), action, notes)
+
+
+END = _format(
+    Opcode.END,
+    action="wait until every earlier command of this queue has completed\nqueue.done = True",
+    notes="When both queues are done the run is done: the tokens must be zero again, and the interrupt is raised.",
+)
+
+SYNC = _format(
+    Opcode.SYNC,
+    action="take(wait)\ngive(signal)",
+    notes="Only the header: a place to wait or to signal without other work.",
+)
+
+LOAD = _format(
+    Opcode.LOAD,
+    ("external", EXTERNAL_BITS, "Source address of the first byte, relative to EXTERNAL_BASE."),
+    ("local", LOCAL_BITS, "Destination address of the first byte."),
+    ("memory", 4, "Destination memory, a code of `LocalMemory`."),
+    ("row_pieces", 16, "Pieces in a row."),
+    ("piece_bytes", 24, "Bytes in a piece."),
+    ("rows", 16, "Rows."),
+    ("folds", 8, "Source rows interleaved into one destination row."),
+    ("external_row", -EXTERNAL_BITS, "Source pitch of rows, in bytes."),
+    ("external_fold", -EXTERNAL_BITS, "Source pitch of folds, in bytes."),
+    ("local_row", -LOCAL_BITS, "Destination pitch of rows, in bytes."),
+    ("local_fold", -LOCAL_BITS, "Destination pitch of folds, in bytes."),
+    ("local_piece", -LOCAL_BITS, "Destination pitch of pieces, in bytes."),
+    action="""\
+for row in range(rows):
+    for fold in range(folds):
+        run = external[external + row * external_row + fold * external_fold:][:row_pieces * piece_bytes]
+        for piece in range(row_pieces):
+            at = local + row * local_row + fold * local_fold + piece * local_piece
+            memory[at:at + piece_bytes] = run[piece * piece_bytes:][:piece_bytes]""",
+    notes="Each (row, fold) is one run of contiguous source bytes, split into bursts of at most 16 beats that never cross 4 KiB. "
+          "A memory other than FEATURE takes one piece (`rows`, `folds` and `row_pieces` are 1), with `local` and "
+          "`piece_bytes` multiples of its unit: `lanes` bytes for WEIGHT, 8 for PARAMETER, 1 for TABLE, 4 for LIST. "
+          "Counts of zero are illegal.",
+)
+
+STORE = _format(
+    Opcode.STORE,
+    ("external", EXTERNAL_BITS, "Destination address of the first byte, relative to EXTERNAL_BASE."),
+    ("local", LOCAL_BITS, "Source address of the first byte in the feature memory."),
+    ("row_bytes", 24, "Bytes in a row."),
+    ("rows", 16, "Rows."),
+    ("external_row", -EXTERNAL_BITS, "Destination pitch of rows, in bytes."),
+    ("local_row", -LOCAL_BITS, "Source pitch of rows, in bytes."),
+    action="""\
+for row in range(rows):
+    external[external + row * external_row:][:row_bytes] = feature[local + row * local_row:][:row_bytes]""",
+    notes="Completes when the last write response has arrived. Counts of zero are illegal.",
+)
+
+FILL = _format(
+    Opcode.FILL,
+    ("local", LOCAL_BITS, "Address of the first byte in the feature memory."),
+    ("piece_bytes", 24, "Bytes in a piece."),
+    ("rows", 16, "Pieces."),
+    ("local_row", -LOCAL_BITS, "Pitch of pieces, in bytes."),
+    ("value", 8, "The byte that is written."),
+    action="for row in range(rows):\n    feature[local + row * local_row:][:piece_bytes] = value",
+    notes="Writes `lanes` bytes a cycle while no result is written. Counts of zero are illegal.",
+)
+
+COMPUTE = _format(
+    Opcode.COMPUTE,
+    ("engine", 4, "The engine, a code of `Engine`."),
+    ("outer", 16, "Iterations of the outer loop."),
+    ("middle", 16, "Iterations of the middle loop."),
+    ("inner", 16, "Iterations of the inner loop."),
+    ("tile_inner", 1, "1: the inner loop runs over output tiles; 0: the outer one does."),
+    ("steps", 12, "Steps of a window: entries of the step list."),
+    ("list", 12, "First entry of the step list."),
+    ("source", LOCAL_BITS, "Feature address of the first window."),
+    ("source_outer", -LOCAL_BITS, "Source pitch of the outer loop, in bytes."),
+    ("source_middle", -LOCAL_BITS, "Source pitch of the middle loop, in bytes."),
+    ("source_inner", -LOCAL_BITS, "Source pitch of the inner loop, in bytes."),
+    ("destination", LOCAL_BITS, "Feature address of the first result."),
+    ("destination_outer", -LOCAL_BITS, "Destination pitch of the outer loop, in bytes."),
+    ("destination_middle", -LOCAL_BITS, "Destination pitch of the middle loop, in bytes."),
+    ("destination_inner", -LOCAL_BITS, "Destination pitch of the inner loop, in bytes."),
+    ("weight", 20, "First word in the weight memory; tile t begins `steps * t` words on."),
+    ("parameter", 16, "First word in the parameter memory."),
+    ("parameter_shared", 1, "1: every group of every tile uses that one word; 0: they take consecutive words, each tile from its first."),
+    ("lanes", 8, "Results of a window in every tile but the last."),
+    ("last_lanes", 8, "Results of a window in the last tile."),
+    ("zero_point", -8, "Added after rounding."),
+    ("low", -8, "Least result, after the zero point."),
+    ("high", -8, "Greatest result, after the zero point."),
+    ("table_enable", 1, "1: results pass through a transfer table."),
+    ("table", 8, "The transfer table."),
+    action="""\
+for i, j, k in product(range(outer), range(middle), range(inner)):
+    tile = k if tile_inner else i
+    window = source + i * source_outer + j * source_middle + k * source_inner
+    words = [feature[window + offset(list + s):][:LANES] for s in range(steps)]
+    results = engine(words, weights[weight + tile * steps:][:steps])
+    results = requantise(results, parameters[parameter + tile * groups:]) -> table -> [:lanes or last_lanes]
+    feature[destination + i * destination_outer + j * destination_middle + k * destination_inner:] = results""",
+    notes="`groups` is `lanes / REQUANT_LANES`, rounded up. A window starts at a list entry with the flag `clear` and ends at one with the flag "
+          "`fire`: the first and the last entry of its list. Commands without `after` follow one another without a gap, except where the engine changes. "
+          "Counts of zero, and lanes beyond what the engine gives (`columns` for MAC, `lanes` for MAXIMUM), are illegal.",
+)
+
+FORMATS: dict[Opcode, Format] = {fmt.opcode: fmt for fmt in (END, SYNC, LOAD, STORE, FILL, COMPUTE)}
+DMA_OPCODES = (Opcode.END, Opcode.SYNC, Opcode.LOAD, Opcode.STORE, Opcode.FILL)
+COMPUTE_OPCODES = (Opcode.END, Opcode.SYNC, Opcode.COMPUTE)
+
+
+class ErrorCode(enum.IntEnum):
+    """Why a run stopped."""
+
+    NONE = 0
+    ILLEGAL_OPCODE = 1
+    ILLEGAL_ENGINE = 2
+    ILLEGAL_FIELD = 3
+    ADDRESS_RANGE = 4
+    AXI_SLAVE = 5
+    AXI_DECODE = 6
+    WATCHDOG = 7
+    TOKENS_LEFT = 8
+    PROGRAM_END = 9
+
+
+class Unit(enum.IntEnum):
+    """Where a run stopped."""
+
+    NONE = 0
+    DMA_QUEUE = 1
+    COMPUTE_QUEUE = 2
+    PREFETCH = 3
+    LOAD = 4
+    STORE = 5
+    FILL = 6
+    FETCH = 7
+    WRITE_BACK = 8

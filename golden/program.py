@@ -1,0 +1,233 @@
+"""The program: what the compiler hands to driver and golden machine, and its file format.
+
+A program addresses one *arena* of external memory by offsets from its start: commands, constants, inputs, outputs and
+spilled tensors. Standard library only.
+"""
+from __future__ import annotations
+
+import dataclasses
+import json
+import struct
+import zlib
+from dataclasses import dataclass, field
+
+from . import registers
+
+MAGIC = b"LUTPROG\n"
+_HEAD = struct.Struct("<8sIIIII")  # magic, version, configuration hash, bytes of JSON, bytes of blobs, CRC-32 of both
+
+
+@dataclass(frozen=True, slots=True)
+class Queues:
+    """The two command streams of one run.
+
+    Attributes
+    ----------
+    dma, compute : bytes
+        Commands of 64 bytes, END last.
+    dma_address, compute_address : int
+        Where they lie in the arena; multiples of 64.
+    """
+
+    dma: bytes
+    compute: bytes
+    dma_address: int
+    compute_address: int
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """An input or an output of the accelerator: dense int8 codes, NHWC without N, in the arena.
+
+    Attributes
+    ----------
+    name : str
+        Name of the ONNX tensor that crosses the border between host and accelerator.
+    shape : tuple of int
+        (height, width, channels).
+    address : int
+        Of the first byte in the arena.
+    onnx_shape : tuple of int
+        Shape of the ONNX tensor for one sample, batch axis 1 included.
+    onnx_axes : tuple of int
+        The ONNX tensor is ``codes.reshape(height, width, channels).transpose(onnx_axes).reshape(onnx_shape)``.
+    unsigned : bool
+        The ONNX tensor is uint8: its value is the code plus 128.
+    """
+
+    name: str
+    shape: tuple[int, int, int]
+    address: int
+    onnx_shape: tuple[int, ...]
+    onnx_axes: tuple[int, int, int]
+    unsigned: bool
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in the arena."""
+        height, width, channels = self.shape
+        return height * width * channels
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenTensor:
+    """A tensor of the graph that lies in feature memory once a compute command has completed.
+
+    Attributes
+    ----------
+    name : str
+        Name in the quantised graph.
+    command : int
+        Index in the body's compute queue of the command that completes it.
+    address : int
+        Feature address of element (0, 0, 0), in bytes.
+    row_pitch, pixel_pitch : int
+        Bytes from row to row and from pixel to pixel; channels are contiguous.
+    shape : tuple of int
+        (height, width, channels).
+    """
+
+    name: str
+    command: int
+    address: int
+    row_pitch: int
+    pixel_pitch: int
+    shape: tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LayerReport:
+    """What the compiler says of one layer.
+
+    Attributes
+    ----------
+    name, kind : str
+        The ONNX node that the layer comes from, and what it is.
+    commands : tuple of int
+        Its commands in the body's compute queue.
+    macs : int
+        Multiply-accumulates of the layer as the network defines it.
+    cycles : int
+        Predicted, from the last issue of the layer before to its own last issue.
+    array_cycles : int
+        Steps that it issues.
+    fold : str
+        How its input is folded, for people.
+    """
+
+    name: str
+    kind: str
+    commands: tuple[int, ...]
+    macs: int
+    cycles: int
+    array_cycles: int
+    fold: str
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A compiled network for one configuration.
+
+    Attributes
+    ----------
+    config_hash : int
+        Of the configuration that it was compiled for.
+    config_name : str
+        For messages.
+    prologue, body : Queues
+        Run once after loading and after a soft reset; run for every inference.
+    arena_bytes : int
+        Size of the arena.
+    constants : bytes
+        Weights, parameters, tables and lists.
+    constants_address : int
+        Where they lie in the arena.
+    inputs, outputs : tuple of Port
+        What crosses the border.
+    layers : tuple of LayerReport
+        In order of execution.
+    written : tuple of WrittenTensor
+        For comparison with a reference.
+    predicted_cycles : int
+        Of one inference, from start to done, on the ideal bus.
+    head, tail : bytes
+        ONNX models that run on the host before and behind the accelerator; empty if there is none.
+    model : bytes
+        The ONNX model as the user gave it, for `verify`.
+    """
+
+    config_hash: int
+    config_name: str
+    prologue: Queues
+    body: Queues
+    arena_bytes: int
+    constants: bytes
+    constants_address: int
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    layers: tuple[LayerReport, ...]
+    written: tuple[WrittenTensor, ...]
+    predicted_cycles: int
+    head: bytes = field(default=b"", repr=False)
+    tail: bytes = field(default=b"", repr=False)
+    model: bytes = field(default=b"", repr=False)
+
+    def to_bytes(self) -> bytes:
+        """The program file: a header with checksum, JSON, and the binary parts."""
+        blobs = bytearray()
+
+        def plain(value: object) -> object:
+            if isinstance(value, bytes):
+                blobs.extend(value)
+                return {"blob": [len(blobs) - len(value), len(value)]}
+            if dataclasses.is_dataclass(value):
+                return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+            if isinstance(value, tuple):
+                return [plain(item) for item in value]
+            return value
+
+        text = json.dumps(plain(self), separators=(",", ":")).encode()
+        checksum = zlib.crc32(text + blobs)
+        return _HEAD.pack(MAGIC, registers.VERSION, self.config_hash, len(text), len(blobs), checksum) + text + blobs
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Program:
+        """Read what :meth:`to_bytes` wrote.
+
+        Raises
+        ------
+        ValueError
+            If the data is not a program, is of another version, is truncated or damaged.
+        """
+        if not data.startswith(MAGIC):
+            raise ValueError("program must begin with the Lutterfly magic number; compile the model with `lutterfly compile`")
+        if len(data) < _HEAD.size:
+            raise ValueError(f"program must have a header of {_HEAD.size} bytes, not {len(data)}: the file is truncated; compile again")
+        _, version, _, text_bytes, blob_bytes, checksum = _HEAD.unpack_from(data)
+        if version != registers.VERSION:
+            raise ValueError(f"program must be of version {registers.VERSION}, not {version}; compile again")
+        expected = _HEAD.size + text_bytes + blob_bytes
+        if len(data) != expected:
+            raise ValueError(f"program must have {expected} bytes, not {len(data)}: the file is truncated or damaged; compile again")
+        if zlib.crc32(data[_HEAD.size:]) != checksum:
+            raise ValueError("program must match its checksum, and does not: the file is damaged; compile again")
+        blobs = data[_HEAD.size + text_bytes:]
+        plain = json.loads(data[_HEAD.size:_HEAD.size + text_bytes])
+
+        def revive(value: object) -> object:
+            if isinstance(value, dict):
+                start, size = value["blob"]
+                return blobs[start:start + size]
+            return tuple(revive(item) for item in value) if isinstance(value, list) else value
+
+        nested = {"prologue": Queues, "body": Queues, "inputs": Port, "outputs": Port, "layers": LayerReport, "written": WrittenTensor}
+        parts = {}
+        for name, value in plain.items():
+            kind = nested.get(name)
+            if kind is None:
+                parts[name] = revive(value)
+            elif isinstance(value, list):
+                parts[name] = tuple(kind(**{k: revive(v) for k, v in item.items()}) for item in value)
+            else:
+                parts[name] = kind(**{k: revive(v) for k, v in value.items()})
+        return cls(**parts)

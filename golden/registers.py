@@ -1,0 +1,80 @@
+"""The register map: the one definition that hardware, driver and docs share.
+
+Registers are 32 bits wide and stand behind AXI4-Lite; addresses are in bytes. Standard library only.
+"""
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+#: Value of the ID register: "LUTF" in ASCII, first letter lowest.
+ID = int.from_bytes(b"LUTF", "little")
+#: Version of the contract: instruction set, registers, program file. A driver refuses another one.
+VERSION = 1
+
+#: CONTROL bits.
+CONTROL_START = 1 << 0
+CONTROL_RESET = 1 << 1
+
+#: STATUS bits.
+STATUS_BUSY = 1 << 0
+STATUS_DONE = 1 << 1
+STATUS_ERROR = 1 << 2
+STATUS_RESETTING = 1 << 3
+
+WATCHDOG_DEFAULT = 65_536
+
+
+class Access(enum.Enum):
+    """What software may do with a register."""
+
+    READ = "read"
+    WRITE = "write"
+    READ_WRITE = "read, write"
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """One 32-bit register."""
+
+    name: str
+    address: int
+    access: Access
+    doc: str
+    reset: int = 0
+
+
+def _map(*specs: tuple[str, Access, str] | tuple[str, Access, str, int]) -> dict[str, Register]:
+    registers = {}
+    for index, (name, access, doc, *reset) in enumerate(specs):
+        registers[name] = Register(name, 4 * index, access, doc, *reset)
+    return registers
+
+
+_R, _W, _RW = Access.READ, Access.WRITE, Access.READ_WRITE
+
+REGISTERS: dict[str, Register] = _map(
+    ("ID", _R, f"{ID:#010x}: this is a Lutterfly."),
+    ("VERSION", _R, "Version of instruction set, registers and program file."),
+    ("CONFIG_HASH", _R, "Hash of the configuration that the hardware was generated from."),
+    ("CONTROL", _W, "Bit 0: start a run (ignored while busy or in error). Bit 1: soft reset. Both clear themselves."),
+    ("STATUS", _R, "Bit 0: busy. Bit 1: the last run is done. Bit 2: the last run stopped with an error. Bit 3: a soft reset is in progress."),
+    ("INTERRUPT", _RW, "Reads 1 while an interrupt is pending (a run is done, or stopped); writing 1 clears it."),
+    ("INTERRUPT_ENABLE", _RW, "Bit 0: drive the interrupt line while an interrupt is pending."),
+    ("EXTERNAL_BASE", _RW, "Added to every external address; a multiple of 4096."),
+    ("DMA_PROGRAM", _RW, "Address of the DMA queue's first command, relative to EXTERNAL_BASE; a multiple of 64."),
+    ("DMA_COMMANDS", _RW, "Commands of the DMA queue, END included."),
+    ("COMPUTE_PROGRAM", _RW, "Address of the compute queue's first command, relative to EXTERNAL_BASE; a multiple of 64."),
+    ("COMPUTE_COMMANDS", _RW, "Commands of the compute queue, END included."),
+    ("WATCHDOG", _RW, "Cycles without progress after which a run stops; 0 turns the watchdog off.", WATCHDOG_DEFAULT),
+    ("ERROR", _R, "Bits 7:0: error code; bits 15:8: unit; bits 31:16: index of the command in its queue, modulo 65,536."),
+    ("ERROR_ADDRESS", _R, "The address out of range, or the external address of the failed burst, where there is one."),
+    ("CYCLES", _R, "Cycles of the last run, from start to done."),
+    ("DMA_BUSY", _R, "Cycles in which a DMA command was in progress."),
+    ("DMA_STALLED", _R, "Cycles in which the DMA queue waited for tokens."),
+    ("COMPUTE_BUSY", _R, "Cycles in which a step was issued."),
+    ("COMPUTE_STALLED", _R, "Cycles in which the compute queue waited for tokens, for earlier results, or for the requantiser."),
+    ("DMA_DONE", _R, "DMA commands completed in this run."),
+    ("COMPUTE_DONE", _R, "Compute commands completed in this run."),
+)
+ADDRESS_BITS = 8

@@ -1,0 +1,1 @@
+"""The accelerator in Amaranth: engines, memories, buses and the top levels."""

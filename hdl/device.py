@@ -1,0 +1,116 @@
+"""The device layer: block RAM and multiplier with fixed latency, the only parts that a device family may replace.
+
+A family's primitives are put in by elaborating for a platform of that family; latency and ports stay as they are here, so that no
+control changes. The generic bodies below simulate, and every synthesis tool infers block RAM and multipliers from them.
+"""
+from __future__ import annotations
+
+from amaranth.hdl import Module, Signal, signed, unsigned
+from amaranth.lib import memory, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+__all__ = ["MULTIPLIER_LATENCY", "RAM_LATENCY", "Multiplier", "Ram"]
+
+RAM_LATENCY = 2
+MULTIPLIER_LATENCY = 3
+
+
+class Ram(wiring.Component):
+    """Read one word and write one word each cycle; a read takes ``RAM_LATENCY`` cycles (address register, output register).
+
+    A word that is written can be read from the next cycle on. A word that is read in the cycle in which it is written is undefined
+    in hardware: whoever reads must know that nobody writes it.
+
+    Parameters
+    ----------
+    width : int
+        Bits of a word.
+    depth : int
+        Words.
+    granularity : int or None
+        Bits that one write enable covers; a divisor of ``width``, by default all of it.
+
+    Members
+    -------
+    read_address : In(ceil_log2(depth))
+    read_data : Out(width)
+    write_address : In(ceil_log2(depth))
+    write_data : In(width)
+    write_enable : In(width // granularity)
+
+    Raises
+    ------
+    ValueError
+        If ``granularity`` does not divide ``width``.
+    """
+
+    def __init__(self, *, width: int, depth: int, granularity: int | None = None):
+        granularity = width if granularity is None else granularity
+        if granularity < 1 or width % granularity:
+            raise ValueError(f"granularity must be a divisor of width ({width} bits), not {granularity}")
+        self.width = width
+        self.depth = depth
+        self.granularity = granularity
+        super().__init__({
+            "read_address": In(ceil_log2(depth)),
+            "read_data": Out(width),
+            "write_address": In(ceil_log2(depth)),
+            "write_data": In(width),
+            "write_enable": In(width // granularity),
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        # Without the attribute Yosys guards against the collision that the contract rules out, with logic behind the output.
+        m.submodules.storage = storage = memory.Memory(shape=unsigned(self.width), depth=self.depth, init=[],
+                                                       attrs={"no_rw_check": 1})
+        write = storage.write_port(granularity=self.granularity)
+        read = storage.read_port()
+        m.d.comb += [
+            write.addr.eq(self.write_address),
+            write.data.eq(self.write_data),
+            write.en.eq(self.write_enable),
+            read.addr.eq(self.read_address),
+            read.en.eq(1),
+        ]
+        output = Signal(self.width, reset_less=True)
+        m.d.sync += output.eq(read.data)
+        m.d.comb += self.read_data.eq(output)
+        return m
+
+
+class Multiplier(wiring.Component):
+    """Multiply two numbers each cycle, with a latency of ``MULTIPLIER_LATENCY`` cycles.
+
+    Parameters
+    ----------
+    a_width, b_width : int
+        Bits of the operands.
+    is_signed : bool
+        Both operands are two's complement; else both are unsigned.
+
+    Members
+    -------
+    a, b : In
+    product : Out(a_width + b_width)
+    """
+
+    def __init__(self, *, a_width: int, b_width: int, is_signed: bool = True):
+        shape = signed if is_signed else unsigned
+        self.a_width = a_width
+        self.b_width = b_width
+        self.is_signed = is_signed
+        super().__init__({
+            "a": In(shape(a_width)),
+            "b": In(shape(b_width)),
+            "product": Out(shape(a_width + b_width)),
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        a, b = Signal.like(self.a, reset_less=True), Signal.like(self.b, reset_less=True)
+        product, output = Signal.like(self.product, reset_less=True), Signal.like(self.product, reset_less=True)
+        m.d.sync += [a.eq(self.a), b.eq(self.b), product.eq(a * b), output.eq(product)]
+        m.d.comb += self.product.eq(output)
+        return m

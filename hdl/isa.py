@@ -1,0 +1,44 @@
+"""Amaranth views of the instruction set in :mod:`lutterfly.golden.isa`, and the signatures that commands and errors travel by."""
+from __future__ import annotations
+
+from amaranth.hdl import Signal, signed, unsigned
+from amaranth.lib import data
+
+from ..golden import isa
+
+__all__ = ["INDEX_BITS", "ErrorReport", "command_shape", "report", "view"]
+
+INDEX_BITS = 16
+
+
+def command_shape(fmt: isa.Format) -> data.StructLayout:
+    """A decoded command on its way to its unit: the index in its queue, then the fields of ``fmt`` behind the header."""
+    fields = {"index": unsigned(INDEX_BITS), "after": unsigned(1)}
+    for field in fmt.fields:
+        if field.lsb >= 32:
+            fields[field.name] = signed(field.width) if field.signed else unsigned(field.width)
+    return data.StructLayout(fields)
+
+
+def view(fmt: isa.Format, word: Signal) -> data.View:
+    """View the 512 bits of a command as the fields of ``fmt``, the opcode included."""
+    fields = {"opcode": data.Field(unsigned(4), 0)}
+    for field in fmt.fields:
+        fields[field.name] = data.Field(signed(field.width) if field.signed else unsigned(field.width), field.lsb)
+    return data.View(data.FlexibleLayout(isa.COMMAND_BITS, fields), word)
+
+
+class ErrorReport(data.Struct):
+    """Why and where a run stops: valid for one cycle; the core keeps the first."""
+
+    valid: unsigned(1)
+    code: unsigned(8)
+    unit: unsigned(8)
+    index: unsigned(INDEX_BITS)
+    address: unsigned(32)
+
+
+def report(target: data.View, code: isa.ErrorCode, unit: isa.Unit, index, address=0) -> list:
+    """Assignments that raise an error in ``target``; combinational or registered, as the caller's domain."""
+    return [target.valid.eq(1), target.code.eq(code), target.unit.eq(unit), target.index.eq(index), target.address.eq(address)]
+

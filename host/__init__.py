@@ -1,0 +1,1 @@
+"""From the ONNX file to the answer: frontend, compiler, driver, transports, session and command line."""

@@ -1,0 +1,1 @@
+"""Area and timing on open tools."""
