@@ -1,0 +1,162 @@
+"""Requantisation: accumulators to int8 codes, with the bits of ONNX Runtime's float32 arithmetic, in integers only.
+
+Source: ONNX Runtime, MLAS, ``MlasRequantizeOutput``: bias, conversion to float32, float32 product, clamp, rounding half to even.
+"""
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+#: Bits of a parameter word: bias [31:0], mantissa [55:32], exponent [61:56], zero [63:62].
+PARAMETER_BYTES = 8
+MANTISSA_BITS = 24
+MANTISSA_LSB = 32
+EXPONENT_BITS = 6
+EXPONENT_LSB = 56
+
+#: Exponents of the scales that matter. Beyond the greatest (below 2**-32) the product with any accumulator rounds to zero; before
+#: the least (2**9 and above) the product with any accumulator but zero is beyond every int8 code.
+_LEAST_EXPONENT, _GREATEST_EXPONENT = 14, 55
+
+UInt64 = npt.NDArray[np.uint64]
+
+
+def encode_scale(multiplier: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Split scales into mantissa and exponent.
+
+    Parameters
+    ----------
+    multiplier : float32[...]
+        Scales, finite and not negative.
+
+    Returns
+    -------
+    mantissa : int64[...]
+        0, or at least 2**23 and less than 2**24.
+    exponent : int64[...]
+        6 bits. ``multiplier == mantissa * 2**-exponent``; but below 2**-32 the mantissa is 0, and from 2**10 on the scale is 2**9, both
+        without a difference in any result.
+
+    Raises
+    ------
+    TypeError
+        If ``multiplier`` is not float32.
+    ValueError
+        If a scale is negative, infinite or not a number.
+    """
+    multiplier = np.asarray(multiplier)
+    _check_dtype("multiplier", multiplier, np.float32)
+    bad = multiplier[~(np.isfinite(multiplier) & (multiplier >= 0))]
+    if bad.size:
+        raise ValueError(f"multiplier must be finite and not negative, not {bad.flat[0]}")
+    fraction, power = np.frexp(multiplier.astype(np.float64))
+    mantissa = (fraction * (1 << MANTISSA_BITS)).astype(np.int64)
+    exponent = MANTISSA_BITS - power.astype(np.int64)
+    zero = (mantissa == 0) | (exponent > _GREATEST_EXPONENT)
+    large = exponent < _LEAST_EXPONENT
+    mantissa = np.where(zero, 0, np.where(large, 1 << MANTISSA_BITS - 1, mantissa))
+    exponent = np.where(zero, 0, np.where(large, _LEAST_EXPONENT, exponent))
+    return mantissa, exponent
+
+
+def pack_parameters(bias: npt.NDArray[np.int32], multiplier: npt.NDArray[np.float32]) -> UInt64:
+    """Pack bias and scale of each channel into the 64 bits that the parameter memory holds.
+
+    Parameters
+    ----------
+    bias : int32[channels]
+    multiplier : float32[channels]
+        See :func:`encode_scale`.
+
+    Returns
+    -------
+    uint64[channels]
+        Little-endian in memory (``.astype("<u8").tobytes()``).
+
+    Raises
+    ------
+    TypeError
+        If ``bias`` is not int32 or ``multiplier`` not float32.
+    ValueError
+        If the shapes differ, or a scale is negative or not finite.
+    """
+    bias = np.asarray(bias)
+    _check_dtype("bias", bias, np.int32)
+    mantissa, exponent = encode_scale(multiplier)
+    if bias.shape != mantissa.shape:
+        raise ValueError(f"bias must have the shape of multiplier {mantissa.shape}, not {bias.shape}")
+    words = bias.view(np.uint32).astype(np.uint64)
+    return words | mantissa.astype(np.uint64) << np.uint64(MANTISSA_LSB) | exponent.astype(np.uint64) << np.uint64(EXPONENT_LSB)
+
+
+def unpack_parameters(parameters: UInt64) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Bias int32[...], mantissa int64[...] and exponent int64[...] of packed parameters."""
+    parameters = np.asarray(parameters)
+    _check_dtype("parameters", parameters, np.uint64)
+    words = parameters.view(np.int64)
+    return (words.astype(np.int32),
+            words >> MANTISSA_LSB & (1 << MANTISSA_BITS) - 1,
+            words >> EXPONENT_LSB & (1 << EXPONENT_BITS) - 1)
+
+
+def requantise(acc: npt.NDArray[np.int32], parameters: UInt64, zero_point: int, low: int = -128, high: int = 127) -> npt.NDArray[np.int8]:
+    """Add the bias, scale, round, add the zero point and clamp.
+
+    Parameters
+    ----------
+    acc : int32[..., channels]
+        Accumulators.
+    parameters : uint64[channels]
+        From :func:`pack_parameters`.
+    zero_point, low, high : int
+        int8 codes, ``low <= high``.
+
+    Returns
+    -------
+    int8[..., channels]
+        ``clip(rint(f32(acc + bias) * scale) + zero_point, low, high)`` with a sum modulo 2**32, a float32 product, and halves rounded to
+        even everywhere.
+
+    Raises
+    ------
+    TypeError
+        If ``acc`` is not int32 or ``parameters`` not uint64.
+    ValueError
+        If the zero point or a limit is no int8 code, or ``low`` is above ``high``.
+    """
+    acc = np.asarray(acc)
+    _check_dtype("acc", acc, np.int32)
+    for name, value in (("zero_point", zero_point), ("low", low), ("high", high)):
+        if not -128 <= value <= 127:
+            raise ValueError(f"{name} must be between -128 and 127, not {value}")
+    if low > high:
+        raise ValueError(f"low must be at most high ({high}), not {low}")
+    bias, mantissa, exponent = unpack_parameters(parameters)
+    total = (acc.astype(np.int64) + bias).astype(np.int32).astype(np.int64)
+    # float32 keeps 24 significant bits, once of the sum and once of the product: a product just below a half becomes the half.
+    magnitude, magnitude_drop = _round_significant(np.abs(total))
+    product, product_drop = _round_significant(magnitude * mantissa)
+    # The product is 0 or has at least 24 bits, so that it saturates without a shift, and vanishes when shifted by 25 bits.
+    shift = np.clip(exponent - magnitude_drop - product_drop, 0, MANTISSA_BITS + 1)
+    rounded = np.sign(total) * _shift_right(product, shift)
+    return np.clip(rounded + zero_point, low, high).astype(np.int8)
+
+
+def _round_significant(value: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Round to 24 significant bits: ``rounded * 2**dropped``. Values lie between 0 and 2**53, where frexp gives the number of bits."""
+    bits = np.frexp(value.astype(np.float64))[1].astype(np.int64)
+    dropped = np.maximum(bits - MANTISSA_BITS, 0)
+    return _shift_right(value, dropped), dropped
+
+
+def _shift_right(value: npt.NDArray[np.int64], shift: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """``value / 2**shift`` rounded to the nearest integer, halves to even, for values that are not negative."""
+    quotient = value >> shift
+    twice_rest = (value - (quotient << shift)) << 1
+    unit = np.int64(1) << shift
+    return quotient + ((twice_rest > unit) | ((twice_rest == unit) & (quotient & 1 == 1)))
+
+
+def _check_dtype(name: str, array: np.ndarray, dtype: type) -> None:
+    if array.dtype != dtype:
+        raise TypeError(f"{name} must be {np.dtype(dtype)}, not {array.dtype}")
