@@ -51,5 +51,5 @@ def test_the_models_have_what_the_demo_is_to_show(form: str):
 
 
 def test_another_form_is_refused():
-    with pytest.raises(ValueError, match="^form must be one of qdq, qop, uint8, not float$"):
+    with pytest.raises(ValueError, match=r"^form must be one of qdq, qop, uint8, not float$"):
         digits.model_path("float")

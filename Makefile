@@ -1,0 +1,64 @@
+# All set-up happens in .venv, in this checkout, on first use.
+
+PYTHON ?= python3
+JOBS ?= 2
+BIN := .venv/bin
+
+.PHONY: help demo test check regress synth requirements clean distclean
+
+help:
+	@echo "make demo     classify handwritten digits on the simulated accelerator"
+	@echo "make test     lint and all tests (JOBS=$(JOBS) at a time)"
+	@echo "make check    lint and types, without simulation"
+	@echo "make regress  make test with the long sweeps"
+	@echo "make synth    area and clock of the default configuration, with yosys and nextpnr"
+	@echo "make clean    remove caches; make distclean removes .venv as well"
+
+demo: .venv/installed
+	@$(BIN)/lutterfly demo
+
+test: .venv/installed
+	$(BIN)/ruff check
+	$(BIN)/python -m pytest -n $(JOBS)
+
+check: .venv/installed
+	$(BIN)/ruff check
+	$(BIN)/mypy
+
+regress: .venv/installed
+	$(BIN)/ruff check
+	$(BIN)/python -m pytest -n $(JOBS) -m "regress or not regress"
+
+synth: .venv/installed-synth
+	@$(BIN)/lutterfly synth --device ecp5-85k
+
+# Says everything that is missing at once. `make` is in the list because the simulator is built with it under that name.
+requirements:
+	@missing=; \
+	for program in g++ make perl; do command -v $$program >/dev/null || missing="$$missing\n  $$program"; done; \
+	if ! command -v $(PYTHON) >/dev/null; then \
+	    missing="$$missing\n  Python 3.11 or later (as $(PYTHON); another one: make PYTHON=python3.12)"; \
+	elif ! $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
+	    missing="$$missing\n  Python 3.11 or later ($(PYTHON) is older; another one: make PYTHON=python3.12)"; \
+	elif ! $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null; then \
+	    missing="$$missing\n  Python's venv (on Debian and Ubuntu: apt install python3-venv)"; \
+	fi; \
+	if [ -n "$$missing" ]; then printf "Lutterfly needs, and this machine lacks:$$missing\n" >&2; exit 1; fi
+
+# Order-only: the check runs every time, and does not by itself cause a new installation.
+.venv/installed: pyproject.toml | requirements
+	@echo "Setting up .venv: about a minute, once"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@
+
+.venv/installed-synth: pyproject.toml .venv/installed
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[synth]'
+	@touch $@
+
+clean:
+	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf .venv
