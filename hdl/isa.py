@@ -1,6 +1,4 @@
 """Amaranth views of the instruction set in :mod:`lutterfly.golden.isa`, and the signatures that commands and errors travel by."""
-from __future__ import annotations
-
 from amaranth.hdl import Signal, signed, unsigned
 from amaranth.lib import data
 

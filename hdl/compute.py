@@ -1,0 +1,186 @@
+"""The compute unit: windows -> feature memory -> engines -> results -> requantise -> tables -> write back."""
+from __future__ import annotations
+
+from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from ..golden import isa
+from ..golden.config import Config
+from .device import RAM_LATENCY
+from .feature_memory import FETCH_LATENCY, WRITE_LATENCY, FeatureMemory, feature_write_layout
+from .isa import ErrorReport, command_shape
+from .local_write import local_write_layout
+from .mac_array import MacArray
+from .maximum import Maximum
+from .pipeline import delay
+from .requant import LATENCY as REQUANT_LATENCY
+from .requant import Requantiser
+from .results import Results
+from .transfer_tables import TransferTables
+from .weight_memory import WeightMemory
+from .windows import Windows
+from .write_back import WRITE_BACK_LATENCY, WriteBack
+
+__all__ = ["Compute"]
+
+#: From the cycle in which a group is selected to its write.
+_GROUP_LATENCY = RAM_LATENCY + REQUANT_LATENCY + RAM_LATENCY + WRITE_BACK_LATENCY
+
+#: The components that stand for the codes of ``Engine``: an engine is one line here.
+ENGINES = {
+    isa.Engine.MAC: MacArray,
+    isa.Engine.MAXIMUM: Maximum,
+}
+
+
+class Compute(wiring.Component):
+    """Execute COMPUTE commands in order, one step a cycle, and hold the memories that they work on.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    command, done, error, halt, progress
+        As every unit has them, see ``docs/architecture.md``.
+    feature_write : In(stream of feature writes)
+        Of LOAD and FILL; waits for write back.
+    local_write : In(local write)
+        Of LOAD, to the other memories.
+    store_read : In(stream of addresses), store_word : Out(valid, data)
+        Of STORE: takes the cycles in which no step is read; words come in order, a fixed time later.
+    issued, stalled : Out(1)
+        For the performance counters.
+    first, last : Out(1)
+        The first, the last step of a command is issued.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "command": In(stream.Signature(command_shape(isa.COMPUTE))),
+            "done": Out(1),
+            "error": Out(ErrorReport),
+            "halt": In(1),
+            "progress": Out(1),
+            "feature_write": In(stream.Signature(feature_write_layout(config))),
+            "local_write": In(local_write_layout(config)),
+            "store_read": In(stream.Signature(unsigned(isa.LOCAL_BITS))),
+            "store_word": Out(data.StructLayout({"valid": unsigned(1), "data": unsigned(8 * config.array.lanes)})),
+            "issued": Out(1),
+            "stalled": Out(1),
+            "first": Out(1),
+            "last": Out(1),
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        engines = {code: ENGINES[code](self.config) for code in self.config.engines}
+        landing = {code: FETCH_LATENCY + engine.latency + _GROUP_LATENCY + WRITE_LATENCY - 2 for code, engine in engines.items()}
+        m.submodules.windows = windows = Windows(self.config, landing_latency=landing)
+        m.submodules.feature_memory = features = FeatureMemory(self.config)
+        m.submodules.weight_memory = weights = WeightMemory(self.config)
+        m.submodules.results = results = Results(self.config)
+        m.submodules.tables = tables = TransferTables(self.config)
+        m.submodules.write_back = write_back = WriteBack(self.config)
+        for code, engine in engines.items():
+            m.submodules[code.name.lower()] = engine
+
+        wiring.connect(m, wiring.flipped(self.command), windows.command)
+        wiring.connect(m, windows.context, results.context)
+        wiring.connect(m, wiring.flipped(self.feature_write), features.transfer_write)
+        for unit in (windows, results, write_back):
+            m.d.comb += unit.halt.eq(self.halt)
+
+        self._elaborate_fetch(m, windows, features, weights, engines)
+        m.d.comb += results.result.eq(self._chosen_result(m, engines))
+        self._elaborate_requantise(m, results, tables, write_back)
+        self._elaborate_local_writes(m, windows, weights, results, tables)
+
+        m.d.comb += [
+            features.result_valid.eq(write_back.write_valid),
+            features.result_write.eq(write_back.write),
+            self.done.eq(write_back.done),
+            self.progress.eq(windows.issued | write_back.write_valid),
+            self.issued.eq(windows.issued),
+            self.stalled.eq(windows.stalled),
+            self.first.eq(windows.first),
+            self.last.eq(windows.last),
+        ]
+        with m.If(windows.error.valid):
+            m.d.comb += self.error.eq(windows.error)
+        with m.Elif(results.error.valid):
+            m.d.comb += self.error.eq(results.error)
+        with m.Else():
+            m.d.comb += self.error.eq(write_back.error)
+        return m
+
+    def _elaborate_fetch(self, m: Module, windows: Windows, features: FeatureMemory, weights: WeightMemory, engines: dict) -> None:
+        """Steps read first, STORE in between; words and weights meet at the engines."""
+        store_taken = Signal()
+        m.d.comb += [
+            features.read_address.eq(Mux(windows.step.valid, windows.address, self.store_read.payload)),
+            self.store_read.ready.eq(~windows.step.valid),
+            store_taken.eq(self.store_read.valid & ~windows.step.valid),
+            self.store_word.valid.eq(delay(m, store_taken, FETCH_LATENCY, name="store", reset_less=False)),
+            self.store_word.data.eq(features.read_word),
+            weights.address.eq(delay(m, windows.weight, FETCH_LATENCY - RAM_LATENCY, name="weight")),
+        ]
+        step = delay(m, windows.step, FETCH_LATENCY, name="step", reset_less=False)
+        engine_code = delay(m, windows.engine, FETCH_LATENCY, name="engine")
+        for code, engine in engines.items():
+            m.d.comb += [
+                engine.word.eq(features.read_word),
+                engine.step.eq(step),
+                engine.step.valid.eq(step.valid & (engine_code == code)),
+            ]
+            if hasattr(engine, "weights"):
+                m.d.comb += engine.weights.eq(weights.weights)
+
+    def _chosen_result(self, m: Module, engines: dict):
+        """The result of the engine that has one: Windows lets only one engine work at a time."""
+        chosen = next(iter(engines.values())).result
+        for engine in list(engines.values())[1:]:
+            chosen = Mux(engine.result.valid, engine.result, chosen)
+        return chosen
+
+    def _elaborate_requantise(self, m: Module, results: Results, tables: TransferTables, write_back: WriteBack) -> None:
+        settings = results.settings
+        for lane in range(self.config.array.requant_lanes):
+            m.submodules[f"requantiser_{lane}"] = requantiser = Requantiser()
+            m.d.comb += [
+                requantiser.acc.eq(results.accumulators[lane]),
+                requantiser.parameter.eq(results.parameters[lane]),
+                requantiser.zero_point.eq(settings.zero_point),
+                requantiser.low.eq(settings.low),
+                requantiser.high.eq(settings.high),
+                tables.codes[lane].eq(requantiser.result),
+            ]
+        place = delay(m, results.place, REQUANT_LATENCY + RAM_LATENCY, name="place", reset_less=False)
+        m.d.comb += [
+            tables.enable.eq(delay(m, settings.table_enable, REQUANT_LATENCY, name="table_enable")),
+            tables.table.eq(delay(m, settings.table, REQUANT_LATENCY, name="table")),
+            write_back.values.eq(tables.values),
+            write_back.place.eq(place),
+        ]
+
+    def _elaborate_local_writes(self, m: Module, windows: Windows, weights: WeightMemory, results: Results, tables: TransferTables) -> None:
+        """Each write to its memory; addresses are in bytes here and in units there."""
+        local = self.local_write
+
+        def connect(code: isa.LocalMemory, unit_bytes: int, enable, address, data_port) -> None:
+            m.d.comb += [
+                enable.eq(local.valid & (local.memory == code)),
+                address.eq(local.address >> ceil_log2(unit_bytes)),
+                data_port.eq(local.data),
+            ]
+
+        connect(isa.LocalMemory.WEIGHT, self.config.array.lanes, weights.write_enable, weights.write_address, weights.write_data)
+        connect(isa.LocalMemory.PARAMETER, 8, results.parameter_write_enable, results.parameter_write_address,
+                results.parameter_write_data)
+        connect(isa.LocalMemory.TABLE, 1, tables.write_enable, tables.write_address, tables.write_data)
+        connect(isa.LocalMemory.LIST, isa.LIST_ENTRY_BYTES, windows.list_write_enable, windows.list_write_address,
+                windows.list_write_data)
