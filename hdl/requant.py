@@ -72,7 +72,7 @@ class Requantiser(wiring.Component):
         # From here to the product the multiplier's registers and two more run beside these delays.
         beside = MULTIPLIER_LATENCY + 2
         is_nonzero = _delay(m, factor[-1] & mantissa[-1], beside)
-        shift = _delay(m, shift, beside)
+        shift = _delay(m, shift, beside - 2)
         magnitude, increment = self._round_product(m, product, shift, is_nonzero)
 
         # A negative result is the complement plus one, and the increment is 0 or 1: one carry stands for both.
@@ -108,7 +108,7 @@ class Requantiser(wiring.Component):
         return sign, word, count
 
     def _round_sum(self, m: Module, normalised: Value, leading_zeros: Value, sign: Value) -> tuple[Value, Value]:
-        """No stage: 24 significant bits, and the shift that turns the product into an integer, less ``_LEAST_SHIFT``."""
+        """24 significant bits, without a stage, and after two the shift that makes the product an integer, less ``_LEAST_SHIFT``."""
         dropped_bits = _ACC_BITS - _MANTISSA_BITS
         dropped, kept = normalised[:dropped_bits], normalised[dropped_bits:]
         half = 1 << dropped_bits - 1
@@ -121,10 +121,9 @@ class Requantiser(wiring.Component):
         factor = Signal(_MANTISSA_BITS)
         # After an overflow the other bits are zero.
         m.d.comb += factor.eq(Cat(rounded[:_MANTISSA_BITS - 1], rounded[_MANTISSA_BITS - 1] | overflow))
-        shift = Signal(signed(8))
         exponent = _delay(m, self.parameter.exponent, _STAGES_BEFORE)
-        m.d.comb += shift.eq(exponent + leading_zeros - overflow - (_ACC_BITS + _LEAST_SHIFT))
-        return factor, shift
+        shift = _register(m, (exponent + leading_zeros - (_ACC_BITS + _LEAST_SHIFT))[:8].as_signed(), "shift_before_overflow")
+        return factor, _register(m, (shift - _register(m, overflow, "overflow"))[:8].as_signed(), "shift")
 
     def _multiply(self, m: Module, factor: Value, mantissa: Value) -> Value:
         """Five stages: the product, of which one multiplier gives the low bits' part and six rows of logic the rest."""
