@@ -14,6 +14,9 @@ from pathlib import Path
 WAIVED_WARNINGS = (
     "WIDTHEXPAND",  # operands of different widths, which Amaranth has already extended in its own rules
     "WIDTHTRUNC",
+    "CMPCONST",  # comparisons that the widths of one configuration decide
+    "UNSIGNED",
+    "SYMRSVDWORD",  # `interrupt` is a word of some C++ compilers' only
     "UNUSEDSIGNAL",  # every signal of the source is kept for its name
     "UNDRIVEN",
     "DECLFILENAME",  # all modules stand in one file

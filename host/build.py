@@ -1,0 +1,160 @@
+"""Build the simulator of one configuration: Amaranth to Verilog to C++ to a shared library, each kept in the cache.
+
+Only what is not in the cache is imported and run: with a library there, nothing of Amaranth is.
+"""
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from ..golden.config import Config
+from . import cache, toolchain
+from .toolchain import ToolError
+
+PACKAGE = Path(__file__).parents[1]
+HARNESS = tuple(Path(__file__).parent / name for name in ("harness.cpp", "axi_memory.h"))
+#: The name of the generated Verilog's top module.
+TOP_NAME = "lutterfly"
+
+VERILATOR_FLAGS = (
+    "--cc", "-O3", "--prefix", "Vcore", "--top-module", TOP_NAME, "--x-assign", "fast", "--x-initial", "fast", "--no-assert",
+    # Files of this size keep two compilers busy and none of them for long.
+    "--output-split", "8000", "--output-split-cfuncs", "800",
+    "-CFLAGS", "-fPIC -std=c++17",
+    *(f"-Wno-{name}" for name in toolchain.WAIVED_WARNINGS),
+)
+OPTIMISATION = {"OPT_FAST": "-O2", "OPT_SLOW": "-O0"}
+RUNTIME_FLAGS = ("-O2", "-fPIC", "-std=c++17")
+RUNTIME_SOURCES = ("verilated.cpp", "verilated_threads.cpp")
+#: Everything may read the banks of the feature memory; without the rule Verilator could rename or split them.
+VISIBLE = 'public_flat_rd -module "*feature_memory*" -var "storage"\n'
+
+Progress = Callable[[str], None]
+
+
+def silent(_step: str) -> None:
+    """Report no progress."""
+
+
+def simulator_root() -> Path:
+    """Where simulators are kept unless a caller says otherwise."""
+    return cache.default_root() / "simulator"
+
+
+def verilog(config: Config, *, root: Path | None = None, progress: Progress = silent) -> str:
+    """The whole core as Verilog, from the cache if its sources have not changed.
+
+    Raises
+    ------
+    ToolError
+        If Amaranth's Yosys fails.
+    """
+    root = root or simulator_root()
+    sources = sorted(path for folder in ("golden", "hdl") for path in (PACKAGE / folder).rglob("*.py"))
+    parts = [part for path in sources for part in (path.name, path.read_bytes())]
+    key = cache.key_of((config.to_json(), *toolchain.versions(), *parts))
+
+    def generate(folder: Path) -> None:
+        progress("generating Verilog")
+        (folder / "core.v").write_text(_generate(config))
+
+    return (cache.entry(root, f"verilog-{key}", generate) / "core.v").read_text()
+
+
+def _generate(config: Config) -> str:
+    # Imported here because a cached simulator must not wait for it.
+    from amaranth.back import verilog as backend
+
+    from ..hdl.top_axi import TopAxi
+
+    return backend.convert(TopAxi(config=config), name=TOP_NAME, emit_src=False, strip_internal_attrs=True)
+
+
+def library(config: Config, *, root: Path | None = None, progress: Progress = silent) -> Path:
+    """The simulator of ``config`` as a shared library.
+
+    Raises
+    ------
+    ToolError
+        If a program that is needed is missing, or fails.
+    """
+    return library_of(verilog(config, root=root, progress=progress), config, root=root, progress=progress)
+
+
+def library_of(text: str, config: Config, *, root: Path | None = None, progress: Progress = silent) -> Path:
+    """The simulator of the Verilog ``text``, which has the ports of :class:`~lutterfly.hdl.top_axi.TopAxi`."""
+    root = root or simulator_root()
+    shape = f"{config.axi.data_bytes} {config.array.lanes} {config.memory.feature_bytes}"
+    settings = (*VERILATOR_FLAGS, *OPTIMISATION.values(), *RUNTIME_FLAGS, VISIBLE, shape, *toolchain.versions())
+    key = cache.key_of((text, *settings, *(path.read_bytes() for path in HARNESS)))
+
+    def build(folder: Path) -> None:
+        try:
+            _build(text, config, folder, root, progress)
+        except ToolError as error:
+            # The folder goes away; what the user needs of it stays.
+            kept = root / "failed-build.log"
+            if (folder / "build.log").exists():
+                (folder / "build.log").replace(kept)
+            raise ToolError(str(error).replace(str(folder / "build.log"), str(kept))) from None
+
+    return cache.entry(root, f"library-{key}", build) / "core.so"
+
+
+def _build(text: str, config: Config, folder: Path, root: Path, progress: Progress) -> None:
+    toolchain.check_programs()
+    log, env = folder / "build.log", toolchain.environment(**OPTIMISATION)
+    (folder / "core.v").write_text(without_zeros(text))
+    (folder / "visible.vlt").write_text("`verilator_config\n" + VISIBLE)
+    jobs = str(os.cpu_count() or 1)
+
+    progress("translating Verilog to C++")
+    toolchain.run(["verilator", *VERILATOR_FLAGS, "-Mdir", "model", "visible.vlt", "core.v"], cwd=folder, env=env, log=log)
+    model = folder / "model"
+    (model / "design.h").write_text(_design((model / "Vcore___024root.h").read_text(), config))
+
+    progress("compiling the simulator (once for each configuration)")
+    objects = _runtime(root)
+    toolchain.run(["make", "-C", "model", "-f", "Vcore.mk", "-j", jobs, "libVcore.a"], cwd=folder, env=env, log=log)
+    include = toolchain.verilator_folder() / "include"
+    toolchain.run(["g++", *RUNTIME_FLAGS, "-shared", "-Imodel", f"-I{HARNESS[0].parent}", f"-I{include}", f"-I{include / 'vltstd'}",
+                   "-o", "core.so", str(HARNESS[0]), "model/libVcore.a", *objects, "-lpthread"], cwd=folder, env=env, log=log)
+    for path in sorted(model.iterdir()):
+        path.unlink()
+    model.rmdir()
+
+
+def _runtime(root: Path) -> list[str]:
+    """Verilator's own runtime, compiled once for all simulators."""
+    include = toolchain.verilator_folder() / "include"
+
+    def build(folder: Path) -> None:
+        for name in RUNTIME_SOURCES:
+            toolchain.run(["g++", *RUNTIME_FLAGS, f"-I{include}", f"-I{include / 'vltstd'}", "-c", str(include / name)],
+                          cwd=folder, env=toolchain.environment(), log=folder / "build.log")
+
+    key = cache.key_of((*RUNTIME_FLAGS, *RUNTIME_SOURCES, *toolchain.versions()))
+    return [str(path) for path in sorted(cache.entry(root, f"runtime-{key}", build).glob("*.o"))]
+
+
+def without_zeros(text: str) -> str:
+    """``text`` without the lines that set memory words to zero: the model's memories are zero at first anyway, and thousands of such lines compile slowly."""
+    return re.sub(r"^ *\S+ ?\[\d+\] = \d+'[hd]0+;\n", "", text, flags=re.MULTILINE)
+
+
+def _design(root_header: str, config: Config) -> str:
+    """What the harness must know of the model."""
+    lines = [
+        "#pragma once",
+        f"#define LUTTERFLY_DATA_BYTES {config.axi.data_bytes}",
+        f"#define LUTTERFLY_LANES {config.array.lanes}",
+        f"#define LUTTERFLY_FEATURE_BYTES {config.memory.feature_bytes}",
+    ]
+    for bank in ("even", "odd"):
+        found = re.findall(rf"^ *VlUnpacked<.*> (\w*feature_memory__DOT__{bank}__DOT__storage);", root_header, re.MULTILINE)
+        if len(found) != 1:
+            raise ToolError(f"the model must have one {bank} bank of the feature memory, not {len(found)}")
+        lines.append(f"#define LUTTERFLY_FEATURE_{bank.upper()}(root) ((root)->{found[0]})")
+    return "\n".join(lines) + "\n"
