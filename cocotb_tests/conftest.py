@@ -90,8 +90,8 @@ def _build(text: str, folder: Path, root: Path, runtime_key: str) -> None:
         os.environ.clear()
         os.environ.update(before)
     if not runtime.is_dir():
-        cache.entry(root, runtime.name, lambda target: [shutil.copyfile(path, target / path.name)
-                                                        for path in [*folder.glob("verilated*.o"), folder / "verilator.o"]])
+        # Not cocotb's main program, verilator.o: it has the size of this design's model compiled in.
+        cache.entry(root, runtime.name, lambda target: [shutil.copyfile(path, target / path.name) for path in folder.glob("verilated*.o")])
     # Only the executable is needed from here on.
     for path in folder.iterdir():
         if path.name not in ("dut", "dut.v", "build.log"):
