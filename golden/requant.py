@@ -1,6 +1,7 @@
 """Requantisation: accumulators to int8 codes, with the bits of ONNX Runtime's float32 arithmetic, in integers only.
 
-Source: ONNX Runtime, MLAS, ``MlasRequantizeOutput``: bias, conversion to float32, float32 product, clamp, rounding half to even.
+Source: ONNX Runtime, MLAS, ``MlasRequantizeOutput``: bias, conversion to float32, float32 product, clamp, rounding half
+to even.
 """
 from __future__ import annotations
 
@@ -14,14 +15,17 @@ MANTISSA_LSB = 32
 EXPONENT_BITS = 6
 EXPONENT_LSB = 56
 
-#: Exponents of the scales that matter. Beyond the greatest (below 2**-32) the product with any accumulator rounds to zero; before
-#: the least (2**9 and above) the product with any accumulator but zero is beyond every int8 code.
+#: Exponents of the scales that matter. Beyond the greatest (below 2**-32) the product with any accumulator rounds to
+#: zero; before the least (2**10 and above) the product with any accumulator but zero is beyond every int8 code.
 _LEAST_EXPONENT, _GREATEST_EXPONENT = 14, 55
 
+Int8 = npt.NDArray[np.int8]
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
 UInt64 = npt.NDArray[np.uint64]
 
 
-def encode_scale(multiplier: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def encode_scale(multiplier: npt.NDArray[np.float32]) -> tuple[Int64, Int64]:
     """Split scales into mantissa and exponent.
 
     Parameters
@@ -34,8 +38,8 @@ def encode_scale(multiplier: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.in
     mantissa : int64[...]
         0, or at least 2**23 and less than 2**24.
     exponent : int64[...]
-        6 bits. ``multiplier == mantissa * 2**-exponent``; but below 2**-32 the mantissa is 0, and from 2**10 on the scale is 2**9, both
-        without a difference in any result.
+        6 bits. ``multiplier == mantissa * 2**-exponent``; but below 2**-32 the mantissa is 0, and from 2**10 on the
+        scale is 2**9, both without a difference in any result.
 
     Raises
     ------
@@ -59,7 +63,7 @@ def encode_scale(multiplier: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.in
     return mantissa, exponent
 
 
-def pack_parameters(bias: npt.NDArray[np.int32], multiplier: npt.NDArray[np.float32]) -> UInt64:
+def pack_parameters(bias: Int32, multiplier: npt.NDArray[np.float32]) -> UInt64:
     """Pack bias and scale of each channel into the 64 bits that the parameter memory holds.
 
     Parameters
@@ -85,11 +89,11 @@ def pack_parameters(bias: npt.NDArray[np.int32], multiplier: npt.NDArray[np.floa
     mantissa, exponent = encode_scale(multiplier)
     if bias.shape != mantissa.shape:
         raise ValueError(f"bias must have the shape of multiplier {mantissa.shape}, not {bias.shape}")
-    words = bias.view(np.uint32).astype(np.uint64)
-    return words | mantissa.astype(np.uint64) << np.uint64(MANTISSA_LSB) | exponent.astype(np.uint64) << np.uint64(EXPONENT_LSB)
+    words = bias.view(np.uint32).astype(np.int64) | mantissa << MANTISSA_LSB | exponent << EXPONENT_LSB
+    return words.view(np.uint64)
 
 
-def unpack_parameters(parameters: UInt64) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def unpack_parameters(parameters: UInt64) -> tuple[Int32, Int64, Int64]:
     """Bias int32[...], mantissa int64[...] and exponent int64[...] of packed parameters."""
     parameters = np.asarray(parameters)
     _check_dtype("parameters", parameters, np.uint64)
@@ -99,7 +103,7 @@ def unpack_parameters(parameters: UInt64) -> tuple[npt.NDArray[np.int32], npt.ND
             words >> EXPONENT_LSB & (1 << EXPONENT_BITS) - 1)
 
 
-def requantise(acc: npt.NDArray[np.int32], parameters: UInt64, zero_point: int, low: int = -128, high: int = 127) -> npt.NDArray[np.int8]:
+def requantise(acc: Int32, parameters: UInt64, zero_point: int, low: int = -128, high: int = 127) -> Int8:
     """Add the bias, scale, round, add the zero point and clamp.
 
     Parameters
@@ -114,8 +118,8 @@ def requantise(acc: npt.NDArray[np.int32], parameters: UInt64, zero_point: int, 
     Returns
     -------
     int8[..., channels]
-        ``clip(rint(f32(acc + bias) * scale) + zero_point, low, high)`` with a sum modulo 2**32, a float32 product, and halves rounded to
-        even everywhere.
+        ``clip(rint(f32(acc + bias) * scale) + zero_point, low, high)`` with a sum modulo 2**32, a float32 product, and
+        halves rounded to even everywhere.
 
     Raises
     ------
@@ -133,23 +137,23 @@ def requantise(acc: npt.NDArray[np.int32], parameters: UInt64, zero_point: int, 
         raise ValueError(f"low must be at most high ({high}), not {low}")
     bias, mantissa, exponent = unpack_parameters(parameters)
     total = (acc.astype(np.int64) + bias).astype(np.int32).astype(np.int64)
-    # float32 keeps 24 significant bits, once of the sum and once of the product: a product just below a half becomes the half.
+    # float32 keeps 24 significant bits of the sum and of the product: a product just below a half becomes the half.
     magnitude, magnitude_drop = _round_significant(np.abs(total))
     product, product_drop = _round_significant(magnitude * mantissa)
-    # The product is 0 or has at least 24 bits, so that it saturates without a shift, and vanishes when shifted by 25 bits.
+    # The product is 0 or has at least 24 bits: it saturates without a shift, and vanishes when shifted by 25 bits.
     shift = np.clip(exponent - magnitude_drop - product_drop, 0, MANTISSA_BITS + 1)
     rounded = np.sign(total) * _shift_right(product, shift)
     return np.clip(rounded + zero_point, low, high).astype(np.int8)
 
 
-def _round_significant(value: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Round to 24 significant bits: ``rounded * 2**dropped``. Values lie between 0 and 2**53, where frexp gives the number of bits."""
+def _round_significant(value: Int64) -> tuple[Int64, Int64]:
+    """Round to 24 significant bits: ``rounded * 2**dropped``. From 0 to 2**53 frexp gives the number of bits."""
     bits = np.frexp(value.astype(np.float64))[1].astype(np.int64)
     dropped = np.maximum(bits - MANTISSA_BITS, 0)
     return _shift_right(value, dropped), dropped
 
 
-def _shift_right(value: npt.NDArray[np.int64], shift: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _shift_right(value: Int64, shift: Int64) -> Int64:
     """``value / 2**shift`` rounded to the nearest integer, halves to even, for values that are not negative."""
     quotient = value >> shift
     twice_rest = (value - (quotient << shift)) << 1

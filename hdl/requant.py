@@ -25,6 +25,8 @@ _ROWS = range(0, _MANTISSA_BITS - _LOW_BITS, 2)
 #: 24 significant bits shifted right by less are at least 256, beyond every code.
 _LEAST_SHIFT = 16
 _INTEGER_BITS = _MANTISSA_BITS - _LEAST_SHIFT
+#: Of the shift beyond it, from -48 to 48.
+_SHIFT_BITS = 7
 
 
 #: One channel's word of the parameter memory, as :func:`lutterfly.golden.requant.pack_parameters` packs it.
@@ -37,10 +39,11 @@ Parameter = data.StructLayout({
 
 
 class Requantiser(wiring.Component):
-    """Requantise one accumulator each cycle, with a latency of ``LATENCY`` cycles and no combinational path from input to output.
+    """Requantise one accumulator each cycle, with a latency of ``LATENCY`` cycles.
 
-    Bit-exact with :func:`lutterfly.golden.requant.requantise`. Nothing stalls and nothing is reset: a result is as valid as the inputs
-    were ``LATENCY`` cycles before. All inputs belong to one cycle and may change in the next.
+    Bit-exact with :func:`lutterfly.golden.requant.requantise`. Nothing stalls and nothing is reset: a result is as
+    valid as the inputs were ``LATENCY`` cycles before. All inputs belong to one cycle and may change in the next. There
+    is no combinational path from an input to the output.
 
     Members
     -------
@@ -91,8 +94,8 @@ class Requantiser(wiring.Component):
     def _normalise(self, m: Module) -> tuple[Value, Value, Value]:
         """Three stages: add the bias, and shift to the left until the highest bit is set.
 
-        A negative sum is complemented; the one that is missing to its magnitude is added by the rounding. Ones are shifted in, so
-        that it may be added at the lowest bit.
+        A negative sum is complemented; the one that is missing to its magnitude is added by the rounding. Ones are
+        shifted in, so that it may be added at the lowest bit.
         """
         total = _register(m, (self.acc + self.parameter.bias)[:_ACC_BITS], "total")
         sign = total[-1]
@@ -108,7 +111,7 @@ class Requantiser(wiring.Component):
         return sign, word, count
 
     def _round_sum(self, m: Module, normalised: Value, leading_zeros: Value, sign: Value) -> tuple[Value, Value]:
-        """24 significant bits, without a stage, and after two the shift that makes the product an integer, less ``_LEAST_SHIFT``."""
+        """24 significant bits, and two stages on the shift that makes the product an integer, less ``_LEAST_SHIFT``."""
         dropped_bits = _ACC_BITS - _MANTISSA_BITS
         dropped, kept = normalised[:dropped_bits], normalised[dropped_bits:]
         half = 1 << dropped_bits - 1
@@ -122,8 +125,9 @@ class Requantiser(wiring.Component):
         # After an overflow the other bits are zero.
         m.d.comb += factor.eq(Cat(rounded[:_MANTISSA_BITS - 1], rounded[_MANTISSA_BITS - 1] | overflow))
         exponent = _delay(m, self.parameter.exponent, _STAGES_BEFORE)
-        shift = _register(m, (exponent + leading_zeros - (_ACC_BITS + _LEAST_SHIFT))[:8].as_signed(), "shift_before_overflow")
-        return factor, _register(m, (shift - _register(m, overflow, "overflow"))[:8].as_signed(), "shift")
+        shift = (exponent + leading_zeros - (_ACC_BITS + _LEAST_SHIFT))[:_SHIFT_BITS].as_signed()
+        shift = _register(m, shift, "shift_before_overflow") - _register(m, overflow, "overflow")
+        return factor, _register(m, shift[:_SHIFT_BITS].as_signed(), "shift")
 
     def _multiply(self, m: Module, factor: Value, mantissa: Value) -> Value:
         """Five stages: the product, of which one multiplier gives the low bits' part and six rows of logic the rest."""
@@ -138,8 +142,9 @@ class Requantiser(wiring.Component):
         sums = []
         for lsb in _ROWS:
             digits = slice(_LOW_BITS + lsb, _LOW_BITS + lsb + 2)
-            pair = (row(mantissa, factor[digits], f"mantissa_row_{lsb}"), row(factor[:_LOW_BITS], mantissa[digits], f"factor_row_{lsb}"))
-            sums.append(_register(m, pair[0] + pair[1], f"row_{lsb}"))
+            by_factor = row(mantissa, factor[digits], f"mantissa_row_{lsb}")
+            by_mantissa = row(factor[:_LOW_BITS], mantissa[digits], f"factor_row_{lsb}")
+            sums.append(_register(m, by_factor + by_mantissa, f"row_{lsb}"))
         lowest = _register(m, multiplier.product + (sums[0] << _LOW_BITS), "product_lowest")
         others = _register(m, sums[1] + (sums[2] << 2), "product_others")
         return _register(m, (lowest + (others << _LOW_BITS + 2))[:_PRODUCT_BITS], "product")
@@ -147,16 +152,16 @@ class Requantiser(wiring.Component):
     def _round_product(self, m: Module, product: Value, shift: Value, is_nonzero: Value) -> tuple[Value, Value]:
         """Two stages: the magnitude, at most 256, and whether to increment it.
 
-        The product is rounded to 24 significant bits and these to an integer. The first increment is never carried out: behind the
-        half's bit it only matters where the rest is zero or all ones.
+        The product is rounded to 24 significant bits and these to an integer. The first increment is never carried out:
+        behind the half's bit it only matters where the rest is zero or all ones.
         """
         is_long = product[-1]
-        significant = _register(m, Mux(is_long, product[_MANTISSA_BITS:], product[_MANTISSA_BITS - 1:-1]), "significant")
+        significant = Mux(is_long, product[_MANTISSA_BITS:], product[_MANTISSA_BITS - 1:-1])
         dropped_half = Mux(is_long, product[_MANTISSA_BITS - 1], product[_MANTISSA_BITS - 2])
         dropped_rest = product[:_MANTISSA_BITS - 2].any() | (is_long & product[_MANTISSA_BITS - 2])
-        odd = Mux(is_long, product[_MANTISSA_BITS], product[_MANTISSA_BITS - 1])
-        first_increment = _register(m, dropped_half & (dropped_rest | odd), "first_increment")
-        shift = _register(m, (shift + ~is_long)[:len(shift)].as_signed(), "shift_significant")
+        first_increment = _register(m, dropped_half & (dropped_rest | significant[0]), "first_increment")
+        significant = _register(m, significant, "significant")
+        shift = _register(m, (shift + ~is_long)[:_SHIFT_BITS].as_signed(), "shift_significant")
         is_nonzero = _register(m, is_nonzero, "is_nonzero_significant")
 
         is_saturated = (shift < 0) & is_nonzero
