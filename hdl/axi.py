@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import enum
 
-from amaranth.hdl import unsigned
+from amaranth.hdl import ShapeLike, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..golden.config import AxiConfig
 
 __all__ = ["BEATS_BITS", "ReadSignature", "Response", "WriteSignature", "axi4_lite_signature", "axi4_signature",
-           "read_beat_layout", "request_layout", "response_layout", "write_beat_layout"]
+           "push_signature", "read_beat_layout", "request_layout", "response_layout", "write_beat_layout"]
 
 #: Bits of "beats in a burst, minus one".
 BEATS_BITS = (AxiConfig.BURST_BEATS - 1).bit_length()
@@ -48,6 +48,11 @@ def response_layout() -> data.StructLayout:
     return data.StructLayout({"response": unsigned(2)})
 
 
+def push_signature(shape: ShapeLike) -> wiring.Signature:
+    """Words that cannot be held up: a stream without ``ready``, for a receiver that has made room beforehand."""
+    return wiring.Signature({"valid": Out(1), "payload": Out(shape)})
+
+
 class ReadSignature(wiring.Signature):
     """The read channels of one of the core's own masters.
 
@@ -61,14 +66,14 @@ class ReadSignature(wiring.Signature):
     Members
     -------
     ar : Out(stream of request_layout)
-    r : In(stream of read_beat_layout, always ready)
+    r : In(push_signature of read_beat_layout)
     """
 
     def __init__(self, data_bits: int):
         self.data_bits = data_bits
         super().__init__({
             "ar": Out(stream.Signature(request_layout())),
-            "r": In(stream.Signature(read_beat_layout(data_bits), always_ready=True)),
+            "r": In(push_signature(read_beat_layout(data_bits))),
         })
 
 
@@ -84,7 +89,7 @@ class WriteSignature(wiring.Signature):
     -------
     aw : Out(stream of request_layout)
     w : Out(stream of write_beat_layout)
-    b : In(stream of response_layout, always ready)
+    b : In(push_signature of response_layout)
     """
 
     def __init__(self, data_bits: int):
@@ -92,7 +97,7 @@ class WriteSignature(wiring.Signature):
         super().__init__({
             "aw": Out(stream.Signature(request_layout())),
             "w": Out(stream.Signature(write_beat_layout(data_bits))),
-            "b": In(stream.Signature(response_layout(), always_ready=True)),
+            "b": In(push_signature(response_layout())),
         })
 
 

@@ -1,0 +1,180 @@
+"""What stands between the core's masters and the AXI4 pins, and survives a soft reset."""
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import fifo, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from ..golden.config import Config
+from .axi import BEATS_BITS, ReadSignature, WriteSignature, axi4_signature
+
+__all__ = ["TAG_LOAD", "TAG_PROGRAM", "AxiGuard"]
+
+#: Bit 0 of the ID, to tell the two read masters apart; the bits above it are the epoch.
+TAG_LOAD = 0
+TAG_PROGRAM = 1
+_TAG_STORE = 0
+
+_EPOCH_BITS = 3
+_PAGE_BITS = 12
+_INCREMENTING = 1
+#: Bursts in flight are counted up to 256; no more are begun from 128 on, which leaves room for those accepted meanwhile.
+_FLIGHT_BITS = 8
+
+
+class AxiGuard(wiring.Component):
+    """Pass the bursts of three masters on to the pins, one a cycle and channel, with a latency of one cycle each way.
+
+    Every output but ``rready`` and ``bready``, which are always high, is registered; AW, W and AR stay until they are taken, whatever happens
+    inside. ``ready`` of the masters' streams depends combinationally on ``soft_reset`` and on the pins' ready. IDs are {epoch, tag}: a
+    soft reset begins the next epoch, and answers to an earlier one are discarded, however late. Of the two readers the prefetcher goes
+    first, because it asks for little and everything waits for it; neither blocks the other, since each asks only for what it has room for.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    load, program : In(ReadSignature)
+        The readers.
+    store : In(WriteSignature)
+        The writer.
+    base : In(32)
+        EXTERNAL_BASE, a multiple of 4096: added to every address.
+    soft_reset : In(1)
+        Begins a soft reset. Nothing is taken from the masters from this cycle on; they must be reset before ``resetting`` falls.
+    resetting : Out(1)
+        High from the next cycle on, until ``soft_reset`` is low, what was offered to the pins has been taken, and the missing beats of
+        accepted write bursts have been delivered, without strobes. If the slave never takes them it stays high.
+    memory : Out(axi4_signature)
+        The pins.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        bits = config.axi.data_bits
+        super().__init__({
+            "load": In(ReadSignature(bits)),
+            "program": In(ReadSignature(bits)),
+            "store": In(WriteSignature(bits)),
+            "base": In(config.axi.ADDRESS_BITS),
+            "soft_reset": In(1),
+            "resetting": Out(1),
+            "memory": Out(axi4_signature(bits)),
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        bus = self.memory
+        epoch = Signal(_EPOCH_BITS)
+        in_flight = Signal(_FLIGHT_BITS)
+        may_begin = Signal()
+        m.d.comb += may_begin.eq(~self.soft_reset & ~self.resetting & ~in_flight[-1])
+        m.submodules.owed = owed = fifo.SyncFIFO(width=BEATS_BITS, depth=16)
+
+        reads = self._elaborate_read_requests(m, epoch, may_begin)
+        writes = self._elaborate_write_requests(m, epoch, may_begin, owed)
+        self._elaborate_write_data(m, owed)
+        read_ends, write_ends = self._elaborate_answers(m, epoch)
+        m.d.sync += in_flight.eq(in_flight + reads + writes - read_ends - write_ends)
+
+        # Earlier epochs that may still be answered: an epoch's number comes back only when its answers are in.
+        stale_epochs = Signal(_EPOCH_BITS + 1)
+        drained = ~(bus.arvalid | bus.awvalid | bus.wvalid | owed.r_rdy)
+        with m.If(self.soft_reset & ~self.resetting):
+            m.d.sync += [self.resetting.eq(1), epoch.eq(epoch + 1), stale_epochs.eq(Mux(in_flight == 0, 0, stale_epochs + 1))]
+        with m.Elif(self.resetting):
+            with m.If(in_flight == 0):
+                m.d.sync += stale_epochs.eq(0)
+            with m.If(~self.soft_reset & drained & ~stale_epochs[-1]):
+                m.d.sync += self.resetting.eq(0)
+        return m
+
+    def _request(self, channel: str, request, identifier) -> list:
+        """Assignments that put ``request`` on the address channel ``channel``."""
+        # The base is a multiple of the page, so that the offset in a page, and with it the 4 KiB rule, survives.
+        address = Cat(request.address[:_PAGE_BITS], request.address[_PAGE_BITS:] + self.base[_PAGE_BITS:])
+        return [
+            getattr(self.memory, f"{channel}addr").eq(address),
+            getattr(self.memory, f"{channel}len").eq(request.beats_minus_one),
+            getattr(self.memory, f"{channel}id").eq(identifier),
+            getattr(self.memory, f"{channel}valid").eq(1),
+        ]
+
+    def _elaborate_read_requests(self, m: Module, epoch, may_begin):
+        bus, load, program = self.memory, self.load.ar, self.program.ar
+        can_take = Signal(name="read_can_take")
+        m.d.comb += [
+            can_take.eq(may_begin & (~bus.arvalid | bus.arready)),
+            program.ready.eq(can_take),
+            load.ready.eq(can_take & ~program.valid),
+            bus.arsize.eq(ceil_log2(self.config.axi.data_bytes)),
+            bus.arburst.eq(_INCREMENTING),
+        ]
+        taken = can_take & (load.valid | program.valid)
+        with m.If(bus.arready):
+            m.d.sync += bus.arvalid.eq(0)
+        with m.If(taken):
+            chosen = Signal(load.payload.shape(), name="read_request")
+            m.d.comb += chosen.eq(Mux(program.valid, program.payload, load.payload))
+            m.d.sync += self._request("ar", chosen, Cat(Mux(program.valid, Const(TAG_PROGRAM, 1), Const(TAG_LOAD, 1)), epoch))
+        return taken
+
+    def _elaborate_write_requests(self, m: Module, epoch, may_begin, owed):
+        bus, request = self.memory, self.store.aw
+        m.d.comb += [
+            request.ready.eq(may_begin & (~bus.awvalid | bus.awready) & owed.w_rdy),
+            bus.awsize.eq(ceil_log2(self.config.axi.data_bytes)),
+            bus.awburst.eq(_INCREMENTING),
+            owed.w_data.eq(request.payload.beats_minus_one),
+            owed.w_en.eq(request.valid & request.ready),
+        ]
+        with m.If(bus.awready):
+            m.d.sync += bus.awvalid.eq(0)
+        with m.If(owed.w_en):
+            m.d.sync += self._request("aw", request.payload, Cat(Const(_TAG_STORE, 1), epoch))
+        return owed.w_en
+
+    def _elaborate_write_data(self, m: Module, owed) -> None:
+        """Beats go out once their burst is offered; after a soft reset the guard makes up those that are missing."""
+        bus, beat = self.memory, self.store.w
+        sent = Signal(BEATS_BITS)
+        can_take = Signal(name="write_can_take")
+        taken = Signal(name="write_taken")
+        last = Signal(name="write_last")
+        m.d.comb += [
+            can_take.eq(owed.r_rdy & (~bus.wvalid | bus.wready)),
+            beat.ready.eq(can_take & ~self.soft_reset & ~self.resetting),
+            taken.eq(beat.valid & beat.ready | can_take & self.resetting),
+            last.eq(sent == owed.r_data),
+            owed.r_en.eq(taken & last),
+        ]
+        with m.If(bus.wready):
+            m.d.sync += bus.wvalid.eq(0)
+        with m.If(taken):
+            m.d.sync += [
+                bus.wvalid.eq(1),
+                bus.wdata.eq(beat.payload.data),
+                bus.wstrb.eq(Mux(self.resetting, 0, beat.payload.strobe)),
+                bus.wlast.eq(last),
+                sent.eq(Mux(last, 0, sent + 1)),
+            ]
+
+    def _elaborate_answers(self, m: Module, epoch) -> tuple:
+        """Register what comes from the pins, drop what is of another epoch, and hand out the rest by tag."""
+        bus = self.memory
+        m.d.comb += [bus.rready.eq(1), bus.bready.eq(1)]
+
+        read_valid, read_id = Signal(), Signal.like(bus.rid)
+        beat = Signal(self.load.r.payload.shape(), name="read_beat", reset_less=True)
+        m.d.sync += [read_valid.eq(bus.rvalid), read_id.eq(bus.rid)]
+        m.d.sync += [beat.data.eq(bus.rdata), beat.response.eq(bus.rresp), beat.last.eq(bus.rlast)]
+        for master, tag in ((self.load, TAG_LOAD), (self.program, TAG_PROGRAM)):
+            m.d.comb += [master.r.payload.eq(beat), master.r.valid.eq(read_valid & (read_id == Cat(Const(tag, 1), epoch)))]
+
+        write_valid, write_id, response = Signal(), Signal.like(bus.bid), Signal.like(bus.bresp)
+        m.d.sync += [write_valid.eq(bus.bvalid), write_id.eq(bus.bid), response.eq(bus.bresp)]
+        m.d.comb += [self.store.b.payload.response.eq(response), self.store.b.valid.eq(write_valid & (write_id == Cat(Const(_TAG_STORE, 1), epoch)))]
+        return bus.rvalid & bus.rlast, bus.bvalid

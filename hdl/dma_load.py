@@ -1,0 +1,154 @@
+"""The unit that executes LOAD and FILL."""
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from ..golden import isa
+from ..golden.config import Config
+from ..golden.isa import ErrorCode, Unit
+from .axi import ReadSignature, Response
+from .burst import BurstSplitter
+from .byte_aligner import ByteAligner
+from .feature_memory import WRITE_LATENCY, feature_write_layout
+from .fifo import BlockFifo, Fifo
+from .isa import INDEX_BITS, ErrorReport, report
+from .load_chunks import LoadChunks
+from .load_command import LoadCommands, load_command_layout, run_nest
+from .local_write import LocalWrite, local_write_layout
+from .loop_nest import LoopNest
+
+__all__ = ["DmaLoad", "load_command_layout"]
+
+#: LOADs and FILLs between their check and their last byte.
+_COMMANDS_IN_FLIGHT = 8
+
+
+class DmaLoad(wiring.Component):
+    """Execute LOAD and FILL in order, moving one beat, piece or unit of a memory each cycle, whichever is the least.
+
+    A FILL writes ``lanes`` bytes or one piece each cycle. Bursts of later commands are requested while the data of earlier ones
+    arrive. Bit-exact with :func:`lutterfly.golden.dma.load` and :func:`lutterfly.golden.dma.fill`; after an error nothing is written and
+    no burst begins until reset. An address out of range is that of its piece; that of a failed burst is relative to EXTERNAL_BASE.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    command : In(stream of load_command_layout)
+        ``ready`` depends combinationally on ``halt``.
+    bus : Out(ReadSignature)
+        ``ar`` is registered.
+    feature : Out(stream of feature_write_layout)
+        Registered; ``ready`` lets the stages behind it move, combinationally.
+    local : Out(local_write_layout)
+        Registered.
+    done : Out(1)
+        A command has completed: what it has written may be read.
+    error : Out(ErrorReport)
+    halt : In(1)
+    progress : Out(1)
+        A command, a burst, a beat or a chunk has moved.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "command": In(stream.Signature(load_command_layout())),
+            "bus": Out(ReadSignature(config.axi.data_bits)),
+            "feature": Out(stream.Signature(feature_write_layout(config))),
+            "local": Out(local_write_layout(config)),
+            "done": Out(1),
+            "error": Out(ErrorReport),
+            "halt": In(1),
+            "progress": Out(1),
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.submodules.commands = commands = LoadCommands(self.config)
+        m.submodules.chunks = chunks = LoadChunks(self.config)
+        m.submodules.transfers = transfers = Fifo(chunks.nest.nest_layout, depth=_COMMANDS_IN_FLIGHT)
+        m.submodules.beats = beats = BlockFifo(unsigned(self.config.axi.data_bits), depth=self._beats)
+        m.submodules.aligner = aligner = ByteAligner(self.config)
+        m.submodules.write = write = LocalWrite(self.config)
+        connect(m, flipped(self.command), commands.commands)
+        connect(m, commands.transfers, transfers.input)
+        connect(m, transfers.output, chunks.transfers)
+        connect(m, chunks.steps, aligner.steps)
+        connect(m, beats.output, aligner.beats)
+        connect(m, aligner.chunks, write.chunks)
+        connect(m, write.feature, flipped(self.feature))
+
+        failed, stop = Signal(), Signal()
+        m.d.comb += [stop.eq(self.halt | failed), commands.halt.eq(stop), aligner.halt.eq(stop), self.local.eq(write.local)]
+        burst_failed = self._elaborate_bursts(m, stop)
+
+        # The first report counts; of several at once, that of the earliest stage.
+        m.d.sync += self.error.valid.eq(0)
+        for problem in (commands.refused, burst_failed, aligner.strayed):
+            with m.If(problem.valid & ~failed):
+                m.d.sync += [self.error.eq(problem), failed.eq(1)]
+
+        landing = Signal(WRITE_LATENCY)
+        m.d.sync += [
+            landing.eq(Cat(write.done, landing)),
+            self.progress.eq(self.bus.r.valid | Cat(moving.valid & moving.ready for moving in
+                                                    (self.command, self.bus.ar, aligner.chunks)).any()),
+        ]
+        m.d.comb += self.done.eq(landing[-1])
+        return m
+
+    @property
+    def _beats(self) -> int:
+        """Room for the beats of all bursts in flight, rounded up to a power of two."""
+        return 1 << (self.config.axi.outstanding * self.config.axi.BURST_BEATS - 1).bit_length()
+
+    def _elaborate_bursts(self, m: Module, stop) -> data.View:
+        """Request what there is room for; put what comes into the queue of beats; tell what has failed."""
+        axi = self.config.axi
+        context = data.StructLayout({"index": unsigned(INDEX_BITS)})
+        m.submodules.runs = runs = LoopNest(run_nest())
+        m.submodules.splitter = splitter = BurstSplitter(data_bytes=axi.data_bytes, context=context)
+        m.submodules.pending = pending = Fifo(data.StructLayout({"index": unsigned(INDEX_BITS), "address": unsigned(isa.EXTERNAL_BITS)}),
+                                              depth=axi.outstanding)
+        connect(m, m.submodules.commands.runs, runs.nests)
+        run = runs.iterations.payload
+        m.d.comb += [
+            splitter.runs.valid.eq(runs.iterations.valid),
+            runs.iterations.ready.eq(splitter.runs.ready),
+            splitter.runs.payload.address.eq(run.pointer.external),
+            splitter.runs.payload.last_byte.eq(run.context.last_byte),
+            splitter.runs.payload.context.index.eq(run.context.index),
+        ]
+
+        ar, r, bursts, beats = self.bus.ar, self.bus.r, splitter.bursts, m.submodules.beats
+        # Beats that may still be requested. A burst begins when a whole one fits, so that its own length is not on the path.
+        room = Signal(range(self._beats + 1), init=self._beats)
+        begin = Signal()
+        m.d.comb += [
+            begin.eq(bursts.valid & ~stop & (room >= axi.BURST_BEATS) & pending.input.ready & (~ar.valid | ar.ready)),
+            bursts.ready.eq(begin),
+            pending.input.valid.eq(begin),
+            pending.input.payload.index.eq(bursts.payload.context.index),
+            pending.input.payload.address.eq(bursts.payload.address),
+            beats.input.valid.eq(r.valid),
+            beats.input.payload.eq(r.payload.data),
+            pending.output.ready.eq(r.valid & r.payload.last),
+        ]
+        taken = beats.output.valid & beats.output.ready
+        m.d.sync += room.eq(room + taken - Mux(begin, bursts.payload.beats_minus_one + 1, 0))
+        with m.If(ar.ready):
+            m.d.sync += ar.valid.eq(0)
+        with m.If(begin):
+            m.d.sync += [ar.valid.eq(1), ar.payload.address.eq(bursts.payload.address),
+                         ar.payload.beats_minus_one.eq(bursts.payload.beats_minus_one)]
+
+        problem = Signal(ErrorReport, name="burst_failed")
+        with m.If(r.valid & r.payload.response[1]):
+            code = Mux(r.payload.response == Response.DECERR, ErrorCode.AXI_DECODE, ErrorCode.AXI_SLAVE)
+            m.d.comb += report(problem, code, Unit.LOAD, pending.output.payload.index, pending.output.payload.address)
+        return problem

@@ -1,0 +1,106 @@
+"""First-in, first-out queues of structured words: a small one in distributed RAM, and one in block RAM."""
+from __future__ import annotations
+
+from amaranth.hdl import Module, Shape, ShapeLike, Signal
+from amaranth.lib import fifo, memory, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from .axi import push_signature
+
+__all__ = ["BlockFifo", "Fifo"]
+
+
+class Fifo(wiring.Component):
+    """Queue up to ``depth`` words, one in and one out each cycle, with a latency of one cycle; no combinational path.
+
+    Parameters
+    ----------
+    shape : ShapeLike
+        Of a word.
+    depth : int
+        Words; up to 16 cost the same distributed RAM.
+
+    Members
+    -------
+    input : In(stream)
+    output : Out(stream)
+    """
+
+    def __init__(self, shape: ShapeLike, *, depth: int):
+        self.shape = shape
+        self.depth = depth
+        super().__init__({"input": In(stream.Signature(shape)), "output": Out(stream.Signature(shape))})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.submodules.storage = storage = fifo.SyncFIFO(width=Shape.cast(self.shape).width, depth=self.depth)
+        m.d.comb += [
+            storage.w_data.eq(self.input.payload),
+            storage.w_en.eq(self.input.valid),
+            self.input.ready.eq(storage.w_rdy),
+            self.output.payload.eq(storage.r_data),
+            self.output.valid.eq(storage.r_rdy),
+            storage.r_en.eq(self.output.ready),
+        ]
+        return m
+
+
+class BlockFifo(wiring.Component):
+    """Queue up to ``depth`` words, one in and one out each cycle, with a latency of three cycles.
+
+    Whoever writes keeps count of the room: a write into a full queue is lost. The output is registered; the stages behind the RAM move
+    when ``output.ready`` lets them, combinationally.
+
+    Parameters
+    ----------
+    shape : ShapeLike
+        Of a word.
+    depth : int
+        Words, a power of two.
+
+    Members
+    -------
+    input : In(push_signature)
+    output : Out(stream)
+
+    Raises
+    ------
+    ValueError
+        If ``depth`` is not a power of two.
+    """
+
+    def __init__(self, shape: ShapeLike, *, depth: int):
+        if depth < 2 or depth & (depth - 1):
+            raise ValueError(f"depth must be a power of two, at least 2, not {depth}")
+        self.shape = shape
+        self.depth = depth
+        super().__init__({"input": In(push_signature(shape)), "output": Out(stream.Signature(shape))})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        width = Shape.cast(self.shape).width
+        # Without the attribute Yosys guards against a collision that cannot occur: an entry is read after its write at the earliest.
+        m.submodules.storage = storage = memory.Memory(shape=width, depth=self.depth, init=[], attrs={"no_rw_check": 1})
+        write, read = storage.write_port(), storage.read_port()
+        stored = Signal(range(self.depth + 1))
+        fetch, fetched, move_fetched, move_output = Signal(), Signal(), Signal(), Signal()
+        m.d.comb += [
+            write.data.eq(self.input.payload),
+            write.en.eq(self.input.valid),
+            move_output.eq(~self.output.valid | self.output.ready),
+            move_fetched.eq(~fetched | move_output),
+            fetch.eq((stored != 0) & move_fetched),
+            read.en.eq(move_fetched),
+        ]
+        m.d.sync += [
+            write.addr.eq(write.addr + self.input.valid),
+            read.addr.eq(read.addr + fetch),
+            stored.eq(stored + self.input.valid - fetch),
+        ]
+        with m.If(move_fetched):
+            m.d.sync += fetched.eq(fetch)
+        payload = Signal(width, reset_less=True)
+        m.d.comb += self.output.payload.eq(payload)
+        with m.If(move_output):
+            m.d.sync += [self.output.valid.eq(fetched), payload.eq(read.data)]
+        return m

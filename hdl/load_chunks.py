@@ -1,0 +1,187 @@
+"""From a checked LOAD or FILL to its chunks: what is written in one cycle, and which bytes of the beats that takes."""
+from __future__ import annotations
+
+from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect
+from amaranth.utils import ceil_log2
+
+from ..golden import isa
+from ..golden.config import Config
+from ..golden.dma import local_unit_bytes
+from ..golden.isa import LocalMemory
+from .isa import INDEX_BITS
+from .loop_nest import LoopNest, Nest
+
+__all__ = ["LoadChunks", "chunk_bytes", "memory_bytes", "step_layout", "transfer_nest"]
+
+
+def memory_bytes(memory: LocalMemory, config: Config) -> int:
+    """Size of a local memory, a power of two."""
+    sizes = config.memory
+    return {LocalMemory.FEATURE: sizes.feature_bytes, LocalMemory.WEIGHT: sizes.weight_bytes,
+            LocalMemory.PARAMETER: sizes.parameter_bytes, LocalMemory.TABLE: sizes.tables * isa.TABLE_BYTES,
+            LocalMemory.LIST: sizes.list_entries * isa.LIST_ENTRY_BYTES}[memory]
+
+
+def chunk_bytes(memory: LocalMemory, config: Config) -> int:
+    """Bytes that a LOAD moves to ``memory`` in a cycle: a beat, or one unit of the memory if that is less."""
+    if memory is LocalMemory.FEATURE:
+        return config.axi.data_bytes
+    return min(local_unit_bytes(memory, lanes=config.array.lanes), config.axi.data_bytes)
+
+
+def _count_shape(config: Config):
+    return unsigned(ceil_log2(config.array.lanes) + 1)
+
+
+def _common_fields(config: Config) -> dict:
+    return {"index": unsigned(INDEX_BITS), "is_fill": unsigned(1), "value": unsigned(8), "memory": unsigned(3)}
+
+
+def transfer_nest(config: Config) -> Nest:
+    """The loops over the pieces of a LOAD or FILL.
+
+    ``offset`` is where in its first beat a run begins. The context: ``last_byte``: ``piece_bytes`` minus one; a piece is ``chunks_left``
+    chunks of ``chunk_bytes`` and then one of ``tail_bytes``.
+    """
+    context = data.StructLayout({
+        **_common_fields(config),
+        "last_byte": unsigned(isa.LOCAL_BITS),
+        "chunks_left": unsigned(isa.LOCAL_BITS),
+        "chunk_bytes": _count_shape(config),
+        "tail_bytes": _count_shape(config),
+    })
+    return Nest(counts={"row": 16, "fold": 8, "piece": 16},
+                pointers={"local": isa.LOCAL_BITS, "offset": ceil_log2(config.axi.data_bytes)}, context=context)
+
+
+def step_layout(config: Config) -> data.StructLayout:
+    """One chunk: ``count`` bytes to ``address``, from byte ``offset`` of the current beat on.
+
+    ``crosses``: it needs bytes of the next beat too. ``advances``: the current beat is used up. ``ends_run``: and so is the next
+    beat, if it crosses. ``out_of_range``: the piece does not lie in its memory. ``last``: of the command.
+    """
+    flags = ("crosses", "advances", "ends_run", "out_of_range", "last")
+    return data.StructLayout({
+        **_common_fields(config),
+        "address": unsigned(isa.LOCAL_BITS),
+        "count": _count_shape(config),
+        "offset": unsigned(ceil_log2(config.axi.data_bytes)),
+        **dict.fromkeys(flags, unsigned(1)),
+    })
+
+
+class LoadChunks(wiring.Component):
+    """Plan one chunk each cycle, with a latency of four cycles from a transfer to its first chunk.
+
+    ``steps`` is registered; ``transfers.ready`` depends combinationally on ``steps.ready``.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    transfers : In(stream of nests, see transfer_nest)
+    steps : Out(stream of step_layout)
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        self.nest = transfer_nest(config)
+        super().__init__({
+            "transfers": In(stream.Signature(self.nest.nest_layout)),
+            "steps": Out(stream.Signature(step_layout(config))),
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.submodules.nest = nest = LoopNest(self.nest)
+        connect(m, wiring.flipped(self.transfers), nest.nests)
+        piece = self._elaborate_check(m, nest.iterations)
+        self._elaborate_chunks(m, piece)
+        return m
+
+    def _elaborate_check(self, m: Module, pieces) -> stream.Interface:
+        """One stage: does the piece lie in its memory?"""
+        found = pieces.payload
+        piece = stream.Signature(data.StructLayout({
+            "address": unsigned(isa.LOCAL_BITS),
+            "offset": found.pointer.offset.shape(),
+            "ends_run": unsigned(1),
+            "last": unsigned(1),
+            "out_of_range": unsigned(1),
+            "context": self.nest.context,
+        })).create(path=("piece",))
+        # Sizes are powers of two: the last byte is outside if it has any bit beyond them. One bit more, so that nothing wraps.
+        end = Signal(isa.LOCAL_BITS + 1)
+        beyond = Signal.like(end)
+        m.d.comb += end.eq(found.pointer.local + found.context.last_byte)
+        with m.Switch(found.context.memory):
+            for memory in LocalMemory:
+                with m.Case(memory):
+                    m.d.comb += beyond.eq(~(memory_bytes(memory, self.config) - 1))
+        m.d.comb += pieces.ready.eq(~piece.valid | piece.ready)
+        with m.If(pieces.ready):
+            m.d.sync += [
+                piece.valid.eq(pieces.valid),
+                piece.payload.address.eq(found.pointer.local),
+                piece.payload.offset.eq(found.pointer.offset),
+                piece.payload.ends_run.eq(found.end.piece),
+                piece.payload.last.eq(found.end.as_value().all()),
+                piece.payload.out_of_range.eq((end & beyond).any()),
+                piece.payload.context.eq(found.context),
+            ]
+        return piece
+
+    def _elaborate_chunks(self, m: Module, pieces: stream.Interface) -> None:
+        data_bytes = self.config.axi.data_bytes
+        valid = Signal()
+        piece = Signal.like(pieces.payload, name="current", reset_less=True)
+        chunks_left = Signal(isa.LOCAL_BITS, reset_less=True)
+        at_tail = Signal(reset_less=True)
+        offset = Signal(ceil_log2(data_bytes), reset_less=True)
+        begins_run = Signal(init=1)
+
+        step, out = Signal(step_layout(self.config)), self.steps
+        count = Signal.like(piece.context.chunk_bytes)
+        end = Signal(len(count) + 1)
+        ends_run, move, finished = Signal(), Signal(), Signal()
+        m.d.comb += [
+            count.eq(Mux(at_tail, piece.context.tail_bytes, piece.context.chunk_bytes)),
+            end.eq(offset + count),
+            ends_run.eq(at_tail & piece.ends_run),
+            [step[name].eq(piece.context[name]) for name in _common_fields(self.config)],
+            step.address.eq(piece.address),
+            step.count.eq(count),
+            step.offset.eq(offset),
+            step.crosses.eq(end > data_bytes),
+            step.advances.eq((end >= data_bytes) | ends_run),
+            step.ends_run.eq(ends_run),
+            step.out_of_range.eq(piece.out_of_range),
+            step.last.eq(at_tail & piece.last),
+            move.eq(~out.valid | out.ready),
+            finished.eq(move & at_tail),
+            pieces.ready.eq(~valid | finished),
+        ]
+        with m.If(move):
+            m.d.sync += [out.valid.eq(valid), out.payload.eq(step)]
+        with m.If(move & valid):
+            m.d.sync += [
+                piece.address.eq(piece.address + piece.context.chunk_bytes),
+                chunks_left.eq(chunks_left - 1),
+                at_tail.eq(chunks_left == 1),
+                offset.eq(end),
+            ]
+            with m.If(at_tail):
+                m.d.sync += [valid.eq(0), begins_run.eq(piece.ends_run)]
+        with m.If(pieces.ready & pieces.valid):
+            m.d.sync += [
+                valid.eq(1),
+                piece.eq(pieces.payload),
+                chunks_left.eq(pieces.payload.context.chunks_left),
+                at_tail.eq(pieces.payload.context.chunks_left == 0),
+            ]
+            with m.If(Mux(valid, piece.ends_run, begins_run)):
+                m.d.sync += offset.eq(pieces.payload.offset)

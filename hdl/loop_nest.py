@@ -1,0 +1,109 @@
+"""Nested loops with strided pointers: where the runs of a transfer and the pieces of a run begin."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from amaranth.hdl import Cat, Module, ShapeLike, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+__all__ = ["LoopNest", "Nest"]
+
+
+class Nest:
+    """The shape of a loop nest.
+
+    Parameters
+    ----------
+    counts : mapping of str to int
+        The loops, outermost first, with the width of their counts.
+    pointers : mapping of str to int
+        The pointers, with their widths.
+    context : ShapeLike
+        What goes along from a nest to each of its iterations.
+
+    Attributes
+    ----------
+    nest_layout : StructLayout
+        ``count`` of each loop, at least 1; ``start`` of each pointer; ``pitch`` of each pointer in each loop; ``context``.
+    iteration_layout : StructLayout
+        Each ``pointer``; ``end``: which loops are in their last iteration; ``context``.
+    """
+
+    def __init__(self, *, counts: Mapping[str, int], pointers: Mapping[str, int], context: ShapeLike):
+        self.counts = dict(counts)
+        self.pointers = dict(pointers)
+        self.context = context
+        pointer_layout = data.StructLayout({name: unsigned(width) for name, width in pointers.items()})
+        self.nest_layout = data.StructLayout({
+            "count": data.StructLayout({name: unsigned(width) for name, width in counts.items()}),
+            "start": pointer_layout,
+            "pitch": data.StructLayout({name: data.StructLayout(dict.fromkeys(counts, unsigned(width)))
+                                        for name, width in pointers.items()}),
+            "context": context,
+        })
+        self.iteration_layout = data.StructLayout({
+            "pointer": pointer_layout,
+            "end": data.StructLayout(dict.fromkeys(counts, unsigned(1))),
+            "context": context,
+        })
+
+
+class LoopNest(wiring.Component):
+    """Walk nested loops, one iteration each cycle, without a cycle between one nest and the next.
+
+    All outputs are registered; ``nests.ready`` depends combinationally on ``iterations.ready``. Pointers wrap.
+
+    Parameters
+    ----------
+    nest : Nest
+
+    Members
+    -------
+    nests : In(stream of nest_layout)
+    iterations : Out(stream of iteration_layout)
+    """
+
+    def __init__(self, nest: Nest):
+        self.nest = nest
+        super().__init__({
+            "nests": In(stream.Signature(nest.nest_layout)),
+            "iterations": Out(stream.Signature(nest.iteration_layout)),
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        nest = Signal(self.nest.nest_layout, reset_less=True)
+        left = Signal(self.nest.nest_layout["count"].shape, reset_less=True)
+        out = Signal(self.nest.iteration_layout, reset_less=True)
+        last = Signal()
+        m.d.comb += [
+            self.iterations.payload.eq(out),
+            last.eq(out.end.as_value().all()),
+            self.nests.ready.eq(~self.iterations.valid | self.iterations.ready & last),
+        ]
+
+        def restart(name: str, source) -> list:
+            return [left[name].eq(source.count[name] - 1), out.end[name].eq(source.count[name] == 1)]
+
+        # For each loop and pointer, where the loop's current iteration begins. A step moves the innermost loop that is not at its
+        # end, and the loops inside it start there again, so that nothing is multiplied and every base has one adder.
+        names = list(self.nest.counts)
+        base = {(pointer, name): out.pointer[pointer] if name == names[-1] else
+                Signal(width, name=f"{pointer}_{name}", reset_less=True)
+                for pointer, width in self.nest.pointers.items() for name in names}
+        with m.If(self.iterations.ready & self.iterations.valid):
+            m.d.sync += self.iterations.valid.eq(~last)
+            for index, name in reversed(list(enumerate(names))):
+                inner_at_end = Cat(out.end[inner] for inner in names[index + 1:]).all() if names[index + 1:] else 1
+                with m.If(inner_at_end & ~out.end[name]):
+                    m.d.sync += [left[name].eq(left[name] - 1), out.end[name].eq(left[name] == 1)]
+                    m.d.sync += [restart(inner, nest) for inner in names[index + 1:]]
+                    for pointer in self.nest.pointers:
+                        moved = base[pointer, name] + nest.pitch[pointer][name]
+                        m.d.sync += [base[pointer, inner].eq(moved) for inner in names[index:]]
+        with m.If(self.nests.ready & self.nests.valid):
+            m.d.sync += [self.iterations.valid.eq(1), nest.eq(self.nests.payload), out.context.eq(self.nests.payload.context)]
+            m.d.sync += [restart(name, self.nests.payload) for name in names]
+            m.d.sync += [at.eq(self.nests.payload.start[pointer]) for (pointer, _), at in base.items()]
+        return m
