@@ -5,6 +5,7 @@ compares them with the components.
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .config import Config
@@ -23,7 +24,7 @@ MULTIPLIER_LATENCY = 3
 #: From an engine's result to its first group, through the requantiser, through the table, to the write of the piece, and from there to
 #: the first cycle in which its address may be read.
 RESULTS_LATENCY = 3
-REQUANTISE_LATENCY = 14
+REQUANTISE_LATENCY = 12
 TABLE_LATENCY = 2
 WRITE_BACK_LATENCY = 2
 WRITE_LATENCY = 3
@@ -46,39 +47,117 @@ def landing_latency(config: Config, engine: Engine) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Overheads:
-    """Cycles between events on the ideal bus, all measured on the hardware.
+    """Cycles between events on the ideal bus, as measured on the hardware.
 
     Attributes
     ----------
     start : int
-        From the start of a run to the first command at a unit.
+        From the start of a run, with the program resident, to the first command at a unit.
     finish : int
         From the completion of the last command to the end of the run.
     token : int
         From the completion of a command to the first cycle of a command of the other queue that waited for it.
+    issue : int
+        From a COMPUTE command at its unit to its first issue.
+    command : int
+        Least cycles from the first issue of a command to that of the next.
     completion : int
-        From the issue that may read a result to the completion of the command that wrote it, as the queue sees it.
+        From the issue that could read a command's last result to its completion, as the queue sees it.
     read_latency : int
         From a read address on the bus to its first beat.
     write_latency : int
         From the last beat of a write to its response.
     load : int
-        Of a LOAD, beyond its bus and memory cycles.
-    store : int
-        Of a STORE, beyond its bus cycles.
+        From a LOAD at its unit to its first read address, beside one cycle for each bit of `row_pieces`.
+    load_finish : int
+        From the last beat on the bus to the completion of its LOAD.
     fill : int
-        Of a FILL, beyond its memory cycles.
+        Of a FILL beside the cycles in which it writes.
+    store : int
+        From a STORE at its unit to its first beat.
     """
 
     start: int = 8
-    finish: int = 4
-    token: int = 4
-    completion: int = 2
+    finish: int = 3
+    token: int = 3
+    issue: int = 3
+    command: int = 4
+    completion: int = 0
     read_latency: int = 40
     write_latency: int = 40
-    load: int = 8
-    store: int = 16
-    fill: int = 4
+    load: int = 6
+    load_finish: int = 10
+    fill: int = 10
+    store: int = 14
 
 
 OVERHEADS = Overheads()
+
+
+def burst_beats(config: Config, address: int, size_bytes: int) -> list[int]:
+    """Beats of each burst of a run: bursts end where the address is a multiple of a whole one."""
+    beat = config.axi.data_bytes
+    first, end = address // beat, -(-(address + size_bytes) // beat)
+    bursts = []
+    while first < end:
+        stop = min(end, (first // config.axi.BURST_BEATS + 1) * config.axi.BURST_BEATS)
+        bursts.append(stop - first)
+        first = stop
+    return bursts
+
+
+def run_cycles(config: Config, size_bytes: int) -> int:
+    """Bus cycles of one of many runs of this length, on average: its beats, or its share of the latency if its bursts are too short to hide it."""
+    bursts = burst_beats(config, 0, size_bytes)
+    return max(sum(bursts), -(-len(bursts) * (OVERHEADS.read_latency + bursts[-1]) // config.axi.outstanding))
+
+
+def chunk_cycles(config: Config, pieces: int, piece_bytes: int) -> int:
+    """Cycles in which a LOAD writes pieces to the feature memory: a beat, or what is left of a piece, in each."""
+    return pieces * -(-piece_bytes // config.axi.data_bytes)
+
+
+def fill_cycles(config: Config, rows: int, piece_bytes: int) -> int:
+    """Cycles in which a FILL writes, while no result is written."""
+    return rows * -(-piece_bytes // config.array.lanes)
+
+
+def result_groups(config: Config, lanes: int) -> int:
+    """Groups that the requantiser makes of the results of a window."""
+    return -(-lanes // config.array.requant_lanes)
+
+
+def issue_windows(backlog: int, steps: int, groups: Sequence[int], rounds: int) -> tuple[int, int]:
+    """Issue windows as fast as the requantiser allows.
+
+    Parameters
+    ----------
+    backlog : int
+        Groups that wait for the requantiser at first.
+    steps : int
+        Steps of each window.
+    groups : sequence of int
+        Groups of the results of each window of a round.
+    rounds : int
+        How often these windows come, one round after the other.
+
+    Returns
+    -------
+    cycles : int
+        From the cycle of the first issue to the one behind the last.
+    backlog : int
+        Groups that wait then.
+    """
+    cycles, settled = 0, 0
+    for done in range(rounds):
+        before, backlog_before = cycles, backlog
+        for size in groups:
+            waiting = max(backlog - (steps - 1), 0)
+            hold = max(waiting - BACKLOG_LIMIT, 0)
+            cycles += steps + hold
+            backlog = max(waiting - hold - 1, 0) + size
+        settled = settled + 1 if backlog == backlog_before else 0
+        if settled == 1:
+            # The next rounds are like this one.
+            return cycles + (rounds - done - 1) * (cycles - before), backlog
+    return cycles, backlog

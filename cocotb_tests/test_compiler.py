@@ -1,0 +1,211 @@
+"""The compiler: its programs give the reference's bytes in every order of execution, and its refusals say what to do."""
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from execution import differing_bytes
+from graphs import GraphMaker, random_graph
+
+from lutterfly.golden.config import PRESETS
+from lutterfly.golden.machine import ORDERS, MachineError
+from lutterfly.golden.program import Program
+from lutterfly.host.compiler import CompileError, compile_graph, plan_graph
+from lutterfly.host.compiler.emit import emit
+from lutterfly.host.graph import Graph, Window
+
+SAME = Window((3, 3), pads=(1, 1, 1, 1))
+HALF = Window((3, 3), (2, 2), pads=(0, 0, 1, 1))
+
+
+def resnet_like() -> Graph:
+    """The convolutions of ResNet-8, one behind the other."""
+    maker = GraphMaker((32, 32, 3))
+    name = "x"
+    for channels, window in ((16, SAME), (16, SAME), (16, SAME), (32, HALF), (32, SAME), (64, HALF), (64, SAME)):
+        name = maker.convolution(name, channels, window, table=channels == 64)
+    name = maker.max_pool(name, Window((8, 8)))
+    return maker.finish(maker.fully_connected(name, 10))
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("seed", range(24))
+def test_random_graphs_give_the_reference_bytes(preset: str, seed: int) -> None:
+    graph, config = random_graph(seed), PRESETS[preset]
+    program = compile_graph(graph, config)
+    for order in ORDERS:
+        assert differing_bytes(graph, program, config, order=order, seed=seed) == 0
+
+
+@pytest.mark.regress
+@pytest.mark.parametrize("seed", range(24, 400))
+def test_many_random_graphs_give_the_reference_bytes(seed: int) -> None:
+    graph = random_graph(seed)
+    for preset in PRESETS:
+        try:
+            program = compile_graph(graph, PRESETS[preset])
+        except CompileError as error:
+            assert preset == "tiny"
+            assert "choose a larger --config" in str(error)
+            continue
+        for order in ORDERS:
+            assert differing_bytes(graph, program, PRESETS[preset], order=order, seed=seed) == 0
+
+
+def test_a_network_as_large_as_resnet_compiles_within_two_seconds_and_is_right() -> None:
+    graph, config = resnet_like(), PRESETS["ecp5-85k"]
+    began = time.perf_counter()
+    program = compile_graph(graph, config)
+    assert time.perf_counter() - began < 2
+    assert sum(layer.macs for layer in program.layers) > 12_000_000
+    assert differing_bytes(graph, program, config, order="random") == 0
+    assert Program.from_bytes(program.to_bytes()) == program
+
+
+@pytest.mark.parametrize("window", [
+    Window((3, 3), pads=(1, 1, 1, 1)),
+    Window((3, 3), (2, 2), pads=(0, 0, 1, 1)),
+    Window((5, 4), (3, 2), (1, 2), (3, 0, 1, 2)),
+    Window((3, 2), (1, 1), (2, 1), (2, 1, 0, 1)),
+    Window((7, 7), (2, 2), pads=(3, 3, 3, 3)),
+    Window((2, 9), (1, 1), pads=(0, 3, 1, 3)),
+    Window((1, 1), (3, 3)),
+])
+@pytest.mark.parametrize("channels", [1, 3, 5])
+def test_every_fold_of_the_input_is_exact(monkeypatch: pytest.MonkeyPatch, window: Window, channels: int) -> None:
+    maker = GraphMaker((9, 8, channels), zero_point=-7)
+    graph, config = maker.finish(maker.convolution("x", 9, window)), PRESETS["ecp5-85k"]
+    for rows in range(1, window.kernel[0] + 1):
+        monkeypatch.setattr("lutterfly.host.compiler.folding.load_estimate",
+                            lambda storage, *_, rows=rows: 0 if (storage.fold.rows if storage.fold else 1) == rows else 1 << 30)
+        plan = plan_graph(graph, config)
+        fold = plan.storages["x"].fold
+        assert (fold.rows if fold else 1) == rows
+        program = emit(plan, "ecp5-85k")
+        for order in ORDERS:
+            assert differing_bytes(graph, program, config, order=order) == 0
+
+
+def test_a_first_layer_that_streams_is_exact() -> None:
+    maker = GraphMaker((40, 40, 3), zero_point=5)
+    graph, config = maker.finish(maker.convolution("x", 20, SAME)), PRESETS["ecp5-85k"]
+    plan = plan_graph(graph, config)
+    assert len(plan.row_groups) > 1
+    assert sum(plan.row_groups) == 40
+    for order in ORDERS:
+        assert differing_bytes(graph, emit(plan, "ecp5-85k"), config, order=order) == 0
+
+
+def test_no_layer_waits_for_a_border_that_could_be_filled_before() -> None:
+    program = compile_graph(resnet_like(), PRESETS["ecp5-85k"])
+    for layer in program.layers[1:]:
+        assert layer.cycles <= layer.array_cycles + 50, layer
+
+
+@pytest.mark.parametrize("queue", ["compute", "dma"])
+def test_every_wait_and_every_after_is_needed(queue: str) -> None:
+    """Leave out one of them, and the orders no longer agree: what the machine poisons is what the compiler orders."""
+    maker = GraphMaker((16, 16, 4), zero_point=9)
+    name = maker.convolution("x", 16, SAME)
+    name = maker.convolution(maker.max_pool(name, Window((2, 2), (2, 2))), 16, SAME)
+    graph, config = maker.finish(maker.convolution(maker.convolution(name, 24, SAME), 8, SAME)), PRESETS["tiny"]
+    broken = 0
+    for index, command in enumerate(plan_graph(graph, config).queue(queue)):
+        flaws = [name for name, there in (("after", command.after), ("waits_for", command.waits_for is not None)) if there]
+        for flaw in flaws:
+            plan = plan_graph(graph, config)
+            victim = plan.queue(queue)[index]
+            if flaw == "after":
+                victim.after = False
+            else:
+                plan.queue("dma" if queue == "compute" else "compute")[victim.waits_for].signal -= 1
+                victim.waits_for = None
+            program = emit(plan, "tiny")
+            wrong = [differing_bytes(graph, program, config, order=order) for order in ORDERS]
+            assert any(wrong), f"{queue} command {index} does not need {flaw}"
+            broken += 1
+    assert broken > 1
+
+
+def test_a_token_too_few_or_too_many_is_found() -> None:
+    graph, config = random_graph(3), PRESETS["ecp5-85k"]
+    for change in (-1, 1):
+        plan = plan_graph(graph, config)
+        next(command for command in plan.queue("dma") if command.signal).signal += change
+        with pytest.raises(MachineError, match="WATCHDOG" if change < 0 else "TOKENS_LEFT"):
+            differing_bytes(graph, emit(plan, "ecp5-85k"), config, order="random")
+
+
+def test_an_output_that_is_an_input_is_copied() -> None:
+    maker = GraphMaker((3, 5, 7))
+    graph = maker.finish("x", maker.pointwise("x"))
+    assert differing_bytes(graph, compile_graph(graph, PRESETS["tiny"]), PRESETS["tiny"], order="random") == 0
+
+
+def test_several_consumers_share_the_largest_border() -> None:
+    maker = GraphMaker((8, 8, 4), zero_point=-20)
+    trunk = maker.convolution("x", 6, SAME, zero_point=-128)
+    outputs = (maker.convolution(trunk, 5, Window((5, 3), pads=(2, 0, 2, 1))), maker.max_pool(trunk, Window((3, 3), (2, 2), pads=(0, 1, 1, 1))),
+               maker.fully_connected(trunk, 4))
+    graph = maker.finish(*outputs)
+    for order in ORDERS:
+        assert differing_bytes(graph, compile_graph(graph, PRESETS["tiny"]), PRESETS["tiny"], order=order) == 0
+
+
+def test_equal_tables_are_stored_once() -> None:
+    maker = GraphMaker((4, 4, 4))
+    table = maker.table()
+    maker.table = lambda: table
+    name = "x"
+    for _ in range(6):
+        name = maker.pointwise(name)
+    graph, config = maker.finish(name), PRESETS["tiny"]
+    plan = plan_graph(graph, config)
+    assert plan.constants.table_count == 1
+    assert plan.graph.notes == ["1 transfer tables for 6 layers"]
+    assert graph.notes == []
+    assert differing_bytes(graph, emit(plan, "tiny"), config, order="random") == 0
+
+
+def test_borders_of_different_values_are_refused() -> None:
+    maker = GraphMaker((8, 8, 4))
+    trunk = maker.convolution("x", 6, SAME, zero_point=3)
+    graph = maker.finish(maker.convolution(trunk, 5, SAME), maker.max_pool(trunk, Window((3, 3), pads=(1, 1, 1, 1))))
+    with pytest.raises(CompileError, match=r"^t0: conv_t1 pads it with 3, pool_t2 with -128, but a tensor has one border; pad one of them"):
+        compile_graph(graph, PRESETS["tiny"])
+
+
+def test_too_many_tables_are_refused() -> None:
+    maker = GraphMaker((2, 2, 2))
+    name = "x"
+    for _ in range(5):
+        name = maker.pointwise(name)
+    with pytest.raises(CompileError, match=r"^network needs 5 transfer tables, the configuration has 4; choose a larger --config"):
+        compile_graph(maker.finish(name), PRESETS["tiny"])
+
+
+def test_what_does_not_fit_is_refused_with_both_sizes() -> None:
+    maker = GraphMaker((1, 1, 2048))
+    graph = maker.finish(maker.fully_connected("x", 16))
+    with pytest.raises(CompileError, match=r"^network needs 32768 bytes of weight memory, the configuration has 16384; choose a larger --config$"):
+        compile_graph(graph, PRESETS["tiny"])
+    maker = GraphMaker((64, 64, 4))
+    graph = maker.finish(maker.pointwise("x"))
+    with pytest.raises(CompileError, match=r"^table_t0: network needs 32768 bytes of feature memory, the configuration has 8192; choose a larger"):
+        compile_graph(graph, PRESETS["tiny"])
+
+
+def test_more_steps_than_the_lists_hold_are_refused() -> None:
+    maker = GraphMaker((1, 1, 4100))
+    graph = maker.finish(maker.fully_connected("x", 1))
+    with pytest.raises(CompileError, match=r"^network needs 4100 bytes of list memory, the configuration has 4096; choose a larger --config$"):
+        compile_graph(graph, PRESETS["tiny"])
+
+
+def test_a_scale_that_is_no_number_is_refused_by_name() -> None:
+    maker = GraphMaker((4, 4, 4))
+    graph = maker.finish(maker.convolution("x", 4, SAME))
+    graph.layers[0].multiplier[2] = np.inf
+    with pytest.raises(CompileError, match=r"^conv_t0: multiplier must be finite and not negative, not inf$"):
+        compile_graph(graph, PRESETS["tiny"])

@@ -1,0 +1,214 @@
+"""What a COMPUTE command does to memory images, and when it is refused: windows, engine, requantisation, table, write back."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from . import engines, windows
+from .config import Config
+from .isa import TABLE_BYTES, Engine, ErrorCode, LocalMemory, Unit
+from .requant import requantise
+
+UInt8 = npt.NDArray[np.uint8]
+Int8 = npt.NDArray[np.int8]
+Command = Mapping[str, int]
+Memories = Mapping[LocalMemory, UInt8]
+
+
+class ComputeError(Exception):
+    """A command that the hardware refuses or stops at.
+
+    Attributes
+    ----------
+    code : ErrorCode
+    unit : Unit
+    address : int
+        The address out of range; 0 where there is none.
+    """
+
+    def __init__(self, code: ErrorCode, unit: Unit, address: int = 0):
+        super().__init__(f"{unit.name}: {code.name} at address {address:#x}")
+        self.code = code
+        self.unit = unit
+        self.address = address
+
+
+def check_fields(command: Command, config: Config) -> None:
+    """Refuse what the hardware refuses before the first step: counts, lanes, list and table.
+
+    Raises
+    ------
+    ComputeError
+        ILLEGAL_FIELD.
+    """
+    limit = config.array.columns if command["engine"] == Engine.MAC else config.array.lanes
+    counts = ("outer", "middle", "inner", "steps", "lanes", "last_lanes")
+    if (any(command[name] == 0 for name in counts) or command["lanes"] > limit or command["last_lanes"] > command["lanes"]
+            or command["list"] + command["steps"] > config.memory.list_entries or command["table"] >= config.memory.tables):
+        raise ComputeError(ErrorCode.ILLEGAL_FIELD, Unit.FETCH)
+
+
+def written_bytes(command: Command, config: Config) -> npt.NDArray[np.bool_]:
+    """Which bytes of the feature memory the command writes.
+
+    Returns
+    -------
+    bool[feature_bytes]
+
+    Raises
+    ------
+    ComputeError
+        ILLEGAL_FIELD as in :func:`check_fields`; ADDRESS_RANGE if a piece of a result lies beyond the feature memory.
+    """
+    check_fields(command, config)
+    size, columns = config.memory.feature_bytes, config.array.columns
+    written = np.zeros(size, np.bool_)
+    for starts, count in _per_tile(command):
+        flat = starts.reshape(-1)
+        # Results are written in pieces of `columns` bytes, each checked by its end.
+        for piece in range(0, count, columns):
+            first = (flat + piece) % windows.LOCAL_SPACE
+            outside = first[first + min(columns, count - piece) > size]
+            if outside.size:
+                raise ComputeError(ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK, int(outside[0]))
+        written[flat[:, None] + np.arange(count)] = True
+    return written
+
+
+def compute_results(command: Command, memories: Memories, config: Config, rng: np.random.Generator) -> Int8:
+    """The results of every window.
+
+    Parameters
+    ----------
+    command : mapping
+        Fields of :data:`isa.COMPUTE`, checked by :func:`check_fields`.
+    memories : mapping of LocalMemory to uint8[size_bytes]
+        All five.
+    config : Config
+    rng : numpy.random.Generator
+        Gives the bytes that a window reads where an earlier window of the same command writes: in hardware it may see either.
+
+    Returns
+    -------
+    int8[outer, middle, inner, lanes]
+        In the last tile ``last_lanes`` of the lanes are results.
+
+    Raises
+    ------
+    ComputeError
+        ADDRESS_RANGE if a step, a weight word or a parameter word lies beyond its memory; WATCHDOG if the list's flags do not
+        frame one window.
+    """
+    size = config.memory.feature_bytes
+    offsets = windows.step_offsets(command, memories[LocalMemory.LIST].view(np.uint32), feature_bytes=size)
+    if offsets is None:
+        raise ComputeError(ErrorCode.WATCHDOG, Unit.COMPUTE_QUEUE)
+    bases = windows.loop_addresses(command, "source")
+    fetch = _Fetch(command, memories[LocalMemory.FEATURE], offsets, config, rng)
+    axis = windows.tile_axis(command)
+    same_windows = command["source_inner" if axis == 2 else "source_outer"] == 0
+    tiles = windows.tile_count(command)
+    parts = []
+    words = None
+    for tile in range(tiles):
+        if words is None or not same_windows or fetch.races:
+            words = fetch(bases.take(tile, axis), tile)
+        parts.append(_tile_results(command, words, tile, memories, config))
+    return np.stack(parts, axis)
+
+
+def write_results(command: Command, results: Int8, feature: UInt8) -> None:
+    """Write results, int8[outer, middle, inner, lanes], in the order of the windows."""
+    destinations = windows.loop_addresses(command, "destination")
+    tile_lanes = windows.lane_counts(command)
+    shape = [1, 1, 1]
+    shape[windows.tile_axis(command)] = -1
+    count = np.broadcast_to(tile_lanes.reshape(shape), destinations.shape)
+    lane = np.arange(results.shape[-1])
+    valid = lane < count[..., None]
+    feature[(destinations[..., None] + lane)[valid]] = results.view(np.uint8)[valid]
+
+
+class _Fetch:
+    """Reads the words of windows from the feature memory."""
+
+    def __init__(self, command: Command, feature: UInt8, offsets: windows.Int64, config: Config, rng: np.random.Generator):
+        self.command = command
+        self.feature = feature.view(np.int8)
+        self.offsets = offsets
+        self.lane = np.arange(config.array.lanes)
+        self.rng = rng
+        written = written_bytes(command, config)
+        starts = np.unique((windows.loop_addresses(command, "source")[..., None] + offsets) % windows.LOCAL_SPACE)
+        if starts[-1] >= len(feature):
+            raise ComputeError(ErrorCode.ADDRESS_RANGE, Unit.FETCH, int(starts[np.searchsorted(starts, len(feature))]))
+        self.races = bool(written[(starts[:, None] + self.lane) % len(feature)].any())
+        if self.races:
+            self.first_writer = self._first_writers()
+
+    def __call__(self, bases: windows.Int64, tile: int) -> Int8:
+        """int8[..., steps, lanes] of the windows at ``bases``, those of one tile."""
+        starts = (bases[..., None] + self.offsets) % windows.LOCAL_SPACE
+        addresses = (starts[..., None] + self.lane) % len(self.feature)
+        words = self.feature[addresses]
+        if self.races:
+            number = self._window_numbers().take(tile, windows.tile_axis(self.command))
+            raced = self.first_writer[addresses] < number[..., None, None]
+            words[raced] = self.rng.integers(-128, 128, np.count_nonzero(raced), dtype=np.int8)
+        return words
+
+    def _window_numbers(self) -> windows.Int64:
+        shape = tuple(self.command[name] for name in ("outer", "middle", "inner"))
+        return np.arange(np.prod(shape)).reshape(shape)
+
+    def _first_writers(self) -> windows.Int64:
+        """For each byte, the number of the first window whose result covers it."""
+        first = np.full(len(self.feature), np.iinfo(np.int64).max)
+        axis, numbers = windows.tile_axis(self.command), self._window_numbers()
+        for tile, (starts, count) in enumerate(_per_tile(self.command)):
+            covered = starts[..., None] + np.arange(count)
+            np.minimum.at(first, covered, np.broadcast_to(numbers.take(tile, axis)[..., None], covered.shape))
+        return first
+
+
+def _per_tile(command: Command):
+    """Destinations of a tile's windows and the results of each, tile by tile."""
+    destinations = windows.loop_addresses(command, "destination")
+    for tile, count in enumerate(windows.lane_counts(command)):
+        yield destinations.take(tile, windows.tile_axis(command)), int(count)
+
+
+def _tile_results(command: Command, words: Int8, tile: int, memories: Memories, config: Config) -> Int8:
+    """Engine, requantisation and table for the windows of one tile: int8[..., lanes]."""
+    lanes = command["lanes"] if tile < windows.tile_count(command) - 1 else command["last_lanes"]
+    if command["engine"] == Engine.MAC:
+        first = command["weight"] + tile * command["steps"]
+        last = first + command["steps"]
+        if last > config.weight_words:
+            raise ComputeError(ErrorCode.ADDRESS_RANGE, Unit.FETCH, max(first, config.weight_words))
+        weights = memories[LocalMemory.WEIGHT].view(np.int8).reshape(-1, config.array.columns, config.array.lanes)[first:last]
+        accumulators = engines.mac(words, weights)
+    else:
+        accumulators = engines.maximum(words)
+    results = requantise(accumulators[..., :lanes], _tile_parameters(command, tile, lanes, memories, config),
+                         command["zero_point"], command["low"], command["high"])
+    if command["table_enable"]:
+        table = memories[LocalMemory.TABLE][command["table"] * TABLE_BYTES:][:TABLE_BYTES].view(np.int8)
+        results = table[results.astype(np.int64) + 128]
+    padded = np.zeros((*results.shape[:-1], command["lanes"]), np.int8)
+    padded[..., :lanes] = results
+    return padded
+
+
+def _tile_parameters(command: Command, tile: int, lanes: int, memories: Memories, config: Config) -> npt.NDArray[np.uint64]:
+    """The parameters of a tile's lanes, uint64[lanes]."""
+    width = config.array.requant_lanes
+    groups, full_groups = -(-lanes // width), -(-command["lanes"] // width)
+    words = (np.full(groups, command["parameter"]) if command["parameter_shared"]
+             else command["parameter"] + tile * full_groups + np.arange(groups))
+    if words[-1] >= config.parameter_words:
+        raise ComputeError(ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK, int(max(words[0], config.parameter_words)))
+    memory = memories[LocalMemory.PARAMETER].view(np.uint64).reshape(-1, width)
+    return memory[words].reshape(-1)[:lanes]

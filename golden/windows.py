@@ -1,0 +1,74 @@
+"""The addresses of a COMPUTE command: where each step of each window reads and where each result goes."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from .isa import LIST_CLEAR, LIST_FIRE, LOCAL_BITS
+
+Int64 = npt.NDArray[np.int64]
+
+LOCAL_SPACE = 1 << LOCAL_BITS
+
+
+def loop_addresses(command: Mapping[str, int], side: str) -> Int64:
+    """First byte of each window or of each result.
+
+    Parameters
+    ----------
+    command : mapping
+        Fields of :data:`isa.COMPUTE`.
+    side : str
+        ``"source"`` or ``"destination"``.
+
+    Returns
+    -------
+    int64[outer, middle, inner]
+        Modulo 2**24, in the order of the loops.
+    """
+    i, j, k = np.ogrid[:command["outer"], :command["middle"], :command["inner"]]
+    return (command[side] + i * command[f"{side}_outer"] + j * command[f"{side}_middle"]
+            + k * command[f"{side}_inner"]) % LOCAL_SPACE
+
+
+def tile_axis(command: Mapping[str, int]) -> int:
+    """Which of the three loops runs over output tiles: 0 or 2."""
+    return 2 if command["tile_inner"] else 0
+
+
+def tile_count(command: Mapping[str, int]) -> int:
+    """Output tiles of the command."""
+    return command["inner"] if command["tile_inner"] else command["outer"]
+
+
+def step_offsets(command: Mapping[str, int], entries: npt.NDArray[np.uint32], *, feature_bytes: int) -> Int64 | None:
+    """Offsets of the command's steps.
+
+    Parameters
+    ----------
+    command : mapping
+        Fields of :data:`isa.COMPUTE`.
+    entries : uint32[list_entries]
+        The list memory.
+    feature_bytes : int
+        The list memory keeps as many bits of an offset as an address below this has.
+
+    Returns
+    -------
+    int64[steps] or None
+        None if the flags of the list do not frame one window, so that no or more than one result would come of it.
+    """
+    chosen = entries[command["list"]:command["list"] + command["steps"]].astype(np.int64)
+    clear, fire = chosen & LIST_CLEAR != 0, chosen & LIST_FIRE != 0
+    if not (clear[0] and fire[-1]) or clear[1:].any() or fire[:-1].any():
+        return None
+    return chosen & feature_bytes - 1
+
+
+def lane_counts(command: Mapping[str, int]) -> Int64:
+    """Results of a window of each tile, int64[tiles]."""
+    counts = np.full(tile_count(command), command["lanes"], np.int64)
+    counts[-1] = command["last_lanes"]
+    return counts

@@ -1,0 +1,105 @@
+"""The compiler: from a quantised graph to a program for one configuration, in ordered named passes with a check behind each."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...golden.config import PRESETS, Config
+from ...golden.program import Program
+from ..graph import Graph
+from .borders import check_borders, plan_borders
+from .cycles import predict
+from .emit import check_program, emit
+from .folding import plan_folds
+from .lowering import check_lowered, lower
+from .memory import check_memory, plan_memory
+from .normalise import normalise
+from .plan import CompileError, Plan
+from .streaming import plan_streaming
+from .tokens import check_tokens, synchronise
+from .transfers import plan_transfers
+
+__all__ = ["PASSES", "CompileError", "Pass", "compile_graph", "compile_model", "plan_graph"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One step of the compiler.
+
+    Attributes
+    ----------
+    name : str
+    run : callable
+        Plan to plan. It may add to the plan that it is given.
+    check : callable or None
+        Asserts what must hold of the plan behind the pass.
+    """
+
+    name: str
+    run: Callable[[Plan], Plan]
+    check: Callable[[Plan], None] | None = None
+
+
+PASSES = (
+    Pass("normalise", normalise),
+    Pass("borders", plan_borders, check_borders),
+    Pass("folds", plan_folds, check_borders),
+    Pass("memory", plan_memory, check_memory),
+    Pass("streaming", plan_streaming),
+    Pass("lower", lower, check_lowered),
+    Pass("transfers", plan_transfers),
+    Pass("tokens", synchronise, check_tokens),
+    Pass("cycles", predict),
+)
+
+
+def compile_model(data: bytes, config: Config, name: str = "model") -> Program:
+    """Compile an ONNX file.
+
+    Parameters
+    ----------
+    data : bytes
+        The file.
+    config : Config
+        The accelerator that the program is for.
+    name : str
+        Name of the model, for messages.
+
+    Returns
+    -------
+    Program
+
+    Raises
+    ------
+    ValueError
+        If the file is not a quantised ONNX model, holds an operator that is not supported, or does not fit the configuration. The message
+        names the place and the remedy.
+    """
+    from ..frontend import import_model  # noqa: PLC0415: ONNX Runtime takes a second to import, and graphs need none of it
+
+    return compile_graph(import_model(data, name), config)
+
+
+def compile_graph(graph: Graph, config: Config) -> Program:
+    """Compile a quantised graph, see :func:`compile_model`.
+
+    Raises
+    ------
+    CompileError
+        If the graph does not fit the configuration.
+    """
+    plan = plan_graph(graph, config)
+    preset = next((name for name, known in PRESETS.items() if known == config), "custom")
+    program = emit(plan, preset)
+    check_program(plan, program)
+    return program
+
+
+def plan_graph(graph: Graph, config: Config) -> Plan:
+    """Run all passes, but do not encode: the plan shows how the compiler has decided."""
+    plan = Plan(graph, config)
+    for step in PASSES:
+        plan = step.run(plan)
+        if step.check is not None:
+            step.check(plan)
+    return plan

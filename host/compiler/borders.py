@@ -1,0 +1,68 @@
+"""Borders: give each tensor room for the largest border that one of its consumers reads, filled with one value."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..graph import Layer
+from .plan import CompileError, Plan, Storage, pad_value, window_of
+
+
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """How far a layer's windows reach beyond its input, in pixels."""
+
+    top: int
+    left: int
+    bottom: int
+    right: int
+
+    def __bool__(self) -> bool:
+        return any((self.top, self.left, self.bottom, self.right))
+
+
+def reach(layer: Layer, shape: tuple[int, int, int]) -> _Reach:
+    """How far the windows of ``layer`` reach beyond an input of this shape; padding that no window touches does not count."""
+    window = window_of(layer)
+    height, width, _ = shape
+    rows, columns = window.output_size(height, width)
+    top, left, _, _ = window.pads
+    bottom = (rows - 1) * window.stride[0] + window.extent[0] - top - height
+    right = (columns - 1) * window.stride[1] + window.extent[1] - left - width
+    return _Reach(top, left, max(bottom, 0), max(right, 0))
+
+
+def plan_borders(plan: Plan) -> Plan:
+    """Choose the layout of every tensor that lies in the feature memory.
+
+    Raises
+    ------
+    CompileError
+        If two consumers of a tensor read different values in its border.
+    """
+    tensors = plan.graph.tensors
+    stored = dict.fromkeys([*plan.graph.inputs, *(layer.output for layer in plan.graph.layers)])
+    for name in stored:
+        height, width, channels = shape = tensors[name].shape
+        padded = [(layer, reach(layer, shape)) for _, layer in plan.consumers(name) if reach(layer, shape)]
+        values = {pad_value(layer, tensors[name].zero_point): layer.name for layer, _ in padded}
+        if len(values) > 1:
+            (value, layer), (other_value, other) = list(values.items())[:2]
+            raise CompileError(f"{name}: {layer} pads it with {value}, {other} with {other_value}, but a tensor has one border; "
+                               "pad one of them with an operator of its own, or not at all")
+        sides = {side: max((getattr(r, side) for _, r in padded), default=0) for side in ("top", "left", "bottom", "right")}
+        # Two kernel rows must never read the same byte with two weights: no window may be wider than the row pitch.
+        widest = max((window_of(layer).extent[1] for _, layer in plan.consumers(name)), default=0)
+        gap = max(sides["left"], sides["right"], widest - width)
+        plan.storages[name] = Storage(height, width, channels, **sides, gap=gap, value=next(iter(values), 0))
+    return plan
+
+
+def check_borders(plan: Plan) -> None:
+    """Every window lies within its input's storage."""
+    for layer in plan.graph.layers:
+        storage, shape = plan.storages[layer.input], plan.graph.tensors[layer.input].shape
+        need = reach(layer, shape)
+        assert all(getattr(storage, side) >= getattr(need, side) for side in ("left", "right")), layer.name
+        assert storage.fold or (storage.top >= need.top and storage.bottom >= need.bottom), layer.name
+        expected = window_of(layer).output_size(*shape[:2])
+        assert plan.graph.tensors[layer.output].shape[:2] == tuple(expected), layer.name

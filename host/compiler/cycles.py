@@ -1,0 +1,147 @@
+"""Cycles: predict when every command issues and completes, on the design's ideal bus."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...golden import timing
+from ...golden.config import Config
+from ...golden.isa import Engine, Opcode
+from ...golden.program import LayerReport
+from ...golden.timing import OVERHEADS
+from ..graph import Convolution, Layer, MaxPool
+from .plan import Command, Plan
+
+
+@dataclass
+class _Dma:
+    """The DMA queue and its units. Times are cycles from the start of the run."""
+
+    config: Config
+    completed: list[int] = field(default_factory=list)
+    #: When the next command may be given to its unit, the next burst requested, the next beat come, the next chunk be written.
+    ready: int = 0
+    request: int = 0
+    bus: int = 0
+    write: int = 0
+    bursts: list[int] = field(default_factory=list)
+    last_opcode: Opcode = Opcode.LOAD
+
+    def run(self, command: Command, allowed: int) -> None:
+        """Take the next command, which may begin when it is ``allowed`` to."""
+        is_store = command.opcode is Opcode.STORE
+        if self.completed and (command.after or is_store != (self.last_opcode is Opcode.STORE)):
+            allowed = max(allowed, self.completed[-1] + 1)
+        begin = max(self.ready, allowed)
+        self.ready, self.last_opcode = begin + 1, command.opcode
+        earlier = self.completed[-1] if self.completed else 0
+        run = {Opcode.LOAD: self._load, Opcode.FILL: self._fill, Opcode.STORE: self._store}[command.opcode]
+        self.completed.append(max(run(command.fields, begin), earlier + 1))
+
+    def _load(self, fields: dict[str, int], begin: int) -> int:
+        prepared = begin + OVERHEADS.load + fields["row_pieces"].bit_length()
+        self.ready = prepared
+        self.request = max(self.request, prepared)
+        self.write = max(self.write, prepared)
+        run_bytes = fields["row_pieces"] * fields["piece_bytes"]
+        for row in range(fields["rows"]):
+            for fold in range(fields["folds"]):
+                address = fields["external"] + row * fields.get("external_row", 0) + fold * fields.get("external_fold", 0)
+                first_beat = None
+                for beats in timing.burst_beats(self.config, address, run_bytes):
+                    if len(self.bursts) >= self.config.axi.outstanding:
+                        self.request = max(self.request, self.bursts[-self.config.axi.outstanding])
+                    start = max(self.bus, self.request + OVERHEADS.read_latency)
+                    first_beat = start if first_beat is None else first_beat
+                    self.bus = start + beats
+                    self.bursts.append(self.bus)
+                    self.request += 1
+                chunks = timing.chunk_cycles(self.config, fields["row_pieces"], fields["piece_bytes"])
+                self.write = max(max(self.write, first_beat) + chunks, self.bus)
+        return self.write + OVERHEADS.load_finish
+
+    def _fill(self, fields: dict[str, int], begin: int) -> int:
+        self.ready = begin + 3
+        self.write = max(self.write, begin) + timing.fill_cycles(self.config, fields["rows"], fields["piece_bytes"])
+        return self.write + OVERHEADS.fill
+
+    def _store(self, fields: dict[str, int], begin: int) -> int:
+        beats = sum(sum(timing.burst_beats(self.config, fields["external"] + row * fields["external_row"], fields["row_bytes"]))
+                    for row in range(fields["rows"]))
+        return begin + OVERHEADS.store + beats + OVERHEADS.write_latency
+
+
+@dataclass
+class _Compute:
+    """The compute queue and its unit."""
+
+    config: Config
+    completed: list[int] = field(default_factory=list)
+    last_issue: list[int] = field(default_factory=list)
+    ready: int = 0
+    landed: int = 0
+    backlog: int = 0
+    engine: int | None = None
+
+    def run(self, command: Command, allowed: int) -> None:
+        """Take the next command, which may begin when it is ``allowed`` to."""
+        fields = command.fields
+        first = max(self.ready, allowed + OVERHEADS.issue)
+        if command.after or fields["engine"] != self.engine:
+            first = max(first, self.landed)
+        idle = first - (self.last_issue[-1] + 1 if self.last_issue else 0)
+        cycles, self.backlog = _issue(fields, max(self.backlog - idle, 0), self.config)
+        self.engine = fields["engine"]
+        self.last_issue.append(first + cycles - 1)
+        self.ready = first + max(cycles, OVERHEADS.command)
+        # The last window's own groups but for one, and what waits before them, come on top of the latency of a group.
+        self.landed = self.last_issue[-1] + timing.landing_latency(self.config, Engine(self.engine)) + self.backlog - 1
+        self.completed.append(self.landed + OVERHEADS.completion)
+
+
+def predict(plan: Plan) -> Plan:
+    """Run the synchronised commands against the clock, and report on every layer."""
+    dma, compute = _Dma(plan.config, ready=OVERHEADS.start), _Compute(plan.config, ready=OVERHEADS.start + OVERHEADS.issue)
+    indices: list[list[int]] = [[] for _ in plan.graph.layers]
+    for command in plan.commands:
+        own, other = (compute, dma) if command.queue == "compute" else (dma, compute)
+        allowed = 0 if command.waits_for is None else other.completed[command.waits_for] + OVERHEADS.token
+        if command.queue == "compute":
+            indices[command.layer].append(len(own.completed))
+        own.run(command, allowed)
+    before = 0
+    for index, layer in enumerate(plan.graph.layers):
+        last = compute.last_issue[indices[index][-1]]
+        plan.reports.append(_report(plan, index, layer, tuple(indices[index]), last - before))
+        before = last
+    ends = [queue.completed[-1] for queue in (dma, compute) if queue.completed]
+    plan.predicted_cycles = max(ends, default=OVERHEADS.start) + OVERHEADS.finish
+    return plan
+
+
+def _issue(fields: dict[str, int], backlog: int, config: Config) -> tuple[int, int]:
+    """Cycles that a command issues, and the groups that wait afterwards."""
+    full, last = (timing.result_groups(config, fields[name]) for name in ("lanes", "last_lanes"))
+    steps = fields["steps"]
+    if fields["tile_inner"]:
+        groups = [full] * (fields["inner"] - 1) + [last]
+        return timing.issue_windows(backlog, steps, groups, fields["outer"] * fields["middle"])
+    pixels = fields["middle"] * fields["inner"]
+    cycles, backlog = timing.issue_windows(backlog, steps, [full], (fields["outer"] - 1) * pixels)
+    more, backlog = timing.issue_windows(backlog, steps, [last], pixels)
+    return cycles + more, backlog
+
+
+def _report(plan: Plan, index: int, layer: Layer, commands: tuple[int, ...], cycles: int) -> LayerReport:
+    height, width, _ = plan.graph.tensors[layer.output].shape
+    steps = sum(int(np.prod([command.fields[name] for name in ("outer", "middle", "inner", "steps")]))
+                for command in plan.computes[index])
+    macs, kind = 0, "max pooling" if isinstance(layer, MaxPool) else "table"
+    if isinstance(layer, Convolution):
+        macs = height * width * layer.weights.size
+        is_whole_map = (height, width) == (1, 1) and layer.window.kernel == plan.graph.tensors[layer.input].shape[:2]
+        kind = "fully connected" if is_whole_map else "convolution"
+    if getattr(layer, "table", None) is not None and kind != "table":
+        kind += ", table"
+    return LayerReport(layer.name, kind, commands, macs, cycles, steps, plan.folds[index])

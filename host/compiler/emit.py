@@ -1,0 +1,72 @@
+"""Emit: lay out the arena and encode the program."""
+from __future__ import annotations
+
+from ...golden.isa import COMMAND_BYTES, END, LOAD, LocalMemory
+from ...golden.program import Port, Program, Queues, WrittenTensor
+from ..graph import Tensor
+from .plan import Plan
+from .transfers import PORT_ALIGNMENT, port_bytes
+
+
+def emit(plan: Plan, config_name: str) -> Program:
+    """Encode a finished plan: inputs and outputs first in the arena, then constants, then commands."""
+    graph, config = plan.graph, plan.config
+    constants, address = bytearray(), port_bytes(plan)
+    constants_address = address
+    loads = []
+    for memory, image in plan.constants.images().items():
+        if image:
+            loads.append(LOAD.encode(external=address + len(constants), memory=memory, row_pieces=1, piece_bytes=len(image), rows=1, folds=1))
+            constants += image + bytes(-len(image) % PORT_ALIGNMENT)
+    address += len(constants)
+
+    end = END.encode()
+    streams = [b"".join(loads) + end, end, *(b"".join(command.encode() for command in plan.queue(name)) + end
+                                             for name in ("dma", "compute"))]
+    addresses = []
+    for stream in streams:
+        addresses.append(address)
+        # Two commands are one burst of 64-bit beats if they begin at a multiple of its size.
+        address += -(-len(stream) // PORT_ALIGNMENT) * PORT_ALIGNMENT
+    prologue, body = (Queues(streams[first], streams[first + 1], addresses[first], addresses[first + 1]) for first in (0, 2))
+
+    return Program(
+        config_hash=config.hash,
+        config_name=config_name,
+        prologue=prologue,
+        body=body,
+        arena_bytes=address,
+        constants=bytes(constants),
+        constants_address=constants_address,
+        inputs=tuple(_port(plan, graph.tensors[name]) for name in graph.inputs),
+        outputs=tuple(_port(plan, graph.tensors[name]) for name in graph.outputs),
+        layers=tuple(plan.reports),
+        written=tuple(_written(plan, index) for index in range(len(graph.layers))),
+        predicted_cycles=plan.predicted_cycles,
+        head=graph.head,
+        tail=graph.tail,
+        model=graph.model,
+    )
+
+
+def check_program(plan: Plan, program: Program) -> None:
+    """What only the encoded program can show: END last, everything within the arena."""
+    for queues in (program.prologue, program.body):
+        for stream, start in ((queues.dma, queues.dma_address), (queues.compute, queues.compute_address)):
+            assert stream[-COMMAND_BYTES:] == END.encode(), "a queue without END"
+            assert start % COMMAND_BYTES == 0, "a queue that begins within a command"
+            assert start + len(stream) <= program.arena_bytes, "a queue beyond the arena"
+    assert sum(len(image) for image in plan.constants.images().values()) <= len(program.constants), "constants are missing"
+    assert LocalMemory.FEATURE not in plan.constants.images(), "the feature memory has no constants"
+
+
+def _port(plan: Plan, tensor: Tensor) -> Port:
+    view = tensor.views[0]
+    return Port(view.name, tensor.shape, plan.ports[tensor.name], view.shape, view.axes, view.unsigned)
+
+
+def _written(plan: Plan, index: int) -> WrittenTensor:
+    layer = plan.graph.layers[index]
+    storage = plan.storages[layer.output]
+    return WrittenTensor(layer.output, plan.reports[index].commands[-1], storage.origin, storage.row_pitch, storage.channels,
+                         plan.graph.tensors[layer.output].shape)

@@ -1,0 +1,42 @@
+"""Normalise: fold input zero points into biases, and number the transfer tables."""
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from ..graph import Convolution, Layer, Tensor
+from .plan import CompileError, Plan
+
+
+def normalise(plan: Plan) -> Plan:
+    """Subtract what a zero point adds to each accumulator, and give equal tables one number.
+
+    ``sum((x - zx) * w) + b = sum(x * w) + (b - zx * sum(w))``, modulo 2**32. Borders hold zx, so that this holds there too.
+
+    Raises
+    ------
+    CompileError
+        If there are more tables than the configuration has.
+    """
+    layers = [_fold_zero_point(layer, plan.graph.tensors[layer.input]) for layer in plan.graph.layers]
+    graph = dataclasses.replace(plan.graph, layers=layers, notes=[*plan.graph.notes])
+    plan = dataclasses.replace(plan, graph=graph)
+    places = [(index, layer) for index, layer in enumerate(graph.layers) if getattr(layer, "table", None) is not None]
+    for index, layer in places:
+        plan.tables[index] = plan.constants.add_table(np.asarray(layer.table))
+    count, limit = plan.constants.table_count, plan.config.memory.tables
+    if count > limit:
+        raise CompileError(f"network needs {count} transfer tables, the configuration has {limit}; choose a larger --config, "
+                           "or quantise with fewer different scales")
+    if places:
+        graph.notes.append(f"{count} transfer tables for {len(places)} layers")
+    return plan
+
+
+def _fold_zero_point(layer: Layer, source: Tensor) -> Layer:
+    if not isinstance(layer, Convolution) or source.zero_point == 0:
+        return layer
+    sums = layer.weights.astype(np.int64).sum(axis=(1, 2, 3))
+    bias = (layer.bias.astype(np.int64) - source.zero_point * sums).astype(np.int32)
+    return dataclasses.replace(layer, bias=bias)

@@ -1,0 +1,57 @@
+"""Streaming: let the first layer begin while its input still arrives."""
+from __future__ import annotations
+
+import itertools
+import math
+
+from ..graph import Convolution
+from .folding import array_estimate, load_estimate
+from .plan import Plan
+
+#: Cycles that one more command costs at most: to decode, to wait for its token.
+COMMAND_COST = 8
+MOST_GROUPS = 16
+
+
+def plan_streaming(plan: Plan) -> Plan:
+    """Choose the row groups of the first layer: for each, one LOAD and one COMPUTE that waits for it."""
+    first = plan.graph.layers[0] if plan.graph.layers else None
+    if not isinstance(first, Convolution) or first.input not in plan.graph.inputs:
+        return plan
+    shape, storage = plan.graph.tensors[first.input].shape, plan.storages[first.input]
+    rows = plan.storages[first.output].height
+    loading = load_estimate(storage, shape, plan.config) / rows
+    computing = array_estimate(first, shape, storage, plan.config) / rows
+
+    def cost(groups: tuple[int, ...]) -> float:
+        """When the last of ``groups`` has been computed."""
+        loaded = computed = 0.0
+        for count in groups:
+            loaded += count * loading
+            computed = max(loaded, computed) + count * computing
+        return computed + COMMAND_COST * len(groups)
+
+    best = min(_candidates(rows), key=cost)
+    if len(best) > 1:
+        plan.row_groups = best
+    return plan
+
+
+def _candidates(rows: int) -> list[tuple[int, ...]]:
+    """Ways to group output rows: in equal parts, and growing from a small first group."""
+    ways = [(rows,)]
+    for size in sorted({math.ceil(rows / parts) for parts in range(2, MOST_GROUPS + 1)}):
+        ways.append(_groups(rows, itertools.repeat(size)))
+        for growth in (1.25, 1.5, 2.0):
+            ways.append(_groups(rows, (max(size, int(size * growth**n)) for n in itertools.count())))
+    return ways
+
+
+def _groups(rows: int, sizes) -> tuple[int, ...]:
+    groups = []
+    for size in sizes:
+        if size >= rows:
+            return (*groups, rows)
+        groups.append(size)
+        rows -= size
+    raise AssertionError("sizes never end")
