@@ -1,0 +1,141 @@
+"""From an ONNX file to the quantised graph, in ordered passes."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ..graph import Graph
+from .build import Build, follow_layout
+from .classify import classify
+from .cut import cut_between
+from .describe import Row, describe
+from .errors import ModelError
+from .executed import Executed, read_executed
+from .fuse import fuse_tables
+from .inputs import place_input
+from .linear import check_linear, lower_linear
+from .partition import partition
+from .region import lower_region
+from .source import Source, fix_batch, measure, parse
+from .units import LAYOUT, Kind, Unit, find_units
+
+__all__ = ["PASSES", "ModelError", "Row", "describe", "import_model"]
+
+
+@dataclass
+class _State:
+    """What one pass hands to the next."""
+
+    source: Source
+    build: Build
+    units: list[Unit] = field(default_factory=list)
+    executed: dict[str, Executed] = field(default_factory=dict)
+    middle: list[Unit] = field(default_factory=list)
+
+
+def import_model(data: bytes, name: str = "model") -> Graph:
+    """Read a quantised ONNX model.
+
+    Parameters
+    ----------
+    data : bytes
+        The file: QOperator or QDQ form, int8 or uint8 activations.
+    name : str
+        What messages call it.
+
+    Returns
+    -------
+    Graph
+        With ``model`` set to ``data``.
+
+    Raises
+    ------
+    ModelError
+        If the file is no ONNX model, is not quantised, or cannot be run with the bytes of ONNX Runtime; the message
+        names the node and the remedy.
+    """
+    source = parse(data, name)
+    state = _State(source, Build(source, Graph({}, [], [], [], model=data)))
+    for _, run in PASSES:
+        run(state)
+    return state.build.graph
+
+
+def _fix_batch(state: _State) -> None:
+    fix_batch(state.source)
+
+
+def _measure(state: _State) -> None:
+    measure(state.source)
+
+
+def _find_units(state: _State) -> None:
+    state.units = find_units(state.source)
+    classify(state.source, state.units)
+
+
+def _check_products(state: _State) -> None:
+    state.executed = read_executed(state.source)
+    for unit in state.units:
+        if unit.kind is Kind.LINEAR:
+            check_linear(state.source, unit, state.executed)
+
+
+def _partition(state: _State) -> None:
+    state.middle = partition(state.source, state.units)
+
+
+def _lower(state: _State) -> None:
+    build = state.build
+    computed = {name for unit in state.middle for name in unit.outputs}
+    for unit in state.middle:
+        for name in unit.inputs:
+            if name not in computed and name not in build.places:
+                place_input(build, name)
+        if unit.kind is Kind.LINEAR:
+            lower_linear(build, unit, state.executed)
+        elif unit.kind is Kind.REGION:
+            lower_region(build, unit)
+        else:
+            _lower_layout(build, unit)
+
+
+def _lower_layout(build: Build, unit: Unit) -> None:
+    place = build.places[unit.inputs[0]]
+    for node in unit.nodes:
+        if node.op_type in LAYOUT:
+            place = follow_layout(build, node, place)
+    build.add_view(unit.outputs[0], place)
+
+
+def _cut_host_parts(state: _State) -> None:
+    """Find the accelerator's outputs, and cut out what runs on the host before and behind it."""
+    source, graph = state.source, state.build.graph
+    outside = {name for unit in state.units if unit not in state.middle for name in unit.inputs} | set(source.outputs)
+    for name in (name for unit in state.middle for name in unit.outputs):
+        tensor = state.build.places[name].tensor
+        if name in outside and tensor not in (*graph.outputs, *graph.inputs):
+            graph.outputs.append(tensor)
+    head_outputs = [name for name in graph.inputs if name not in source.inputs]
+    if head_outputs:
+        graph.head = cut_between(source, [], head_outputs).SerializeToString()
+    tail_outputs = [name for name in source.outputs if name not in graph.outputs]
+    if tail_outputs:
+        graph.tail = cut_between(source, [*graph.inputs, *graph.outputs], tail_outputs).SerializeToString()
+
+
+def _fuse_tables(state: _State) -> None:
+    fuse_tables(state.build.graph)
+
+
+#: The passes in order, with the names that the documentation uses.
+PASSES: tuple[tuple[str, Callable[[_State], None]], ...] = (
+    ("fix batch", _fix_batch),
+    ("measure", _measure),
+    ("find units", _find_units),
+    ("check products", _check_products),
+    ("partition", _partition),
+    ("lower", _lower),
+    ("cut host parts", _cut_host_parts),
+    ("fuse tables", _fuse_tables),
+)

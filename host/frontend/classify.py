@@ -1,0 +1,136 @@
+"""Decide for every unit whether the accelerator can run it, and if not, why."""
+from __future__ import annotations
+
+import numpy as np
+from onnx import NodeProto
+
+from .errors import ModelError
+from .source import Source, size
+from .units import LAYOUT, LINEAR, POINTWISE, POOLING, QUANTISERS, TRANSPARENT, Kind, Unit, label
+
+ACTIVATION_SCALES = "quantise activations per tensor (per_channel concerns weights alone)"
+
+
+def classify(source: Source, units: list[Unit]) -> None:
+    """Set ``kind`` and ``reason`` of every unit.
+
+    Raises
+    ------
+    ModelError
+        If a scale or zero point of an activation is computed, per channel or not positive.
+    """
+    for unit in units:
+        _check_scales(source, unit)
+        unit.kind, unit.reason = _judge(source, unit)
+
+
+def _judge(source: Source, unit: Unit) -> tuple[Kind, str]:
+    on_codes = all(map(source.is_codes, [*unit.inputs, *unit.outputs]))
+    if not on_codes or len(unit.outputs) != 1:
+        return Kind.HOST, "it exchanges float tensors with others" if not on_codes else "it computes several tensors"
+    if any(node.op_type in LINEAR for node in unit.nodes):
+        return Kind.LINEAR, ""
+    foreign = [node for node in unit.nodes if node.op_type not in (*POINTWISE, *POOLING, *LAYOUT)]
+    if len(unit.inputs) > 1:
+        unit.refused = True
+        return Kind.HOST, f"it combines {len(unit.inputs)} activations ({', '.join(map(repr, unit.inputs))})"
+    if foreign:
+        return Kind.HOST, f"the accelerator has no {foreign[0].op_type}"
+    if _is_layout(source, unit):
+        return Kind.LAYOUT, ""
+    for node in unit.nodes:
+        problem = _pointwise_problem(source, node) if node.op_type in POINTWISE else ""
+        if problem:
+            return Kind.HOST, problem
+    return Kind.REGION, ""
+
+
+def _is_layout(source: Source, unit: Unit) -> bool:
+    inner = [node for node in unit.nodes if node.op_type not in QUANTISERS]
+    if any(node.op_type not in (*LAYOUT, *TRANSPARENT) for node in inner):
+        return False
+    ends = [node for node in unit.nodes if node.op_type in QUANTISERS]
+    if not ends:
+        return True
+    if not inner or source.types[unit.inputs[0]] != source.types[unit.outputs[0]]:
+        return False
+    values = [[source.constants[name].tolist() for name in node.input[1:] if name] for node in ends]
+    return values[0] == values[-1]
+
+
+def _pointwise_problem(source: Source, node: NodeProto) -> str:
+    """Why the result for a code would depend on more than the code, or an empty string."""
+    operands = node.input if node.op_type not in QUANTISERS else node.input[:1]
+    for name in operands:
+        constant = source.constants.get(name)
+        if constant is not None and constant.size != 1:
+            return f"operand {name!r} of {label(node)} has {constant.size} values, and only scalars can be tabulated"
+    names = [*source.dynamic_inputs(node), *node.output]
+    if len({size(source.shapes[name]) for name in names if name in source.shapes}) > 1:
+        return f"{label(node)} changes the shape"
+    return ""
+
+
+def _check_scales(source: Source, unit: Unit) -> None:
+    for node in unit.nodes:
+        for kind, name in quantisation_operands(node):
+            constant = source.constants.get(name)
+            if constant is None:
+                raise ModelError(f"{source.name}: the {kind} {name!r} of {label(node)} must be a constant; quantise "
+                                 "the model statically")
+            if constant.size != 1:
+                raise ModelError(f"{source.name}: the {kind} {name!r} of {label(node)} must be one value, not "
+                                 f"{constant.size}; {ACTIVATION_SCALES}")
+            if kind == "scale" and not (np.isfinite(constant).all() and (constant > 0).all()):
+                raise ModelError(f"{source.name}: the scale {name!r} of {label(node)} must be positive, not "
+                                 f"{constant.item()}; quantise the model again")
+
+
+#: Where operators keep scales and zero points of activations: {operator: (position of the scale, ...)}; zero points
+# follow.
+_SCALES = {
+    "QuantizeLinear": (1,), "DequantizeLinear": (1,), "QLinearConv": (1, 6), "QGemm": (1, 7), "QLinearMatMul": (1, 6),
+    "QLinearSigmoid": (1, 3), "QLinearLeakyRelu": (1, 3), "QLinearAdd": (1, 4, 6), "QLinearMul": (1, 4, 6),
+}
+
+
+def quantisation_operands(node: NodeProto) -> list[tuple[str, str]]:
+    """("scale" or "zero point", tensor) for every scale and zero point of an activation that the node names."""
+    found = []
+    for position in _SCALES.get(node.op_type, ()):
+        for kind, at in (("scale", position), ("zero point", position + 1)):
+            if at < len(node.input) and node.input[at]:
+                found.append((kind, node.input[at]))
+    return found
+
+
+def quantisation(source: Source, tensor: str) -> tuple[float, int]:
+    """Scale and zero point, as an int8 code, of a tensor of codes.
+
+    They stand in the node that computes it, or, for operators that keep them (MaxPool, Reshape ...) and for inputs,
+    further along.
+    """
+    offset = 128 if source.types[tensor] == np.uint8 else 0
+    name, seen = tensor, set()
+    while name in source.producer and name not in seen:
+        seen.add(name)
+        node = source.producer[name]
+        operands = quantisation_operands(node)
+        if operands:
+            return _values(source, node, _SCALES[node.op_type][-1], offset)
+        name = node.input[0]
+    frontier = [name]
+    while frontier:
+        name = frontier.pop()
+        for node in source.consumers.get(name, []):
+            for position in _SCALES.get(node.op_type, ()):
+                if node.input[position - 1] == name:
+                    return _values(source, node, position, offset)
+            frontier += [output for output in node.output if source.is_codes(output)]
+    return 1.0, -offset
+
+
+def _values(source: Source, node: NodeProto, position: int, offset: int) -> tuple[float, int]:
+    zero = node.input[position + 1] if position + 1 < len(node.input) else ""
+    code = int(source.constants[zero].item()) if zero else 0
+    return float(source.constants[node.input[position]].item()), code - offset

@@ -1,0 +1,65 @@
+"""Place the accelerator's inputs: which order of height, width and channels the first layer wants them in."""
+from __future__ import annotations
+
+from onnx import NodeProto
+
+from .build import Build, permutation_of
+from .layout import CHANNELS_FIRST, CHANNELS_LAST, Place, Shape3, image_shape, inverse, transposed
+from .source import Source, size
+from .units import LAYOUT, LINEAR, POOLING
+
+
+def place_input(build: Build, name: str) -> None:
+    """Add the graph's tensor for an ONNX tensor of codes that the host delivers."""
+    shape, axes = feature_shape(build.source, name)
+    build.add_tensor(name, shape, name)
+    build.graph.inputs.append(name)
+    build.add_view(name, Place(name, axes, build.source.shapes[name]))
+
+
+def feature_shape(source: Source, name: str) -> tuple[Shape3, Shape3]:
+    """The feature map that a tensor of codes is, and the order of its axes.
+
+    The first spatial operator behind it decides; where there is none, or values would move on the way, the tensor is
+    taken as it lies: an image, or a vector.
+    """
+    found = _find_spatial(source, name, [])
+    if found is not None:
+        path, shape, axes, onnx_shape = found
+        here: Shape3 | None = axes
+        for node in reversed(path):
+            if node.op_type == "Transpose":
+                here = transposed(here, onnx_shape, inverse(permutation_of(node, len(onnx_shape))), shape)
+            onnx_shape = source.shapes[node.input[0]]
+            if here is None:
+                break
+        else:
+            return shape, here
+        image = image_shape(source.shapes[name])
+        if image is not None:
+            return image, CHANNELS_FIRST
+    return (1, 1, size(source.shapes[name])), CHANNELS_LAST
+
+
+_Wish = tuple[list[NodeProto], Shape3, Shape3, tuple[int, ...]]
+
+
+def _find_spatial(source: Source, name: str, path: list[NodeProto]) -> _Wish | None:
+    """Layout operators on the way to the first operator with an opinion, and what it wants: shape, axes, ONNX shape."""
+    for node in source.consumers.get(name, []):
+        shape = source.shapes[name]
+        if node.op_type in (*LINEAR, *POOLING):
+            if len(shape) > 2 and node.op_type in ("Conv", "QLinearConv", *POOLING):
+                image = image_shape(shape)
+                if image is not None:
+                    return path, image, CHANNELS_FIRST, shape
+            elif len(shape) > 2:
+                return path, (1, size(shape[:-1]), shape[-1]), CHANNELS_LAST, shape
+            continue
+        step = [node] if node.op_type in LAYOUT else []
+        for output in node.output:
+            if output in source.shapes:
+                found = _find_spatial(source, output, path + step)
+                if found is not None:
+                    return found
+    return None

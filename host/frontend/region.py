@@ -1,0 +1,136 @@
+"""Lower what is computed in float between two quantised tensors: one table, and max pooling on codes around it."""
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import NodeProto, helper
+
+from ..evaluate import evaluate_layer, from_onnx, to_onnx
+from ..graph import Pointwise, View
+from ..reference import expose
+from ..tabulate import CODES, from_codes, open_single_threaded, tabulate
+from .build import Build, follow_trunk
+from .cut import cut
+from .errors import ModelError
+from .layout import Place
+from .source import Source
+from .units import LAYOUT, POOLING, QUANTISERS, TRANSPARENT, Unit, label
+
+
+def lower_region(build: Build, unit: Unit) -> None:
+    """Add the layers of a region: max pooling, a table, max pooling; each only where there is one.
+
+    Raises
+    ------
+    ModelError
+        If a layout operator or pooling stands in one branch alone, pooling on codes is not exact, or ONNX Runtime's
+        result for a code depends on its position.
+    """
+    source, start, end = build.source, unit.inputs[0], unit.outputs[0]
+    steps = [node for node in unit.nodes if node.op_type in (*LAYOUT, *POOLING)]
+    pools = [node for node in steps if node.op_type in POOLING]
+    for node in steps:
+        _check_passed_by_all(source, unit, node)
+    pointwise = _bypass(source, unit, steps)
+    try:
+        table = tabulate(pointwise, source.types[start])
+    except ValueError as error:
+        raise ModelError(f"{source.name}: {unit.label} cannot be a table: {error}; replace the operator") from error
+    leading = _count_leading(source, unit, pointwise, pools)
+    at = steps.index(pools[leading]) if leading < len(pools) else len(steps)
+    first_layer = len(build.graph.layers)
+    place = build.places[start]
+    if (table == CODES).all():
+        place = follow_trunk(build, steps, place, end, end)
+    else:
+        place = follow_trunk(build, steps[:at], place, start)
+        # The float tensor in front of QuantizeLinear lends its name: nothing else in the graph has it.
+        output = end if leading == len(pools) else unit.nodes[-1].input[0]
+        build.add_tensor(output, build.shape_of(place), end)
+        build.graph.layers.append(Pointwise(unit.main.name, place.tensor, output, table=table))
+        place = follow_trunk(build, steps[at:], Place(output, place.axes, place.shape), end, end)
+    build.add_view(end, Place(place.tensor, place.axes, source.shapes[end]))
+    _check_region(build, unit, first_layer)
+
+
+def _check_passed_by_all(source: Source, unit: Unit, node: NodeProto) -> None:
+    """Refuse a node that some path from the region's input to its output avoids."""
+    above, below = set(node.input), set(node.output)
+    for other in reversed(unit.nodes):
+        if above & set(other.output):
+            above |= set(other.input)
+    for other in unit.nodes:
+        if below & set(other.input):
+            below |= set(other.output)
+    for other in unit.nodes:
+        bypasses = other is not node and below & set(other.input) and not set(source.dynamic_inputs(other)) <= below
+        if bypasses or not (set(other.output) & (above | below)):
+            raise ModelError(f"{source.name}: {label(node)} stands in one branch of {unit.label} alone; move it "
+                             "before or behind the branches")
+
+
+def _bypass(source: Source, unit: Unit, steps: list[NodeProto]) -> onnx.ModelProto:
+    """The region on a tensor of any length, without its layout operators and pooling."""
+    skipped = {id(node) for node in steps}
+    nodes = [helper.make_node("Identity", node.input[:1], node.output[:1], node.name) if id(node) in skipped else node
+             for node in unit.nodes]
+    return cut(source, nodes, {unit.inputs[0]: ["codes"]}, unit.outputs)
+
+
+def _count_leading(source: Source, unit: Unit, pointwise: onnx.ModelProto, pools: list[NodeProto]) -> int:
+    """How many of the poolings stand before the table.
+
+    A pooling may stand before the table if the operators ahead of it never decrease, and behind it if those behind
+    never decrease, on every code.
+    """
+    names = [node.input[0] for node in pools]
+    exposed = expose(pointwise, names)
+    session = open_single_threaded(exposed)
+    codes = from_codes(CODES, source.types[unit.inputs[0]])
+    results, *values = session.run([unit.outputs[0], *names], {unit.inputs[0]: codes})
+    results = results.astype(np.int64).reshape(-1)
+    may_lead, may_follow = [], []
+    for value in (item.reshape(-1) for item in values):
+        may_lead.append(bool((value[1:] >= value[:-1]).all()))
+        # Equal values must have equal results, or sorting by both hides a decrease.
+        order = np.lexsort((-results, value))
+        may_follow.append(bool((np.diff(results[order]) >= 0).all()))
+    # Codes are pooled where the model pools them, if that is exact: poolings with nothing ahead of them stand before
+    # the table.
+    natural = sum(1 for node in pools if not _computes(unit.nodes[:unit.nodes.index(node)]))
+    for leading in sorted(range(len(pools) + 1), key=lambda count: abs(count - natural)):
+        if all(may_lead[:leading]) and all(may_follow[leading:]):
+            return leading
+    raise ModelError(f"{source.name}: {label(pools[0])} cannot pool codes: operators before it and behind it, up to "
+                     "the next quantised tensors, both decrease "
+                     "somewhere; put QuantizeLinear and DequantizeLinear around it")
+
+
+def _computes(nodes: list[NodeProto]) -> bool:
+    return any(node.op_type not in (*QUANTISERS, *TRANSPARENT, *LAYOUT, *POOLING) for node in nodes)
+
+
+def _check_region(build: Build, unit: Unit, first_layer: int) -> None:
+    """Compare the new layers with the region in ONNX Runtime, at its own shape, on codes in random order."""
+    source, start, end = build.source, unit.inputs[0], unit.outputs[0]
+    shape, dtype = source.shapes[start], source.types[start]
+    model = cut(source, unit.nodes, {start: shape}, [end])
+    session = open_single_threaded(model)
+    generator = np.random.default_rng(0)
+    codes = np.resize(generator.permutation(CODES), shape)
+    generator.shuffle(codes.reshape(-1))
+    expected = session.run([end], {start: from_codes(codes, dtype)})[0]
+    place = build.places[start]
+    values = {place.tensor: from_onnx(_view(build, start), build.shape_of(place), from_codes(codes, dtype))}
+    for layer in build.graph.layers[first_layer:]:
+        values |= evaluate_layer(layer, values, build.graph.tensors)
+    result = to_onnx(_view(build, end), values[build.places[end].tensor])
+    if result.tobytes() != expected.tobytes():
+        raise ModelError(f"{source.name}: {unit.label} is not a function of single codes: ONNX Runtime gives other "
+                         "bytes for the whole tensor than for each code "
+                         "alone; replace the operator")
+
+
+def _view(build: Build, name: str) -> View:
+    place = build.places[name]
+    return View(name, place.shape, place.axes, build.source.types[name] == np.uint8)

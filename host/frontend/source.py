@@ -1,0 +1,214 @@
+"""The ONNX file, read and measured: named nodes, constants, and the shape and type of every tensor for one sample."""
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import NodeProto, numpy_helper
+
+from ..reference import RUNTIME_ERRORS, computed_tensors, expose, is_qdq, plain_session
+from .errors import ModelError
+
+QUANTISE = ("quantise it with onnxruntime.quantization.quantize_static(..., activation_type=QuantType.QInt8, "
+            "weight_type=QuantType.QInt8)")
+DYNAMIC_OPERATORS = ("DynamicQuantizeLinear", "DynamicQuantizeMatMul", "MatMulInteger", "ConvInteger")
+
+# A serialised ModelProto begins with field 1, the IR version.
+_MODEL_TAG = b"\x08"
+
+
+@dataclass
+class Source:
+    """A model as the passes see it.
+
+    Attributes
+    ----------
+    name : str
+        For messages.
+    model : ModelProto
+        The model with a batch of 1 and a unique name for every node.
+    data : bytes
+        The file as the user gave it.
+    qdq : bool
+        Whether it has the QDQ form.
+    constants : dict of str to array
+        Initializers, and whatever the nodes compute from them alone.
+    shapes, types : dict
+        Of every activation, for one sample.
+    nodes : list of NodeProto
+        The nodes that depend on the inputs and that an output depends on, in order of execution.
+    producer, consumers : dict
+        Node that computes a tensor; nodes that read it.
+    """
+
+    name: str
+    model: onnx.ModelProto
+    data: bytes
+    qdq: bool
+    constants: dict[str, np.ndarray] = field(default_factory=dict)
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    types: dict[str, np.dtype] = field(default_factory=dict)
+    nodes: list[NodeProto] = field(default_factory=list)
+    producer: dict[str, NodeProto] = field(default_factory=dict)
+    consumers: dict[str, list[NodeProto]] = field(default_factory=dict)
+
+    @property
+    def inputs(self) -> list[str]:
+        """The model's inputs."""
+        initializers = {tensor.name for tensor in self.model.graph.initializer}
+        return [value.name for value in self.model.graph.input if value.name not in initializers]
+
+    @property
+    def outputs(self) -> list[str]:
+        """The model's outputs."""
+        return [value.name for value in self.model.graph.output]
+
+    def is_codes(self, tensor: str) -> bool:
+        """Whether a tensor is an activation of int8 or uint8 codes."""
+        return tensor in self.types and self.types[tensor] in (np.int8, np.uint8)
+
+    def dynamic_inputs(self, node: NodeProto) -> list[str]:
+        """The inputs of a node that are activations."""
+        return [name for name in node.input if name in self.shapes]
+
+
+def parse(data: bytes, name: str) -> Source:
+    """Read the file.
+
+    Raises
+    ------
+    ModelError
+        If it is not ONNX, is truncated or invalid, or has no quantised operator.
+    """
+    if not data:
+        raise ModelError(f"{name}: must be an ONNX file, not an empty one")
+    try:
+        model = onnx.load_from_string(data)
+    except DecodeError as error:
+        if data.startswith(_MODEL_TAG):
+            raise ModelError(f"{name}: the ONNX file is truncated or damaged after {len(data)} bytes; export or copy "
+                             "it again") from error
+        raise ModelError(f"{name}: must be an ONNX file; export the network to ONNX") from error
+    if not model.graph.node:
+        raise ModelError(f"{name}: must be an ONNX file with a graph of operators; export the network to ONNX")
+    try:
+        onnx.checker.check_model(model)
+    except onnx.checker.ValidationError as error:
+        raise ModelError(f"{name}: is not a valid ONNX model: {str(error).splitlines()[0]}; export it again") from error
+    _check_quantised(model, name)
+    _name_nodes(model)
+    return Source(name, model, data, is_qdq(model))
+
+
+def _check_quantised(model: onnx.ModelProto, name: str) -> None:
+    for node in model.graph.node:
+        if node.op_type in DYNAMIC_OPERATORS:
+            raise ModelError(f"{name}: {node.op_type} {node.name!r} quantises at run time, and the accelerator needs "
+                             f"fixed scales; {QUANTISE}")
+    operators = {node.op_type for node in model.graph.node}
+    if not any(op == "QuantizeLinear" or op.startswith("QLinear") or op == "QGemm" for op in operators):
+        raise ModelError(f"{name}: is a float model; {QUANTISE}")
+
+
+def _name_nodes(model: onnx.ModelProto) -> None:
+    """Give every node a name of its own; ONNX Runtime's optimised graph is searched by name."""
+    taken: set[str] = set()
+    for index, node in enumerate(model.graph.node):
+        if not node.name or node.name in taken:
+            node.name = f"{node.name or node.op_type}_{index}"
+        taken.add(node.name)
+
+
+def fix_batch(source: Source) -> None:
+    """Set the batch to 1: the accelerator runs one sample at a time.
+
+    Raises
+    ------
+    ModelError
+        If a dimension other than the batch is dynamic, or the batch is neither dynamic nor 1.
+    """
+    inputs = set(source.inputs)
+    for value in source.model.graph.input:
+        if value.name not in inputs:
+            continue
+        dimensions = value.type.tensor_type.shape.dim
+        if not dimensions:
+            raise ModelError(f"{source.name}: input {value.name!r} must have a shape with a batch dimension; export "
+                             "it with fixed shapes")
+        batch = dimensions[0]
+        if batch.HasField("dim_value") and batch.dim_value != 1:
+            raise ModelError(f"{source.name}: the batch of input {value.name!r} must be dynamic or 1, not "
+                             f"{batch.dim_value}; "
+                             "export the model with a dynamic batch")
+        batch.Clear()
+        batch.dim_value = 1
+        for axis, dimension in enumerate(dimensions):
+            if dimension.dim_value < 1:
+                shown = dimension.dim_param or "unknown"
+                raise ModelError(f"{source.name}: dimension {axis} of input {value.name!r} must be fixed, not {shown}; "
+                                 "only the batch may be dynamic: set it with "
+                                 "onnxruntime.tools.make_dynamic_shape_fixed")
+    for value in source.model.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    del source.model.graph.value_info[:]
+
+
+def measure(source: Source) -> None:
+    """Run the model once on zeros: every constant, and the shape and type of every activation, as ONNX Runtime has
+    them.
+
+    Raises
+    ------
+    ModelError
+        If ONNX Runtime cannot run the model.
+    """
+    model = source.model
+    source.constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    dynamic = set(source.inputs)
+    for node in model.graph.node:
+        if dynamic & set(node.input) or node.op_type.startswith("Random"):
+            dynamic |= set(node.output)
+    dynamic.discard("")
+    names = computed_tensors(model)
+    try:
+        session = plain_session(expose(model, names))
+        feeds = {value.name: np.zeros(value.shape, _numpy_type(value.type)) for value in session.get_inputs()}
+        values = dict(zip(names, session.run(names, feeds), strict=True)) | feeds
+    except RUNTIME_ERRORS as error:
+        raise ModelError(f"{source.name}: ONNX Runtime cannot run the model: {str(error).splitlines()[0]}") from error
+    for name, value in values.items():
+        if name not in dynamic:
+            source.constants[name] = np.asarray(value)
+        elif isinstance(value, np.ndarray):
+            source.shapes[name] = value.shape
+            source.types[name] = value.dtype
+    _connect(source)
+
+
+def _numpy_type(name: str) -> np.dtype:
+    element = name.removeprefix("tensor(").removesuffix(")")
+    return np.dtype({"float": "float32", "double": "float64"}.get(element, element))
+
+
+def _connect(source: Source) -> None:
+    needed = set(source.outputs)
+    live = []
+    for node in reversed(source.model.graph.node):
+        if needed & set(node.output):
+            needed |= set(node.input)
+            if any(name in source.shapes for name in node.input):
+                live.append(node)
+    source.nodes = live[::-1]
+    for node in source.nodes:
+        for name in node.output:
+            source.producer[name] = node
+        for name in dict.fromkeys(node.input):
+            source.consumers.setdefault(name, []).append(node)
+
+
+def size(shape: tuple[int, ...]) -> int:
+    """Elements of a tensor."""
+    return math.prod(shape)

@@ -1,0 +1,153 @@
+"""Units: the model cut at its quantised tensors, so that each unit is one operation on codes.
+
+A unit is an operator on codes (QLinearConv, MaxPool, Transpose ...), or everything that is computed in float between
+quantised tensors: DequantizeLinear, operators, QuantizeLinear.
+"""
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from onnx import NodeProto
+
+from .errors import ModelError
+from .source import Source
+
+LINEAR = ("QLinearConv", "QGemm", "QLinearMatMul", "Conv", "Gemm", "MatMul")
+LAYOUT = ("Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze")
+TRANSPARENT = ("Identity", "Dropout")
+POOLING = ("MaxPool",)
+POINTWISE = (
+    *TRANSPARENT, "Abs", "Acos", "Acosh", "Add", "And", "Asin", "Asinh", "Atan", "Atanh", "Cast", "Ceil", "Celu",
+    "Clip", "Cos", "Cosh", "DequantizeLinear", "Div", "Elu", "Equal", "Erf", "Exp", "FastGelu", "Floor", "Gelu",
+    "Greater", "GreaterOrEqual", "HardSigmoid", "HardSwish", "LeakyRelu", "Less", "LessOrEqual", "Log", "Max", "Min",
+    "Mish", "Mod", "Mul", "Neg", "Not", "Or", "PRelu", "Pow", "QLinearAdd", "QLinearLeakyRelu", "QLinearMul",
+    "QLinearSigmoid", "QuantizeLinear", "QuickGelu", "Reciprocal", "Relu", "Round", "Selu", "Shrink", "Sigmoid",
+    "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt", "Sub", "Sum", "Swish", "Tan", "Tanh", "ThresholdedRelu",
+    "Where", "Xor",
+)
+QUANTISERS = ("QuantizeLinear", "DequantizeLinear")
+
+
+class Kind(enum.Enum):
+    """What a unit is for the accelerator."""
+
+    LINEAR = "convolution or matrix product"
+    REGION = "pointwise operators and max pooling"
+    LAYOUT = "layout only"
+    HOST = "host only"
+
+
+@dataclass(eq=False)
+class Unit:
+    """One operation between quantised tensors.
+
+    Attributes
+    ----------
+    nodes : list of NodeProto
+        In order of execution, the DequantizeLinear nodes of its inputs included.
+    inputs, outputs : list of str
+        Activations that it reads and that others read from it.
+    kind : Kind
+    reason : str
+        Why the accelerator cannot run it.
+    refused : bool
+        The host shall not run it either: it is the work that the accelerator is for.
+    """
+
+    nodes: list[NodeProto]
+    inputs: list[str]
+    outputs: list[str]
+    kind: Kind = Kind.HOST
+    reason: str = ""
+    refused: bool = False
+
+    @property
+    def main(self) -> NodeProto:
+        """The node that the unit is named after."""
+        inner = [node for node in self.nodes if node.op_type not in QUANTISERS]
+        products = [node for node in inner if node.op_type in LINEAR]
+        return (products or inner or self.nodes[-1:])[0]
+
+    @property
+    def label(self) -> str:
+        """Operator and name, for messages."""
+        return label(self.main)
+
+
+def label(node: NodeProto) -> str:
+    """Operator and name of a node, for messages."""
+    return f"{node.op_type} {node.name!r}"
+
+
+def find_units(source: Source) -> list[Unit]:
+    """Cut the model into units, in order of execution.
+
+    Raises
+    ------
+    ModelError
+        If a float tensor bypasses a quantised one, so that no order exists.
+    """
+    members = _group_nodes(source)
+    units = [_make_unit(source, nodes) for nodes in members]
+    return _order(source, units)
+
+
+def _group_nodes(source: Source) -> list[list[NodeProto]]:
+    """Nodes that exchange float tensors belong together; a DequantizeLinear belongs to each of its readers."""
+    group = {id(node): [node] for node in source.nodes if node.op_type != "DequantizeLinear"}
+    for node in source.nodes:
+        if node.op_type == "DequantizeLinear":
+            continue
+        for name in node.output:
+            if name in source.shapes and not source.is_codes(name):
+                for reader in source.consumers.get(name, []):
+                    _join(group, node, reader)
+    groups = list({id(nodes): nodes for nodes in group.values()}.values())
+    outputs = set(source.outputs)
+    groups += [[node] for node in source.nodes if node.op_type == "DequantizeLinear" and node.output[0] in outputs]
+    return groups
+
+
+def _join(group: dict[int, list[NodeProto]], one: NodeProto, other: NodeProto) -> None:
+    first, second = group[id(one)], group[id(other)]
+    if first is not second:
+        first.extend(second)
+        for node in second:
+            group[id(node)] = first
+
+
+def _make_unit(source: Source, nodes: list[NodeProto]) -> Unit:
+    present = {id(node) for node in nodes}
+    for node in list(nodes):
+        for name in source.dynamic_inputs(node):
+            producer = source.producer.get(name)
+            if producer is not None and producer.op_type == "DequantizeLinear":
+                present.add(id(producer))
+    ordered = [node for node in source.nodes if id(node) in present]
+    computed = {name for node in ordered for name in node.output}
+    read = dict.fromkeys(name for node in ordered for name in source.dynamic_inputs(node))
+    model_outputs = set(source.outputs)
+    dequantised = {name for node in ordered if node.op_type == "DequantizeLinear" for name in node.output}
+    shared = dequantised if len(ordered) > 1 else set()
+
+    def is_output(name: str) -> bool:
+        readers = source.consumers.get(name, [])
+        return name not in shared and (name in model_outputs or any(id(reader) not in present for reader in readers))
+
+    outputs = [name for node in ordered for name in node.output if name in source.shapes and is_output(name)]
+    return Unit(ordered, [name for name in read if name not in computed], outputs)
+
+
+def _order(source: Source, units: list[Unit]) -> list[Unit]:
+    maker = {name: unit for unit in units for name in unit.outputs}
+    done: list[Unit] = []
+    waiting = list(units)
+    while waiting:
+        ready = [unit for unit in waiting if all(maker[name] in done for name in unit.inputs if name in maker)]
+        if not ready:
+            raise ModelError(f"{source.name}: {waiting[0].label} reads a float tensor past a quantised one; quantise "
+                             "every branch")
+        done += ready
+        waiting = [unit for unit in waiting if unit not in ready]
+    return done

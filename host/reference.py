@@ -1,0 +1,179 @@
+"""ONNX Runtime as the reference: every integer tensor of a model, byte for byte as ONNX Runtime computes it."""
+from __future__ import annotations
+
+import functools
+import platform
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnxruntime.capi import onnxruntime_pybind11_state as runtime_state
+
+#: What ONNX Runtime raises on a model that it cannot load or run.
+RUNTIME_ERRORS = (
+    runtime_state.Fail,
+    runtime_state.InvalidArgument,
+    runtime_state.InvalidGraph,
+    runtime_state.InvalidProtobuf,
+    runtime_state.NotImplemented,
+    runtime_state.RuntimeException,
+)
+INTEGER_TYPES = ("tensor(int8)", "tensor(uint8)")
+
+_ERRORS_ONLY = 3
+_QDQ_KEY = "lutterfly.qdq"
+
+
+@functools.cache
+def probe() -> str | None:
+    """Say why this processor is no reference for ONNX Runtime's bytes, or None if it is one.
+
+    The kernels that the numerics describe need x86-64 with AVX2, FMA and VNNI; others saturate, or round differently.
+    """
+    machine = platform.machine().lower()
+    if machine not in ("x86_64", "amd64"):
+        return f"ONNX Runtime's bytes are defined on x86-64 processors, and this one is {machine}"
+    cpu_info = Path("/proc/cpuinfo")
+    if not cpu_info.exists():
+        return f"the processor's features cannot be read: {cpu_info} is missing"
+    features: set[str] = set()
+    for line in cpu_info.read_text().splitlines():
+        if line.startswith("flags"):
+            features = set(line.partition(":")[2].split())
+            break
+    missing = [name for name in ("avx2", "fma") if name not in features]
+    if not features & {"avx_vnni", "avx512_vnni"}:
+        missing.append("vnni")
+    return f"the processor lacks {', '.join(missing)}, with which ONNX Runtime's bytes are defined" if missing else None
+
+
+def is_qdq(model: onnx.ModelProto) -> bool:
+    """Whether a convolution or matrix product of the model works on dequantised weights: the QDQ form.
+
+    A part that was cut out of such a model says so itself, see :func:`mark_qdq`.
+    """
+    if any(entry.key == _QDQ_KEY for entry in model.metadata_props):
+        return True
+    dequantised = {node.output[0] for node in model.graph.node if node.op_type == "DequantizeLinear"}
+    return any(node.op_type in ("Conv", "Gemm", "MatMul") and node.input[1] in dequantised for node in model.graph.node)
+
+
+def mark_qdq(part: onnx.ModelProto) -> None:
+    """Note in a part of a model in QDQ form where it comes from: ONNX Runtime must treat it as it treats the model."""
+    part.metadata_props.add(key=_QDQ_KEY, value="1")
+
+
+def session_options(*, qdq: bool) -> onnxruntime.SessionOptions:
+    """Options that define the reference: all optimisations; int8 activations of the QDQ form are fused as uint8 ones."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = _ERRORS_ONLY
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    if qdq:
+        options.add_session_config_entry("session.qdqisint8allowed", "1")
+    return options
+
+
+def open_session(model: bytes, options: onnxruntime.SessionOptions | None = None) -> onnxruntime.InferenceSession:
+    """Open a serialised model, or a part cut from one, as the reference does; ``options`` replaces the reference's."""
+    if options is None:
+        options = session_options(qdq=is_qdq(onnx.load_from_string(model)))
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def expose(model: onnx.ModelProto, names: Collection[str]) -> onnx.ModelProto:
+    """A copy of the model with ``names`` as further outputs; ONNX Runtime infers their types."""
+    exposed = onnx.ModelProto()
+    exposed.CopyFrom(model)
+    present = {value.name for value in exposed.graph.output}
+    exposed.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in names if name not in present)
+    return exposed
+
+
+def computed_tensors(model: onnx.ModelProto) -> list[str]:
+    """Names of everything that the nodes of the model compute, in order."""
+    return [name for node in model.graph.node for name in node.output if name]
+
+
+def plain_session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
+    """Open a model without any optimisation: every node is computed as the file says, and every output has a type."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = _ERRORS_ONLY
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return open_session(model.SerializeToString(), options)
+
+
+def activation_names(model: onnx.ModelProto) -> list[str]:
+    """Names of the int8 and uint8 tensors that nodes compute from the model's inputs, in order."""
+    initializers = {tensor.name for tensor in model.graph.initializer}
+    dynamic = {value.name for value in model.graph.input} - initializers
+    for node in model.graph.node:
+        if dynamic & set(node.input):
+            dynamic |= set(node.output)
+    types = {value.name: value.type for value in plain_session(expose(model, computed_tensors(model))).get_outputs()}
+    return [name for name in computed_tensors(model) if name in dynamic and types[name] in INTEGER_TYPES]
+
+
+class Reference:
+    """A model in ONNX Runtime that shows its integer tensors.
+
+    Parameters
+    ----------
+    model : bytes
+        The ONNX model as the user gave it.
+
+    Attributes
+    ----------
+    output_names : list of str
+        The model's own outputs.
+    """
+
+    def __init__(self, model: bytes):
+        loaded = onnx.load_from_string(model)
+        self.output_names = [value.name for value in loaded.graph.output]
+        initializers = {tensor.name for tensor in loaded.graph.initializer}
+        self._inputs = {value.name for value in loaded.graph.input} - initializers
+        self._exposed_names = [name for name in activation_names(loaded) if name not in self.output_names]
+        self._plain = open_session(model)
+        self._exposed = open_session(expose(loaded, self._exposed_names).SerializeToString())
+
+    def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Run one inference.
+
+        Parameters
+        ----------
+        feeds : mapping of str to array
+            The model's inputs.
+
+        Returns
+        -------
+        dict of str to array
+            Every int8 or uint8 tensor by name, inputs included, and the model's outputs.
+
+        Raises
+        ------
+        RuntimeError
+            If ONNX Runtime's answer changes when it shows its intermediate tensors: no tensor can be compared then.
+        """
+        names = [*self.output_names, *self._exposed_names]
+        values = dict(zip(names, self._exposed.run(names, dict(feeds)), strict=True))
+        for name, value in zip(self.output_names, self._plain.run(self.output_names, dict(feeds)), strict=True):
+            if value.tobytes() != values[name].tobytes():
+                raise RuntimeError(f"{name}: ONNX Runtime's answer changes when its intermediate tensors are outputs "
+                                   "too; "
+                                   "compare the outputs alone")
+        inputs = {name: feeds[name] for name in self._inputs if feeds[name].dtype in (np.int8, np.uint8)}
+        return inputs | values
+
+
+@functools.lru_cache(maxsize=8)
+def reference(model: bytes) -> Reference:
+    """The :class:`Reference` of a model; the last few are kept open."""
+    return Reference(model)
+
+
+def run(model: bytes, feeds: Mapping[str, np.ndarray], outputs: Collection[str] | None = None) -> dict[str, np.ndarray]:
+    """Run one inference in ONNX Runtime, see :meth:`Reference.run`; ``outputs`` selects tensors, by default all."""
+    values = reference(model).run(feeds)
+    return values if outputs is None else {name: values[name] for name in outputs}
