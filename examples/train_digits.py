@@ -38,17 +38,18 @@ VARIANTS = (
 
 
 class DigitsNet(nn.Module):
-    """Three 3x3 convolutions, two max poolings and two fully connected layers: 456,000 multiply-accumulates an image.
+    """Three 3x3 convolutions, two max poolings and two fully connected layers: 418,112 multiply-accumulates an image.
 
-    HardSwish and Tanh become transfer tables; Relu vanishes in the clamp of the quantised convolution.
+    HardSwish and Tanh become transfer tables; Relu vanishes in the clamp of the quantised convolution. The weights fit
+    the 16 KiB of the smallest preset.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(1, 16, 3, padding=1)
         self.conv2 = nn.Conv2d(16, 32, 3, padding=1)
-        self.conv3 = nn.Conv2d(32, 32, 3, padding=1)
-        self.fc1 = nn.Linear(32 * 2 * 2, 32)
+        self.conv3 = nn.Conv2d(32, 24, 3, padding=1)
+        self.fc1 = nn.Linear(24 * 2 * 2, 32)
         self.fc2 = nn.Linear(32, 10)
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
