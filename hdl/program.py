@@ -1,0 +1,293 @@
+"""The program memory: one ring of commands for each queue, and the prefetcher that fills them ahead of the queues."""
+from __future__ import annotations
+
+from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.lib import data, fifo, stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from ..golden import isa, registers
+from ..golden.config import AxiConfig, Config
+from .axi import ReadSignature, Response
+from .device import RAM_LATENCY, Ram
+from .isa import INDEX_BITS, ErrorReport, report
+
+__all__ = ["Program", "Ring", "program_layout"]
+
+_COUNT_BITS = registers.REGISTERS["DMA_COMMANDS"].mask.bit_length()
+#: Words on their way from the ring's memory to the queue: a credit comes back after RAM_LATENCY + 2 cycles, so this many keep up a word a cycle.
+_CREDITS = RAM_LATENCY + 2
+_QUEUES = ("dma", "compute")
+
+
+def program_layout() -> data.StructLayout:
+    """Where a queue's commands lie, and how many there are."""
+    return data.StructLayout({"address": unsigned(AxiConfig.ADDRESS_BITS), "commands": unsigned(_COUNT_BITS)})
+
+
+def _burst_layout() -> data.StructLayout:
+    """One or two commands: address and index of the first, and whether there is a second."""
+    return data.StructLayout({"address": unsigned(AxiConfig.ADDRESS_BITS), "index": unsigned(INDEX_BITS), "two": unsigned(1)})
+
+
+class Ring(wiring.Component):
+    """Hold commands of one queue, and hand them out in words, one per cycle, ``RAM_LATENCY`` + 1 cycles after the first has arrived.
+
+    It asks for what it has room for, and never waits for the queue to begin a command. If all commands of a program fit, the next
+    start runs from the ring, unless ``changed`` was high since.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    start : In(1), program : In(program_layout)
+        Begin a program; only while not ``busy``.
+    changed : In(1)
+        The program is another one, or may be.
+    stop : In(1)
+        The queue needs no more commands.
+    halt : In(1)
+        Ask for nothing more.
+    burst : Out(stream of bursts)
+        Commands to fetch. Registered.
+    word_valid : In(1), word : In(data_bits)
+        Words of the bursts, in order.
+    words : Out(stream of data_bits)
+        Words of the commands, in order.
+    exhausted : Out(1)
+        Every word has been handed out.
+    busy : Out(1)
+        Commands are to be fetched or handed out, or on their way.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        self.data_bits = config.axi.data_bits
+        super().__init__({
+            "start": In(1),
+            "program": In(program_layout()),
+            "changed": In(1),
+            "stop": In(1),
+            "halt": In(1),
+            "burst": Out(stream.Signature(_burst_layout())),
+            "word_valid": In(1),
+            "word": In(self.data_bits),
+            "words": Out(stream.Signature(self.data_bits)),
+            "exhausted": Out(1),
+            "busy": Out(1),
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        command_words = isa.COMMAND_BITS // self.data_bits
+        depth = self.config.resident_commands * command_words
+        # Positions count words; the top bit tells a full ring from an empty one.
+        requested, written, read = (Signal(range(2 * depth), name=name) for name in ("requested", "written", "read"))
+        m.submodules.storage = storage = Ram(width=self.data_bits, depth=depth)
+        m.d.comb += [
+            storage.write_enable.eq(self.word_valid),
+            storage.write_address.eq(written),
+            storage.write_data.eq(self.word),
+            storage.read_address.eq(read),
+        ]
+        with m.If(self.word_valid):
+            m.d.sync += written.eq(written + 1)
+
+        to_fetch = self._elaborate_fetch(m, requested, read, command_words, depth)
+        to_read, emptied = self._elaborate_output(m, storage, written, read, command_words)
+        m.d.comb += self.busy.eq((to_fetch != 0) | self.burst.valid | (written != requested) | (to_read != 0) | ~emptied)
+
+        # The ring holds a whole program, from its first word on, once that has been fetched to the end.
+        whole, resident = Signal(), Signal()
+        m.d.comb += resident.eq(whole & ~self.busy & ~self.changed)
+        with m.If(self.changed):
+            m.d.sync += whole.eq(0)
+        with m.If(self.stop):
+            m.d.sync += [to_fetch.eq(0), to_read.eq(0)]
+            with m.If(to_fetch != 0):
+                m.d.sync += whole.eq(0)
+        with m.If(self.start):
+            m.d.sync += [read.eq(0), to_read.eq(self.program.commands)]
+            with m.If(~resident):
+                m.d.sync += [
+                    requested.eq(0),
+                    written.eq(0),
+                    to_fetch.eq(self.program.commands),
+                    self.burst.payload.address.eq(self.program.address),
+                    self.burst.payload.index.eq(0),
+                    whole.eq(self.program.commands <= self.config.resident_commands),
+                ]
+        return m
+
+    def _elaborate_fetch(self, m: Module, requested, read, command_words: int, depth: int) -> Signal:
+        """Offer bursts while there is room; returns how many commands are yet to be asked for."""
+        to_fetch = Signal(_COUNT_BITS)
+        used = Signal(range(2 * depth))
+        burst = self.burst.payload
+        # A burst of two begins at a multiple of its size, so that it never crosses 4 KiB.
+        may_pair = self.data_bits * AxiConfig.BURST_BEATS >= 2 * isa.COMMAND_BITS
+        pair = Signal()
+        m.d.comb += pair.eq(may_pair & ~burst.address[ceil_log2(isa.COMMAND_BYTES)] & (to_fetch > 1) & (used <= depth - 2 * command_words))
+        size_commands = Mux(burst.two, 2, 1)
+        with m.FSM(name="fetch"):
+            with m.State("MEASURE"):
+                # Reading goes on meanwhile, which only makes more room than was measured.
+                m.d.sync += used.eq(requested - read)
+                with m.If((to_fetch != 0) & ~self.halt & ~self.stop & ~self.start):
+                    m.next = "DECIDE"
+            with m.State("DECIDE"):
+                m.d.sync += burst.two.eq(pair)
+                m.next = "MEASURE"
+                with m.If((to_fetch != 0) & (used <= depth - command_words) & ~self.stop):
+                    m.d.sync += self.burst.valid.eq(1)
+                    m.next = "ASK"
+            with m.State("ASK"):
+                with m.If(self.burst.ready):
+                    m.d.sync += [
+                        self.burst.valid.eq(0),
+                        requested.eq(requested + Mux(burst.two, 2 * command_words, command_words)),
+                        burst.address.eq(burst.address + (size_commands << ceil_log2(isa.COMMAND_BYTES))),
+                        burst.index.eq(burst.index + size_commands),
+                    ]
+                    with m.If(to_fetch != 0):
+                        m.d.sync += to_fetch.eq(to_fetch - size_commands)
+                    m.next = "MEASURE"
+        return to_fetch
+
+    def _elaborate_output(self, m: Module, storage: Ram, written, read, command_words: int) -> tuple[Signal, Signal]:
+        """Read ahead into a small FIFO; returns how many commands are yet to be read, and that nothing is under way."""
+        to_read = Signal(_COUNT_BITS)
+        m.submodules.output = output = fifo.SyncFIFO(width=self.data_bits, depth=_CREDITS)
+        credits = Signal(range(_CREDITS + 1), init=_CREDITS)
+        issue, taken, emptied = Signal(), Signal(), Signal()
+        arrives = Signal(RAM_LATENCY)
+        m.d.comb += [
+            issue.eq((read != written) & (to_read != 0) & (credits != 0)),
+            # What was read ahead behind an early END goes nowhere.
+            taken.eq(output.r_rdy & output.r_en),
+            output.w_en.eq(arrives[-1]),
+            output.w_data.eq(storage.read_data),
+            output.r_en.eq(self.words.ready | self.stop),
+            self.words.valid.eq(output.r_rdy),
+            self.words.payload.eq(output.r_data),
+            emptied.eq(credits == _CREDITS),
+            self.exhausted.eq((to_read == 0) & emptied),
+        ]
+        m.d.sync += [arrives.eq((arrives << 1) | issue), credits.eq(credits - issue + taken)]
+        with m.If(issue):
+            m.d.sync += read.eq(read + 1)
+            with m.If(read[:ceil_log2(command_words)].all()):
+                m.d.sync += to_read.eq(to_read - 1)
+        return to_read, emptied
+
+
+class Program(wiring.Component):
+    """Fetch the commands of both queues, one or two a burst, several bursts in flight, and hold them in a ring each.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    start : In(1)
+        Begin both programs; only while not ``busy``.
+    dma_program, compute_program : In(program_layout)
+    dma_changed, compute_changed : In(1)
+        The program may be another one than before: the next start fetches it.
+    dma_stop, compute_stop : In(1)
+        The queue needs no more commands.
+    halt : In(1)
+        Begin no more bursts.
+    read : Out(ReadSignature)
+    dma_words, compute_words : Out(stream of data_bits)
+    dma_exhausted, compute_exhausted : Out(1)
+        Every command has been handed out.
+    busy : Out(1)
+    progress : Out(1)
+        A word has arrived.
+    error : Out(ErrorReport)
+        A burst failed; its commands and those behind it in its ring are not handed out.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        self.data_bits = config.axi.data_bits
+        ports = {"start": In(1), "halt": In(1), "read": Out(ReadSignature(self.data_bits)), "busy": Out(1), "progress": Out(1),
+                 "error": Out(ErrorReport)}
+        for name in _QUEUES:
+            ports |= {
+                f"{name}_program": In(program_layout()),
+                f"{name}_changed": In(1),
+                f"{name}_stop": In(1),
+                f"{name}_words": Out(stream.Signature(self.data_bits)),
+                f"{name}_exhausted": Out(1),
+            }
+        super().__init__(ports)
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        rings = []
+        for name in _QUEUES:
+            m.submodules[name] = ring = Ring(self.config)
+            rings.append(ring)
+            for port in ("program", "changed", "stop"):
+                m.d.comb += getattr(ring, port).eq(getattr(self, f"{name}_{port}"))
+            m.d.comb += [ring.start.eq(self.start), ring.halt.eq(self.halt), getattr(self, f"{name}_exhausted").eq(ring.exhausted)]
+            wiring.connect(m, ring.words, wiring.flipped(getattr(self, f"{name}_words")))
+        m.d.comb += self.busy.eq(rings[0].busy | rings[1].busy)
+
+        asked = data.StructLayout({"address": unsigned(AxiConfig.ADDRESS_BITS), "index": unsigned(INDEX_BITS), "queue": unsigned(1)})
+        m.submodules.flight = flight = fifo.SyncFIFO(width=asked.size, depth=self.config.axi.outstanding)
+        self._elaborate_requests(m, rings, data.View(asked, flight.w_data), flight)
+        self._elaborate_answers(m, rings, data.View(asked, flight.r_data), flight)
+        return m
+
+    def _elaborate_requests(self, m: Module, rings: list[Ring], asked: data.View, flight: fifo.SyncFIFO) -> None:
+        """Take the rings' bursts in turns, one every other cycle at most."""
+        request = self.read.ar
+        command_beats = isa.COMMAND_BITS // self.data_bits
+        turn, chosen = Signal(), Signal()
+        # The queue that was not served last goes first.
+        m.d.comb += chosen.eq(Mux(turn, rings[1].burst.valid, ~rings[0].burst.valid))
+        burst = Signal(_burst_layout())
+        m.d.comb += burst.eq(Mux(chosen, rings[1].burst.payload, rings[0].burst.payload))
+        with m.If(request.ready):
+            m.d.sync += request.valid.eq(0)
+        with m.If(~request.valid & ~self.halt & flight.w_rdy & (rings[0].burst.valid | rings[1].burst.valid)):
+            m.d.comb += [rings[0].burst.ready.eq(~chosen), rings[1].burst.ready.eq(chosen), flight.w_en.eq(1)]
+            m.d.sync += [
+                turn.eq(~chosen),
+                request.valid.eq(1),
+                request.payload.address.eq(burst.address),
+                request.payload.beats_minus_one.eq(Mux(burst.two, 2 * command_beats - 1, command_beats - 1)),
+            ]
+        m.d.comb += [asked.address.eq(burst.address), asked.index.eq(burst.index), asked.queue.eq(chosen)]
+
+    def _elaborate_answers(self, m: Module, rings: list[Ring], asked: data.View, flight: fifo.SyncFIFO) -> None:
+        """Hand each word to the ring that asked for it."""
+        valid = Signal()
+        beat = Signal.like(self.read.r.payload, reset_less=True)
+        m.d.sync += [valid.eq(self.read.r.valid), beat.eq(self.read.r.payload)]
+        failed = Signal(len(rings))
+        bad = Signal()
+        m.d.comb += [
+            bad.eq(valid & (beat.response >= Response.SLVERR)),
+            flight.r_en.eq(valid & beat.last),
+            self.progress.eq(valid),
+        ]
+        m.d.sync += self.error.valid.eq(0)
+        for position, ring in enumerate(rings):
+            mine = Signal(name=f"mine_{position}")
+            m.d.comb += [
+                mine.eq(asked.queue == position),
+                ring.word.eq(beat.data),
+                ring.word_valid.eq(valid & mine & ~bad & ~failed[position]),
+            ]
+            with m.If(bad & mine):
+                m.d.sync += failed[position].eq(1)
+        with m.If(bad):
+            code = Mux(beat.response == Response.DECERR, isa.ErrorCode.AXI_DECODE, isa.ErrorCode.AXI_SLAVE)
+            m.d.sync += report(self.error, code, isa.Unit.PREFETCH, asked.index, asked.address)

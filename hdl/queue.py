@@ -1,0 +1,293 @@
+"""A command queue: reads commands from the program memory, checks them, takes and gives tokens, and hands them to units."""
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.lib import data, fifo, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..golden import isa
+from ..golden.config import Config
+from ..golden.isa import ErrorCode, Opcode, Unit
+from .dma_load import load_command_layout
+from .isa import INDEX_BITS, ErrorReport, command_shape, report, view
+
+__all__ = ["Queue", "Standing"]
+
+TOKEN_BITS = 16
+#: Commands begun and not completed; more than the units hold.
+_IN_FLIGHT = 16
+_SIGNAL_BITS = 8
+_UNITS = {Opcode.LOAD: Unit.LOAD, Opcode.FILL: Unit.FILL, Opcode.STORE: Unit.STORE, Opcode.COMPUTE: Unit.FETCH}
+_HEADER_BITS = 32
+
+
+class Standing(data.Struct):
+    """What a queue would be stuck with, if it were stuck: for the watchdog's report."""
+
+    # The unit has not completed command ``oldest``.
+    in_flight: unsigned(1)
+    unit: unsigned(8)
+    oldest: unsigned(INDEX_BITS)
+    # Command ``index`` has not arrived, or waits for its turn.
+    missing: unsigned(1)
+    waiting: unsigned(1)
+    index: unsigned(INDEX_BITS)
+
+
+class Queue(wiring.Component):
+    """Begin commands in order, at most one every ``COMMAND_BITS / data_bits`` + 3 cycles, and give their tokens when they complete.
+
+    A command is read and checked while those before it run. Commands complete in order: a SYNC completes with the command before it.
+
+    Parameters
+    ----------
+    config : Config
+    unit : Unit
+        ``DMA_QUEUE`` or ``COMPUTE_QUEUE``: whose commands are legal here, and the name in errors.
+
+    Members
+    -------
+    start : In(1)
+        Begin a program. Only while ``idle``.
+    halt : In(1)
+        Begin no more commands.
+    words : In(stream of data_bits)
+        The commands, lowest word first; ``ready`` depends on registers only.
+    exhausted : In(1)
+        There are no more words.
+    load : Out(stream of load_command_layout), store : Out(stream of STORE)
+        Of the DMA queue. Payloads are registers.
+    compute : Out(stream of COMPUTE)
+        Of the compute queue.
+    finished : In(1)
+        A unit has completed a command.
+    granted : In(8), grant : Out(8)
+        Tokens from and to the other queue in this cycle. Registered.
+    tokens_left : Out(1)
+        There are tokens that nobody has taken.
+    done : Out(1)
+        The program has ended; low from the start on.
+    began, completed : Out(1)
+        A command begins, or completes; each command does both.
+    in_flight : Out(1)
+        A command has begun and not completed.
+    stalled : Out(1)
+        The next command waits for tokens.
+    progress : Out(1)
+    standing : Out(Standing)
+    error : Out(ErrorReport)
+
+    Raises
+    ------
+    ValueError
+        If ``unit`` is not a queue.
+    """
+
+    def __init__(self, config: Config, *, unit: Unit):
+        if unit not in (Unit.DMA_QUEUE, Unit.COMPUTE_QUEUE):
+            raise ValueError(f"unit must be DMA_QUEUE or COMPUTE_QUEUE, not {unit.name}")
+        self.config = config
+        self.unit = unit
+        self.is_dma = unit is Unit.DMA_QUEUE
+        if self.is_dma:
+            self.opcodes = isa.DMA_OPCODES
+            ports = {"load": load_command_layout(), "store": command_shape(isa.STORE)}
+        else:
+            self.opcodes = isa.COMPUTE_OPCODES
+            ports = {"compute": command_shape(isa.COMPUTE)}
+        super().__init__({
+            "start": In(1),
+            "halt": In(1),
+            "words": In(stream.Signature(config.axi.data_bits)),
+            "exhausted": In(1),
+            **{name: Out(stream.Signature(shape)) for name, shape in ports.items()},
+            "finished": In(1),
+            "granted": In(_SIGNAL_BITS),
+            "grant": Out(_SIGNAL_BITS),
+            "tokens_left": Out(1),
+            "done": Out(1),
+            "began": Out(1),
+            "completed": Out(1),
+            "in_flight": Out(1),
+            "stalled": Out(1),
+            "progress": Out(1),
+            "standing": Out(Standing),
+            "error": Out(ErrorReport),
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        # The next command: words shift in from the top.
+        command = Signal(isa.COMMAND_BITS, reset_less=True)
+        index = Signal(INDEX_BITS)
+        header = view(isa.SYNC, command)
+        self._elaborate_outputs(m, command, index)
+        illegal = self._elaborate_check(m, command)
+        flight, head, idle = self._elaborate_flight(m)
+
+        tokens = Signal(TOKEN_BITS)
+        enough, in_turn, begin = Signal(), Signal(), Signal()
+        m.d.sync += [
+            tokens.eq(tokens + self.granted - Mux(begin, header.wait, 0)),
+            # Of the cycle before; tokens are taken only where this is not looked at, and more of them do no harm.
+            enough.eq(tokens >= header.wait),
+        ]
+        m.d.comb += [
+            in_turn.eq(self._in_turn(m, header, idle)),
+            self.tokens_left.eq(tokens != 0),
+            self.began.eq(begin),
+            flight.w_en.eq(begin),
+            head["input"].signal.eq(header.signal),
+            head["input"].unit.eq(self._unit_of(header.opcode)),
+        ]
+
+        words = isa.COMMAND_BITS // self.config.axi.data_bits
+        position = Signal(range(words))
+        moved = Signal()
+        m.d.comb += self.progress.eq(moved | begin | self.completed)
+        m.d.sync += self.error.valid.eq(0)
+        with m.FSM(name="queue"):
+            with m.State("IDLE"):
+                with m.If(self.start):
+                    m.d.sync += [index.eq(0), self.done.eq(0)]
+                    m.next = "READ"
+            with m.State("READ"):
+                m.d.comb += self.words.ready.eq(1)
+                with m.If(self.words.valid):
+                    m.d.comb += moved.eq(1)
+                    m.d.sync += [command.eq(self.words.payload << isa.COMMAND_BITS - self.config.axi.data_bits
+                                            | command >> self.config.axi.data_bits), position.eq(position + 1)]
+                    with m.If(position == words - 1):
+                        m.next = "CHECK"
+                with m.Elif(self.exhausted):
+                    m.d.sync += report(self.error, ErrorCode.PROGRAM_END, self.unit, index)
+                    m.next = "STOP"
+                m.d.comb += self.standing.missing.eq(1)
+            with m.State("CHECK"):
+                m.next = "BEGIN"
+            with m.State("BEGIN"):
+                m.d.comb += [self.stalled.eq(~enough & (illegal == ErrorCode.NONE)), self.standing.waiting.eq(1)]
+                with m.If(illegal != ErrorCode.NONE):
+                    m.d.sync += report(self.error, illegal, self.unit, index)
+                    m.next = "STOP"
+                with m.Elif(enough & in_turn & flight.w_rdy & ~self.halt):
+                    m.d.comb += begin.eq(1)
+                    with m.Switch(header.opcode):
+                        with m.Case(Opcode.SYNC):
+                            m.d.sync += index.eq(index + 1)
+                            m.next = "READ"
+                        with m.Case(Opcode.END):
+                            m.next = "DRAIN"
+                        with m.Default():
+                            m.d.sync += self._offer(header.opcode)
+                            m.next = "OFFER"
+            with m.State("OFFER"):
+                with m.If(self._accepted()):
+                    m.d.comb += moved.eq(1)
+                    m.d.sync += [*(port.valid.eq(0) for port in self._ports()), index.eq(index + 1)]
+                    m.next = "READ"
+            with m.State("DRAIN"):
+                with m.If(idle):
+                    m.d.sync += self.done.eq(1)
+                    m.next = "IDLE"
+            # Until the soft reset.
+            with m.State("STOP"):
+                pass
+        m.d.comb += self.standing.index.eq(index)
+        return m
+
+    def _ports(self) -> list[stream.Interface]:
+        return [self.load, self.store] if self.is_dma else [self.compute]
+
+    def _accepted(self):
+        """The offered command goes to its unit."""
+        if self.is_dma:
+            return (self.load.valid & self.load.ready) | (self.store.valid & self.store.ready)
+        return self.compute.ready
+
+    def _offer(self, opcode) -> list:
+        if self.is_dma:
+            return [self.load.valid.eq(opcode != Opcode.STORE), self.store.valid.eq(opcode == Opcode.STORE)]
+        return [self.compute.valid.eq(1)]
+
+    def _in_turn(self, m: Module, header, idle):
+        """Whether the commands in flight let the next one begin."""
+        if not self.is_dma:
+            # Commands go to one unit, which obeys `after` itself.
+            return 1
+        # LOAD and FILL are done by one unit, STORE by another: what one of them writes, the other may be about to read.
+        last_was_store, is_transfer, is_store = Signal(), Signal(), Signal()
+        m.d.comb += [is_transfer.eq((header.opcode != Opcode.SYNC) & (header.opcode != Opcode.END)), is_store.eq(header.opcode == Opcode.STORE)]
+        with m.If(self.began & is_transfer):
+            m.d.sync += last_was_store.eq(is_store)
+        return idle | (~header.after & (~is_transfer | (is_store == last_was_store)))
+
+    def _unit_of(self, opcode):
+        """The unit of the command to begin; NONE completes by itself."""
+        unit = Unit.NONE
+        for code in self.opcodes:
+            if code in _UNITS:
+                unit = Mux(opcode == code, _UNITS[code], unit)
+        return unit
+
+    def _elaborate_outputs(self, m: Module, command, index) -> None:
+        """The command as its unit wants it; views of one register, so that nothing is copied."""
+
+        def decode(target: data.View, opcode: Opcode) -> None:
+            fields = view(isa.FORMATS[opcode], command)
+            m.d.comb += target.index.eq(index)
+            m.d.comb += [target[name].eq(fields[name]) for name in target.shape().members if name != "index"]
+
+        if self.is_dma:
+            m.d.comb += self.load.payload.is_fill.eq(view(isa.FILL, command).opcode == Opcode.FILL)
+            decode(self.load.payload.load, Opcode.LOAD)
+            decode(self.load.payload.fill, Opcode.FILL)
+            decode(self.store.payload, Opcode.STORE)
+        else:
+            decode(self.compute.payload, Opcode.COMPUTE)
+
+    def _elaborate_check(self, m: Module, command) -> Signal:
+        """Why the command must not begin, or NONE; valid a cycle after the command is complete."""
+        header = view(isa.SYNC, command)
+        sizes = {opcode: max(field.lsb + field.width for field in isa.FORMATS[opcode].fields) for opcode in self.opcodes}
+        # Each stretch between the ends of two formats is looked at once.
+        ends = sorted(set(sizes.values()))
+        stretches = {end: command[end:stop].any() for end, stop in zip(ends, [*ends[1:], isa.COMMAND_BITS], strict=True)}
+
+        is_legal, is_clean, has_engine = Signal(), Signal(), Signal(init=1)
+        with m.Switch(header.opcode):
+            for opcode, size in sizes.items():
+                with m.Case(opcode):
+                    unused = [stretch for end, stretch in stretches.items() if end >= size]
+                    m.d.comb += [is_legal.eq(1), is_clean.eq(~Cat(unused).any() & (header.reserved == 0))]
+                    if opcode is Opcode.COMPUTE:
+                        engine = view(isa.COMPUTE, command).engine
+                        m.d.comb += has_engine.eq(Cat(engine == code for code in self.config.engines).any())
+        illegal = Signal(ErrorCode)
+        m.d.sync += illegal.eq(Mux(~is_legal, ErrorCode.ILLEGAL_OPCODE, Mux(~has_engine, ErrorCode.ILLEGAL_ENGINE, Mux(
+            ~is_clean, ErrorCode.ILLEGAL_FIELD, ErrorCode.NONE))))
+        return illegal
+
+    def _elaborate_flight(self, m: Module) -> tuple:
+        """Commands in flight, oldest first, with what they signal and the unit that completes them."""
+        entry = data.StructLayout({"signal": unsigned(_SIGNAL_BITS), "unit": unsigned(4)})
+        m.submodules.flight = flight = fifo.SyncFIFO(width=entry.size, depth=_IN_FLIGHT)
+        head = {"input": data.View(entry, flight.w_data), "output": data.View(entry, flight.r_data)}
+        # A command behind a SYNC can be done before the SYNC has left the queue.
+        finished = Signal(range(_IN_FLIGHT + 1))
+        by_itself, idle = Signal(), Signal()
+        oldest = Signal(INDEX_BITS)
+        m.d.comb += [
+            by_itself.eq(head["output"].unit == Unit.NONE),
+            self.completed.eq(flight.r_rdy & (by_itself | self.finished | (finished != 0))),
+            flight.r_en.eq(self.completed),
+            idle.eq(~flight.r_rdy),
+            self.in_flight.eq(flight.r_rdy),
+            self.standing.in_flight.eq(flight.r_rdy),
+            self.standing.unit.eq(head["output"].unit),
+            self.standing.oldest.eq(oldest),
+        ]
+        m.d.sync += [
+            finished.eq(finished + self.finished - (self.completed & ~by_itself)),
+            self.grant.eq(Mux(self.completed, head["output"].signal, 0)),
+            oldest.eq(Mux(self.start, 0, oldest + self.completed)),
+        ]
+        return flight, head, idle
