@@ -1,0 +1,68 @@
+"""What the benchmarks share: networks from the command line, loaded on a simulated accelerator, with seeded inputs."""
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from lutterfly.examples import digits
+from lutterfly.golden.config import DEFAULT_PRESET, PRESETS
+from lutterfly.golden.program import Program
+from lutterfly.host import ports
+from lutterfly.host.compiler import compile_model
+from lutterfly.host.driver import Driver
+from lutterfly.host.verilator_transport import VerilatorTransport
+
+SEED = 1
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A network on an accelerator, its prologue run.
+
+    Attributes
+    ----------
+    name : str
+        The file's, without its suffix.
+    multipliers : int
+        Of the accelerator.
+    """
+
+    name: str
+    multipliers: int
+    program: Program
+    transport: VerilatorTransport
+    driver: Driver
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of one inference, as the network defines it."""
+        return sum(layer.macs for layer in self.program.layers)
+
+    def inputs(self, generator: np.random.Generator) -> list[np.ndarray]:
+        """Random codes for each input: cycles do not depend on values."""
+        codes = [generator.integers(-128, 128, port.shape, np.int8) for port in self.program.inputs]
+        return [ports.from_codes(port, array) for port, array in zip(self.program.inputs, codes, strict=True)]
+
+
+def arguments(description: str) -> argparse.ArgumentParser:
+    """A parser with what every benchmark takes: models and a preset."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("models", nargs="*", type=Path, default=[digits.model_path("qop")], metavar="MODEL",
+                        help="ONNX files; by default the demo network")
+    parser.add_argument("--config", choices=PRESETS, default=DEFAULT_PRESET)
+    return parser
+
+
+def load(models: list[Path], config_name: str) -> Iterator[Loaded]:
+    """Compile each model and load it on an accelerator of its own; the simulator is built first if it must be."""
+    config = PRESETS[config_name]
+    for path in models:
+        program = compile_model(path.read_bytes(), config, path.stem)
+        transport = VerilatorTransport(config)
+        driver = Driver(transport, config)
+        driver.load(program)
+        yield Loaded(path.stem, config.multipliers, program, transport, driver)
