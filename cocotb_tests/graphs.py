@@ -1,4 +1,4 @@
-"""Quantised graphs for tests: made by hand or at random, and evaluated with float32 arithmetic, apart from everything under test."""
+"""Quantised graphs for tests, and their evaluation in float32, apart from everything under test."""
 from __future__ import annotations
 
 import numpy as np
@@ -29,7 +29,9 @@ class GraphMaker:
     def _name(self) -> str:
         return f"t{len(self.graph.layers)}"
 
-    def convolution(self, source: str, channels: int, window: Window, *, table: bool = False, zero_point: int | None = None) -> str:
+    def convolution(
+        self, source: str, channels: int, window: Window, *, table: bool = False, zero_point: int | None = None
+    ) -> str:
         height, width, depth = self.graph.tensors[source].shape
         shape = (*window.output_size(height, width), channels)
         weights = self.rng.integers(-128, 128, (channels, *window.kernel, depth), dtype=np.int8)
@@ -37,7 +39,10 @@ class GraphMaker:
         spread = 40 / (74 * 74 * np.sqrt(weights[0].size))
         multiplier = (self.rng.uniform(0.5, 2, channels) * spread).astype(np.float32)
         zero_point = int(self.rng.integers(-128, 128)) if zero_point is None else zero_point
-        low, high = (int(self.rng.choice(codes)) for codes in ([-128, min(-100, zero_point), zero_point], [zero_point, max(100, zero_point), 127]))
+        low, high = (
+            int(self.rng.choice(codes))
+            for codes in ([-128, min(-100, zero_point), zero_point], [zero_point, max(100, zero_point), 127])
+        )
         name = self._name()
         requantised = self._tensor(f"{name}_requantised", shape, zero_point) if table else name
         self.graph.layers.append(Convolution(f"conv_{name}", source, name, weights, bias, multiplier, window, low, high,
@@ -67,18 +72,23 @@ class GraphMaker:
 
 
 def evaluate_float(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Every tensor that a layer writes, int8[height, width, channels], by the formulas of ``docs/numerics.md`` in float32."""
+    """Every tensor that a layer writes, int8[height, width, channels], by the formulas of ``docs/numerics.md`` in
+    float32."""
     tensors = dict(inputs)
     for layer in graph.layers:
         codes = tensors[layer.input]
         if isinstance(layer, Convolution):
             zero_point = graph.tensors[layer.input].zero_point
             taps = _taps(codes.astype(np.int64) - zero_point, layer.window, 0)
-            acc = np.einsum("tyxc,otc->yxo", taps, layer.weights.reshape(len(layer.weights), len(taps), -1).astype(np.int64))
+            acc = np.einsum(
+                "tyxc,otc->yxo", taps, layer.weights.reshape(len(layer.weights), len(taps), -1).astype(np.int64)
+            )
             acc = (acc + layer.bias).astype(np.int32)
             target = graph.tensors[layer.requantised or layer.output].zero_point
             scaled = acc.astype(np.float32) * layer.multiplier
-            codes = (np.rint(np.clip(scaled, layer.low - target, layer.high - target)).astype(np.int64) + target).astype(np.int8)
+            codes = (
+                np.rint(np.clip(scaled, layer.low - target, layer.high - target)).astype(np.int64) + target
+            ).astype(np.int8)
         elif isinstance(layer, MaxPool):
             codes = _taps(codes.astype(np.int64), layer.window, -128).max(axis=0).astype(np.int8)
         if getattr(layer, "table", None) is not None:
@@ -126,7 +136,11 @@ def random_window(rng: np.random.Generator, shape: tuple[int, int, int]) -> Wind
     height, width, _ = shape
     while True:
         kernel = tuple(int(n) for n in rng.integers(1, 6, 2))
-        window = Window(kernel, tuple(int(n) for n in rng.integers(1, 4, 2)), tuple(int(n) for n in rng.integers(1, 3, 2)),
-                        tuple(int(rng.integers(0, min(kernel[side % 2], 4))) for side in range(4)))
+        window = Window(
+            kernel,
+            tuple(int(n) for n in rng.integers(1, 4, 2)),
+            tuple(int(n) for n in rng.integers(1, 3, 2)),
+            tuple(int(rng.integers(0, min(kernel[side % 2], 4))) for side in range(4)),
+        )
         if min(window.output_size(height, width)) > 0:
             return window

@@ -1,4 +1,4 @@
-"""What a COMPUTE command does to memory images, and when it is refused: windows, engine, requantisation, table, write back."""
+"""What a COMPUTE command does to memory images, and when it is refused."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -45,8 +45,13 @@ def check_fields(command: Command, config: Config) -> None:
     """
     limit = config.array.columns if command["engine"] == Engine.MAC else config.array.lanes
     counts = ("outer", "middle", "inner", "steps", "lanes", "last_lanes")
-    if (any(command[name] == 0 for name in counts) or command["lanes"] > limit or command["last_lanes"] > command["lanes"]
-            or command["list"] + command["steps"] > config.memory.list_entries or command["table"] >= config.memory.tables):
+    if (
+        any(command[name] == 0 for name in counts)
+        or command["lanes"] > limit
+        or command["last_lanes"] > command["lanes"]
+        or command["list"] + command["steps"] > config.memory.list_entries
+        or command["table"] >= config.memory.tables
+    ):
         raise ComputeError(ErrorCode.ILLEGAL_FIELD, Unit.FETCH)
 
 
@@ -88,7 +93,8 @@ def compute_results(command: Command, memories: Memories, config: Config, rng: n
         All five.
     config : Config
     rng : numpy.random.Generator
-        Gives the bytes that a window reads where an earlier window of the same command writes: in hardware it may see either.
+        Gives the bytes that a window reads where an earlier window of the same command writes: in hardware it may see
+        either.
 
     Returns
     -------
@@ -98,8 +104,8 @@ def compute_results(command: Command, memories: Memories, config: Config, rng: n
     Raises
     ------
     ComputeError
-        ADDRESS_RANGE if a step, a weight word or a parameter word lies beyond its memory; WATCHDOG if the list's flags do not
-        frame one window.
+        ADDRESS_RANGE if a step, a weight word or a parameter word lies beyond its memory; WATCHDOG if the list's flags
+        do not frame one window.
     """
     size = config.memory.feature_bytes
     offsets = windows.step_offsets(command, memories[LocalMemory.LIST].view(np.uint32), feature_bytes=size)
@@ -134,7 +140,9 @@ def write_results(command: Command, results: Int8, feature: UInt8) -> None:
 class _Fetch:
     """Reads the words of windows from the feature memory."""
 
-    def __init__(self, command: Command, feature: UInt8, offsets: windows.Int64, config: Config, rng: np.random.Generator):
+    def __init__(
+        self, command: Command, feature: UInt8, offsets: windows.Int64, config: Config, rng: np.random.Generator
+    ):
         self.command = command
         self.feature = feature.view(np.int8)
         self.offsets = offsets
@@ -188,7 +196,9 @@ def _tile_results(command: Command, words: Int8, tile: int, memories: Memories, 
         last = first + command["steps"]
         if last > config.weight_words:
             raise ComputeError(ErrorCode.ADDRESS_RANGE, Unit.FETCH, max(first, config.weight_words))
-        weights = memories[LocalMemory.WEIGHT].view(np.int8).reshape(-1, config.array.columns, config.array.lanes)[first:last]
+        weights = (
+            memories[LocalMemory.WEIGHT].view(np.int8).reshape(-1, config.array.columns, config.array.lanes)[first:last]
+        )
         accumulators = engines.mac(words, weights)
     else:
         accumulators = engines.maximum(words)
@@ -202,7 +212,9 @@ def _tile_results(command: Command, words: Int8, tile: int, memories: Memories, 
     return padded
 
 
-def _tile_parameters(command: Command, tile: int, lanes: int, memories: Memories, config: Config) -> npt.NDArray[np.uint64]:
+def _tile_parameters(
+    command: Command, tile: int, lanes: int, memories: Memories, config: Config
+) -> npt.NDArray[np.uint64]:
     """The parameters of a tile's lanes, uint64[lanes]."""
     width = config.array.requant_lanes
     groups, full_groups = -(-lanes // width), -(-command["lanes"] // width)

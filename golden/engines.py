@@ -1,4 +1,4 @@
-"""What the engines compute from the words of a window: NumPy twins of the multiplier array and the lane-wise maximum."""
+"""What the engines compute from the words of a window: the multiplier array and the lane-wise maximum."""
 from __future__ import annotations
 
 import numpy as np

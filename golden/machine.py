@@ -1,8 +1,8 @@
 """The golden machine: executes compiled programs on memory images, command by command, as freely as the hardware may.
 
-Commands that nothing orders overlap in the hardware. Here a command begins and completes as two events, in an order that the caller chooses;
-between them everything that it writes is poisoned, and so is whatever of its inputs the other queue begins to write meanwhile. A program
-whose tokens and `after` flags are right gives the same bytes in every order.
+Commands that nothing orders overlap in the hardware. Here a command begins and completes as two events, in an order
+that the caller chooses; between them everything that it writes is poisoned, and so is whatever of its inputs the other
+queue begins to write meanwhile. A program whose tokens and `after` flags are right gives the same bytes in every order.
 """
 from __future__ import annotations
 
@@ -104,7 +104,9 @@ class Machine:
             LocalMemory.TABLE: config.memory.tables * isa.TABLE_BYTES,
             LocalMemory.LIST: config.memory.list_entries * isa.LIST_ENTRY_BYTES,
         }
-        self.memories: Memories = {memory: self._rng.integers(0, 256, size, dtype=np.uint8) for memory, size in sizes.items()}
+        self.memories: Memories = {
+            memory: self._rng.integers(0, 256, size, dtype=np.uint8) for memory, size in sizes.items()
+        }
 
     def run(self, queues: Queues, arena: UInt8, *, order: str = "dma-first", observe: Observer | None = None) -> None:
         """Execute one run of both queues.
@@ -116,8 +118,9 @@ class Machine:
         arena : uint8[arena_bytes]
             External memory, read and written.
         order : str
-            ``"dma-first"``: the DMA queue begins what it can before the compute queue begins anything, and commands complete as late as
-            possible; ``"compute-first"``: the other way round; ``"random"``: any possible event may be next.
+            ``"dma-first"``: the DMA queue begins what it can before the compute queue begins anything, and commands
+            complete as late as possible; ``"compute-first"``: the other way round; ``"random"``: any possible event may
+            be next.
         observe : callable
             Called with a compute command's index and the feature memory when that command has completed.
 
@@ -131,10 +134,15 @@ class Machine:
         if order not in ORDERS:
             raise ValueError(f"order must be one of {', '.join(ORDERS)}, not {order}")
         sides = {}
-        for name, unit, opcodes in (("dma", Unit.DMA_QUEUE, isa.DMA_OPCODES), ("compute", Unit.COMPUTE_QUEUE, isa.COMPUTE_OPCODES)):
+        for name, unit, opcodes in (
+            ("dma", Unit.DMA_QUEUE, isa.DMA_OPCODES),
+            ("compute", Unit.COMPUTE_QUEUE, isa.COMPUTE_OPCODES),
+        ):
             start, size = getattr(queues, f"{name}_address"), len(getattr(queues, name))
             sides[name] = _Queue(unit, opcodes, arena[start:start + size].tobytes())
-        first, second = (sides["compute"], sides["dma"]) if order == "compute-first" else (sides["dma"], sides["compute"])
+        first, second = (
+            (sides["compute"], sides["dma"]) if order == "compute-first" else (sides["dma"], sides["compute"])
+        )
         other = {first: second, second: first}
 
         while not (first.done and second.done):
@@ -196,7 +204,10 @@ class Machine:
                 self._scramble(arena, _written_by_store(fields, arena, self.memories[LocalMemory.FEATURE]))
             elif opcode is not Opcode.SYNC:
                 memory, written = self._written_locally(opcode, fields, arena)
-                for image in (self.memories, *(flight.memories for flight in other.flights if flight.memories is not self.memories)):
+                for image in (
+                    self.memories,
+                    *(flight.memories for flight in other.flights if flight.memories is not self.memories),
+                ):
                     self._scramble(image[memory], written)
         except (dma.DmaError, ComputeError) as error:
             raise MachineError(error.code, error.unit, index, error.address) from error
@@ -221,7 +232,9 @@ class Machine:
                 observe(flight.index, feature)
         other.tokens += flight.fields["signal"]
 
-    def _written_locally(self, opcode: Opcode, fields: dict[str, int], arena: UInt8) -> tuple[LocalMemory, npt.NDArray[np.bool_]]:
+    def _written_locally(
+        self, opcode: Opcode, fields: dict[str, int], arena: UInt8
+    ) -> tuple[LocalMemory, npt.NDArray[np.bool_]]:
         """Which bytes of which memory a LOAD, FILL or COMPUTE writes."""
         if opcode is Opcode.COMPUTE:
             return LocalMemory.FEATURE, written_bytes(fields, self.config)

@@ -1,7 +1,7 @@
 """Cycles: the latencies that hardware and compiler share, and how long transfers and windows take.
 
-Latencies that belong to one component are numbers of this module too, so that the prediction needs no hardware description; a test
-compares them with the components.
+Latencies that belong to one component are numbers of this module too, so that the prediction needs no hardware
+description; a test compares them with the components.
 """
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ ISSUE_LATENCY = 3
 FETCH_LATENCY = 5
 #: From a product's operands to the product.
 MULTIPLIER_LATENCY = 3
-#: From an engine's result to its first group, through the requantiser, through the table, to the write of the piece, and from there to
-#: the first cycle in which its address may be read.
+#: From an engine's result to its first group, through the requantiser, through the table, to the write of the piece,
+#: and from there to the first cycle in which its address may be read.
 RESULTS_LATENCY = 3
 REQUANTISE_LATENCY = 12
 TABLE_LATENCY = 2
@@ -39,7 +39,10 @@ def engine_latency(config: Config, engine: Engine) -> int:
 
 
 def landing_latency(config: Config, engine: Engine) -> int:
-    """Cycles from the last issue of a window with one group, when nothing waits, to the first issue that may read its result."""
+    """Cycles from a window's last issue to the first issue that may read its result.
+
+    For a window of one group, when nothing waits for the requantiser.
+    """
     # Both sides of the feature memory are as far from their issue: the reader's issue latency counts in its favour.
     return (FETCH_LATENCY + engine_latency(config, engine) + RESULTS_LATENCY + REQUANTISE_LATENCY + TABLE_LATENCY
             + WRITE_BACK_LATENCY + WRITE_LATENCY)
@@ -107,7 +110,10 @@ def burst_beats(config: Config, address: int, size_bytes: int) -> list[int]:
 
 
 def run_cycles(config: Config, size_bytes: int) -> int:
-    """Bus cycles of one of many runs of this length, on average: its beats, or its share of the latency if its bursts are too short to hide it."""
+    """Bus cycles of one of many runs of this length, on average.
+
+    Its beats, or its share of the latency where its bursts are too short to hide it.
+    """
     bursts = burst_beats(config, 0, size_bytes)
     return max(sum(bursts), -(-len(bursts) * (OVERHEADS.read_latency + bursts[-1]) // config.axi.outstanding))
 

@@ -1,4 +1,4 @@
-"""The compiler: from a quantised graph to a program for one configuration, in ordered named passes with a check behind each."""
+"""The compiler: from a quantised graph to a program for one configuration, in ordered named passes."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -72,10 +72,11 @@ def compile_model(data: bytes, config: Config, name: str = "model") -> Program:
     Raises
     ------
     ValueError
-        If the file is not a quantised ONNX model, holds an operator that is not supported, or does not fit the configuration. The message
-        names the place and the remedy.
+        If the file is not a quantised ONNX model, holds an operator that is not supported, or does not fit the
+        configuration. The message names the place and the remedy.
     """
-    from ..frontend import import_model  # noqa: PLC0415: ONNX Runtime takes a second to import, and graphs need none of it
+    # ONNX Runtime takes a second to import, and who compiles graphs needs none of it.
+    from ..frontend import import_model  # noqa: PLC0415
 
     return compile_graph(import_model(data, name), config)
 

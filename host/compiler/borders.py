@@ -21,7 +21,7 @@ class _Reach:
 
 
 def reach(layer: Layer, shape: tuple[int, int, int]) -> _Reach:
-    """How far the windows of ``layer`` reach beyond an input of this shape; padding that no window touches does not count."""
+    """How far the windows of ``layer`` reach beyond an input of this shape; unused padding does not count."""
     window = window_of(layer)
     height, width, _ = shape
     rows, columns = window.output_size(height, width)
@@ -47,9 +47,13 @@ def plan_borders(plan: Plan) -> Plan:
         values = {pad_value(layer, tensors[name].zero_point): layer.name for layer, _ in padded}
         if len(values) > 1:
             (value, layer), (other_value, other) = list(values.items())[:2]
-            raise CompileError(f"{name}: {layer} pads it with {value}, {other} with {other_value}, but a tensor has one border; "
-                               "pad one of them with an operator of its own, or not at all")
-        sides = {side: max((getattr(r, side) for _, r in padded), default=0) for side in ("top", "left", "bottom", "right")}
+            raise CompileError(
+                f"{name}: {layer} pads it with {value}, {other} with {other_value}, but a tensor has one border; "
+                "pad one of them with an operator of its own, or not at all"
+            )
+        sides = {
+            side: max((getattr(r, side) for _, r in padded), default=0) for side in ("top", "left", "bottom", "right")
+        }
         # Two kernel rows must never read the same byte with two weights: no window may be wider than the row pitch.
         widest = max((window_of(layer).extent[1] for _, layer in plan.consumers(name)), default=0)
         gap = max(sides["left"], sides["right"], widest - width)

@@ -35,7 +35,7 @@ class Constants:
         return first
 
     def add_parameters(self, bias: npt.NDArray[np.int32], multiplier: npt.NDArray[np.float32]) -> int:
-        """Append parameters, int32[channels] and float32[channels], up to a whole word; returns the first word's number."""
+        """Append int32[channels] and float32[channels], up to a whole word; returns the first word's number."""
         first = len(self._parameters) // self.config.parameter_word_bytes
         self._parameters += pack_parameters(bias, multiplier).astype("<u8").tobytes()
         self._parameters += bytes(-len(self._parameters) % self.config.parameter_word_bytes)
@@ -89,8 +89,12 @@ class Constants:
             LocalMemory.TABLE: ("table memory", memory.tables * TABLE_BYTES),
             LocalMemory.LIST: ("list memory", memory.list_entries * LIST_ENTRY_BYTES),
         }
-        return [f"network needs {len(image)} bytes of {limits[kind][0]}, the configuration has {limits[kind][1]}; choose a larger --config"
-                for kind, image in self.images().items() if len(image) > limits[kind][1]]
+        return [
+            f"network needs {len(image)} bytes of {limits[kind][0]}, the configuration has {limits[kind][1]}; "
+            "choose a larger --config"
+            for kind, image in self.images().items()
+            if len(image) > limits[kind][1]
+        ]
 
 
 assert PARAMETER_BYTES == 8, "Config.parameter_word_bytes counts 8 bytes for each parameter"

@@ -20,7 +20,8 @@ class _Dma:
 
     config: Config
     completed: list[int] = field(default_factory=list)
-    #: When the next command may be given to its unit, the next burst requested, the next beat come, the next chunk be written.
+    #: When the next command may be given to its unit, the next burst requested, the next beat come, the next chunk be
+    #: written.
     ready: int = 0
     request: int = 0
     bus: int = 0
@@ -47,7 +48,9 @@ class _Dma:
         run_bytes = fields["row_pieces"] * fields["piece_bytes"]
         for row in range(fields["rows"]):
             for fold in range(fields["folds"]):
-                address = fields["external"] + row * fields.get("external_row", 0) + fold * fields.get("external_fold", 0)
+                address = (
+                    fields["external"] + row * fields.get("external_row", 0) + fold * fields.get("external_fold", 0)
+                )
                 first_beat = None
                 for beats in timing.burst_beats(self.config, address, run_bytes):
                     if len(self.bursts) >= self.config.axi.outstanding:
@@ -67,8 +70,10 @@ class _Dma:
         return self.write + OVERHEADS.fill
 
     def _store(self, fields: dict[str, int], begin: int) -> int:
-        beats = sum(sum(timing.burst_beats(self.config, fields["external"] + row * fields["external_row"], fields["row_bytes"]))
-                    for row in range(fields["rows"]))
+        beats = sum(
+            sum(timing.burst_beats(self.config, fields["external"] + row * fields["external_row"], fields["row_bytes"]))
+            for row in range(fields["rows"])
+        )
         return begin + OVERHEADS.store + beats + OVERHEADS.write_latency
 
 
@@ -102,7 +107,10 @@ class _Compute:
 
 def predict(plan: Plan) -> Plan:
     """Run the synchronised commands against the clock, and report on every layer."""
-    dma, compute = _Dma(plan.config, ready=OVERHEADS.start), _Compute(plan.config, ready=OVERHEADS.start + OVERHEADS.issue)
+    dma, compute = (
+        _Dma(plan.config, ready=OVERHEADS.start),
+        _Compute(plan.config, ready=OVERHEADS.start + OVERHEADS.issue),
+    )
     indices: list[list[int]] = [[] for _ in plan.graph.layers]
     for command in plan.commands:
         own, other = (compute, dma) if command.queue == "compute" else (dma, compute)

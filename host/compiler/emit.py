@@ -16,7 +16,16 @@ def emit(plan: Plan, config_name: str) -> Program:
     loads = []
     for memory, image in plan.constants.images().items():
         if image:
-            loads.append(LOAD.encode(external=address + len(constants), memory=memory, row_pieces=1, piece_bytes=len(image), rows=1, folds=1))
+            loads.append(
+                LOAD.encode(
+                    external=address + len(constants),
+                    memory=memory,
+                    row_pieces=1,
+                    piece_bytes=len(image),
+                    rows=1,
+                    folds=1,
+                )
+            )
             constants += image + bytes(-len(image) % PORT_ALIGNMENT)
     address += len(constants)
 
@@ -28,7 +37,9 @@ def emit(plan: Plan, config_name: str) -> Program:
         addresses.append(address)
         # Two commands are one burst of 64-bit beats if they begin at a multiple of its size.
         address += -(-len(stream) // PORT_ALIGNMENT) * PORT_ALIGNMENT
-    prologue, body = (Queues(streams[first], streams[first + 1], addresses[first], addresses[first + 1]) for first in (0, 2))
+    prologue, body = (
+        Queues(streams[first], streams[first + 1], addresses[first], addresses[first + 1]) for first in (0, 2)
+    )
 
     return Program(
         config_hash=config.hash,
@@ -56,7 +67,9 @@ def check_program(plan: Plan, program: Program) -> None:
             assert stream[-COMMAND_BYTES:] == END.encode(), "a queue without END"
             assert start % COMMAND_BYTES == 0, "a queue that begins within a command"
             assert start + len(stream) <= program.arena_bytes, "a queue beyond the arena"
-    assert sum(len(image) for image in plan.constants.images().values()) <= len(program.constants), "constants are missing"
+    assert sum(len(image) for image in plan.constants.images().values()) <= len(program.constants), (
+        "constants are missing"
+    )
     assert LocalMemory.FEATURE not in plan.constants.images(), "the feature memory has no constants"
 
 
@@ -68,5 +81,11 @@ def _port(plan: Plan, tensor: Tensor) -> Port:
 def _written(plan: Plan, index: int) -> WrittenTensor:
     layer = plan.graph.layers[index]
     storage = plan.storages[layer.output]
-    return WrittenTensor(layer.output, plan.reports[index].commands[-1], storage.origin, storage.row_pitch, storage.channels,
-                         plan.graph.tensors[layer.output].shape)
+    return WrittenTensor(
+        layer.output,
+        plan.reports[index].commands[-1],
+        storage.origin,
+        storage.row_pitch,
+        storage.channels,
+        plan.graph.tensors[layer.output].shape,
+    )

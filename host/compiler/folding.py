@@ -1,8 +1,9 @@
 """Folding: which words a window takes, and how the network's input is best folded in height.
 
-In NHWC a kernel row over neighbouring pixels is one run of bytes, and the fetch reads a word from any byte address. So a window is a set of
-bytes, and its steps are the fewest words that cover the set: kernel width, pixels that a dilation skips and rows that lie side by side need no
-rules of their own. What remains to choose is the layout of the input, which the DMA writes: how many source rows a stored row interleaves.
+In NHWC a kernel row over neighbouring pixels is one run of bytes, and the fetch reads a word from any byte address. So
+a window is a set of bytes, and its steps are the fewest words that cover the set: kernel width, pixels that a dilation
+skips and rows that lie side by side need no rules of their own. What remains to choose is the layout of the input,
+which the DMA writes: how many source rows a stored row interleaves.
 """
 from __future__ import annotations
 
@@ -39,7 +40,11 @@ def window_pitches(window: Window, storage: Storage) -> tuple[int, int, int]:
     top, left, _, _ = window.pads
     beside = window.stride[1] * storage.channels
     if storage.fold:
-        return storage.origin - left * storage.channels, window.stride[0] // storage.fold.step * storage.row_pitch, beside
+        return (
+            storage.origin - left * storage.channels,
+            window.stride[0] // storage.fold.step * storage.row_pitch,
+            beside,
+        )
     first = storage.origin - top * storage.row_pitch - left * storage.channels
     return first, window.stride[0] * storage.row_pitch, beside
 
@@ -57,7 +62,8 @@ def cover(offsets: Addresses, lanes: int) -> Addresses:
     Returns
     -------
     int64[steps]
-        First byte of each word, ascending. Words begin at bytes that are wanted, and no wanted byte lies in two of them.
+        First byte of each word, ascending. Words begin at bytes that are wanted, and no wanted byte lies in two of
+        them.
     """
     wanted = np.unique(offsets)
     starts, index = [], 0
@@ -68,13 +74,17 @@ def cover(offsets: Addresses, lanes: int) -> Addresses:
 
 
 def fold_storage(layer: Convolution, shape: tuple[int, int, int], rows: int, value: int) -> Storage:
-    """The layout of an input of ``shape`` (height, width, channels) for one convolution, with ``rows`` source rows in a stored row."""
+    """The layout of a convolution's input with ``rows`` source rows in a stored row.
+
+    ``shape`` is the input's (height, width, channels), ``value`` the code in its border.
+    """
     window = layer.window
     height, width, channels = shape
     need = reach(layer, shape)
     stored_rows_per_window = -(-window.kernel[0] // rows)
     advance = rows * window.dilation[0]
-    # Stored rows begin where a window's first, second, ... stored row may begin. Where source rows overlap they are stored again.
+    # Stored rows begin where a window's first, second, ... stored row may begin. Where source rows overlap they are
+    # stored again.
     step = window.stride[0] if stored_rows_per_window == 1 else math.gcd(window.stride[0], advance)
     output_rows = window.output_size(height, width)[0]
     stored = ((output_rows - 1) * window.stride[0] + (stored_rows_per_window - 1) * advance) // step + 1
@@ -84,7 +94,7 @@ def fold_storage(layer: Convolution, shape: tuple[int, int, int], rows: int, val
 
 
 def source_rows(storage: Storage, height: int) -> np.ndarray:
-    """Which source row of ``height`` each fold of each stored row holds: int64[stored rows, folds], -1 where it lies in the padding."""
+    """Source row of each fold: int64[stored rows, folds], -1 where it lies beyond the ``height`` source rows."""
     fold = storage.fold or Fold(1, 1, 1, 0)
     row = np.arange(storage.height)[:, None] * fold.step + np.arange(fold.rows) * fold.dilation - fold.top
     return np.where((row >= 0) & (row < height), row, -1)
@@ -95,7 +105,9 @@ def load_estimate(storage: Storage, shape: tuple[int, int, int], config: Config)
     height, width, channels = shape
     beat = config.axi.data_bytes
     if storage.fold is None:
-        return height * (math.ceil(width * channels / beat) if storage.gap else 0) or math.ceil(height * width * channels / beat)
+        return height * (math.ceil(width * channels / beat) if storage.gap else 0) or math.ceil(
+            height * width * channels / beat
+        )
     loaded = np.count_nonzero(source_rows(storage, height) >= 0)
     return loaded * max(width * math.ceil(channels / beat), run_cycles(config, width * channels))
 

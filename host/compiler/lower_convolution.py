@@ -21,8 +21,8 @@ def lower_convolution(plan: Plan, index: int, layer: Convolution, row_groups: tu
         Of the layer.
     layer : Convolution
     row_groups : tuple of int
-        Output rows of each command. The tile loop is then the innermost one, so that each row of the input is done with in one
-        go. Empty for one command, which takes a tile's weights for all pixels before the next tile's.
+        Output rows of each command. The tile loop is then the innermost one, so that each row of the input is done with
+        in one go. Empty for one command, which takes a tile's weights for all pixels before the next tile's.
 
     Raises
     ------
@@ -63,7 +63,9 @@ def lower_convolution(plan: Plan, index: int, layer: Convolution, row_groups: tu
         targets = (row_pitch, target.channels, tile_pitch) if row_groups else (tile_pitch, row_pitch, target.channels)
         fields = {**common, "tile_inner": int(bool(row_groups)), "source": first + row * below,
                   "destination": target.origin + row * row_pitch}
-        for name, count, source_pitch, target_pitch in zip(("outer", "middle", "inner"), loops, sources, targets, strict=True):
+        for name, count, source_pitch, target_pitch in zip(
+            ("outer", "middle", "inner"), loops, sources, targets, strict=True
+        ):
             fields |= {name: count, f"source_{name}": source_pitch, f"destination_{name}": target_pitch}
         y, x = np.ogrid[row:row + rows, :target.width]
         reads = (first + y * below + x * beside)[..., None] + offsets.reshape(-1)
@@ -72,7 +74,9 @@ def lower_convolution(plan: Plan, index: int, layer: Convolution, row_groups: tu
     return commands
 
 
-def weight_words(weights: npt.NDArray[np.int8], offsets: Addresses, starts: Addresses, lanes: int, columns: int) -> npt.NDArray[np.int8]:
+def weight_words(
+    weights: npt.NDArray[np.int8], offsets: Addresses, starts: Addresses, lanes: int, columns: int
+) -> npt.NDArray[np.int8]:
     """Weights in the order of use: each where its activation byte comes in, zeros at the bytes between.
 
     Parameters
@@ -93,7 +97,9 @@ def weight_words(weights: npt.NDArray[np.int8], offsets: Addresses, starts: Addr
     step = np.searchsorted(starts, flat, side="right") - 1
     words = np.zeros((tiles * columns, steps, lanes), np.int8)
     words[:outputs, step, flat - starts[step]] = weights.reshape(outputs, -1)
-    return np.ascontiguousarray(words.reshape(tiles, columns, steps, lanes).transpose(0, 2, 1, 3)).reshape(-1, columns, lanes)
+    return np.ascontiguousarray(words.reshape(tiles, columns, steps, lanes).transpose(0, 2, 1, 3)).reshape(
+        -1, columns, lanes
+    )
 
 
 def interior(storage: Storage, row: int, rows: int) -> Addresses:

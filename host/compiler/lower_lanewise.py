@@ -13,8 +13,9 @@ from .plan import Command, Plan, window_of
 def lower_lanewise(plan: Plan, index: int, layer: Layer) -> list[Command]:
     """The command of a max pooling, or of a table on every code (a window of one element).
 
-    Where windows lie side by side, a row of results is one run of bytes whatever the channels, and a whole map is one if its rows lie side by
-    side too; a tile is then ``lanes`` bytes of the run. Else a tile is ``lanes`` channels of a pixel.
+    Where windows lie side by side, a row of results is one run of bytes whatever the channels, and a whole map is one
+    if its rows lie side by side too; a tile is then ``lanes`` bytes of the run. Else a tile is ``lanes`` channels of a
+    pixel.
 
     Parameters
     ----------

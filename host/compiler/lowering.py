@@ -44,7 +44,9 @@ def check_lowered(plan: Plan) -> None:
         written = sum(len(command.writes) for command in commands)
         assert written == storage.height * storage.width * storage.channels, layer.name
         for command in commands:
-            assert (command.fields["list"] + command.fields["steps"]) * LIST_ENTRY_BYTES <= sizes[LocalMemory.LIST], layer.name
+            assert (command.fields["list"] + command.fields["steps"]) * LIST_ENTRY_BYTES <= sizes[LocalMemory.LIST], (
+                layer.name
+            )
             assert storage.address <= command.writes.min(), layer.name
             assert command.writes.max() < storage.address + storage.size_bytes, layer.name
 

@@ -1,4 +1,4 @@
-"""Memory: an address in the feature memory for every tensor, so that tensors that live at the same time do not overlap."""
+"""Memory: an address in the feature memory for every tensor; what lives at the same time does not overlap."""
 from __future__ import annotations
 
 import dataclasses
@@ -57,8 +57,12 @@ def plan_memory(plan: Plan) -> Plan:
     addresses = place(plan)
     if not fits(plan, addresses):
         spans = lifetimes(plan)
-        need = {index: sum(plan.storages[name].size_bytes for name, (first, last) in spans.items() if first <= index <= last)
-                for index in range(len(plan.graph.layers))}
+        need = {
+            index: sum(
+                plan.storages[name].size_bytes for name, (first, last) in spans.items() if first <= index <= last
+            )
+            for index in range(len(plan.graph.layers))
+        }
         worst = max(need, key=need.get, default=0)
         layer = plan.graph.layers[worst].name if plan.graph.layers else "network"
         extent = _extent(addresses, {name: plan.storages[name].size_bytes for name in addresses})
@@ -79,7 +83,10 @@ def check_memory(plan: Plan) -> None:
         for other, (other_first, other_last) in spans[:index]:
             beside = plan.storages[other]
             apart = last < other_first or other_last < first
-            assert apart or end <= beside.address or beside.address + beside.size_bytes <= storage.address, (name, other)
+            assert apart or end <= beside.address or beside.address + beside.size_bytes <= storage.address, (
+                name,
+                other,
+            )
 
 
 def _first_fit(names: list[str], spans: dict[str, tuple[int, int]], sizes: dict[str, int], unit: int) -> dict[str, int]:

@@ -12,7 +12,8 @@ from .plan import CompileError, Plan
 def normalise(plan: Plan) -> Plan:
     """Subtract what a zero point adds to each accumulator, and give equal tables one number.
 
-    ``sum((x - zx) * w) + b = sum(x * w) + (b - zx * sum(w))``, modulo 2**32. Borders hold zx, so that this holds there too.
+    ``sum((x - zx) * w) + b = sum(x * w) + (b - zx * sum(w))``, modulo 2**32. Borders hold zx, so that this holds there
+    too.
 
     Raises
     ------
@@ -27,8 +28,10 @@ def normalise(plan: Plan) -> Plan:
         plan.tables[index] = plan.constants.add_table(np.asarray(layer.table))
     count, limit = plan.constants.table_count, plan.config.memory.tables
     if count > limit:
-        raise CompileError(f"network needs {count} transfer tables, the configuration has {limit}; choose a larger --config, "
-                           "or quantise with fewer different scales")
+        raise CompileError(
+            f"network needs {count} transfer tables, the configuration has {limit}; choose a larger --config, "
+            "or quantise with fewer different scales"
+        )
     if places:
         graph.notes.append(f"{count} transfer tables for {len(places)} layers")
     return plan

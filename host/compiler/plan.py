@@ -136,7 +136,9 @@ class Command:
 
     def encode(self) -> bytes:
         """The 64 bytes of the command."""
-        return FORMATS[self.opcode].encode(**self.fields, after=self.after, wait=self.waits_for is not None, signal=self.signal)
+        return FORMATS[self.opcode].encode(
+            **self.fields, after=self.after, wait=self.waits_for is not None, signal=self.signal
+        )
 
 
 @dataclass
@@ -152,7 +154,8 @@ class Plan:
     storages : dict of str to Storage
         Where each tensor lies.
     row_groups : tuple of int
-        Output rows of each COMPUTE command of a first layer that begins before its whole input is there; empty where it does not.
+        Output rows of each COMPUTE command of a first layer that begins before its whole input is there; empty where it
+        does not.
     ports : dict of str to int
         Address of each input and output in the arena, by tensor.
     constants : Constants

@@ -15,7 +15,8 @@ _OTHER = {"dma": "compute", "compute": "dma"}
 class _Queue:
     """What is known of one queue while its commands are taken in order.
 
-    ``done`` and ``other_done`` are the latest commands of this and of the other queue that are complete when the command at hand begins.
+    ``done`` and ``other_done`` are the latest commands of this and of the other queue that are complete when the
+    command at hand begins.
     """
 
     size: int
@@ -38,10 +39,10 @@ class _Queue:
 def synchronise(plan: Plan) -> Plan:
     """Set ``after``, ``waits_for`` and ``signal`` of all commands.
 
-    Commands are taken in an order in which they could run one by one, so that all waiting points backwards and cannot go round. A command
-    waits for the latest command of the other queue that writes what it reads or writes, or reads what it writes. Within the compute queue only
-    reading what may still be under way needs `after`: results land, and words are read, in order. Within the DMA queue the hardware separates loads and
-    fills from stores.
+    Commands are taken in an order in which they could run one by one, so that all waiting points backwards and cannot
+    go round. A command waits for the latest command of the other queue that writes what it reads or writes, or reads
+    what it writes. Within the compute queue only reading what may still be under way needs `after`: results land, and
+    words are read, in order. Within the DMA queue the hardware separates loads and fills from stores.
     """
     queues = {name: _Queue(plan.config.memory.feature_bytes) for name in _OTHER}
     for command in plan.commands:

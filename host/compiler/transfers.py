@@ -1,4 +1,4 @@
-"""Transfers: the commands of the DMA queue for inputs, borders and outputs, and where they stand among the COMPUTE commands."""
+"""Transfers: commands of the DMA queue for inputs, borders and outputs, put among the COMPUTE commands."""
 from __future__ import annotations
 
 import itertools
@@ -12,15 +12,16 @@ from .folding import source_rows
 from .lower_convolution import interior
 from .plan import Addresses, Command, Plan, Storage
 
-#: Inputs and outputs begin at a multiple of this, so that bursts of 16 beats of 16 bytes do not cross 4 KiB more often than they must.
+#: Inputs and outputs begin at a multiple of this, so that bursts of 16 beats of 16 bytes do not cross 4 KiB more often
+#: than they must.
 PORT_ALIGNMENT = 256
 
 
 def plan_transfers(plan: Plan) -> Plan:
     """Put LOADs and FILLs before what needs them, and STOREs behind what they need.
 
-    A border is filled while the layer that writes the interior runs, or earlier: its FILL stands before that layer and waits only until its bytes
-    are free. So no layer that reads a border waits for it.
+    A border is filled while the layer that writes the interior runs, or earlier: its FILL stands before that layer and
+    waits only until its bytes are free. So no layer that reads a border waits for it.
     """
     graph, address = plan.graph, 0
     for name in dict.fromkeys([*graph.inputs, *graph.outputs]):
@@ -65,9 +66,15 @@ def _fill_border(plan: Plan, name: str) -> list[Command]:
             whole = size == storage.channels
             fills.append((at, row_bytes, 1, 0) if whole else (at, size, storage.width, storage.channels))
     value = storage.value & 0xFF
-    return [Command(Opcode.FILL, {"local": at, "piece_bytes": size, "rows": count, "local_row": row_pitch, "value": value},
-                    writes=_pieces(at, size, count, row_pitch))
-            for at, size, count, row_pitch in fills if size and count]
+    return [
+        Command(
+            Opcode.FILL,
+            {"local": at, "piece_bytes": size, "rows": count, "local_row": row_pitch, "value": value},
+            writes=_pieces(at, size, count, row_pitch),
+        )
+        for at, size, count, row_pitch in fills
+        if size and count
+    ]
 
 
 def _load(plan: Plan, name: str) -> list[Command]:
@@ -107,10 +114,20 @@ def _load_folds(port: int, storage: Storage, shape: tuple[int, int, int], stored
             continue
         count, folds = len(members), len(present)
         local = storage.origin + (stored.start + members[0]) * storage.row_pitch + int(present[0]) * channels
-        fields = {"external": port + int(rows[members[0], present[0]]) * row_bytes, "local": local,
-                  "memory": LocalMemory.FEATURE, "row_pieces": width, "piece_bytes": channels, "rows": count, "folds": folds,
-                  "external_row": fold.step * row_bytes, "external_fold": fold.dilation * row_bytes,
-                  "local_row": storage.row_pitch, "local_fold": channels, "local_piece": storage.channels}
+        fields = {
+            "external": port + int(rows[members[0], present[0]]) * row_bytes,
+            "local": local,
+            "memory": LocalMemory.FEATURE,
+            "row_pieces": width,
+            "piece_bytes": channels,
+            "rows": count,
+            "folds": folds,
+            "external_row": fold.step * row_bytes,
+            "external_fold": fold.dilation * row_bytes,
+            "local_row": storage.row_pitch,
+            "local_fold": channels,
+            "local_piece": storage.channels,
+        }
         pieces = _pieces(local, folds * channels, width, storage.channels)
         writes = (np.arange(count)[:, None] * storage.row_pitch + pieces).reshape(-1)
         commands.append(Command(Opcode.LOAD, fields, writes=writes))
@@ -130,7 +147,9 @@ def _rows_needed(window: Window, storage: Storage, output_rows: int) -> int:
     """Stored rows, from the first on, that the windows of so many output rows reach."""
     if storage.fold:
         stored_rows = -(-window.kernel[0] // storage.fold.rows)
-        reached = ((output_rows - 1) * window.stride[0] + (stored_rows - 1) * storage.fold.rows * window.dilation[0]) // storage.fold.step + 1
+        reached = (
+            (output_rows - 1) * window.stride[0] + (stored_rows - 1) * storage.fold.rows * window.dilation[0]
+        ) // storage.fold.step + 1
     else:
         reached = (output_rows - 1) * window.stride[0] + window.extent[0] - window.pads[0]
     return min(max(reached, 0), storage.height)
