@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import cocotb
 import numpy as np
 from amaranth.hdl import Module, ResetInserter, unsigned
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
+from axi_monitor import AxiMonitor
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, ReadOnly, RisingEdge
 from cocotbext.axi import AxiBus, AxiRam
@@ -75,12 +77,38 @@ class DmaBench(wiring.Component):
         return m
 
 
+class _Requests:
+    """The read requests of an AxiRam, each handed on after a latency, and none before ``hold_until``."""
+
+    def __init__(self, bench: Bench, sink):
+        self._bench = bench
+        self._sink = sink
+        self._queue: list[tuple] = []
+        self.hold_until = 0
+        sink.queue_occupancy_limit = 64
+        cocotb.start_soon(self._collect())
+
+    async def _collect(self) -> None:
+        while True:
+            request = await self._sink.recv()
+            self._queue.append((request, self._bench.cycle + self._bench.bus_latency))
+
+    async def recv(self):
+        while not self._queue or self._bench.cycle < max(self._queue[0][1], self.hold_until):
+            await RisingEdge(self._bench.dut.clk)
+        return self._queue.pop(0)[0]
+
+    def clear(self) -> None:
+        self._queue.clear()
+
+
 class Bench:
     """What surrounds a :class:`DmaBench` in a cocotb test.
 
     Attributes
     ----------
     ram : AxiRam
+    monitor : AxiMonitor
     external : uint8[ARENA_BYTES]
         What the arena held at the start, and what golden makes of it.
     memories, expected : dict of LocalMemory to uint8
@@ -104,6 +132,45 @@ class Bench:
         self.errors: list[tuple] = []
         self.cycle = 0
         self.indices = {"load": 0, "store": 0}
+        self.bus_latency = 0
+        self._senders: list = []
+
+    def use_ideal_bus(self) -> None:
+        """Before ``start``: answer reads after 40 cycles."""
+        self.bus_latency = 40
+
+    def hold_reads(self, cycles: int) -> None:
+        """Answer no further burst for so many cycles."""
+        self.ram.read_if.ar_channel.hold_until = self.cycle + cycles
+
+    def answer_reads(self, response: Callable[[int], int]) -> None:
+        """Give each beat the response that ``response`` names for its address on the bus."""
+        side, address = self.ram.read_if, 0
+        read, send_beat = side._read, side.r_channel.send
+
+        async def note_address(at: int, length: int) -> bytes:
+            nonlocal address
+            address = at
+            return await read(at, length)
+
+        async def set_response(beat) -> None:
+            beat.rresp = response(address)
+            await send_beat(beat)
+
+        side._read, side.r_channel.send = note_address, set_response
+
+    def answer_writes(self, response: Callable[[int], int]) -> None:
+        """Give the burst that is answered as the n-th, from 0, the response ``response(n)``."""
+        channel, count = self.ram.write_if.b_channel, 0
+        send_response = channel.send
+
+        async def set_response(answer) -> None:
+            nonlocal count
+            answer.bresp = response(count)
+            count += 1
+            await send_response(answer)
+
+        channel.send = set_response
 
     async def start(self) -> None:
         """Reset, start the clock and the models."""
@@ -117,15 +184,18 @@ class Bench:
         self.background = self.rng.integers(0, 256, RAM_BYTES, dtype=np.uint8)
         self.background[self._arena] = self.external
         self.ram.write(0, self.background.tobytes())
+        read_requests = self.ram.read_if.ar_channel
+        self.ram.read_if.ar_channel = _Requests(self, read_requests)
         if self.p_stall:
             write, read = self.ram.write_if, self.ram.read_if
-            for channel in (write.aw_channel, write.w_channel, write.b_channel, read.ar_channel, read.r_channel):
+            for channel in (write.aw_channel, write.w_channel, write.b_channel, read_requests, read.r_channel):
                 channel.set_pause_generator(self._pauses())
         Clock(dut.clk, 10, unit="ns").start()
         dut.rst.value = 1
         await RisingEdge(dut.clk)
         await RisingEdge(dut.clk)
         dut.rst.value = 0
+        self.monitor = AxiMonitor(dut, "memory__", data_bytes=self.config.axi.data_bytes)
         cocotb.start_soon(self._watch())
         cocotb.start_soon(self._serve_feature())
 
@@ -204,7 +274,8 @@ class Bench:
         shapes = {"load": load_command_layout(), "store": command_shape(isa.STORE)}
         for side in words:
             if words[side]:
-                cocotb.start_soon(send(self.dut.clk, self.dut, side, words[side], self.rng, self.p_stall, shape=shapes[side]))
+                self._senders.append(cocotb.start_soon(send(self.dut.clk, self.dut, side, words[side], self.rng, self.p_stall,
+                                                            shape=shapes[side])))
         while wait and any(len(self.done[side]) < target[side] for side in words):
             await RisingEdge(self.dut.clk)
             assert not self.errors, f"unexpected {self.errors}"
@@ -219,11 +290,16 @@ class Bench:
             store(fields, self.external, self.expected[LocalMemory.FEATURE])
 
     def compare(self) -> None:
-        """All memories and the whole RAM must be as golden says, to the last byte around the arena."""
+        """All bursts are complete, and all memories and the whole RAM must be as golden says, to the last byte around the arena."""
+        self.monitor.check_ended()
         for memory in LocalMemory:
             np.testing.assert_array_equal(self.memories[memory], self.expected[memory], err_msg=memory.name)
         self.background[self._arena] = self.external
         np.testing.assert_array_equal(np.frombuffer(self.ram.read(0, RAM_BYTES), np.uint8), self.background)
+
+    def arena(self) -> np.ndarray:
+        """What external memory holds now, uint8[ARENA_BYTES]."""
+        return np.frombuffer(self.ram.read(0, RAM_BYTES), np.uint8)[self._arena].copy()
 
     async def cycles(self, count: int) -> None:
         for _ in range(count):
@@ -236,6 +312,10 @@ class Bench:
 
     async def soft_reset(self) -> None:
         """Begin a soft reset and wait until the guard is through."""
+        for sender in self._senders:
+            sender.cancel()
+        self._senders.clear()
+        self.dut.load__valid.value = self.dut.store__valid.value = 0
         self.dut.soft_reset.value = 1
         await RisingEdge(self.dut.clk)
         self.dut.soft_reset.value = 0
@@ -283,3 +363,13 @@ def random_fill(rng: np.random.Generator, config: Config) -> dict[str, int]:
     size, rows, pitch = int(rng.integers(1, 100)), int(rng.integers(1, 7)), int(rng.integers(-200, 201))
     return {"piece_bytes": size, "rows": rows, "local_row": pitch, "value": int(rng.integers(0, 256)),
             "local": place(rng, config.memory.feature_bytes, size, [(pitch, rows)])}
+
+
+def random_store(rng: np.random.Generator, config: Config) -> dict[str, int]:
+    """A legal STORE of about 500 bytes."""
+    size = int(rng.choice([1, 2, 3, 7, 8, 16, 33, 100, 500]))
+    rows = int(rng.integers(1, min(max(1, 500 // size), 12) + 1))
+    pitch = {"external_row": int(rng.choice([size, size + 5, -size, 3000 // rows])), "local_row": int(rng.integers(-300, 301))}
+    return {"row_bytes": size, "rows": rows, **pitch,
+            "external": place(rng, ARENA_BYTES, size, [(pitch["external_row"], rows)]),
+            "local": place(rng, config.memory.feature_bytes, size, [(pitch["local_row"], rows)])}

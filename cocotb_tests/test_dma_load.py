@@ -2,15 +2,15 @@
 """DmaLoad behind the guard, on AXI memory, against golden.dma."""
 from __future__ import annotations
 
-import os
-
 import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
-from dma_bench import BASE, READ_LATENCY, Bench, DmaBench, random_fill, random_load
+from cocotbext.axi import AxiResp
+from dma_bench import BASE, Bench, DmaBench, random_fill, random_load
 
 from lutterfly.golden import isa
 from lutterfly.golden.config import PRESETS
+from lutterfly.golden.dma import DmaError
 from lutterfly.golden.isa import ErrorCode, LocalMemory, Unit
 
 
@@ -30,4 +30,192 @@ async def random_commands_match_golden(dut, p_stall: float, seed: int) -> None:
     for _ in range(2):
         await bench.run([(isa.LOAD, random_load(bench.rng, bench.config)) if bench.rng.random() < 0.75 else
                          (isa.FILL, random_fill(bench.rng, bench.config)) for _ in range(30)])
+        bench.compare()
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(memory=list(LocalMemory))
+async def every_memory_is_filled_to_its_last_byte(dut, memory: LocalMemory) -> None:
+    bench = Bench(dut, 2, 0.0)
+    await bench.start()
+    size = min(len(bench.memories[memory]), 512)
+    await bench.run([(isa.LOAD, {**ONE_RUN, "memory": memory, "piece_bytes": size, "external": 4093,
+                                 "local": len(bench.memories[memory]) - size})])
+    bench.compare()
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize((("external", "local"), [(0, 0), (13, 0), (0, 5), (4099, 3)]))
+async def a_contiguous_load_moves_a_beat_each_cycle(dut, external: int, local: int) -> None:
+    bench = Bench(dut, 3, 0.0)
+    bench.use_ideal_bus()
+    await bench.start()
+    data_bytes = bench.config.axi.data_bytes
+    beats = 400
+    start = bench.cycle
+    await bench.run([(isa.LOAD, {**ONE_RUN, "piece_bytes": beats * data_bytes, "external": external, "local": local})])
+    taken = bench.done["load"][0] - start
+    bench.compare()
+    assert taken <= beats + bench.bus_latency + 30, f"{beats} beats took {taken} cycles"
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def short_loads_overlap(dut) -> None:
+    bench = Bench(dut, 4, 0.0)
+    bench.use_ideal_bus()
+    await bench.start()
+    data_bytes = bench.config.axi.data_bytes
+    loads = [(isa.LOAD, {**ONE_RUN, "piece_bytes": 12 * data_bytes, "external": 16 * data_bytes * n, "local": 256 * n}) for n in range(16)]
+    start = bench.cycle
+    await bench.run(loads)
+    taken = bench.done["load"][-1] - start
+    bench.compare()
+    assert bench.monitor.most_outstanding > 1
+    assert taken <= 16 * 12 + bench.bus_latency + 40, f"16 bursts of 12 beats took {taken} cycles"
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def folded_rows_write_a_piece_each_cycle(dut) -> None:
+    bench = Bench(dut, 5, 0.0)
+    bench.use_ideal_bus()
+    await bench.start()
+    fields = {"row_pieces": 32, "piece_bytes": 3, "rows": 4, "folds": 3, "external_row": 96, "external_fold": 96,
+              "local_row": 512, "local_fold": 3, "local_piece": 9, "external": 5}
+    start = bench.cycle
+    await bench.run([(isa.LOAD, fields)])
+    bench.compare()
+    taken = bench.done["load"][0] - start
+    # A run may end in two beats with its last piece: one cycle more each.
+    assert taken <= 32 * 4 * 3 + 12 + bench.bus_latency + 40, f"384 pieces took {taken} cycles"
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def a_fill_writes_lanes_bytes_each_cycle(dut) -> None:
+    bench = Bench(dut, 6, 0.0)
+    await bench.start()
+    size = 100 * bench.config.array.lanes
+    start = bench.cycle
+    await bench.run([(isa.FILL, {"piece_bytes": size, "rows": 2, "local_row": size + 3, "local": 1, "value": 0x5A})])
+    bench.compare()
+    taken = bench.done["load"][0] - start
+    assert taken <= 200 + 20, f"200 chunks took {taken} cycles"
+
+
+GOOD = {**ONE_RUN, "piece_bytes": 8}
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(case=[
+    {"row_pieces": 0}, {"piece_bytes": 0}, {"rows": 0}, {"folds": 0}, {"memory": 5}, {"memory": 15},
+    {"row_pieces": 1 << 15, "piece_bytes": 1 << 17},
+    {"memory": LocalMemory.WEIGHT, "local": 2}, {"memory": LocalMemory.WEIGHT, "piece_bytes": 6},
+    {"memory": LocalMemory.PARAMETER, "local": 4}, {"memory": LocalMemory.PARAMETER, "piece_bytes": 12},
+    {"memory": LocalMemory.LIST, "local": 2}, {"memory": LocalMemory.LIST, "piece_bytes": 2}, {"memory": LocalMemory.LIST, "folds": 2},
+    {"memory": LocalMemory.TABLE, "rows": 2}, {"memory": LocalMemory.WEIGHT, "piece_bytes": 64, "row_pieces": 2},
+])
+async def illegal_loads_are_refused(dut, case: dict[str, int]) -> None:
+    bench = Bench(dut, 7, 0.0)
+    await bench.start()
+    await bench.run([(isa.LOAD, GOOD)])
+    await bench.run([(isa.LOAD, {**GOOD, **case})], wait=False)
+    assert await bench.until_error() == (ErrorCode.ILLEGAL_FIELD, Unit.LOAD, 1, 0)
+    await bench.cycles(60)
+    bench.compare()
+    assert len(bench.done["load"]) == 1
+    assert len(bench.errors) == 1
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(case=[{"piece_bytes": 0}, {"rows": 0}])
+async def illegal_fills_are_refused(dut, case: dict[str, int]) -> None:
+    bench = Bench(dut, 8, 0.0)
+    await bench.start()
+    await bench.run([(isa.FILL, {"piece_bytes": 4, "rows": 1, **case})], wait=False)
+    assert await bench.until_error() == (ErrorCode.ILLEGAL_FIELD, Unit.FILL, 0, 0)
+    await bench.cycles(20)
+    bench.compare()
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize((("fmt", "case"), [
+    (isa.LOAD, {"row_pieces": 6, "piece_bytes": 10, "local_piece": 12, "local": -40}),
+    (isa.LOAD, {"piece_bytes": 65, "local": -64}),
+    (isa.LOAD, {"rows": 3, "piece_bytes": 4, "local": 4, "local_row": -4}),
+    (isa.LOAD, {"memory": LocalMemory.WEIGHT, "piece_bytes": 256, "local": -128}),
+    (isa.LOAD, {"memory": LocalMemory.TABLE, "piece_bytes": 5, "local": -4}),
+    (isa.LOAD, {"memory": LocalMemory.LIST, "piece_bytes": 8, "local": -4}),
+    (isa.LOAD, {"memory": LocalMemory.PARAMETER, "piece_bytes": 16, "local": -8}),
+    (isa.FILL, {"piece_bytes": 10, "rows": 4, "local_row": 13, "local": -40}),
+]))
+async def a_piece_out_of_range_stops_after_those_before_it(dut, fmt: isa.Format, case: dict[str, int]) -> None:
+    bench = Bench(dut, 9, 0.3)
+    await bench.start()
+    fields = {**(GOOD if fmt is isa.LOAD else {}), **case}
+    if fields["local"] < 0:
+        # Counted from the end of the memory.
+        fields["local"] += len(bench.memories[LocalMemory(fields.get("memory", LocalMemory.FEATURE))])
+    with pytest.raises(DmaError) as refused:
+        bench.execute(fmt, fmt.decode(fmt.encode(**fields)))
+    await bench.run([(fmt, fields), (isa.LOAD, GOOD)], wait=False)
+    assert await bench.until_error() == (ErrorCode.ADDRESS_RANGE, refused.value.unit, 0, refused.value.address)
+    # A unit that is cut in the middle is not written, so only the order of pieces can tell.
+    await bench.cycles(100)
+    bench.compare()
+    assert not bench.done["load"]
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize((("response", "code"), [(AxiResp.SLVERR, ErrorCode.AXI_SLAVE), (AxiResp.DECERR, ErrorCode.AXI_DECODE)]))
+async def a_failed_read_stops_the_unit(dut, response: AxiResp, code: ErrorCode) -> None:
+    bench = Bench(dut, 10, 0.2)
+    await bench.start()
+    data_bytes = bench.config.axi.data_bytes
+    bench.answer_reads(lambda address: response if address - BASE == 40 * data_bytes else AxiResp.OKAY)
+    loads = [(isa.LOAD, {**ONE_RUN, "piece_bytes": 16 * data_bytes, "external": 16 * data_bytes * n, "local": 1000}) for n in range(4)]
+    await bench.run(loads, wait=False)
+    assert await bench.until_error() == (code, Unit.LOAD, 2, 32 * data_bytes)
+    await bench.cycles(200)
+    assert len(bench.errors) == 1
+    assert len(bench.done["load"]) <= 2
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def nothing_begins_while_halted(dut) -> None:
+    bench = Bench(dut, 11, 0.0)
+    await bench.start()
+    fields = {**ONE_RUN, "piece_bytes": 4000, "external": 3, "local": 11}
+    await bench.run([(isa.LOAD, fields)], wait=False)
+    await bench.cycles(100)
+    dut.halt.value = 1
+    await bench.cycles(60)
+    before = {memory: array.copy() for memory, array in bench.memories.items()}
+    requests = 0
+    for _ in range(60):
+        await RisingEdge(dut.clk)
+        requests += int(dut.memory__arvalid.value)
+    assert requests == 0
+    assert all((before[memory] == bench.memories[memory]).all() for memory in LocalMemory)
+    assert not bench.done["load"]
+    dut.halt.value = 0
+    bench.execute(isa.LOAD, isa.LOAD.decode(isa.LOAD.encode(**fields)))
+    while not bench.done["load"]:
+        await RisingEdge(dut.clk)
+    bench.compare()
+
+
+@cocotb.test(timeout_time=3, timeout_unit="ms")
+@cocotb.parametrize(delay=[0, 300])
+async def loads_are_right_after_a_reset_in_the_middle(dut, delay: int) -> None:
+    """``delay`` cycles pass before the old answers come: beside the new ones, or all before."""
+    bench = Bench(dut, 12, 0.3)
+    await bench.start()
+    for round_ in range(10):
+        await bench.run([(isa.LOAD, {**ONE_RUN, "piece_bytes": 2000, "external": 100 * round_, "local": 0})], wait=False)
+        await bench.cycles(int(bench.rng.integers(1, 150)))
+        bench.hold_reads(delay)
+        await bench.soft_reset()
+        # The interrupted command has written some of its bytes.
+        bench.expected[LocalMemory.FEATURE][:2000] = bench.memories[LocalMemory.FEATURE][:2000]
+        bench.done["load"].clear()
+        await bench.run([(isa.LOAD, random_load(bench.rng, bench.config)) for _ in range(3)])
         bench.compare()

@@ -1,0 +1,159 @@
+# amaranth: UnusedElaboratable=no
+"""DmaStore behind the guard, on AXI memory, against golden.dma."""
+from __future__ import annotations
+
+import cocotb
+import pytest
+from cocotb.triggers import RisingEdge
+from cocotbext.axi import AxiResp
+from dma_bench import Bench, DmaBench, random_load, random_store
+
+from lutterfly.golden import isa
+from lutterfly.golden.config import PRESETS
+from lutterfly.golden.dma import DmaError
+from lutterfly.golden.isa import ErrorCode, LocalMemory, Unit
+
+
+@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+def test_store(simulate, preset: str) -> None:
+    simulate(DmaBench(PRESETS[preset]), env={"PRESET": preset})
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+@cocotb.parametrize(p_stall=[0.0, 0.4], seed=[0, 1])
+async def random_commands_match_golden(dut, p_stall: float, seed: int) -> None:
+    bench = Bench(dut, seed, p_stall)
+    await bench.start()
+    for _ in range(2):
+        await bench.run([(isa.STORE, random_store(bench.rng, bench.config)) for _ in range(25)])
+        bench.compare()
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+async def loads_and_stores_do_not_disturb_each_other(dut) -> None:
+    bench = Bench(dut, 2, 0.3)
+    await bench.start()
+    half = len(bench.memories[LocalMemory.FEATURE]) // 2
+    commands = []
+    for n in range(12):
+        commands.append((isa.STORE, {"row_bytes": 300, "rows": 1, "local": 37 * n, "external": 20_000 + 301 * n}))
+        commands.append((isa.LOAD, {"row_pieces": 1, "rows": 1, "folds": 1, "piece_bytes": 250, "external": 1001 * n, "local": half + 251 * n}))
+    await bench.run(commands)
+    bench.compare()
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize((("external", "local"), [(0, 0), (13, 0), (0, 5), (4093, 3)]))
+async def a_contiguous_store_moves_a_beat_each_cycle(dut, external: int, local: int) -> None:
+    bench = Bench(dut, 3, 0.0)
+    await bench.start()
+    beats = 400
+    start = bench.cycle
+    await bench.run([(isa.STORE, {"row_bytes": beats * bench.config.axi.data_bytes, "rows": 1, "external": external, "local": local})])
+    bench.compare()
+    taken = bench.done["store"][0] - start
+    assert taken <= beats + 60, f"{beats} beats took {taken} cycles"
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(case=[{"row_bytes": 0}, {"rows": 0}])
+async def illegal_stores_are_refused(dut, case: dict[str, int]) -> None:
+    bench = Bench(dut, 4, 0.0)
+    await bench.start()
+    good = {"row_bytes": 4, "rows": 1}
+    await bench.run([(isa.STORE, good)])
+    await bench.run([(isa.STORE, {**good, **case}), (isa.STORE, good)], wait=False)
+    assert await bench.until_error() == (ErrorCode.ILLEGAL_FIELD, Unit.STORE, 1, 0)
+    await bench.cycles(40)
+    bench.compare()
+    assert len(bench.done["store"]) == 1
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(case=[
+    {"row_bytes": 300, "rows": 4, "local": -700, "local_row": 300},
+    {"row_bytes": 9, "rows": 3, "local": -8},
+    {"row_bytes": 4, "rows": 3, "local": 4, "local_row": -4, "external_row": 7},
+])
+async def a_row_out_of_range_stops_after_those_before_it(dut, case: dict[str, int]) -> None:
+    bench = Bench(dut, 5, 0.3)
+    await bench.start()
+    fields = {"external": 77, "external_row": 301, **case}
+    if fields["local"] < 0:
+        # Counted from the end of the memory.
+        fields["local"] += len(bench.memories[LocalMemory.FEATURE])
+    with pytest.raises(DmaError) as refused:
+        bench.execute(isa.STORE, isa.STORE.decode(isa.STORE.encode(**fields)))
+    await bench.run([(isa.STORE, fields), (isa.STORE, {"row_bytes": 4, "rows": 1})], wait=False)
+    assert await bench.until_error() == (ErrorCode.ADDRESS_RANGE, Unit.STORE, 0, refused.value.address)
+    await bench.cycles(600)
+    bench.compare()
+    assert not bench.done["store"]
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize((("response", "code"), [(AxiResp.SLVERR, ErrorCode.AXI_SLAVE), (AxiResp.DECERR, ErrorCode.AXI_DECODE)]))
+async def a_failed_write_stops_the_unit(dut, response: AxiResp, code: ErrorCode) -> None:
+    bench = Bench(dut, 6, 0.2)
+    await bench.start()
+    data_bytes = bench.config.axi.data_bytes
+    bench.answer_writes(lambda n: response if n == 3 else AxiResp.OKAY)
+    await bench.run([(isa.STORE, {"row_bytes": 32 * data_bytes, "rows": 1, "external": 32 * data_bytes * n}) for n in range(4)], wait=False)
+    assert await bench.until_error() == (code, Unit.STORE, 1, 48 * data_bytes)
+    await bench.cycles(300)
+    assert len(bench.errors) == 1
+    assert len(bench.done["store"]) == 1
+    bench.monitor.check_ended()
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def bursts_that_have_begun_end_while_halted(dut) -> None:
+    bench = Bench(dut, 7, 0.0)
+    await bench.start()
+    fields = {"row_bytes": 4000, "rows": 1, "external": 3, "local": 11}
+    await bench.run([(isa.STORE, fields)], wait=False)
+    await bench.cycles(100)
+    dut.halt.value = 1
+    await bench.cycles(300)
+    begun = len(bench.monitor.requests["aw"])
+    assert begun
+    bench.monitor.check_ended()
+    await bench.cycles(100)
+    assert len(bench.monitor.requests["aw"]) == begun
+    assert not bench.done["store"]
+    dut.halt.value = 0
+    bench.execute(isa.STORE, isa.STORE.decode(isa.STORE.encode(**fields)))
+    while not bench.done["store"]:
+        await RisingEdge(dut.clk)
+    bench.compare()
+
+
+@cocotb.test(timeout_time=3, timeout_unit="ms")
+async def transfers_are_right_after_a_reset_in_the_middle(dut) -> None:
+    bench = Bench(dut, 8, 0.4)
+    await bench.start()
+    padded = 0
+    for round_ in range(12):
+        where = slice(1024 * round_, 1024 * round_ + 1024)
+        before = bench.external[where].copy()
+        fields = {"row_bytes": 1024, "rows": 1, "external": where.start, "local": 64}
+        await bench.run([(isa.STORE, fields)], wait=False)
+        await bench.cycles(int(bench.rng.integers(1, 250)))
+        await bench.soft_reset()
+        while bench.ram.write_if.b_channel.count() or dut.memory__bvalid.value == 1:
+            await RisingEdge(dut.clk)
+        await bench.cycles(20)
+        # The interrupted command has stored some of its bytes, and no others.
+        bench.execute(isa.STORE, isa.STORE.decode(isa.STORE.encode(**fields)))
+        stored = bench.arena()[where]
+        assert ((stored == before) | (stored == bench.external[where])).all()
+        bench.external[where] = stored
+        padded += 0 in bench.monitor.strobes
+        bench.monitor.strobes.clear()
+        bench.done["store"].clear()
+        bench.done["load"].clear()
+        await bench.run([(isa.STORE, random_store(bench.rng, bench.config)) for _ in range(2)])
+        bench.compare()
+        await bench.run([(isa.LOAD, random_load(bench.rng, bench.config))])
+        bench.compare()
+    assert padded, "no reset fell into a burst"
