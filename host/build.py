@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 from ..golden.config import Config
 from . import cache, toolchain
+from .progress import Progress, silent
 from .toolchain import ToolError
 
 PACKAGE = Path(__file__).parents[1]
@@ -30,13 +30,6 @@ RUNTIME_FLAGS = ("-O2", "-fPIC", "-std=c++17")
 RUNTIME_SOURCES = ("verilated.cpp", "verilated_threads.cpp")
 #: Everything may read the banks of the feature memory; without the rule Verilator could rename or split them.
 VISIBLE = 'public_flat_rd -module "*feature_memory*" -var "storage"\n'
-
-Progress = Callable[[str], None]
-
-
-def silent(_step: str) -> None:
-    """Report no progress."""
-
 
 def simulator_root() -> Path:
     """Where simulators are kept unless a caller says otherwise."""

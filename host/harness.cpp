@@ -55,14 +55,13 @@ class Simulator {
 
     Outcome run(uint64_t cycles, bool until_interrupt, uint64_t compute_done) {
         for (uint64_t i = 0; i < cycles; ++i) {
-            if (until_interrupt && INTERRUPT) return Outcome::kInterrupt;
             if (compute_done && compute_done_ >= compute_done) return Outcome::kComputeDone;
+            if (until_interrupt && INTERRUPT) return Outcome::kInterrupt;
             tick();
             if (!memory_.violation().empty()) return Outcome::kViolation;
         }
-        if (until_interrupt && INTERRUPT) return Outcome::kInterrupt;
         if (compute_done && compute_done_ >= compute_done) return Outcome::kComputeDone;
-        return Outcome::kLimit;
+        return until_interrupt && INTERRUPT ? Outcome::kInterrupt : Outcome::kLimit;
     }
 
     Access write_register(uint32_t address, uint32_t value) {

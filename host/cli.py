@@ -1,0 +1,140 @@
+"""The command line: checks, compiles, runs, verifies and generates; every command can answer in JSON.
+
+Exit codes: 0 done, 1 the check failed or the accelerator stopped, 2 the input is wrong or a tool is missing.
+"""
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..golden.config import DEFAULT_PRESET, PRESETS
+from . import commands
+from .driver import AcceleratorError, HardwareError
+from .progress import ProgressBar
+from .simulator import SimulationError
+from .toolchain import ToolError
+
+FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
+#: What typer raises on a wrong command line; it has no public name.
+_UsageError = typer.BadParameter.__mro__[1]
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
+                  help="Run quantised neural networks on a generated FPGA accelerator, with the bytes of ONNX Runtime.")
+
+Model = Annotated[Path, typer.Argument(help="An ONNX file, or a program that `compile` made.", show_default=False)]
+ConfigOption = Annotated[str, typer.Option("--config", metavar="NAME|FILE",
+                                           help=f"Configuration: {', '.join(PRESETS)}, or a JSON file.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+class _Failed(Exception):
+    """The command did its work, and what it checked is wrong."""
+
+
+@contextlib.contextmanager
+def _reporting(as_json: bool) -> Iterator[None]:
+    """Turn what may go wrong into one line and an exit code."""
+    try:
+        yield
+    except _Failed:
+        raise typer.Exit(FAILED) from None
+    except (AcceleratorError, HardwareError, SimulationError) as error:
+        raise _exit(error, FAILED, as_json) from None
+    except (ValueError, TypeError, ToolError, OSError) as error:
+        raise _exit(error, WRONG_INPUT, as_json) from None
+
+
+def _exit(error: Exception, code: int, as_json: bool) -> typer.Exit:
+    message = str(error)
+    if as_json:
+        print(json.dumps({"error": message}))
+    else:
+        print(f"lutterfly: {message}", file=sys.stderr)
+    return typer.Exit(code)
+
+
+def _finish(report: commands.Report, as_json: bool) -> None:
+    """Print a report, and fail if what was checked is wrong."""
+    print(json.dumps(report.values) if as_json else report.text)
+    if not report.is_right:
+        raise _Failed
+
+
+@app.command()
+def check(model: Model, config: ConfigOption = DEFAULT_PRESET, as_json: Json = False) -> None:
+    """Show the layers, and where each runs; a model that is refused is refused with the reason."""
+    with _reporting(as_json), ProgressBar(enabled=not as_json) as progress:
+        _finish(commands.check(model, config, progress), as_json)
+
+
+@app.command("compile")
+def compile_(model: Model, output: Annotated[Path, typer.Option("--output", "-o", help="The program file.", show_default=False)],
+             config: ConfigOption = DEFAULT_PRESET, as_json: Json = False) -> None:
+    """Compile an ONNX file to a program for one configuration."""
+    with _reporting(as_json), ProgressBar(enabled=not as_json) as progress:
+        _finish(commands.compile_(model, output, config, progress), as_json)
+
+
+@app.command()
+def run(model: Model,
+        inputs: Annotated[list[str], typer.Option("--input", metavar="[NAME=]FILE", show_default=False,
+                                                  help="A NumPy file for an input; the first axis is the batch.")],
+        outputs: Annotated[list[str] | None, typer.Option("--output", "-o", metavar="[NAME=]FILE", show_default=False,
+                                                          help="Where an output goes, as a NumPy file.")] = None,
+        config: ConfigOption = DEFAULT_PRESET, as_json: Json = False) -> None:
+    """Run inference on the simulated accelerator."""
+    with _reporting(as_json), ProgressBar(enabled=not as_json) as progress:
+        _finish(commands.run(model, inputs, outputs or [], config, progress), as_json)
+
+
+@app.command()
+def verify(model: Model,
+           samples: Annotated[int, typer.Option(help="Random inputs.", min=1)] = 8,
+           seed: Annotated[int, typer.Option(help="Of the random inputs.", min=0)] = 0,
+           config: ConfigOption = DEFAULT_PRESET, as_json: Json = False) -> None:
+    """Compare the simulated accelerator, the golden model and ONNX Runtime, byte by byte and cycle by cycle."""
+    with _reporting(as_json):
+        with ProgressBar(enabled=not as_json) as progress:
+            report = commands.verify(model, samples, seed, config, progress)
+        _finish(report, as_json)
+
+
+@app.command()
+def verilog(output: Annotated[Path, typer.Option("--output", "-o", help="The Verilog file.", show_default=False)],
+            config: ConfigOption = DEFAULT_PRESET, as_json: Json = False) -> None:
+    """Generate the accelerator as Verilog."""
+    with _reporting(as_json), ProgressBar(enabled=not as_json) as progress:
+        _finish(commands.verilog(output, config, progress), as_json)
+
+
+@app.command()
+def demo(form: Annotated[str, typer.Option(help="Form of the model: qdq, qop or uint8.")] = "qdq",
+         config: ConfigOption = DEFAULT_PRESET, as_json: Json = False) -> None:
+    """Classify handwritten digits on the simulated accelerator, next to ONNX Runtime."""
+    with _reporting(as_json):
+        with ProgressBar(enabled=not as_json) as progress:
+            report = commands.demo(form, config, progress)
+        _finish(report, as_json)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line on ``arguments``, by default the process's own; returns the exit code."""
+    words = sys.argv[1:] if arguments is None else arguments
+    try:
+        return app(words, prog_name="lutterfly", standalone_mode=False) or 0
+    except _UsageError as error:
+        # Also what stands wrong on the command line is an object for scripts.
+        if "--json" in words:
+            print(json.dumps({"error": error.format_message()}))
+        else:
+            error.show()
+        return WRONG_INPUT
+    except (KeyboardInterrupt, typer.Abort):
+        print("lutterfly: interrupted", file=sys.stderr)
+        return INTERRUPTED

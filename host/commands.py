@@ -1,0 +1,238 @@
+"""What the commands do: from the command line's words to a report, as text and as values for JSON.
+
+Whatever takes long to import is imported by the command that needs it.
+"""
+# ruff: noqa: PLC0415
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..golden.program import MAGIC, Program
+from .build import verilog as generate_verilog
+from .configuration import find_config
+from .progress import Progress
+from .session import InferenceSession, TensorInfo, load_program
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The answer of a command.
+
+    Attributes
+    ----------
+    text : str
+        For people.
+    values : dict
+        For scripts.
+    is_right : bool
+        False if something that was checked is wrong.
+    """
+
+    text: str
+    values: dict[str, Any]
+    is_right: bool = True
+
+
+def check(model: Path, config: str, progress: Progress) -> Report:
+    """Show where each layer runs."""
+    from .frontend import describe, import_model
+
+    progress("reading the model")
+    found = find_config(config)
+    program = load_program(model, found)
+    graph = import_model(program.model, str(model))
+    rows = describe(graph)
+    layers = {layer.name: layer for layer in program.layers}
+    table = [("layer", "operation", "input", "output", "where", "cycles", "fold")]
+    for row in rows:
+        layer = layers.get(row.layer) if row.where == "accelerator" else None
+        table.append((row.layer, row.kind, _shape(row.input_shape), _shape(row.output_shape), row.where,
+                      f"{layer.cycles:,}" if layer else "", layer.fold if layer else ""))
+    text = [_table(table), "", _prediction(program, found.multipliers), *(f"note: {note}" for note in graph.notes)]
+    values = {
+        "layers": [{"name": row.layer, "operation": row.kind, "where": row.where, "input_shape": row.input_shape,
+                    "output_shape": row.output_shape} for row in rows],
+        "predicted_cycles": program.predicted_cycles,
+        "macs": _macs(program),
+        "notes": graph.notes,
+    }
+    return Report("\n".join(text), values)
+
+
+def compile_(model: Path, output: Path, config: str, progress: Progress) -> Report:
+    """Compile to a program file."""
+    progress("compiling")
+    program = load_program(model, config)
+    data = program.to_bytes()
+    _write(output, data)
+    values = {"predicted_cycles": program.predicted_cycles, "macs": _macs(program), "file_bytes": len(data),
+              "arena_bytes": program.arena_bytes}
+    return Report(f"{output}: {len(data):,} bytes, {_prediction(program, find_config(config).multipliers)}", values)
+
+
+def run(model: Path, inputs: Sequence[str], outputs: Sequence[str], config: str, progress: Progress) -> Report:
+    """Run inference on files."""
+    found = find_config(config)
+    session = InferenceSession(model, found, progress=progress)
+    feeds = {name: _load(path) for name, path in _assign("input", inputs, session.get_inputs()).items()}
+    targets = _assign("output", outputs, session.get_outputs())
+    names = [info.name for info in session.get_outputs()]
+    results = dict(zip(names, session.run(None, feeds), strict=True))
+    for name, path in targets.items():
+        stream = io.BytesIO()
+        np.save(stream, results[name])
+        _write(Path(path), stream.getvalue())
+    program, cycles = session.program, session.counters[-1]["cycles"]
+    macs = _macs(program)
+    utilisation = macs / (cycles * found.multipliers)
+    values = {"cycles": cycles, "predicted_cycles": program.predicted_cycles, "macs": macs, "utilisation": round(utilisation, 4),
+              "samples": len(session.counters), "outputs": {name: list(array.shape) for name, array in results.items()},
+              "counters": session.counters[-1]}
+    shown = [f"{name}: {array.dtype} {_shape(array.shape)}" + (f" -> {targets[name]}" if name in targets else _brief(array))
+             for name, array in results.items()]
+    text = (f"{cycles:,} cycles for an inference (predicted {program.predicted_cycles:,}), "
+            f"{utilisation:.1%} of {found.multipliers} multipliers busy")
+    return Report("\n".join([*shown, text]), values)
+
+
+def verify(model: Path, samples: int, seed: int, config: str, progress: Progress) -> Report:
+    """Compare everything with everything."""
+    from .verify import verify as verify_model
+
+    found = find_config(config)
+    progress("compiling")
+    report = verify_model(_read(model), found, samples, seed, name=str(model), progress=progress)
+    table = [("tensor", "bytes", "golden", "machine", "RTL")]
+    table += [(tensor.name, f"{tensor.bytes:,}", *("-" if count is None else f"{count:,}"
+                                                   for count in (tensor.golden, tensor.machine, tensor.rtl)))
+              for tensor in report.tensors]
+    layers = [("layer", "predicted", "measured", "")]
+    layers += [(layer.name, f"{layer.predicted:,}", f"{layer.measured:,}", "" if layer.is_right else "wrong") for layer in report.layers]
+    against = "golden functions" if report.reference else "ONNX Runtime"
+    text = [f"bytes that differ from those of {against}, in {samples} samples ('-': fused, not visible):", _table(table), "",
+            "cycles:", _table(layers), "",
+            f"{report.bytes:,} bytes compared, {report.mismatched_bytes:,} differ; {report.cycles:,} cycles, "
+            f"predicted {report.program.predicted_cycles:,}"]
+    if report.reference:
+        text.append(f"no comparison with ONNX Runtime: {report.reference}")
+    values = {
+        "bytes": report.bytes,
+        "mismatched_bytes": report.mismatched_bytes,
+        "cycles": report.cycles,
+        "predicted_cycles": report.program.predicted_cycles,
+        "macs": _macs(report.program),
+        "utilisation": round(_macs(report.program) / (report.cycles * found.multipliers), 4),
+        "samples": samples,
+        "reference": report.reference or "onnxruntime",
+        "tensors": [{"name": tensor.name, "bytes": tensor.bytes, "golden": tensor.golden, "machine": tensor.machine, "rtl": tensor.rtl}
+                    for tensor in report.tensors],
+        "layers": [{"name": layer.name, "predicted": layer.predicted, "measured": layer.measured, "right": layer.is_right}
+                   for layer in report.layers],
+    }
+    return Report("\n".join(text), values, report.is_right)
+
+
+def verilog(output: Path, config: str, progress: Progress) -> Report:
+    """Generate Verilog."""
+    text = generate_verilog(find_config(config), progress=progress)
+    _write(output, text.encode())
+    return Report(f"{output}: {len(text):,} bytes of Verilog", {"file_bytes": len(text)})
+
+
+def demo(form: str, config: str, progress: Progress) -> Report:
+    """Classify the digits."""
+    from ..examples import digits
+    from . import demo as digits_demo
+
+    found = find_config(config)
+    report = digits_demo.run(found, form=form, progress=progress)
+    images, shown = digits.images(), 6
+    text = [
+        digits_demo.picture(images[:shown]),
+        "   ".join(f"{f'predicted {report.predictions[i]}, is {report.labels[i]}':<16}" for i in range(shown)),
+        "",
+        f"{len(images)} held-out digits, {digits.model_path(form).name} on the simulated accelerator ({config})",
+        f"accuracy          {report.accuracy:.2%}  (ONNX Runtime {report.reference_accuracy:.2%})",
+        f"bytes compared    {report.bytes:,}, {report.mismatched_bytes:,} differ from ONNX Runtime's",
+        f"cycles per image  {report.cycles:,}  (predicted {report.predicted_cycles:,})",
+        f"utilisation       {report.utilisation:.1%} of {report.multipliers} multipliers, {report.macs:,} multiply-accumulates per image",
+    ]
+    values = {"accuracy": report.accuracy, "reference_accuracy": report.reference_accuracy, "images": len(images), "bytes": report.bytes,
+              "mismatched_bytes": report.mismatched_bytes, "cycles": report.cycles, "predicted_cycles": report.predicted_cycles,
+              "macs": report.macs, "utilisation": round(report.utilisation, 4)}
+    return Report("\n".join(text), values, report.is_right)
+
+
+def _macs(program: Program) -> int:
+    return sum(layer.macs for layer in program.layers)
+
+
+def _prediction(program: Program, multipliers: int) -> str:
+    utilisation = _macs(program) / (program.predicted_cycles * multipliers)
+    return (f"{program.predicted_cycles:,} cycles predicted for an inference, {_macs(program):,} multiply-accumulates, "
+            f"{utilisation:.1%} of {multipliers} multipliers busy")
+
+
+def _assign(kind: str, words: Sequence[str], infos: Sequence[TensorInfo]) -> dict[str, str]:
+    """Files by the name of their tensor, from ``NAME=FILE`` or, where there is only one tensor, ``FILE``."""
+    known = [info.name for info in infos]
+    files: dict[str, str] = {}
+    for word in words:
+        name, equals, path = word.partition("=")
+        if not equals:
+            if len(known) > 1:
+                raise ValueError(f"--{kind} must be NAME=FILE, with NAME one of {', '.join(known)}, not {word}")
+            name, path = known[0], word
+        if name not in known:
+            raise ValueError(f"{kind} must be one of {', '.join(known)}, not {name}")
+        if name in files:
+            raise ValueError(f"{kind} {name} must be given once, not twice")
+        files[name] = path
+    return files
+
+
+def _load(path: str) -> np.ndarray:
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise ValueError(f"{path}: must be a NumPy file (.npy): {error}") from error
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f"{path}: must be a NumPy file with one array (.npy), not an archive")
+    return array
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path}: must be a file that can be read: {error.strerror}") from error
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def _brief(array: np.ndarray) -> str:
+    return "\n  " + np.array2string(array, threshold=40, edgeitems=4, max_line_width=100, prefix="  ")
+
+
+def _shape(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape))
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    """Columns aligned; those that hold numbers to the right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    numeric = [all(row[column].replace(",", "").strip("-").isdigit() or row[column] in ("", "-") for row in rows[1:]) and len(rows) > 1
+               for column in range(len(rows[0]))]
+    return "\n".join("  ".join(cell.rjust(width) if right else cell.ljust(width) for cell, width, right in zip(row, widths, numeric, strict=True)).rstrip()
+                     for row in rows)

@@ -1,0 +1,32 @@
+"""Configurations by name or from a file, as users give them."""
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..golden.config import PRESETS, Config
+
+
+def find_config(config: str | Path | Config) -> Config:
+    """The configuration that is meant.
+
+    Parameters
+    ----------
+    config : str, Path or Config
+        The name of a preset, a JSON file that :meth:`Config.to_json` wrote, or the configuration itself.
+
+    Raises
+    ------
+    ValueError
+        If there is neither such a preset nor such a file, or the file is no configuration.
+    """
+    if isinstance(config, Config):
+        return config
+    if isinstance(config, str) and config in PRESETS:
+        return PRESETS[config]
+    path = Path(config)
+    if not path.is_file():
+        raise ValueError(f"config must be one of {', '.join(PRESETS)} or a JSON file, not {config}")
+    try:
+        return Config.from_json(path.read_text())
+    except (UnicodeDecodeError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from error

@@ -1,0 +1,283 @@
+"""The driver: programs and inferences on one accelerator, over any transport, with every wait bounded."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..golden import registers
+from ..golden.config import Config
+from ..golden.isa import COMMAND_BYTES, ErrorCode, Opcode, Unit
+from ..golden.program import Program, Queues
+from ..golden.registers import REGISTERS
+from . import ports
+from .transport import Transport
+
+COUNTERS = ("CYCLES", "DMA_BUSY", "DMA_STALLED", "COMPUTE_BUSY", "COMPUTE_STALLED", "DMA_DONE", "COMPUTE_DONE")
+
+#: Polls of STATUS, and the cycles between them, until a soft reset must be over: open write bursts are finished first.
+_RESET_POLLS, _CYCLES_PER_POLL = 100, 1000
+#: A run that its watchdog does not stop moves on, however slowly: this bounds it.
+_CYCLES_AT_LEAST, _TIMES_PREDICTED = 2_000_000, 100
+
+_DMA_UNITS = (Unit.DMA_QUEUE, Unit.LOAD, Unit.STORE, Unit.FILL)
+_COMPUTE_UNITS = (Unit.COMPUTE_QUEUE, Unit.FETCH, Unit.WRITE_BACK)
+_REMEDIES = {
+    ErrorCode.ILLEGAL_OPCODE: "compile the model again: the program is damaged",
+    ErrorCode.ILLEGAL_ENGINE: "compile the model for the configuration of this hardware",
+    ErrorCode.ILLEGAL_FIELD: "compile the model again: the program is damaged",
+    ErrorCode.ADDRESS_RANGE: "compile the model for the configuration of this hardware",
+    ErrorCode.AXI_SLAVE: "check the external memory at that address",
+    ErrorCode.AXI_DECODE: "check that the arena lies in external memory",
+    ErrorCode.WATCHDOG: "check that the external memory answers, or raise the watchdog's limit",
+    ErrorCode.TOKENS_LEFT: "compile the model again: the program is damaged",
+    ErrorCode.PROGRAM_END: "compile the model again: the program is damaged",
+}
+
+
+class HardwareError(RuntimeError):
+    """What answers is not an accelerator of the expected version and configuration."""
+
+
+class AcceleratorError(RuntimeError):
+    """A run that stopped.
+
+    Attributes
+    ----------
+    code : ErrorCode
+        Why; ``NONE`` if the accelerator does not answer in time.
+    unit : Unit
+        Where.
+    index : int
+        Of the command in its queue.
+    address : int
+        Address out of range, or external address of the failed burst; 0 where there is none.
+    command : str
+        What the command was, in words.
+    """
+
+    def __init__(self, message: str, *, code: ErrorCode, unit: Unit, index: int = 0, address: int = 0, command: str = ""):
+        super().__init__(message)
+        self.code = code
+        self.unit = unit
+        self.index = index
+        self.address = address
+        self.command = command
+
+
+def check_config(program: Program, config: Config) -> None:
+    """Raise ValueError if ``program`` was compiled for another configuration than ``config``."""
+    if program.config_hash != config.hash:
+        raise ValueError(f"program must be for the configuration of this hardware ({config.hash:#010x}), not for "
+                         f"{program.config_name} ({program.config_hash:#010x}); compile the model again for this one")
+
+
+class Driver:
+    """One accelerator.
+
+    Parameters
+    ----------
+    transport : Transport
+    config : Config
+        What the hardware must have been generated from.
+    watchdog_cycles : int
+        Cycles without progress after which the hardware stops a run.
+
+    Raises
+    ------
+    HardwareError
+        If ID, version or configuration hash differ.
+    """
+
+    def __init__(self, transport: Transport, config: Config, *, watchdog_cycles: int = registers.WATCHDOG_DEFAULT):
+        self._transport = transport
+        self._config = config
+        self._watchdog_cycles = watchdog_cycles
+        self._program: Program | None = None
+        self._running: Queues | None = None
+        # After a failed run, only a reset brings the hardware back; after a reset, the prologue is due.
+        self._failed = False
+        self._resident = False
+        for name, expected, remedy in (
+            ("ID", registers.ID, "check the register port's address"),
+            ("VERSION", registers.VERSION, "use the release of lutterfly that the hardware was generated with"),
+            ("CONFIG_HASH", config.hash, "name the configuration that the hardware was generated from"),
+        ):
+            found = self._read(name)
+            if found != expected:
+                raise HardwareError(f"{name} must be {expected:#010x}, not {found:#010x}; {remedy}")
+
+    def load(self, program: Program) -> None:
+        """Make ``program`` the current one: write it to external memory and run its prologue.
+
+        Raises
+        ------
+        ValueError
+            If the program is for another configuration, or larger than the arena; nothing has changed then.
+        AcceleratorError
+            If the prologue does not end well.
+        """
+        check_config(program, self._config)
+        if program.arena_bytes > self._transport.arena_bytes:
+            raise ValueError(f"program must fit the arena of {self._transport.arena_bytes} bytes, not need {program.arena_bytes} bytes")
+        self._program = program
+        self._resident = False
+        self._prepare()
+
+    def infer(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Run one inference.
+
+        Parameters
+        ----------
+        inputs : sequence of int8 or uint8 arrays
+            The ONNX tensors of the program's input ports, in order.
+
+        Returns
+        -------
+        list of int8 or uint8 arrays
+            The ONNX tensors of the output ports, in order.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an input is of the wrong type or shape; nothing has been written then.
+        AcceleratorError
+            If the run stops or does not end in time.
+        """
+        self.begin(inputs)
+        return self.finish()
+
+    def begin(self, inputs: Sequence[np.ndarray]) -> None:
+        """Write the inputs and start the inference; :meth:`finish` must follow."""
+        program = self._loaded()
+        if len(inputs) != len(program.inputs):
+            raise ValueError(f"inputs must be {len(program.inputs)} arrays, not {len(inputs)}")
+        checked = [ports.check(port, array) for port, array in zip(program.inputs, inputs, strict=True)]
+        self._prepare()
+        for port, array in zip(program.inputs, checked, strict=True):
+            self._write_arena(port.address, ports.to_codes(port, array).tobytes())
+        self._start(program.body)
+
+    def finish(self) -> list[np.ndarray]:
+        """Wait for the inference that :meth:`begin` started, and read its outputs."""
+        program = self._loaded()
+        self._wait()
+        outputs = []
+        for port in program.outputs:
+            data = self._transport.read_memory(self._transport.arena_base + port.address, port.size_bytes)
+            outputs.append(ports.from_codes(port, np.frombuffer(data, np.int8).reshape(port.shape)))
+        return outputs
+
+    def reset(self) -> None:
+        """Bring the hardware back from whatever it does; the prologue runs again before the next inference.
+
+        Raises
+        ------
+        AcceleratorError
+            If the reset does not end: the external memory does not take the rest of open write bursts.
+        """
+        self._resident = False
+        self._failed = True
+        self._write("CONTROL", registers.CONTROL_RESET)
+        for _ in range(_RESET_POLLS):
+            if not self._read("STATUS") & registers.STATUS_RESETTING:
+                self._running = None
+                self._failed = False
+                return
+            self._transport.wait_for_interrupt(_CYCLES_PER_POLL)
+        raise AcceleratorError(f"a soft reset must end within {_RESET_POLLS * _CYCLES_PER_POLL} cycles, and does not; "
+                               "check that the external memory answers", code=ErrorCode.NONE, unit=Unit.NONE)
+
+    def counters(self) -> dict[str, int]:
+        """The performance counters of the last run, by the names of ``COUNTERS`` in lower case; in cycles or commands."""
+        return {name.lower(): self._read(name) for name in COUNTERS}
+
+    def _loaded(self) -> Program:
+        if self._program is None:
+            raise RuntimeError("a program must be loaded first; call load")
+        return self._program
+
+    def _prepare(self) -> None:
+        """Have the program resident and the hardware idle."""
+        if self._failed or self._running is not None:
+            self.reset()
+        if self._resident:
+            return
+        program = self._loaded()
+        # Also after a reset: what a failed run wrote into external memory is not known.
+        for address, data in (
+            (program.constants_address, program.constants),
+            *((queues.dma_address, queues.dma) for queues in (program.prologue, program.body)),
+            *((queues.compute_address, queues.compute) for queues in (program.prologue, program.body)),
+        ):
+            self._write_arena(address, data)
+        self._start(program.prologue)
+        self._wait()
+        self._resident = True
+
+    def _start(self, queues: Queues) -> None:
+        settings = {
+            "EXTERNAL_BASE": self._transport.arena_base,
+            "DMA_PROGRAM": queues.dma_address,
+            "DMA_COMMANDS": len(queues.dma) // COMMAND_BYTES,
+            "COMPUTE_PROGRAM": queues.compute_address,
+            "COMPUTE_COMMANDS": len(queues.compute) // COMMAND_BYTES,
+            "WATCHDOG": self._watchdog_cycles,
+            "INTERRUPT": 1,
+            "INTERRUPT_ENABLE": 1,
+        }
+        for name, value in settings.items():
+            self._write(name, value)
+        self._running = queues
+        self._write("CONTROL", registers.CONTROL_START)
+
+    def _wait(self) -> None:
+        queues, program = self._running, self._loaded()
+        if queues is None:
+            raise RuntimeError("an inference must have begun; call begin")
+        limit = max(_CYCLES_AT_LEAST, _TIMES_PREDICTED * program.predicted_cycles)
+        self._transport.wait_for_interrupt(limit)
+        status = self._read("STATUS")
+        self._write("INTERRUPT", 1)
+        if status & registers.STATUS_DONE and not status & registers.STATUS_ERROR:
+            self._running = None
+            return
+        self._failed = True
+        self._running = None
+        self._resident = False
+        if not status & registers.STATUS_ERROR:
+            raise AcceleratorError(f"a run must end within {limit} cycles, and does not; check that the external memory answers",
+                                   code=ErrorCode.NONE, unit=Unit.NONE)
+        raise self._error(queues)
+
+    def _error(self, queues: Queues) -> AcceleratorError:
+        word, address = self._read("ERROR"), self._read("ERROR_ADDRESS")
+        code, unit, index = ErrorCode(word & 0xFF), Unit(word >> 8 & 0xFF), word >> 16
+        command = self._describe(queues, unit, index)
+        where = f" at address {address:#x}" if address else ""
+        return AcceleratorError(f"{code.name} in {unit.name}{where}, {command}; {_REMEDIES.get(code, 'reset the hardware')}",
+                                code=code, unit=unit, index=index, address=address, command=command)
+
+    def _describe(self, queues: Queues, unit: Unit, index: int) -> str:
+        """The command in words, as far as its queue is known."""
+        program = self._loaded()
+        run = "prologue" if queues is program.prologue else "body"
+        if unit not in _DMA_UNITS + _COMPUTE_UNITS:
+            return f"command {index} of the {run}"
+        name, data = ("DMA", queues.dma) if unit in _DMA_UNITS else ("compute", queues.compute)
+        start = index * COMMAND_BYTES
+        code = data[start] & 15 if start < len(data) else None
+        opcode = Opcode(code).name if code in Opcode.__members__.values() else f"opcode {code}"
+        words = f"command {index} ({opcode}) of the {run}'s {name} queue"
+        if name == "compute" and run == "body":
+            words += "".join(f", layer {layer.name}" for layer in program.layers if index in layer.commands)
+        return words
+
+    def _write_arena(self, offset: int, data: bytes) -> None:
+        self._transport.write_memory(self._transport.arena_base + offset, data)
+
+    def _read(self, name: str) -> int:
+        return self._transport.read_register(REGISTERS[name].address)
+
+    def _write(self, name: str, value: int) -> None:
+        self._transport.write_register(REGISTERS[name].address, value)

@@ -1,0 +1,233 @@
+"""Inference on the accelerator with the interface of ONNX Runtime's ``InferenceSession``."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..golden.config import DEFAULT_PRESET, Config
+from ..golden.program import MAGIC, Program
+from .configuration import find_config
+from .driver import Driver, check_config
+from .progress import Progress, silent
+from .transport import Transport
+from .verilator_transport import VerilatorTransport
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+_NUMPY_TYPES = {"tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16", "tensor(bool)": "bool"}
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """An input or output of the model.
+
+    Attributes
+    ----------
+    name : str
+    shape : list of int, str or None
+        A dimension that is not fixed has its name, or None.
+    type : str
+        As ONNX Runtime spells it, for example ``tensor(float)``.
+    """
+
+    name: str
+    shape: list[int | str | None]
+    type: str
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The NumPy type of its arrays."""
+        return np.dtype(_NUMPY_TYPES.get(self.type, self.type.removeprefix("tensor(").removesuffix(")")))
+
+    @property
+    def sample_shape(self) -> tuple[int, ...]:
+        """The shape behind the batch axis; dimensions that are not fixed count as 1."""
+        return tuple(size if isinstance(size, int) else 1 for size in self.shape[1:])
+
+
+def load_program(path_or_bytes: str | Path | bytes | Program, config: str | Path | Config = DEFAULT_PRESET) -> Program:
+    """The program in a program file, or the program that an ONNX file compiles to.
+
+    Raises
+    ------
+    ValueError
+        If the file is neither, or does not fit the configuration; the message names the place and the remedy.
+    """
+    found = find_config(config)
+    if isinstance(path_or_bytes, Program):
+        check_config(path_or_bytes, found)
+        return path_or_bytes
+    if isinstance(path_or_bytes, bytes):
+        name, data = "model", path_or_bytes
+    else:
+        name = str(path_or_bytes)
+        try:
+            data = Path(path_or_bytes).read_bytes()
+        except OSError as error:
+            raise ValueError(f"{name}: must be a file that can be read: {error.strerror}") from error
+    if data.startswith(MAGIC):
+        try:
+            program = Program.from_bytes(data)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+        check_config(program, found)
+        return program
+    # A program file needs no compiler, which takes a while to import.
+    from .compiler import compile_model  # noqa: PLC0415
+
+    return compile_model(data, found, name)
+
+
+class InferenceSession:
+    """A model on an accelerator: by default a simulated one, on the ideal bus.
+
+    Parameters
+    ----------
+    path_or_bytes : str, Path, bytes or Program
+        An ONNX file, or a program that ``lutterfly compile`` made, or the contents of one.
+    config : str, Path or Config
+        Name of a preset, file, or the configuration itself.
+    transport : Transport or None
+        The accelerator; by default it is simulated, and the simulator is built on the first run.
+    progress : callable
+        Told what is being built.
+
+    Attributes
+    ----------
+    program : Program
+    counters : list of dict
+        Performance counters of each sample of the last :meth:`run`.
+    """
+
+    def __init__(self, path_or_bytes: str | Path | bytes | Program, config: str | Path | Config = DEFAULT_PRESET,
+                 transport: Transport | None = None, *, progress: Progress = silent):
+        self.config = find_config(config)
+        self.program = load_program(path_or_bytes, self.config)
+        self.counters: list[dict[str, int]] = []
+        self._transport = transport
+        self._progress = progress
+        self._driver: Driver | None = None
+        self._inputs, self._outputs = _describe(self.program)
+        self._head = _open(self.program.head)
+        self._tail = _open(self.program.tail)
+
+    def get_inputs(self) -> list[TensorInfo]:
+        """The model's inputs."""
+        return list(self._inputs)
+
+    def get_outputs(self) -> list[TensorInfo]:
+        """The model's outputs."""
+        return list(self._outputs)
+
+    def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """Run the model; a batch is run sample by sample.
+
+        Parameters
+        ----------
+        output_names : sequence of str or None
+            The outputs that are wanted; None for all.
+        input_feed : mapping of str to array
+            Every input by name; the first axis is the batch.
+
+        Returns
+        -------
+        list of arrays
+            The outputs in the order of their names; the first axis is the batch.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a name, a type or a shape is wrong; nothing has run then.
+        AcceleratorError
+            If the accelerator stops or does not answer in time.
+        """
+        known = [info.name for info in self._outputs]
+        names = known if output_names is None else list(output_names)
+        for name in names:
+            if name not in known:
+                raise ValueError(f"output must be one of {', '.join(known)}, not {name}")
+        samples = self._check(input_feed)
+        driver = self.driver()
+        self.counters = []
+        results = []
+        for index in range(samples):
+            self._progress("running samples", index, samples)
+            feeds = {name: array[index:index + 1] for name, array in input_feed.items()}
+            results.append(self.tail(feeds, driver.infer(self.head(feeds))))
+            self.counters.append(driver.counters())
+        return [np.concatenate([result[name] for result in results]) for name in names]
+
+    def driver(self) -> Driver:
+        """The driver with the program loaded; made, with the simulator, on the first call."""
+        if self._driver is None:
+            transport = self._transport or VerilatorTransport(self.config, progress=self._progress)
+            driver = Driver(transport, self.config)
+            driver.load(self.program)
+            self._driver = driver
+        return self._driver
+
+    def head(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """What the host hands to the accelerator for one sample: the arrays of the program's input ports."""
+        values = dict(feeds) | _run(self._head, feeds)
+        return [values[port.name] for port in self.program.inputs]
+
+    def tail(self, feeds: Mapping[str, np.ndarray], outputs: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+        """The model's outputs for one sample by name, from the arrays of the program's output ports."""
+        values = dict(zip([port.name for port in self.program.outputs], outputs, strict=True))
+        values |= _run(self._tail, {**feeds, **values})
+        return {info.name: values[info.name] for info in self._outputs}
+
+    def _check(self, feeds: Mapping[str, np.ndarray]) -> int:
+        """Check every array against its input; returns the samples in the batch."""
+        known = {info.name: info for info in self._inputs}
+        for name in feeds:
+            if name not in known:
+                raise ValueError(f"input must be one of {', '.join(known)}, not {name}")
+        batches = {}
+        for name, info in known.items():
+            if name not in feeds:
+                raise ValueError(f"input {name} must be given, and is missing")
+            array = feeds[name]
+            if not isinstance(array, np.ndarray) or array.dtype != info.dtype:
+                found = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
+                raise TypeError(f"input {name} must be an array of {info.dtype}, not {found}")
+            if array.ndim != len(info.shape) or array.shape[1:] != info.sample_shape or not len(array):
+                shape = ", ".join(map(str, ("batch", *info.sample_shape)))
+                raise ValueError(f"input {name} must have the shape [{shape}], not {list(array.shape)}")
+            batches[name] = len(array)
+        if len(set(batches.values())) > 1:
+            raise ValueError(f"the batches of all inputs must be equal, not {batches}")
+        return next(iter(batches.values()))
+
+
+def _open(model: bytes) -> onnxruntime.InferenceSession | None:
+    """A head or tail in ONNX Runtime, or None where there is none."""
+    if not model:
+        return None
+    # A model without head and tail needs less of it.
+    from .reference import open_session  # noqa: PLC0415
+
+    return open_session(model)
+
+
+def _run(session: onnxruntime.InferenceSession | None, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    if session is None:
+        return {}
+    names = [value.name for value in session.get_outputs()]
+    return dict(zip(names, session.run(names, {value.name: values[value.name] for value in session.get_inputs()}), strict=True))
+
+
+def _describe(program: Program) -> tuple[list[TensorInfo], list[TensorInfo]]:
+    """Inputs and outputs of the program's model."""
+    import onnx  # noqa: PLC0415: a third of a second
+
+    from .reference import plain_session  # noqa: PLC0415
+
+    session = plain_session(onnx.load_from_string(program.model))
+    infos = [[TensorInfo(value.name, value.shape, value.type) for value in values] for values in (session.get_inputs(), session.get_outputs())]
+    return infos[0], infos[1]

@@ -1,0 +1,252 @@
+"""Verification: the same inputs through ONNX Runtime, the golden functions, the golden machine and the simulated core."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..golden import machine
+from ..golden.config import Config
+from ..golden.isa import COMMAND_BYTES, Opcode
+from ..golden.program import MAGIC, Program
+from . import evaluate, ports, reference
+from .compiler import compile_graph
+from .frontend import import_model
+from .graph import Graph, Int8
+from .progress import Progress, silent
+from .session import InferenceSession, load_program
+from .simulator import EventKind, MemorySettings, Outcome
+from .verilator_transport import VerilatorTransport
+
+#: A prediction is right within this part of the measured cycles, or this many cycles, whichever is more.
+TOLERANCE, TOLERANCE_CYCLES = 0.02, 16
+#: Cycles in which a command must complete, and cycles from its completion to the landing of its last result.
+_COMMAND_CYCLES, _LANDING_CYCLES = 10_000_000, 8
+
+
+@dataclass
+class TensorReport:
+    """One quantised tensor, over all samples.
+
+    Attributes
+    ----------
+    name : str
+        Of the ONNX tensor.
+    bytes : int
+        Bytes that were compared, for each of the three.
+    golden, machine, rtl : int or None
+        Bytes that differ from ONNX Runtime's (or from the golden functions', where ONNX Runtime is no reference); None
+        where the tensor cannot be seen: fused tensors are seen in the golden functions alone.
+    """
+
+    name: str
+    bytes: int = 0
+    golden: int | None = None
+    machine: int | None = None
+    rtl: int | None = None
+
+    @property
+    def mismatched(self) -> int:
+        """All bytes that differ."""
+        return sum(count or 0 for count in (self.golden, self.machine, self.rtl))
+
+
+@dataclass(frozen=True, slots=True)
+class LayerCycles:
+    """Predicted and measured cycles of one layer, from the last issue of the one before to its own."""
+
+    name: str
+    predicted: int
+    measured: int
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the prediction is within the tolerance."""
+        return abs(self.predicted - self.measured) <= max(TOLERANCE_CYCLES, TOLERANCE * self.measured)
+
+
+@dataclass
+class VerifyReport:
+    """What a verification found.
+
+    Attributes
+    ----------
+    program : Program
+    samples : int
+    tensors : list of TensorReport
+        In order of execution, the model's outputs last.
+    layers : list of LayerCycles
+        Empty where the memory is not the ideal one.
+    cycles : int
+        Of one inference, from start to done.
+    reference : str
+        Why ONNX Runtime on this processor is no reference; empty if it is one.
+    """
+
+    program: Program
+    samples: int
+    tensors: list[TensorReport] = field(default_factory=list)
+    layers: list[LayerCycles] = field(default_factory=list)
+    cycles: int = 0
+    reference: str = ""
+
+    @property
+    def bytes(self) -> int:
+        """Comparisons of bytes in all."""
+        return sum(tensor.bytes * sum(count is not None for count in (tensor.golden, tensor.machine, tensor.rtl)) for tensor in self.tensors)
+
+    @property
+    def mismatched_bytes(self) -> int:
+        """Comparisons that failed."""
+        return sum(tensor.mismatched for tensor in self.tensors)
+
+    @property
+    def is_right(self) -> bool:
+        """Whether all bytes are equal and all predictions within the tolerance."""
+        return not self.mismatched_bytes and all(layer.is_right for layer in self.layers)
+
+
+def verify(data: bytes, config: Config, samples: int = 8, seed: int = 0, *, name: str = "model", settings: MemorySettings | None = None,
+           progress: Progress = silent) -> VerifyReport:
+    """Compare everything on random inputs.
+
+    Parameters
+    ----------
+    data : bytes
+        An ONNX file, or a program file (which contains one).
+    config : Config
+    samples : int
+        Random inputs.
+    seed : int
+        Of the inputs.
+    name : str
+        What messages call the model.
+    settings : MemorySettings or None
+        The simulated memory; cycles are compared on the ideal one, which is the default.
+    progress : callable
+
+    Raises
+    ------
+    ValueError
+        If the model or the program is refused.
+    AcceleratorError
+        If the simulated core stops.
+    """
+    if samples < 1:
+        raise ValueError(f"samples must be at least 1, not {samples}")
+    is_program = data.startswith(MAGIC)
+    program = load_program(data, config) if is_program else None
+    graph = import_model(program.model if program else data, name)
+    if program is None:
+        program = compile_graph(graph, config)
+    transport = VerilatorTransport(config, settings=settings, progress=progress)
+    session = InferenceSession(program, config, transport)
+    run = _Verification(graph, program, config, session, transport, VerifyReport(program, samples, reference=reference.probe() or ""))
+    rng = np.random.default_rng(seed)
+    for index in range(samples):
+        progress("comparing samples", index, samples)
+        run.compare(random_feeds(session, graph, rng), order=machine.ORDERS[index % len(machine.ORDERS)])
+    if settings in (None, MemorySettings()):
+        run.report.layers = run.measure()
+    return run.report
+
+
+def random_feeds(session: InferenceSession, graph: Graph, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """A random input for one sample: every code of a quantised input, and the whole range of a float one."""
+    feeds = {}
+    for index, info in enumerate(session.get_inputs()):
+        shape = (1, *info.sample_shape)
+        if info.dtype.kind in "iu":
+            limits = np.iinfo(info.dtype)
+            feeds[info.name] = rng.integers(limits.min, limits.max, shape, info.dtype, endpoint=True)
+        else:
+            tensor = graph.tensors[graph.inputs[min(index, len(graph.inputs) - 1)]]
+            low, high = ((code - tensor.zero_point) * tensor.scale for code in (-128, 127))
+            feeds[info.name] = rng.uniform(low, high, shape).astype(info.dtype)
+    return feeds
+
+
+@dataclass
+class _Verification:
+    graph: Graph
+    program: Program
+    config: Config
+    session: InferenceSession
+    transport: VerilatorTransport
+    report: VerifyReport
+    _tensors: dict[str, TensorReport] = field(default_factory=dict)
+
+    def compare(self, feeds: Mapping[str, np.ndarray], *, order: str) -> None:
+        """Run one sample everywhere, and count."""
+        inputs = self.session.head(feeds)
+        codes = {name: ports.to_codes(port, array)
+                 for name, port, array in zip(self.graph.inputs, self.program.inputs, inputs, strict=True)}
+        golden = evaluate.evaluate(self.graph, codes)
+        seen = {"machine": self._run_machine(codes, order), "rtl": self._run_core(inputs)}
+        known = reference.run(self.program.model, feeds) if not self.report.reference else {}
+        for tensor in self.graph.tensors.values():
+            for view in tensor.views:
+                wanted = known.get(view.name, evaluate.to_onnx(view, golden[tensor.name]))
+                found = {"golden": golden[tensor.name]} | {by: codes[tensor.name] for by, codes in seen.items() if tensor.name in codes}
+                self._count(view.name, wanted, {by: evaluate.to_onnx(view, codes) for by, codes in found.items()})
+        # What the user gets: the outputs that the core stored, behind the tail.
+        outputs = self.session.tail(feeds, self._outputs)
+        for name, array in outputs.items():
+            if name in known:
+                self._count(f"{name} (output)", known[name], {"rtl": array})
+
+    def _count(self, name: str, wanted: np.ndarray, found: Mapping[str, np.ndarray]) -> None:
+        if name not in self._tensors:
+            self._tensors[name] = TensorReport(name)
+            self.report.tensors.append(self._tensors[name])
+        tensor = self._tensors[name]
+        tensor.bytes += wanted.nbytes
+        expected = np.frombuffer(wanted.tobytes(), np.uint8)
+        for by, array in found.items():
+            actual = np.frombuffer(array.tobytes(), np.uint8)
+            same_form = array.shape == wanted.shape and array.dtype == wanted.dtype
+            differing = int(np.count_nonzero(actual != expected)) if same_form else wanted.nbytes
+            setattr(tensor, by, (getattr(tensor, by) or 0) + differing)
+
+    def _run_machine(self, codes: Mapping[str, Int8], order: str) -> dict[str, Int8]:
+        golden = machine.Machine(self.config, seed=self.report.samples)
+        arena = machine.new_arena(self.program)
+        golden.run_prologue(self.program, arena, order=order)
+        for name, port in zip(self.graph.inputs, self.program.inputs, strict=True):
+            arena[port.address:port.address + port.size_bytes] = codes[name].view(np.uint8).ravel()
+        return golden.run_body(self.program, arena, order=order)
+
+    def _run_core(self, inputs: list[np.ndarray]) -> dict[str, Int8]:
+        """Every written tensor, read from the feature memory when its last command has completed."""
+        driver, simulator = self.session.driver(), self.transport.simulator
+        simulator.clear_events()
+        driver.begin(inputs)
+        self._started = simulator.cycle
+        tensors = {}
+        for tensor in sorted(self.program.written, key=lambda tensor: tensor.command):
+            ordinal = sum(opcode is Opcode.COMPUTE for opcode in self._compute_opcodes()[:tensor.command + 1])
+            if simulator.run(_COMMAND_CYCLES, until_interrupt=True, until_compute_done=ordinal) is not Outcome.COMPUTE_DONE:
+                break
+            simulator.run(_LANDING_CYCLES)
+            feature = np.frombuffer(simulator.read_feature(0, self.config.memory.feature_bytes), np.uint8)
+            tensors[tensor.name] = machine.read_tensor(tensor, feature)
+        self._outputs = driver.finish()
+        self.report.cycles = driver.counters()["cycles"]
+        return tensors
+
+    def _compute_opcodes(self) -> list[Opcode]:
+        commands = self.program.body.compute
+        return [Opcode(commands[start] & 15) for start in range(0, len(commands), COMMAND_BYTES)]
+
+    def measure(self) -> list[LayerCycles]:
+        """Layer by layer, from the trace of the last sample."""
+        issues = iter([int(cycle) for cycle, kind in self.transport.simulator.events() if kind == EventKind.ISSUE_LAST])
+        last_issue = {index: next(issues) for index, opcode in enumerate(self._compute_opcodes()) if opcode is Opcode.COMPUTE}
+        layers, before = [], self._started
+        for layer in self.program.layers:
+            now = last_issue[layer.commands[-1]]
+            layers.append(LayerCycles(layer.name, layer.cycles, now - before))
+            before = now
+        layers.append(LayerCycles("inference", self.program.predicted_cycles, self.report.cycles))
+        return layers
