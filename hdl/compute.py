@@ -4,7 +4,6 @@ from __future__ import annotations
 from amaranth.hdl import Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import ceil_log2
 
 from ..golden import isa
 from ..golden.config import Config
@@ -134,8 +133,9 @@ class Compute(wiring.Component):
         for code, engine in engines.items():
             m.d.comb += [
                 engine.word.eq(features.read_word),
-                engine.step.eq(step),
                 engine.step.valid.eq(step.valid & (engine_code == code)),
+                engine.step.clear.eq(step.clear),
+                engine.step.fire.eq(step.fire),
             ]
             if hasattr(engine, "weights"):
                 m.d.comb += engine.weights.eq(weights.weights)
@@ -168,19 +168,13 @@ class Compute(wiring.Component):
         ]
 
     def _elaborate_local_writes(self, m: Module, windows: Windows, weights: WeightMemory, results: Results, tables: TransferTables) -> None:
-        """Each write to its memory; addresses are in bytes here and in units there."""
+        """Each write to its memory."""
         local = self.local_write
-
-        def connect(code: isa.LocalMemory, unit_bytes: int, enable, address, data_port) -> None:
-            m.d.comb += [
-                enable.eq(local.valid & (local.memory == code)),
-                address.eq(local.address >> ceil_log2(unit_bytes)),
-                data_port.eq(local.data),
-            ]
-
-        connect(isa.LocalMemory.WEIGHT, self.config.array.lanes, weights.write_enable, weights.write_address, weights.write_data)
-        connect(isa.LocalMemory.PARAMETER, 8, results.parameter_write_enable, results.parameter_write_address,
-                results.parameter_write_data)
-        connect(isa.LocalMemory.TABLE, 1, tables.write_enable, tables.write_address, tables.write_data)
-        connect(isa.LocalMemory.LIST, isa.LIST_ENTRY_BYTES, windows.list_write_enable, windows.list_write_address,
-                windows.list_write_data)
+        ports = {
+            isa.LocalMemory.WEIGHT: (weights.write_enable, weights.write_address, weights.write_data),
+            isa.LocalMemory.PARAMETER: (results.parameter_write_enable, results.parameter_write_address, results.parameter_write_data),
+            isa.LocalMemory.TABLE: (tables.write_enable, tables.write_address, tables.write_data),
+            isa.LocalMemory.LIST: (windows.list_write_enable, windows.list_write_address, windows.list_write_data),
+        }
+        for code, (enable, address, value) in ports.items():
+            m.d.comb += [enable.eq(local.valid & (local.memory == code)), address.eq(local.address), value.eq(local.data)]

@@ -7,8 +7,10 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from ..golden.config import Config
+from .column_hop import ColumnHop
 from .device import MULTIPLIER_LATENCY, Multiplier
-from .engine import ACCUMULATOR_BITS, Step, engine_members
+from .engine import ACCUMULATOR_BITS, ChainedStep, engine_members
+from .pipeline import delay
 
 __all__ = ["Column", "MacArray"]
 
@@ -23,7 +25,8 @@ def column_latency(lanes: int) -> int:
 class Column(wiring.Component):
     """Add up the products of each word with its weights, one word per cycle, into one accumulator.
 
-    A result comes ``latency`` cycles (:func:`column_latency`) after the word that fires it. Bit-exact with :func:`lutterfly.golden.engines.accumulate`.
+    A result comes ``latency`` cycles (:func:`column_latency`) after the word that fires it. Bit-exact with
+    :func:`lutterfly.golden.engines.accumulate`.
 
     Parameters
     ----------
@@ -32,10 +35,12 @@ class Column(wiring.Component):
 
     Members
     -------
-    step : In(Step)
-    word : In(lanes x signed(8))
+    step : In(ChainedStep)
+    word : In(8 * lanes)
     weights : In(lanes x signed(8))
         In the cycle of ``word``.
+    products : Out(lanes x signed(16))
+        ``MULTIPLIER_LATENCY`` cycles after ``word``.
     fired : Out(1)
         ``total`` is a result.
     total : Out(signed(32))
@@ -46,9 +51,10 @@ class Column(wiring.Component):
         self.lanes = lanes
         self.latency = column_latency(lanes)
         super().__init__({
-            "step": In(Step),
-            "word": In(data.ArrayLayout(signed(8), lanes)),
+            "step": In(ChainedStep),
+            "word": In(8 * lanes),
             "weights": In(data.ArrayLayout(signed(8), lanes)),
+            "products": Out(data.ArrayLayout(signed(PRODUCT_BITS), lanes)),
             "fired": Out(1),
             "total": Out(signed(ACCUMULATOR_BITS)),
         })
@@ -56,25 +62,23 @@ class Column(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
 
-        terms = []
         for lane in range(self.lanes):
             m.submodules[f"multiplier_{lane}"] = multiplier = Multiplier(a_width=8, b_width=8)
-            m.d.comb += [multiplier.a.eq(self.word[lane]), multiplier.b.eq(self.weights[lane])]
-            terms.append(multiplier.product)
-        level = 0
+            m.d.comb += [
+                multiplier.a.eq(self.word.word_select(lane, 8).as_signed()),
+                multiplier.b.eq(self.weights[lane]),
+                self.products[lane].eq(multiplier.product),
+            ]
+
+        terms, level = list(self.products), 0
         while len(terms) > 1:
-            sums = [Signal(signed(PRODUCT_BITS + level + 1), name=f"sum_{level}_{i}", reset_less=True)
-                    for i in range(len(terms) // 2)]
-            m.d.sync += [total.eq(terms[2 * i] + terms[2 * i + 1]) for i, total in enumerate(sums)]
+            sums = [Signal(signed(PRODUCT_BITS + level + 1), name=f"sum_{level}_{pair}", reset_less=True)
+                    for pair in range(len(terms) // 2)]
+            m.d.sync += [total.eq(terms[2 * pair] + terms[2 * pair + 1]) for pair, total in enumerate(sums)]
             terms, level = sums, level + 1
 
-        # Only `valid` needs a reset: the flags and the data behind it are never looked at without it.
-        step = self.step
-        for stage in range(self.latency - 1):
-            delayed = Signal(Step, name=f"step_{stage}", init={"valid": 0})
-            m.d.sync += delayed.eq(step)
-            step = delayed
-        m.d.sync += self.fired.eq(step.valid & step.fire)
+        step = delay(m, self.step, self.latency - 1, name="step", reset_less=False)
+        m.d.sync += self.fired.eq(step.valid & step.fire & ~step.chain)
         with m.If(step.valid):
             m.d.sync += self.total.eq(Mux(step.clear, 0, self.total) + terms[0])
 
@@ -85,7 +89,11 @@ class MacArray(wiring.Component):
     """Multiply each activation word with one word of weights for each column, one word per cycle.
 
     Words travel from column to column, one column per cycle, so that a word is driven to one column's multipliers only and wires stay
-    short; results wait for the last column. Bit-exact with :func:`lutterfly.golden.engines.mac`.
+    short. Each column adds its products up over lanes and steps: ``columns`` results, when the last column has its own. In chain mode each lane
+    adds its products up over the first ``depthwise_taps`` columns and steps: ``lanes`` results. Bit-exact with
+    :func:`lutterfly.golden.engines.mac`.
+
+    A window of one mode may follow one of the other only when the results of the one before are out.
 
     Parameters
     ----------
@@ -93,38 +101,57 @@ class MacArray(wiring.Component):
 
     Members
     -------
-    step, word, result
-        See :func:`~lutterfly.hdl.engine.engine_members`. The first ``columns`` lanes of the result are accumulators.
+    step : In(ChainedStep), word, result
+        See :func:`~lutterfly.hdl.engine.engine_members`. The first ``columns`` lanes of the result are accumulators, in chain mode all.
     weights : In(columns x lanes x signed(8))
         Column j's come j cycles after their activation word.
     """
 
     def __init__(self, config: Config):
         self.config = config
-        lanes, self.columns = config.array.lanes, config.array.columns
-        self.latency = column_latency(lanes) + self.columns - 1
+        self.lanes, self.columns, self.taps = config.array.lanes, config.array.columns, config.array.depthwise_taps
+        self.latency = column_latency(self.lanes) + self.columns - 1
+        self.chain_latency = MULTIPLIER_LATENCY + self.taps + 1
         super().__init__({
-            **engine_members(config),
-            "weights": In(data.ArrayLayout(data.ArrayLayout(signed(8), lanes), self.columns)),
+            **engine_members(config, ChainedStep),
+            "weights": In(data.ArrayLayout(data.ArrayLayout(signed(8), self.lanes), self.columns)),
         })
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        step, word = self.step, self.word
+        step, word, products = self.step, self.word, []
         for index in range(self.columns):
             if index:
-                hop_step = Signal(Step, name=f"step_{index}")
-                hop_word = Signal(self.word.shape(), name=f"word_{index}", reset_less=True)
-                m.d.sync += [hop_step.eq(step), hop_word.eq(word)]
-                step, word = hop_step, hop_word
-            m.submodules[f"column_{index}"] = column = Column(lanes=self.config.array.lanes)
+                m.submodules[f"hop_{index}"] = hop = ColumnHop(lanes=self.lanes, has_line=index < self.taps)
+                m.d.comb += [hop.step.eq(step), hop.word.eq(word)]
+                step, word = hop.next_step, hop.next_word
+            m.submodules[f"column_{index}"] = column = Column(lanes=self.lanes)
             m.d.comb += [column.step.eq(step), column.word.eq(word), column.weights.eq(self.weights[index])]
-
-            total = column.total
-            for stage in range(self.columns - 1 - index):
-                waiting = Signal(signed(ACCUMULATOR_BITS), name=f"total_{index}_{stage}", reset_less=True)
-                m.d.sync += waiting.eq(total)
-                total = waiting
+            products.append(column.products)
+            if index == self.taps - 1:
+                last_tap_step = step
+            total = delay(m, column.total, self.columns - 1 - index, name=f"total_{index}")
             m.d.comb += self.result.lanes[index].eq(total)
-        m.d.comb += self.result.valid.eq(column.fired)
+
+        chain_fired, chain_totals = self._elaborate_chain(m, products, last_tap_step)
+        m.d.comb += self.result.valid.eq(column.fired | chain_fired)
+        with m.If(chain_fired):
+            m.d.comb += [lane.eq(total) for lane, total in zip(self.result.lanes, chain_totals, strict=True)]
         return m
+
+    def _elaborate_chain(self, m: Module, products: list, last_tap_step) -> tuple[Signal, list[Signal]]:
+        """Add each lane's products up from column to column, and then over the steps of the window."""
+        sums = list(products[0])
+        for tap in range(1, self.taps):
+            held = [delay(m, value, 1, name=f"chain_{tap}_{lane}") for lane, value in enumerate(sums)]
+            sums = [value + product for value, product in zip(held, products[tap], strict=True)]
+        step = delay(m, last_tap_step, MULTIPLIER_LATENCY + 1, name="chain_step", reset_less=False)
+        fired, totals = Signal(), []
+        m.d.sync += fired.eq(step.valid & step.fire & step.chain)
+        for lane, value in enumerate(sums):
+            settled = delay(m, value, 1, name=f"chain_sum_{lane}")
+            total = Signal(signed(ACCUMULATOR_BITS), name=f"chain_total_{lane}", reset_less=True)
+            with m.If(step.valid):
+                m.d.sync += total.eq(Mux(step.clear, 0, total) + settled)
+            totals.append(total)
+        return fired, totals

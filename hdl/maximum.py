@@ -38,7 +38,8 @@ class Maximum(wiring.Component):
         m.d.comb += self.result.valid.eq(fired)
         for lane in range(self.config.array.lanes):
             greatest = Signal(signed(8), name=f"greatest_{lane}", reset_less=True)
-            with m.If(self.step.valid & (self.step.clear | (self.word[lane] > greatest))):
-                m.d.sync += greatest.eq(self.word[lane])
+            byte = self.word.word_select(lane, 8).as_signed()
+            with m.If(self.step.valid & (self.step.clear | (byte > greatest))):
+                m.d.sync += greatest.eq(byte)
             m.d.comb += self.result.lanes[lane].eq(greatest)
         return m

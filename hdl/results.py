@@ -106,6 +106,7 @@ class Results(wiring.Component):
         m.submodules.loops = loops = Loops(side="destination", word_bits=self.pointer_bits)
         serve, last_group = Signal(), Signal()
         group = Signal(range(max(lanes // self.requant_lanes, 2)))
+        last_of_full, last_of_tail = Signal.like(group, reset_less=True), Signal.like(group, reset_less=True)
         m.d.comb += [
             self.context.ready.eq(contexts.w_rdy),
             contexts.w_en.eq(self.context.valid),
@@ -124,12 +125,12 @@ class Results(wiring.Component):
         with m.Elif(pop & loops.last):
             m.d.sync += active.eq(0)
 
+        with m.If(take):
+            m.d.sync += [last_of_full.eq((next_command.lanes - 1) >> lane_bits), last_of_tail.eq((next_command.last_lanes - 1) >> lane_bits)]
+
         # Its current window, group by group.
-        count, left = Signal(8), Signal(signed(9))
         m.d.comb += [
-            count.eq(Mux(loops.last_tile, command.last_lanes, command.lanes)),
-            left.eq(count - (group << lane_bits)),
-            last_group.eq(left <= self.requant_lanes),
+            last_group.eq(group == Mux(loops.last_tile, last_of_tail, last_of_full)),
             serve.eq(available & active & ~self.halt),
             pop.eq(serve & last_group),
         ]
@@ -137,7 +138,8 @@ class Results(wiring.Component):
             m.d.sync += group.eq(Mux(last_group, 0, group + 1))
 
         self._elaborate_parameters(m, serve, loops.word, command.index)
-        self._elaborate_outputs(m, head, group, left, serve, pop, last_group, command, loops)
+        self._elaborate_accumulators(m, head, group)
+        self._elaborate_place(m, group, serve, last_group, command, loops)
         return m
 
     def _elaborate_fifo(self, m: Module) -> tuple:
@@ -172,37 +174,39 @@ class Results(wiring.Component):
         with m.If(serve & (word >= self.config.parameter_words)):
             m.d.sync += report(self.error, isa.ErrorCode.ADDRESS_RANGE, isa.Unit.WRITE_BACK, index, word)
 
-    def _elaborate_outputs(self, m: Module, head, group, left, serve, pop, last_group, command, loops: Loops) -> None:
-        """Select the group's accumulators and work out its place, in step with the parameter memory."""
-        columns, lane_bits = self.config.array.columns, ceil_log2(self.requant_lanes)
-        slots = columns // self.requant_lanes
-        groups = self.config.array.lanes // self.requant_lanes
+    def _elaborate_accumulators(self, m: Module, head, group) -> None:
+        """Select the group's accumulators, in step with the parameter memory."""
         selected = Signal(self.accumulators.shape(), reset_less=True)
         with m.Switch(group):
-            for number in range(groups):
+            for number in range(self.config.array.lanes // self.requant_lanes):
                 with m.Case(number):
                     m.d.sync += [selected[lane].eq(head[number * self.requant_lanes + lane]) for lane in range(self.requant_lanes)]
         m.d.comb += self.accumulators.eq(delay(m, selected, RAM_LATENCY - 1, name="selected"))
 
-        slot = group[:ceil_log2(slots)]
-        piece_start = (group >> ceil_log2(slots)) * columns
-        in_piece = left + (slot << lane_bits)
-        place, settings = Signal(Place), Signal(Settings)
-        m.d.comb += [
+    def _elaborate_place(self, m: Module, group, serve, last_group, command, loops: Loops) -> None:
+        """Work out where the group goes, in two stages beside the parameter memory."""
+        columns = self.config.array.columns
+        slot_bits = ceil_log2(columns // self.requant_lanes)
+        slot = group[:slot_bits]
+        piece_start = (group >> slot_bits) * columns
+
+        place, settings = Signal(Place), Signal(Settings, reset_less=True)
+        offset, left = Signal(range(self.config.array.lanes), reset_less=True), Signal(signed(9), reset_less=True)
+        m.d.sync += [
             place.valid.eq(serve),
-            place.write.eq(serve & (last_group | (slot == slots - 1))),
-            place.finish.eq(pop & loops.last),
+            place.write.eq(serve & (last_group | slot.all())),
+            place.finish.eq(serve & last_group & loops.last),
             place.slot.eq(slot),
-            place.address.eq(loops.pointer + piece_start),
-            place.count.eq(Mux(in_piece > columns, columns, in_piece)),
+            place.address.eq(loops.pointer),
             place.index.eq(command.index),
-            settings.zero_point.eq(command.zero_point),
-            settings.low.eq(command.low),
-            settings.high.eq(command.high),
-            settings.table_enable.eq(command.table_enable),
-            settings.table.eq(command.table),
+            offset.eq(piece_start),
+            # What is left of the window from the start of the piece on.
+            left.eq(Mux(loops.last_tile, command.last_lanes, command.lanes) - piece_start),
+            *(settings[name].eq(command[name]) for name in ("zero_point", "low", "high", "table_enable", "table")),
         ]
+        placed = Signal(Place)
+        m.d.comb += [placed.eq(place), placed.address.eq(place.address + offset), placed.count.eq(Mux(left > columns, columns, left))]
         m.d.comb += [
-            self.place.eq(delay(m, place, RAM_LATENCY, name="place", reset_less=False)),
-            self.settings.eq(delay(m, settings, RAM_LATENCY, name="settings")),
+            self.place.eq(delay(m, placed, RAM_LATENCY - 1, name="place", reset_less=False)),
+            self.settings.eq(delay(m, settings, RAM_LATENCY - 1, name="settings")),
         ]
