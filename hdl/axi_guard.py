@@ -167,14 +167,26 @@ class AxiGuard(wiring.Component):
         bus = self.memory
         m.d.comb += [bus.rready.eq(1), bus.bready.eq(1)]
 
+        # While resetting nothing of this epoch has been asked for, but its number may not be free yet.
+        def is_due(valid, identifier, tag: int):
+            return valid & ~self.resetting & (identifier == Cat(Const(tag, 1), epoch))
+
         read_valid, read_id = Signal(), Signal.like(bus.rid)
         beat = Signal(self.load.r.payload.shape(), name="read_beat", reset_less=True)
-        m.d.sync += [read_valid.eq(bus.rvalid), read_id.eq(bus.rid)]
-        m.d.sync += [beat.data.eq(bus.rdata), beat.response.eq(bus.rresp), beat.last.eq(bus.rlast)]
+        m.d.sync += [
+            read_valid.eq(bus.rvalid),
+            read_id.eq(bus.rid),
+            beat.data.eq(bus.rdata),
+            beat.response.eq(bus.rresp),
+            beat.last.eq(bus.rlast),
+        ]
         for master, tag in ((self.load, TAG_LOAD), (self.program, TAG_PROGRAM)):
-            m.d.comb += [master.r.payload.eq(beat), master.r.valid.eq(read_valid & (read_id == Cat(Const(tag, 1), epoch)))]
+            m.d.comb += [master.r.payload.eq(beat), master.r.valid.eq(is_due(read_valid, read_id, tag))]
 
         write_valid, write_id, response = Signal(), Signal.like(bus.bid), Signal.like(bus.bresp)
         m.d.sync += [write_valid.eq(bus.bvalid), write_id.eq(bus.bid), response.eq(bus.bresp)]
-        m.d.comb += [self.store.b.payload.response.eq(response), self.store.b.valid.eq(write_valid & (write_id == Cat(Const(_TAG_STORE, 1), epoch)))]
+        m.d.comb += [
+            self.store.b.payload.response.eq(response),
+            self.store.b.valid.eq(is_due(write_valid, write_id, _TAG_STORE)),
+        ]
         return bus.rvalid & bus.rlast, bus.bvalid
