@@ -27,7 +27,7 @@ RESULTS_LATENCY = 3
 REQUANTISE_LATENCY = 12
 TABLE_LATENCY = 2
 WRITE_BACK_LATENCY = 2
-WRITE_LATENCY = 3
+WRITE_LATENCY = 2
 
 
 def engine_latency(config: Config, engine: Engine) -> int:
