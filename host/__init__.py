@@ -1,1 +1,4 @@
 """From the ONNX file to the answer: frontend, compiler, driver, transports, session and command line."""
+from .session import InferenceSession
+
+__all__ = ["InferenceSession"]

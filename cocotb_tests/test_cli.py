@@ -1,0 +1,81 @@
+"""The command line without the simulator: answers, refusals, exit codes, and what it does not import."""
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lutterfly.examples import digits
+from lutterfly.golden.config import PRESETS
+from lutterfly.golden.program import Program
+from lutterfly.host.cli import main
+
+MODEL = str(digits.model_path("qop"))
+
+
+def answer(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict]:
+    code = main([*words, "--json"])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1
+    return code, json.loads(lines[0])
+
+
+def test_the_command_line_imports_little() -> None:
+    script = "import sys, lutterfly.host.cli; print([name for name in ('amaranth', 'onnx', 'onnxruntime', 'rich') if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+def test_check(capsys: pytest.CaptureFixture[str]) -> None:
+    code, values = answer(capsys, "check", MODEL)
+    assert code == 0
+    assert values["macs"] == 418_112
+    assert values["predicted_cycles"] > values["macs"] / PRESETS["ecp5-85k"].multipliers
+    assert [layer["where"] for layer in values["layers"]] == ["host", *7 * ["accelerator"], "host"]
+    assert main(["check", MODEL]) == 0
+    assert "3x3" in capsys.readouterr().out
+
+
+def test_compile_for_a_configuration_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    config, output = tmp_path / "config.json", tmp_path / "digits.program"
+    config.write_text(PRESETS["tiny"].to_json())
+    code, values = answer(capsys, "compile", MODEL, "-o", str(output), "--config", str(config))
+    assert code == 0
+    assert values["file_bytes"] == output.stat().st_size
+    assert Program.from_bytes(output.read_bytes()).config_hash == PRESETS["tiny"].hash
+
+
+@pytest.mark.parametrize(("words", "error"), [
+    (["check", "nothing.onnx"], "nothing.onnx: must be a file that can be read: No such file or directory"),
+    (["check", __file__], f"{__file__}: must be an ONNX file; export the network to ONNX"),
+    (["check", MODEL, "--config", "huge"], "config must be one of tiny, ecp5-85k, large or a JSON file, not huge"),
+    (["compile", MODEL, "-o", "/nowhere/x"], "/nowhere/x: cannot be written: No such file or directory"),
+    (["run", MODEL], "Missing option '--input'."),
+    (["run", MODEL, "--input", "x=x.npy"], "input must be one of pixels, not x"),
+    (["run", MODEL, "--input", __file__], f"{__file__}: must be a NumPy file (.npy): "),
+    (["demo", "--form", "none"], "form must be one of qdq, qop, uint8, not none"),
+    (["verify", MODEL, "--samples", "0"], "Invalid value for '--samples': "),
+])
+def test_refuses_in_one_line(capsys: pytest.CaptureFixture[str], words: list[str], error: str) -> None:
+    code, values = answer(capsys, *words)
+    assert code == 2
+    assert values.keys() == {"error"}
+    assert values["error"].startswith(error)
+    assert main(words) == 2
+    shown = capsys.readouterr()
+    assert not shown.out
+    assert error in shown.err
+    assert "Traceback" not in shown.err
+
+
+@pytest.mark.parametrize(("array", "error"), [
+    (np.zeros((1, 1, 8, 8)), "input pixels must be an array of float32, not float64"),
+    (np.zeros((1, 64), np.float32), "input pixels must have the shape [batch, 1, 8, 8], not [1, 64]"),
+])
+def test_refuses_an_input_before_it_builds_a_simulator(capsys: pytest.CaptureFixture[str], tmp_path: Path, array: np.ndarray,
+                                                       error: str) -> None:
+    np.save(tmp_path / "x.npy", array)
+    assert answer(capsys, "run", MODEL, "--input", str(tmp_path / "x.npy")) == (2, {"error": error})
