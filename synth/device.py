@@ -1,0 +1,47 @@
+"""The devices that area and timing are measured on, and what of them the design may take."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """An FPGA of the ECP5 family, and a budget for the core.
+
+    Attributes
+    ----------
+    name : str
+    flags : tuple of str
+        How nextpnr-ecp5 is told of it.
+    lut, ff, dsp, bram : int
+        What it has: look-up tables of 4 inputs, flip-flops, multipliers of 18 x 18 bits, block RAMs of 18 Kibit.
+    budget_lut : int
+        Look-up tables that the core may take: room for engines to come, and for routing. Multipliers and block RAMs may
+        all be taken.
+    fmax_mhz : float
+        Clock to reach.
+    """
+
+    name: str
+    flags: tuple[str, ...]
+    lut: int
+    ff: int
+    dsp: int
+    bram: int
+    budget_lut: int
+    fmax_mhz: float
+
+
+DEVICES = {
+    "ecp5-85k": Device(
+        name="ecp5-85k",
+        # The slowest speed grade of the largest device without transceivers, in the package with the most pins.
+        flags=("--85k", "--package", "CABGA756", "--speed", "6"),
+        lut=83_640,
+        ff=83_640,
+        dsp=156,
+        bram=208,
+        budget_lut=50_000,
+        fmax_mhz=100.0,
+    ),
+}

