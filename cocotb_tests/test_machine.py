@@ -278,6 +278,12 @@ def test_queues_check_opcodes_tokens_and_their_end() -> None:
     assert error_of([SYNC.encode(signal=1), *END_ONLY], END_ONLY)[:2] == (ErrorCode.TOKENS_LEFT, Unit.COMPUTE_QUEUE)
 
 
+def test_queues_refuse_bits_that_mean_nothing() -> None:
+    for bit in (5, 511):
+        command = (int.from_bytes(SYNC.encode(), "little") | 1 << bit).to_bytes(isa.COMMAND_BYTES, "little")
+        assert error_of(END_ONLY, [command, *END_ONLY])[:3] == (ErrorCode.ILLEGAL_FIELD, Unit.COMPUTE_QUEUE, 0)
+
+
 def test_a_list_that_frames_no_window_hangs() -> None:
     machine = prepared()
     machine.memories[LocalMemory.LIST].view(np.uint32)[0] = LIST_CLEAR

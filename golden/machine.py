@@ -62,6 +62,7 @@ class _Flight:
 class _Queue:
     unit: Unit
     opcodes: tuple[Opcode, ...]
+    engines: tuple[isa.Engine, ...]
     commands: bytes
     next: int = 0
     tokens: int = 0
@@ -76,7 +77,13 @@ class _Queue:
         code = command[0] & 15
         if code not in self.opcodes:
             raise MachineError(ErrorCode.ILLEGAL_OPCODE, self.unit, self.next)
-        return Opcode(code), isa.FORMATS[Opcode(code)].decode(command)
+        opcode = Opcode(code)
+        fields = isa.FORMATS[opcode].decode(command)
+        if opcode is Opcode.COMPUTE and fields["engine"] not in self.engines:
+            raise MachineError(ErrorCode.ILLEGAL_ENGINE, self.unit, self.next)
+        if isa.FORMATS[opcode].encode(**{**fields, "reserved": 0}) != command:
+            raise MachineError(ErrorCode.ILLEGAL_FIELD, self.unit, self.next)
+        return opcode, fields
 
 
 class Machine:
@@ -139,7 +146,7 @@ class Machine:
             ("compute", Unit.COMPUTE_QUEUE, isa.COMPUTE_OPCODES),
         ):
             start, size = getattr(queues, f"{name}_address"), len(getattr(queues, name))
-            sides[name] = _Queue(unit, opcodes, arena[start:start + size].tobytes())
+            sides[name] = _Queue(unit, opcodes, self.config.engines, arena[start:start + size].tobytes())
         first, second = (
             (sides["compute"], sides["dma"]) if order == "compute-first" else (sides["dma"], sides["compute"])
         )
@@ -194,8 +201,6 @@ class Machine:
             queue.done = True
             other.tokens += fields["signal"]
             return
-        if opcode is Opcode.COMPUTE and fields["engine"] not in self.config.engines:
-            raise MachineError(ErrorCode.ILLEGAL_ENGINE, queue.unit, index)
         flight = _Flight(index, opcode, fields, self.memories)
         if opcode in (Opcode.COMPUTE, Opcode.STORE):
             flight.memories = {memory: array.copy() for memory, array in self.memories.items()}

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .config import Config
-from .isa import Engine
+from .isa import COMMAND_BITS, Engine
 
 #: Windows that the result FIFO holds.
 RESULT_WINDOWS = 8
@@ -63,7 +63,7 @@ class Overheads:
     issue : int
         From a COMPUTE command at its unit to its first issue.
     command : int
-        Least cycles from the first issue of a command to that of the next.
+        To check and offer a command, beside one cycle for each word in which it is read.
     completion : int
         From the issue that could read a command's last result to its completion, as the queue sees it.
     read_latency : int
@@ -80,7 +80,7 @@ class Overheads:
         From a STORE at its unit to its first beat.
     """
 
-    start: int = 8
+    start: int = 4
     finish: int = 3
     token: int = 3
     issue: int = 3
@@ -95,6 +95,11 @@ class Overheads:
 
 
 OVERHEADS = Overheads()
+
+
+def command_cycles(config: Config) -> int:
+    """Least cycles from one command to the next, of the same queue."""
+    return COMMAND_BITS // config.axi.data_bits + OVERHEADS.command
 
 
 def burst_beats(config: Config, address: int, size_bytes: int) -> list[int]:

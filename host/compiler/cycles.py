@@ -35,14 +35,14 @@ class _Dma:
         if self.completed and (command.after or is_store != (self.last_opcode is Opcode.STORE)):
             allowed = max(allowed, self.completed[-1] + 1)
         begin = max(self.ready, allowed)
-        self.ready, self.last_opcode = begin + 1, command.opcode
+        self.ready, self.last_opcode = begin + timing.command_cycles(self.config), command.opcode
         earlier = self.completed[-1] if self.completed else 0
         run = {Opcode.LOAD: self._load, Opcode.FILL: self._fill, Opcode.STORE: self._store}[command.opcode]
         self.completed.append(max(run(command.fields, begin), earlier + 1))
 
     def _load(self, fields: dict[str, int], begin: int) -> int:
         prepared = begin + OVERHEADS.load + fields["row_pieces"].bit_length()
-        self.ready = prepared
+        self.ready = max(self.ready, prepared)
         self.request = max(self.request, prepared)
         self.write = max(self.write, prepared)
         run_bytes = fields["row_pieces"] * fields["piece_bytes"]
@@ -65,7 +65,6 @@ class _Dma:
         return self.write + OVERHEADS.load_finish
 
     def _fill(self, fields: dict[str, int], begin: int) -> int:
-        self.ready = begin + 3
         self.write = max(self.write, begin) + timing.fill_cycles(self.config, fields["rows"], fields["piece_bytes"])
         return self.write + OVERHEADS.fill
 
@@ -84,6 +83,9 @@ class _Compute:
     config: Config
     completed: list[int] = field(default_factory=list)
     last_issue: list[int] = field(default_factory=list)
+    #: When the last command was offered, when its first step was issued, when the next one's can be.
+    offered: int = 0
+    first_issue: int = 0
     ready: int = 0
     landed: int = 0
     backlog: int = 0
@@ -92,14 +94,16 @@ class _Compute:
     def run(self, command: Command, allowed: int) -> None:
         """Take the next command, which may begin when it is ``allowed`` to."""
         fields = command.fields
-        first = max(self.ready, allowed + OVERHEADS.issue)
+        # One command waits in the unit while the one before it is worked on.
+        self.offered = max(self.offered + timing.command_cycles(self.config), self.first_issue, allowed)
+        first = max(self.ready, self.offered + OVERHEADS.issue)
         if command.after or fields["engine"] != self.engine:
             first = max(first, self.landed)
         idle = first - (self.last_issue[-1] + 1 if self.last_issue else 0)
         cycles, self.backlog = _issue(fields, max(self.backlog - idle, 0), self.config)
         self.engine = fields["engine"]
         self.last_issue.append(first + cycles - 1)
-        self.ready = first + max(cycles, OVERHEADS.command)
+        self.first_issue, self.ready = first, first + cycles
         # The last window's own groups but for one, and what waits before them, come on top of the latency of a group.
         self.landed = self.last_issue[-1] + timing.landing_latency(self.config, Engine(self.engine)) + self.backlog - 1
         self.completed.append(self.landed + OVERHEADS.completion)
@@ -107,10 +111,8 @@ class _Compute:
 
 def predict(plan: Plan) -> Plan:
     """Run the synchronised commands against the clock, and report on every layer."""
-    dma, compute = (
-        _Dma(plan.config, ready=OVERHEADS.start),
-        _Compute(plan.config, ready=OVERHEADS.start + OVERHEADS.issue),
-    )
+    dma = _Dma(plan.config, ready=OVERHEADS.start + timing.command_cycles(plan.config))
+    compute = _Compute(plan.config, offered=OVERHEADS.start)
     indices: list[list[int]] = [[] for _ in plan.graph.layers]
     for command in plan.commands:
         own, other = (compute, dma) if command.queue == "compute" else (dma, compute)

@@ -31,7 +31,7 @@ def plan_streaming(plan: Plan) -> Plan:
             computed = max(loaded, computed) + count * computing
         return computed + COMMAND_COST * len(groups)
 
-    best = min(_candidates(rows), key=cost)
+    best = min((groups for groups in _candidates(rows) if len(groups) <= MOST_GROUPS), key=cost)
     if len(best) > 1:
         plan.row_groups = best
     return plan
@@ -40,7 +40,7 @@ def plan_streaming(plan: Plan) -> Plan:
 def _candidates(rows: int) -> list[tuple[int, ...]]:
     """Ways to group output rows: in equal parts, and growing from a small first group."""
     ways = [(rows,)]
-    for size in sorted({math.ceil(rows / parts) for parts in range(2, MOST_GROUPS + 1)}):
+    for size in sorted({1, 2} | {math.ceil(rows / parts) for parts in range(2, MOST_GROUPS + 1)}):
         ways.append(_groups(rows, itertools.repeat(size)))
         for growth in (1.25, 1.5, 2.0):
             ways.append(_groups(rows, (max(size, int(size * growth**n)) for n in itertools.count())))
