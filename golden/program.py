@@ -10,6 +10,7 @@ import json
 import struct
 import zlib
 from dataclasses import dataclass, field
+from typing import Any
 
 from . import registers
 
@@ -221,7 +222,7 @@ class Program:
             return tuple(revive(item) for item in value) if isinstance(value, list) else value
 
         nested = {"prologue": Queues, "body": Queues, "inputs": Port, "outputs": Port, "layers": LayerReport, "written": WrittenTensor}
-        parts = {}
+        parts: dict[str, Any] = {}
         for name, value in plain.items():
             kind = nested.get(name)
             if kind is None:
