@@ -208,7 +208,7 @@ class Windows(wiring.Component):
         index = Signal(INDEX_BITS, reset_less=True)
         uses_weights, weight, valid_address = Signal(), Signal(self.weight_bits, reset_less=True), Signal()
         m.d.sync += [
-            valid_address.eq(valid),
+            valid_address.eq(valid & ~self.halt),
             self.step.clear.eq(flags[0]),
             self.step.fire.eq(flags[1]),
             self.engine.eq(now.engine),
