@@ -55,6 +55,7 @@ class Bench:
         self.in_flight = 0
         self.work: list[int] = []
         self.delay = (1, 2) if p_stall == 0 else (1, 60)
+        self.not_before = 0
 
     async def reset(self) -> None:
         dut = self.dut
@@ -76,7 +77,7 @@ class Bench:
             word, = await receive(self.dut.clk, self.dut, name, 1, self.rng, self.p_stall, shape=shape)
             self.handed.append((name, word, self.cycle))
             # One unit works at a time, so that one list of what is to be finished is enough.
-            self.work.append(self.cycle + int(self.rng.integers(*self.delay)))
+            self.work.append(max(self.cycle + int(self.rng.integers(*self.delay)), self.not_before))
 
     async def _watch(self) -> None:
         dut = self.dut
@@ -214,6 +215,20 @@ async def next_command_is_offered_while_the_unit_works(dut) -> None:
     assert bench.handed[-1][2] < bench.finished[0]
     assert [signal for signal, _ in bench.grants] == [1, 1, 1, 2]
     assert bench.grants[-1][1] - bench.finished[-1] <= 4
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def commands_that_finish_in_consecutive_cycles(dut) -> None:
+    """The SYNCs between them take a cycle each to complete, in which the next one finishes."""
+    bench = Bench(dut, 1, 0.0)
+    await bench.reset()
+    bench.not_before = 500
+    fmt = isa.LOAD if bench.is_dma else isa.COMPUTE
+    pairs = [fmt.encode(signal=3), isa.SYNC.encode(signal=4)]
+    await bench.run(pairs * 5 + [isa.END.encode(signal=5)], 0)
+    assert not bench.errors
+    assert bench.finished == [500, 501, 502, 503, 504]
+    assert [signal for signal, _ in bench.grants] == [3, 4] * 5 + [5]
 
 
 def _with_bit(command: bytes, bit: int) -> bytes:

@@ -47,7 +47,7 @@ class Ring(wiring.Component):
     changed : In(1)
         The program is another one, or may be.
     stop : In(1)
-        The queue needs no more commands.
+        The queue needs no more commands: words that have been read ahead for it are dropped.
     halt : In(1)
         Ask for nothing more.
     burst : Out(stream of bursts)
