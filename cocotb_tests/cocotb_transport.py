@@ -1,4 +1,5 @@
-"""The transport to gateware in cocotb: the shipped driver, which is synchronous, runs in a thread beside the simulation."""
+"""The transport to gateware in cocotb: the shipped driver, which is synchronous, runs beside it in a thread."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ _REGISTER_CYCLES = 10_000
 class CocotbTransport(Transport):
     """cocotbext-axi's AXI4-Lite master and AXI4 memory around :class:`~lutterfly.hdl.top_axi.TopAxi`.
 
-    Make it in the simulation's thread; the methods are for functions that :func:`cocotb.task.bridge` runs in another one.
+    Make it in the simulation's thread; the methods are for functions that :func:`cocotb.task.bridge` runs in another.
 
     Parameters
     ----------
@@ -48,6 +49,7 @@ class CocotbTransport(Transport):
 
     def stall(self, rng: np.random.Generator, probability: float) -> None:
         """Let every channel of both buses pause at random from now on."""
+
         def pauses(seed: int) -> Iterator[bool]:
             channel = np.random.default_rng(seed)
             while True:
@@ -55,9 +57,18 @@ class CocotbTransport(Transport):
 
         write, read = self.ram.write_if, self.ram.read_if
         control_write, control_read = self.master.write_if, self.master.read_if
-        for channel in (write.aw_channel, write.w_channel, write.b_channel, read.ar_channel, read.r_channel,
-                        control_write.aw_channel, control_write.w_channel, control_write.b_channel,
-                        control_read.ar_channel, control_read.r_channel):
+        for channel in (
+            write.aw_channel,
+            write.w_channel,
+            write.b_channel,
+            read.ar_channel,
+            read.r_channel,
+            control_write.aw_channel,
+            control_write.w_channel,
+            control_write.b_channel,
+            control_read.ar_channel,
+            control_read.r_channel,
+        ):
             channel.set_pause_generator(pauses(int(rng.integers(2**32))))
 
     def read_register(self, address: int) -> int:
@@ -93,7 +104,10 @@ class CocotbTransport(Transport):
         operation = begin()
         await First(operation.wait(), ClockCycles(self._dut.clk, _REGISTER_CYCLES))
         if operation.data is None:
-            raise SimulationError(f"the core must answer an access to register {address:#x} within {_REGISTER_CYCLES} cycles, and does not")
+            raise SimulationError(
+                f"the core must answer an access to register {address:#x} within {_REGISTER_CYCLES} cycles, and does "
+                "not"
+            )
         if operation.data.resp != AxiResp.OKAY:
             raise SimulationError(f"the core refuses the access to register {address:#x}")
         return operation.data

@@ -1,4 +1,5 @@
 """Shared fixtures: run cocotb on a component, find the models."""
+
 from __future__ import annotations
 
 import os
@@ -17,17 +18,29 @@ from lutterfly.host import cache, toolchain
 
 ROOT = Path(__file__).parents[1]
 #: Compile time counts here, not speed: the Verilog of a test differs from the next one's.
-VERILATOR_FLAGS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", *(f"-Wno-{name}" for name in toolchain.WAIVED_WARNINGS))
+VERILATOR_FLAGS = (
+    "-O3",
+    "--x-assign",
+    "fast",
+    "--x-initial",
+    "fast",
+    *(f"-Wno-{name}" for name in toolchain.WAIVED_WARNINGS),
+)
 OPTIMISATION = {"OPT_FAST": "-O1", "OPT_SLOW": "-O0", "OPT_GLOBAL": "-O1"}
 
 Simulate = Callable[..., None]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--models", type=Path, default=ROOT / ".." / "shared" / "models",
-                     help="folder with the MLPerf Tiny models in ONNX form; tests that need it are skipped without it")
-    parser.addoption("--simulator-cache", type=Path, default=cache.default_root() / "cocotb",
-                     help="where simulator builds are kept")
+    parser.addoption(
+        "--models",
+        type=Path,
+        default=ROOT / ".." / "shared" / "models",
+        help="folder with the MLPerf Tiny models in ONNX form; tests that need it are skipped without it",
+    )
+    parser.addoption(
+        "--simulator-cache", type=Path, default=cache.default_root() / "cocotb", help="where simulator builds are kept"
+    )
 
 
 @pytest.fixture(scope="session")
@@ -43,20 +56,33 @@ def models_dir(request: pytest.FixtureRequest) -> Path:
 def simulate(request: pytest.FixtureRequest, tmp_path: Path) -> Simulate:
     """Run the cocotb tests of the requesting module on one component.
 
-    ``simulate(dut, env={})`` elaborates ``dut`` to Verilog, builds it with Verilator unless the same text was built before, and runs
-    every ``cocotb.test`` of the module (or the one named ``testcase``) with ``env`` in its environment. Several calls in one test are fine.
+    ``simulate(dut, env={})`` elaborates ``dut`` to Verilog, builds it with Verilator unless the same text was built
+    before, and runs every ``cocotb.test`` of the module (or the one named ``testcase``) with ``env`` in its
+    environment. Several calls in one test are fine.
     """
+
     def run(dut: wiring.Component, *, env: Mapping[str, str] | None = None, testcase: str | None = None) -> None:
         text = verilog.convert(dut, name="dut", emit_src=False, strip_internal_attrs=True)
         root = request.config.getoption("--simulator-cache")
         flags = (*VERILATOR_FLAGS, *OPTIMISATION.values(), cocotb.__version__, cocotb.__file__, *toolchain.versions())
-        built = cache.entry(root, cache.key_of((text, *flags)), lambda folder: _build(text, folder, root, cache.key_of(flags)))
+        built = cache.entry(
+            root, cache.key_of((text, *flags)), lambda folder: _build(text, folder, root, cache.key_of(flags))
+        )
         results = tmp_path / "results.xml"
         log = tmp_path / "cocotb.log"
         try:
-            get_runner("verilator").test(hdl_toplevel="dut", hdl_toplevel_lang="verilog", test_module=request.path.stem, testcase=testcase,
-                                         build_dir=built, test_dir=tmp_path, extra_env=env or {}, results_xml=str(results),
-                                         log_file=log, verbose=False)
+            get_runner("verilator").test(
+                hdl_toplevel="dut",
+                hdl_toplevel_lang="verilog",
+                test_module=request.path.stem,
+                testcase=testcase,
+                build_dir=built,
+                test_dir=tmp_path,
+                extra_env=env or {},
+                results_xml=str(results),
+                log_file=log,
+                verbose=False,
+            )
         except SystemExit:
             output = log.read_text(errors="replace") if log.exists() else "no output"
             pytest.fail(f"cocotb failed:\n{output[-20_000:]}", pytrace=False)
@@ -82,16 +108,28 @@ def _build(text: str, folder: Path, root: Path, runtime_key: str) -> None:
     before = dict(os.environ)
     try:
         os.environ.update(toolchain.environment(**OPTIMISATION))
-        get_runner("verilator").build(sources=[source], hdl_toplevel="dut", build_dir=folder, timescale=("1ns", "1ps"),
-                                      build_args=VERILATOR_FLAGS, log_file=log)
+        get_runner("verilator").build(
+            sources=[source],
+            hdl_toplevel="dut",
+            build_dir=folder,
+            timescale=("1ns", "1ps"),
+            build_args=VERILATOR_FLAGS,
+            log_file=log,
+        )
     except Exception as error:
-        raise toolchain.ToolError(f"Verilator or the compiler failed:\n{log.read_text(errors='replace')[-10_000:]}") from error
+        raise toolchain.ToolError(
+            f"Verilator or the compiler failed:\n{log.read_text(errors='replace')[-10_000:]}"
+        ) from error
     finally:
         os.environ.clear()
         os.environ.update(before)
     if not runtime.is_dir():
         # Not cocotb's main program, verilator.o: it has the size of this design's model compiled in.
-        cache.entry(root, runtime.name, lambda target: [shutil.copyfile(path, target / path.name) for path in folder.glob("verilated*.o")])
+        cache.entry(
+            root,
+            runtime.name,
+            lambda target: [shutil.copyfile(path, target / path.name) for path in folder.glob("verilated*.o")],
+        )
     # Only the executable is needed from here on.
     for path in folder.iterdir():
         if path.name not in ("dut", "dut.v", "build.log"):

@@ -1,4 +1,5 @@
 """A component with the ports of the whole core that only copies: to test the simulator without the core."""
+
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Const, Module, Signal
@@ -16,20 +17,22 @@ PULSES = ("compute_issue_first", "compute_issue_last", "compute_done", "dma_begi
 
 
 class Copier(wiring.Component):
-    """Copy DMA_COMMANDS bursts of 16 beats from DMA_PROGRAM to COMPUTE_PROGRAM and to the feature memory, one after the other.
+    """Copy DMA_COMMANDS bursts from DMA_PROGRAM to COMPUTE_PROGRAM and to the feature memory, one after the other.
 
-    An error response stops it, with the code and the burst's index in ERROR. The trace pulses ``dma_begin`` at a burst's read
-    address, and ``dma_done`` and ``compute_done`` at its write response.
+    An error response stops it, with the code and the burst's index in ERROR. The trace pulses ``dma_begin`` before a
+    burst's read address, and ``dma_done`` and ``compute_done`` at its write response.
     """
 
     def __init__(self, config: Config):
         self.config = config
-        super().__init__({
-            "control": In(axi4_lite_signature(registers.ADDRESS_BITS)),
-            "memory": Out(axi4_signature(config.axi.data_bits)),
-            "interrupt": Out(1),
-            "trace": Out(wiring.Signature({name: Out(1) for name in PULSES})),
-        })
+        super().__init__(
+            {
+                "control": In(axi4_lite_signature(registers.ADDRESS_BITS)),
+                "memory": Out(axi4_signature(config.axi.data_bits)),
+                "interrupt": Out(1),
+                "trace": Out(wiring.Signature({name: Out(1) for name in PULSES})),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -50,25 +53,34 @@ class Copier(wiring.Component):
             self.interrupt.eq(pending & control.kept.INTERRUPT_ENABLE[0]),
             bus.araddr.eq(control.kept.EXTERNAL_BASE + control.kept.DMA_PROGRAM + burst * burst_bytes),
             bus.awaddr.eq(control.kept.EXTERNAL_BASE + control.kept.COMPUTE_PROGRAM + burst * burst_bytes),
-            write.addr.eq(beat), write.data.eq(bus.rdata), write.en.eq(bus.rvalid & bus.rready),
-            read.addr.eq(beat), bus.wdata.eq(read.data), bus.wstrb.eq(-1), bus.wlast.eq(beat == BEATS - 1),
+            write.addr.eq(beat),
+            write.data.eq(bus.rdata),
+            write.en.eq(bus.rvalid & bus.rready),
+            read.addr.eq(beat),
+            bus.wdata.eq(read.data),
+            bus.wstrb.eq(-1),
+            bus.wlast.eq(beat == BEATS - 1),
             feature.transfer_write.payload.address.eq(burst * burst_bytes + beat * self.config.axi.data_bytes),
             feature.transfer_write.payload.count.eq(self.config.axi.data_bytes),
             feature.transfer_write.payload.data.eq(bus.rdata),
             feature.transfer_write.valid.eq(write.en),
         ]
         for channel in ("ar", "aw"):
-            for name, value in (("len", BEATS - 1), ("size", (self.config.axi.data_bytes - 1).bit_length()), ("burst", 1), ("id", 5)):
+            for name, value in (
+                ("len", BEATS - 1),
+                ("size", (self.config.axi.data_bytes - 1).bit_length()),
+                ("burst", 1),
+                ("id", 5),
+            ):
                 m.d.comb += getattr(bus, channel + name).eq(value)
         m.d.sync += [getattr(self.trace, name).eq(0) for name in PULSES]
 
         with m.If(control.written.INTERRUPT):
             m.d.sync += pending.eq(0)
         with m.FSM():
-            with m.State("IDLE"):
-                with m.If(control.written.CONTROL & control.data[0]):
-                    m.d.sync += [burst.eq(0), failed.eq(0), busy.eq(1), self.trace.dma_begin.eq(1)]
-                    m.next = "REQUEST"
+            with m.State("IDLE"), m.If(control.written.CONTROL & control.data[0]):
+                m.d.sync += [burst.eq(0), failed.eq(0), busy.eq(1), self.trace.dma_begin.eq(1)]
+                m.next = "REQUEST"
             with m.State("REQUEST"):
                 m.d.comb += bus.arvalid.eq(1)
                 with m.If(bus.arready):
@@ -92,7 +104,11 @@ class Copier(wiring.Component):
             with m.State("FINISH"):
                 m.d.comb += bus.bready.eq(1)
                 with m.If(bus.bvalid):
-                    m.d.sync += [failed.eq(failed | bus.bresp), self.trace.dma_done.eq(1), self.trace.compute_done.eq(1)]
+                    m.d.sync += [
+                        failed.eq(failed | bus.bresp),
+                        self.trace.dma_done.eq(1),
+                        self.trace.compute_done.eq(1),
+                    ]
                     with m.If((burst + 1 == control.kept.DMA_COMMANDS) | failed.any() | bus.bresp.any()):
                         m.d.sync += [pending.eq(1), busy.eq(0)]
                         m.next = "IDLE"

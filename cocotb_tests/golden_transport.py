@@ -1,4 +1,5 @@
 """The transport to the golden machine: register map and runs as in hardware, without simulating any."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -61,7 +62,9 @@ class GoldenTransport(Transport):
                 # The memories do not keep their contents here, so that a driver that forgets the prologue is noticed.
                 self._machine = Machine(self._config, seed=len(self.starts))
                 self.values["STATUS"] = registers.STATUS_RESETTING if self.hangs else 0
-            elif value & registers.CONTROL_START and not self.values["STATUS"] & (registers.STATUS_BUSY | registers.STATUS_ERROR):
+            elif value & registers.CONTROL_START and not self.values["STATUS"] & (
+                registers.STATUS_BUSY | registers.STATUS_ERROR
+            ):
                 self.starts.append(self.values["DMA_PROGRAM"])
                 self.values["STATUS"] = registers.STATUS_BUSY
         elif name != "INTERRUPT":
@@ -70,12 +73,12 @@ class GoldenTransport(Transport):
     def read_memory(self, address: int, size: int) -> bytes:
         """Read the arena."""
         self.check_range(address, size)
-        return self._memory[address - self.arena_base:][:size].tobytes()
+        return self._memory[address - self.arena_base :][:size].tobytes()
 
     def write_memory(self, address: int, data: bytes) -> None:
         """Write the arena."""
         self.check_range(address, len(data))
-        self._memory[address - self.arena_base:][:len(data)] = np.frombuffer(data, np.uint8)
+        self._memory[address - self.arena_base :][: len(data)] = np.frombuffer(data, np.uint8)
 
     def wait_for_interrupt(self, timeout_cycles: int) -> bool:
         """Do the run that was started."""
@@ -85,7 +88,9 @@ class GoldenTransport(Transport):
         queues = []
         for name in ("DMA", "COMPUTE"):
             start = self.values[f"{name}_PROGRAM"]
-            queues.append((self._memory[base + start:][:self.values[f"{name}_COMMANDS"] * COMMAND_BYTES].tobytes(), start))
+            queues.append(
+                (self._memory[base + start :][: self.values[f"{name}_COMMANDS"] * COMMAND_BYTES].tobytes(), start)
+            )
         (dma, dma_address), (compute, compute_address) = queues
         try:
             if self.next_error is not None:
@@ -94,6 +99,9 @@ class GoldenTransport(Transport):
             self.values |= {"STATUS": registers.STATUS_DONE, "CYCLES": 1000}
         except MachineError as error:
             self.next_error = None
-            self.values |= {"STATUS": registers.STATUS_ERROR, "ERROR": error.code | error.unit << 8 | error.index << 16,
-                            "ERROR_ADDRESS": error.address}
+            self.values |= {
+                "STATUS": registers.STATUS_ERROR,
+                "ERROR": error.code | error.unit << 8 | error.index << 16,
+                "ERROR_ADDRESS": error.address,
+            }
         return True

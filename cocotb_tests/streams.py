@@ -1,7 +1,9 @@
 """Drivers and a monitor for Amaranth streams in cocotb; the rules that they check stand in ``docs/streams.md``.
 
-A word is an integer, or a dictionary of field names where ``shape`` is a structure. ``shape`` is the payload's Amaranth shape; without one, words are unsigned.
+A word is an integer, or a dictionary of field names where ``shape`` is a structure. ``shape`` is the payload's Amaranth
+shape; without one, words are unsigned.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -43,8 +45,16 @@ def wires(dut: HierarchyObject, name: str) -> tuple[LogicObject, LogicObject, Lo
     return getattr(dut, f"{name}__valid"), getattr(dut, f"{name}__ready"), getattr(dut, f"{name}__payload", None)
 
 
-async def send(clk: LogicObject, dut: HierarchyObject, name: str, words: Iterable[Word], rng: np.random.Generator, p_stall: float, *,
-               shape: ShapeLike | None = None) -> None:
+async def send(
+    clk: LogicObject,
+    dut: HierarchyObject,
+    name: str,
+    words: Iterable[Word],
+    rng: np.random.Generator,
+    p_stall: float,
+    *,
+    shape: ShapeLike | None = None,
+) -> None:
     """Transfer ``words`` in order; hold ``valid`` low with probability ``p_stall`` in each cycle before one."""
     valid, ready, payload = wires(dut, name)
     for word in words:
@@ -57,11 +67,20 @@ async def send(clk: LogicObject, dut: HierarchyObject, name: str, words: Iterabl
         valid.value = 0
 
 
-async def receive(clk: LogicObject, dut: HierarchyObject, name: str, count: int, rng: np.random.Generator, p_stall: float, *,
-                  shape: ShapeLike | None = None) -> list[Any]:
+async def receive(
+    clk: LogicObject,
+    dut: HierarchyObject,
+    name: str,
+    count: int,
+    rng: np.random.Generator,
+    p_stall: float,
+    *,
+    shape: ShapeLike | None = None,
+) -> list[Any]:
     """Take ``count`` words; hold ``ready`` low with probability ``p_stall`` in each cycle before one.
 
-    With stalls it also checks that the sender neither waits for ``ready`` nor lets it through to ``valid`` or ``payload``.
+    With stalls it also checks that the sender neither waits for ``ready`` nor lets it through to ``valid`` or
+    ``payload``.
     """
     valid, ready, payload = wires(dut, name)
     words = []
@@ -75,7 +94,9 @@ async def receive(clk: LogicObject, dut: HierarchyObject, name: str, count: int,
     return words
 
 
-async def _transfer(clk: LogicObject, valid: LogicObject, ready: LogicObject, payload: LogicObject | None = None) -> int:
+async def _transfer(
+    clk: LogicObject, valid: LogicObject, ready: LogicObject, payload: LogicObject | None = None
+) -> int:
     while True:
         await ReadOnly()
         done = valid.value == 1 and ready.value == 1
@@ -85,7 +106,9 @@ async def _transfer(clk: LogicObject, valid: LogicObject, ready: LogicObject, pa
             return word
 
 
-async def _check_independence(clk: LogicObject, name: str, valid: LogicObject, ready: LogicObject, payload: LogicObject | None) -> None:
+async def _check_independence(
+    clk: LogicObject, name: str, valid: LogicObject, ready: LogicObject, payload: LogicObject | None
+) -> None:
     """Raise ``ready`` for an instant between two clock edges: nothing may move."""
     await FallingEdge(clk)
     # Monitors look at the falling edge itself.
@@ -110,7 +133,15 @@ class StreamMonitor:
         The cycle of each, counted from the monitor's start.
     """
 
-    def __init__(self, clk: LogicObject, dut: HierarchyObject, name: str, *, reset: LogicObject | None = None, shape: ShapeLike | None = None):
+    def __init__(
+        self,
+        clk: LogicObject,
+        dut: HierarchyObject,
+        name: str,
+        *,
+        reset: LogicObject | None = None,
+        shape: ShapeLike | None = None,
+    ):
         self.words: list[Any] = []
         self.cycles: list[int] = []
         self._name = name
@@ -135,7 +166,9 @@ class StreamMonitor:
             if self._reset is not None and self._reset.value == 1:
                 waiting = None
             elif valid.value == 1:
-                assert waiting is None or waiting == word, f"{self._name}.payload changed from {waiting:#x} to {word:#x} before it was taken"
+                assert waiting is None or waiting == word, (
+                    f"{self._name}.payload changed from {waiting:#x} to {word:#x} before it was taken"
+                )
                 waiting = None if ready.value == 1 else word
                 if ready.value == 1:
                     self.words.append(unpack(word, self._shape))

@@ -1,4 +1,5 @@
 """The command line without the simulator: answers, refusals, exit codes, and what it does not import."""
+
 from __future__ import annotations
 
 import json
@@ -25,8 +26,12 @@ def answer(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict]:
 
 
 def test_the_command_line_imports_little() -> None:
-    script = "import sys, lutterfly.host.cli; print([name for name in ('amaranth', 'onnx', 'onnxruntime', 'rich') if name in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    heavy = ("amaranth", "onnx", "onnxruntime", "rich")
+    script = f"import sys, lutterfly.host.cli; print([name for name in {heavy} if name in sys.modules])"
+    assert (
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip()
+        == "[]"
+    )
 
 
 def test_check(capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,17 +53,20 @@ def test_compile_for_a_configuration_file(capsys: pytest.CaptureFixture[str], tm
     assert Program.from_bytes(output.read_bytes()).config_hash == PRESETS["tiny"].hash
 
 
-@pytest.mark.parametrize(("words", "error"), [
-    (["check", "nothing.onnx"], "nothing.onnx: must be a file that can be read: No such file or directory"),
-    (["check", __file__], f"{__file__}: must be an ONNX file; export the network to ONNX"),
-    (["check", MODEL, "--config", "huge"], "config must be one of tiny, ecp5-85k, large or a JSON file, not huge"),
-    (["compile", MODEL, "-o", "/nowhere/x"], "/nowhere/x: cannot be written: No such file or directory"),
-    (["run", MODEL], "Missing option '--input'."),
-    (["run", MODEL, "--input", "x=x.npy"], "input must be one of pixels, not x"),
-    (["run", MODEL, "--input", __file__], f"{__file__}: must be a NumPy file (.npy): "),
-    (["demo", "--form", "none"], "form must be one of qdq, qop, uint8, not none"),
-    (["verify", MODEL, "--samples", "0"], "Invalid value for '--samples': "),
-])
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["check", "nothing.onnx"], "nothing.onnx: must be a file that can be read: No such file or directory"),
+        (["check", __file__], f"{__file__}: must be an ONNX file; export the network to ONNX"),
+        (["check", MODEL, "--config", "huge"], "config must be one of tiny, ecp5-85k, large or a JSON file, not huge"),
+        (["compile", MODEL, "-o", "/nowhere/x"], "/nowhere/x: cannot be written: No such file or directory"),
+        (["run", MODEL], "Missing option '--input'."),
+        (["run", MODEL, "--input", "x=x.npy"], "input must be one of pixels, not x"),
+        (["run", MODEL, "--input", __file__], f"{__file__}: must be a NumPy file (.npy): "),
+        (["demo", "--form", "none"], "form must be one of qdq, qop, uint8, not none"),
+        (["verify", MODEL, "--samples", "0"], "Invalid value for '--samples': "),
+    ],
+)
 def test_refuses_in_one_line(capsys: pytest.CaptureFixture[str], words: list[str], error: str) -> None:
     code, values = answer(capsys, *words)
     assert code == 2
@@ -71,11 +79,15 @@ def test_refuses_in_one_line(capsys: pytest.CaptureFixture[str], words: list[str
     assert "Traceback" not in shown.err
 
 
-@pytest.mark.parametrize(("array", "error"), [
-    (np.zeros((1, 1, 8, 8)), "input pixels must be an array of float32, not float64"),
-    (np.zeros((1, 64), np.float32), "input pixels must have the shape [batch, 1, 8, 8], not [1, 64]"),
-])
-def test_refuses_an_input_before_it_builds_a_simulator(capsys: pytest.CaptureFixture[str], tmp_path: Path, array: np.ndarray,
-                                                       error: str) -> None:
+@pytest.mark.parametrize(
+    ("array", "error"),
+    [
+        (np.zeros((1, 1, 8, 8)), "input pixels must be an array of float32, not float64"),
+        (np.zeros((1, 64), np.float32), "input pixels must have the shape [batch, 1, 8, 8], not [1, 64]"),
+    ],
+)
+def test_refuses_an_input_before_it_builds_a_simulator(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, array: np.ndarray, error: str
+) -> None:
     np.save(tmp_path / "x.npy", array)
     assert answer(capsys, "run", MODEL, "--input", str(tmp_path / "x.npy")) == (2, {"error": error})

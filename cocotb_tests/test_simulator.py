@@ -1,4 +1,5 @@
 """The simulator and its AXI memory, around a core that only copies."""
+
 from __future__ import annotations
 
 import functools
@@ -26,8 +27,15 @@ def copier_library(config: Config) -> Path:
 
 
 def start(simulator: Simulator, *, bursts: int, source: int = SOURCE, target: int = TARGET) -> None:
-    settings = {"INTERRUPT": 1, "EXTERNAL_BASE": BASE, "DMA_PROGRAM": source, "DMA_COMMANDS": bursts, "COMPUTE_PROGRAM": target,
-                "INTERRUPT_ENABLE": 1, "CONTROL": registers.CONTROL_START}
+    settings = {
+        "INTERRUPT": 1,
+        "EXTERNAL_BASE": BASE,
+        "DMA_PROGRAM": source,
+        "DMA_COMMANDS": bursts,
+        "COMPUTE_PROGRAM": target,
+        "INTERRUPT_ENABLE": 1,
+        "CONTROL": registers.CONTROL_START,
+    }
     for name, value in settings.items():
         simulator.write_register(REGISTERS[name].address, value)
 
@@ -35,7 +43,11 @@ def start(simulator: Simulator, *, bursts: int, source: int = SOURCE, target: in
 CONFIGS = {
     "tiny": PRESETS["tiny"],
     # The widest bus on a small memory, which elaborates quickly.
-    "wide": Config(ArrayConfig(lanes=16, columns=1, requant_lanes=1, depthwise_taps=1), PRESETS["tiny"].memory, AxiConfig(data_bits=128)),
+    "wide": Config(
+        ArrayConfig(lanes=16, columns=1, requant_lanes=1, depthwise_taps=1),
+        PRESETS["tiny"].memory,
+        AxiConfig(data_bits=128),
+    ),
 }
 
 
@@ -56,16 +68,19 @@ def test_registers(simulator: Simulator, config: Config) -> None:
     assert simulator.read_register(REGISTERS["CONFIG_HASH"].address) == config.hash
     simulator.write_register(REGISTERS["EXTERNAL_BASE"].address, 0x1234_5000)
     assert simulator.read_register(REGISTERS["EXTERNAL_BASE"].address) == 0x1234_5000
-    with pytest.raises(SimulationError, match="^the core refuses the access to register 0xfc$"):
+    with pytest.raises(SimulationError, match=r"^the core refuses the access to register 0xfc$"):
         simulator.read_register(0xFC)
 
 
-@pytest.mark.parametrize("settings", [
-    MemorySettings(),
-    MemorySettings(read_latency=1, write_latency=1, outstanding=1),
-    MemorySettings(beat_interval=3),
-    MemorySettings(stall_probability=0.5, seed=3),
-])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        MemorySettings(),
+        MemorySettings(read_latency=1, write_latency=1, outstanding=1),
+        MemorySettings(beat_interval=3),
+        MemorySettings(stall_probability=0.5, seed=3),
+    ],
+)
 def test_copies_every_byte_and_no_other(simulator: Simulator, config: Config, settings: MemorySettings) -> None:
     simulator.configure(settings)
     size = 3 * BEATS * config.axi.data_bytes
@@ -73,22 +88,24 @@ def test_copies_every_byte_and_no_other(simulator: Simulator, config: Config, se
     start(simulator, bursts=3)
     assert simulator.run(20_000, until_interrupt=True) is Outcome.INTERRUPT
     after = bytearray(before)
-    after[TARGET:TARGET + size] = before[SOURCE:SOURCE + size]
+    after[TARGET : TARGET + size] = before[SOURCE : SOURCE + size]
     assert bytes(simulator.memory) == bytes(after)
     simulator.run(4)
-    assert simulator.read_feature(0, size) == before[SOURCE:SOURCE + size]
+    assert simulator.read_feature(0, size) == before[SOURCE : SOURCE + size]
     # From any byte on, and past the end.
-    assert simulator.read_feature(config.memory.feature_bytes - 1, size)[1:] == before[SOURCE:SOURCE + size - 1]
+    assert simulator.read_feature(config.memory.feature_bytes - 1, size)[1:] == before[SOURCE : SOURCE + size - 1]
 
 
 @pytest.mark.parametrize(("read_latency", "write_latency", "beat_interval"), [(40, 40, 1), (1, 7, 1), (100, 1, 4)])
 def test_time_of_a_burst(simulator: Simulator, read_latency: int, write_latency: int, beat_interval: int) -> None:
-    simulator.configure(MemorySettings(read_latency=read_latency, write_latency=write_latency, beat_interval=beat_interval))
+    simulator.configure(
+        MemorySettings(read_latency=read_latency, write_latency=write_latency, beat_interval=beat_interval)
+    )
     start(simulator, bursts=2)
     simulator.run(10_000, until_interrupt=True)
     simulator.run(1)
     done = [int(cycle) for cycle, kind in simulator.events() if kind == EventKind.DMA_DONE]
-    # The copier spends one cycle on the read address, and one on the write address; beats are counted from the first to the last.
+    # The copier spends one cycle on each address; beats are counted from the first to the last.
     beats = (BEATS - 1) * beat_interval
     assert done[1] - done[0] == (read_latency + beats + 1) + (1 + beats) + write_latency + 1
 
@@ -97,9 +114,9 @@ def test_stops_at_a_completed_command(simulator: Simulator, config: Config) -> N
     start(simulator, bursts=3)
     size = BEATS * config.axi.data_bytes
     assert simulator.run(10_000, until_compute_done=2) is Outcome.COMPUTE_DONE
-    target = simulator.memory[TARGET:TARGET + 3 * size]
-    assert target[:2 * size] == simulator.memory[SOURCE:SOURCE + 2 * size]
-    assert target[2 * size:] != simulator.memory[SOURCE + 2 * size:SOURCE + 3 * size]
+    target = simulator.memory[TARGET : TARGET + 3 * size]
+    assert target[: 2 * size] == simulator.memory[SOURCE : SOURCE + 2 * size]
+    assert target[2 * size :] != simulator.memory[SOURCE + 2 * size : SOURCE + 3 * size]
 
 
 @pytest.mark.parametrize("fault", Fault)
@@ -135,14 +152,19 @@ def test_a_memory_that_does_not_answer_until_it_is_released(simulator: Simulator
 @pytest.mark.parametrize("config", ["wide"], indirect=True)
 def test_breaking_the_rules_of_axi_is_noticed(simulator: Simulator) -> None:
     start(simulator, bursts=1, source=4096 - 64)
-    with pytest.raises(SimulationError, match=r"a burst must not cross a boundary of 4096 bytes \(burst at 0x40000fc0\)$"):
+    with pytest.raises(
+        SimulationError, match=r"a burst must not cross a boundary of 4096 bytes \(burst at 0x40000fc0\)$"
+    ):
         simulator.run(10_000, until_interrupt=True)
 
 
-@pytest.mark.parametrize(("bad", "message"), [
-    ({"read_latency": 0}, "^read_latency must be between 1 and 100000, not 0$"),
-    ({"stall_probability": 1.0}, "^stall_probability must be between 0 and 0.99, not 1.0$"),
-])
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"read_latency": 0}, "^read_latency must be between 1 and 100000, not 0$"),
+        ({"stall_probability": 1.0}, "^stall_probability must be between 0 and 0.99, not 1.0$"),
+    ],
+)
 def test_bad_settings(bad: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         MemorySettings(**bad)

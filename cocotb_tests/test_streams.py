@@ -1,5 +1,6 @@
 # amaranth: UnusedElaboratable=no
 """The stream drivers and the monitor: they pass a good component and catch one broken rule each."""
+
 from __future__ import annotations
 
 import cocotb
@@ -10,6 +11,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
+
 from streams import StreamMonitor, pack, receive, send, unpack
 
 LAYOUT = data.StructLayout({"first": signed(5), "second": 7})

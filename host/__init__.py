@@ -1,4 +1,5 @@
 """From the ONNX file to the answer: frontend, compiler, driver, transports, session and command line."""
+
 from .session import InferenceSession
 
 __all__ = ["InferenceSession"]

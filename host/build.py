@@ -2,6 +2,7 @@
 
 Only what is not in the cache is imported and run: with a library there, nothing of Amaranth is.
 """
+
 from __future__ import annotations
 
 import os
@@ -19,10 +20,24 @@ HARNESS = tuple(Path(__file__).parent / name for name in ("harness.cpp", "axi_me
 TOP_NAME = "lutterfly"
 
 VERILATOR_FLAGS = (
-    "--cc", "-O3", "--prefix", "Vcore", "--top-module", TOP_NAME, "--x-assign", "fast", "--x-initial", "fast", "--no-assert",
+    "--cc",
+    "-O3",
+    "--prefix",
+    "Vcore",
+    "--top-module",
+    TOP_NAME,
+    "--x-assign",
+    "fast",
+    "--x-initial",
+    "fast",
+    "--no-assert",
     # Files of this size keep two compilers busy and none of them for long.
-    "--output-split", "8000", "--output-split-cfuncs", "800",
-    "-CFLAGS", "-fPIC -std=c++17",
+    "--output-split",
+    "8000",
+    "--output-split-cfuncs",
+    "800",
+    "-CFLAGS",
+    "-fPIC -std=c++17",
     *(f"-Wno-{name}" for name in toolchain.WAIVED_WARNINGS),
 )
 OPTIMISATION = {"OPT_FAST": "-O2", "OPT_SLOW": "-O0"}
@@ -30,6 +45,7 @@ RUNTIME_FLAGS = ("-O2", "-fPIC", "-std=c++17")
 RUNTIME_SOURCES = ("verilated.cpp", "verilated_threads.cpp")
 #: Everything may read the banks of the feature memory; without the rule Verilator could rename or split them.
 VISIBLE = 'public_flat_rd -module "*feature_memory*" -var "storage"\n'
+
 
 def simulator_root() -> Path:
     """Where simulators are kept unless a caller says otherwise."""
@@ -58,9 +74,9 @@ def verilog(config: Config, *, root: Path | None = None, progress: Progress = si
 
 def _generate(config: Config) -> str:
     # Imported here because a cached simulator must not wait for it.
-    from amaranth.back import verilog as backend
+    from amaranth.back import verilog as backend  # noqa: PLC0415
 
-    from ..hdl.top_axi import TopAxi
+    from ..hdl.top_axi import TopAxi  # noqa: PLC0415
 
     return backend.convert(TopAxi(config=config), name=TOP_NAME, emit_src=False, strip_internal_attrs=True)
 
@@ -104,7 +120,9 @@ def _build(text: str, config: Config, folder: Path, root: Path, progress: Progre
     jobs = str(os.cpu_count() or 1)
 
     progress("translating Verilog to C++")
-    toolchain.run(["verilator", *VERILATOR_FLAGS, "-Mdir", "model", "visible.vlt", "core.v"], cwd=folder, env=env, log=log)
+    toolchain.run(
+        ["verilator", *VERILATOR_FLAGS, "-Mdir", "model", "visible.vlt", "core.v"], cwd=folder, env=env, log=log
+    )
     model = folder / "model"
     (model / "design.h").write_text(_design((model / "Vcore___024root.h").read_text(), config))
 
@@ -112,8 +130,26 @@ def _build(text: str, config: Config, folder: Path, root: Path, progress: Progre
     objects = _runtime(root)
     toolchain.run(["make", "-C", "model", "-f", "Vcore.mk", "-j", jobs, "libVcore.a"], cwd=folder, env=env, log=log)
     include = toolchain.verilator_folder() / "include"
-    toolchain.run(["g++", *RUNTIME_FLAGS, "-shared", "-Imodel", f"-I{HARNESS[0].parent}", f"-I{include}", f"-I{include / 'vltstd'}",
-                   "-o", "core.so", str(HARNESS[0]), "model/libVcore.a", *objects, "-lpthread"], cwd=folder, env=env, log=log)
+    toolchain.run(
+        [
+            "g++",
+            *RUNTIME_FLAGS,
+            "-shared",
+            "-Imodel",
+            f"-I{HARNESS[0].parent}",
+            f"-I{include}",
+            f"-I{include / 'vltstd'}",
+            "-o",
+            "core.so",
+            str(HARNESS[0]),
+            "model/libVcore.a",
+            *objects,
+            "-lpthread",
+        ],
+        cwd=folder,
+        env=env,
+        log=log,
+    )
     for path in sorted(model.iterdir()):
         path.unlink()
     model.rmdir()
@@ -125,15 +161,22 @@ def _runtime(root: Path) -> list[str]:
 
     def build(folder: Path) -> None:
         for name in RUNTIME_SOURCES:
-            toolchain.run(["g++", *RUNTIME_FLAGS, f"-I{include}", f"-I{include / 'vltstd'}", "-c", str(include / name)],
-                          cwd=folder, env=toolchain.environment(), log=folder / "build.log")
+            toolchain.run(
+                ["g++", *RUNTIME_FLAGS, f"-I{include}", f"-I{include / 'vltstd'}", "-c", str(include / name)],
+                cwd=folder,
+                env=toolchain.environment(),
+                log=folder / "build.log",
+            )
 
     key = cache.key_of((*RUNTIME_FLAGS, *RUNTIME_SOURCES, *toolchain.versions()))
     return [str(path) for path in sorted(cache.entry(root, f"runtime-{key}", build).glob("*.o"))]
 
 
 def without_zeros(text: str) -> str:
-    """``text`` without the lines that set memory words to zero: the model's memories are zero at first anyway, and thousands of such lines compile slowly."""
+    """``text`` without the lines that set memory words to zero.
+
+    The model's memories are zero at first anyway, and thousands of such lines compile slowly.
+    """
     return re.sub(r"^ *\S+ ?\[\d+\] = \d+'[hd]0+;\n", "", text, flags=re.MULTILINE)
 
 
@@ -146,7 +189,9 @@ def _design(root_header: str, config: Config) -> str:
         f"#define LUTTERFLY_FEATURE_BYTES {config.memory.feature_bytes}",
     ]
     for bank in ("even", "odd"):
-        found = re.findall(rf"^ *VlUnpacked<.*> (\w*feature_memory__DOT__{bank}__DOT__storage);", root_header, re.MULTILINE)
+        found = re.findall(
+            rf"^ *VlUnpacked<.*> (\w*feature_memory__DOT__{bank}__DOT__storage);", root_header, re.MULTILINE
+        )
         if len(found) != 1:
             raise ToolError(f"the model must have one {bank} bank of the feature memory, not {len(found)}")
         lines.append(f"#define LUTTERFLY_FEATURE_{bank.upper()}(root) ((root)->{found[0]})")

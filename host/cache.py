@@ -1,4 +1,5 @@
 """A cache of things that take long to build: one folder per key, shared safely by processes."""
+
 from __future__ import annotations
 
 import contextlib
@@ -32,8 +33,8 @@ def key_of(parts: Iterable[str | bytes]) -> str:
 def entry(root: Path, key: str, build: Callable[[Path], None]) -> Path:
     """The folder of ``key``, built first if it is not there.
 
-    A folder becomes visible only when it is complete (it is built under another name), and of several processes that want the same one, one builds
-    and the others wait.
+    A folder becomes visible only when it is complete (it is built under another name), and of several processes that
+    want the same one, one builds and the others wait.
 
     Parameters
     ----------

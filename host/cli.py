@@ -2,6 +2,7 @@
 
 Exit codes: 0 done, 1 the check failed or the accelerator stopped, 2 the input is wrong or a tool is missing.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -24,16 +25,22 @@ FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
 #: What typer raises on a wrong command line; it has no public name.
 _UsageError = typer.BadParameter.__mro__[1]
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
-                  help="Run quantised neural networks on a generated FPGA accelerator, with the bytes of ONNX Runtime.")
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Run quantised neural networks on a generated FPGA accelerator, with the bytes of ONNX Runtime.",
+)
 
 Model = Annotated[Path, typer.Argument(help="An ONNX file, or a program that `compile` made.", show_default=False)]
-ConfigOption = Annotated[str, typer.Option("--config", metavar="NAME|FILE",
-                                           help=f"Configuration: {', '.join(PRESETS)}, or a JSON file.")]
+ConfigOption = Annotated[
+    str, typer.Option("--config", metavar="NAME|FILE", help=f"Configuration: {', '.join(PRESETS)}, or a JSON file.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
-class _Failed(Exception):
+class _FailedError(Exception):
     """The command did its work, and what it checked is wrong."""
 
 
@@ -42,7 +49,7 @@ def _reporting(as_json: bool) -> Iterator[None]:
     """Turn what may go wrong into one line and an exit code."""
     try:
         yield
-    except _Failed:
+    except _FailedError:
         raise typer.Exit(FAILED) from None
     except (AcceleratorError, HardwareError, SimulationError) as error:
         raise _exit(error, FAILED, as_json) from None
@@ -63,7 +70,7 @@ def _finish(report: commands.Report, as_json: bool) -> None:
     """Print a report, and fail if what was checked is wrong."""
     print(json.dumps(report.values) if as_json else report.text)
     if not report.is_right:
-        raise _Failed
+        raise _FailedError
 
 
 @app.command()
@@ -74,30 +81,51 @@ def check(model: Model, config: ConfigOption = DEFAULT_PRESET, as_json: Json = F
 
 
 @app.command("compile")
-def compile_(model: Model, output: Annotated[Path, typer.Option("--output", "-o", help="The program file.", show_default=False)],
-             config: ConfigOption = DEFAULT_PRESET, as_json: Json = False) -> None:
+def compile_(
+    model: Model,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The program file.", show_default=False)],
+    config: ConfigOption = DEFAULT_PRESET,
+    as_json: Json = False,
+) -> None:
     """Compile an ONNX file to a program for one configuration."""
     with _reporting(as_json), ProgressBar(enabled=not as_json) as progress:
         _finish(commands.compile_(model, output, config, progress), as_json)
 
 
 @app.command()
-def run(model: Model,
-        inputs: Annotated[list[str], typer.Option("--input", metavar="[NAME=]FILE", show_default=False,
-                                                  help="A NumPy file for an input; the first axis is the batch.")],
-        outputs: Annotated[list[str] | None, typer.Option("--output", "-o", metavar="[NAME=]FILE", show_default=False,
-                                                          help="Where an output goes, as a NumPy file.")] = None,
-        config: ConfigOption = DEFAULT_PRESET, as_json: Json = False) -> None:
+def run(
+    model: Model,
+    inputs: Annotated[
+        list[str],
+        typer.Option(
+            "--input",
+            metavar="[NAME=]FILE",
+            show_default=False,
+            help="A NumPy file for an input; the first axis is the batch.",
+        ),
+    ],
+    outputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--output", "-o", metavar="[NAME=]FILE", show_default=False, help="Where an output goes, as a NumPy file."
+        ),
+    ] = None,
+    config: ConfigOption = DEFAULT_PRESET,
+    as_json: Json = False,
+) -> None:
     """Run inference on the simulated accelerator."""
     with _reporting(as_json), ProgressBar(enabled=not as_json) as progress:
         _finish(commands.run(model, inputs, outputs or [], config, progress), as_json)
 
 
 @app.command()
-def verify(model: Model,
-           samples: Annotated[int, typer.Option(help="Random inputs.", min=1)] = 8,
-           seed: Annotated[int, typer.Option(help="Of the random inputs.", min=0)] = 0,
-           config: ConfigOption = DEFAULT_PRESET, as_json: Json = False) -> None:
+def verify(
+    model: Model,
+    samples: Annotated[int, typer.Option(help="Random inputs.", min=1)] = 8,
+    seed: Annotated[int, typer.Option(help="Of the random inputs.", min=0)] = 0,
+    config: ConfigOption = DEFAULT_PRESET,
+    as_json: Json = False,
+) -> None:
     """Compare the simulated accelerator, the golden model and ONNX Runtime, byte by byte and cycle by cycle."""
     with _reporting(as_json):
         with ProgressBar(enabled=not as_json) as progress:
@@ -106,16 +134,22 @@ def verify(model: Model,
 
 
 @app.command()
-def verilog(output: Annotated[Path, typer.Option("--output", "-o", help="The Verilog file.", show_default=False)],
-            config: ConfigOption = DEFAULT_PRESET, as_json: Json = False) -> None:
+def verilog(
+    output: Annotated[Path, typer.Option("--output", "-o", help="The Verilog file.", show_default=False)],
+    config: ConfigOption = DEFAULT_PRESET,
+    as_json: Json = False,
+) -> None:
     """Generate the accelerator as Verilog."""
     with _reporting(as_json), ProgressBar(enabled=not as_json) as progress:
         _finish(commands.verilog(output, config, progress), as_json)
 
 
 @app.command()
-def demo(form: Annotated[str, typer.Option(help="Form of the model: qdq, qop or uint8.")] = "qdq",
-         config: ConfigOption = DEFAULT_PRESET, as_json: Json = False) -> None:
+def demo(
+    form: Annotated[str, typer.Option(help="Form of the model: qdq, qop or uint8.")] = "qdq",
+    config: ConfigOption = DEFAULT_PRESET,
+    as_json: Json = False,
+) -> None:
     """Classify handwritten digits on the simulated accelerator, next to ONNX Runtime."""
     with _reporting(as_json):
         with ProgressBar(enabled=not as_json) as progress:

@@ -2,6 +2,7 @@
 
 Whatever takes long to import is imported by the command that needs it.
 """
+
 # ruff: noqa: PLC0415
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..golden.program import MAGIC, Program
+from ..golden.program import Program
 from .build import verilog as generate_verilog
 from .configuration import find_config
 from .progress import Progress
@@ -52,12 +53,29 @@ def check(model: Path, config: str, progress: Progress) -> Report:
     table = [("layer", "operation", "input", "output", "where", "cycles", "fold")]
     for row in rows:
         layer = layers.get(row.layer) if row.where == "accelerator" else None
-        table.append((row.layer, row.kind, _shape(row.input_shape), _shape(row.output_shape), row.where,
-                      f"{layer.cycles:,}" if layer else "", layer.fold if layer else ""))
+        table.append(
+            (
+                row.layer,
+                row.kind,
+                _shape(row.input_shape),
+                _shape(row.output_shape),
+                row.where,
+                f"{layer.cycles:,}" if layer else "",
+                layer.fold if layer else "",
+            )
+        )
     text = [_table(table), "", _prediction(program, found.multipliers), *(f"note: {note}" for note in graph.notes)]
     values = {
-        "layers": [{"name": row.layer, "operation": row.kind, "where": row.where, "input_shape": row.input_shape,
-                    "output_shape": row.output_shape} for row in rows],
+        "layers": [
+            {
+                "name": row.layer,
+                "operation": row.kind,
+                "where": row.where,
+                "input_shape": row.input_shape,
+                "output_shape": row.output_shape,
+            }
+            for row in rows
+        ],
         "predicted_cycles": program.predicted_cycles,
         "macs": _macs(program),
         "notes": graph.notes,
@@ -71,8 +89,12 @@ def compile_(model: Path, output: Path, config: str, progress: Progress) -> Repo
     program = load_program(model, config)
     data = program.to_bytes()
     _write(output, data)
-    values = {"predicted_cycles": program.predicted_cycles, "macs": _macs(program), "file_bytes": len(data),
-              "arena_bytes": program.arena_bytes}
+    values = {
+        "predicted_cycles": program.predicted_cycles,
+        "macs": _macs(program),
+        "file_bytes": len(data),
+        "arena_bytes": program.arena_bytes,
+    }
     return Report(f"{output}: {len(data):,} bytes, {_prediction(program, find_config(config).multipliers)}", values)
 
 
@@ -91,13 +113,23 @@ def run(model: Path, inputs: Sequence[str], outputs: Sequence[str], config: str,
     program, cycles = session.program, session.counters[-1]["cycles"]
     macs = _macs(program)
     utilisation = macs / (cycles * found.multipliers)
-    values = {"cycles": cycles, "predicted_cycles": program.predicted_cycles, "macs": macs, "utilisation": round(utilisation, 4),
-              "samples": len(session.counters), "outputs": {name: list(array.shape) for name, array in results.items()},
-              "counters": session.counters[-1]}
-    shown = [f"{name}: {array.dtype} {_shape(array.shape)}" + (f" -> {targets[name]}" if name in targets else _brief(array))
-             for name, array in results.items()]
-    text = (f"{cycles:,} cycles for an inference (predicted {program.predicted_cycles:,}), "
-            f"{utilisation:.1%} of {found.multipliers} multipliers busy")
+    values = {
+        "cycles": cycles,
+        "predicted_cycles": program.predicted_cycles,
+        "macs": macs,
+        "utilisation": round(utilisation, 4),
+        "samples": len(session.counters),
+        "outputs": {name: list(array.shape) for name, array in results.items()},
+        "counters": session.counters[-1],
+    }
+    shown = [
+        f"{name}: {array.dtype} {_shape(array.shape)}" + (f" -> {targets[name]}" if name in targets else _brief(array))
+        for name, array in results.items()
+    ]
+    text = (
+        f"{cycles:,} cycles for an inference (predicted {program.predicted_cycles:,}), "
+        f"{utilisation:.1%} of {found.multipliers} multipliers busy"
+    )
     return Report("\n".join([*shown, text]), values)
 
 
@@ -109,16 +141,30 @@ def verify(model: Path, samples: int, seed: int, config: str, progress: Progress
     progress("compiling")
     report = verify_model(_read(model), found, samples, seed, name=str(model), progress=progress)
     table = [("tensor", "bytes", "golden", "machine", "RTL")]
-    table += [(tensor.name, f"{tensor.bytes:,}", *("-" if count is None else f"{count:,}"
-                                                   for count in (tensor.golden, tensor.machine, tensor.rtl)))
-              for tensor in report.tensors]
+    table += [
+        (
+            tensor.name,
+            f"{tensor.bytes:,}",
+            *("-" if count is None else f"{count:,}" for count in (tensor.golden, tensor.machine, tensor.rtl)),
+        )
+        for tensor in report.tensors
+    ]
     layers = [("layer", "predicted", "measured", "")]
-    layers += [(layer.name, f"{layer.predicted:,}", f"{layer.measured:,}", "" if layer.is_right else "wrong") for layer in report.layers]
+    layers += [
+        (layer.name, f"{layer.predicted:,}", f"{layer.measured:,}", "" if layer.is_right else "wrong")
+        for layer in report.layers
+    ]
     against = "golden functions" if report.reference else "ONNX Runtime"
-    text = [f"bytes that differ from those of {against}, in {samples} samples ('-': fused, not visible):", _table(table), "",
-            "cycles:", _table(layers), "",
-            f"{report.bytes:,} bytes compared, {report.mismatched_bytes:,} differ; {report.cycles:,} cycles, "
-            f"predicted {report.program.predicted_cycles:,}"]
+    text = [
+        f"bytes that differ from those of {against}, in {samples} samples ('-': fused, not visible):",
+        _table(table),
+        "",
+        "cycles:",
+        _table(layers),
+        "",
+        f"{report.bytes:,} bytes compared, {report.mismatched_bytes:,} differ",
+        f"{report.cycles:,} cycles, predicted {report.program.predicted_cycles:,}",
+    ]
     if report.reference:
         text.append(f"no comparison with ONNX Runtime: {report.reference}")
     values = {
@@ -130,10 +176,20 @@ def verify(model: Path, samples: int, seed: int, config: str, progress: Progress
         "utilisation": round(_macs(report.program) / (report.cycles * found.multipliers), 4),
         "samples": samples,
         "reference": report.reference or "onnxruntime",
-        "tensors": [{"name": tensor.name, "bytes": tensor.bytes, "golden": tensor.golden, "machine": tensor.machine, "rtl": tensor.rtl}
-                    for tensor in report.tensors],
-        "layers": [{"name": layer.name, "predicted": layer.predicted, "measured": layer.measured, "right": layer.is_right}
-                   for layer in report.layers],
+        "tensors": [
+            {
+                "name": tensor.name,
+                "bytes": tensor.bytes,
+                "golden": tensor.golden,
+                "machine": tensor.machine,
+                "rtl": tensor.rtl,
+            }
+            for tensor in report.tensors
+        ],
+        "layers": [
+            {"name": layer.name, "predicted": layer.predicted, "measured": layer.measured, "right": layer.is_right}
+            for layer in report.layers
+        ],
     }
     return Report("\n".join(text), values, report.is_right)
 
@@ -161,11 +217,19 @@ def demo(form: str, config: str, progress: Progress) -> Report:
         f"accuracy          {report.accuracy:.2%}  (ONNX Runtime {report.reference_accuracy:.2%})",
         f"bytes compared    {report.bytes:,}, {report.mismatched_bytes:,} differ from ONNX Runtime's",
         f"cycles per image  {report.cycles:,}  (predicted {report.predicted_cycles:,})",
-        f"utilisation       {report.utilisation:.1%} of {report.multipliers} multipliers, {report.macs:,} multiply-accumulates per image",
+        f"utilisation       {report.utilisation:.1%} of {report.multipliers} multipliers, {report.macs:,} products",
     ]
-    values = {"accuracy": report.accuracy, "reference_accuracy": report.reference_accuracy, "images": len(images), "bytes": report.bytes,
-              "mismatched_bytes": report.mismatched_bytes, "cycles": report.cycles, "predicted_cycles": report.predicted_cycles,
-              "macs": report.macs, "utilisation": round(report.utilisation, 4)}
+    values = {
+        "accuracy": report.accuracy,
+        "reference_accuracy": report.reference_accuracy,
+        "images": len(images),
+        "bytes": report.bytes,
+        "mismatched_bytes": report.mismatched_bytes,
+        "cycles": report.cycles,
+        "predicted_cycles": report.predicted_cycles,
+        "macs": report.macs,
+        "utilisation": round(report.utilisation, 4),
+    }
     return Report("\n".join(text), values, report.is_right)
 
 
@@ -175,8 +239,10 @@ def _macs(program: Program) -> int:
 
 def _prediction(program: Program, multipliers: int) -> str:
     utilisation = _macs(program) / (program.predicted_cycles * multipliers)
-    return (f"{program.predicted_cycles:,} cycles predicted for an inference, {_macs(program):,} multiply-accumulates, "
-            f"{utilisation:.1%} of {multipliers} multipliers busy")
+    return (
+        f"{program.predicted_cycles:,} cycles predicted for an inference, {_macs(program):,} multiply-accumulates, "
+        f"{utilisation:.1%} of {multipliers} multipliers busy"
+    )
 
 
 def _assign(kind: str, words: Sequence[str], infos: Sequence[TensorInfo]) -> dict[str, str]:
@@ -232,7 +298,15 @@ def _shape(shape: Sequence[int]) -> str:
 def _table(rows: Sequence[Sequence[str]]) -> str:
     """Columns aligned; those that hold numbers to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    numeric = [all(row[column].replace(",", "").strip("-").isdigit() or row[column] in ("", "-") for row in rows[1:]) and len(rows) > 1
-               for column in range(len(rows[0]))]
-    return "\n".join("  ".join(cell.rjust(width) if right else cell.ljust(width) for cell, width, right in zip(row, widths, numeric, strict=True)).rstrip()
-                     for row in rows)
+    numeric = [
+        all(row[column].replace(",", "").strip("-").isdigit() or row[column] in ("", "-") for row in rows[1:])
+        and len(rows) > 1
+        for column in range(len(rows[0]))
+    ]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, numeric, strict=True)
+        ).rstrip()
+        for row in rows
+    )

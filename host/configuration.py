@@ -1,4 +1,5 @@
 """Configurations by name or from a file, as users give them."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,4 +1,5 @@
 """The demo: handwritten digits, classified by the simulated accelerator and by ONNX Runtime."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -103,4 +104,6 @@ def picture(images: npt.NDArray[np.float32]) -> str:
     """Images float32[images, 1, 8, 8] from 0 to 1 side by side, in characters."""
     shades = " .:-=+*#%@"
     levels = np.minimum((images[:, 0] * len(shades)).astype(int), len(shades) - 1)
-    return "\n".join("   ".join("".join(2 * shades[level] for level in row) for row in rows) for rows in levels.transpose(1, 0, 2))
+    return "\n".join(
+        "   ".join("".join(2 * shades[level] for level in row) for row in rows) for rows in levels.transpose(1, 0, 2)
+    )

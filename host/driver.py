@@ -1,4 +1,5 @@
 """The driver: programs and inferences on one accelerator, over any transport, with every wait bounded."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -56,7 +57,9 @@ class AcceleratorError(RuntimeError):
         What the command was, in words.
     """
 
-    def __init__(self, message: str, *, code: ErrorCode, unit: Unit, index: int = 0, address: int = 0, command: str = ""):
+    def __init__(
+        self, message: str, *, code: ErrorCode, unit: Unit, index: int = 0, address: int = 0, command: str = ""
+    ):
         super().__init__(message)
         self.code = code
         self.unit = unit
@@ -68,8 +71,10 @@ class AcceleratorError(RuntimeError):
 def check_config(program: Program, config: Config) -> None:
     """Raise ValueError if ``program`` was compiled for another configuration than ``config``."""
     if program.config_hash != config.hash:
-        raise ValueError(f"program must be for the configuration of this hardware ({config.hash:#010x}), not for "
-                         f"{program.config_name} ({program.config_hash:#010x}); compile the model again for this one")
+        raise ValueError(
+            f"program must be for the configuration of this hardware ({config.hash:#010x}), not for "
+            f"{program.config_name} ({program.config_hash:#010x}); compile the model again for this one"
+        )
 
 
 class Driver:
@@ -119,7 +124,10 @@ class Driver:
         """
         check_config(program, self._config)
         if program.arena_bytes > self._transport.arena_bytes:
-            raise ValueError(f"program must fit the arena of {self._transport.arena_bytes} bytes, not need {program.arena_bytes} bytes")
+            raise ValueError(
+                f"program must fit the arena of {self._transport.arena_bytes} bytes, "
+                f"not need {program.arena_bytes} bytes"
+            )
         self._program = program
         self._resident = False
         self._prepare()
@@ -185,11 +193,15 @@ class Driver:
                 self._failed = False
                 return
             self._transport.wait_for_interrupt(_CYCLES_PER_POLL)
-        raise AcceleratorError(f"a soft reset must end within {_RESET_POLLS * _CYCLES_PER_POLL} cycles, and does not; "
-                               "check that the external memory answers", code=ErrorCode.NONE, unit=Unit.NONE)
+        raise AcceleratorError(
+            f"a soft reset must end within {_RESET_POLLS * _CYCLES_PER_POLL} cycles, and does not; "
+            "check that the external memory answers",
+            code=ErrorCode.NONE,
+            unit=Unit.NONE,
+        )
 
     def counters(self) -> dict[str, int]:
-        """The performance counters of the last run, by the names of ``COUNTERS`` in lower case; in cycles or commands."""
+        """The performance counters of the last run, by the names of ``COUNTERS`` in lower case."""
         return {name.lower(): self._read(name) for name in COUNTERS}
 
     def _loaded(self) -> Program:
@@ -246,8 +258,11 @@ class Driver:
         self._running = None
         self._resident = False
         if not status & registers.STATUS_ERROR:
-            raise AcceleratorError(f"a run must end within {limit} cycles, and does not; check that the external memory answers",
-                                   code=ErrorCode.NONE, unit=Unit.NONE)
+            raise AcceleratorError(
+                f"a run must end within {limit} cycles, and does not; check that the external memory answers",
+                code=ErrorCode.NONE,
+                unit=Unit.NONE,
+            )
         raise self._error(queues)
 
     def _error(self, queues: Queues) -> AcceleratorError:
@@ -255,8 +270,14 @@ class Driver:
         code, unit, index = ErrorCode(word & 0xFF), Unit(word >> 8 & 0xFF), word >> 16
         command = self._describe(queues, unit, index)
         where = f" at address {address:#x}" if address else ""
-        return AcceleratorError(f"{code.name} in {unit.name}{where}, {command}; {_REMEDIES.get(code, 'reset the hardware')}",
-                                code=code, unit=unit, index=index, address=address, command=command)
+        return AcceleratorError(
+            f"{code.name} in {unit.name}{where}, {command}; {_REMEDIES.get(code, 'reset the hardware')}",
+            code=code,
+            unit=unit,
+            index=index,
+            address=address,
+            command=command,
+        )
 
     def _describe(self, queues: Queues, unit: Unit, index: int) -> str:
         """The command in words, as far as its queue is known."""

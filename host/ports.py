@@ -1,4 +1,5 @@
 """ONNX tensors at the border of the accelerator, as the codes that lie in its memory, and back."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -49,7 +50,12 @@ def from_codes(port: Port, codes: npt.NDArray[np.int8]) -> npt.NDArray[np.int8 |
     return view(codes, axes=port.onnx_axes, shape=port.onnx_shape, unsigned=port.unsigned)
 
 
-def view(codes: npt.NDArray[np.int8], *, axes: Sequence[int], shape: Sequence[int], unsigned: bool) -> npt.NDArray[np.int8 | np.uint8]:
-    """Codes int8[height, width, channels] as an ONNX tensor: ``codes.transpose(axes).reshape(shape)``, plus 128 if unsigned."""
+def view(
+    codes: npt.NDArray[np.int8], *, axes: Sequence[int], shape: Sequence[int], unsigned: bool
+) -> npt.NDArray[np.int8 | np.uint8]:
+    """Codes int8[height, width, channels] as an ONNX tensor.
+
+    ``codes.transpose(axes).reshape(shape)``, plus 128 if unsigned.
+    """
     array = codes.transpose(axes).reshape(shape)
     return (array.astype(np.int16) + _SHIFT).astype(np.uint8) if unsigned else array

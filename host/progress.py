@@ -1,4 +1,5 @@
 """Telling people how far long work is."""
+
 from __future__ import annotations
 
 import sys
@@ -51,7 +52,9 @@ class ProgressBar:
 
         return show
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._enabled:
             self._timer.cancel()
             self._timer.join()

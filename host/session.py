@@ -1,4 +1,5 @@
 """Inference on the accelerator with the interface of ONNX Runtime's ``InferenceSession``."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,12 @@ from .verilator_transport import VerilatorTransport
 if TYPE_CHECKING:
     import onnxruntime
 
-_NUMPY_TYPES = {"tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16", "tensor(bool)": "bool"}
+_NUMPY_TYPES = {
+    "tensor(float)": "float32",
+    "tensor(double)": "float64",
+    "tensor(float16)": "float16",
+    "tensor(bool)": "bool",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +110,14 @@ class InferenceSession:
         Performance counters of each sample of the last :meth:`run`.
     """
 
-    def __init__(self, path_or_bytes: str | Path | bytes | Program, config: str | Path | Config = DEFAULT_PRESET,
-                 transport: Transport | None = None, *, progress: Progress = silent):
+    def __init__(
+        self,
+        path_or_bytes: str | Path | bytes | Program,
+        config: str | Path | Config = DEFAULT_PRESET,
+        transport: Transport | None = None,
+        *,
+        progress: Progress = silent,
+    ):
         self.config = find_config(config)
         self.program = load_program(path_or_bytes, self.config)
         self.counters: list[dict[str, int]] = []
@@ -157,7 +169,7 @@ class InferenceSession:
         results = []
         for index in range(samples):
             self._progress("running samples", index, samples)
-            feeds = {name: array[index:index + 1] for name, array in input_feed.items()}
+            feeds = {name: array[index : index + 1] for name, array in input_feed.items()}
             results.append(self.tail(feeds, driver.infer(self.head(feeds))))
             self.counters.append(driver.counters())
         return [np.concatenate([result[name] for result in results]) for name in names]
@@ -219,15 +231,21 @@ def _run(session: onnxruntime.InferenceSession | None, values: Mapping[str, np.n
     if session is None:
         return {}
     names = [value.name for value in session.get_outputs()]
-    return dict(zip(names, session.run(names, {value.name: values[value.name] for value in session.get_inputs()}), strict=True))
+    return dict(
+        zip(names, session.run(names, {value.name: values[value.name] for value in session.get_inputs()}), strict=True)
+    )
 
 
 def _describe(program: Program) -> tuple[list[TensorInfo], list[TensorInfo]]:
     """Inputs and outputs of the program's model."""
-    import onnx  # noqa: PLC0415: a third of a second
+    # These take a third of a second to import, which checks of the command line need not wait for.
+    import onnx  # noqa: PLC0415
 
     from .reference import plain_session  # noqa: PLC0415
 
     session = plain_session(onnx.load_from_string(program.model))
-    infos = [[TensorInfo(value.name, value.shape, value.type) for value in values] for values in (session.get_inputs(), session.get_outputs())]
+    infos = [
+        [TensorInfo(value.name, value.shape, value.type) for value in values]
+        for values in (session.get_inputs(), session.get_outputs())
+    ]
     return infos[0], infos[1]

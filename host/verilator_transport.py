@@ -1,4 +1,5 @@
 """The transport to a simulated accelerator in this process."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -40,9 +41,17 @@ class VerilatorTransport(Transport):
         If the simulator cannot be built.
     """
 
-    def __init__(self, config: Config, *, settings: MemorySettings | None = None, cache_root: Path | None = None,
-                 progress: Progress = silent):
-        self.simulator = Simulator(library(config, root=cache_root, progress=progress), base=ARENA_BASE, size=ARENA_BYTES)
+    def __init__(
+        self,
+        config: Config,
+        *,
+        settings: MemorySettings | None = None,
+        cache_root: Path | None = None,
+        progress: Progress = silent,
+    ):
+        self.simulator = Simulator(
+            library(config, root=cache_root, progress=progress), base=ARENA_BASE, size=ARENA_BYTES
+        )
         self.simulator.configure(settings or MemorySettings())
 
     @property
@@ -66,12 +75,12 @@ class VerilatorTransport(Transport):
     def read_memory(self, address: int, size: int) -> bytes:
         """Read the simulated memory, past the core; takes no simulated time."""
         self.check_range(address, size)
-        return bytes(self.simulator.memory[address - self.arena_base:][:size])
+        return bytes(self.simulator.memory[address - self.arena_base :][:size])
 
     def write_memory(self, address: int, data: bytes) -> None:
         """Write the simulated memory, past the core; takes no simulated time."""
         self.check_range(address, len(data))
-        self.simulator.memory[address - self.arena_base:][:len(data)] = data
+        self.simulator.memory[address - self.arena_base :][: len(data)] = data
 
     def wait_for_interrupt(self, timeout_cycles: int) -> bool:
         """Simulate until the interrupt."""
