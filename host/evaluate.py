@@ -1,4 +1,4 @@
-"""Evaluate a quantised graph with the golden functions: the codes of every tensor, as the accelerator must compute them."""
+"""Evaluate a quantised graph with the golden functions: the codes of every tensor, as the accelerator computes them."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -54,7 +54,8 @@ def evaluate_layer(layer: Layer, values: Mapping[str, Int8], tensors: Mapping[st
         result = requantise(accumulators, parameters, tensors[inner].zero_point, layer.low, layer.high)
     elif isinstance(layer, MaxPool):
         inner = layer.pooled or layer.output
-        result = pool_maximum(codes, kernel=window.kernel, stride=window.stride, dilation=window.dilation, pads=window.pads)
+        result = pool_maximum(codes, kernel=window.kernel, stride=window.stride, dilation=window.dilation,
+                              pads=window.pads)
     else:
         return {layer.output: apply_table(codes, layer.table)}
     return {inner: result} if layer.table is None else {inner: result, layer.output: apply_table(result, layer.table)}

@@ -109,7 +109,9 @@ def _check_quantised(model: onnx.ModelProto, name: str) -> None:
             raise ModelError(f"{name}: {node.op_type} {node.name!r} quantises at run time, and the accelerator needs "
                              f"fixed scales; {QUANTISE}")
     operators = {node.op_type for node in model.graph.node}
-    if not any(op == "QuantizeLinear" or op.startswith("QLinear") or op == "QGemm" for op in operators):
+    codes = (onnx.TensorProto.INT8, onnx.TensorProto.UINT8)
+    on_codes = any(value.type.tensor_type.elem_type in codes for value in model.graph.input)
+    if not on_codes and not any(op == "QuantizeLinear" or op.startswith("QLinear") or op == "QGemm" for op in operators):
         raise ModelError(f"{name}: is a float model; {QUANTISE}")
 
 
