@@ -83,7 +83,7 @@ def environment(**make_variables: str) -> dict[str, str]:
     }
 
 
-def run(command: list[str], *, cwd: Path, env: dict[str, str], log: Path, time_limit_s: int = 1800) -> None:
+def run(command: list[str], *, cwd: Path, env: dict[str, str], log: Path, time_limit_s: float = 1800) -> None:
     """Run a step of a build; its output goes to the end of ``log``.
 
     Raises
