@@ -1,0 +1,166 @@
+"""The core: queues, program memory, units and supervisor; everything that a soft reset resets."""
+from __future__ import annotations
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from ..golden.config import Config
+from ..golden.isa import Unit
+from .axi import ReadSignature, WriteSignature
+from .compute import Compute
+from .dma_load import DmaLoad
+from .dma_store import DmaStore
+from .program import Program
+from .queue import Queue
+from .registers import kept_layout, read_layout, write_layout
+from .supervisor import Supervisor
+
+__all__ = ["Core", "TraceSignature"]
+
+_QUEUES = ("dma", "compute")
+
+
+class TraceSignature(wiring.Signature):
+    """Pulses of one cycle for the performance trace, each registered.
+
+    Members
+    -------
+    compute_issue_first, compute_issue_last : Out(1)
+        The first, the last step of a COMPUTE command has been issued.
+    compute_done : Out(1)
+        A COMPUTE command has completed.
+    dma_begin, dma_done : Out(1)
+        A LOAD, STORE or FILL has been handed to its unit, or has completed.
+    """
+
+    def __init__(self):
+        names = ("compute_issue_first", "compute_issue_last", "compute_done", "dma_begin", "dma_done")
+        super().__init__(dict.fromkeys(names, Out(1)))
+
+
+class Core(wiring.Component):
+    """Execute programs. The registers and the guard of the buses stand outside, because they survive a soft reset.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    start : In(1)
+        Begin a run.
+    clear_interrupt : In(1)
+    kept : In(kept_layout), written : In(write_layout)
+        From the registers.
+    read : Out(read_layout)
+        To the registers.
+    program, load : Out(ReadSignature), store : Out(WriteSignature)
+        The masters; addresses are relative to EXTERNAL_BASE.
+    trace : Out(TraceSignature)
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__({
+            "start": In(1),
+            "clear_interrupt": In(1),
+            "kept": In(kept_layout()),
+            "written": In(write_layout()),
+            "read": Out(read_layout(config)),
+            "program": Out(ReadSignature(config.axi.data_bits)),
+            "load": Out(ReadSignature(config.axi.data_bits)),
+            "store": Out(WriteSignature(config.axi.data_bits)),
+            "trace": Out(TraceSignature()),
+        })
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.submodules.supervisor = supervisor = Supervisor(self.config)
+        m.submodules.program = program = Program(self.config)
+        m.submodules.dma_queue = dma_queue = Queue(self.config, unit=Unit.DMA_QUEUE)
+        m.submodules.compute_queue = compute_queue = Queue(self.config, unit=Unit.COMPUTE_QUEUE)
+        m.submodules.load = load = DmaLoad(self.config)
+        m.submodules.store = store = DmaStore(self.config)
+        m.submodules.compute = compute = Compute(self.config)
+
+        connect(m, program.read, flipped(self.program))
+        connect(m, load.bus, flipped(self.load))
+        connect(m, store.bus, flipped(self.store))
+        connect(m, dma_queue.load, load.command)
+        connect(m, dma_queue.store, store.command)
+        connect(m, compute_queue.compute, compute.command)
+        connect(m, load.feature, compute.feature_write)
+        connect(m, store.read, compute.store_read)
+        m.d.comb += [
+            compute.local_write.eq(load.local),
+            store.word.eq(compute.store_word),
+            dma_queue.finished.eq(load.done | store.done),
+            compute_queue.finished.eq(compute.done),
+            dma_queue.granted.eq(compute_queue.grant),
+            compute_queue.granted.eq(dma_queue.grant),
+        ]
+        for name, queue in zip(_QUEUES, (dma_queue, compute_queue), strict=True):
+            self._elaborate_queue(m, name, queue)
+        self._elaborate_supervision(m)
+        self._elaborate_trace(m)
+        return m
+
+    def _elaborate_queue(self, m: Module, name: str, queue: Queue) -> None:
+        """A queue between its ring and the supervisor."""
+        program, supervisor = m.submodules.program, m.submodules.supervisor
+        connect(m, getattr(program, f"{name}_words"), queue.words)
+        settings = getattr(program, f"{name}_program")
+        registers = (f"{name.upper()}_PROGRAM", f"{name.upper()}_COMMANDS")
+        m.d.comb += [
+            queue.start.eq(supervisor.begin),
+            queue.exhausted.eq(getattr(program, f"{name}_exhausted")),
+            settings.address.eq(self.kept[registers[0]]),
+            settings.commands.eq(self.kept[registers[1]]),
+            getattr(program, f"{name}_changed").eq(self.written.EXTERNAL_BASE | self.written[registers[0]] | self.written[registers[1]]),
+            getattr(program, f"{name}_stop").eq(queue.done),
+            getattr(supervisor, f"{name}_done").eq(queue.done),
+            getattr(supervisor, f"{name}_tokens_left").eq(queue.tokens_left),
+            getattr(supervisor, f"{name}_standing").eq(queue.standing),
+            supervisor.errors[f"{name}_queue"].eq(queue.error),
+        ]
+
+    def _elaborate_supervision(self, m: Module) -> None:
+        supervisor, program, compute = m.submodules.supervisor, m.submodules.program, m.submodules.compute
+        dma_queue, compute_queue = m.submodules.dma_queue, m.submodules.compute_queue
+        workers = (program, dma_queue, compute_queue, m.submodules.load, m.submodules.store, compute)
+        progress = 0
+        for worker in workers:
+            m.d.comb += worker.halt.eq(supervisor.halt)
+            progress = progress | worker.progress
+        m.d.comb += [
+            supervisor.start.eq(self.start),
+            supervisor.clear_interrupt.eq(self.clear_interrupt),
+            supervisor.watchdog.eq(self.kept.WATCHDOG),
+            supervisor.progress.eq(progress),
+            supervisor.fetching.eq(program.busy),
+            program.start.eq(supervisor.begin),
+            supervisor.errors.prefetch.eq(program.error),
+            supervisor.errors.load.eq(m.submodules.load.error),
+            supervisor.errors.store.eq(m.submodules.store.error),
+            supervisor.errors.compute.eq(compute.error),
+            supervisor.events.dma_busy.eq(dma_queue.in_flight),
+            supervisor.events.dma_stalled.eq(dma_queue.stalled),
+            supervisor.events.dma_done.eq(dma_queue.completed),
+            supervisor.events.compute_busy.eq(compute.issued),
+            supervisor.events.compute_stalled.eq(compute_queue.stalled | compute.stalled),
+            supervisor.events.compute_done.eq(compute_queue.completed),
+            self.read.eq(supervisor.read),
+        ]
+
+    def _elaborate_trace(self, m: Module) -> None:
+        load, store, compute = m.submodules.load, m.submodules.store, m.submodules.compute
+        begins = Signal()
+        m.d.comb += begins.eq((load.command.valid & load.command.ready) | (store.command.valid & store.command.ready))
+        m.d.sync += [
+            self.trace.compute_issue_first.eq(compute.first),
+            self.trace.compute_issue_last.eq(compute.last),
+            self.trace.compute_done.eq(compute.done),
+            self.trace.dma_begin.eq(begins),
+            self.trace.dma_done.eq(load.done | store.done),
+        ]
