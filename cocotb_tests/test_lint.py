@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from lutterfly.golden.config import PRESETS
-from lutterfly.hdl.top_axi import generate
-from lutterfly.host import toolchain
+from lutterfly.host import build, toolchain
 
 WAIVERS = Path(__file__).with_name("lint.vlt")
 
@@ -24,7 +23,7 @@ def lint(source: Path) -> str:
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
 def test_core_is_clean(preset: str, tmp_path: Path) -> None:
     source = tmp_path / "top.v"
-    source.write_text(generate(PRESETS[preset]))
+    source.write_text(build.verilog(PRESETS[preset]))
     assert lint(source) == ""
 
 
