@@ -139,3 +139,10 @@ def test_every_dependency_has_its_reason_beside_it():
 
 def test_nothing_generated_is_tracked():
     assert [name for name in tracked() if any(fnmatch(name, pattern) for pattern in GENERATED)] == []
+
+
+def test_links_between_pages_lead_somewhere():
+    broken = [f"{page}: {link}" for page in tracked() if page.endswith(".md")
+              for link in re.findall(r"\]\(([^)#]+)[^)]*\)", (ROOT / page).read_text())
+              if "://" not in link and not (ROOT / page).parent.joinpath(link).exists()]
+    assert broken == []
