@@ -103,6 +103,7 @@ class Driver:
         # After a failed run, only a reset brings the hardware back; after a reset, the prologue is due.
         self._failed = False
         self._resident = False
+        self._settings: dict[str, int] = {}
         for name, expected, remedy in (
             ("ID", registers.ID, "check the register port's address"),
             ("VERSION", registers.VERSION, "use the release of lutterfly that the hardware was generated with"),
@@ -216,6 +217,7 @@ class Driver:
         if self._resident:
             return
         program = self._loaded()
+        self._settings = {}
         # Also after a reset: what a failed run wrote into external memory is not known.
         for address, data in (
             (program.constants_address, program.constants),
@@ -235,11 +237,14 @@ class Driver:
             "COMPUTE_PROGRAM": queues.compute_address,
             "COMPUTE_COMMANDS": len(queues.compute) // COMMAND_BYTES,
             "WATCHDOG": self._watchdog_cycles,
-            "INTERRUPT": 1,
             "INTERRUPT_ENABLE": 1,
         }
+        # What is written again counts as changed: the hardware would fetch commands that it still holds.
         for name, value in settings.items():
-            self._write(name, value)
+            if self._settings.get(name) != value:
+                self._write(name, value)
+        self._settings = settings
+        self._write("INTERRUPT", 1)
         self._running = queues
         self._write("CONTROL", registers.CONTROL_START)
 
