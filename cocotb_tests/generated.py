@@ -1,21 +1,24 @@
 """Random quantised ONNX models, built node by node with onnx.helper: single layers and small chains, in both forms."""
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import onnx
-from onnx import NodeProto, TensorProto, helper, numpy_helper
+from onnx import NodeProto, helper, numpy_helper
+
+from lutterfly.host.reference import plain_session
 
 FORMS = ("qop", "qdq")
 #: Activations; some are written with several operators.
-ACTIVATIONS = ("Relu", "Tanh", "Sigmoid", "HardSwish", "HardSigmoid", "LeakyRelu", "Elu", "Clip", "Erf", "Gelu", "Softplus",
-               "HardSwish:x*HardSigmoid", "Swish", "Affine")
+ACTIVATIONS = ("Relu", "Tanh", "Sigmoid", "HardSwish", "HardSigmoid", "LeakyRelu", "Elu", "Clip", "Erf", "Gelu",
+               "Softplus", "HardSwish:x*HardSigmoid", "Swish", "Affine")
 
-# Standard deviation of uniform int8 codes and weights, and of the results that scales aim at: a third of the range of codes
-# saturates rarely.
+# Standard deviation of uniform int8 codes and weights, and of the results that scales aim at: a third of the range of
+# codes saturates rarely.
 _SPREAD = 74.0
 _AIM = 40.0
 
@@ -244,15 +247,19 @@ class Maker:
         rng, sides = self.rng, self.shape[2:]
         kernel = [min(int(rng.integers(2, 4)), side) for side in sides]
         stride = [int(rng.integers(1, 4)) for _ in sides]
+        dilation = [2 if 2 * (k - 1) < side and rng.random() < 0.2 else 1
+                    for k, side in zip(kernel, sides, strict=True)]
+        extent = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
         ceil_mode = int(rng.random() < 0.2)
         pads = [int(rng.integers(0, min(k, 3))) if rng.random() < 0.3 else 0 for k in [*kernel, *kernel]]
-        out = _pooled(sides, kernel, stride, pads, ceil_mode)
+        out = _pooled(sides, extent, stride, pads, ceil_mode)
         if self.shape[1] * math.prod(out) > self.limits.map_bytes:
             pads = [0] * len(pads)
-            out = _pooled(sides, kernel, stride, pads, ceil_mode)
+            out = _pooled(sides, extent, stride, pads, ceil_mode)
         self.text.append(f"max pool {kernel} / {stride}, pads {pads}, ceil_mode {ceil_mode}")
         result = (*self.shape[:2], *out)
-        attributes = {"kernel_shape": kernel, "strides": stride, "pads": pads, "ceil_mode": ceil_mode}
+        attributes = {"kernel_shape": kernel, "strides": stride, "dilations": dilation, "pads": pads,
+                      "ceil_mode": ceil_mode}
         if self.form == "qop":
             self.tensor, self.shape = self.node("MaxPool", [self.tensor], **attributes), result
         else:
@@ -294,29 +301,37 @@ class Maker:
 
     def finish(self, *, float_ends: bool = False) -> Generated:
         """The model; with ``float_ends`` a QuantizeLinear in front, DequantizeLinear and Softmax behind."""
-        code_type = TensorProto.UINT8 if self.unsigned else TensorProto.INT8
-        input_type, output_type, input_dtype = code_type, code_type, self.dtype
-        first, output = self.nodes, self.tensor
-        if float_ends:
-            input_type, output_type, input_dtype = TensorProto.FLOAT, TensorProto.FLOAT, np.dtype(np.float32)
-            name = next(iter(self.constants))
-            self.node("Softmax", [self.dequantised()], "y", axis=-1)
-            output = "y"
-            for node in first:
-                node.input[:] = ["x_codes" if item == "x" else item for item in node.input]
-            first = [helper.make_node("QuantizeLinear", ["x", name, "zero_1"], ["x_codes"], "quantise_input"), *first]
-        shape = self.input_shape
-        graph = helper.make_graph(
-            first, "generated",
-            [helper.make_tensor_value_info("x", input_type, ["batch", *shape[1:]])],
-            [helper.make_tensor_value_info(output, output_type, ["batch", *self.shape[1:]])],
-            [numpy_helper.from_array(value, name) for name, value in self.constants.items()],
-        )
-        opsets = [helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 1)]
-        model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
-        onnx.checker.check_model(model)
         text = f"{self.form} {self.dtype}: {'; '.join(self.text)}"
-        return Generated(model.SerializeToString(), text, shape, input_dtype)
+        if not float_ends:
+            return Generated(self.serialise(), text, self.input_shape, self.dtype)
+        scale, zero = itertools.islice(self.constants, 2)
+        self.tensor = self.node("Softmax", [self.dequantised()], axis=-1)
+        for node in self.nodes:
+            node.input[:] = ["x_codes" if name == "x" else name for name in node.input]
+        self.nodes.insert(0, helper.make_node("QuantizeLinear", ["x", scale, zero], ["x_codes"], "quantise_input"))
+        return Generated(self.serialise(input_type=np.float32), text, self.input_shape, np.dtype(np.float32))
+
+    def serialise(self, outputs: Sequence[str] = (), *, input_type: type | np.dtype | None = None,
+                  opset: int = 20) -> bytes:
+        """The model with the given outputs, by default the current tensor, and the input ``x``."""
+        outputs = outputs or [self.tensor]
+        input_type = np.dtype(input_type or self.dtype)
+        shape = ["batch", *self.input_shape[1:]]
+        tensors = [numpy_helper.from_array(value, name) for name, value in self.constants.items()]
+        opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+        x = helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(input_type), shape)
+
+        def make(infos: list[onnx.ValueInfoProto]) -> onnx.ModelProto:
+            graph = helper.make_graph(self.nodes, "generated", [x], infos, tensors)
+            return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+        session = plain_session(make([helper.make_empty_tensor_value_info(name) for name in outputs]))
+        values = session.run(outputs, {"x": np.zeros(self.input_shape, input_type)})
+        types = [helper.np_dtype_to_tensor_dtype(value.dtype) for value in values]
+        model = make([helper.make_tensor_value_info(name, item, ["batch", *value.shape[1:]])
+                      for name, item, value in zip(outputs, types, values, strict=True)])
+        onnx.checker.check_model(model)
+        return model.SerializeToString()
 
     def begin_map(self, spatial: int = 2) -> None:
         """Start with a feature map of random size."""
@@ -333,12 +348,12 @@ class Maker:
         self.start((1, int(self.rng.integers(1, 16 * self.limits.channels))))
 
 
-def _pooled(sides: Sequence[int], kernel: Sequence[int], stride: Sequence[int], pads: Sequence[int],
+def _pooled(sides: Sequence[int], extent: Sequence[int], stride: Sequence[int], pads: Sequence[int],
             ceil_mode: int) -> list[int]:
     """Size of the result of a pooling, as ONNX defines it."""
     out = []
     for i, side in enumerate(sides):
-        steps = side + pads[i] + pads[len(sides) + i] - kernel[i]
+        steps = side + pads[i] + pads[len(sides) + i] - extent[i]
         size = (-(-steps // stride[i]) if ceil_mode else steps // stride[i]) + 1
         if ceil_mode and (size - 1) * stride[i] >= side + pads[i]:
             size -= 1  # no window begins in the border behind

@@ -17,17 +17,21 @@ def classify(source: Source, units: list[Unit]) -> None:
     Raises
     ------
     ModelError
-        If a scale or zero point of an activation is computed, per channel or not positive.
+        If an activation is quantised to another type, or its scale or zero point is computed, per channel or not
+        positive.
     """
     for unit in units:
+        _check_types(source, unit)
         _check_scales(source, unit)
         unit.kind, unit.reason = _judge(source, unit)
 
 
 def _judge(source: Source, unit: Unit) -> tuple[Kind, str]:
-    on_codes = all(map(source.is_codes, [*unit.inputs, *unit.outputs]))
-    if not on_codes or len(unit.outputs) != 1:
-        return Kind.HOST, "it exchanges float tensors with others" if not on_codes else "it computes several tensors"
+    bare = [name for name in [*unit.inputs, *unit.outputs] if not source.is_codes(name)]
+    if bare:
+        return Kind.HOST, f"{bare[0]!r} is not quantised"
+    if len(unit.outputs) != 1:
+        return Kind.HOST, f"it computes {len(unit.outputs)} tensors ({', '.join(map(repr, unit.outputs))})"
     if any(node.op_type in LINEAR for node in unit.nodes):
         return Kind.LINEAR, ""
     foreign = [node for node in unit.nodes if node.op_type not in (*POINTWISE, *POOLING, *LAYOUT)]
@@ -69,6 +73,13 @@ def _pointwise_problem(source: Source, node: NodeProto) -> str:
     if len({size(source.shapes[name]) for name in names if name in source.shapes}) > 1:
         return f"{label(node)} changes the shape"
     return ""
+
+
+def _check_types(source: Source, unit: Unit) -> None:
+    for node in unit.nodes:
+        if node.op_type == "QuantizeLinear" and not source.is_codes(node.output[0]):
+            raise ModelError(f"{source.name}: {node.output[0]!r} of {label(node)} must be int8 or uint8, not "
+                             f"{source.types[node.output[0]]}; quantise with activation_type=QuantType.QInt8")
 
 
 def _check_scales(source: Source, unit: Unit) -> None:

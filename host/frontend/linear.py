@@ -10,7 +10,7 @@ from onnx import NodeProto
 from ..graph import Convolution, Int8, Window
 from .build import Build, follow_trunk, image_place, window_of
 from .errors import ModelError
-from .executed import Executed, float_remedy
+from .executed import INTEGER_PRODUCTS, Executed, float_remedy
 from .layout import CHANNELS_FIRST, CHANNELS_LAST, Place, Shape3, image_shape, same_order
 from .source import Source
 from .units import LAYOUT, LINEAR, POOLING, QUANTISERS, TRANSPARENT, Unit, label
@@ -71,6 +71,11 @@ def _check_operands(source: Source, node: NodeProto, product: Executed) -> None:
     name, at, given = source.name, _POSITIONS[product.node.op_type], product.attributes()
     weights, zeros = product.constant(at.weight), product.constant(at.weight + 2)
     weight_name = product.node.input[at.weight]
+    original = node.input[0 if node.input[0] in source.constants else 1]
+    if node.op_type not in INTEGER_PRODUCTS and not _is_codes(source, original):
+        # ONNX Runtime would quantise them itself, with a zero point.
+        raise ModelError(f"{name}: the weights {original!r} of {label(node)} must be int8, not "
+                         f"{source.constants[original].dtype}; quantise with weight_type=QuantType.QInt8")
     if weights is None or product.constant(at.weight + 1) is None:
         raise ModelError(f"{name}: the weights {weight_name!r} of {label(node)} must be constants")
     if zeros is not None and zeros.any():
@@ -93,6 +98,11 @@ def _check_operands(source: Source, node: NodeProto, product: Executed) -> None:
     if given.get("channels_last", 0):
         raise ModelError(f"{name}: {label(node)} must be a standard QLinearConv, not one with channels_last; import "
                          "the model before ONNX Runtime optimises it")
+
+
+def _is_codes(source: Source, name: str) -> bool:
+    """Whether constant weights come from a DequantizeLinear."""
+    return any(name in node.output and node.op_type == "DequantizeLinear" for node in source.model.graph.node)
 
 
 def lower_linear(build: Build, unit: Unit, executed: dict[str, Executed]) -> None:

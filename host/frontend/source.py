@@ -111,7 +111,8 @@ def _check_quantised(model: onnx.ModelProto, name: str) -> None:
     operators = {node.op_type for node in model.graph.node}
     codes = (onnx.TensorProto.INT8, onnx.TensorProto.UINT8)
     on_codes = any(value.type.tensor_type.elem_type in codes for value in model.graph.input)
-    if not on_codes and not any(op == "QuantizeLinear" or op.startswith("QLinear") or op == "QGemm" for op in operators):
+    quantised = any(operator in ("QuantizeLinear", "QGemm") or operator.startswith("QLinear") for operator in operators)
+    if not on_codes and not quantised:
         raise ModelError(f"{name}: is a float model; {QUANTISE}")
 
 

@@ -1,0 +1,48 @@
+"""Import a model, evaluate it with the golden functions and compare every integer tensor with ONNX Runtime's."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from lutterfly.host import reference
+from lutterfly.host.evaluate import evaluate, from_onnx, to_onnx
+from lutterfly.host.frontend import import_model
+from lutterfly.host.graph import Graph
+
+needs_reference = pytest.mark.skipif(reference.probe() is not None, reason=str(reference.probe()))
+
+
+def differing(data: bytes, feeds: Mapping[str, np.ndarray]) -> tuple[Graph, dict[str, int]]:
+    """The graph, and the differing bytes of each integer tensor of the ONNX file that the graph covers."""
+    graph = import_model(data)
+    expected = reference.run(data, feeds)
+    inputs = {}
+    for name in graph.inputs:
+        tensor = graph.tensors[name]
+        inputs[name] = from_onnx(tensor.views[0], tensor.shape, expected[tensor.views[0].name])
+    values = evaluate(graph, inputs)
+    assert values.keys() == graph.tensors.keys()
+    differences = {}
+    for tensor in graph.tensors.values():
+        assert values[tensor.name].shape == tensor.shape
+        for view in tensor.views:
+            found = to_onnx(view, values[tensor.name])
+            assert (found.dtype, found.shape) == (expected[view.name].dtype, expected[view.name].shape)
+            differences[view.name] = int(np.count_nonzero(found != expected[view.name]))
+    return graph, differences
+
+
+def integer_tensors(data: bytes, feeds: Mapping[str, np.ndarray]) -> set[str]:
+    """Names of the integer tensors that ONNX Runtime shows."""
+    return {name for name, value in reference.run(data, feeds).items() if value.dtype in (np.int8, np.uint8)}
+
+
+def assert_exact(data: bytes, feeds: Mapping[str, np.ndarray], *, covered: bool = True) -> Graph:
+    """No byte differs; with ``covered``, no integer tensor is left out either."""
+    graph, differences = differing(data, feeds)
+    assert not any(differences.values()), differences
+    if covered:
+        assert differences.keys() == integer_tensors(data, feeds)
+    return graph

@@ -1,0 +1,73 @@
+"""Golden evaluation of a graph: every integer tensor of random models has ONNX Runtime's bytes."""
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from exactness import assert_exact, needs_reference
+from generated import FORMS, Limits, chain, layer
+
+from lutterfly.host.evaluate import evaluate, from_onnx, to_onnx
+from lutterfly.host.frontend import import_model
+from lutterfly.host.graph import View
+
+KINDS = ("conv", "conv1d", "fc", "pool", "activation")
+
+
+@needs_reference
+@pytest.mark.parametrize("unsigned", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_single_layers(kind: str, form: str, unsigned: bool):
+    for seed in range(6):
+        generated = layer(kind, seed, form=form, unsigned=unsigned)
+        assert_exact(generated.model, generated.feeds(seed))
+
+
+@needs_reference
+@pytest.mark.parametrize("unsigned", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+def test_chains(form: str, unsigned: bool):
+    for seed in range(10):
+        generated = chain(seed, form=form, unsigned=unsigned)
+        assert_exact(generated.model, generated.feeds(seed))
+
+
+@needs_reference
+@pytest.mark.regress
+@pytest.mark.parametrize("unsigned", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+def test_many_large_models(form: str, unsigned: bool):
+    for seed in range(100, 200):
+        for kind in KINDS:
+            generated = layer(kind, seed, form=form, unsigned=unsigned, limits=Limits())
+            assert_exact(generated.model, generated.feeds(seed))
+        generated = chain(seed, form=form, unsigned=unsigned, limits=Limits())
+        assert_exact(generated.model, generated.feeds(seed))
+
+
+@pytest.mark.parametrize("unsigned", [False, True])
+def test_views_go_both_ways(unsigned: bool):
+    codes = np.arange(-12, 12, dtype=np.int8).reshape(2, 3, 4)
+    view = View("x", (1, 4, 2, 3), (2, 0, 1), unsigned)
+    array = to_onnx(view, codes)
+    assert array.dtype == (np.uint8 if unsigned else np.int8)
+    assert int(array[0, 3, 1, 2]) == int(codes[1, 2, 3]) + (128 if unsigned else 0)
+    np.testing.assert_array_equal(from_onnx(view, (2, 3, 4), array), codes)
+
+
+def test_arrays_of_another_type_or_shape_are_refused():
+    view = View("x", (1, 4, 2, 3), (2, 0, 1), unsigned=True)
+    with pytest.raises(ValueError, match=r"^x must be uint8\[1, 4, 2, 3\], not int8\[1, 4, 6\]$"):
+        from_onnx(view, (2, 3, 4), np.zeros((1, 4, 6), np.int8))
+
+
+def test_inputs_of_another_name_or_shape_are_refused():
+    graph = import_model(layer("fc", 0).model)
+    shape = graph.tensors["x"].shape
+    with pytest.raises(ValueError, match=r"^inputs must be \['x'\], not \['y'\]$"):
+        evaluate(graph, {"y": np.zeros(shape, np.int8)})
+    message = rf"^x must have the shape {re.escape(str(shape))}, not \(1,\)$"
+    with pytest.raises(ValueError, match=message):
+        evaluate(graph, {"x": np.zeros(1, np.int8)})

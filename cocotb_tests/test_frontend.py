@@ -1,0 +1,307 @@
+"""The frontend: quantised ONNX models in every accepted form give graphs with ONNX Runtime's bytes."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from exactness import assert_exact, needs_reference
+from generated import FORMS, TINY, Maker, layer
+
+from lutterfly.examples import digits
+from lutterfly.host import reference
+from lutterfly.host.evaluate import evaluate, from_onnx, to_onnx
+from lutterfly.host.frontend import describe, import_model
+from lutterfly.host.graph import Convolution, MaxPool, Pointwise, Window
+
+pytestmark = needs_reference
+
+
+def maker(shape: tuple[int, ...], form: str = "qdq", *, unsigned: bool = False, seed: int = 0) -> Maker:
+    made = Maker(np.random.default_rng(seed), form, unsigned, TINY)
+    made.start(shape)
+    return made
+
+
+def codes(shape: tuple[int, ...], seed: int = 0, dtype: type = np.int8) -> dict[str, np.ndarray]:
+    limits = np.iinfo(dtype)
+    return {"x": np.random.default_rng(seed).integers(limits.min, limits.max + 1, shape, dtype)}
+
+
+def convolved(form: str = "qdq", *, unsigned: bool = False, channels: int = 4) -> Maker:
+    """A 3x3 convolution from 3x6x6 to ``channels`` x 4 x 4."""
+    made = maker((1, 3, 6, 6), form, unsigned=unsigned)
+    made.product("Conv", (channels, 3, 3, 3), 0, (1, channels, 4, 4))
+    return made
+
+
+def kinds(graph) -> list[str]:
+    return [type(item).__name__ + (" + table" if getattr(item, "table", None) is not None else "")
+            for item in graph.layers]
+
+
+def region(operators: list[str], form: str = "qdq", *, scale: float = 0.02) -> Maker:
+    """A convolution, then ``operators`` between DequantizeLinear and QuantizeLinear."""
+    made = convolved(form)
+    tensor = made.dequantised()
+    for operator in operators:
+        attributes = {"kernel_shape": [2, 2]} if operator == "MaxPool" else {}
+        tensor = made.node(operator, [tensor], **attributes)
+    made.quantise(tensor, *made.quantisation(scale, -20), ())
+    return made
+
+
+@pytest.mark.parametrize("form", digits.FORMS)
+def test_the_demo_network(form: str):
+    data = digits.model_path(form).read_bytes()
+    graph = assert_exact(data, {"pixels": digits.images()[:1]})
+    assert kinds(graph) == ["Convolution + table", "Convolution", "MaxPool", "Convolution", "MaxPool",
+                            "Convolution + table", "Convolution"]
+    assert graph.model == data
+    assert [(row.kind, row.where) for row in describe(graph)] == [
+        ("QuantizeLinear", "host"),
+        ("convolution 3x3 + table", "accelerator"), ("convolution 3x3", "accelerator"),
+        ("max pooling 2x2 stride 2x2", "accelerator"), ("convolution 3x3", "accelerator"),
+        ("max pooling 2x2 stride 2x2", "accelerator"), ("fully connected + table", "accelerator"),
+        ("fully connected", "accelerator"), ("DequantizeLinear", "host"),
+    ]
+
+
+@pytest.mark.parametrize("form", digits.FORMS)
+def test_head_and_tail_around_the_middle_give_the_answer(form: str):
+    data, pixels = digits.model_path(form).read_bytes(), digits.images()[:1]
+    graph = import_model(data)
+    entry, = graph.inputs
+    tensor = graph.tensors[entry]
+    head = reference.open_session(graph.head).run(None, {"pixels": pixels})[0]
+    values = evaluate(graph, {entry: from_onnx(tensor.views[0], tensor.shape, head)})
+    leaving, = graph.outputs
+    result = to_onnx(graph.tensors[leaving].views[0], values[leaving])
+    logits = reference.open_session(graph.tail).run(["logits"], {graph.tensors[leaving].views[0].name: result})[0]
+    assert logits.tobytes() == reference.run(data, {"pixels": pixels}, ["logits"])["logits"].tobytes()
+
+
+@pytest.mark.parametrize("form", ["qop", "qdq"])
+def test_the_autoencoder_of_mlperf_tiny(models_dir, form: str):
+    data = (models_dir / f"ad_{form}.onnx").read_bytes()
+    graph = assert_exact(data, {"input": codes((1, 640))["x"]})
+    assert [item.weights.shape for item in graph.layers][:2] == [(128, 1, 1, 640), (128, 1, 1, 128)]
+    assert (graph.inputs, graph.outputs, graph.head, graph.tail) == (["input"], ["op9_fully_connected"], b"", b"")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("operators", [["Tanh"], ["Erf"], ["Neg"], ["Relu", "Tanh"]])
+def test_a_pointwise_chain_fuses_as_a_table_into_the_convolution(form: str, operators: list[str]):
+    graph = assert_exact(region(operators, form).serialise(), codes((1, 3, 6, 6)))
+    assert kinds(graph) == ["Convolution + table"]
+    assert graph.layers[0].requantised != graph.layers[0].output
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("operators", "expected"), [
+    (["Tanh", "MaxPool"], ["Convolution + table", "MaxPool"]),
+    (["MaxPool", "Tanh"], ["Convolution", "MaxPool + table"]),
+    (["Neg", "MaxPool"], ["Convolution + table", "MaxPool"]),
+    (["MaxPool", "Neg"], ["Convolution", "MaxPool + table"]),
+    (["Exp", "MaxPool", "Neg"], ["Convolution", "MaxPool + table"]),
+    (["MaxPool", "Tanh", "MaxPool"], ["Convolution", "MaxPool + table", "MaxPool"]),
+    (["Tanh", "MaxPool", "Flatten"], ["Convolution + table", "MaxPool"]),
+    (["Flatten", "Tanh"], ["Convolution + table"]),
+])
+def test_pooling_inside_a_region_works_on_codes(form: str, operators: list[str], expected: list[str]):
+    assert kinds(assert_exact(region(operators, form).serialise(), codes((1, 3, 6, 6)))) == expected
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_table_stays_a_layer_where_the_codes_in_front_of_it_are_needed(form: str):
+    made = convolved(form)
+    before = made.tensor
+    made.activation("Tanh")
+    graph = assert_exact(made.serialise([before, made.tensor]), codes((1, 3, 6, 6)))
+    assert kinds(graph) == ["Convolution", "Pointwise + table"]
+    assert graph.outputs == [before, made.tensor]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_branches_read_the_same_tensor(form: str):
+    made = convolved(form)
+    trunk = made.tensor, made.scale, made.zero, made.shape
+    made.product("Conv", (4, 4, 3, 3), 0, (1, 4, 2, 2))
+    first = made.tensor
+    made.tensor, made.scale, made.zero, made.shape = trunk
+    made.activation("Sigmoid")
+    made.product("Conv", (4, 4, 1, 1), 0, (1, 4, 4, 4))
+    graph = assert_exact(made.serialise([first, made.tensor]), codes((1, 3, 6, 6)))
+    assert kinds(graph) == ["Convolution", "Convolution", "Pointwise + table", "Convolution"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_transpose_in_front_makes_the_input_nhwc(form: str):
+    made = maker((1, 5, 6, 3), form)
+    made.tensor, made.shape = made.node("Transpose", ["x"], perm=[0, 3, 1, 2]), (1, 3, 5, 6)
+    made.product("Conv", (4, 3, 3, 3), 0, (1, 4, 3, 4))
+    graph = assert_exact(made.serialise(), codes((1, 5, 6, 3)))
+    tensor = graph.tensors["x"]
+    assert (graph.inputs, tensor.shape) == (["x"], (5, 6, 3))
+    assert [view.axes for view in tensor.views] == [(0, 1, 2), (2, 0, 1)]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_input_vector_that_becomes_a_map(form: str):
+    made = maker((1, 60), form)
+    made.tensor, made.shape = made.node("Reshape", ["x", made.constant("shape", np.array([-1, 3, 4, 5]))]), (1, 3, 4, 5)
+    made.product("Conv", (4, 3, 3, 3), 0, (1, 4, 2, 3))
+    assert assert_exact(made.serialise(), codes((1, 60))).tensors["x"].shape == (4, 5, 3)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("last", [False, True])
+def test_flattened_weights_follow_the_order_of_the_map(form: str, last: bool):
+    made = convolved(form, channels=5)
+    if last:
+        made.tensor, made.shape = made.node("Transpose", [made.tensor], perm=[0, 2, 3, 1]), (1, 4, 4, 5)
+    made.flatten()
+    made.product("Gemm", (7, 80), 0, (1, 7), transB=1)
+    graph = assert_exact(made.serialise(), codes((1, 3, 6, 6)))
+    assert (graph.layers[-1].weights.shape, graph.layers[-1].window) == ((7, 4, 4, 5), Window((4, 4)))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_squeeze_and_a_pointwise_convolution_on_a_flat_tensor(form: str):
+    made = maker((1, 3, 3, 3), form)
+    made.product("Conv", (5, 3, 2, 2), 0, (1, 5, 2, 2))
+    made.tensor = made.node("Reshape", [made.tensor, made.constant("shape", np.array([-1, 20, 1, 1]))])
+    made.shape = (1, 20, 1, 1)
+    made.product("Conv", (6, 20, 1, 1), 0, (1, 6, 1, 1))
+    made.tensor, made.shape = made.node("Squeeze", [made.tensor, made.constant("axes", np.array([2, 3]))]), (1, 6)
+    made.product("Gemm", (3, 6), 0, (1, 3), transB=1)
+    graph = assert_exact(made.serialise(), codes((1, 3, 3, 3)))
+    assert [item.window.kernel for item in graph.layers] == [(2, 2), (2, 2), (1, 1)]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_matrix_product_on_rows_is_a_pointwise_convolution(form: str):
+    made = maker((1, 6, 8), form)
+    made.product("MatMul", (8, 5), 1, (1, 6, 5))
+    made.product("MatMul", (5, 4), 1, (1, 6, 4))
+    graph = assert_exact(made.serialise(), codes((1, 6, 8)))
+    assert [graph.tensors[item.output].shape for item in graph.layers] == [(1, 6, 5), (1, 6, 4)]
+
+
+@pytest.mark.parametrize("alpha", [0.3, 1.7])
+@pytest.mark.parametrize(("form", "bias"), [("qop", True), ("qop", False), ("qdq", False)])
+def test_alpha_of_a_quantised_gemm(form: str, bias: bool, alpha: float):
+    made = maker((1, 20), form)
+    made.product("Gemm", (8, 20), 0, (1, 8), bias=bias, transB=1, alpha=alpha)
+    for seed in range(20):
+        assert_exact(made.serialise(), codes((1, 20), seed))
+
+
+@pytest.mark.parametrize("operators", [["Relu"], ["MaxPool"], ["Relu", "MaxPool"]])
+def test_what_onnx_runtime_moves_behind_a_convolution_in_qdq_form(operators: list[str]):
+    made = maker((1, 3, 6, 6))
+    scale, zero = made.quantisation(0.5, -128)
+    tensor = unquantised_convolution(made)
+    for operator in operators:
+        tensor = made.node(operator, [tensor], **({"kernel_shape": [2, 2]} if operator == "MaxPool" else {}))
+    made.quantise(tensor, scale, zero, ())
+    graph = assert_exact(made.serialise(), codes((1, 3, 6, 6)))
+    assert kinds(graph) == ["Convolution", "MaxPool"][:1 + operators.count("MaxPool")]
+
+
+def unquantised_convolution(made: Maker, *, bias: np.ndarray | None = None) -> str:
+    """A convolution on dequantised operands; its float result."""
+    weight, scale, zero, _ = made.weights((4, 3, 3, 3), 0, False)
+    operands = [made.dequantised(), made.node("DequantizeLinear", [weight, scale, zero])]
+    return made.node("Conv", operands if bias is None else [*operands, made.constant("bias", bias)])
+
+
+def test_onnx_runtime_quantises_a_float_bias():
+    made = maker((1, 3, 6, 6))
+    tensor = unquantised_convolution(made, bias=np.float32([0.5, -3, 7.25, 0]))
+    made.quantise(tensor, *made.quantisation(0.3), ())
+    graph = assert_exact(made.serialise(), codes((1, 3, 6, 6)))
+    assert graph.layers[0].bias[[0, 3]].tolist() == [round(0.5 / (0.02 * 0.01 * scale_ratio(graph))), 0]
+
+
+def scale_ratio(graph) -> float:
+    """Scale of the weights in units of 0.01, from the multiplier."""
+    item = graph.layers[0]
+    return float(item.multiplier[0]) * graph.tensors[item.output].scale / (0.02 * 0.01)
+
+
+@pytest.mark.parametrize("codes_of_bias", [False, True])
+def test_matrix_product_and_addition_become_one_layer(codes_of_bias: bool):
+    made = maker((1, 12))
+    weight, scale, zero, scales = made.weights((12, 5), 1, False)
+    product = made.node("MatMul", [made.dequantised(), made.node("DequantizeLinear", [weight, scale, zero])])
+    if codes_of_bias:
+        stored = [np.arange(-200, 300, 100, np.int32), np.float32(0.02) * scales[0], np.int32(0)]
+        bias = made.node("DequantizeLinear", [made.constant("bias", value) for value in stored])
+    else:
+        bias = made.constant("bias", np.float32([0.1, 0.2, -0.3, 0, 1]))
+    made.quantise(made.node("Add", [product, bias]), *made.quantisation(0.3), ())
+    assert kinds(assert_exact(made.serialise(), codes((1, 12)))) == ["Convolution"]
+
+
+def test_requantisation_alone_is_a_table_and_equal_quantisation_is_nothing():
+    made = convolved()
+    made.quantise(made.dequantised(), *made.quantisation(0.05), made.shape)
+    made.quantise(made.node("Identity", [made.dequantised()]), made.scale, made.zero, made.shape)
+    made.product("Conv", (2, 4, 1, 1), 0, (1, 2, 4, 4))
+    graph = assert_exact(made.serialise(), codes((1, 3, 6, 6)))
+    assert kinds(graph) == ["Convolution + table", "Convolution"]
+    assert [len(tensor.views) for tensor in graph.tensors.values()] == [1, 1, 2, 1]
+
+
+def test_a_tail_keeps_softmax_and_what_follows_it():
+    made = maker((1, 20))
+    made.product("Gemm", (8, 20), 0, (1, 8), transB=1)
+    leaving = made.tensor
+    made.quantise(made.node("Softmax", [made.dequantised()], axis=-1), *made.quantisation(1 / 256, -128), (1, 8))
+    made.activation("Tanh")
+    graph = assert_exact(made.serialise(), codes((1, 20)), covered=False)
+    assert (kinds(graph), graph.outputs) == (["Convolution"], [leaving])
+    assert [row.kind for row in describe(graph)][1:3] == ["DequantizeLinear", "Softmax"]
+
+
+def test_dead_channels_and_saturated_ones():
+    made = maker((1, 8), "qop")
+    weights, bias = np.full((3, 8), 127, np.int8), np.array([1 << 30, -(1 << 30), 0], np.int32)
+    scales = np.array([1e-30, 1e-30, 5], np.float32)
+    operands = [weights, scales, np.zeros(3, np.int8), bias]
+    names = [made.constant("operand", value) for value in operands]
+    output, zero = made.quantisation(0.1, 5)
+    made.tensor = made.node("QGemm", [made.tensor, made.scale, made.zero, *names, output, zero],
+                            domain="com.microsoft", transB=1)
+    for seed in range(4):
+        assert_exact(made.serialise(), codes((1, 8), seed))
+
+
+def test_windows_reach_only_as_far_as_they_must():
+    made = maker((1, 1, 5, 5), "qop")
+    made.tensor = made.node("MaxPool", ["x"], kernel_shape=[2, 3], strides=[3, 2], pads=[1, 0, 1, 1], ceil_mode=1)
+    made.tensor = made.node("Identity", [made.tensor])
+    graph = assert_exact(made.serialise(), codes((1, 1, 5, 5)), covered=False)
+    item, = graph.layers
+    assert isinstance(item, MaxPool)
+    assert item.window == Window((2, 3), (3, 2), (1, 1), (1, 0, 0, 2))
+
+
+@pytest.mark.parametrize("unsigned", [False, True])
+def test_layers_carry_what_the_compiler_needs(unsigned: bool):
+    generated = layer("conv1d", 3, form="qdq", unsigned=unsigned)
+    graph = import_model(generated.model)
+    item, = graph.layers
+    assert isinstance(item, Convolution)
+    channels = graph.tensors[item.output].shape[2]
+    assert item.weights.dtype == np.int8
+    assert (item.bias.dtype, item.bias.shape) == (np.int32, (channels,))
+    assert (item.multiplier.dtype, item.multiplier.shape) == (np.float32, (channels,))
+    assert item.window.kernel[0] == 1
+    assert graph.tensors[item.input].views[0].unsigned == unsigned
+    assert -128 <= graph.tensors[item.input].zero_point <= 127
+
+
+def test_a_network_of_tables_alone():
+    generated = layer("Tanh", 0, form="qdq")
+    graph = assert_exact(generated.model, generated.feeds(0))
+    assert isinstance(graph.layers[0], Pointwise)

@@ -1,0 +1,341 @@
+"""What the frontend refuses, with the whole message: place, reason and remedy."""
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import onnx
+import pytest
+from generated import FORMS, TINY, Maker
+from onnx import TensorProto, helper
+
+from lutterfly.host.frontend import ModelError, import_model
+
+QUANTISE = ("quantise it with onnxruntime.quantization.quantize_static(..., activation_type=QuantType.QInt8, "
+            "weight_type=QuantType.QInt8)")
+
+
+def refusal(data: bytes) -> str:
+    with pytest.raises(ModelError) as caught:
+        import_model(data, "net.onnx")
+    assert isinstance(caught.value, ValueError)
+    return str(caught.value)
+
+
+def maker(shape: tuple[int, ...], form: str = "qdq", *, unsigned: bool = False) -> Maker:
+    made = Maker(np.random.default_rng(0), form, unsigned, TINY)
+    made.start(shape)
+    return made
+
+
+def convolved(form: str = "qdq") -> Maker:
+    made = maker((1, 3, 6, 6), form)
+    made.product("Conv", (4, 3, 3, 3), 0, (1, 4, 4, 4))
+    return made
+
+
+def main_name(made: Maker, index: int = 0) -> str:
+    """Name of the index-th convolution or matrix product."""
+    operators = ("Conv", "Gemm", "MatMul", "QLinearConv", "QGemm", "QLinearMatMul")
+    return [f"{node.op_type} '{node.name}'" for node in made.nodes if node.op_type in operators][index]
+
+
+def float_model(shape: list[str | int], operator: str = "Relu") -> onnx.ModelProto:
+    graph = helper.make_graph(
+        [helper.make_node(operator, ["x"], ["y"], "node")], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+
+
+def test_an_empty_file():
+    assert refusal(b"") == "net.onnx: must be an ONNX file, not an empty one"
+
+
+@pytest.mark.parametrize("data", [b"not a model", b"\x89PNG\r\n\x1a\n" + bytes(100), b"{\"json\": true}"])
+def test_another_kind_of_file(data: bytes):
+    assert refusal(data).startswith("net.onnx: must be an ONNX file")
+    assert refusal(data).endswith("; export the network to ONNX")
+
+
+@pytest.mark.parametrize("part", [0.1, 0.5, 0.99])
+def test_a_truncated_file(part: float):
+    data = convolved("qop").serialise()
+    length = int(part * len(data))
+    message = f"net.onnx: the ONNX file is truncated or damaged after {length} bytes; export or copy it again"
+    assert refusal(data[:length]) == message
+
+
+def test_an_invalid_model():
+    model = float_model(["batch", 3])
+    model.graph.node[0].input[0] = "nowhere"
+    text = refusal(model.SerializeToString())
+    assert text.startswith("net.onnx: is not a valid ONNX model: ")
+    assert text.endswith("; export it again")
+
+
+def test_a_float_model():
+    assert refusal(float_model(["batch", 3]).SerializeToString()) == f"net.onnx: is a float model; {QUANTISE}"
+
+
+def test_dynamic_quantisation():
+    model = float_model(["batch", 3])
+    model.graph.node.add(op_type="DynamicQuantizeLinear", name="dynamic", input=["x"], output=["q", "s", "z"])
+    assert refusal(model.SerializeToString()) == (
+        "net.onnx: DynamicQuantizeLinear 'dynamic' quantises at run time, and the accelerator needs fixed scales; "
+        + QUANTISE)
+
+
+def with_input_shape(shape: list[str | int]) -> bytes:
+    made = maker((1, 3, 6, 6), "qop")
+    made.product("Conv", (4, 3, 3, 3), 0, (1, 4, 4, 4))
+    model = onnx.load_from_string(made.serialise())
+    value = helper.make_tensor_value_info("x", TensorProto.INT8, shape)
+    model.graph.input[0].CopyFrom(value)
+    return model.SerializeToString()
+
+
+def test_dynamic_shapes():
+    assert refusal(with_input_shape(["batch", 3, "height", 6])) == (
+        "net.onnx: dimension 2 of input 'x' must be fixed, not height; only the batch may be dynamic: set it with "
+        "onnxruntime.tools.make_dynamic_shape_fixed")
+
+
+def test_a_fixed_batch():
+    assert refusal(with_input_shape([8, 3, 6, 6])) == (
+        "net.onnx: the batch of input 'x' must be dynamic or 1, not 8; export the model with a dynamic batch")
+
+
+def test_what_onnx_runtime_cannot_run():
+    assert refusal(with_input_shape(["batch", 5, 6, 6])).startswith("net.onnx: ONNX Runtime cannot run the model: ")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_weights_with_a_zero_point(form: str):
+    made = convolved(form)
+    name = next(name for name in made.constants if name.startswith("wz"))
+    made.constants[name] = np.full_like(made.constants[name], 3)
+    weights = next(name for name in made.constants if re.fullmatch(r"w_\d+", name))
+    assert refusal(made.serialise()) == (
+        f"net.onnx: the zero point of the weights '{weights}' of {main_name(made)} must be 0, not 3; quantise with "
+        "symmetric int8 weights (weight_type=QuantType.QInt8, extra_options={'WeightSymmetric': True})")
+
+
+def test_unsigned_weights():
+    made = maker((1, 3, 6, 6), "qop", unsigned=True)
+    made.product("Conv", (4, 3, 3, 3), 0, (1, 4, 4, 4))
+    for name, value in made.constants.items():
+        if re.match(r"wz?_\d+", name):
+            made.constants[name] = value.astype(np.uint8)
+    weights = next(name for name in made.constants if re.fullmatch(r"w_\d+", name))
+    assert refusal(made.serialise()) == (
+        f"net.onnx: the weights '{weights}' of {main_name(made)} must be int8, not uint8; quantise with "
+        "weight_type=QuantType.QInt8")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("channels", "groups", "kind"), [(4, 4, "a depthwise"), (4, 2, "a grouped")])
+def test_grouped_convolutions(form: str, channels: int, groups: int, kind: str):
+    made = maker((1, channels, 6, 6), form)
+    made.product("Conv", (4, channels // groups, 3, 3), 0, (1, 4, 4, 4), group=groups)
+    assert refusal(made.serialise()) == (
+        f"net.onnx: {main_name(made)} is {kind} convolution (group = {groups}), which is not supported; use group = 1")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_residual_addition(form: str):
+    made = maker((1, 3, 6, 6), form)
+    skip = made.dequantised()
+    made.product("Conv", (3, 3, 1, 1), 0, (1, 3, 6, 6))
+    leaving = made.tensor
+    made.quantise(made.node("Add", [made.dequantised(), skip]), *made.quantisation(0.05), made.shape)
+    add = made.nodes[-2].name
+    made.product("Conv", (2, 3, 1, 1), 0, (1, 2, 6, 6))
+    assert refusal(made.serialise()) == (
+        f"net.onnx: Add '{add}' between {main_name(made)} and {main_name(made, 1)} is not supported: it combines 2 "
+        f"activations ('x', '{leaving}'); replace it, or end the quantised network before it")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_unsupported_operator_in_the_middle(form: str):
+    made = maker((1, 20), form)
+    made.product("Gemm", (8, 20), 0, (1, 8), transB=1)
+    made.quantise(made.node("Softmax", [made.dequantised()]), *made.quantisation(1 / 256, -128), (1, 8))
+    softmax = made.nodes[-2].name
+    made.product("Gemm", (4, 8), 0, (1, 4), transB=1)
+    assert refusal(made.serialise()) == (
+        f"net.onnx: Softmax '{softmax}' between {main_name(made)} and {main_name(made, 1)} is not supported: the "
+        "accelerator has no Softmax; replace it, or end the quantised network before it")
+
+
+def test_an_operand_for_each_channel():
+    made = convolved()
+    factor = made.constant("factor", np.ones((1, 4, 1, 1), np.float32))
+    made.quantise(made.node("Mul", [made.dequantised(), factor]), *made.quantisation(0.05), made.shape)
+    mul = f"Mul '{made.nodes[-2].name}'"
+    made.product("Conv", (2, 4, 1, 1), 0, (1, 2, 4, 4))
+    assert refusal(made.serialise()) == (
+        f"net.onnx: {mul} between {main_name(made)} and {main_name(made, 1)} is not supported: operand '{factor}' of "
+        f"{mul} has 4 values, and only scalars can be tabulated; replace it, or end the quantised network before it")
+
+
+def test_activations_quantised_per_channel():
+    made = convolved()
+    scale, zero = made.constant("scales", np.full(4, 0.1, np.float32)), made.constant("zeros", np.zeros(4, np.int8))
+    tensor = made.node("Tanh", [made.dequantised()])
+    made.tensor = made.node("QuantizeLinear", [tensor, scale, zero], axis=1)
+    assert refusal(made.serialise()) == (
+        f"net.onnx: the scale '{scale}' of QuantizeLinear '{made.nodes[-1].name}' must be one value, not 4; quantise "
+        "activations per tensor (per_channel concerns weights alone)")
+
+
+def test_activations_of_16_bits():
+    made = convolved()
+    tensor, scale = made.dequantised(), made.constant("scale", np.float32(0.01))
+    made.tensor = made.node("QuantizeLinear", [tensor, scale, made.constant("zero", np.int16(0))])
+    node = made.nodes[-1]
+    assert refusal(made.serialise(opset=21)) == (
+        f"net.onnx: '{node.output[0]}' of QuantizeLinear '{node.name}' must be int8 or uint8, not int16; quantise with "
+        "activation_type=QuantType.QInt8")
+
+
+def float_convolution(made: Maker, *, float_weights: bool = False) -> str:
+    weight, scale, zero, _ = made.weights((4, 3, 3, 3), 0, False)
+    operand = made.constant("float", np.ones((4, 3, 3, 3), np.float32)) if float_weights else (
+        made.node("DequantizeLinear", [weight, scale, zero]))
+    return made.node("Conv", [made.dequantised(), operand])
+
+
+def test_a_relu_that_onnx_runtime_cannot_fuse():
+    made = maker((1, 3, 6, 6))
+    made.quantise(made.node("Relu", [float_convolution(made)]), *made.quantisation(0.3, 5), ())
+    relu = f"Relu '{made.nodes[-2].name}'"
+    assert refusal(made.serialise()) == (
+        f"net.onnx: ONNX Runtime computes {main_name(made)} in float, because {relu} cuts codes that the "
+        "QuantizeLinear "
+        "behind it keeps; quantise the output of Conv as well, or let the range of that QuantizeLinear end where the "
+        "Relu cuts")
+
+
+def test_an_operator_between_a_convolution_and_its_quantisation():
+    made = maker((1, 3, 6, 6))
+    made.quantise(made.node("Tanh", [float_convolution(made)]), *made.quantisation(0.01), ())
+    tanh = f"Tanh '{made.nodes[-2].name}'"
+    assert refusal(made.serialise()) == (
+        f"net.onnx: ONNX Runtime computes {main_name(made)} in float, because {tanh} stands between it and its "
+        "quantised "
+        "ends; put QuantizeLinear and DequantizeLinear between them")
+
+
+def test_float_weights():
+    made = maker((1, 3, 6, 6))
+    made.product("Conv", (3, 3, 1, 1), 0, (1, 3, 6, 6))
+    made.quantise(float_convolution(made, float_weights=True), *made.quantisation(0.3), ())
+    assert refusal(made.serialise()) == (
+        f"net.onnx: the weights 'float_{len(made.constants) - 3}' of {main_name(made, 1)} must be int8, not float32; "
+        "quantise with "
+        "weight_type=QuantType.QInt8")
+
+
+def test_a_scaled_bias():
+    made = maker((1, 8))
+    made.product("Gemm", (4, 8), 0, (1, 4), transB=1, beta=0.5)
+    assert refusal(made.serialise()) == (
+        f"net.onnx: ONNX Runtime computes {main_name(made)} in float, because its operands are not quantised to its "
+        "rules; input, output and weights need QuantizeLinear and DequantizeLinear, a bias int32 codes with the scale "
+        "of input times weights, and alpha and beta must be 1 (onnxruntime.quantization does all this)")
+
+
+def test_a_product_of_two_activations():
+    made = maker((1, 4, 4))
+    left, right = made.dequantised(), made.dequantised()
+    made.quantise(made.node("MatMul", [left, right]), *made.quantisation(0.1), ())
+    assert refusal(made.serialise()) == (
+        f"net.onnx: {main_name(made)} multiplies two activations, which is not supported; one operand must be a "
+        "constant")
+
+
+def test_pooling_between_two_decreasing_operators():
+    made = convolved()
+    pooled = made.node("MaxPool", [made.node("Neg", [made.dequantised()])], kernel_shape=[2, 2])
+    made.quantise(made.node("Neg", [pooled]), *made.quantisation(0.5, 0), ())
+    pool = f"MaxPool '{made.nodes[-3].name}'"
+    assert refusal(made.serialise()) == (
+        f"net.onnx: {pool} cannot pool codes: operators before it and behind it, up to the next quantised tensors, "
+        "both "
+        "decrease somewhere; put QuantizeLinear and DequantizeLinear around it")
+
+
+def test_pooling_in_one_branch():
+    made = convolved()
+    trunk = made.dequantised()
+    pooled = made.node("MaxPool", [trunk], kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    made.quantise(made.node("Mul", [trunk, pooled]), *made.quantisation(0.05), ())
+    pool = f"MaxPool '{made.nodes[-3].name}'"
+    assert refusal(made.serialise()) == (
+        f"net.onnx: {pool} stands in one branch of {pool} alone; move it before or behind the branches")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_transpose_that_moves_values(form: str):
+    made = convolved(form)
+    made.tensor = made.node("Reshape", [made.tensor, made.constant("shape", np.array([-1, 2, 2, 16]))])
+    made.tensor = made.node("Transpose", [made.tensor], perm=[0, 2, 1, 3])
+    made.shape = (1, 2, 2, 16)
+    transpose = f"Transpose '{made.nodes[-1].name}'"
+    made.product("Conv", (2, 2, 1, 1), 0, (1, 2, 2, 16))
+    assert refusal(made.serialise()) == (
+        f"net.onnx: {transpose} with perm [0, 2, 1, 3] on shape [1, 2, 2, 16] moves values within a feature map; only "
+        "layout operators that vanish in NHWC order are supported between layers: move it to an end of the network")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_vector_that_becomes_a_map(form: str):
+    made = maker((1, 20), form)
+    made.product("Gemm", (24, 20), 0, (1, 24), transB=1)
+    made.tensor = made.node("Reshape", [made.tensor, made.constant("shape", np.array([-1, 2, 3, 4]))])
+    made.shape = (1, 2, 3, 4)
+    made.product("Conv", (2, 2, 1, 1), 0, (1, 2, 3, 4))
+    assert refusal(made.serialise()) == (
+        f"net.onnx: the layout operators before {main_name(made, 1)} arrange a feature map of 1x1x24 as 3x4x2 (height "
+        "x "
+        "width x channels), which moves values; feed it with the layout of its producer")
+
+
+def test_a_zero_point_that_is_not_the_producers():
+    made = convolved("qop")
+    scale, zero = made.quantisation(0.02, 77)
+    before = int(made.value(made.zero))
+    made.scale, made.zero = scale, zero
+    tensor = made.tensor
+    made.product("Conv", (2, 4, 1, 1), 0, (1, 2, 4, 4))
+    assert refusal(made.serialise()) == (
+        f"net.onnx: {main_name(made, 1)} reads '{tensor}' with the zero point 77, but it was quantised with {before}; "
+        "quantise the model again")
+
+
+def test_a_model_without_a_layer_for_the_accelerator():
+    made = maker((1, 20))
+    made.quantise(made.node("Softmax", [made.dequantised()]), *made.quantisation(1 / 256, -128), (1, 20))
+    softmax = f"Softmax '{made.nodes[-2].name}'"
+    assert refusal(made.serialise()) == (
+        f"net.onnx: no layer can run on the accelerator ({softmax}: the accelerator has no Softmax); it needs a "
+        "quantised "
+        "convolution, matrix product or pointwise operator")
+
+
+NETWORKS = {
+    "ic_qop": ("QLinearAdd 'op3_add_n' between QLinearConv 'op2_conv_2d_n' and QLinearConv 'op4_conv_2d_n' is not "
+               "supported: it combines 2 activations ('op0_conv_2d', 'op2_conv_2d'); replace it, or end the quantised "
+               "network before it"),
+    "ic_qdq": ("Add 'c3_n' between Conv 'c2_n' and Conv 'c4_n' is not supported: it combines 2 activations "
+               "('op0_conv_2d', 'op2_conv_2d'); replace it, or end the quantised network before it"),
+    "kws_qop": ("QLinearConv 'op1_depthwise_conv_2d_n' is a depthwise convolution (group = 64), which is not "
+                "supported; use group = 1"),
+    "vww_qdq": "Conv 'c1_n' is a depthwise convolution (group = 8), which is not supported; use group = 1",
+}
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_networks_of_mlperf_tiny(models_dir, network: str):
+    assert refusal((models_dir / f"{network}.onnx").read_bytes()) == f"net.onnx: {NETWORKS[network]}"

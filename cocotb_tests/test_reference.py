@@ -1,0 +1,84 @@
+"""ONNX Runtime as the reference: the processor's probe, integer tensors on show, options of the QDQ form."""
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from generated import FORMS, chain, layer
+
+from lutterfly.examples import digits
+from lutterfly.host import reference
+
+
+def test_the_probe_gives_a_reason_or_none():
+    reason = reference.probe()
+    assert reason is None or "processor" in reason
+
+
+@pytest.mark.parametrize(("machine", "flags", "expected"), [
+    ("x86_64", "avx2 fma avx_vnni", None),
+    ("AMD64", "avx2 fma avx512_vnni", None),
+    ("x86_64", "avx2", "the processor lacks fma, vnni, with which ONNX Runtime's bytes are defined"),
+    ("aarch64", "", "ONNX Runtime's bytes are defined on x86-64 processors, and this one is aarch64"),
+])
+def test_the_probe_reads_the_processor(monkeypatch, machine: str, flags: str, expected: str | None):
+    monkeypatch.setattr(reference.platform, "machine", lambda: machine)
+    monkeypatch.setattr(reference.Path, "exists", lambda _: True)
+    monkeypatch.setattr(reference.Path, "read_text", lambda _: f"processor : 0\nflags\t\t: fpu {flags}\n")
+    assert reference.probe.__wrapped__() == expected
+
+
+@pytest.mark.parametrize("form", digits.FORMS)
+def test_it_shows_every_integer_tensor_and_the_outputs(form: str):
+    data = digits.model_path(form).read_bytes()
+    values = reference.run(data, {"pixels": digits.images()[:2]})
+    model = onnx.load_from_string(data)
+    operators = ("QuantizeLinear", "QLinearConv", "QGemm")
+    quantised = [node.output[0] for node in model.graph.node if node.op_type in operators]
+    assert set(quantised) | {"logits"} <= values.keys()
+    assert {values[name].dtype.type for name in quantised} == {np.uint8 if form == "uint8" else np.int8}
+    assert {len(value) for value in values.values()} == {2}
+
+
+def test_integer_inputs_are_shown_as_well():
+    generated = layer("conv", 1)
+    feeds = generated.feeds(0)
+    values = reference.run(generated.model, feeds)
+    assert values["x"] is feeds["x"]
+    assert reference.run(generated.model, feeds, ["x"]).keys() == {"x"}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_showing_tensors_changes_no_answer(form: str):
+    # Reference.run compares the outputs with those of the plain session, and raises otherwise.
+    for seed in range(5):
+        generated = chain(seed, form=form)
+        reference.Reference(generated.model).run(generated.feeds(seed))
+
+
+def test_a_changed_answer_is_an_error(monkeypatch):
+    generated = layer("fc", 0)
+    opened = reference.Reference(generated.model)
+    other = layer("fc", 0, unsigned=False).model
+    broken = onnx.load_from_string(other)
+    bias = next(tensor for tensor in broken.graph.initializer if tensor.name.startswith("w_"))
+    bias.raw_data = bytes(len(bias.raw_data))
+    opened._plain = reference.open_session(broken.SerializeToString())
+    name = opened.output_names[0]
+    with pytest.raises(RuntimeError, match=rf"^{name}: ONNX Runtime's answer changes when its intermediate tensors are "
+                                           r"outputs too; compare the outputs alone$"):
+        opened.run(generated.feeds(0))
+
+
+def test_the_qdq_form_is_recognised_and_remembered():
+    loaded = {form: onnx.load(digits.model_path(form)) for form in digits.FORMS}
+    assert [form for form, model in loaded.items() if reference.is_qdq(model)] == ["qdq"]
+    part = onnx.ModelProto()
+    assert not reference.is_qdq(part)
+    reference.mark_qdq(part)
+    assert reference.is_qdq(part)
+
+
+def test_an_opened_reference_is_kept():
+    data = digits.model_path("qop").read_bytes()
+    assert reference.reference(data) is reference.reference(bytes(data))
