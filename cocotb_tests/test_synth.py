@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lutterfly.hdl.device import Ram
+from lutterfly.host import cli
 from lutterfly.synth import flow
 from lutterfly.synth.device import DEVICES
 from lutterfly.synth.report import CriticalPath, Placement, Report, ReportError, read_placement
@@ -53,6 +54,15 @@ def test_median_and_misses() -> None:
     assert good.fmax_mhz == 110.0
     assert good.typical.seed == 3
     assert good.misses() == []
+    assert good.as_text() == """\
+core on ecp5-85k
+look-up tables    1,000 of 50,000
+flip-flops          900 of 83,640
+multipliers         132 of 156
+block RAMs          200 of 208
+clock             110.0 MHz, the median of 130.0, 90.0, 110.0
+limited by      a_FF -> b_FF
+                3.0 ns in 5 cells, 4.0 ns of wires"""
     assert good.as_dict()["fmax_by_seed_mhz"] == {"1": 130.0, "2": 90.0, "3": 110.0}
     bad = report(placement(1, 99.0, lut=50_001, dsp=157, bram=209, ff=90_000))
     assert bad.misses() == [
@@ -115,3 +125,19 @@ def test_failing_tool_names_its_log(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 def test_refusals(options: dict[str, object], message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
         flow.synthesise_component(Ram(width=8, depth=8), name="ram", folder=tmp_path, **options)
+
+
+@pytest.mark.parametrize(("fmax_mhz", "code"), [(110.0, 0), (90.0, 1)])
+def test_command_fails_when_the_budget_is_missed(fmax_mhz: float, code: int, monkeypatch: pytest.MonkeyPatch,
+                                                 capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(flow, "synthesise", lambda config, **options: report(placement(1, fmax_mhz)))
+    assert cli.main(["synth", "--config", "tiny", "--json"]) == code
+    values = json.loads(capsys.readouterr().out)
+    assert {"lut", "ff", "dsp", "bram", "fmax_mhz"} <= values.keys()
+    assert values["fmax_mhz"] == fmax_mhz
+
+
+def test_command_names_what_is_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(flow.importlib.util, "find_spec", lambda name: None)
+    assert cli.main(["synth", "--config", "tiny"]) == 2
+    assert "run `pip install 'lutterfly[synth]'`" in capsys.readouterr().err

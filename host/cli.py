@@ -145,6 +145,20 @@ def verilog(
 
 
 @app.command()
+def synth(
+    device: Annotated[str, typer.Option(help="What to place and route for.")] = "ecp5-85k",
+    seeds: Annotated[int, typer.Option(help="Runs of place and route; the clock is their median.", min=1)] = 3,
+    config: ConfigOption = DEFAULT_PRESET,
+    as_json: Json = False,
+) -> None:
+    """Measure area and clock with yosys and nextpnr; fails if they miss the device's budget."""
+    with _reporting(as_json):
+        with ProgressBar(enabled=not as_json) as progress:
+            report = commands.synth(device, seeds, config, progress)
+        _finish(report, as_json)
+
+
+@app.command()
 def demo(
     form: Annotated[str, typer.Option(help="Form of the model: qdq, qop or uint8.")] = "qdq",
     config: ConfigOption = DEFAULT_PRESET,

@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from ..golden.program import Program
+from . import cache
 from .build import verilog as generate_verilog
 from .configuration import find_config
 from .progress import Progress
 from .session import InferenceSession, TensorInfo, load_program
+from .toolchain import ToolError
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +201,22 @@ def verilog(output: Path, config: str, progress: Progress) -> Report:
     text = generate_verilog(find_config(config), progress=progress)
     _write(output, text.encode())
     return Report(f"{output}: {len(text):,} bytes of Verilog", {"file_bytes": len(text)})
+
+
+def synth(device: str, seeds: int, config: str, progress: Progress) -> Report:
+    """Measure area and clock."""
+    from ..synth import flow
+    from ..synth.report import ReportError
+
+    found = find_config(config)
+    folder = cache.default_root() / "synth" / f"{found.hash:08x}"
+    try:
+        report = flow.synthesise(
+            found, folder=folder, device=device, seeds=tuple(range(1, seeds + 1)), progress=progress
+        )
+    except (flow.FlowError, ReportError) as error:
+        raise ToolError(str(error)) from error
+    return Report(f"{report.as_text()}\nlogs            {folder}", report.as_dict(), not report.misses())
 
 
 def demo(form: str, config: str, progress: Progress) -> Report:

@@ -29,6 +29,8 @@ class FlowError(RuntimeError):
 def synthesise(config: Config, *, folder: Path, device: str = "ecp5-85k", seeds: Sequence[int] = SEEDS, jobs: int = 1,
                progress: Callable[[str], None] = lambda text: None) -> Report:
     """Synthesise, place and route the whole core with its AXI ports; for the rest, see :func:`synthesise_component`."""
+    # Before the core is made: Amaranth warns of a component that is never elaborated.
+    _check(device, seeds)
     return synthesise_component(TopAxi(config), name="core", folder=folder, device=device, seeds=seeds, jobs=jobs,
                                 progress=progress)
 
@@ -67,11 +69,7 @@ def synthesise_component(dut: wiring.Component, *, name: str, folder: Path, devi
     ReportError
         If nextpnr's report is not as expected.
     """
-    if device not in DEVICES:
-        raise ValueError(f"device must be one of {', '.join(DEVICES)}, not {device}")
-    if not seeds:
-        raise ValueError("seeds must be at least one number, not none")
-    check_tools()
+    _check(device, seeds)
     target = DEVICES[device]
     folder.mkdir(parents=True, exist_ok=True)
     harness = Harness(dut)
@@ -90,8 +88,11 @@ def synthesise_component(dut: wiring.Component, *, name: str, folder: Path, devi
     return Report(name=name, device=target, harness_ff=harness.flip_flops, placements=placements)
 
 
-def check_tools() -> None:
-    """Raise FlowError if the optional tools are not installed."""
+def _check(device: str, seeds: Sequence[int]) -> None:
+    if device not in DEVICES:
+        raise ValueError(f"device must be one of {', '.join(DEVICES)}, not {device}")
+    if not seeds:
+        raise ValueError("seeds must be at least one number, not none")
     missing = [name.replace("_", "-") for name in TOOLS if importlib.util.find_spec(name) is None]
     if missing:
         raise FlowError(f"synthesis needs {' and '.join(missing)}, which are not installed; "

@@ -84,13 +84,29 @@ class Report:
 
     def misses(self) -> list[str]:
         """What is beyond the device's budget, in words; empty if the design fits and is fast enough."""
-        run, device = self.typical, self.device
-        limits = (("look-up tables", run.lut, device.budget_lut), ("flip-flops", run.ff, device.ff),
-                  ("multipliers", run.dsp, device.dsp), ("block RAMs", run.bram, device.bram))
-        misses = [f"{what} must be at most {limit}, not {used}" for what, used, limit in limits if used > limit]
-        if self.fmax_mhz < device.fmax_mhz:
-            misses.append(f"clock must be at least {device.fmax_mhz:.1f} MHz, not {self.fmax_mhz:.1f} MHz")
+        misses = [f"{what} must be at most {limit}, not {used}" for what, used, limit in self._area() if used > limit]
+        wanted = self.device.fmax_mhz
+        if self.fmax_mhz < wanted:
+            misses.append(f"clock must be at least {wanted:.1f} MHz, not {self.fmax_mhz:.1f} MHz")
         return misses
+
+    def as_text(self) -> str:
+        """For people."""
+        path, seeds = self.typical.critical, ", ".join(f"{run.fmax_mhz:.1f}" for run in self.placements)
+        return "\n".join([
+            f"{self.name} on {self.device.name}",
+            *(f"{what:<16}{used:>7,} of {limit:,}" for what, used, limit in self._area()),
+            f"{'clock':<16}{self.fmax_mhz:>7.1f} MHz, the median of {seeds}",
+            f"{'limited by':<16}{path.start} -> {path.end}",
+            f"{'':<16}{path.logic_ns:.1f} ns in {path.levels} cells, {path.routing_ns:.1f} ns of wires",
+            *self.misses(),
+        ])
+
+    def _area(self) -> tuple[tuple[str, int, int], ...]:
+        """What, how many, and how many at most."""
+        run, device = self.typical, self.device
+        return (("look-up tables", run.lut, device.budget_lut), ("flip-flops", run.ff, device.ff),
+                ("multipliers", run.dsp, device.dsp), ("block RAMs", run.bram, device.bram))
 
     def as_dict(self) -> dict[str, object]:
         """For ``--json``."""
