@@ -72,6 +72,15 @@ def test_registers(simulator: Simulator, config: Config) -> None:
         simulator.read_register(0xFC)
 
 
+def test_several_simulators_at_a_time(config: Config) -> None:
+    simulators = [Simulator(copier_library(config), base=BASE, size=SIZE) for _ in range(3)]
+    simulators[0].write_register(REGISTERS["DMA_PROGRAM"].address, 64)
+    del simulators[1]
+    assert [simulator.read_register(REGISTERS["DMA_PROGRAM"].address) for simulator in simulators] == [64, 0]
+    while simulators:
+        simulators.pop(0).run(10)
+
+
 @pytest.mark.parametrize(
     "settings",
     [

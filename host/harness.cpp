@@ -35,7 +35,11 @@ enum Kind : unsigned { kIssueFirst, kIssueLast, kComputeDoneEvent, kDmaBegin, kD
 class Simulator {
   public:
     Simulator(uint64_t base, uint64_t size) : top_(&context_), memory_(base, size, LUTTERFLY_DATA_BYTES) { reset(); }
-    ~Simulator() { top_.final(); }
+    ~Simulator() {
+        // The model's scopes are taken from the thread's context, which is another simulator's if one was made since.
+        Verilated::threadContextp(&context_);
+        top_.final();
+    }
 
     AxiMemory& memory() { return memory_; }
     std::vector<Event>& events() { return events_; }
