@@ -1,9 +1,8 @@
 """Cycles: predict when every command issues and completes, on the design's ideal bus."""
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
-
-import numpy as np
 
 from ...golden import timing
 from ...golden.config import Config
@@ -16,10 +15,16 @@ from .plan import Command, Plan
 
 @dataclass
 class _Dma:
-    """The DMA queue and its units. Times are cycles from the start of the run."""
+    """The DMA queue and its units. Times are cycles from the start of the run.
+
+    A STORE reads in the cycles in which no step does. How long it takes is known only when the COMPUTE commands beside it
+    are, so that commands are worked out when somebody asks for their completion.
+    """
 
     config: Config
+    compute: _Compute
     completed: list[int] = field(default_factory=list)
+    waiting: list[Command] = field(default_factory=list)
     #: When the next command may be given to its unit, the next burst requested, the next beat come, the next chunk be
     #: written.
     ready: int = 0
@@ -29,7 +34,15 @@ class _Dma:
     bursts: list[int] = field(default_factory=list)
     last_opcode: Opcode = Opcode.LOAD
 
-    def run(self, command: Command, allowed: int) -> None:
+    def completion(self, index: int) -> int:
+        """When the command of this index completes; every COMPUTE command that is issued before must be known."""
+        while len(self.completed) <= index:
+            command = self.waiting.pop(0)
+            allowed = 0 if command.waits_for is None else self.compute.completed[command.waits_for] + OVERHEADS.token
+            self._run(command, allowed)
+        return self.completed[index]
+
+    def _run(self, command: Command, allowed: int) -> None:
         """Take the next command, which may begin when it is ``allowed`` to."""
         is_store = command.opcode is Opcode.STORE
         if self.completed and (command.after or is_store != (self.last_opcode is Opcode.STORE)):
@@ -73,7 +86,7 @@ class _Dma:
             sum(timing.burst_beats(self.config, fields["external"] + row * fields["external_row"], fields["row_bytes"]))
             for row in range(fields["rows"])
         )
-        return begin + OVERHEADS.store + beats + OVERHEADS.write_latency
+        return self.compute.after_free_cycles(begin, beats) + OVERHEADS.store + OVERHEADS.write_latency
 
 
 @dataclass
@@ -82,7 +95,8 @@ class _Compute:
 
     config: Config
     completed: list[int] = field(default_factory=list)
-    last_issue: list[int] = field(default_factory=list)
+    #: Of each command, the cycles in which its first and its last step are issued, and its steps.
+    issues: list[tuple[int, int, int]] = field(default_factory=list)
     #: When the last command was offered, when its first step was issued, when the next one's can be.
     offered: int = 0
     first_issue: int = 0
@@ -99,30 +113,51 @@ class _Compute:
         first = max(self.ready, self.offered + OVERHEADS.issue)
         if command.after or fields["engine"] != self.engine:
             first = max(first, self.landed)
-        idle = first - (self.last_issue[-1] + 1 if self.last_issue else 0)
+        idle = first - (self.issues[-1][1] + 1 if self.issues else 0)
         cycles, self.backlog = _issue(fields, max(self.backlog - idle, 0), self.config)
         self.engine = fields["engine"]
-        self.last_issue.append(first + cycles - 1)
+        last = first + cycles - 1
+        self.issues.append((first, last, _steps(fields)))
         self.first_issue, self.ready = first, first + cycles
         # The last window's own groups but for one, and what waits before them, come on top of the latency of a group.
-        self.landed = self.last_issue[-1] + timing.landing_latency(self.config, Engine(self.engine)) + self.backlog - 1
+        self.landed = last + timing.landing_latency(self.config, Engine(self.engine)) + self.backlog - 1
         self.completed.append(self.landed + OVERHEADS.completion)
+
+    def after_free_cycles(self, begin: int, count: int) -> int:
+        """The cycle behind ``count`` cycles without a step, the first of them not before ``begin``."""
+        now = begin
+        for first, last, steps in self.issues:
+            if last < now:
+                continue
+            gap = max(first - now, 0)
+            if gap >= count:
+                break
+            now, count = now + gap, count - gap
+            # Where the requantiser holds windows back, the free cycles lie all over the command.
+            free = (last + 1 - now) * (last + 1 - first - steps) // (last + 1 - first)
+            if free >= count:
+                return now + -(-count * (last + 1 - now) // free)
+            now, count = last + 1, count - free
+        return now + count
 
 
 def predict(plan: Plan) -> Plan:
     """Run the synchronised commands against the clock, and report on every layer."""
-    dma = _Dma(plan.config, ready=OVERHEADS.start + timing.command_cycles(plan.config))
     compute = _Compute(plan.config, offered=OVERHEADS.start)
+    dma = _Dma(plan.config, compute, ready=OVERHEADS.start + timing.command_cycles(plan.config))
     indices: list[list[int]] = [[] for _ in plan.graph.layers]
     for command in plan.commands:
-        own, other = (compute, dma) if command.queue == "compute" else (dma, compute)
-        allowed = 0 if command.waits_for is None else other.completed[command.waits_for] + OVERHEADS.token
         if command.queue == "compute":
-            indices[command.layer].append(len(own.completed))
-        own.run(command, allowed)
+            allowed = 0 if command.waits_for is None else dma.completion(command.waits_for) + OVERHEADS.token
+            indices[command.layer].append(len(compute.completed))
+            compute.run(command, allowed)
+        else:
+            dma.waiting.append(command)
+    if dma.waiting:
+        dma.completion(len(dma.completed) + len(dma.waiting) - 1)
     before = 0
     for index, layer in enumerate(plan.graph.layers):
-        last = compute.last_issue[indices[index][-1]]
+        _, last, _ = compute.issues[indices[index][-1]]
         plan.reports.append(_report(plan, index, layer, tuple(indices[index]), last - before))
         before = last
     ends = [queue.completed[-1] for queue in (dma, compute) if queue.completed]
@@ -143,10 +178,13 @@ def _issue(fields: dict[str, int], backlog: int, config: Config) -> tuple[int, i
     return cycles + more, backlog
 
 
+def _steps(fields: dict[str, int]) -> int:
+    return math.prod(fields[name] for name in ("outer", "middle", "inner", "steps"))
+
+
 def _report(plan: Plan, index: int, layer: Layer, commands: tuple[int, ...], cycles: int) -> LayerReport:
     height, width, _ = plan.graph.tensors[layer.output].shape
-    steps = sum(int(np.prod([command.fields[name] for name in ("outer", "middle", "inner", "steps")]))
-                for command in plan.computes[index])
+    steps = sum(_steps(command.fields) for command in plan.computes[index])
     macs, kind = 0, "max pooling" if isinstance(layer, MaxPool) else "table"
     if isinstance(layer, Convolution):
         macs = height * width * layer.weights.size

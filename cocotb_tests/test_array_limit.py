@@ -1,0 +1,69 @@
+"""What the array reaches on the simulated core: folding, utilisation, turnaround, and cycles as predicted."""
+from __future__ import annotations
+
+import pytest
+from graphs import GraphMaker, random_graph
+from measured import Measured, measure
+
+from lutterfly.golden.config import PRESETS
+from lutterfly.golden.isa import COMMAND_BYTES, COMPUTE
+from lutterfly.host.compiler import CompileError
+from lutterfly.host.graph import Window
+from lutterfly.host.verify import TOLERANCE, TOLERANCE_CYCLES
+
+CONFIG = PRESETS["ecp5-85k"]
+TURNAROUND = 50
+SAME = Window((3, 3), pads=(1, 1, 1, 1))
+
+
+def commands_of(measured: Measured) -> list[dict[str, int]]:
+    queue = measured.program.body.compute
+    commands = [queue[start:start + COMMAND_BYTES] for start in range(0, len(queue), COMMAND_BYTES)]
+    return [COMPUTE.decode(command) for command in commands if command[0] & 15 == COMPUTE.opcode]
+
+
+def test_three_channels_take_two_words_a_window() -> None:
+    maker = GraphMaker((16, 16, 3))
+    measured = measure(maker.finish(maker.convolution("x", 16, SAME)), CONFIG)
+    windows = 16 * 16 * 16 // CONFIG.array.columns
+    assert measured.counters["compute_busy"] == 2 * windows
+
+
+def test_the_array_is_busy_from_first_to_last_cycle() -> None:
+    maker = GraphMaker((16, 16, 32))
+    measured = measure(maker.finish(maker.convolution("x", 32, SAME)), CONFIG)
+    cycles = measured.last[-1] - measured.first[0] + 1
+    macs = 16 * 16 * 32 * 32 * 9
+    assert measured.program.layers[0].macs == macs
+    assert macs / (cycles * CONFIG.multipliers) >= .95
+
+
+def test_dependent_commands_follow_within_50_cycles() -> None:
+    maker = GraphMaker((8, 8, 16))
+    name = "x"
+    for channels in (16, 24, 8):
+        name = maker.max_pool(maker.convolution(name, channels, SAME), Window((2, 2), pads=(0, 0, 1, 1)))
+    measured = measure(maker.finish(maker.fully_connected(name, 10)), CONFIG)
+    gaps = [first - last for first, last in zip(measured.first[1:], measured.last[:-1], strict=True)]
+    dependent = [command["after"] for command in commands_of(measured)][1:]
+    assert sum(dependent) >= 6
+    assert all(gap <= TURNAROUND for gap, after in zip(gaps, dependent, strict=True) if after)
+
+
+@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+@pytest.mark.parametrize("seed", range(12))
+def test_cycles_are_as_predicted(preset: str, seed: int) -> None:
+    try:
+        measured = measure(random_graph(seed), PRESETS[preset], seed=seed)
+    except CompileError as error:
+        pytest.skip(str(error))
+    for layer, cycles in zip(measured.program.layers, measured.layer_cycles, strict=True):
+        assert abs(layer.cycles - cycles) <= max(TOLERANCE_CYCLES, TOLERANCE * cycles), layer.name
+    total = measured.counters["cycles"]
+    assert abs(measured.program.predicted_cycles - total) <= max(TOLERANCE_CYCLES, TOLERANCE * total)
+
+
+def test_large_runs_a_layer() -> None:
+    maker = GraphMaker((6, 6, 40))
+    measured = measure(maker.finish(maker.convolution("x", 70, SAME, table=True)), PRESETS["large"])
+    assert measured.counters["compute_busy"] == measured.program.layers[0].array_cycles
