@@ -195,6 +195,65 @@ def test_alpha_of_a_quantised_gemm(form: str, bias: bool, alpha: float):
         assert_exact(made.serialise(), codes((1, 20), seed))
 
 
+def tell_tale(input_scale: np.float32, weight_scale: np.float32, output_scale: np.float32, alpha: np.float32) -> int:
+    """An accumulator whose code tells the order apart in which the scales are multiplied, or 0."""
+    scale = (alpha * input_scale) * weight_scale / output_scale
+    others = {alpha * input_scale * (weight_scale / output_scale), alpha * weight_scale * (input_scale / output_scale)}
+    if scale in others:
+        return 0
+    halves = np.rint((np.arange(-120, 120) + 0.5) / np.float64(scale)).astype(np.int32)
+    found = np.rint(halves.astype(np.float32) * scale)
+    apart = np.all([np.rint(halves.astype(np.float32) * other) != found for other in others], axis=0)
+    return int(halves[apart][0]) if apart.any() else 0
+
+
+@pytest.mark.parametrize("operator", ["Conv", "Gemm", "MatMul"])
+@pytest.mark.parametrize("form", FORMS)
+def test_scales_are_multiplied_in_onnx_runtimes_order(form: str, operator: str):
+    rng, features, compared = np.random.default_rng(0), 128, 0
+    while compared < 6:
+        input_scale, weight_scale = rng.uniform(0.001, 0.1, 2).astype(np.float32)
+        output_scale = np.float32(input_scale * weight_scale * rng.uniform(5000, 9000))
+        alpha = np.float32(0.7 if (form, operator) == ("qop", "Gemm") else 1)
+        total = tell_tale(input_scale, weight_scale, output_scale, alpha)
+        if total == 0:
+            continue
+        made = Maker(np.random.default_rng(compared), form, False, TINY)
+        made.start((1, features, 1, 1) if operator == "Conv" else (1, features), float(input_scale))
+        made.constants[made.zero] = np.int8(0)
+        # All inputs are 127 but the last, which is 1: the weights reach every accumulator.
+        rest, kernel = total % 127, np.zeros(features, np.int8)
+        quotient = (total - rest) // 127
+        for at in range(features - 1):
+            kernel[at] = np.clip(quotient, -128, 127)
+            quotient -= int(kernel[at])
+        kernel[-1] = rest
+        assert quotient == 0
+        feeds = np.full(made.shape, 127, np.int8)
+        feeds.reshape(-1)[-1] = 1
+        put_product(made, operator, kernel, weight_scale, output_scale, float(alpha))
+        graph = assert_exact(made.serialise(), {"x": feeds})
+        assert graph.layers[0].multiplier[0] == (alpha * input_scale) * weight_scale / output_scale
+        compared += 1
+
+
+def put_product(made: Maker, operator: str, kernel: np.ndarray, weight_scale: np.float32, output_scale: np.float32,
+                alpha: float) -> None:
+    """Append a product with one result and no bias."""
+    shape = {"Conv": (1, -1, 1, 1), "Gemm": (1, -1), "MatMul": (-1, 1)}[operator]
+    names = [made.constant("operand", value) for value in (kernel.reshape(shape), weight_scale, np.int8(0))]
+    scale, zero = made.quantisation(output_scale, 0)
+    attributes = {"transB": 1} | ({"alpha": alpha} if alpha != 1 else {}) if operator == "Gemm" else {}
+    if made.form == "qdq":
+        operands = [made.dequantised(), made.node("DequantizeLinear", names)]
+        made.quantise(made.node(operator, operands, **attributes), scale, zero, ())
+    elif operator == "Gemm":
+        ends = [made.tensor, made.scale, made.zero, *names, "", scale, zero]
+        made.tensor = made.node("QGemm", ends, domain="com.microsoft", **attributes)
+    else:
+        made.tensor = made.node(f"QLinear{operator}", [made.tensor, made.scale, made.zero, *names, scale, zero])
+
+
 @pytest.mark.parametrize("operators", [["Relu"], ["MaxPool"], ["Relu", "MaxPool"]])
 def test_what_onnx_runtime_moves_behind_a_convolution_in_qdq_form(operators: list[str]):
     made = maker((1, 3, 6, 6))

@@ -217,14 +217,30 @@ def test_a_relu_that_onnx_runtime_cannot_fuse():
         "Relu cuts")
 
 
-def test_an_operator_between_a_convolution_and_its_quantisation():
+@pytest.mark.parametrize("operators", [["Tanh"], ["MaxPool", "Relu"]])
+def test_operators_between_a_convolution_and_its_quantisation(operators: list[str]):
     made = maker((1, 3, 6, 6))
-    made.quantise(made.node("Tanh", [float_convolution(made)]), *made.quantisation(0.01), ())
-    tanh = f"Tanh '{made.nodes[-2].name}'"
+    tensor = float_convolution(made)
+    for operator in operators:
+        tensor = made.node(operator, [tensor], **({"kernel_shape": [2, 2]} if operator == "MaxPool" else {}))
+    shown = " and ".join(f"{node.op_type} '{node.name}'" for node in made.nodes[-len(operators):])
+    made.quantise(tensor, *made.quantisation(0.01, -128), ())
     assert refusal(made.serialise()) == (
-        f"net.onnx: ONNX Runtime computes {main_name(made)} in float, because {tanh} stands between it and its "
-        "quantised "
-        "ends; put QuantizeLinear and DequantizeLinear between them")
+        f"net.onnx: ONNX Runtime computes {main_name(made)} in float, because {shown} "
+        f"{'stands' if len(operators) == 1 else 'stand'} between it and its quantised ends; put QuantizeLinear and "
+        "DequantizeLinear between them")
+
+
+def test_a_flatten_that_is_not_quantised():
+    made = maker((1, 2, 4, 4))
+    weight, scale, zero, _ = made.weights((3, 32), 0, False)
+    flat = made.node("Flatten", [made.dequantised()])
+    flatten = f"Flatten '{made.nodes[-1].name}'"
+    operands = [flat, made.node("DequantizeLinear", [weight, scale, zero])]
+    made.quantise(made.node("Gemm", operands, transB=1), *made.quantisation(0.3), ())
+    assert refusal(made.serialise()) == (
+        f"net.onnx: ONNX Runtime computes {main_name(made)} in float, because {flatten} stands between it and its "
+        "quantised ends; put QuantizeLinear and DequantizeLinear between them")
 
 
 def test_float_weights():

@@ -78,16 +78,14 @@ def _optimise(source: Source) -> onnx.ModelProto:
 def float_remedy(source: Source, node: NodeProto, others: list[NodeProto]) -> str:
     """Say why ONNX Runtime computes a product in float although its ends are quantised, and what to do."""
     begin = f"{source.name}: ONNX Runtime computes {label(node)} in float, because"
-    for other in others:
-        if other.op_type in ("Relu", "Clip"):
-            return (f"{begin} {label(other)} cuts codes that the QuantizeLinear behind it keeps; quantise the output "
-                    "of "
-                    f"{node.op_type} as well, or let the range of that QuantizeLinear end where the {other.op_type} "
-                    "cuts")
+    shown = " and ".join(map(label, others))
+    if others and all(other.op_type in ("Relu", "Clip") for other in others):
+        return (f"{begin} {shown} cuts codes that the QuantizeLinear behind it keeps; quantise the output of "
+                f"{node.op_type} as well, or let the range of that QuantizeLinear end where the {others[0].op_type} cuts")
     if others:
-        return (f"{begin} {', '.join(map(label, others))} stands between it and its quantised ends; put "
-                "QuantizeLinear and "
-                "DequantizeLinear between them")
+        verb = "stands" if len(others) == 1 else "stand"
+        return (f"{begin} {shown} {verb} between it and its quantised ends; put QuantizeLinear and DequantizeLinear "
+                "between them")
     return (f"{begin} its operands are not quantised to its rules; input, output and weights need QuantizeLinear and "
             "DequantizeLinear, a bias int32 codes with the scale of input times weights, and alpha and beta must be 1 "
             "(onnxruntime.quantization does all this)")
