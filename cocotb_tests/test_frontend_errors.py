@@ -212,9 +212,8 @@ def test_a_relu_that_onnx_runtime_cannot_fuse():
     relu = f"Relu '{made.nodes[-2].name}'"
     assert refusal(made.serialise()) == (
         f"net.onnx: ONNX Runtime computes {main_name(made)} in float, because {relu} cuts codes that the "
-        "QuantizeLinear "
-        "behind it keeps; quantise the output of Conv as well, or let the range of that QuantizeLinear end where the "
-        "Relu cuts")
+        "QuantizeLinear behind it keeps; quantise the output of Conv as well, or let the range of that QuantizeLinear "
+        "end where the Relu cuts")
 
 
 @pytest.mark.parametrize("operators", [["Tanh"], ["MaxPool", "Relu"]])
@@ -249,8 +248,7 @@ def test_float_weights():
     made.quantise(float_convolution(made, float_weights=True), *made.quantisation(0.3), ())
     assert refusal(made.serialise()) == (
         f"net.onnx: the weights 'float_{len(made.constants) - 3}' of {main_name(made, 1)} must be int8, not float32; "
-        "quantise with "
-        "weight_type=QuantType.QInt8")
+        "quantise with weight_type=QuantType.QInt8")
 
 
 def test_a_scaled_bias():
@@ -278,8 +276,7 @@ def test_pooling_between_two_decreasing_operators():
     pool = f"MaxPool '{made.nodes[-3].name}'"
     assert refusal(made.serialise()) == (
         f"net.onnx: {pool} cannot pool codes: operators before it and behind it, up to the next quantised tensors, "
-        "both "
-        "decrease somewhere; put QuantizeLinear and DequantizeLinear around it")
+        "both decrease somewhere; put QuantizeLinear and DequantizeLinear around it")
 
 
 def test_pooling_in_one_branch():
@@ -314,8 +311,7 @@ def test_a_vector_that_becomes_a_map(form: str):
     made.product("Conv", (2, 2, 1, 1), 0, (1, 2, 3, 4))
     assert refusal(made.serialise()) == (
         f"net.onnx: the layout operators before {main_name(made, 1)} arrange a feature map of 1x1x24 as 3x4x2 (height "
-        "x "
-        "width x channels), which moves values; feed it with the layout of its producer")
+        "x width x channels), which moves values; feed it with the layout of its producer")
 
 
 def test_a_zero_point_that_is_not_the_producers():
@@ -336,8 +332,7 @@ def test_a_model_without_a_layer_for_the_accelerator():
     softmax = f"Softmax '{made.nodes[-2].name}'"
     assert refusal(made.serialise()) == (
         f"net.onnx: no layer can run on the accelerator ({softmax}: the accelerator has no Softmax); it needs a "
-        "quantised "
-        "convolution, matrix product or pointwise operator")
+        "quantised convolution, matrix product or pointwise operator")
 
 
 NETWORKS = {

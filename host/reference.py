@@ -162,8 +162,7 @@ class Reference:
         for name, value in zip(self.output_names, self._plain.run(self.output_names, dict(feeds)), strict=True):
             if value.tobytes() != values[name].tobytes():
                 raise RuntimeError(f"{name}: ONNX Runtime's answer changes when its intermediate tensors are outputs "
-                                   "too; "
-                                   "compare the outputs alone")
+                                   "too; compare the outputs alone")
         inputs = {name: feeds[name] for name in self._inputs if feeds[name].dtype in (np.int8, np.uint8)}
         return inputs | values
 

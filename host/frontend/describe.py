@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import onnx
 
-from ..graph import Convolution, Graph, Layer, MaxPool
+from ..graph import Convolution, Graph, Layer, MaxPool, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def kind_of(graph: Graph, layer: Layer) -> str:
     return "table"
 
 
-def _geometry(window) -> str:
+def _geometry(window: Window) -> str:
     text = "x".join(map(str, window.kernel))
     if window.stride != (1, 1):
         text += " stride " + "x".join(map(str, window.stride))

@@ -80,8 +80,10 @@ def float_remedy(source: Source, node: NodeProto, others: list[NodeProto]) -> st
     begin = f"{source.name}: ONNX Runtime computes {label(node)} in float, because"
     shown = " and ".join(map(label, others))
     if others and all(other.op_type in ("Relu", "Clip") for other in others):
-        return (f"{begin} {shown} cuts codes that the QuantizeLinear behind it keeps; quantise the output of "
-                f"{node.op_type} as well, or let the range of that QuantizeLinear end where the {others[0].op_type} cuts")
+        return (
+            f"{begin} {shown} cuts codes that the QuantizeLinear behind it keeps; quantise the output of "
+            f"{node.op_type} as well, or let the range of that QuantizeLinear end where the {others[0].op_type} cuts"
+        )
     if others:
         verb = "stands" if len(others) == 1 else "stand"
         return (f"{begin} {shown} {verb} between it and its quantised ends; put QuantizeLinear and DequantizeLinear "

@@ -144,8 +144,7 @@ def fix_batch(source: Source) -> None:
         batch = dimensions[0]
         if batch.HasField("dim_value") and batch.dim_value != 1:
             raise ModelError(f"{source.name}: the batch of input {value.name!r} must be dynamic or 1, not "
-                             f"{batch.dim_value}; "
-                             "export the model with a dynamic batch")
+                             f"{batch.dim_value}; export the model with a dynamic batch")
         batch.Clear()
         batch.dim_value = 1
         for axis, dimension in enumerate(dimensions):
