@@ -35,7 +35,7 @@ def engine_latency(config: Config, engine: Engine) -> int:
     if engine is Engine.MAC:
         tree_levels = config.array.lanes.bit_length() - 1
         return MULTIPLIER_LATENCY + tree_levels + 1 + config.array.columns - 1
-    return 1
+    return 2
 
 
 def landing_latency(config: Config, engine: Engine) -> int:

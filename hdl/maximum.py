@@ -6,12 +6,13 @@ from amaranth.lib import wiring
 
 from ..golden.config import Config
 from .engine import engine_members
+from .pipeline import delay
 
 __all__ = ["Maximum"]
 
 
 class Maximum(wiring.Component):
-    """Keep the greatest byte of each lane, one word per cycle, with a latency of one cycle.
+    """Keep the greatest byte of each lane, one word per cycle, with a latency of two cycles: take the word, compare.
 
     Bit-exact with :func:`lutterfly.golden.engines.maximum`.
 
@@ -25,7 +26,7 @@ class Maximum(wiring.Component):
         See :func:`~lutterfly.hdl.engine.engine_members`. Every lane of the result is a maximum.
     """
 
-    latency = 1
+    latency = 2
 
     def __init__(self, config: Config):
         self.config = config
@@ -33,13 +34,16 @@ class Maximum(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
+        # A register of its own: the word comes from the far side of the feature memory and goes to the array as well.
+        step = delay(m, self.step, 1, name="step", reset_less=False)
+        word = delay(m, self.word, 1, name="word")
         fired = Signal()
-        m.d.sync += fired.eq(self.step.valid & self.step.fire)
+        m.d.sync += fired.eq(step.valid & step.fire)
         m.d.comb += self.result.valid.eq(fired)
         for lane in range(self.config.array.lanes):
             greatest = Signal(signed(8), name=f"greatest_{lane}", reset_less=True)
-            byte = self.word.word_select(lane, 8).as_signed()
-            with m.If(self.step.valid & (self.step.clear | (byte > greatest))):
+            byte = word.word_select(lane, 8).as_signed()
+            with m.If(step.valid & (step.clear | (byte > greatest))):
                 m.d.sync += greatest.eq(byte)
             m.d.comb += self.result.lanes[lane].eq(greatest)
         return m
