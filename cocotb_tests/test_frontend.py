@@ -322,6 +322,20 @@ def test_a_tail_keeps_softmax_and_what_follows_it():
     assert [row.kind for row in describe(graph)][1:3] == ["DequantizeLinear", "Softmax"]
 
 
+def test_a_tail_computes_again_what_it_needs_of_the_head():
+    made = maker((1, 3, 6, 6))
+    made.tensor = made.node("QuantizeLinear", ["x", made.scale, made.zero])
+    echo = made.dequantised()
+    made.product("Conv", (4, 3, 3, 3), 0, (1, 4, 4, 4))
+    data = made.serialise([made.tensor, echo], input_type=np.float32)
+    pixels = {"x": np.random.default_rng(0).uniform(-2, 2, (1, 3, 6, 6)).astype(np.float32)}
+    graph = assert_exact(data, pixels)
+    assert graph.outputs == [made.tensor]
+    tail = reference.open_session(graph.tail)
+    assert [value.name for value in tail.get_inputs()] == ["x"]
+    assert tail.run([echo], pixels)[0].tobytes() == reference.run(data, pixels)[echo].tobytes()
+
+
 def test_dead_channels_and_saturated_ones():
     made = maker((1, 8), "qop")
     weights, bias = np.full((3, 8), 127, np.int8), np.array([1 << 30, -(1 << 30), 0], np.int32)

@@ -121,7 +121,7 @@ def _cut_host_parts(state: _State) -> None:
         graph.head = cut_between(source, [], head_outputs).SerializeToString()
     tail_outputs = [name for name in source.outputs if name not in graph.outputs]
     if tail_outputs:
-        graph.tail = cut_between(source, [*graph.inputs, *graph.outputs], tail_outputs).SerializeToString()
+        graph.tail = cut_between(source, graph.outputs, tail_outputs).SerializeToString()
 
 
 def _fuse_tables(state: _State) -> None:
