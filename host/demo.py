@@ -27,7 +27,7 @@ class DemoReport:
     bytes, mismatched_bytes : int
         Of the model's outputs, compared with ONNX Runtime's.
     cycles, predicted_cycles : int
-        Of one image.
+        Of one image, with the program resident.
     macs : int
         Multiply-accumulates of one image.
     multipliers : int
@@ -88,7 +88,7 @@ def run(config: Config, *, form: str = "qdq", progress: Progress = silent) -> De
         labels=digits.labels(),
         bytes=expected.nbytes,
         mismatched_bytes=int(np.count_nonzero(found.view(np.uint8) != expected.view(np.uint8))),
-        cycles=max(counters["cycles"] for counters in session.counters),
+        cycles=session.counters[-1]["cycles"],
         predicted_cycles=session.program.predicted_cycles,
         macs=sum(layer.macs for layer in session.program.layers),
         multipliers=config.multipliers,
