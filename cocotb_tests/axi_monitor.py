@@ -5,12 +5,16 @@ import cocotb
 from cocotb.handle import HierarchyObject
 from cocotb.triggers import FallingEdge, ReadOnly
 
-_PAYLOAD = {"aw": ("addr", "id", "len", "size", "burst"), "ar": ("addr", "id", "len", "size", "burst"), "w": ("data", "strb", "last")}
+_PAYLOAD = {
+    "aw": ("addr", "id", "len", "size", "burst"),
+    "ar": ("addr", "id", "len", "size", "burst"),
+    "w": ("data", "strb", "last"),
+}
 
 
 class AxiMonitor:
-    """Watch the ports ``prefix`` + "awvalid" and so on, from now on: valid and payload stay until they are taken; bursts are whole
-    incrementing ones of at most 16 beats within a page; WLAST stands where AWLEN says.
+    """Watch the ports ``prefix`` + "awvalid" and so on, from now on: valid and payload stay until they are taken;
+    bursts are whole incrementing ones of at most 16 beats within a page; WLAST stands where AWLEN says.
 
     Attributes
     ----------
@@ -47,7 +51,9 @@ class AxiMonitor:
             for channel, names in _PAYLOAD.items():
                 if self._value(f"{channel}valid"):
                     payload = {name: self._value(channel + name) for name in names}
-                    assert waiting[channel] in (None, payload), f"{channel} changed from {waiting[channel]} to {payload}"
+                    assert waiting[channel] in (None, payload), (
+                        f"{channel} changed from {waiting[channel]} to {payload}"
+                    )
                     taken = self._value(f"{channel}ready")
                     waiting[channel] = None if taken else payload
                     if taken:

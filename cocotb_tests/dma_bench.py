@@ -13,7 +13,6 @@ from axi_monitor import AxiMonitor
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, ReadOnly, RisingEdge
 from cocotbext.axi import AxiBus, AxiRam
-from streams import send
 
 from lutterfly.golden import isa
 from lutterfly.golden.config import PRESETS, Config
@@ -28,6 +27,7 @@ from lutterfly.hdl.isa import ErrorReport, command_shape
 from lutterfly.hdl.load_chunks import memory_bytes
 from lutterfly.hdl.local_write import local_write_layout
 from lutterfly.hdl.store_beats import feature_word_layout
+from streams import send
 
 #: A page, so that the arena ends at one; its offset in the RAM leaves guard bytes on both sides.
 BASE = 0x8001_3000
@@ -125,7 +125,10 @@ class Bench:
         self.config = PRESETS[os.environ["PRESET"]]
         self.rng = np.random.default_rng(seed)
         self.p_stall = p_stall
-        self.memories = {memory: self.rng.integers(0, 256, memory_bytes(memory, self.config), dtype=np.uint8) for memory in LocalMemory}
+        self.memories = {
+            memory: self.rng.integers(0, 256, memory_bytes(memory, self.config), dtype=np.uint8)
+            for memory in LocalMemory
+        }
         self.expected = {memory: array.copy() for memory, array in self.memories.items()}
         self.external = self.rng.integers(0, 256, ARENA_BYTES, dtype=np.uint8)
         self.done: dict[str, list[int]] = {"load": [], "store": []}
@@ -175,7 +178,16 @@ class Bench:
     async def start(self) -> None:
         """Reset, start the clock and the models."""
         dut = self.dut
-        for name in ("load__valid", "store__valid", "feature__ready", "read__ready", "word", "halt", "soft_reset", "rst"):
+        for name in (
+            "load__valid",
+            "store__valid",
+            "feature__ready",
+            "read__ready",
+            "word",
+            "halt",
+            "soft_reset",
+            "rst",
+        ):
             getattr(dut, name).value = 0
         dut.base.value = BASE
         self.ram = AxiRam(AxiBus.from_prefix(dut, "memory_"), dut.clk, dut.rst, size=RAM_BYTES)
@@ -225,11 +237,15 @@ class Bench:
                 chunk = write.from_bits(dut.feature__payload.value.to_unsigned())
                 assert 1 <= chunk.count <= lanes
                 assert chunk.address + chunk.count <= len(feature)
-                feature[chunk.address:chunk.address + chunk.count] = list(chunk.data.to_bytes(lanes, "little")[:chunk.count])
+                feature[chunk.address : chunk.address + chunk.count] = list(
+                    chunk.data.to_bytes(lanes, "little")[: chunk.count]
+                )
             answer = 0
             if dut.read__valid.value == 1 and dut.read__ready.value == 1:
                 at = (dut.read__payload.value.to_unsigned() + np.arange(lanes)) % len(feature)
-                answer = int(word.const({"valid": 1, "data": int.from_bytes(feature[at].tobytes(), "little")}).as_bits())
+                answer = int(
+                    word.const({"valid": 1, "data": int.from_bytes(feature[at].tobytes(), "little")}).as_bits()
+                )
             answers.append(answer)
 
     async def _watch(self) -> None:
@@ -272,10 +288,9 @@ class Bench:
                 self.execute(fmt, decoded)
         target = {side: len(self.done[side]) + len(words[side]) for side in words}
         shapes = {"load": load_command_layout(), "store": command_shape(isa.STORE)}
-        for side in words:
-            if words[side]:
-                self._senders.append(cocotb.start_soon(send(self.dut.clk, self.dut, side, words[side], self.rng, self.p_stall,
-                                                            shape=shapes[side])))
+        for side, sent in words.items():
+            sender = send(self.dut.clk, self.dut, side, sent, self.rng, self.p_stall, shape=shapes[side])
+            self._senders.append(cocotb.start_soon(sender))
         while wait and any(len(self.done[side]) < target[side] for side in words):
             await RisingEdge(self.dut.clk)
             assert not self.errors, f"unexpected {self.errors}"
@@ -290,7 +305,8 @@ class Bench:
             store(fields, self.external, self.expected[LocalMemory.FEATURE])
 
     def compare(self) -> None:
-        """All bursts are complete, and all memories and the whole RAM must be as golden says, to the last byte around the arena."""
+        """All bursts are complete, and all memories and the whole RAM must be as golden says, to the last byte around
+        the arena."""
         self.monitor.check_ended()
         for memory in LocalMemory:
             np.testing.assert_array_equal(self.memories[memory], self.expected[memory], err_msg=memory.name)
@@ -328,7 +344,8 @@ class Bench:
 
 
 def place(rng: np.random.Generator, size_bytes: int, extent: int, steps: list[tuple[int, int]]) -> int:
-    """A random start such that an object of ``extent`` bytes, moved by ``pitch`` up to ``count - 1`` times for each step, stays inside."""
+    """A random start such that an object of ``extent`` bytes, moved by ``pitch`` up to ``count - 1`` times for each
+    step, stays inside."""
     low = sum(min(0, pitch * (count - 1)) for pitch, count in steps)
     high = sum(max(0, pitch * (count - 1)) for pitch, count in steps) + extent
     return int(rng.integers(-low, size_bytes - high + 1))
@@ -349,12 +366,26 @@ def random_load(rng: np.random.Generator, config: Config) -> dict[str, int]:
     pieces = int(rng.integers(1, min(budget, 40) + 1))
     rows = int(rng.integers(1, min(max(1, budget // pieces), 5) + 1))
     folds = int(rng.integers(1, min(max(1, budget // (pieces * rows)), 3) + 1))
-    pitch = {name: int(rng.integers(-300, 301)) for name in ("external_row", "external_fold", "local_row", "local_fold")}
+    pitch = {
+        name: int(rng.integers(-300, 301)) for name in ("external_row", "external_fold", "local_row", "local_fold")
+    }
     pitch["local_piece"] = int(rng.choice([size, size + 1, 3 * size, -size, 0]))
     return {
-        "memory": LocalMemory.FEATURE, "row_pieces": pieces, "rows": rows, "folds": folds, "piece_bytes": size, **pitch,
-        "external": place(rng, ARENA_BYTES, pieces * size, [(pitch["external_row"], rows), (pitch["external_fold"], folds)]),
-        "local": place(rng, feature_bytes, size, [(pitch["local_row"], rows), (pitch["local_fold"], folds), (pitch["local_piece"], pieces)]),
+        "memory": LocalMemory.FEATURE,
+        "row_pieces": pieces,
+        "rows": rows,
+        "folds": folds,
+        "piece_bytes": size,
+        **pitch,
+        "external": place(
+            rng, ARENA_BYTES, pieces * size, [(pitch["external_row"], rows), (pitch["external_fold"], folds)]
+        ),
+        "local": place(
+            rng,
+            feature_bytes,
+            size,
+            [(pitch["local_row"], rows), (pitch["local_fold"], folds), (pitch["local_piece"], pieces)],
+        ),
     }
 
 
@@ -369,7 +400,10 @@ def random_store(rng: np.random.Generator, config: Config) -> dict[str, int]:
     """A legal STORE of about 500 bytes."""
     size = int(rng.choice([1, 2, 3, 7, 8, 16, 33, 100, 500]))
     rows = int(rng.integers(1, min(max(1, 500 // size), 12) + 1))
-    pitch = {"external_row": int(rng.choice([size, size + 5, -size, 3000 // rows])), "local_row": int(rng.integers(-300, 301))}
+    pitch = {
+        "external_row": int(rng.choice([size, size + 5, -size, 3000 // rows])),
+        "local_row": int(rng.integers(-300, 301)),
+    }
     return {"row_bytes": size, "rows": rows, **pitch,
             "external": place(rng, ARENA_BYTES, size, [(pitch["external_row"], rows)]),
             "local": place(rng, config.memory.feature_bytes, size, [(pitch["local_row"], rows)])}

@@ -7,11 +7,11 @@ import numpy as np
 from axi_monitor import AxiMonitor
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, ReadOnly, RisingEdge
-from streams import send
 
 from lutterfly.golden.config import PRESETS
 from lutterfly.hdl.axi import read_beat_layout, request_layout, write_beat_layout
 from lutterfly.hdl.axi_guard import TAG_LOAD, TAG_PROGRAM, AxiGuard
+from streams import send
 
 CONFIG = PRESETS["tiny"]
 DATA_BYTES = CONFIG.axi.data_bytes
@@ -43,8 +43,18 @@ class Bench:
 
     async def start(self) -> None:
         dut = self.dut
-        for name in ("load__ar__valid", "program__ar__valid", "store__aw__valid", "store__w__valid", "soft_reset", "memory__arready",
-                     "memory__awready", "memory__wready", "memory__rvalid", "memory__bvalid"):
+        for name in (
+            "load__ar__valid",
+            "program__ar__valid",
+            "store__aw__valid",
+            "store__w__valid",
+            "soft_reset",
+            "memory__arready",
+            "memory__awready",
+            "memory__wready",
+            "memory__rvalid",
+            "memory__bvalid",
+        ):
             getattr(dut, name).value = 0
         dut.base.value = BASE
         dut.rst.value = 1
@@ -74,7 +84,9 @@ class Bench:
             if dut.store__b__valid.value == 1:
                 self.received["store"].append(int(dut.store__b__payload.value))
             if dut.memory__wvalid.value == 1 and dut.memory__wready.value == 1:
-                self.writes.append(tuple(int(getattr(dut, f"memory__{name}").value) for name in ("wdata", "wstrb", "wlast")))
+                self.writes.append(
+                    tuple(int(getattr(dut, f"memory__{name}").value) for name in ("wdata", "wstrb", "wlast"))
+                )
 
     def request(self, name: str, addresses: list[int], beats: int, p_stall: float = 0.0):
         """Send bursts on "load__ar", "program__ar" or "store__aw"."""
@@ -121,7 +133,7 @@ class Bench:
         return resetting
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize(seed=[0, 1])
 async def readers_get_their_own_answers_in_any_order_between_them(dut, seed: int) -> None:
     bench = Bench(dut, seed)
@@ -147,7 +159,7 @@ async def readers_get_their_own_answers_in_any_order_between_them(dut, seed: int
         assert bench.received[name] == [BASE + address + beat & 0xFFFF for address in addresses for beat in range(2)]
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=100, timeout_unit="us")
 async def neither_reader_waits_for_the_other_ones_answers(dut) -> None:
     bench = Bench(dut)
     await bench.start()
@@ -160,7 +172,7 @@ async def neither_reader_waits_for_the_other_ones_answers(dut) -> None:
     assert not bench.received["load"]
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize(seed=[0, 1, 2])
 async def write_bursts_are_whole_and_in_order(dut, seed: int) -> None:
     bench = Bench(dut, seed)
@@ -174,7 +186,9 @@ async def write_bursts_are_whole_and_in_order(dut, seed: int) -> None:
     await writer
     await bench.cycles(20)
     bench.monitor.check_ended()
-    assert [request[:2] for request in bench.monitor.requests["aw"]] == [(BASE + address, beats) for address, beats in bursts]
+    assert [request[:2] for request in bench.monitor.requests["aw"]] == [
+        (BASE + address, beats) for address, beats in bursts
+    ]
     assert [word for word, _, _ in bench.writes] == data
     for _, _, identifier in bench.monitor.requests["aw"]:
         await bench.answer_write(identifier, 2)
@@ -182,7 +196,7 @@ async def write_bursts_are_whole_and_in_order(dut, seed: int) -> None:
     assert bench.received["store"] == [2] * 20
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize(sent=[0, 2, 5, 7])
 async def a_reset_delivers_the_owed_beats_without_strobes(dut, sent: int) -> None:
     bench = Bench(dut)
@@ -206,7 +220,7 @@ async def a_reset_delivers_the_owed_beats_without_strobes(dut, sent: int) -> Non
     assert not bench.received["store"]
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize(channel=["ar", "aw"])
 async def an_offered_request_stays_through_a_reset(dut, channel: str) -> None:
     """The monitor fails if it is withdrawn or changed."""
@@ -224,7 +238,7 @@ async def an_offered_request_stays_through_a_reset(dut, channel: str) -> None:
     assert len(bench.monitor.requests[channel]) == 1
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=100, timeout_unit="us")
 async def nothing_is_taken_from_a_master_during_a_reset(dut) -> None:
     bench = Bench(dut)
     bench.accept["ar"] = 0.0
@@ -243,7 +257,7 @@ async def nothing_is_taken_from_a_master_during_a_reset(dut) -> None:
     assert not bench.monitor.requests["aw"]
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=100, timeout_unit="us")
 async def late_answers_of_earlier_epochs_are_discarded(dut) -> None:
     bench = Bench(dut)
     await bench.start()
@@ -266,7 +280,7 @@ async def late_answers_of_earlier_epochs_are_discarded(dut) -> None:
     assert bench.received["store"] == [3]
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=100, timeout_unit="us")
 async def an_epoch_is_not_used_again_while_it_may_be_answered(dut) -> None:
     bench = Bench(dut)
     await bench.start()
@@ -289,7 +303,7 @@ async def an_epoch_is_not_used_again_while_it_may_be_answered(dut) -> None:
     assert bench.received["load"] == [3, 4]
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=100, timeout_unit="us")
 async def resets_without_open_bursts_never_wait(dut) -> None:
     bench = Bench(dut)
     await bench.start()
@@ -298,7 +312,7 @@ async def resets_without_open_bursts_never_wait(dut) -> None:
         assert not await bench.is_resetting()
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=100, timeout_unit="us")
 async def a_request_and_a_write_beat_pass_each_cycle(dut) -> None:
     bench = Bench(dut)
     await bench.start()

@@ -27,7 +27,15 @@ def test_load_follows_the_pseudo_code(seed: int) -> None:
     pieces, size, rows, folds = (int(n) for n in rng.integers(1, 5, 4))
     pitches = {name: int(rng.integers(-9, 10)) for name in
                ("external_row", "external_fold", "local_row", "local_fold", "local_piece")}
-    fields = {"external": 500, "local": 250, "row_pieces": pieces, "piece_bytes": size, "rows": rows, "folds": folds, **pitches}
+    fields = {
+        "external": 500,
+        "local": 250,
+        "row_pieces": pieces,
+        "piece_bytes": size,
+        "rows": rows,
+        "folds": folds,
+        **pitches,
+    }
     expected = memories()[LocalMemory.FEATURE]
     for row in range(rows):
         for fold in range(folds):
@@ -40,18 +48,32 @@ def test_load_follows_the_pseudo_code(seed: int) -> None:
     np.testing.assert_array_equal(actual[LocalMemory.FEATURE], expected)
 
 
-@pytest.mark.parametrize("fields", [
-    {"row_pieces": 0}, {"piece_bytes": 0}, {"rows": 0}, {"folds": 0}, {"memory": 5},
-    {"row_pieces": 1 << 15, "piece_bytes": 1 << 17},
-    {"memory": LocalMemory.WEIGHT, "local": 2}, {"memory": LocalMemory.WEIGHT, "piece_bytes": 6},
-    {"memory": LocalMemory.PARAMETER, "local": 4}, {"memory": LocalMemory.PARAMETER, "piece_bytes": 12},
-    {"memory": LocalMemory.LIST, "local": 2}, {"memory": LocalMemory.LIST, "piece_bytes": 2},
-    {"memory": LocalMemory.TABLE, "rows": 2}, {"memory": LocalMemory.LIST, "folds": 2}, {"memory": LocalMemory.WEIGHT, "row_pieces": 2},
-])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"row_pieces": 0},
+        {"piece_bytes": 0},
+        {"rows": 0},
+        {"folds": 0},
+        {"memory": 5},
+        {"row_pieces": 1 << 15, "piece_bytes": 1 << 17},
+        {"memory": LocalMemory.WEIGHT, "local": 2},
+        {"memory": LocalMemory.WEIGHT, "piece_bytes": 6},
+        {"memory": LocalMemory.PARAMETER, "local": 4},
+        {"memory": LocalMemory.PARAMETER, "piece_bytes": 12},
+        {"memory": LocalMemory.LIST, "local": 2},
+        {"memory": LocalMemory.LIST, "piece_bytes": 2},
+        {"memory": LocalMemory.TABLE, "rows": 2},
+        {"memory": LocalMemory.LIST, "folds": 2},
+        {"memory": LocalMemory.WEIGHT, "row_pieces": 2},
+    ],
+)
 def test_illegal_load_writes_nothing(fields: dict[str, int]) -> None:
     actual = memories()
     with pytest.raises(DmaError) as error:
-        load(command(isa.LOAD, **{**ONE_PIECE, "piece_bytes": 8, **fields}), np.zeros(64, np.uint8), actual, lanes=LANES)
+        load(
+            command(isa.LOAD, **{**ONE_PIECE, "piece_bytes": 8, **fields}), np.zeros(64, np.uint8), actual, lanes=LANES
+        )
     assert (error.value.code, error.value.unit) == (ErrorCode.ILLEGAL_FIELD, Unit.LOAD)
     assert all((memory == 0xA5).all() for memory in actual.values())
 
@@ -68,14 +90,20 @@ def test_a_piece_out_of_range_stops_the_load_there() -> None:
 def test_a_negative_address_is_out_of_range() -> None:
     with pytest.raises(DmaError) as error:
         fill(command(isa.FILL, local=2, piece_bytes=2, rows=2, local_row=-3), np.zeros(512, np.uint8))
-    assert (error.value.code, error.value.unit, error.value.address) == (ErrorCode.ADDRESS_RANGE, Unit.FILL, (1 << 24) - 1)
+    assert (error.value.code, error.value.unit, error.value.address) == (
+        ErrorCode.ADDRESS_RANGE,
+        Unit.FILL,
+        (1 << 24) - 1,
+    )
 
 
 def test_fill_and_store() -> None:
     feature, external = np.zeros(64, np.uint8), np.zeros(64, np.uint8)
     fill(command(isa.FILL, local=3, piece_bytes=2, rows=3, local_row=10, value=7), feature)
     assert np.flatnonzero(feature).tolist() == [3, 4, 13, 14, 23, 24]
-    store(command(isa.STORE, external=40, local=2, row_bytes=4, rows=2, external_row=-8, local_row=20), external, feature)
+    store(
+        command(isa.STORE, external=40, local=2, row_bytes=4, rows=2, external_row=-8, local_row=20), external, feature
+    )
     assert external[40:44].tolist() == [0, 7, 7, 0]
     assert external[32:36].tolist() == [0, 7, 7, 0]
 

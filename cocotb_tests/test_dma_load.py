@@ -22,7 +22,7 @@ def test_load_and_fill(simulate, preset: str) -> None:
 ONE_RUN = {"row_pieces": 1, "rows": 1, "folds": 1}
 
 
-@cocotb.test(timeout_time=2, timeout_unit="ms")
+@cocotb.test(timeout_time=500, timeout_unit="us")
 @cocotb.parametrize(p_stall=[0.0, 0.4], seed=[0, 1])
 async def random_commands_match_golden(dut, p_stall: float, seed: int) -> None:
     bench = Bench(dut, seed, p_stall)
@@ -33,7 +33,7 @@ async def random_commands_match_golden(dut, p_stall: float, seed: int) -> None:
         bench.compare()
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize(memory=list(LocalMemory))
 async def every_memory_is_filled_to_its_last_byte(dut, memory: LocalMemory) -> None:
     bench = Bench(dut, 2, 0.0)
@@ -44,7 +44,7 @@ async def every_memory_is_filled_to_its_last_byte(dut, memory: LocalMemory) -> N
     bench.compare()
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize((("external", "local"), [(0, 0), (13, 0), (0, 5), (4099, 3)]))
 async def a_contiguous_load_moves_a_beat_each_cycle(dut, external: int, local: int) -> None:
     bench = Bench(dut, 3, 0.0)
@@ -59,13 +59,16 @@ async def a_contiguous_load_moves_a_beat_each_cycle(dut, external: int, local: i
     assert taken <= beats + bench.bus_latency + 30, f"{beats} beats took {taken} cycles"
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=100, timeout_unit="us")
 async def short_loads_overlap(dut) -> None:
     bench = Bench(dut, 4, 0.0)
     bench.use_ideal_bus()
     await bench.start()
     data_bytes = bench.config.axi.data_bytes
-    loads = [(isa.LOAD, {**ONE_RUN, "piece_bytes": 12 * data_bytes, "external": 16 * data_bytes * n, "local": 256 * n}) for n in range(16)]
+    loads = [
+        (isa.LOAD, {**ONE_RUN, "piece_bytes": 12 * data_bytes, "external": 16 * data_bytes * n, "local": 256 * n})
+        for n in range(16)
+    ]
     start = bench.cycle
     await bench.run(loads)
     taken = bench.done["load"][-1] - start
@@ -74,7 +77,7 @@ async def short_loads_overlap(dut) -> None:
     assert taken <= 16 * 12 + bench.bus_latency + 40, f"16 bursts of 12 beats took {taken} cycles"
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=100, timeout_unit="us")
 async def folded_rows_write_a_piece_each_cycle(dut) -> None:
     bench = Bench(dut, 5, 0.0)
     bench.use_ideal_bus()
@@ -89,7 +92,7 @@ async def folded_rows_write_a_piece_each_cycle(dut) -> None:
     assert taken <= 32 * 4 * 3 + 12 + bench.bus_latency + 40, f"384 pieces took {taken} cycles"
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=100, timeout_unit="us")
 async def a_fill_writes_lanes_bytes_each_cycle(dut) -> None:
     bench = Bench(dut, 6, 0.0)
     await bench.start()
@@ -104,15 +107,27 @@ async def a_fill_writes_lanes_bytes_each_cycle(dut) -> None:
 GOOD = {**ONE_RUN, "piece_bytes": 8}
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
-@cocotb.parametrize(case=[
-    {"row_pieces": 0}, {"piece_bytes": 0}, {"rows": 0}, {"folds": 0}, {"memory": 5}, {"memory": 15},
-    {"row_pieces": 1 << 15, "piece_bytes": 1 << 17},
-    {"memory": LocalMemory.WEIGHT, "local": 2}, {"memory": LocalMemory.WEIGHT, "piece_bytes": 6},
-    {"memory": LocalMemory.PARAMETER, "local": 4}, {"memory": LocalMemory.PARAMETER, "piece_bytes": 12},
-    {"memory": LocalMemory.LIST, "local": 2}, {"memory": LocalMemory.LIST, "piece_bytes": 2}, {"memory": LocalMemory.LIST, "folds": 2},
-    {"memory": LocalMemory.TABLE, "rows": 2}, {"memory": LocalMemory.WEIGHT, "piece_bytes": 64, "row_pieces": 2},
-])
+@cocotb.test(timeout_time=100, timeout_unit="us")
+@cocotb.parametrize(
+    case=[
+        {"row_pieces": 0},
+        {"piece_bytes": 0},
+        {"rows": 0},
+        {"folds": 0},
+        {"memory": 5},
+        {"memory": 15},
+        {"row_pieces": 1 << 15, "piece_bytes": 1 << 17},
+        {"memory": LocalMemory.WEIGHT, "local": 2},
+        {"memory": LocalMemory.WEIGHT, "piece_bytes": 6},
+        {"memory": LocalMemory.PARAMETER, "local": 4},
+        {"memory": LocalMemory.PARAMETER, "piece_bytes": 12},
+        {"memory": LocalMemory.LIST, "local": 2},
+        {"memory": LocalMemory.LIST, "piece_bytes": 2},
+        {"memory": LocalMemory.LIST, "folds": 2},
+        {"memory": LocalMemory.TABLE, "rows": 2},
+        {"memory": LocalMemory.WEIGHT, "piece_bytes": 64, "row_pieces": 2},
+    ]
+)
 async def illegal_loads_are_refused(dut, case: dict[str, int]) -> None:
     bench = Bench(dut, 7, 0.0)
     await bench.start()
@@ -125,7 +140,7 @@ async def illegal_loads_are_refused(dut, case: dict[str, int]) -> None:
     assert len(bench.errors) == 1
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize(case=[{"piece_bytes": 0}, {"rows": 0}])
 async def illegal_fills_are_refused(dut, case: dict[str, int]) -> None:
     bench = Bench(dut, 8, 0.0)
@@ -136,7 +151,7 @@ async def illegal_fills_are_refused(dut, case: dict[str, int]) -> None:
     bench.compare()
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize((("fmt", "case"), [
     (isa.LOAD, {"row_pieces": 6, "piece_bytes": 10, "local_piece": 12, "local": -40}),
     (isa.LOAD, {"piece_bytes": 65, "local": -64}),
@@ -164,14 +179,19 @@ async def a_piece_out_of_range_stops_after_those_before_it(dut, fmt: isa.Format,
     assert not bench.done["load"]
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
-@cocotb.parametrize((("response", "code"), [(AxiResp.SLVERR, ErrorCode.AXI_SLAVE), (AxiResp.DECERR, ErrorCode.AXI_DECODE)]))
+@cocotb.test(timeout_time=100, timeout_unit="us")
+@cocotb.parametrize(
+    (("response", "code"), [(AxiResp.SLVERR, ErrorCode.AXI_SLAVE), (AxiResp.DECERR, ErrorCode.AXI_DECODE)])
+)
 async def a_failed_read_stops_the_unit(dut, response: AxiResp, code: ErrorCode) -> None:
     bench = Bench(dut, 10, 0.2)
     await bench.start()
     data_bytes = bench.config.axi.data_bytes
     bench.answer_reads(lambda address: response if address - BASE == 40 * data_bytes else AxiResp.OKAY)
-    loads = [(isa.LOAD, {**ONE_RUN, "piece_bytes": 16 * data_bytes, "external": 16 * data_bytes * n, "local": 1000}) for n in range(4)]
+    loads = [
+        (isa.LOAD, {**ONE_RUN, "piece_bytes": 16 * data_bytes, "external": 16 * data_bytes * n, "local": 1000})
+        for n in range(4)
+    ]
     await bench.run(loads, wait=False)
     assert await bench.until_error() == (code, Unit.LOAD, 2, 32 * data_bytes)
     await bench.cycles(200)
@@ -179,7 +199,7 @@ async def a_failed_read_stops_the_unit(dut, response: AxiResp, code: ErrorCode) 
     assert len(bench.done["load"]) <= 2
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=100, timeout_unit="us")
 async def nothing_begins_while_halted(dut) -> None:
     bench = Bench(dut, 11, 0.0)
     await bench.start()
@@ -203,14 +223,16 @@ async def nothing_begins_while_halted(dut) -> None:
     bench.compare()
 
 
-@cocotb.test(timeout_time=3, timeout_unit="ms")
+@cocotb.test(timeout_time=500, timeout_unit="us")
 @cocotb.parametrize(delay=[0, 300])
 async def loads_are_right_after_a_reset_in_the_middle(dut, delay: int) -> None:
     """``delay`` cycles pass before the old answers come: beside the new ones, or all before."""
     bench = Bench(dut, 12, 0.3)
     await bench.start()
     for round_ in range(10):
-        await bench.run([(isa.LOAD, {**ONE_RUN, "piece_bytes": 2000, "external": 100 * round_, "local": 0})], wait=False)
+        await bench.run(
+            [(isa.LOAD, {**ONE_RUN, "piece_bytes": 2000, "external": 100 * round_, "local": 0})], wait=False
+        )
         await bench.cycles(int(bench.rng.integers(1, 150)))
         bench.hold_reads(delay)
         await bench.soft_reset()

@@ -19,7 +19,7 @@ def test_store(simulate, preset: str) -> None:
     simulate(DmaBench(PRESETS[preset]), env={"PRESET": preset})
 
 
-@cocotb.test(timeout_time=2, timeout_unit="ms")
+@cocotb.test(timeout_time=500, timeout_unit="us")
 @cocotb.parametrize(p_stall=[0.0, 0.4], seed=[0, 1])
 async def random_commands_match_golden(dut, p_stall: float, seed: int) -> None:
     bench = Bench(dut, seed, p_stall)
@@ -29,7 +29,7 @@ async def random_commands_match_golden(dut, p_stall: float, seed: int) -> None:
         bench.compare()
 
 
-@cocotb.test(timeout_time=2, timeout_unit="ms")
+@cocotb.test(timeout_time=500, timeout_unit="us")
 async def loads_and_stores_do_not_disturb_each_other(dut) -> None:
     bench = Bench(dut, 2, 0.3)
     await bench.start()
@@ -37,25 +37,44 @@ async def loads_and_stores_do_not_disturb_each_other(dut) -> None:
     commands = []
     for n in range(12):
         commands.append((isa.STORE, {"row_bytes": 300, "rows": 1, "local": 37 * n, "external": 20_000 + 301 * n}))
-        commands.append((isa.LOAD, {"row_pieces": 1, "rows": 1, "folds": 1, "piece_bytes": 250, "external": 1001 * n, "local": half + 251 * n}))
+        commands.append(
+            (
+                isa.LOAD,
+                {
+                    "row_pieces": 1,
+                    "rows": 1,
+                    "folds": 1,
+                    "piece_bytes": 250,
+                    "external": 1001 * n,
+                    "local": half + 251 * n,
+                },
+            )
+        )
     await bench.run(commands)
     bench.compare()
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize((("external", "local"), [(0, 0), (13, 0), (0, 5), (4093, 3)]))
 async def a_contiguous_store_moves_a_beat_each_cycle(dut, external: int, local: int) -> None:
     bench = Bench(dut, 3, 0.0)
     await bench.start()
     beats = 400
     start = bench.cycle
-    await bench.run([(isa.STORE, {"row_bytes": beats * bench.config.axi.data_bytes, "rows": 1, "external": external, "local": local})])
+    await bench.run(
+        [
+            (
+                isa.STORE,
+                {"row_bytes": beats * bench.config.axi.data_bytes, "rows": 1, "external": external, "local": local},
+            )
+        ]
+    )
     bench.compare()
     taken = bench.done["store"][0] - start
     assert taken <= beats + 60, f"{beats} beats took {taken} cycles"
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize(case=[{"row_bytes": 0}, {"rows": 0}])
 async def illegal_stores_are_refused(dut, case: dict[str, int]) -> None:
     bench = Bench(dut, 4, 0.0)
@@ -69,7 +88,7 @@ async def illegal_stores_are_refused(dut, case: dict[str, int]) -> None:
     assert len(bench.done["store"]) == 1
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize(case=[
     {"row_bytes": 300, "rows": 4, "local": -700, "local_row": 300},
     {"row_bytes": 9, "rows": 3, "local": -8},
@@ -91,14 +110,19 @@ async def a_row_out_of_range_stops_after_those_before_it(dut, case: dict[str, in
     assert not bench.done["store"]
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
-@cocotb.parametrize((("response", "code"), [(AxiResp.SLVERR, ErrorCode.AXI_SLAVE), (AxiResp.DECERR, ErrorCode.AXI_DECODE)]))
+@cocotb.test(timeout_time=100, timeout_unit="us")
+@cocotb.parametrize(
+    (("response", "code"), [(AxiResp.SLVERR, ErrorCode.AXI_SLAVE), (AxiResp.DECERR, ErrorCode.AXI_DECODE)])
+)
 async def a_failed_write_stops_the_unit(dut, response: AxiResp, code: ErrorCode) -> None:
     bench = Bench(dut, 6, 0.2)
     await bench.start()
     data_bytes = bench.config.axi.data_bytes
     bench.answer_writes(lambda n: response if n == 3 else AxiResp.OKAY)
-    await bench.run([(isa.STORE, {"row_bytes": 32 * data_bytes, "rows": 1, "external": 32 * data_bytes * n}) for n in range(4)], wait=False)
+    await bench.run(
+        [(isa.STORE, {"row_bytes": 32 * data_bytes, "rows": 1, "external": 32 * data_bytes * n}) for n in range(4)],
+        wait=False,
+    )
     assert await bench.until_error() == (code, Unit.STORE, 1, 48 * data_bytes)
     await bench.cycles(300)
     assert len(bench.errors) == 1
@@ -106,7 +130,7 @@ async def a_failed_write_stops_the_unit(dut, response: AxiResp, code: ErrorCode)
     bench.monitor.check_ended()
 
 
-@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.test(timeout_time=100, timeout_unit="us")
 async def bursts_that_have_begun_end_while_halted(dut) -> None:
     bench = Bench(dut, 7, 0.0)
     await bench.start()
@@ -128,7 +152,7 @@ async def bursts_that_have_begun_end_while_halted(dut) -> None:
     bench.compare()
 
 
-@cocotb.test(timeout_time=3, timeout_unit="ms")
+@cocotb.test(timeout_time=500, timeout_unit="us")
 async def transfers_are_right_after_a_reset_in_the_middle(dut) -> None:
     bench = Bench(dut, 8, 0.4)
     await bench.start()

@@ -35,7 +35,9 @@ def local_unit_bytes(memory: LocalMemory, *, lanes: int) -> int:
             LocalMemory.TABLE: 1, LocalMemory.LIST: LIST_ENTRY_BYTES}[memory]
 
 
-def load(command: Mapping[str, int], external: np.ndarray, memories: Mapping[LocalMemory, np.ndarray], *, lanes: int) -> None:
+def load(
+    command: Mapping[str, int], external: np.ndarray, memories: Mapping[LocalMemory, np.ndarray], *, lanes: int
+) -> None:
     """Execute a LOAD: interleave source rows into a local memory, in place.
 
     Parameters
@@ -52,8 +54,9 @@ def load(command: Mapping[str, int], external: np.ndarray, memories: Mapping[Loc
     Raises
     ------
     DmaError
-        ILLEGAL_FIELD before anything is written; ADDRESS_RANGE at the first piece that does not lie in its memory, with its
-        address, after the pieces before it are written; AXI_DECODE at the first run that does not lie in ``external``.
+        ILLEGAL_FIELD before anything is written; ADDRESS_RANGE at the first piece that does not lie in its memory,
+        with its address, after the pieces before it are written; AXI_DECODE at the first run that does not lie in
+        ``external``.
     TypeError
         If an array is not uint8.
     """
@@ -75,7 +78,9 @@ def load(command: Mapping[str, int], external: np.ndarray, memories: Mapping[Loc
             source = command["external"] + row * command["external_row"] + fold * command["external_fold"]
             run = _external(external, source, run_bytes, Unit.LOAD)
             at = command["local"] + row * command["local_row"] + fold * command["local_fold"]
-            _write_pieces(memories[memory], at + np.arange(pieces) * command["local_piece"], run.reshape(pieces, size), Unit.LOAD)
+            _write_pieces(
+                memories[memory], at + np.arange(pieces) * command["local_piece"], run.reshape(pieces, size), Unit.LOAD
+            )
 
 
 def fill(command: Mapping[str, int], feature: np.ndarray) -> None:
@@ -118,8 +123,9 @@ def store(command: Mapping[str, int], external: np.ndarray, feature: np.ndarray)
     Raises
     ------
     DmaError
-        ILLEGAL_FIELD before anything is written; ADDRESS_RANGE at the first row that does not lie in the feature memory, with
-        its address; AXI_DECODE at the first row that does not lie in ``external``. The rows before it are written.
+        ILLEGAL_FIELD before anything is written; ADDRESS_RANGE at the first row that does not lie in the feature
+        memory, with its address; AXI_DECODE at the first row that does not lie in ``external``. The rows before it are
+        written.
     TypeError
         If an array is not uint8.
     """

@@ -29,7 +29,7 @@ class Response(enum.IntEnum):
 
 
 def request_layout() -> data.StructLayout:
-    """A burst: address of its first byte (aligned to the bus width, relative to EXTERNAL_BASE), and its beats minus one."""
+    """A burst: the address of its first beat, relative to EXTERNAL_BASE, and its beats minus one."""
     return data.StructLayout({"address": unsigned(AxiConfig.ADDRESS_BITS), "beats_minus_one": unsigned(BEATS_BITS)})
 
 
@@ -108,9 +108,22 @@ def axi4_signature(data_bits: int) -> wiring.Signature:
     for channel in ("aw", "ar"):
         members |= {f"{channel}{name}": Out(width) for name, width in address.items()}
         members[f"{channel}ready"] = In(1)
-    members |= {"wdata": Out(data_bits), "wstrb": Out(data_bits // 8), "wlast": Out(1), "wvalid": Out(1), "wready": In(1)}
+    members |= {
+        "wdata": Out(data_bits),
+        "wstrb": Out(data_bits // 8),
+        "wlast": Out(1),
+        "wvalid": Out(1),
+        "wready": In(1),
+    }
     members |= {"bid": In(AxiConfig.ID_BITS), "bresp": In(2), "bvalid": In(1), "bready": Out(1)}
-    members |= {"rid": In(AxiConfig.ID_BITS), "rdata": In(data_bits), "rresp": In(2), "rlast": In(1), "rvalid": In(1), "rready": Out(1)}
+    members |= {
+        "rid": In(AxiConfig.ID_BITS),
+        "rdata": In(data_bits),
+        "rresp": In(2),
+        "rlast": In(1),
+        "rvalid": In(1),
+        "rready": Out(1),
+    }
     return wiring.Signature(members)
 
 

@@ -19,17 +19,19 @@ _TAG_STORE = 0
 _EPOCH_BITS = 3
 _PAGE_BITS = 12
 _INCREMENTING = 1
-#: Bursts in flight are counted up to 256; no more are begun from 128 on, which leaves room for those accepted meanwhile.
+#: Bursts in flight are counted up to 256; no more are begun from 128 on, which leaves room for those accepted
+#: meanwhile.
 _FLIGHT_BITS = 8
 
 
 class AxiGuard(wiring.Component):
     """Pass the bursts of three masters on to the pins, one a cycle and channel, with a latency of one cycle each way.
 
-    Every output but ``rready`` and ``bready``, which are always high, is registered; AW, W and AR stay until they are taken, whatever happens
-    inside. ``ready`` of the masters' streams depends combinationally on ``soft_reset`` and on the pins' ready. IDs are {epoch, tag}: a
-    soft reset begins the next epoch, and answers to an earlier one are discarded, however late. Of the two readers the prefetcher goes
-    first, because it asks for little and everything waits for it; neither blocks the other, since each asks only for what it has room for.
+    Every output but ``rready`` and ``bready``, which are always high, is registered; AW, W and AR stay until they are
+    taken, whatever happens inside. ``ready`` of the masters' streams depends combinationally on ``soft_reset`` and on
+    the pins' ready. IDs are {epoch, tag}: a soft reset begins the next epoch, and answers to an earlier one are
+    discarded, however late. Of the two readers the prefetcher goes first, because it asks for little and everything
+    waits for it; neither blocks the other, since each asks only for what it has room for.
 
     Parameters
     ----------
@@ -44,10 +46,12 @@ class AxiGuard(wiring.Component):
     base : In(32)
         EXTERNAL_BASE, a multiple of 4096: added to every address.
     soft_reset : In(1)
-        Begins a soft reset. Nothing is taken from the masters from this cycle on; they must be reset before ``resetting`` falls.
+        Begins a soft reset. Nothing is taken from the masters from this cycle on; they must be reset before
+        ``resetting`` falls.
     resetting : Out(1)
-        High from the next cycle on, until ``soft_reset`` is low, what was offered to the pins has been taken, and the missing beats of
-        accepted write bursts have been delivered, without strobes. If the slave never takes them it stays high.
+        High from the next cycle on, until ``soft_reset`` is low, what was offered to the pins has been taken, and the
+        missing beats of accepted write bursts have been delivered, without strobes. If the slave never takes them it
+        stays high.
     memory : Out(axi4_signature)
         The pins.
     """
@@ -84,7 +88,11 @@ class AxiGuard(wiring.Component):
         stale_epochs = Signal(_EPOCH_BITS + 1)
         drained = ~(bus.arvalid | bus.awvalid | bus.wvalid | owed.r_rdy)
         with m.If(self.soft_reset & ~self.resetting):
-            m.d.sync += [self.resetting.eq(1), epoch.eq(epoch + 1), stale_epochs.eq(Mux(in_flight == 0, 0, stale_epochs + 1))]
+            m.d.sync += [
+                self.resetting.eq(1),
+                epoch.eq(epoch + 1),
+                stale_epochs.eq(Mux(in_flight == 0, 0, stale_epochs + 1)),
+            ]
         with m.Elif(self.resetting):
             with m.If(in_flight == 0):
                 m.d.sync += stale_epochs.eq(0)
@@ -119,7 +127,9 @@ class AxiGuard(wiring.Component):
         with m.If(taken):
             chosen = Signal(load.payload.shape(), name="read_request")
             m.d.comb += chosen.eq(Mux(program.valid, program.payload, load.payload))
-            m.d.sync += self._request("ar", chosen, Cat(Mux(program.valid, Const(TAG_PROGRAM, 1), Const(TAG_LOAD, 1)), epoch))
+            m.d.sync += self._request(
+                "ar", chosen, Cat(Mux(program.valid, Const(TAG_PROGRAM, 1), Const(TAG_LOAD, 1)), epoch)
+            )
         return taken
 
     def _elaborate_write_requests(self, m: Module, epoch, may_begin, owed):

@@ -15,8 +15,8 @@ __all__ = ["BurstSplitter"]
 class BurstSplitter(wiring.Component):
     """Split runs of bytes into bursts, one each cycle, with a latency of one cycle; the next run follows without a gap.
 
-    Bursts end where the address is a multiple of a whole burst (16 beats). That divides 4096, so none crosses a page, and all but
-    the first and the last of a run are whole. ``runs.ready`` depends combinationally on ``bursts.ready``.
+    Bursts end where the address is a multiple of a whole burst (16 beats). That divides 4096, so none crosses a page,
+    and all but the first and the last of a run are whole. ``runs.ready`` depends combinationally on ``bursts.ready``.
 
     Parameters
     ----------
@@ -30,8 +30,8 @@ class BurstSplitter(wiring.Component):
     runs : In(stream)
         ``address`` of the first byte; ``last_byte``: bytes minus one; ``context``.
     bursts : Out(stream)
-        ``address``, a multiple of ``data_bytes``; ``beats_minus_one``; ``first_byte`` of the first beat and ``last_byte`` of the last
-        one that belong to the run; ``first`` and ``last`` burst of the run; ``context``.
+        ``address``, a multiple of ``data_bytes``; ``beats_minus_one``; ``first_byte`` of the first beat and
+        ``last_byte`` of the last one that belong to the run; ``first`` and ``last`` burst of the run; ``context``.
     """
 
     def __init__(self, *, data_bytes: int, context: ShapeLike):
@@ -63,18 +63,20 @@ class BurstSplitter(wiring.Component):
 
         block = Signal(AxiConfig.ADDRESS_BITS - block_bits, reset_less=True)
         start = Signal(block_bits, reset_less=True)
-        # From the beginning of the current block to the last byte of the run: what is left, without a subtraction of lengths.
+        # From the beginning of the current block to the last byte of the run: what is left, without a subtraction of
+        # lengths.
         span = Signal(AxiConfig.ADDRESS_BITS + 1, reset_less=True)
         blocks_left = span[block_bits:]
         first = Signal(reset_less=True)
-        last = Signal()
+        last = Signal(reset_less=True)
         context = Signal(self.context, reset_less=True)
         first_start = Signal(block_bits)
         m.d.comb += [
             first_start.eq(Mux(first, start, 0)),
-            last.eq(blocks_left == 0),
             burst.address.eq(Cat(Const(0, byte_bits), first_start[byte_bits:], block)),
-            burst.beats_minus_one.eq(Mux(last, span[byte_bits:block_bits], (1 << BEATS_BITS) - 1) - first_start[byte_bits:]),
+            burst.beats_minus_one.eq(
+                Mux(last, span[byte_bits:block_bits], (1 << BEATS_BITS) - 1) - first_start[byte_bits:]
+            ),
             burst.first_byte.eq(first_start),
             burst.last_byte.eq(Mux(last, span, self.data_bytes - 1)),
             burst.first.eq(first),
@@ -83,9 +85,13 @@ class BurstSplitter(wiring.Component):
             self.runs.ready.eq(~self.bursts.valid | self.bursts.ready & last),
         ]
         with m.If(self.bursts.ready & self.bursts.valid):
-            m.d.sync += [self.bursts.valid.eq(~last), first.eq(0), block.eq(block + 1), blocks_left.eq(blocks_left - 1)]
+            m.d.sync += [self.bursts.valid.eq(~last), first.eq(0), block.eq(block + 1), blocks_left.eq(blocks_left - 1), last.eq(blocks_left == 1)]
+        # Whether the first block is the last one, beside the long addition instead of behind it.
+        end_in_block = Signal(block_bits + 1)
+        m.d.comb += end_in_block.eq(run.address[:block_bits] + run.last_byte[:block_bits])
         with m.If(self.runs.ready & self.runs.valid):
             m.d.sync += [
+                last.eq(~run.last_byte[block_bits:].any() & ~end_in_block[-1]),
                 self.bursts.valid.eq(1),
                 first.eq(1),
                 Cat(start, block).eq(run.address),

@@ -15,7 +15,10 @@ __all__ = ["ByteAligner", "chunk_layout"]
 
 
 def chunk_layout(config: Config) -> data.StructLayout:
-    """The first ``count`` bytes go to ``address`` of ``memory``. All bytes of a FILL are the same, those beyond a beat too."""
+    """The first ``count`` bytes go to ``address`` of ``memory``.
+
+    The bytes of a FILL are all the same, those that do not fit into ``data`` too.
+    """
     step = step_layout(config)
     return data.StructLayout({
         "memory": step["memory"].shape,
@@ -29,8 +32,8 @@ def chunk_layout(config: Config) -> data.StructLayout:
 class ByteAligner(wiring.Component):
     """Cut one chunk each cycle out of a stream of beats, taking at most one beat each cycle; the latency is one cycle.
 
-    ``chunks`` is registered. ``beats.ready`` and ``steps.ready`` depend combinationally on ``chunks.ready``, on ``halt`` and on the valid of
-    the other one.
+    ``chunks`` is registered. ``beats.ready`` and ``steps.ready`` depend combinationally on ``chunks.ready``, on
+    ``halt`` and on the valid of the other one.
 
     Parameters
     ----------
@@ -85,5 +88,7 @@ class ByteAligner(wiring.Component):
                                           window >> (step.offset << 3))),
             ]
         with m.If(self.steps.valid & step.out_of_range & ~self.halt):
-            m.d.comb += report(self.strayed, ErrorCode.ADDRESS_RANGE, Mux(step.is_fill, Unit.FILL, Unit.LOAD), step.index, step.address)
+            m.d.comb += report(
+                self.strayed, ErrorCode.ADDRESS_RANGE, Mux(step.is_fill, Unit.FILL, Unit.LOAD), step.index, step.address
+            )
         return m

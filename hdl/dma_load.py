@@ -28,9 +28,10 @@ _COMMANDS_IN_FLIGHT = 8
 class DmaLoad(wiring.Component):
     """Execute LOAD and FILL in order, moving one beat, piece or unit of a memory each cycle, whichever is the least.
 
-    A FILL writes ``lanes`` bytes or one piece each cycle. Bursts of later commands are requested while the data of earlier ones
-    arrive. Bit-exact with :func:`lutterfly.golden.dma.load` and :func:`lutterfly.golden.dma.fill`; after an error nothing is written and
-    no burst begins until reset. An address out of range is that of its piece; that of a failed burst is relative to EXTERNAL_BASE.
+    A FILL writes ``lanes`` bytes or one piece each cycle. Bursts of later commands are requested while the data of
+    earlier ones arrive. Bit-exact with :func:`lutterfly.golden.dma.load` and :func:`lutterfly.golden.dma.fill`; after
+    an error nothing is written and no burst begins until reset. An address out of range is that of its piece; that of
+    a failed burst is relative to EXTERNAL_BASE.
 
     Parameters
     ----------
@@ -84,7 +85,12 @@ class DmaLoad(wiring.Component):
         connect(m, write.feature, flipped(self.feature))
 
         failed, stop = Signal(), Signal()
-        m.d.comb += [stop.eq(self.halt | failed), commands.halt.eq(stop), aligner.halt.eq(stop), self.local.eq(write.local)]
+        m.d.comb += [
+            stop.eq(self.halt | failed),
+            commands.halt.eq(stop),
+            aligner.halt.eq(stop),
+            self.local.eq(write.local),
+        ]
         burst_failed = self._elaborate_bursts(m, stop)
 
         # The first report counts; of several at once, that of the earliest stage.
@@ -104,8 +110,8 @@ class DmaLoad(wiring.Component):
 
     @property
     def _beats(self) -> int:
-        """Room for the beats of all bursts in flight, rounded up to a power of two."""
-        return 1 << (self.config.axi.outstanding * self.config.axi.BURST_BEATS - 1).bit_length()
+        """Room for the beats of all bursts in flight and two more, rounded up to a power of two."""
+        return 1 << ((self.config.axi.outstanding + 2) * self.config.axi.BURST_BEATS - 1).bit_length()
 
     def _elaborate_bursts(self, m: Module, stop) -> data.View:
         """Request what there is room for; put what comes into the queue of beats; tell what has failed."""
@@ -113,8 +119,10 @@ class DmaLoad(wiring.Component):
         context = data.StructLayout({"index": unsigned(INDEX_BITS)})
         m.submodules.runs = runs = LoopNest(run_nest())
         m.submodules.splitter = splitter = BurstSplitter(data_bytes=axi.data_bytes, context=context)
-        m.submodules.pending = pending = Fifo(data.StructLayout({"index": unsigned(INDEX_BITS), "address": unsigned(isa.EXTERNAL_BITS)}),
-                                              depth=axi.outstanding)
+        m.submodules.pending = pending = Fifo(
+            data.StructLayout({"index": unsigned(INDEX_BITS), "address": unsigned(isa.EXTERNAL_BITS)}),
+            depth=axi.outstanding,
+        )
         connect(m, m.submodules.commands.runs, runs.nests)
         run = runs.iterations.payload
         m.d.comb += [
@@ -126,11 +134,13 @@ class DmaLoad(wiring.Component):
         ]
 
         ar, r, bursts, beats = self.bus.ar, self.bus.r, splitter.bursts, m.submodules.beats
-        # Beats that may still be requested. A burst begins when a whole one fits, so that its own length is not on the path.
+        # Beats that may still be requested, but for the two bursts that count at most (one begins, and one began in the
+        # cycle before) and whose lengths are left out, to keep them off the path.
         room = Signal(range(self._beats + 1), init=self._beats)
+        began, freed = Signal(), Signal()
         begin = Signal()
         m.d.comb += [
-            begin.eq(bursts.valid & ~stop & (room >= axi.BURST_BEATS) & pending.input.ready & (~ar.valid | ar.ready)),
+            begin.eq(bursts.valid & ~stop & (room >= 2 * axi.BURST_BEATS) & pending.input.ready & (~ar.valid | ar.ready)),
             bursts.ready.eq(begin),
             pending.input.valid.eq(begin),
             pending.input.payload.index.eq(bursts.payload.context.index),
@@ -139,8 +149,11 @@ class DmaLoad(wiring.Component):
             beats.input.payload.eq(r.payload.data),
             pending.output.ready.eq(r.valid & r.payload.last),
         ]
-        taken = beats.output.valid & beats.output.ready
-        m.d.sync += room.eq(room + taken - Mux(begin, bursts.payload.beats_minus_one + 1, 0))
+        m.d.sync += [
+            began.eq(begin),
+            freed.eq(beats.output.valid & beats.output.ready),
+            room.eq(room + freed - Mux(began, ar.payload.beats_minus_one + 1, 0)),
+        ]
         with m.If(ar.ready):
             m.d.sync += ar.valid.eq(0)
         with m.If(begin):

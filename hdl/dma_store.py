@@ -22,9 +22,10 @@ __all__ = ["DmaStore"]
 class DmaStore(wiring.Component):
     """Execute STORE in order, one beat each cycle in which the feature memory can be read.
 
-    Each beat is read at the feature address of its first byte, which may lie before the row, and strobes leave out what does not belong to
-    the row: nothing has to be aligned. Bit-exact with :func:`lutterfly.golden.dma.store`; after an error no burst begins until reset.
-    An address out of range is that of its row; that of a failed burst is relative to EXTERNAL_BASE.
+    Each beat is read at the feature address of its first byte, which may lie before the row, and strobes leave out
+    what does not belong to the row: nothing has to be aligned. Bit-exact with :func:`lutterfly.golden.dma.store`;
+    after an error no burst begins until reset. An address out of range is that of its row; that of a failed burst is
+    relative to EXTERNAL_BASE.
 
     Parameters
     ----------
@@ -166,7 +167,11 @@ class DmaStore(wiring.Component):
         with m.If(aw.ready):
             m.d.sync += aw.valid.eq(0)
         with m.If(begin):
-            m.d.sync += [aw.valid.eq(1), aw.payload.address.eq(burst.address), aw.payload.beats_minus_one.eq(burst.beats_minus_one)]
+            m.d.sync += [
+                aw.valid.eq(1),
+                aw.payload.address.eq(burst.address),
+                aw.payload.beats_minus_one.eq(burst.beats_minus_one),
+            ]
         return strayed
 
     def _elaborate_responses(self, m: Module):

@@ -48,8 +48,8 @@ class Fifo(wiring.Component):
 class BlockFifo(wiring.Component):
     """Queue up to ``depth`` words, one in and one out each cycle, with a latency of three cycles.
 
-    Whoever writes keeps count of the room: a write into a full queue is lost. The output is registered; the stages behind the RAM move
-    when ``output.ready`` lets them, combinationally.
+    Whoever writes keeps count of the room: a write into a full queue is lost. The output is registered; the stages
+    behind the RAM move when ``output.ready`` lets them, combinationally.
 
     Parameters
     ----------
@@ -79,7 +79,8 @@ class BlockFifo(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         width = Shape.cast(self.shape).width
-        # Without the attribute Yosys guards against a collision that cannot occur: an entry is read after its write at the earliest.
+        # Without the attribute Yosys guards against a collision that cannot occur: an entry is read after its write at
+        # the earliest.
         m.submodules.storage = storage = memory.Memory(shape=width, depth=self.depth, init=[], attrs={"no_rw_check": 1})
         write, read = storage.write_port(), storage.read_port()
         stored = Signal(range(self.depth + 1))

@@ -42,8 +42,8 @@ def _common_fields(config: Config) -> dict:
 def transfer_nest(config: Config) -> Nest:
     """The loops over the pieces of a LOAD or FILL.
 
-    ``offset`` is where in its first beat a run begins. The context: ``last_byte``: ``piece_bytes`` minus one; a piece is ``chunks_left``
-    chunks of ``chunk_bytes`` and then one of ``tail_bytes``.
+    ``offset`` is where in its first beat a run begins. The context: ``last_byte``: ``piece_bytes`` minus one; a piece
+    is ``chunks_left`` chunks of ``chunk_bytes`` and then one of ``tail_bytes``.
     """
     context = data.StructLayout({
         **_common_fields(config),
@@ -59,8 +59,8 @@ def transfer_nest(config: Config) -> Nest:
 def step_layout(config: Config) -> data.StructLayout:
     """One chunk: ``count`` bytes to ``address``, from byte ``offset`` of the current beat on.
 
-    ``crosses``: it needs bytes of the next beat too. ``advances``: the current beat is used up. ``ends_run``: and so is the next
-    beat, if it crosses. ``out_of_range``: the piece does not lie in its memory. ``last``: of the command.
+    ``crosses``: it needs bytes of the next beat too. ``advances``: the current beat is used up. ``ends_run``: and so
+    is the next beat, if it crosses. ``out_of_range``: the piece does not lie in its memory. ``last``: of the command.
     """
     flags = ("crosses", "advances", "ends_run", "out_of_range", "last")
     return data.StructLayout({
@@ -114,7 +114,8 @@ class LoadChunks(wiring.Component):
             "out_of_range": unsigned(1),
             "context": self.nest.context,
         })).create(path=("piece",))
-        # Sizes are powers of two: the last byte is outside if it has any bit beyond them. One bit more, so that nothing wraps.
+        # Sizes are powers of two: the last byte is outside if it has any bit beyond them. One bit more, so that
+        # nothing wraps.
         end = Signal(isa.LOCAL_BITS + 1)
         beyond = Signal.like(end)
         m.d.comb += end.eq(found.pointer.local + found.context.last_byte)

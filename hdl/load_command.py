@@ -67,7 +67,8 @@ class LoadCommands(wiring.Component):
         value = Signal(8, reset_less=True)
         is_fill = Signal(reset_less=True)
         last_byte = Signal(isa.LOCAL_BITS, reset_less=True)
-        # Bytes of a run by shifting and adding: few cycles, since rows have few pieces, and hidden behind the command before.
+        # Bytes of a run by shifting and adding: few cycles, since rows have few pieces, and hidden behind the command
+        # before.
         product, addend = Signal(_PRODUCT_BITS, reset_less=True), Signal(_PRODUCT_BITS, reset_less=True)
         pieces_left = Signal(16, reset_less=True)
         runs_offered, transfers_offered = Signal(), Signal()
@@ -79,14 +80,26 @@ class LoadCommands(wiring.Component):
             with m.State("TAKE"):
                 m.d.comb += self.commands.ready.eq(~self.halt)
                 command = self.commands.payload
-                m.d.sync += [load.eq(command.load), is_fill.eq(command.is_fill), value.eq(command.fill.value), product.eq(0)]
+                m.d.sync += [
+                    load.eq(command.load),
+                    is_fill.eq(command.is_fill),
+                    value.eq(command.fill.value),
+                    product.eq(0),
+                ]
                 with m.If(command.is_fill):
-                    m.d.sync += [load[name].eq(command.fill[name]) for name in ("index", "local", "piece_bytes", "rows", "local_row")]
+                    m.d.sync += [
+                        load[name].eq(command.fill[name])
+                        for name in ("index", "local", "piece_bytes", "rows", "local_row")
+                    ]
                     m.d.sync += [load.memory.eq(LocalMemory.FEATURE), load.folds.eq(1), load.row_pieces.eq(1)]
                 with m.If(self.commands.valid & ~self.halt):
                     m.next = "CHECK"
             with m.State("CHECK"):
-                m.d.sync += [last_byte.eq(load.piece_bytes - 1), addend.eq(load.piece_bytes), pieces_left.eq(load.row_pieces)]
+                m.d.sync += [
+                    last_byte.eq(load.piece_bytes - 1),
+                    addend.eq(load.piece_bytes),
+                    pieces_left.eq(load.row_pieces),
+                ]
                 m.next = "MULTIPLY"
                 with m.If(illegal):
                     m.next = "REFUSE"
@@ -110,7 +123,9 @@ class LoadCommands(wiring.Component):
                     with m.If((~runs_offered | self.runs.ready) & (~transfers_offered | self.transfers.ready)):
                         m.next = "TAKE"
             with m.State("REFUSE"):
-                m.d.comb += report(self.refused, ErrorCode.ILLEGAL_FIELD, Mux(is_fill, Unit.FILL, Unit.LOAD), load.index)
+                m.d.comb += report(
+                    self.refused, ErrorCode.ILLEGAL_FIELD, Mux(is_fill, Unit.FILL, Unit.LOAD), load.index
+                )
                 m.next = "STOP"
             with m.State("STOP"):
                 m.next = "STOP"
@@ -125,7 +140,9 @@ class LoadCommands(wiring.Component):
                 unit_bits = ceil_log2(local_unit_bytes(memory, lanes=self.config.array.lanes))
                 with m.Case(memory):
                     if memory is not LocalMemory.FEATURE:
-                        m.d.comb += misplaced.eq(several | Cat(load.local[:unit_bits], load.piece_bytes[:unit_bits]).any())
+                        m.d.comb += misplaced.eq(
+                            several | Cat(load.local[:unit_bits], load.piece_bytes[:unit_bits]).any()
+                        )
             with m.Default():
                 m.d.comb += misplaced.eq(1)
         return Cat(count == 0 for count in counts).any() | misplaced
@@ -154,7 +171,8 @@ class LoadCommands(wiring.Component):
             context.last_byte.eq(last_byte),
         ]
 
-        # In signals of their own: Yosys writes a structure that is partly driven in a process as processes without inputs.
+        # In signals of their own: Yosys writes a structure that is partly driven in a process as processes without
+        # inputs.
         chosen = {name: Signal.like(context[name], name=name) for name in ("chunk_bytes", "tail_bytes", "chunks_left")}
         m.d.comb += [context[name].eq(signal) for name, signal in chosen.items()]
 

@@ -17,18 +17,24 @@ __all__ = ["LocalWrite", "local_write_layout"]
 
 
 def local_write_layout(config: Config) -> data.StructLayout:
-    """A write of one unit to a memory other than FEATURE: ``address`` counts units; WEIGHT takes all of ``data``, the others the low
-    64 (PARAMETER), 32 (LIST) and 8 (TABLE) bits."""
-    return data.StructLayout({
-        "valid": unsigned(1),
-        "memory": unsigned(3),
-        "address": unsigned(isa.LOCAL_BITS),
-        "data": unsigned(8 * max(config.array.lanes, local_unit_bytes(LocalMemory.PARAMETER, lanes=config.array.lanes))),
-    })
+    """A write of one unit to a memory other than FEATURE.
+
+    ``address`` counts units. WEIGHT takes all of ``data``, PARAMETER the low 64 bits, LIST 32 and TABLE 8.
+    """
+    return data.StructLayout(
+        {
+            "valid": unsigned(1),
+            "memory": unsigned(3),
+            "address": unsigned(isa.LOCAL_BITS),
+            "data": unsigned(
+                8 * max(config.array.lanes, local_unit_bytes(LocalMemory.PARAMETER, lanes=config.array.lanes))
+            ),
+        }
+    )
 
 
 class LocalWrite(wiring.Component):
-    """Pass chunks for the feature memory on at once, and gather those for the other memories into units, with a latency of one cycle.
+    """Pass chunks for the feature memory on at once; gather those for other memories into units, one cycle later.
 
     ``feature`` and ``chunks`` are connected combinationally both ways.
 
@@ -71,18 +77,24 @@ class LocalWrite(wiring.Component):
             self.feature.payload.data.eq(Cat(chunk.data, chunk.data[:8].replicate(lanes - data_bytes))),
         ]
 
-        words = Signal(data.ArrayLayout(self.config.axi.data_bits, len(self.local.data) // self.config.axi.data_bits), reset_less=True)
+        words = Signal(
+            data.ArrayLayout(self.config.axi.data_bits, len(self.local.data) // self.config.axi.data_bits),
+            reset_less=True,
+        )
         m.d.comb += self.local.data.eq(words)
         m.d.sync += [self.local.valid.eq(0), self.local.memory.eq(chunk.memory)]
         byte_bits = ceil_log2(data_bytes)
-        with m.If(taken):
-            with m.Switch(chunk.memory):
-                for memory in LocalMemory:
-                    if memory is LocalMemory.FEATURE:
-                        continue
-                    unit_bits = ceil_log2(local_unit_bytes(memory, lanes=lanes))
-                    # Which word of the unit this is, if a unit has several.
-                    word = chunk.address[byte_bits:max(unit_bits, byte_bits)]
-                    with m.Case(memory):
-                        m.d.sync += [words[word].eq(chunk.data), self.local.valid.eq(word.all()), self.local.address.eq(chunk.address >> unit_bits)]
+        with m.If(taken), m.Switch(chunk.memory):
+            for memory in LocalMemory:
+                if memory is LocalMemory.FEATURE:
+                    continue
+                unit_bits = ceil_log2(local_unit_bytes(memory, lanes=lanes))
+                # Which word of the unit this is, if a unit has several.
+                word = chunk.address[byte_bits:max(unit_bits, byte_bits)]
+                with m.Case(memory):
+                    m.d.sync += [
+                        words[word].eq(chunk.data),
+                        self.local.valid.eq(word.all()),
+                        self.local.address.eq(chunk.address >> unit_bits),
+                    ]
         return m

@@ -25,7 +25,8 @@ class Nest:
     Attributes
     ----------
     nest_layout : StructLayout
-        ``count`` of each loop, at least 1; ``start`` of each pointer; ``pitch`` of each pointer in each loop; ``context``.
+        ``count`` of each loop, at least 1; ``start`` of each pointer; ``pitch`` of each pointer in each loop;
+        ``context``.
     iteration_layout : StructLayout
         Each ``pointer``; ``end``: which loops are in their last iteration; ``context``.
     """
@@ -86,8 +87,9 @@ class LoopNest(wiring.Component):
         def restart(name: str, source) -> list:
             return [left[name].eq(source.count[name] - 1), out.end[name].eq(source.count[name] == 1)]
 
-        # For each loop and pointer, where the loop's current iteration begins. A step moves the innermost loop that is not at its
-        # end, and the loops inside it start there again, so that nothing is multiplied and every base has one adder.
+        # For each loop and pointer, where the loop's current iteration begins. A step moves the innermost loop that is
+        # not at its end, and the loops inside it start there again, so that nothing is multiplied and every base has
+        # one adder.
         names = list(self.nest.counts)
         base = {(pointer, name): out.pointer[pointer] if name == names[-1] else
                 Signal(width, name=f"{pointer}_{name}", reset_less=True)
@@ -103,7 +105,11 @@ class LoopNest(wiring.Component):
                         moved = base[pointer, name] + nest.pitch[pointer][name]
                         m.d.sync += [base[pointer, inner].eq(moved) for inner in names[index:]]
         with m.If(self.nests.ready & self.nests.valid):
-            m.d.sync += [self.iterations.valid.eq(1), nest.eq(self.nests.payload), out.context.eq(self.nests.payload.context)]
+            m.d.sync += [
+                self.iterations.valid.eq(1),
+                nest.eq(self.nests.payload),
+                out.context.eq(self.nests.payload.context),
+            ]
             m.d.sync += [restart(name, self.nests.payload) for name in names]
             m.d.sync += [at.eq(self.nests.payload.start[pointer]) for (pointer, _), at in base.items()]
         return m

@@ -23,7 +23,8 @@ def feature_word_layout(config: Config) -> data.StructLayout:
 
 
 class StoreBeats(wiring.Component):
-    """Ask for one word each cycle, while there is room for it, and pass the words on as beats; the next burst follows without a gap.
+    """Ask for one word each cycle, while there is room for it, and pass the words on as beats; the next burst follows
+    without a gap.
 
     All outputs depend on registers only, but for ``bursts.ready``, which depends combinationally on ``read.ready``.
 
@@ -34,8 +35,8 @@ class StoreBeats(wiring.Component):
     Members
     -------
     bursts : In(stream)
-        ``source``: feature address of the first beat of a run, which begins with a burst that is ``first``; the run goes on from there.
-        ``first_byte`` of the first beat and ``last_byte`` of the last one that are written.
+        ``source``: feature address of the first beat of a run, which begins with a burst that is ``first``; the run
+        goes on from there. ``first_byte`` of the first beat and ``last_byte`` of the last one that are written.
     read : Out(stream(24))
     word : In(feature_word_layout)
     beats : Out(stream of write_beat_layout)
