@@ -12,8 +12,8 @@ from lutterfly.hdl.device import Ram
 from lutterfly.host import cli
 from lutterfly.synth import flow
 from lutterfly.synth.device import DEVICES
+from lutterfly.synth.harness import Harness
 from lutterfly.synth.report import CriticalPath, Placement, Report, ReportError, read_placement
-from lutterfly.synth.wrapper import Harness
 
 needs_tools = pytest.mark.skipif(any(importlib.util.find_spec(name) is None for name in flow.TOOLS),
                                  reason="the `synth` extra is not installed")

@@ -15,7 +15,7 @@ from ..golden.config import Config
 from ..hdl.top_axi import TopAxi
 from .device import DEVICES, Device
 from .report import Placement, Report, read_placement
-from .wrapper import Harness
+from .harness import Harness
 
 SEEDS = (1, 2, 3)
 #: Modules of the `synth` extra, and the function of each that takes the arguments of the command.
