@@ -18,8 +18,8 @@ class Device:
     budget_lut : int
         Look-up tables that the core may take: room for engines to come, and for routing. Multipliers and block RAMs may
         all be taken.
-    fmax_mhz : float
-        Clock to reach.
+    fmax_mhz, aim_mhz : float
+        Clock to reach, and the clock that place and route is told to aim at.
     """
 
     name: str
@@ -30,6 +30,7 @@ class Device:
     bram: int
     budget_lut: int
     fmax_mhz: float
+    aim_mhz: float
 
 
 DEVICES = {
@@ -43,5 +44,6 @@ DEVICES = {
         bram=208,
         budget_lut=50_000,
         fmax_mhz=100.0,
+        aim_mhz=125.0,
     ),
 }

