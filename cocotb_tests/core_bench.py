@@ -1,4 +1,5 @@
 """The whole core behind AXI, with small programs made by hand."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -61,15 +62,18 @@ class Job:
     def with_body(self, *, dma: list[bytes] | None = None, compute: list[bytes] | None = None) -> Job:
         """The same with other commands in the body; they must not be longer."""
         body, arena = self.body, self.arena.copy()
-        queues = replace(body, dma=b"".join(dma) if dma is not None else body.dma,
-                         compute=b"".join(compute) if compute is not None else body.compute)
+        queues = replace(
+            body,
+            dma=b"".join(dma) if dma is not None else body.dma,
+            compute=b"".join(compute) if compute is not None else body.compute,
+        )
         _place(arena, queues)
         return replace(self, arena=arena, body=queues)
 
 
 def _place(arena: np.ndarray, queues: Queues) -> None:
     for address, commands in ((queues.dma_address, queues.dma), (queues.compute_address, queues.compute)):
-        arena[address:address + len(commands)] = np.frombuffer(commands, np.uint8)
+        arena[address : address + len(commands)] = np.frombuffer(commands, np.uint8)
 
 
 def random_job(config: Config, rng: np.random.Generator, count: int) -> Job:
@@ -81,7 +85,9 @@ def random_job(config: Config, rng: np.random.Generator, count: int) -> Job:
     for memory, filled in scenario.filled.items():
         images[memory] = at
         if memory is not LocalMemory.FEATURE:
-            prologue_dma.append(encode(isa.LOAD, external=at, memory=memory, rows=1, folds=1, row_pieces=1, piece_bytes=filled))
+            prologue_dma.append(
+                encode(isa.LOAD, external=at, memory=memory, rows=1, folds=1, row_pieces=1, piece_bytes=filled)
+            )
         at += -(-filled // PAGE) * PAGE
     features, output = images[LocalMemory.FEATURE], at + PAGE
     prologue = Queues(dma=b"".join([*prologue_dma, END]), compute=END, dma_address=0, compute_address=PAGE // 2)
@@ -92,19 +98,30 @@ def random_job(config: Config, rng: np.random.Generator, count: int) -> Job:
         encode(isa.SYNC),
         encode(isa.LOAD, external=features + half, local=half, memory=LocalMemory.FEATURE, piece_bytes=half, **row),
         encode(isa.FILL, after=1, local=17, piece_bytes=5, rows=9, local_row=11, value=0x93, signal=2),
-        encode(isa.STORE, external=output, local=half, row_bytes=half // 8, rows=8, external_row=half // 8, local_row=half // 8, wait=1),
+        encode(
+            isa.STORE,
+            external=output,
+            local=half,
+            row_bytes=half // 8,
+            rows=8,
+            external_row=half // 8,
+            local_row=half // 8,
+            wait=1,
+        ),
         END,
     ]
     compute = [encode(isa.SYNC, wait=1)]
     for number, fields in enumerate(scenario.commands):
         compute.append(encode(isa.COMPUTE, **fields, wait=int(number == 0), signal=int(number == count - 1)))
-    body = Queues(dma=b"".join(dma), compute=b"".join([*compute, END]), dma_address=2 * PAGE, compute_address=2 * PAGE + 64 * 11)
+    body = Queues(
+        dma=b"".join(dma), compute=b"".join([*compute, END]), dma_address=2 * PAGE, compute_address=2 * PAGE + 64 * 11
+    )
 
     arena = rng.integers(0, 256, output + half + PAGE, dtype=np.uint8)
     for queues in (prologue, body):
         _place(arena, queues)
     for memory, address in images.items():
-        arena[address:address + scenario.filled[memory]] = scenario.memories[memory][:scenario.filled[memory]]
+        arena[address : address + scenario.filled[memory]] = scenario.memories[memory][: scenario.filled[memory]]
     return Job(config, arena, prologue, body, slice(features, features + size), slice(output, output + half))
 
 
@@ -116,7 +133,9 @@ class Core:
         self.config = config
         self.rng = np.random.default_rng(seed)
         self.p_stall = p_stall
-        self.trace = dict.fromkeys(("compute_issue_first", "compute_issue_last", "compute_done", "dma_begin", "dma_done"), 0)
+        self.trace = dict.fromkeys(
+            ("compute_issue_first", "compute_issue_last", "compute_done", "dma_begin", "dma_done"), 0
+        )
 
     async def start(self) -> None:
         """Reset, start the clock and the models."""

@@ -1,4 +1,5 @@
 """The configuration: presets, JSON, hash, and the messages of its checks."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -43,50 +44,68 @@ def test_derived_sizes() -> None:
     assert config.axi.data_bytes == 8
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    ({"lanes": 12}, r"^lanes must be a power of two, not 12$"),
-    ({"lanes": 0}, r"^lanes must be a power of two, not 0$"),
-    ({"lanes": 128}, r"^lanes must be between 4 and 64, not 128$"),
-    ({"columns": 32}, r"^columns must be at most lanes \(16\), not 32$"),
-    ({"requant_lanes": 16}, r"^requant_lanes must be at most columns \(8\), not 16$"),
-    ({"depthwise_taps": 9}, r"^depthwise_taps must be between 1 and columns \(8\), not 9$"),
-    ({"depthwise_taps": 0}, r"^depthwise_taps must be between 1 and columns \(8\), not 0$"),
-])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"lanes": 12}, r"^lanes must be a power of two, not 12$"),
+        ({"lanes": 0}, r"^lanes must be a power of two, not 0$"),
+        ({"lanes": 128}, r"^lanes must be between 4 and 64, not 128$"),
+        ({"columns": 32}, r"^columns must be at most lanes \(16\), not 32$"),
+        ({"requant_lanes": 16}, r"^requant_lanes must be at most columns \(8\), not 16$"),
+        ({"depthwise_taps": 9}, r"^depthwise_taps must be between 1 and columns \(8\), not 9$"),
+        ({"depthwise_taps": 0}, r"^depthwise_taps must be between 1 and columns \(8\), not 0$"),
+    ],
+)
 def test_bad_array(change: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ArrayConfig(**ARRAY | change)
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    ({"feature_bytes": 65000}, r"^feature_bytes must be a power of two, not 65000$"),
-    ({"feature_bytes": 1 << 25}, r"^feature_bytes must be at most 16777216, not 33554432$"),
-    ({"weight_bytes": 1 << 25}, r"^weight_bytes must be at most 16777216, not 33554432$"),
-    ({"tables": 512}, r"^tables must be at most 256, not 512$"),
-    ({"list_entries": 8192}, r"^list_entries must be at most 4096, not 8192$"),
-])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"feature_bytes": 65000}, r"^feature_bytes must be a power of two, not 65000$"),
+        ({"feature_bytes": 1 << 25}, r"^feature_bytes must be at most 16777216, not 33554432$"),
+        ({"weight_bytes": 1 << 25}, r"^weight_bytes must be at most 16777216, not 33554432$"),
+        ({"tables": 512}, r"^tables must be at most 256, not 512$"),
+        ({"list_entries": 8192}, r"^list_entries must be at most 4096, not 8192$"),
+    ],
+)
 def test_bad_memory(change: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         MemoryConfig(**MEMORY | change)
 
 
-@pytest.mark.parametrize(("values", "message"), [
-    ({"data_bits": 256}, r"^data_bits must be 32, 64 or 128, not 256$"),
-    ({"data_bits": 64, "outstanding": 0}, r"^outstanding must be between 1 and 16, not 0$"),
-    ({"data_bits": 64, "outstanding": 17}, r"^outstanding must be between 1 and 16, not 17$"),
-])
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"data_bits": 256}, r"^data_bits must be 32, 64 or 128, not 256$"),
+        ({"data_bits": 64, "outstanding": 0}, r"^outstanding must be between 1 and 16, not 0$"),
+        ({"data_bits": 64, "outstanding": 17}, r"^outstanding must be between 1 and 16, not 17$"),
+    ],
+)
 def test_bad_axi(values: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         AxiConfig(**values)
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    ({"axi": AxiConfig(data_bits=128), "array": ArrayConfig(**ARRAY | {"lanes": 8})}, r"^data_bits must be at most 8 \* lanes \(64\), not 128$"),
-    ({"memory": MemoryConfig(**MEMORY | {"feature_bytes": 32})}, r"^feature_bytes must be at least 64, not 32$"),
-    ({"memory": MemoryConfig(**MEMORY | {"weight_bytes": 128})}, r"^weight_bytes must be at least two words of 128 bytes, not 128$"),
-    ({"resident_commands": 48}, r"^resident_commands must be a power of two, at least 4, not 48$"),
-    ({"resident_commands": 2}, r"^resident_commands must be a power of two, at least 4, not 2$"),
-    ({"engines": (Engine.MAXIMUM,)}, r"^engines must be a tuple that contains Engine.MAC, not "),
-])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"axi": AxiConfig(data_bits=128), "array": ArrayConfig(**ARRAY | {"lanes": 8})},
+            r"^data_bits must be at most 8 \* lanes \(64\), not 128$",
+        ),
+        ({"memory": MemoryConfig(**MEMORY | {"feature_bytes": 32})}, r"^feature_bytes must be at least 64, not 32$"),
+        (
+            {"memory": MemoryConfig(**MEMORY | {"weight_bytes": 128})},
+            r"^weight_bytes must be at least two words of 128 bytes, not 128$",
+        ),
+        ({"resident_commands": 48}, r"^resident_commands must be a power of two, at least 4, not 48$"),
+        ({"resident_commands": 2}, r"^resident_commands must be a power of two, at least 4, not 2$"),
+        ({"engines": (Engine.MAXIMUM,)}, r"^engines must be a tuple that contains Engine.MAC, not "),
+    ],
+)
 def test_bad_config(change: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(PRESETS["ecp5-85k"], **change)
@@ -98,12 +117,20 @@ def _without(key: str) -> str:
     return json.dumps(plain)
 
 
-@pytest.mark.parametrize("text", [
-    "", "{", "[]", "3", _without("array"), _without("axi"),
-    json.dumps(json.loads(PRESETS["tiny"].to_json()) | {"cores": 2}),
-    json.dumps(json.loads(PRESETS["tiny"].to_json()) | {"engines": ["FOO"]}),
-    json.dumps(json.loads(PRESETS["tiny"].to_json()) | {"axi": {"data_bits": 32, "burst": 3}}),
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "3",
+        _without("array"),
+        _without("axi"),
+        json.dumps(json.loads(PRESETS["tiny"].to_json()) | {"cores": 2}),
+        json.dumps(json.loads(PRESETS["tiny"].to_json()) | {"engines": ["FOO"]}),
+        json.dumps(json.loads(PRESETS["tiny"].to_json()) | {"axi": {"data_bits": 32, "burst": 3}}),
+    ],
+)
 def test_text_that_is_no_configuration(text: str) -> None:
     with pytest.raises(ValueError, match=r"^configuration must be a JSON object with the fields of Config, but: "):
         Config.from_json(text)

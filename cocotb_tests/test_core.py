@@ -1,5 +1,6 @@
 # amaranth: UnusedElaboratable=no
-"""The whole core through its AXI ports: programs against the golden machine, every kind of error, soft resets at any time."""
+"""The whole core through its AXI ports: programs against the golden machine, every kind of error, soft resets."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -19,7 +20,11 @@ from lutterfly.hdl.axi import Response
 from lutterfly.hdl.top_axi import TopAxi, generate
 
 #: Four resident commands: the compute program streams through.
-CONFIGS = {"tiny": PRESETS["tiny"], "streaming": dataclasses.replace(PRESETS["tiny"], resident_commands=4), "ecp5-85k": PRESETS["ecp5-85k"]}
+CONFIGS = {
+    "tiny": PRESETS["tiny"],
+    "streaming": dataclasses.replace(PRESETS["tiny"], resident_commands=4),
+    "ecp5-85k": PRESETS["ecp5-85k"],
+}
 COMMANDS = 6
 
 
@@ -35,7 +40,7 @@ def test_programs(simulate, name: str) -> None:
 def test_verilog_says_what_it_is() -> None:
     config = PRESETS["tiny"]
     text = generate(config)
-    head = text[:text.index("module ")]
+    head = text[: text.index("module ")]
     assert f"configuration hash {config.hash:#010x}" in head
     assert Config.from_json(next(line for line in head.splitlines() if "{" in line).removeprefix("// ")) == config
     assert "\nmodule lutterfly(" in text
@@ -62,11 +67,29 @@ async def matches_the_machine(dut) -> None:
     assert await core.status() == registers.STATUS_DONE
     np.testing.assert_array_equal(core.get(len(arena)), job.expected(arena))
 
-    programs = {name: range(BASE + getattr(job.body, f"{name}_address"), BASE + getattr(job.body, f"{name}_address") + len(getattr(job.body, name)))
-                for name in ("dma", "compute")}
-    fetched = {name for address, _, _ in core.monitor.requests["ar"][requests:] for name, place in programs.items() if address in place}
-    assert fetched == {name for name, place in programs.items() if len(place) // isa.COMMAND_BYTES > core.config.resident_commands}
-    assert core.trace == {"compute_issue_first": COMMANDS, "compute_issue_last": COMMANDS, "compute_done": COMMANDS, "dma_begin": 4, "dma_done": 4}
+    programs = {
+        name: range(
+            BASE + getattr(job.body, f"{name}_address"),
+            BASE + getattr(job.body, f"{name}_address") + len(getattr(job.body, name)),
+        )
+        for name in ("dma", "compute")
+    }
+    fetched = {
+        name
+        for address, _, _ in core.monitor.requests["ar"][requests:]
+        for name, place in programs.items()
+        if address in place
+    }
+    assert fetched == {
+        name for name, place in programs.items() if len(place) // isa.COMMAND_BYTES > core.config.resident_commands
+    }
+    assert core.trace == {
+        "compute_issue_first": COMMANDS,
+        "compute_issue_last": COMMANDS,
+        "compute_done": COMMANDS,
+        "dma_begin": 4,
+        "dma_done": 4,
+    }
     core.monitor.check_ended()
 
 
@@ -96,10 +119,12 @@ async def counters_and_interrupt(dut) -> None:
     assert await core.read("INTERRUPT") == 0
     assert dut.interrupt.value == 0
 
-    counters = {name: await core.read(name) for name in ("CYCLES", "DMA_BUSY", "DMA_STALLED", "COMPUTE_BUSY", "COMPUTE_STALLED")}
+    counters = {
+        name: await core.read(name) for name in ("CYCLES", "DMA_BUSY", "DMA_STALLED", "COMPUTE_BUSY", "COMPUTE_STALLED")
+    }
     assert await core.read("DMA_DONE") == len(job.body.dma) // isa.COMMAND_BYTES
     assert await core.read("COMPUTE_DONE") == len(job.body.compute) // isa.COMMAND_BYTES
-    commands = [isa.COMPUTE.decode(job.body.compute[at:at + 64]) for at in range(64, 64 * (COMMANDS + 1), 64)]
+    commands = [isa.COMPUTE.decode(job.body.compute[at : at + 64]) for at in range(64, 64 * (COMMANDS + 1), 64)]
     assert counters["COMPUTE_BUSY"] == sum(c["outer"] * c["middle"] * c["inner"] * c["steps"] for c in commands)
     beats = (job.input.stop - job.input.start + job.output.stop - job.output.start) // core.config.axi.data_bytes
     assert beats < counters["DMA_BUSY"] < counters["CYCLES"]
@@ -112,11 +137,11 @@ async def counters_and_interrupt(dut) -> None:
 
 
 def _commands(data: bytes) -> list[bytes]:
-    return [data[at:at + isa.COMMAND_BYTES] for at in range(0, len(data), isa.COMMAND_BYTES)]
+    return [data[at : at + isa.COMMAND_BYTES] for at in range(0, len(data), isa.COMMAND_BYTES)]
 
 
 def _changed(commands: list[bytes], index: int, fmt: isa.Format, **fields: int) -> list[bytes]:
-    return [*commands[:index], fmt.encode(**fmt.decode(commands[index]) | fields), *commands[index + 1:]]
+    return [*commands[:index], fmt.encode(**fmt.decode(commands[index]) | fields), *commands[index + 1 :]]
 
 
 LOAD, FILL, STORE, FIRST = 0, 3, 4, 1
@@ -136,7 +161,12 @@ def _broken(job: Job, case: str) -> tuple[Job, tuple[ErrorCode, Unit, int, int]]
             changed = _changed(compute, 0, isa.SYNC, reserved=1)
             return job.with_body(compute=changed), (ErrorCode.ILLEGAL_FIELD, Unit.COMPUTE_QUEUE, 0, 0)
         case "rows":
-            return job.with_body(dma=_changed(dma, LOAD, isa.LOAD, rows=0)), (ErrorCode.ILLEGAL_FIELD, Unit.LOAD, LOAD, 0)
+            return job.with_body(dma=_changed(dma, LOAD, isa.LOAD, rows=0)), (
+                ErrorCode.ILLEGAL_FIELD,
+                Unit.LOAD,
+                LOAD,
+                0,
+            )
         case "steps":
             changed = _changed(compute, FIRST, isa.COMPUTE, steps=0)
             return job.with_body(compute=changed), (ErrorCode.ILLEGAL_FIELD, Unit.FETCH, FIRST, 0)
@@ -163,7 +193,20 @@ def _broken(job: Job, case: str) -> tuple[Job, tuple[ErrorCode, Unit, int, int]]
     raise ValueError(f"case must be a known one, not {case}")
 
 
-CASES = ["opcode", "engine", "reserved", "rows", "steps", "load", "fill", "store", "destination", "tokens", "no END", "deadlock"]
+CASES = [
+    "opcode",
+    "engine",
+    "reserved",
+    "rows",
+    "steps",
+    "load",
+    "fill",
+    "store",
+    "destination",
+    "tokens",
+    "no END",
+    "deadlock",
+]
 
 
 async def _expect(core: Core, job: Job, error: tuple[ErrorCode, Unit, int, int]) -> None:
@@ -201,8 +244,11 @@ async def faults_on_the_bus(dut, response: Response, where: str) -> None:
         error = (Unit.STORE, STORE, job.output.start)
     else:
         # A page: every burst lies in one.
-        bad, error = ((job.input.start + 4096, (Unit.LOAD, LOAD, job.input.start + 4096)) if where == "load"
-                      else (job.body.dma_address, (Unit.PREFETCH, 0, job.body.dma_address)))
+        bad, error = (
+            (job.input.start + 4096, (Unit.LOAD, LOAD, job.input.start + 4096))
+            if where == "load"
+            else (job.body.dma_address, (Unit.PREFETCH, 0, job.body.dma_address))
+        )
         core.answer_reads(lambda address: response if broken and address // 4096 == bad // 4096 else Response.OKAY)
         if where == "load":
             job = _without_second_load(job)
@@ -281,7 +327,10 @@ async def soft_reset_at_any_time(dut) -> None:
     await core.run(job.prologue)
     await core.run(job.body)
     length = 2 * await core.read("CYCLES")
-    settings = {name: await core.read(name) for name in ("EXTERNAL_BASE", "DMA_PROGRAM", "DMA_COMMANDS", "WATCHDOG", "INTERRUPT_ENABLE")}
+    settings = {
+        name: await core.read(name)
+        for name in ("EXTERNAL_BASE", "DMA_PROGRAM", "DMA_COMMANDS", "WATCHDOG", "INTERRUPT_ENABLE")
+    }
     for _ in range(12):
         await core.write("CONTROL", registers.CONTROL_START)
         await core.cycles(int(core.rng.integers(length // 2)))

@@ -1,4 +1,5 @@
 """The instruction set: what golden encodes is what golden and the hardware read."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -16,7 +17,10 @@ def _samples(fmt: isa.Format) -> list[dict[str, int]]:
     rng = np.random.default_rng(1)
     samples = [{field.name: limit} for field in fmt.fields for limit in field.limits]
     samples += [{field.name: field.limits[end] for field in fmt.fields} for end in (0, 1)]
-    samples += [{field.name: int(rng.integers(field.limits[0], field.limits[1], endpoint=True)) for field in fmt.fields} for _ in range(50)]
+    samples += [
+        {field.name: int(rng.integers(field.limits[0], field.limits[1], endpoint=True)) for field in fmt.fields}
+        for _ in range(50)
+    ]
     zero = dict.fromkeys((field.name for field in fmt.fields), 0)
     return [zero | sample for sample in samples]
 
@@ -61,19 +65,22 @@ def test_command_shape_has_the_fields_behind_the_header(fmt: isa.Format) -> None
 
 
 def test_headers_are_alike() -> None:
-    header = [field for field in isa.SYNC.fields]
+    header = list(isa.SYNC.fields)
     assert [field.name for field in header] == ["after", "reserved", "signal", "wait"]
     for fmt in isa.FORMATS.values():
-        assert list(fmt.fields[:len(header)]) == header
+        assert list(fmt.fields[: len(header)]) == header
 
 
-@pytest.mark.parametrize(("values", "message"), [
-    ({"local": 1 << 24}, r"^LOAD\.local must be between 0 and 16777215, not 16777216$"),
-    ({"local": -1}, r"^LOAD\.local must be between 0 and 16777215, not -1$"),
-    ({"local_row": 1 << 23}, r"^LOAD\.local_row must be between -8388608 and 8388607, not 8388608$"),
-    ({"wait": 1 << 16}, r"^LOAD\.wait must be between 0 and 65535, not 65536$"),
-    ({"engine": 0}, r"^LOAD has no field \['engine'\]$"),
-])
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"local": 1 << 24}, r"^LOAD\.local must be between 0 and 16777215, not 16777216$"),
+        ({"local": -1}, r"^LOAD\.local must be between 0 and 16777215, not -1$"),
+        ({"local_row": 1 << 23}, r"^LOAD\.local_row must be between -8388608 and 8388607, not 8388608$"),
+        ({"wait": 1 << 16}, r"^LOAD\.wait must be between 0 and 65535, not 65536$"),
+        ({"engine": 0}, r"^LOAD has no field \['engine'\]$"),
+    ],
+)
 def test_bad_field(values: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         isa.LOAD.encode(**values)

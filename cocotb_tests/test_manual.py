@@ -1,4 +1,5 @@
 """The generated pages of docs/ are those of the contract."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,6 @@
 # amaranth: UnusedElaboratable=no
 """Program memory: every command of both queues in order, legal bursts only, and no fetch of what is resident."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -11,13 +12,13 @@ import numpy as np
 import pytest
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, ReadOnly, RisingEdge
-from streams import StreamMonitor, unpack
 
 from lutterfly.golden.config import PRESETS, Config
 from lutterfly.golden.isa import COMMAND_BYTES, ErrorCode, Unit
 from lutterfly.hdl.axi import Response, read_beat_layout, request_layout
 from lutterfly.hdl.isa import ErrorReport
 from lutterfly.hdl.program import Program, program_layout
+from streams import StreamMonitor, unpack
 
 RING = 8
 QUEUES = ("dma", "compute")
@@ -99,8 +100,11 @@ class Bench:
                 while self._stalls():
                     await RisingEdge(dut.clk)
                 at = address + beat * size
-                word = {"data": int.from_bytes(self.memory[at:at + size], "little"), "last": beat == beats - 1,
-                        "response": self.bad.get(at // COMMAND_BYTES * COMMAND_BYTES, Response.OKAY)}
+                word = {
+                    "data": int.from_bytes(self.memory[at : at + size], "little"),
+                    "last": beat == beats - 1,
+                    "response": self.bad.get(at // COMMAND_BYTES * COMMAND_BYTES, Response.OKAY),
+                }
                 dut.read__r__payload.value, dut.read__r__valid.value = layout.const(word).as_bits(), 1
                 await RisingEdge(dut.clk)
                 dut.read__r__valid.value = 0
@@ -122,7 +126,9 @@ class Bench:
         self.words = {name: [] for name in QUEUES}
         self.bursts = []
         for name, (address, commands) in zip(QUEUES, (dma, compute), strict=True):
-            getattr(dut, f"{name}_program").value = program_layout().const({"address": address, "commands": commands}).as_bits()
+            getattr(dut, f"{name}_program").value = (
+                program_layout().const({"address": address, "commands": commands}).as_bits()
+            )
             getattr(dut, f"{name}_changed").value = changed
         await RisingEdge(dut.clk)
         for name in QUEUES:
@@ -149,11 +155,15 @@ class Bench:
 
     def expected(self, address: int, commands: int) -> list[int]:
         size = self.config.axi.data_bytes
-        return [int.from_bytes(self.memory[at:at + size], "little") for at in range(address, address + commands * COMMAND_BYTES, size)]
+        return [
+            int.from_bytes(self.memory[at : at + size], "little")
+            for at in range(address, address + commands * COMMAND_BYTES, size)
+        ]
 
     def check_bursts(self) -> None:
         for address, size in self.bursts:
-            assert address % COMMAND_BYTES == 0 and size in (COMMAND_BYTES, 2 * COMMAND_BYTES)
+            assert address % COMMAND_BYTES == 0
+            assert size in (COMMAND_BYTES, 2 * COMMAND_BYTES)
             assert size <= 16 * self.config.axi.data_bytes
             assert address // 4096 == (address + size - 1) // 4096
 
@@ -168,9 +178,19 @@ class Bench:
 async def programs_of_any_length(dut, p_stall: float, seed: int) -> None:
     bench = Bench(dut, seed=seed, p_stall=p_stall)
     await bench.reset()
-    lengths = [(1, 1), (RING, RING), (RING + 1, 2), (3, 5 * RING + 1), (0, 2), *map(tuple, bench.rng.integers(1, 40, (4, 2)).tolist())]
+    lengths = [
+        (1, 1),
+        (RING, RING),
+        (RING + 1, 2),
+        (3, 5 * RING + 1),
+        (0, 2),
+        *map(tuple, bench.rng.integers(1, 40, (4, 2)).tolist()),
+    ]
     for lengths_pair in lengths:
-        places = [(base + int(bench.rng.integers(4)) * COMMAND_BYTES, length) for base, length in zip((DMA, COMPUTE), lengths_pair, strict=True)]
+        places = [
+            (base + int(bench.rng.integers(4)) * COMMAND_BYTES, length)
+            for base, length in zip((DMA, COMPUTE), lengths_pair, strict=True)
+        ]
         await bench.run(*places, changed=True)
         assert bench.fetched == sum(lengths_pair)
     assert not bench.errors
@@ -251,7 +271,8 @@ async def failed_burst(dut, response: Response) -> None:
     assert bench.words["compute"] == bench.expected(COMPUTE, 5)
     code = ErrorCode.AXI_SLAVE if response is Response.SLVERR else ErrorCode.AXI_DECODE
     assert {(error["code"], error["unit"], error["index"], error["address"]) for error in bench.errors} == {
-        (code, Unit.PREFETCH, 5, COMPUTE + 64 * 5)}
+        (code, Unit.PREFETCH, 5, COMPUTE + 64 * 5)
+    }
     assert dut.compute_exhausted.value == 0
 
 
@@ -284,4 +305,5 @@ async def halt_begins_no_burst(dut) -> None:
     await bench.start((DMA, 3), (COMPUTE, 3), changed=True)
     for _ in range(50):
         await RisingEdge(dut.clk)
-    assert bench.bursts == [] and dut.read__ar__valid.value == 0
+    assert bench.bursts == []
+    assert dut.read__ar__valid.value == 0

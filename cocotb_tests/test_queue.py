@@ -1,5 +1,6 @@
 # amaranth: UnusedElaboratable=no
 """Queue: order, tokens and checks of random commands, with units that stall and finish late."""
+
 from __future__ import annotations
 
 import os
@@ -9,7 +10,6 @@ import numpy as np
 import pytest
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, RisingEdge
-from streams import StreamMonitor, receive, send
 
 from lutterfly.golden import isa
 from lutterfly.golden.config import PRESETS
@@ -17,14 +17,21 @@ from lutterfly.golden.isa import ErrorCode, Opcode, Unit
 from lutterfly.hdl.dma_load import load_command_layout
 from lutterfly.hdl.isa import ErrorReport, command_shape
 from lutterfly.hdl.queue import Queue
+from streams import StreamMonitor, receive, send
 
 HEADER = ("after", "reserved", "signal", "wait")
 COUNT = 60
 
 
-@pytest.mark.parametrize(("preset", "unit"), [
-    ("tiny", Unit.DMA_QUEUE), ("ecp5-85k", Unit.COMPUTE_QUEUE), ("large", Unit.DMA_QUEUE),
-], ids=lambda value: getattr(value, "name", value))
+@pytest.mark.parametrize(
+    ("preset", "unit"),
+    [
+        ("tiny", Unit.DMA_QUEUE),
+        ("ecp5-85k", Unit.COMPUTE_QUEUE),
+        ("large", Unit.DMA_QUEUE),
+    ],
+    ids=lambda value: getattr(value, "name", value),
+)
 def test_queue(simulate, preset: str, unit: Unit) -> None:
     simulate(Queue(PRESETS[preset], unit=unit), env={"PRESET": preset, "QUEUE": unit.name})
 
@@ -44,8 +51,11 @@ class Bench:
         self.config = PRESETS[os.environ["PRESET"]]
         self.unit = Unit[os.environ["QUEUE"]]
         self.is_dma = self.unit is Unit.DMA_QUEUE
-        self.shapes = ({"load": load_command_layout(), "store": command_shape(isa.STORE)} if self.is_dma
-                       else {"compute": command_shape(isa.COMPUTE)})
+        self.shapes = (
+            {"load": load_command_layout(), "store": command_shape(isa.STORE)}
+            if self.is_dma
+            else {"compute": command_shape(isa.COMPUTE)}
+        )
         #: (port, command, cycle) as they reach the units; tokens given with their cycle; cycles of completions.
         self.handed: list[tuple[str, dict, int]] = []
         self.grants: list[tuple[int, int]] = []
@@ -74,7 +84,7 @@ class Bench:
 
     async def _unit(self, name: str, shape) -> None:
         while True:
-            word, = await receive(self.dut.clk, self.dut, name, 1, self.rng, self.p_stall, shape=shape)
+            (word,) = await receive(self.dut.clk, self.dut, name, 1, self.rng, self.p_stall, shape=shape)
             self.handed.append((name, word, self.cycle))
             # One unit works at a time, so that one list of what is to be finished is enough.
             self.work.append(max(self.cycle + int(self.rng.integers(*self.delay)), self.not_before))
@@ -97,13 +107,13 @@ class Bench:
                 self.errors.append({name: int(error[name]) for name in ("code", "unit", "index", "address")})
 
     async def run(self, commands: list[bytes], tokens: int) -> None:
-        """Start a run with these commands, give that many tokens in random portions, and wait until it is done or fails."""
+        """Run these commands, with that many tokens in random portions, until it is done or fails."""
         dut, bits = self.dut, self.config.axi.data_bits
         dut.start.value = 1
         await RisingEdge(dut.clk)
         dut.start.value = dut.exhausted.value = 0
         blob = b"".join(commands)
-        words = [int.from_bytes(blob[at:at + bits // 8], "little") for at in range(0, len(blob), bits // 8)]
+        words = [int.from_bytes(blob[at : at + bits // 8], "little") for at in range(0, len(blob), bits // 8)]
         feeder = cocotb.start_soon(send(dut.clk, dut, "words", words, self.rng, self.p_stall))
         giver = cocotb.start_soon(self._give(tokens))
         await FallingEdge(dut.clk)
@@ -136,7 +146,10 @@ def _random_commands(bench: Bench, count: int) -> list[tuple[Opcode, dict[str, i
     commands = []
     for position in range(count + 1):
         opcode = opcodes[rng.integers(len(opcodes))] if position < count else Opcode.END
-        values = {field.name: int(rng.integers(field.limits[0], field.limits[1], endpoint=True)) for field in isa.FORMATS[opcode].fields}
+        values = {
+            field.name: int(rng.integers(field.limits[0], field.limits[1], endpoint=True))
+            for field in isa.FORMATS[opcode].fields
+        }
         values |= {"reserved": 0, "wait": int(rng.choice([0, 0, 1, 300])), "signal": int(rng.choice([0, 1, 255]))}
         values |= {"engine": int(rng.choice(bench.config.engines))} if opcode is Opcode.COMPUTE else {}
         commands.append((opcode, values))
@@ -144,7 +157,9 @@ def _random_commands(bench: Bench, count: int) -> list[tuple[Opcode, dict[str, i
 
 
 def _expected(index: int, opcode: Opcode, values: dict[str, int]) -> tuple[str, dict[str, int]]:
-    fields = {"index": index, "after": values["after"]} | {name: value for name, value in values.items() if name not in HEADER}
+    fields = {"index": index, "after": values["after"]} | {
+        name: value for name, value in values.items() if name not in HEADER
+    }
     return {Opcode.STORE: "store", Opcode.COMPUTE: "compute"}.get(opcode, "load"), fields
 
 
@@ -164,7 +179,7 @@ async def random_programs(dut, p_stall: float, seed: int) -> None:
 
 
 def _check(bench: Bench, commands: list[tuple[Opcode, dict[str, int]]]) -> None:
-    """Everything arrived in order, nothing before its time, and every token was given in order and not before its command had finished."""
+    """Everything arrived in order, nothing before its time; tokens are given in order, behind their commands."""
     handed, finished = iter(bench.handed), iter(bench.finished)
     waited = 0
     earlier: list[tuple[str, int]] = []
@@ -191,7 +206,8 @@ def _check(bench: Bench, commands: list[tuple[Opcode, dict[str, int]]]) -> None:
     given = [(signal, end) for signal, end in signals if signal]
     assert [signal for signal, _ in bench.grants] == [signal for signal, _ in given]
     assert all(cycle > end for (_, cycle), (_, end) in zip(bench.grants, given, strict=True))
-    assert next(handed, None) is None and next(finished, None) is None
+    assert next(handed, None) is None
+    assert next(finished, None) is None
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -236,7 +252,18 @@ def _with_bit(command: bytes, bit: int) -> bytes:
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
-@cocotb.parametrize(case=["opcode 0", "opcode 15", "other queue's", "reserved", "beyond the header", "beyond the fields", "last bit", "engine"])
+@cocotb.parametrize(
+    case=[
+        "opcode 0",
+        "opcode 15",
+        "other queue's",
+        "reserved",
+        "beyond the header",
+        "beyond the fields",
+        "last bit",
+        "engine",
+    ]
+)
 async def illegal_commands(dut, case: str) -> None:
     bench = Bench(dut, 1, 0.2)
     await bench.reset()
@@ -244,13 +271,15 @@ async def illegal_commands(dut, case: str) -> None:
     size = max(field.lsb + field.width for field in work.fields)
     command, code = {
         "opcode 0": (bytes(64), ErrorCode.ILLEGAL_OPCODE),
-        "opcode 15": (b"\xFF" * 64, ErrorCode.ILLEGAL_OPCODE),
+        "opcode 15": (b"\xff" * 64, ErrorCode.ILLEGAL_OPCODE),
         "other queue's": ((isa.COMPUTE if bench.is_dma else isa.FILL).encode(), ErrorCode.ILLEGAL_OPCODE),
         "reserved": (isa.SYNC.encode(reserved=4), ErrorCode.ILLEGAL_FIELD),
         "beyond the header": (_with_bit(isa.END.encode(), 32), ErrorCode.ILLEGAL_FIELD),
         "beyond the fields": (_with_bit(work.encode(), size), ErrorCode.ILLEGAL_FIELD),
         "last bit": (_with_bit(work.encode(), 511), ErrorCode.ILLEGAL_FIELD),
-        "engine": ((isa.FILL.encode(), None) if bench.is_dma else (isa.COMPUTE.encode(engine=3), ErrorCode.ILLEGAL_ENGINE)),
+        "engine": (
+            (isa.FILL.encode(), None) if bench.is_dma else (isa.COMPUTE.encode(engine=3), ErrorCode.ILLEGAL_ENGINE)
+        ),
     }[case]
     await bench.run([isa.SYNC.encode(), work.encode(), command, work.encode(), isa.END.encode()], 0)
     if code is None:
@@ -259,7 +288,9 @@ async def illegal_commands(dut, case: str) -> None:
     assert bench.errors == [{"code": code, "unit": bench.unit, "index": 2, "address": 0}]
     for _ in range(100):
         await RisingEdge(dut.clk)
-    assert len(bench.handed) <= 1 and dut.done.value == 0 and len(bench.errors) == 1
+    assert len(bench.handed) <= 1
+    assert dut.done.value == 0
+    assert len(bench.errors) == 1
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -280,7 +311,8 @@ async def halt_begins_nothing(dut) -> None:
     run = cocotb.start_soon(bench.run([fmt.encode(), isa.END.encode()], 0))
     for _ in range(100):
         await RisingEdge(dut.clk)
-    assert not bench.handed and not run.done()
+    assert not bench.handed
+    assert not run.done()
     dut.halt.value = 0
     await run
     assert len(bench.handed) == 1
@@ -293,4 +325,5 @@ async def tokens_that_nobody_takes_are_seen(dut) -> None:
     await bench.run([isa.SYNC.encode(wait=70), isa.END.encode()], 71)
     for _ in range(3):
         await RisingEdge(dut.clk)
-    assert dut.done.value == 1 and dut.tokens_left.value == 1
+    assert dut.done.value == 1
+    assert dut.tokens_left.value == 1

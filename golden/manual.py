@@ -2,6 +2,7 @@
 
 ``python -m lutterfly.golden.manual`` writes them; a test fails where a file differs from the contract.
 """
+
 from __future__ import annotations
 
 import enum
@@ -11,19 +12,22 @@ from pathlib import Path
 
 from . import isa, registers
 
-_QUEUES = {opcode: " and ".join(name for name, opcodes in (("DMA", isa.DMA_OPCODES), ("compute", isa.COMPUTE_OPCODES))
-                                if opcode in opcodes)
-           for opcode in isa.Opcode}
+_QUEUES = {
+    opcode: " and ".join(
+        name for name, opcodes in (("DMA", isa.DMA_OPCODES), ("compute", isa.COMPUTE_OPCODES)) if opcode in opcodes
+    )
+    for opcode in isa.Opcode
+}
 
 _ISA_HEAD = f"""\
 # Instruction set
 
 Generated from `golden/isa.py` by `python -m lutterfly.golden.manual`; do not edit.
 
-A command has {isa.COMMAND_BYTES} bytes, little-endian. Two queues execute commands in order, each at its own pace, and synchronise through tokens:
-a command takes `wait` tokens that the other queue has given before it begins, and gives `signal` tokens when it completes. Commands complete
-in order. Bits that no field covers are zero; a command that has another value there, or in `reserved`, is an illegal field.
-A number that is signed is in two's complement.
+A command has {isa.COMMAND_BYTES} bytes, little-endian. Two queues execute commands in order, each at its own pace, and
+synchronise through tokens: a command takes `wait` tokens that the other queue has given before it begins, and gives
+`signal` tokens when it completes. Commands complete in order. Bits that no field covers are zero; another value there,
+or in `reserved`, is an illegal field. A number that is signed is in two's complement.
 """
 
 _REGISTERS_HEAD = f"""\
@@ -31,19 +35,23 @@ _REGISTERS_HEAD = f"""\
 
 Generated from `golden/registers.py` by `python -m lutterfly.golden.manual`; do not edit.
 
-Registers are 32 bits wide and stand behind AXI4-Lite; addresses are in bytes, in a window of {1 << registers.ADDRESS_BITS} bytes. Write strobes are
-honoured. Bits outside of the mask do not exist: they read zero. An access that the table does not allow, or to an address that is not
-in it, is answered with SLVERR (and reads zero).
+Registers are 32 bits wide and stand behind AXI4-Lite; addresses are in bytes, in a window of
+{1 << registers.ADDRESS_BITS} bytes. Write strobes are honoured. Bits outside of the mask do not exist: they read zero.
+An access that the table does not allow, or to an address that is not in it, is answered with SLVERR (and reads zero).
 """
 
 _RUN = """\
 ## A run
 
-1. Write EXTERNAL_BASE and the program registers. Programs that have not been written since the last run, and whose commands all fit into
-   the program memory, run from there: do not change commands in external memory without writing the registers again.
-2. Write CONTROL with bit 0. STATUS is busy until both queues have ended or an error stops the run; then an interrupt is pending.
-3. After an error only a soft reset (CONTROL bit 1) helps. Wait until STATUS bit 3 is zero, then run the prologue again. The soft reset clears
-   errors, counters and the pending interrupt; the registers that software writes keep their values.
+1. Write EXTERNAL_BASE and the program registers. If they have not been written since the last run, and all commands of
+   a queue fit into the program memory, they run from there: do not change commands in external memory without writing
+   the registers again.
+2. Write CONTROL with bit 0. STATUS is busy until both queues have ended or an error stops the run; then an interrupt is
+   pending.
+3. After an error only a soft reset (CONTROL bit 1) helps. Wait until STATUS bit 3 is zero, then run the prologue again.
+   The soft reset clears errors, counters and the pending interrupt; the registers that software writes keep their
+   values. It ends when the memory has taken what was offered to it; reads that it has not answered do no harm, however
+   late.
 """
 
 
@@ -85,18 +93,34 @@ In queue: {_QUEUES[fmt.opcode]}.
 
 def isa_page() -> str:
     """The text of ``docs/isa.md``: every command as Format, Action and Notes, then the codes."""
-    codes = (("Engines", isa.Engine), ("Local memories", isa.LocalMemory), ("Error codes", isa.ErrorCode), ("Units", isa.Unit))
-    step_list = (f"## Step lists\n\nAn entry has {isa.LIST_ENTRY_BYTES} bytes: a byte offset in bits {isa.LOCAL_BITS - 1}:0 (modulo 2^{isa.LOCAL_BITS}), the flag "
-                 f"`clear` in bit {isa.LIST_CLEAR.bit_length() - 1}, the flag `fire` in bit {isa.LIST_FIRE.bit_length() - 1}; the others are zero.\n")
+    codes = (
+        ("Engines", isa.Engine),
+        ("Local memories", isa.LocalMemory),
+        ("Error codes", isa.ErrorCode),
+        ("Units", isa.Unit),
+    )
+    step_list = (
+        f"## Step lists\n\nAn entry has {isa.LIST_ENTRY_BYTES} bytes: a byte offset in bits {isa.LOCAL_BITS - 1}:0 "
+        f"(modulo 2^{isa.LOCAL_BITS}), the flag `clear` in bit {isa.LIST_CLEAR.bit_length() - 1}, "
+        f"the flag `fire` in bit {isa.LIST_FIRE.bit_length() - 1}; the others are zero.\n"
+    )
     parts = [_ISA_HEAD, *map(_format, isa.FORMATS.values()), step_list, *(_codes(*pair) for pair in codes)]
     return "\n".join(parts)
 
 
 def registers_page() -> str:
     """The text of ``docs/registers.md``: the register map, and how to run a program."""
-    rows = ((f"{register.address:#04x}", f"`{register.name}`", register.access.value, f"{register.reset:#x}",
-             f"`{register.mask:#010x}`" if register.mask != 0xFFFF_FFFF else "", register.doc)
-            for register in registers.REGISTERS.values())
+    rows = (
+        (
+            f"{register.address:#04x}",
+            f"`{register.name}`",
+            register.access.value,
+            f"{register.reset:#x}",
+            f"`{register.mask:#010x}`" if register.mask != 0xFFFF_FFFF else "",
+            register.doc,
+        )
+        for register in registers.REGISTERS.values()
+    )
     return "\n".join((_REGISTERS_HEAD, _table(("Address", "Name", "Access", "Reset", "Mask", "Meaning"), rows), _RUN))
 
 

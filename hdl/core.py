@@ -1,4 +1,5 @@
 """The core: queues, program memory, units and supervisor; everything that a soft reset resets."""
+
 from __future__ import annotations
 
 from amaranth.hdl import Module, Signal
@@ -62,21 +63,23 @@ class Core(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        super().__init__({
-            "start": In(1),
-            "clear_interrupt": In(1),
-            "kept": In(kept_layout()),
-            "written": In(write_layout()),
-            "read": Out(read_layout(config)),
-            "program": Out(ReadSignature(config.axi.data_bits)),
-            "load": Out(ReadSignature(config.axi.data_bits)),
-            "store": Out(WriteSignature(config.axi.data_bits)),
-            "trace": Out(TraceSignature()),
-        })
+        super().__init__(
+            {
+                "start": In(1),
+                "clear_interrupt": In(1),
+                "kept": In(kept_layout()),
+                "written": In(write_layout()),
+                "read": Out(read_layout(config)),
+                "program": Out(ReadSignature(config.axi.data_bits)),
+                "load": Out(ReadSignature(config.axi.data_bits)),
+                "store": Out(WriteSignature(config.axi.data_bits)),
+                "trace": Out(TraceSignature()),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        m.submodules.supervisor = supervisor = Supervisor(self.config)
+        m.submodules.supervisor = Supervisor(self.config)
         m.submodules.program = program = Program(self.config)
         m.submodules.dma_queue = dma_queue = Queue(self.config, unit=Unit.DMA_QUEUE)
         m.submodules.compute_queue = compute_queue = Queue(self.config, unit=Unit.COMPUTE_QUEUE)
@@ -117,7 +120,9 @@ class Core(wiring.Component):
             queue.exhausted.eq(getattr(program, f"{name}_exhausted")),
             settings.address.eq(self.kept[registers[0]]),
             settings.commands.eq(self.kept[registers[1]]),
-            getattr(program, f"{name}_changed").eq(self.written.EXTERNAL_BASE | self.written[registers[0]] | self.written[registers[1]]),
+            getattr(program, f"{name}_changed").eq(
+                self.written.EXTERNAL_BASE | self.written[registers[0]] | self.written[registers[1]]
+            ),
             getattr(program, f"{name}_stop").eq(queue.done),
             getattr(supervisor, f"{name}_done").eq(queue.done),
             getattr(supervisor, f"{name}_tokens_left").eq(queue.tokens_left),

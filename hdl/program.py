@@ -1,4 +1,5 @@
 """The program memory: one ring of commands for each queue, and the prefetcher that fills them ahead of the queues."""
+
 from __future__ import annotations
 
 from amaranth.hdl import Module, Mux, Signal, unsigned
@@ -15,7 +16,7 @@ from .isa import INDEX_BITS, ErrorReport, report
 __all__ = ["Program", "Ring", "program_layout"]
 
 _COUNT_BITS = registers.REGISTERS["DMA_COMMANDS"].mask.bit_length()
-#: Words on their way from the ring's memory to the queue: a credit comes back after RAM_LATENCY + 2 cycles, so this many keep up a word a cycle.
+#: Words on their way from the ring's memory to the queue: as many as a credit takes cycles to come back.
 _CREDITS = RAM_LATENCY + 2
 _QUEUES = ("dma", "compute")
 
@@ -27,14 +28,17 @@ def program_layout() -> data.StructLayout:
 
 def _burst_layout() -> data.StructLayout:
     """One or two commands: address and index of the first, and whether there is a second."""
-    return data.StructLayout({"address": unsigned(AxiConfig.ADDRESS_BITS), "index": unsigned(INDEX_BITS), "two": unsigned(1)})
+    return data.StructLayout(
+        {"address": unsigned(AxiConfig.ADDRESS_BITS), "index": unsigned(INDEX_BITS), "two": unsigned(1)}
+    )
 
 
 class Ring(wiring.Component):
-    """Hold commands of one queue, and hand them out in words, one per cycle, ``RAM_LATENCY`` + 1 cycles after the first has arrived.
+    """Hold commands of one queue, and hand them out in words, one each cycle.
 
-    It asks for what it has room for, and never waits for the queue to begin a command. If all commands of a program fit, the next
-    start runs from the ring, unless ``changed`` was high since.
+    The first word follows ``RAM_LATENCY`` + 2 cycles after it has arrived. The ring asks for what it has room for, and
+    never waits for the queue to begin a command. If all commands of a program fit, the next start runs from the ring,
+    unless ``changed`` was high since.
 
     Parameters
     ----------
@@ -65,19 +69,21 @@ class Ring(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         self.data_bits = config.axi.data_bits
-        super().__init__({
-            "start": In(1),
-            "program": In(program_layout()),
-            "changed": In(1),
-            "stop": In(1),
-            "halt": In(1),
-            "burst": Out(stream.Signature(_burst_layout())),
-            "word_valid": In(1),
-            "word": In(self.data_bits),
-            "words": Out(stream.Signature(self.data_bits)),
-            "exhausted": Out(1),
-            "busy": Out(1),
-        })
+        super().__init__(
+            {
+                "start": In(1),
+                "program": In(program_layout()),
+                "changed": In(1),
+                "stop": In(1),
+                "halt": In(1),
+                "burst": Out(stream.Signature(_burst_layout())),
+                "word_valid": In(1),
+                "word": In(self.data_bits),
+                "words": Out(stream.Signature(self.data_bits)),
+                "exhausted": Out(1),
+                "busy": Out(1),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -97,7 +103,9 @@ class Ring(wiring.Component):
 
         to_fetch = self._elaborate_fetch(m, requested, read, command_words, depth)
         to_read, emptied = self._elaborate_output(m, storage, written, read, command_words)
-        m.d.comb += self.busy.eq((to_fetch != 0) | self.burst.valid | (written != requested) | (to_read != 0) | ~emptied)
+        m.d.comb += self.busy.eq(
+            (to_fetch != 0) | self.burst.valid | (written != requested) | (to_read != 0) | ~emptied
+        )
 
         # The ring holds a whole program, from its first word on, once that has been fetched to the end.
         whole, resident = Signal(), Signal()
@@ -129,7 +137,12 @@ class Ring(wiring.Component):
         # A burst of two begins at a multiple of its size, so that it never crosses 4 KiB.
         may_pair = self.data_bits * AxiConfig.BURST_BEATS >= 2 * isa.COMMAND_BITS
         pair = Signal()
-        m.d.comb += pair.eq(may_pair & ~burst.address[ceil_log2(isa.COMMAND_BYTES)] & (to_fetch > 1) & (used <= depth - 2 * command_words))
+        m.d.comb += pair.eq(
+            may_pair
+            & ~burst.address[ceil_log2(isa.COMMAND_BYTES)]
+            & (to_fetch > 1)
+            & (used <= depth - 2 * command_words)
+        )
         size_commands = Mux(burst.two, 2, 1)
         with m.FSM(name="fetch"):
             with m.State("MEASURE"):
@@ -143,17 +156,16 @@ class Ring(wiring.Component):
                 with m.If((to_fetch != 0) & (used <= depth - command_words) & ~self.stop):
                     m.d.sync += self.burst.valid.eq(1)
                     m.next = "ASK"
-            with m.State("ASK"):
-                with m.If(self.burst.ready):
-                    m.d.sync += [
-                        self.burst.valid.eq(0),
-                        requested.eq(requested + Mux(burst.two, 2 * command_words, command_words)),
-                        burst.address.eq(burst.address + (size_commands << ceil_log2(isa.COMMAND_BYTES))),
-                        burst.index.eq(burst.index + size_commands),
-                    ]
-                    with m.If(to_fetch != 0):
-                        m.d.sync += to_fetch.eq(to_fetch - size_commands)
-                    m.next = "MEASURE"
+            with m.State("ASK"), m.If(self.burst.ready):
+                m.d.sync += [
+                    self.burst.valid.eq(0),
+                    requested.eq(requested + Mux(burst.two, 2 * command_words, command_words)),
+                    burst.address.eq(burst.address + (size_commands << ceil_log2(isa.COMMAND_BYTES))),
+                    burst.index.eq(burst.index + size_commands),
+                ]
+                with m.If(to_fetch != 0):
+                    m.d.sync += to_fetch.eq(to_fetch - size_commands)
+                m.next = "MEASURE"
         return to_fetch
 
     def _elaborate_output(self, m: Module, storage: Ram, written, read, command_words: int) -> tuple[Signal, Signal]:
@@ -178,7 +190,7 @@ class Ring(wiring.Component):
         m.d.sync += [arrives.eq((arrives << 1) | issue), credits.eq(credits - issue + taken)]
         with m.If(issue):
             m.d.sync += read.eq(read + 1)
-            with m.If(read[:ceil_log2(command_words)].all()):
+            with m.If(read[: ceil_log2(command_words)].all()):
                 m.d.sync += to_read.eq(to_read - 1)
         return to_read, emptied
 
@@ -215,8 +227,14 @@ class Program(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         self.data_bits = config.axi.data_bits
-        ports = {"start": In(1), "halt": In(1), "read": Out(ReadSignature(self.data_bits)), "busy": Out(1), "progress": Out(1),
-                 "error": Out(ErrorReport)}
+        ports = {
+            "start": In(1),
+            "halt": In(1),
+            "read": Out(ReadSignature(self.data_bits)),
+            "busy": Out(1),
+            "progress": Out(1),
+            "error": Out(ErrorReport),
+        }
         for name in _QUEUES:
             ports |= {
                 f"{name}_program": In(program_layout()),
@@ -235,11 +253,17 @@ class Program(wiring.Component):
             rings.append(ring)
             for port in ("program", "changed", "stop"):
                 m.d.comb += getattr(ring, port).eq(getattr(self, f"{name}_{port}"))
-            m.d.comb += [ring.start.eq(self.start), ring.halt.eq(self.halt), getattr(self, f"{name}_exhausted").eq(ring.exhausted)]
+            m.d.comb += [
+                ring.start.eq(self.start),
+                ring.halt.eq(self.halt),
+                getattr(self, f"{name}_exhausted").eq(ring.exhausted),
+            ]
             wiring.connect(m, ring.words, wiring.flipped(getattr(self, f"{name}_words")))
         m.d.comb += self.busy.eq(rings[0].busy | rings[1].busy)
 
-        asked = data.StructLayout({"address": unsigned(AxiConfig.ADDRESS_BITS), "index": unsigned(INDEX_BITS), "queue": unsigned(1)})
+        asked = data.StructLayout(
+            {"address": unsigned(AxiConfig.ADDRESS_BITS), "index": unsigned(INDEX_BITS), "queue": unsigned(1)}
+        )
         m.submodules.flight = flight = fifo.SyncFIFO(width=asked.size, depth=self.config.axi.outstanding)
         self._elaborate_requests(m, rings, data.View(asked, flight.w_data), flight)
         self._elaborate_answers(m, rings, data.View(asked, flight.r_data), flight)

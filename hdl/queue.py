@@ -1,4 +1,5 @@
-"""A command queue: reads commands from the program memory, checks them, takes and gives tokens, and hands them to units."""
+"""A command queue: reads commands, checks them, takes and gives tokens, and hands them to units."""
+
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -33,9 +34,10 @@ class Standing(data.Struct):
 
 
 class Queue(wiring.Component):
-    """Begin commands in order, at most one every ``COMMAND_BITS / data_bits`` + 3 cycles, and give their tokens when they complete.
+    """Begin commands in order, at most one every ``COMMAND_BITS / data_bits`` + 3 cycles; give tokens as they complete.
 
-    A command is read and checked while those before it run. Commands complete in order: a SYNC completes with the command before it.
+    A command is read and checked while those before it run. Commands complete in order: a SYNC completes with the
+    command before it.
 
     Parameters
     ----------
@@ -93,25 +95,27 @@ class Queue(wiring.Component):
         else:
             self.opcodes = isa.COMPUTE_OPCODES
             ports = {"compute": command_shape(isa.COMPUTE)}
-        super().__init__({
-            "start": In(1),
-            "halt": In(1),
-            "words": In(stream.Signature(config.axi.data_bits)),
-            "exhausted": In(1),
-            **{name: Out(stream.Signature(shape)) for name, shape in ports.items()},
-            "finished": In(1),
-            "granted": In(_SIGNAL_BITS),
-            "grant": Out(_SIGNAL_BITS),
-            "tokens_left": Out(1),
-            "done": Out(1),
-            "began": Out(1),
-            "completed": Out(1),
-            "in_flight": Out(1),
-            "stalled": Out(1),
-            "progress": Out(1),
-            "standing": Out(Standing),
-            "error": Out(ErrorReport),
-        })
+        super().__init__(
+            {
+                "start": In(1),
+                "halt": In(1),
+                "words": In(stream.Signature(config.axi.data_bits)),
+                "exhausted": In(1),
+                **{name: Out(stream.Signature(shape)) for name, shape in ports.items()},
+                "finished": In(1),
+                "granted": In(_SIGNAL_BITS),
+                "grant": Out(_SIGNAL_BITS),
+                "tokens_left": Out(1),
+                "done": Out(1),
+                "began": Out(1),
+                "completed": Out(1),
+                "in_flight": Out(1),
+                "stalled": Out(1),
+                "progress": Out(1),
+                "standing": Out(Standing),
+                "error": Out(ErrorReport),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -145,16 +149,20 @@ class Queue(wiring.Component):
         m.d.comb += self.progress.eq(moved | begin | self.completed)
         m.d.sync += self.error.valid.eq(0)
         with m.FSM(name="queue"):
-            with m.State("IDLE"):
-                with m.If(self.start):
-                    m.d.sync += [index.eq(0), self.done.eq(0)]
-                    m.next = "READ"
+            with m.State("IDLE"), m.If(self.start):
+                m.d.sync += [index.eq(0), self.done.eq(0)]
+                m.next = "READ"
             with m.State("READ"):
                 m.d.comb += self.words.ready.eq(1)
                 with m.If(self.words.valid):
                     m.d.comb += moved.eq(1)
-                    m.d.sync += [command.eq(self.words.payload << isa.COMMAND_BITS - self.config.axi.data_bits
-                                            | command >> self.config.axi.data_bits), position.eq(position + 1)]
+                    m.d.sync += [
+                        command.eq(
+                            self.words.payload << isa.COMMAND_BITS - self.config.axi.data_bits
+                            | command >> self.config.axi.data_bits
+                        ),
+                        position.eq(position + 1),
+                    ]
                     with m.If(position == words - 1):
                         m.next = "CHECK"
                 with m.Elif(self.exhausted):
@@ -179,15 +187,13 @@ class Queue(wiring.Component):
                         with m.Default():
                             m.d.sync += self._offer(header.opcode)
                             m.next = "OFFER"
-            with m.State("OFFER"):
-                with m.If(self._accepted()):
-                    m.d.comb += moved.eq(1)
-                    m.d.sync += [*(port.valid.eq(0) for port in self._ports()), index.eq(index + 1)]
-                    m.next = "READ"
-            with m.State("DRAIN"):
-                with m.If(idle):
-                    m.d.sync += self.done.eq(1)
-                    m.next = "IDLE"
+            with m.State("OFFER"), m.If(self._accepted()):
+                m.d.comb += moved.eq(1)
+                m.d.sync += [*(port.valid.eq(0) for port in self._ports()), index.eq(index + 1)]
+                m.next = "READ"
+            with m.State("DRAIN"), m.If(idle):
+                m.d.sync += self.done.eq(1)
+                m.next = "IDLE"
             # Until the soft reset.
             with m.State("STOP"):
                 pass
@@ -215,7 +221,10 @@ class Queue(wiring.Component):
             return 1
         # LOAD and FILL are done by one unit, STORE by another: what one of them writes, the other may be about to read.
         last_was_store, is_transfer, is_store = Signal(), Signal(), Signal()
-        m.d.comb += [is_transfer.eq((header.opcode != Opcode.SYNC) & (header.opcode != Opcode.END)), is_store.eq(header.opcode == Opcode.STORE)]
+        m.d.comb += [
+            is_transfer.eq((header.opcode != Opcode.SYNC) & (header.opcode != Opcode.END)),
+            is_store.eq(header.opcode == Opcode.STORE),
+        ]
         with m.If(self.began & is_transfer):
             m.d.sync += last_was_store.eq(is_store)
         return idle | (~header.after & (~is_transfer | (is_store == last_was_store)))
@@ -247,10 +256,14 @@ class Queue(wiring.Component):
     def _elaborate_check(self, m: Module, command) -> Signal:
         """Why the command must not begin, or NONE; valid a cycle after the command is complete."""
         header = view(isa.SYNC, command)
-        sizes = {opcode: max(field.lsb + field.width for field in isa.FORMATS[opcode].fields) for opcode in self.opcodes}
+        sizes = {
+            opcode: max(field.lsb + field.width for field in isa.FORMATS[opcode].fields) for opcode in self.opcodes
+        }
         # Each stretch between the ends of two formats is looked at once.
         ends = sorted(set(sizes.values()))
-        stretches = {end: command[end:stop].any() for end, stop in zip(ends, [*ends[1:], isa.COMMAND_BITS], strict=True)}
+        stretches = {
+            end: command[end:stop].any() for end, stop in zip(ends, [*ends[1:], isa.COMMAND_BITS], strict=True)
+        }
 
         is_legal, is_clean, has_engine = Signal(), Signal(), Signal(init=1)
         with m.Switch(header.opcode):
@@ -262,8 +275,13 @@ class Queue(wiring.Component):
                         engine = view(isa.COMPUTE, command).engine
                         m.d.comb += has_engine.eq(Cat(engine == code for code in self.config.engines).any())
         illegal = Signal(ErrorCode)
-        m.d.sync += illegal.eq(Mux(~is_legal, ErrorCode.ILLEGAL_OPCODE, Mux(~has_engine, ErrorCode.ILLEGAL_ENGINE, Mux(
-            ~is_clean, ErrorCode.ILLEGAL_FIELD, ErrorCode.NONE))))
+        m.d.sync += illegal.eq(
+            Mux(
+                ~is_legal,
+                ErrorCode.ILLEGAL_OPCODE,
+                Mux(~has_engine, ErrorCode.ILLEGAL_ENGINE, Mux(~is_clean, ErrorCode.ILLEGAL_FIELD, ErrorCode.NONE)),
+            )
+        )
         return illegal
 
     def _elaborate_flight(self, m: Module) -> tuple:

@@ -1,4 +1,5 @@
 """The registers of :mod:`lutterfly.golden.registers` behind AXI4-Lite."""
+
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Const, Module, Signal, unsigned
@@ -26,12 +27,23 @@ def _layout(names: list[str], width: int) -> data.StructLayout:
 
 def kept_layout() -> data.StructLayout:
     """Registers that only software changes, by name."""
-    return _layout([name for name, register in REGISTERS.items() if register.access is Access.READ_WRITE and name not in _IN_THE_CORE], 32)
+    return _layout(
+        [
+            name
+            for name, register in REGISTERS.items()
+            if register.access is Access.READ_WRITE and name not in _IN_THE_CORE
+        ],
+        32,
+    )
 
 
 def read_layout(config: Config) -> data.StructLayout:
     """Registers whose value the core supplies, by name."""
-    supplied = [name for name, register in REGISTERS.items() if register.access is Access.READ and name not in _constants(config)]
+    supplied = [
+        name
+        for name, register in REGISTERS.items()
+        if register.access is Access.READ and name not in _constants(config)
+    ]
     return _layout([*supplied, *_IN_THE_CORE], 32)
 
 
@@ -64,13 +76,15 @@ class Registers(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        super().__init__({
-            "control": In(axi4_lite_signature(registers.ADDRESS_BITS)),
-            "kept": Out(kept_layout(), init={name: REGISTERS[name].reset for name in kept_layout().members}),
-            "read": In(read_layout(config)),
-            "written": Out(write_layout()),
-            "data": Out(32),
-        })
+        super().__init__(
+            {
+                "control": In(axi4_lite_signature(registers.ADDRESS_BITS)),
+                "kept": Out(kept_layout(), init={name: REGISTERS[name].reset for name in kept_layout().members}),
+                "read": In(read_layout(config)),
+                "written": Out(write_layout()),
+                "data": Out(32),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -104,7 +118,11 @@ class Registers(wiring.Component):
                 for name in self.written.shape().members:
                     register = REGISTERS[name]
                     with m.Case(register.address // 4):
-                        m.d.sync += [self.written[name].eq(1), self.data.eq(word & enable & register.mask), bus.bresp.eq(Response.OKAY)]
+                        m.d.sync += [
+                            self.written[name].eq(1),
+                            self.data.eq(word & enable & register.mask),
+                            bus.bresp.eq(Response.OKAY),
+                        ]
                         if name in self.kept.shape().members:
                             kept = self.kept[name]
                             m.d.sync += kept.eq(((word & enable) | (kept & ~enable)) & register.mask)

@@ -62,24 +62,26 @@ class Supervisor(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        super().__init__({
-            "start": In(1),
-            "clear_interrupt": In(1),
-            "watchdog": In(32),
-            "begin": Out(1),
-            "halt": Out(1),
-            "dma_done": In(1),
-            "compute_done": In(1),
-            "fetching": In(1),
-            "dma_tokens_left": In(1),
-            "compute_tokens_left": In(1),
-            "dma_standing": In(Standing),
-            "compute_standing": In(Standing),
-            "progress": In(1),
-            "events": In(Events),
-            "errors": In(data.StructLayout(dict.fromkeys(ERROR_SOURCES, ErrorReport))),
-            "read": Out(read_layout(config)),
-        })
+        super().__init__(
+            {
+                "start": In(1),
+                "clear_interrupt": In(1),
+                "watchdog": In(32),
+                "begin": Out(1),
+                "halt": Out(1),
+                "dma_done": In(1),
+                "compute_done": In(1),
+                "fetching": In(1),
+                "dma_tokens_left": In(1),
+                "compute_tokens_left": In(1),
+                "dma_standing": In(Standing),
+                "compute_standing": In(Standing),
+                "progress": In(1),
+                "events": In(Events),
+                "errors": In(data.StructLayout(dict.fromkeys(ERROR_SOURCES, ErrorReport))),
+                "read": Out(read_layout(config)),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -105,8 +107,11 @@ class Supervisor(wiring.Component):
 
         self._elaborate_counters(m, busy, accepted)
         m.d.comb += [
-            self.read.STATUS.eq(Mux(busy, registers.STATUS_BUSY, 0) | Mux(done, registers.STATUS_DONE, 0)
-                                | Mux(error.valid, registers.STATUS_ERROR, 0)),
+            self.read.STATUS.eq(
+                Mux(busy, registers.STATUS_BUSY, 0)
+                | Mux(done, registers.STATUS_DONE, 0)
+                | Mux(error.valid, registers.STATUS_ERROR, 0)
+            ),
             self.read.INTERRUPT.eq(pending),
             self.read.ERROR[0:8].eq(error.code),
             self.read.ERROR[8:16].eq(error.unit),
@@ -116,13 +121,15 @@ class Supervisor(wiring.Component):
         return m
 
     def _elaborate_first_error(self, m: Module, busy, ended) -> data.View:
-        """The report that counts in this cycle: the sources', then the watchdog's, then that of tokens left at the end."""
+        """The report that counts in this cycle: the sources', then the watchdog's, then that of tokens left."""
         first = Signal(ErrorReport)
         stuck = self._elaborate_watchdog(m, busy)
         # Later assignments win.
         for name in ("compute", "dma"):
             with m.If(ended & getattr(self, f"{name}_tokens_left")):
-                m.d.comb += report(first, ErrorCode.TOKENS_LEFT, Unit[f"{name.upper()}_QUEUE"], getattr(self, f"{name}_standing").index)
+                m.d.comb += report(
+                    first, ErrorCode.TOKENS_LEFT, Unit[f"{name.upper()}_QUEUE"], getattr(self, f"{name}_standing").index
+                )
         for source in (stuck, *(self.errors[name] for name in reversed(ERROR_SOURCES))):
             with m.If(source.valid):
                 m.d.comb += first.eq(source)

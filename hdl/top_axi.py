@@ -1,4 +1,5 @@
 """The top level with AXI ports: AXI4-Lite for the registers, AXI4 for the memory."""
+
 from __future__ import annotations
 
 from amaranth.back import verilog
@@ -41,12 +42,14 @@ class TopAxi(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        super().__init__({
-            "control": In(axi4_lite_signature(registers.ADDRESS_BITS)),
-            "memory": Out(axi4_signature(config.axi.data_bits)),
-            "interrupt": Out(1),
-            "trace": Out(TraceSignature()),
-        })
+        super().__init__(
+            {
+                "control": In(axi4_lite_signature(registers.ADDRESS_BITS)),
+                "memory": Out(axi4_signature(config.axi.data_bits)),
+                "interrupt": Out(1),
+                "trace": Out(TraceSignature()),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()
