@@ -13,9 +13,10 @@ from ..golden.config import Config
 from . import cache, toolchain
 from .progress import Progress, silent
 from .toolchain import ToolError
+from .wrapper import WRAPPER_NAME, wrap
 
 PACKAGE = Path(__file__).parents[1]
-HARNESS = tuple(Path(__file__).parent / name for name in ("harness.cpp", "axi_memory.h"))
+HARNESS = tuple(Path(__file__).parent / name for name in ("harness.cpp", "axi_memory.h", "wrapper.py"))
 #: The name of the generated Verilog's top module.
 TOP_NAME = "lutterfly"
 
@@ -25,7 +26,7 @@ VERILATOR_FLAGS = (
     "--prefix",
     "Vcore",
     "--top-module",
-    TOP_NAME,
+    WRAPPER_NAME,
     "--x-assign",
     "fast",
     "--x-initial",
@@ -34,8 +35,6 @@ VERILATOR_FLAGS = (
     # Files of this size keep two compilers busy and none of them for long.
     "--output-split",
     "8000",
-    "--output-split-cfuncs",
-    "800",
     "-CFLAGS",
     "-fPIC -std=c++17",
     *(f"-Wno-{name}" for name in toolchain.WAIVED_WARNINGS),
@@ -115,7 +114,7 @@ def library_of(text: str, config: Config, *, root: Path | None = None, progress:
 def _build(text: str, config: Config, folder: Path, root: Path, progress: Progress) -> None:
     toolchain.check_programs()
     log, env = folder / "build.log", toolchain.environment(**OPTIMISATION)
-    (folder / "core.v").write_text(without_zeros(text))
+    (folder / "core.v").write_text(wrap(text, TOP_NAME))
     (folder / "visible.vlt").write_text("`verilator_config\n" + VISIBLE)
     jobs = str(os.cpu_count() or 1)
 
@@ -170,14 +169,6 @@ def _runtime(root: Path) -> list[str]:
 
     key = cache.key_of((*RUNTIME_FLAGS, *RUNTIME_SOURCES, *toolchain.versions()))
     return [str(path) for path in sorted(cache.entry(root, f"runtime-{key}", build).glob("*.o"))]
-
-
-def without_zeros(text: str) -> str:
-    """``text`` without the lines that set memory words to zero.
-
-    The model's memories are zero at first anyway, and thousands of such lines compile slowly.
-    """
-    return re.sub(r"^ *\S+ ?\[\d+\] = \d+'[hd]0+;\n", "", text, flags=re.MULTILINE)
 
 
 def _design(root_header: str, config: Config) -> str:

@@ -32,6 +32,12 @@ struct Event {
 };
 enum Kind : unsigned { kIssueFirst, kIssueLast, kComputeDoneEvent, kDmaBegin, kDmaDone };
 
+// What the register port's master drives.
+struct ControlWires {
+    bool awvalid = false, wvalid = false, bready = false, arvalid = false, rready = false;
+    uint32_t awaddr = 0, wdata = 0, araddr = 0;
+};
+
 class Simulator {
   public:
     Simulator(uint64_t base, uint64_t size) : top_(&context_), memory_(base, size, LUTTERFLY_DATA_BYTES) { reset(); }
@@ -55,6 +61,7 @@ class Simulator {
         top_.rst = 1;
         for (unsigned i = 0; i < kResetCycles; ++i) tick();
         top_.rst = 0;
+        tick();
     }
 
     Outcome run(uint64_t cycles, bool until_interrupt, uint64_t compute_done) {
@@ -69,48 +76,44 @@ class Simulator {
     }
 
     Access write_register(uint32_t address, uint32_t value) {
-        bool address_done = false, data_done = false, response_done = false;
-        for (unsigned i = 0; i < kRegisterCycles && !response_done; ++i) {
-            // Each channel begins when it likes, and what it offers stays until it is taken.
-            if (!address_done && !CONTROL(awvalid) && !random_.chance(stall_)) {
-                CONTROL(awvalid) = 1;
-                CONTROL(awaddr) = address;
-            }
-            if (!data_done && !CONTROL(wvalid) && !random_.chance(stall_)) {
-                CONTROL(wvalid) = 1;
-                CONTROL(wdata) = value;
-                CONTROL(wstrb) = 0xf;
-            }
-            CONTROL(bready) = !random_.chance(stall_);
-            settle();
-            const bool takes_address = CONTROL(awvalid) && CONTROL(awready);
-            const bool takes_data = CONTROL(wvalid) && CONTROL(wready);
-            response_done = CONTROL(bvalid) && CONTROL(bready);
+        ControlWires next;
+        bool address_sent = false, data_sent = false;
+        for (unsigned i = 0; i < kRegisterCycles; ++i) {
+            if (control_.awvalid && CONTROL(awready)) next.awvalid = false;
+            if (control_.wvalid && CONTROL(wready)) next.wvalid = false;
+            const bool done = control_.bready && CONTROL(bvalid);
             const unsigned response = CONTROL(bresp);
-            edge();
-            if (takes_address) CONTROL(awvalid) = 0, address_done = true;
-            if (takes_data) CONTROL(wvalid) = 0, data_done = true;
-            if (response_done) return finish(response);
+            if (done) return finish(response);
+            // Each channel begins when it likes, and what it offers stays until it is taken.
+            if (!address_sent && !random_.chance(stall_)) {
+                address_sent = next.awvalid = true;
+                next.awaddr = address;
+            }
+            if (!data_sent && !random_.chance(stall_)) {
+                data_sent = next.wvalid = true;
+                next.wdata = value;
+            }
+            next.bready = !random_.chance(stall_);
+            tick(next);
         }
         return quit();
     }
 
     Access read_register(uint32_t address, uint32_t* value) {
-        bool address_done = false;
+        ControlWires next;
+        bool address_sent = false;
         for (unsigned i = 0; i < kRegisterCycles; ++i) {
-            if (!address_done && !CONTROL(arvalid) && !random_.chance(stall_)) {
-                CONTROL(arvalid) = 1;
-                CONTROL(araddr) = address;
-            }
-            CONTROL(rready) = !random_.chance(stall_);
-            settle();
-            const bool takes_address = CONTROL(arvalid) && CONTROL(arready);
-            const bool done = CONTROL(rvalid) && CONTROL(rready);
+            if (control_.arvalid && CONTROL(arready)) next.arvalid = false;
+            const bool done = control_.rready && CONTROL(rvalid);
             const unsigned response = CONTROL(rresp);
             if (done) *value = CONTROL(rdata);
-            edge();
-            if (takes_address) CONTROL(arvalid) = 0, address_done = true;
             if (done) return finish(response);
+            if (!address_sent && !random_.chance(stall_)) {
+                address_sent = next.arvalid = true;
+                next.araddr = address;
+            }
+            next.rready = !random_.chance(stall_);
+            tick(next);
         }
         return quit();
     }
@@ -135,13 +138,42 @@ class Simulator {
     }
 
   private:
-    void tick() {
-        settle();
-        edge();
+    // The outputs are those of this cycle. What passes at its end is known from them and from what was driven; then come the
+    // edge and the inputs of the next cycle, see host/wrapper.py.
+    void tick(const ControlWires& next = {}) {
+        if (!top_.rst) {
+            memory_.sample(cycle_, master_wires());
+            record(TRACE(compute_issue_first), kIssueFirst);
+            record(TRACE(compute_issue_last), kIssueLast);
+            record(TRACE(compute_done), kComputeDoneEvent);
+            record(TRACE(dma_begin), kDmaBegin);
+            record(TRACE(dma_done), kDmaDone);
+            compute_done_ += TRACE(compute_done);
+        }
+        ++cycle_;
+        drive_memory();
+        drive_control(next);
+        top_.clk = !top_.clk;
+        top_.eval();
     }
 
-    // The first half of a cycle: inputs change, logic settles, and what will pass at the edge is known.
-    void settle() {
+    MasterWires master_wires() {
+        MasterWires master;
+        if (MEMORY(arvalid))
+            master.read = {true, MEMORY(araddr), MEMORY(arid), MEMORY(arlen), MEMORY(arsize), MEMORY(arburst)};
+        if (MEMORY(awvalid))
+            master.write = {true, MEMORY(awaddr), MEMORY(awid), MEMORY(awlen), MEMORY(awsize), MEMORY(awburst)};
+        if ((master.beat.valid = MEMORY(wvalid))) {
+            master.beat.last = MEMORY(wlast);
+            master.beat.strobes = MEMORY(wstrb);
+            std::memcpy(master.beat.data, &MEMORY(wdata), LUTTERFLY_DATA_BYTES);
+        }
+        master.read_ready = MEMORY(rready);
+        master.response_ready = MEMORY(bready);
+        return master;
+    }
+
+    void drive_memory() {
         memory_.drive(cycle_);
         const SlaveWires& slave = memory_.wires();
         MEMORY(arready) = slave.read_address_ready;
@@ -159,57 +191,41 @@ class Simulator {
             MEMORY(bid) = slave.response_id;
             MEMORY(bresp) = slave.response;
         }
-        top_.clk = 0;
-        top_.eval();
     }
 
-    void edge() {
-        MasterWires master;
-        if ((master.read.valid = MEMORY(arvalid)))
-            master.read = {true, MEMORY(araddr), MEMORY(arid), MEMORY(arlen), MEMORY(arsize), MEMORY(arburst)};
-        if ((master.write.valid = MEMORY(awvalid)))
-            master.write = {true, MEMORY(awaddr), MEMORY(awid), MEMORY(awlen), MEMORY(awsize), MEMORY(awburst)};
-        if ((master.beat.valid = MEMORY(wvalid))) {
-            master.beat.last = MEMORY(wlast);
-            master.beat.strobes = MEMORY(wstrb);
-            std::memcpy(master.beat.data, &MEMORY(wdata), LUTTERFLY_DATA_BYTES);
-        }
-        master.read_ready = MEMORY(rready);
-        master.response_ready = MEMORY(bready);
-        // In a hard reset nothing passes.
-        if (!top_.rst) {
-            memory_.sample(cycle_, master);
-            record(TRACE(compute_issue_first), kIssueFirst);
-            record(TRACE(compute_issue_last), kIssueLast);
-            record(TRACE(compute_done), kComputeDoneEvent);
-            record(TRACE(dma_begin), kDmaBegin);
-            record(TRACE(dma_done), kDmaDone);
-            compute_done_ += TRACE(compute_done);
-        }
-        top_.clk = 1;
-        top_.eval();
-        ++cycle_;
+    void drive_control(const ControlWires& next) {
+        control_ = next;
+        CONTROL(awvalid) = next.awvalid;
+        CONTROL(awaddr) = next.awaddr;
+        CONTROL(wvalid) = next.wvalid;
+        CONTROL(wdata) = next.wdata;
+        CONTROL(wstrb) = 0xf;
+        CONTROL(bready) = next.bready;
+        CONTROL(arvalid) = next.arvalid;
+        CONTROL(araddr) = next.araddr;
+        CONTROL(rready) = next.rready;
     }
 
     void record(bool happens, Kind kind) {
         if (happens) events_.push_back({cycle_, kind});
     }
 
+    // The response passes at the end of this cycle.
     Access finish(unsigned response) {
-        CONTROL(bready) = CONTROL(rready) = 0;
+        tick();
         if (!memory_.violation().empty()) return Access::kViolation;
         return response == kResponseOkay ? Access::kDone : Access::kRefused;
     }
 
     Access quit() {
-        CONTROL(awvalid) = CONTROL(wvalid) = CONTROL(bready) = 0;
-        CONTROL(arvalid) = CONTROL(rready) = 0;
+        tick();
         return Access::kTimeout;
     }
 
     VerilatedContext context_;
     Vcore top_;
     AxiMemory memory_;
+    ControlWires control_;
     std::vector<Event> events_;
     Random random_{0};
     double stall_ = 0;

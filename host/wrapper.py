@@ -1,0 +1,63 @@
+"""Change generated Verilog so that it simulates fast: same cycles, fewer evaluations.
+
+* Every change of the clock is a cycle, not only every rise: one evaluation a cycle instead of two.
+* The inputs pass through registers in a wrapper. The harness hands over the next cycle's inputs before the edge, so
+  that in each cycle the core sees what it would see without them; but logic behind inputs is evaluated once, with the
+  state, not a second time.
+
+Together with larger functions this made the ``ecp5-85k`` core 1.7 times as fast.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .toolchain import ToolError
+
+#: The module that the harness sees.
+WRAPPER_NAME = "simulation"
+
+_PORT = re.compile(r"^ *(input|output) (?:(\[\d+:0\]) )?(\w+);", re.MULTILINE)
+_CLOCK = "clk"
+
+
+def wrap(text: str, top_name: str) -> str:
+    """Verilog with the module ``simulation`` around ``top_name``.
+
+    Raises
+    ------
+    ToolError
+        If ``text`` has no such module, or it has no clock.
+    """
+    module = re.search(rf"^module {top_name}\(.*?^endmodule", text, re.MULTILINE | re.DOTALL)
+    ports = (
+        [(direction, f"{width} " if width else "", name) for direction, width, name in _PORT.findall(module[0])]
+        if module
+        else []
+    )
+    if ("input", "", _CLOCK) not in ports:
+        raise ToolError(f"the Verilog must have a module {top_name} with an input {_CLOCK}")
+    inputs = [(width, name) for direction, width, name in ports if direction == "input" and name != _CLOCK]
+    outputs = [(width, name) for direction, width, name in ports if direction == "output"]
+    names = [name for _, name in (*inputs, *outputs)]
+    links = [f".{name}({name}__now)" for _, name in inputs] + [f".{name}({name})" for _, name in outputs]
+    lines = [
+        f"module {WRAPPER_NAME}({', '.join([_CLOCK, *names])});",
+        f"  input {_CLOCK};",
+        *(f"  input {width}{name};\n  reg {width}{name}__now = 0;" for width, name in inputs),
+        *(f"  output {width}{name};" for width, name in outputs),
+        f"  always @(posedge {_CLOCK}) begin",
+        *(f"    {name}__now <= {name};" for _, name in inputs),
+        "  end",
+        f"  {top_name} core({', '.join([f'.{_CLOCK}({_CLOCK})', *links])});",
+        "endmodule\n",
+    ]
+    return (_without_zeros(text) + "\n".join(lines)).replace("@(posedge ", "@(edge ")
+
+
+def _without_zeros(text: str) -> str:
+    """``text`` without the lines that set memory words to zero.
+
+    The model's memories are zero at first anyway, and thousands of such lines compile slowly.
+    """
+    return re.sub(r"^ *\S+ ?\[\d+\] = \d+'[hd]0+;\n", "", text, flags=re.MULTILINE)
