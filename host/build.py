@@ -64,20 +64,14 @@ def verilog(config: Config, *, root: Path | None = None, progress: Progress = si
     parts = [part for path in sources for part in (path.name, path.read_bytes())]
     key = cache.key_of((config.to_json(), *toolchain.versions(), *parts))
 
-    def generate(folder: Path) -> None:
+    def build(folder: Path) -> None:
+        # Imported here because a cached simulator must not wait for Amaranth.
+        from ..hdl.top_axi import generate  # noqa: PLC0415
+
         progress("generating Verilog")
-        (folder / "core.v").write_text(_generate(config))
+        (folder / "core.v").write_text(generate(config))
 
-    return (cache.entry(root, f"verilog-{key}", generate) / "core.v").read_text()
-
-
-def _generate(config: Config) -> str:
-    # Imported here because a cached simulator must not wait for it.
-    from amaranth.back import verilog as backend  # noqa: PLC0415
-
-    from ..hdl.top_axi import TopAxi  # noqa: PLC0415
-
-    return backend.convert(TopAxi(config=config), name=TOP_NAME, emit_src=False, strip_internal_attrs=True)
+    return (cache.entry(root, f"verilog-{key}", build) / "core.v").read_text()
 
 
 def library(config: Config, *, root: Path | None = None, progress: Progress = silent) -> Path:

@@ -132,6 +132,8 @@ def run(model: Path, inputs: Sequence[str], outputs: Sequence[str], config: str,
         f"{cycles:,} cycles for an inference (predicted {program.predicted_cycles:,}), "
         f"{utilisation:.1%} of {found.multipliers} multipliers busy"
     )
+    if len(session.counters) == 1:
+        text += "\nthe first inference fetches the program as well; later ones find it in the accelerator"
     return Report("\n".join([*shown, text]), values)
 
 
