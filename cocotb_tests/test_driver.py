@@ -108,10 +108,10 @@ def test_refuses_inputs_before_it_writes_any(
             r"^AXI_DECODE in LOAD at address 0x1234, command 0 \(\w+\) of the body's DMA queue; check that the arena",
         ),
         (
-            MachineError(ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK, 1),
-            r"^ADDRESS_RANGE in WRITE_BACK, command 1 \(COMPUTE\) of the body's compute queue, layer \w+; compile",
+            MachineError(ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK, 1, 0x20000),
+            r"^ADDRESS_RANGE in WRITE_BACK at address 0x20000, command 1 \(COMPUTE\) of .* compute queue, layer \w+; compile",
         ),
-        (MachineError(ErrorCode.AXI_SLAVE, Unit.PREFETCH, 3), r"^AXI_SLAVE in PREFETCH, command 3 of the body; "),
+        (MachineError(ErrorCode.WATCHDOG, Unit.PREFETCH, 3), r"^WATCHDOG in PREFETCH, command 3 of the body; check that"),
     ],
 )
 def test_an_error_is_named_and_the_next_inference_is_right(
