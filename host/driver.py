@@ -23,6 +23,8 @@ _CYCLES_AT_LEAST, _TIMES_PREDICTED = 2_000_000, 100
 
 _DMA_UNITS = (Unit.DMA_QUEUE, Unit.LOAD, Unit.STORE, Unit.FILL)
 _COMPUTE_UNITS = (Unit.COMPUTE_QUEUE, Unit.FETCH, Unit.WRITE_BACK)
+#: ERROR_ADDRESS means something with these: a local address, or an external one relative to EXTERNAL_BASE.
+_WITH_ADDRESS = (ErrorCode.ADDRESS_RANGE, ErrorCode.AXI_SLAVE, ErrorCode.AXI_DECODE)
 _REMEDIES = {
     ErrorCode.ILLEGAL_OPCODE: "compile the model again: the program is damaged",
     ErrorCode.ILLEGAL_ENGINE: "compile the model for the configuration of this hardware",
@@ -274,7 +276,7 @@ class Driver:
         word, address = self._read("ERROR"), self._read("ERROR_ADDRESS")
         code, unit, index = ErrorCode(word & 0xFF), Unit(word >> 8 & 0xFF), word >> 16
         command = self._describe(queues, unit, index)
-        where = f" at address {address:#x}" if address else ""
+        where = f" at address {address:#x}" if code in _WITH_ADDRESS else ""
         return AcceleratorError(
             f"{code.name} in {unit.name}{where}, {command}; {_REMEDIES.get(code, 'reset the hardware')}",
             code=code,
