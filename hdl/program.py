@@ -47,7 +47,7 @@ class Ring(wiring.Component):
     Members
     -------
     start : In(1), program : In(program_layout)
-        Begin a program; only while not ``busy``.
+        Begin a program; only when not ``busy`` for two cycles.
     changed : In(1)
         The program is another one, or may be.
     stop : In(1)
@@ -108,8 +108,9 @@ class Ring(wiring.Component):
         )
 
         # The ring holds a whole program, from its first word on, once that has been fetched to the end.
-        whole, resident = Signal(), Signal()
-        m.d.comb += resident.eq(whole & ~self.busy & ~self.changed)
+        whole, settled, resident = Signal(), Signal(), Signal()
+        m.d.sync += settled.eq(~self.busy)
+        m.d.comb += resident.eq(whole & settled & ~self.changed)
         with m.If(self.changed):
             m.d.sync += whole.eq(0)
         with m.If(self.stop):
@@ -205,7 +206,7 @@ class Program(wiring.Component):
     Members
     -------
     start : In(1)
-        Begin both programs; only while not ``busy``.
+        Begin both programs; only when not ``busy`` for two cycles.
     dma_program, compute_program : In(program_layout)
     dma_changed, compute_changed : In(1)
         The program may be another one than before: the next start fetches it.

@@ -153,10 +153,10 @@ class Supervisor(wiring.Component):
             m.d.comb += report(stuck, ErrorCode.WATCHDOG, Unit.PREFETCH, dma.index)
         with m.Elif(compute.missing):
             m.d.comb += report(stuck, ErrorCode.WATCHDOG, Unit.PREFETCH, compute.index)
-        with m.Elif(dma.waiting):
-            m.d.comb += report(stuck, ErrorCode.WATCHDOG, Unit.DMA_QUEUE, dma.index)
-        with m.Else():
+        with m.Elif(compute.waiting):
             m.d.comb += report(stuck, ErrorCode.WATCHDOG, Unit.COMPUTE_QUEUE, compute.index)
+        with m.Else():
+            m.d.comb += report(stuck, ErrorCode.WATCHDOG, Unit.DMA_QUEUE, dma.index)
         later = Signal.like(stuck)
         m.d.sync += [later.eq(stuck), later.valid.eq(expired & busy)]
         return later
