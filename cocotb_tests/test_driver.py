@@ -109,9 +109,9 @@ def test_refuses_inputs_before_it_writes_any(
         ),
         (
             MachineError(ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK, 1, 0x20000),
-            r"^ADDRESS_RANGE in WRITE_BACK at address 0x20000, command 1 \(COMPUTE\) of .* compute queue, layer \w+; compile",
+            r"^ADDRESS_RANGE in WRITE_BACK at address 0x20000, command 1 \(COMPUTE\) of .* queue, layer \w+; compile",
         ),
-        (MachineError(ErrorCode.WATCHDOG, Unit.PREFETCH, 3), r"^WATCHDOG in PREFETCH, command 3 of the body; check that"),
+        (MachineError(ErrorCode.WATCHDOG, Unit.PREFETCH, 3), r"^WATCHDOG in PREFETCH, command 3 of the body; check"),
     ],
 )
 def test_an_error_is_named_and_the_next_inference_is_right(
