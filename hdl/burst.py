@@ -13,10 +13,10 @@ __all__ = ["BurstSplitter"]
 
 
 class BurstSplitter(wiring.Component):
-    """Split runs of bytes into bursts, one each cycle, with a latency of one cycle; the next run follows without a gap.
+    """Split runs of bytes into bursts, one each cycle, and a cycle for each run.
 
     Bursts end where the address is a multiple of a whole burst (16 beats). That divides 4096, so none crosses a page,
-    and all but the first and the last of a run are whole. ``runs.ready`` depends combinationally on ``bursts.ready``.
+    and all but the first and the last of a run are whole. No combinational path.
 
     Parameters
     ----------
@@ -82,10 +82,12 @@ class BurstSplitter(wiring.Component):
             burst.first.eq(first),
             burst.last.eq(last),
             burst.context.eq(context),
-            self.runs.ready.eq(~self.bursts.valid | self.bursts.ready & last),
+            # Not in the cycle of the last burst as well: that would couple what comes before to what comes behind.
+            self.runs.ready.eq(~self.bursts.valid),
         ]
         with m.If(self.bursts.ready & self.bursts.valid):
-            m.d.sync += [self.bursts.valid.eq(~last), first.eq(0), block.eq(block + 1), blocks_left.eq(blocks_left - 1), last.eq(blocks_left == 1)]
+            m.d.sync += [self.bursts.valid.eq(~last), first.eq(0), block.eq(block + 1)]
+            m.d.sync += [blocks_left.eq(blocks_left - 1), last.eq(blocks_left == 1)]
         # Whether the first block is the last one, beside the long addition instead of behind it.
         end_in_block = Signal(block_bits + 1)
         m.d.comb += end_in_block.eq(run.address[:block_bits] + run.last_byte[:block_bits])

@@ -12,9 +12,9 @@ from .axi import ReadSignature, Response
 from .burst import BurstSplitter
 from .byte_aligner import ByteAligner
 from .feature_memory import WRITE_LATENCY, feature_write_layout
-from .fifo import BlockFifo, Fifo
+from .fifo import BlockFifo, Buffer, Fifo
 from .isa import INDEX_BITS, ErrorReport, report
-from .load_chunks import LoadChunks
+from .load_chunks import LoadChunks, step_layout
 from .load_command import LoadCommands, load_command_layout, run_nest
 from .local_write import LocalWrite, local_write_layout
 from .loop_nest import LoopNest
@@ -44,7 +44,7 @@ class DmaLoad(wiring.Component):
     bus : Out(ReadSignature)
         ``ar`` is registered.
     feature : Out(stream of feature_write_layout)
-        Registered; ``ready`` lets the stages behind it move, combinationally.
+        Registered; ``ready`` lets the aligner behind it move, combinationally.
     local : Out(local_write_layout)
         Registered.
     done : Out(1)
@@ -73,14 +73,19 @@ class DmaLoad(wiring.Component):
         m.submodules.commands = commands = LoadCommands(self.config)
         m.submodules.chunks = chunks = LoadChunks(self.config)
         m.submodules.transfers = transfers = Fifo(chunks.nest.nest_layout, depth=_COMMANDS_IN_FLIGHT)
+        # In front of the aligner, so that a memory that is not ready has to stop nothing else in the same cycle.
+        m.submodules.steps = steps = Buffer(step_layout(self.config))
+        m.submodules.next_beat = next_beat = Buffer(unsigned(self.config.axi.data_bits))
         m.submodules.beats = beats = BlockFifo(unsigned(self.config.axi.data_bits), depth=self._beats)
         m.submodules.aligner = aligner = ByteAligner(self.config)
         m.submodules.write = write = LocalWrite(self.config)
         connect(m, flipped(self.command), commands.commands)
         connect(m, commands.transfers, transfers.input)
         connect(m, transfers.output, chunks.transfers)
-        connect(m, chunks.steps, aligner.steps)
-        connect(m, beats.output, aligner.beats)
+        connect(m, chunks.steps, steps.input)
+        connect(m, steps.output, aligner.steps)
+        connect(m, beats.output, next_beat.input)
+        connect(m, next_beat.output, aligner.beats)
         connect(m, aligner.chunks, write.chunks)
         connect(m, write.feature, flipped(self.feature))
 
@@ -93,11 +98,17 @@ class DmaLoad(wiring.Component):
         ]
         burst_failed = self._elaborate_bursts(m, stop)
 
-        # The first report counts; of several at once, that of the earliest stage.
-        m.d.sync += self.error.valid.eq(0)
-        for problem in (commands.refused, burst_failed, aligner.strayed):
-            with m.If(problem.valid & ~failed):
-                m.d.sync += [self.error.eq(problem), failed.eq(1)]
+        # The first report counts; of several at once, that of the latest stage, whose command is the oldest. Only what
+        # is valid is looked at, so that the fields need no enable.
+        problem = Signal(ErrorReport)
+        for candidate in (commands.refused, burst_failed, aligner.strayed):
+            with m.If(candidate.valid):
+                m.d.comb += problem.eq(candidate)
+        m.d.sync += [
+            self.error.eq(problem),
+            self.error.valid.eq(problem.valid & ~failed),
+            failed.eq(failed | problem.valid),
+        ]
 
         landing = Signal(WRITE_LATENCY)
         m.d.sync += [
@@ -137,10 +148,10 @@ class DmaLoad(wiring.Component):
         # Beats that may still be requested, but for the two bursts that count at most (one begins, and one began in the
         # cycle before) and whose lengths are left out, to keep them off the path.
         room = Signal(range(self._beats + 1), init=self._beats)
-        began, freed = Signal(), Signal()
-        begin = Signal()
+        has_room, begin, began, freed = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
-            begin.eq(bursts.valid & ~stop & (room >= 2 * axi.BURST_BEATS) & pending.input.ready & (~ar.valid | ar.ready)),
+            has_room.eq(room >= 2 * axi.BURST_BEATS),
+            begin.eq(bursts.valid & ~stop & has_room & pending.input.ready & (~ar.valid | ar.ready)),
             bursts.ready.eq(begin),
             pending.input.valid.eq(begin),
             pending.input.payload.index.eq(bursts.payload.context.index),

@@ -75,11 +75,17 @@ class DmaStore(wiring.Component):
         strayed = self._elaborate_bursts(m, rows, stop)
         burst_failed = self._elaborate_responses(m)
 
-        # The first report counts; of several at once, that of the earliest stage.
-        m.d.sync += self.error.valid.eq(0)
-        for problem in (refused, strayed, burst_failed):
-            with m.If(problem.valid & ~failed):
-                m.d.sync += [self.error.eq(problem), failed.eq(1)]
+        # The first report counts; of several at once, that of the latest stage, whose command is the oldest. Only what
+        # is valid is looked at, so that the fields need no enable.
+        problem = Signal(ErrorReport)
+        for candidate in (refused, strayed, burst_failed):
+            with m.If(candidate.valid):
+                m.d.comb += problem.eq(candidate)
+        m.d.sync += [
+            self.error.eq(problem),
+            self.error.valid.eq(problem.valid & ~failed),
+            failed.eq(failed | problem.valid),
+        ]
         m.d.sync += self.progress.eq(self.bus.b.valid | Cat(moving.valid & moving.ready for moving in
                                                             (self.command, self.bus.aw, self.read, self.bus.w)).any())
         return m

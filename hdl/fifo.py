@@ -1,13 +1,50 @@
-"""First-in, first-out queues of structured words: a small one in distributed RAM, and one in block RAM."""
+"""First-in, first-out queues of structured words: in registers, in distributed RAM, and in block RAM."""
 from __future__ import annotations
 
-from amaranth.hdl import Module, Shape, ShapeLike, Signal
+from amaranth.hdl import Module, Mux, Shape, ShapeLike, Signal
 from amaranth.lib import fifo, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .axi import push_signature
 
-__all__ = ["BlockFifo", "Fifo"]
+__all__ = ["BlockFifo", "Buffer", "Fifo"]
+
+
+class Buffer(wiring.Component):
+    """Queue two words in registers, one in and one out each cycle, with a latency of one cycle; no combinational path.
+
+    Parameters
+    ----------
+    shape : ShapeLike
+        Of a word.
+
+    Members
+    -------
+    input : In(stream)
+    output : Out(stream)
+    """
+
+    def __init__(self, shape: ShapeLike):
+        self.shape = shape
+        super().__init__({"input": In(stream.Signature(shape)), "output": Out(stream.Signature(shape))})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        width = Shape.cast(self.shape).width
+        payload, spare = Signal(width, reset_less=True), Signal(width, reset_less=True)
+        has_spare = Signal()
+        m.d.comb += [self.output.payload.eq(payload), self.input.ready.eq(~has_spare)]
+        with m.If(~has_spare):
+            m.d.sync += spare.eq(self.input.payload)
+        with m.If(~self.output.valid | self.output.ready):
+            m.d.sync += [
+                payload.eq(Mux(has_spare, spare, self.input.payload)),
+                self.output.valid.eq(has_spare | self.input.valid),
+                has_spare.eq(0),
+            ]
+        with m.Else():
+            m.d.sync += has_spare.eq(has_spare | self.input.valid)
+        return m
 
 
 class Fifo(wiring.Component):

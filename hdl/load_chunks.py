@@ -10,10 +10,13 @@ from ..golden import isa
 from ..golden.config import Config
 from ..golden.dma import local_unit_bytes
 from ..golden.isa import LocalMemory
+from .fifo import Fifo
 from .isa import INDEX_BITS
 from .loop_nest import LoopNest, Nest
 
 __all__ = ["LoadChunks", "chunk_bytes", "memory_bytes", "step_layout", "transfer_nest"]
+
+_PIECES_AHEAD = 4
 
 
 def memory_bytes(memory: LocalMemory, config: Config) -> int:
@@ -73,9 +76,9 @@ def step_layout(config: Config) -> data.StructLayout:
 
 
 class LoadChunks(wiring.Component):
-    """Plan one chunk each cycle, with a latency of four cycles from a transfer to its first chunk.
+    """Plan one chunk each cycle, with a latency of three cycles from a transfer to its first chunk.
 
-    ``steps`` is registered; ``transfers.ready`` depends combinationally on ``steps.ready``.
+    ``steps`` depends on registers only. No combinational path.
 
     Parameters
     ----------
@@ -99,42 +102,42 @@ class LoadChunks(wiring.Component):
         m = Module()
         m.submodules.nest = nest = LoopNest(self.nest)
         connect(m, wiring.flipped(self.transfers), nest.nests)
-        piece = self._elaborate_check(m, nest.iterations)
-        self._elaborate_chunks(m, piece)
+        self._elaborate_chunks(m, self._elaborate_pieces(m, nest.iterations))
         return m
 
-    def _elaborate_check(self, m: Module, pieces) -> stream.Interface:
-        """One stage: does the piece lie in its memory?"""
-        found = pieces.payload
-        piece = stream.Signature(data.StructLayout({
+    def _elaborate_pieces(self, m: Module, found: stream.Interface) -> stream.Interface:
+        """Check whether a piece lies in its memory; queue it, so that loops and chunks need not move together."""
+        m.submodules.pieces = pieces = Fifo(data.StructLayout({
             "address": unsigned(isa.LOCAL_BITS),
-            "offset": found.pointer.offset.shape(),
+            "offset": found.payload.pointer.offset.shape(),
+            "has_one_chunk": unsigned(1),
             "ends_run": unsigned(1),
             "last": unsigned(1),
             "out_of_range": unsigned(1),
             "context": self.nest.context,
-        })).create(path=("piece",))
-        # Sizes are powers of two: the last byte is outside if it has any bit beyond them. One bit more, so that
-        # nothing wraps.
+        }), depth=_PIECES_AHEAD)
+        # Sizes are powers of two: the last byte is outside if it has any bit beyond them. With one bit more than an
+        # address, so that nothing wraps.
         end = Signal(isa.LOCAL_BITS + 1)
         beyond = Signal.like(end)
-        m.d.comb += end.eq(found.pointer.local + found.context.last_byte)
-        with m.Switch(found.context.memory):
+        iteration, piece = found.payload, pieces.input.payload
+        with m.Switch(iteration.context.memory):
             for memory in LocalMemory:
                 with m.Case(memory):
                     m.d.comb += beyond.eq(~(memory_bytes(memory, self.config) - 1))
-        m.d.comb += pieces.ready.eq(~piece.valid | piece.ready)
-        with m.If(pieces.ready):
-            m.d.sync += [
-                piece.valid.eq(pieces.valid),
-                piece.payload.address.eq(found.pointer.local),
-                piece.payload.offset.eq(found.pointer.offset),
-                piece.payload.ends_run.eq(found.end.piece),
-                piece.payload.last.eq(found.end.as_value().all()),
-                piece.payload.out_of_range.eq((end & beyond).any()),
-                piece.payload.context.eq(found.context),
-            ]
-        return piece
+        m.d.comb += [
+            end.eq(iteration.pointer.local + iteration.context.last_byte),
+            pieces.input.valid.eq(found.valid),
+            found.ready.eq(pieces.input.ready),
+            piece.address.eq(iteration.pointer.local),
+            piece.offset.eq(iteration.pointer.offset),
+            piece.has_one_chunk.eq(iteration.context.chunks_left == 0),
+            piece.ends_run.eq(iteration.end.piece),
+            piece.last.eq(iteration.end.as_value().all()),
+            piece.out_of_range.eq((end & beyond).any()),
+            piece.context.eq(iteration.context),
+        ]
+        return pieces.output
 
     def _elaborate_chunks(self, m: Module, pieces: stream.Interface) -> None:
         data_bytes = self.config.axi.data_bytes
@@ -148,7 +151,7 @@ class LoadChunks(wiring.Component):
         step, out = Signal(step_layout(self.config)), self.steps
         count = Signal.like(piece.context.chunk_bytes)
         end = Signal(len(count) + 1)
-        ends_run, move, finished = Signal(), Signal(), Signal()
+        ends_run = Signal()
         m.d.comb += [
             count.eq(Mux(at_tail, piece.context.tail_bytes, piece.context.chunk_bytes)),
             end.eq(offset + count),
@@ -162,13 +165,11 @@ class LoadChunks(wiring.Component):
             step.ends_run.eq(ends_run),
             step.out_of_range.eq(piece.out_of_range),
             step.last.eq(at_tail & piece.last),
-            move.eq(~out.valid | out.ready),
-            finished.eq(move & at_tail),
-            pieces.ready.eq(~valid | finished),
+            out.valid.eq(valid),
+            out.payload.eq(step),
+            pieces.ready.eq(~valid | out.ready & at_tail),
         ]
-        with m.If(move):
-            m.d.sync += [out.valid.eq(valid), out.payload.eq(step)]
-        with m.If(move & valid):
+        with m.If(valid & out.ready):
             m.d.sync += [
                 piece.address.eq(piece.address + piece.context.chunk_bytes),
                 chunks_left.eq(chunks_left - 1),
@@ -182,7 +183,7 @@ class LoadChunks(wiring.Component):
                 valid.eq(1),
                 piece.eq(pieces.payload),
                 chunks_left.eq(pieces.payload.context.chunks_left),
-                at_tail.eq(pieces.payload.context.chunks_left == 0),
+                at_tail.eq(pieces.payload.has_one_chunk),
             ]
             with m.If(Mux(valid, piece.ends_run, begins_run)):
                 m.d.sync += offset.eq(pieces.payload.offset)
