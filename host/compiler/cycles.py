@@ -12,13 +12,17 @@ from ...golden.timing import OVERHEADS
 from ..graph import Convolution, Layer, MaxPool
 from .plan import Command, Plan
 
+#: First cycle, last cycle, and how many of the cycles between are taken.
+Span = tuple[int, int, int]
+
 
 @dataclass
 class _Dma:
     """The DMA queue and its units. Times are cycles from the start of the run.
 
-    A STORE reads in the cycles in which no step does. How long it takes is known only when the COMPUTE commands beside it
-    are, so that commands are worked out when somebody asks for their completion.
+    A STORE reads in the cycles in which no step does, LOAD and FILL write in those in which no result is written. How long
+    they take is known only when the COMPUTE commands beside them are, so that commands are worked out when somebody asks
+    for their completion.
     """
 
     config: Config
@@ -74,11 +78,12 @@ class _Dma:
                     self.bursts.append(self.bus)
                     self.request += 1
                 chunks = timing.chunk_cycles(self.config, fields["row_pieces"], fields["piece_bytes"])
-                self.write = max(max(self.write, first_beat) + chunks, self.bus)
+                self.write = max(self._after_writes(max(self.write, first_beat), chunks), self.bus)
         return self.write + OVERHEADS.load_finish
 
     def _fill(self, fields: dict[str, int], begin: int) -> int:
-        self.write = max(self.write, begin) + timing.fill_cycles(self.config, fields["rows"], fields["piece_bytes"])
+        cycles = timing.fill_cycles(self.config, fields["rows"], fields["piece_bytes"])
+        self.write = self._after_writes(max(self.write, begin), cycles)
         return self.write + OVERHEADS.fill
 
     def _store(self, fields: dict[str, int], begin: int) -> int:
@@ -86,7 +91,10 @@ class _Dma:
             sum(timing.burst_beats(self.config, fields["external"] + row * fields["external_row"], fields["row_bytes"]))
             for row in range(fields["rows"])
         )
-        return self.compute.after_free_cycles(begin, beats) + OVERHEADS.store + OVERHEADS.write_latency
+        return _after_free_cycles(self.compute.issues, begin, beats) + OVERHEADS.store + OVERHEADS.write_latency
+
+    def _after_writes(self, begin: int, count: int) -> int:
+        return _after_free_cycles(self.compute.writes, begin, count)
 
 
 @dataclass
@@ -95,8 +103,9 @@ class _Compute:
 
     config: Config
     completed: list[int] = field(default_factory=list)
-    #: Of each command, the cycles in which its first and its last step are issued, and its steps.
-    issues: list[tuple[int, int, int]] = field(default_factory=list)
+    #: Of each command, the cycles of the first and the last issue and the steps; the same of the writes of its results.
+    issues: list[Span] = field(default_factory=list)
+    writes: list[Span] = field(default_factory=list)
     #: When the last command was offered, when its first step was issued, when the next one's can be.
     offered: int = 0
     first_issue: int = 0
@@ -117,28 +126,32 @@ class _Compute:
         cycles, self.backlog = _issue(fields, max(self.backlog - idle, 0), self.config)
         self.engine = fields["engine"]
         last = first + cycles - 1
+        steps = fields["steps"]
         self.issues.append((first, last, _steps(fields)))
         self.first_issue, self.ready = first, first + cycles
         # The last window's own groups but for one, and what waits before them, come on top of the latency of a group.
-        self.landed = last + timing.landing_latency(self.config, Engine(self.engine)) + self.backlog - 1
+        latency = timing.landing_latency(self.config, Engine(self.engine))
+        self.landed = last + latency + self.backlog - 1
+        self.writes.append((first + steps - 1 + latency, self.landed, _writes(fields, self.config)))
         self.completed.append(self.landed + OVERHEADS.completion)
 
-    def after_free_cycles(self, begin: int, count: int) -> int:
-        """The cycle behind ``count`` cycles without a step, the first of them not before ``begin``."""
-        now = begin
-        for first, last, steps in self.issues:
-            if last < now:
-                continue
-            gap = max(first - now, 0)
-            if gap >= count:
-                break
-            now, count = now + gap, count - gap
-            # Where the requantiser holds windows back, the free cycles lie all over the command.
-            free = (last + 1 - now) * (last + 1 - first - steps) // (last + 1 - first)
-            if free >= count:
-                return now + -(-count * (last + 1 - now) // free)
-            now, count = last + 1, count - free
-        return now + count
+
+def _after_free_cycles(spans: list[Span], begin: int, count: int) -> int:
+    """The cycle behind ``count`` cycles that no span takes, the first of them not before ``begin``."""
+    now = begin
+    for first, last, taken in spans:
+        if last < now:
+            continue
+        gap = max(first - now, 0)
+        if gap >= count:
+            break
+        now, count = now + gap, count - gap
+        # The cycles that are left free lie all over the span.
+        free = (last + 1 - now) * (last + 1 - first - taken) // (last + 1 - first)
+        if free >= count:
+            return now + -(-count * (last + 1 - now) // free)
+        now, count = last + 1, count - free
+    return now + count
 
 
 def predict(plan: Plan) -> Plan:
@@ -180,6 +193,12 @@ def _issue(fields: dict[str, int], backlog: int, config: Config) -> tuple[int, i
 
 def _steps(fields: dict[str, int]) -> int:
     return math.prod(fields[name] for name in ("outer", "middle", "inner", "steps"))
+
+
+def _writes(fields: dict[str, int], config: Config) -> int:
+    """Writes of the results of a command, at most."""
+    pieces = -(-fields["lanes"] // config.array.columns)
+    return math.prod(fields[name] for name in ("outer", "middle", "inner")) * pieces
 
 
 def _report(plan: Plan, index: int, layer: Layer, commands: tuple[int, ...], cycles: int) -> LayerReport:

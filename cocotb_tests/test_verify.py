@@ -1,0 +1,86 @@
+"""The promise, end to end: golden functions, golden machine and simulated core return ONNX Runtime's bytes, in the predicted cycles."""
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from exactness import needs_reference
+from generated import FORMS, TINY, Generated, Limits, chain, layer
+
+from lutterfly.examples import digits
+from lutterfly.golden.config import PRESETS
+from lutterfly.host.compiler import compile_model
+from lutterfly.host.simulator import MemorySettings
+from lutterfly.host.verify import VerifyReport, verify
+
+pytestmark = needs_reference
+
+KINDS = ("conv", "conv1d", "fc", "pool", "activation")
+#: As much as a layer of the issue's ranges can be on a simulator in seconds.
+WIDE = Limits(side=14, map_bytes=12 << 10, weight_bytes=32 << 10, macs=1_500_000)
+
+
+def assert_right(report: VerifyReport) -> None:
+    assert not report.mismatched_bytes, [tensor for tensor in report.tensors if tensor.mismatched]
+    assert report.bytes
+    assert any(tensor.rtl is not None for tensor in report.tensors)
+    assert report.is_right, [layer for layer in report.layers if not layer.is_right]
+
+
+@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+@pytest.mark.parametrize("form", digits.FORMS)
+def test_digits(form: str, preset: str) -> None:
+    report = verify(digits.model_path(form).read_bytes(), PRESETS[preset], samples=3)
+    assert_right(report)
+    assert len(report.layers) == len(report.program.layers) + 1
+
+
+def _generated(number: int, limits: Limits) -> Generated:
+    """Every kind of layer in turn, both forms and both types, then chains."""
+    options = {"form": FORMS[number % 2], "unsigned": number % 3 == 2, "limits": limits}
+    return chain(number, **options) if number % 3 == 0 else layer(KINDS[number % len(KINDS)], number, **options)
+
+
+@pytest.mark.parametrize("number", range(24))
+def test_generated_on_tiny(number: int) -> None:
+    assert_right(verify(_generated(number, TINY).model, PRESETS["tiny"], samples=2, seed=number))
+
+
+@pytest.mark.parametrize("number", range(100, 140))
+def test_generated_on_ecp5_85k(number: int) -> None:
+    assert_right(verify(_generated(number, WIDE).model, PRESETS["ecp5-85k"], samples=2, seed=number))
+
+
+@pytest.mark.regress
+@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+@pytest.mark.parametrize("number", range(1000, 1400))
+def test_generated_sweep(preset: str, number: int) -> None:
+    limits = TINY if preset == "tiny" else WIDE
+    assert_right(verify(_generated(number, limits).model, PRESETS[preset], samples=3, seed=number))
+
+
+@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+@pytest.mark.parametrize("seed", range(3))
+def test_any_bus_gives_the_same_bytes(preset: str, seed: int) -> None:
+    settings = MemorySettings(read_latency=3 + 90 * seed, write_latency=5 + 30 * seed, beat_interval=1 + seed, outstanding=1 + 3 * seed,
+                              seed=seed, stall_probability=.3)
+    report = verify(_generated(3 * seed, TINY).model, PRESETS[preset], samples=2, seed=seed, settings=settings)
+    assert not report.mismatched_bytes
+    assert not report.layers
+
+
+def test_a_program_is_verified_like_its_model() -> None:
+    program = compile_model(digits.model_path("qop").read_bytes(), PRESETS["tiny"])
+    assert_right(verify(program.to_bytes(), PRESETS["tiny"], samples=1))
+
+
+@pytest.mark.parametrize("place", [0, -300])
+def test_a_wrong_constant_is_seen(place: int) -> None:
+    program = compile_model(digits.model_path("qop").read_bytes(), PRESETS["tiny"])
+    constants = np.frombuffer(program.constants, np.uint8).copy()
+    constants[place] ^= 0x40
+    report = verify(dataclasses.replace(program, constants=constants.tobytes()).to_bytes(), PRESETS["tiny"], samples=1)
+    wrong = [tensor for tensor in report.tensors if tensor.mismatched]
+    assert wrong
+    assert all(tensor.golden == 0 and tensor.machine == tensor.rtl for tensor in wrong if tensor.machine is not None)
