@@ -44,7 +44,6 @@ def test_verilog_says_what_it_is() -> None:
     assert f"configuration hash {config.hash:#010x}" in head
     assert Config.from_json(next(line for line in head.splitlines() if "{" in line).removeprefix("// ")) == config
     assert "\nmodule lutterfly(" in text
-    assert text == generate(config)
 
 
 async def _core(dut, **options) -> tuple[Core, Job]:
@@ -331,7 +330,7 @@ async def soft_reset_at_any_time(dut) -> None:
         name: await core.read(name)
         for name in ("EXTERNAL_BASE", "DMA_PROGRAM", "DMA_COMMANDS", "WATCHDOG", "INTERRUPT_ENABLE")
     }
-    for _ in range(12):
+    for _ in range(8):
         await core.write("CONTROL", registers.CONTROL_START)
         await core.cycles(int(core.rng.integers(length // 2)))
         await core.reset()
