@@ -22,12 +22,16 @@ def plan_streaming(plan: Plan) -> Plan:
     rows = plan.storages[first.output].height
     loading = load_estimate(storage, shape, plan.config) / rows
     computing = array_estimate(first, shape, storage, plan.config) / rows
+    # Results are written first; while the layer computes, the LOAD gets the cycles that they leave.
+    tiles = -(-len(first.weights) // plan.config.array.columns)
+    written = tiles * plan.storages[first.output].width
+    loading_beside = loading * computing / max(computing - written, 1)
 
     def cost(groups: tuple[int, ...]) -> float:
         """When the last of ``groups`` has been computed."""
         loaded = computed = 0.0
         for count in groups:
-            loaded += count * loading
+            loaded += count * (loading_beside if loaded else loading)
             computed = max(loaded, computed) + count * computing
         return computed + COMMAND_COST * len(groups)
 
