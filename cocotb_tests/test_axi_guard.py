@@ -309,6 +309,8 @@ async def resets_without_open_bursts_never_wait(dut) -> None:
     await bench.start()
     for _ in range(3 * EPOCHS):
         await bench.begin_reset()
+        for _ in range(3):
+            assert await bench.is_resetting()
         assert not await bench.is_resetting()
 
 

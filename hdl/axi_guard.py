@@ -22,6 +22,8 @@ _INCREMENTING = 1
 #: Bursts in flight are counted up to 256; no more are begun from 128 on, which leaves room for those accepted
 #: meanwhile.
 _FLIGHT_BITS = 8
+#: A soft reset takes at least so many cycles: the masters' reset may pass registers on its way.
+_RESET_CYCLES = 4
 
 
 class AxiGuard(wiring.Component):
@@ -49,9 +51,9 @@ class AxiGuard(wiring.Component):
         Begins a soft reset. Nothing is taken from the masters from this cycle on; they must be reset before
         ``resetting`` falls.
     resetting : Out(1)
-        High from the next cycle on, until ``soft_reset`` is low, what was offered to the pins has been taken, and the
-        missing beats of accepted write bursts have been delivered, without strobes. If the slave never takes them it
-        stays high.
+        High from the next cycle on, for at least four cycles, until ``soft_reset`` is low, what was offered to the
+        pins has been taken, and the missing beats of accepted write bursts have been delivered, without strobes. If
+        the slave never takes them it stays high.
     memory : Out(axi4_signature)
         The pins.
     """
@@ -86,6 +88,7 @@ class AxiGuard(wiring.Component):
 
         # Earlier epochs that may still be answered: an epoch's number comes back only when its answers are in.
         stale_epochs = Signal(_EPOCH_BITS + 1)
+        cycles_left = Signal(range(_RESET_CYCLES))
         drained = ~(bus.arvalid | bus.awvalid | bus.wvalid | owed.r_rdy)
         with m.If(self.soft_reset & ~self.resetting):
             m.d.sync += [
@@ -93,10 +96,13 @@ class AxiGuard(wiring.Component):
                 epoch.eq(epoch + 1),
                 stale_epochs.eq(Mux(in_flight == 0, 0, stale_epochs + 1)),
             ]
+            m.d.sync += cycles_left.eq(_RESET_CYCLES - 1)
         with m.Elif(self.resetting):
+            with m.If(cycles_left != 0):
+                m.d.sync += cycles_left.eq(cycles_left - 1)
             with m.If(in_flight == 0):
                 m.d.sync += stale_epochs.eq(0)
-            with m.If(~self.soft_reset & drained & ~stale_epochs[-1]):
+            with m.If(~self.soft_reset & drained & ~stale_epochs[-1] & (cycles_left == 0)):
                 m.d.sync += self.resetting.eq(0)
         return m
 

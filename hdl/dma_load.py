@@ -40,7 +40,6 @@ class DmaLoad(wiring.Component):
     Members
     -------
     command : In(stream of load_command_layout)
-        ``ready`` depends combinationally on ``halt``.
     bus : Out(ReadSignature)
         ``ar`` is registered.
     feature : Out(stream of feature_write_layout)
@@ -90,8 +89,9 @@ class DmaLoad(wiring.Component):
         connect(m, write.feature, flipped(self.feature))
 
         failed, stop = Signal(), Signal()
+        # Two cycles behind an error: before that no byte of a failed burst can reach a memory.
+        m.d.sync += stop.eq(self.halt | failed)
         m.d.comb += [
-            stop.eq(self.halt | failed),
             commands.halt.eq(stop),
             aligner.halt.eq(stop),
             self.local.eq(write.local),

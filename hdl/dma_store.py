@@ -34,7 +34,6 @@ class DmaStore(wiring.Component):
     Members
     -------
     command : In(stream of command_shape(STORE))
-        ``ready`` depends combinationally on ``halt``.
     bus : Out(WriteSignature)
         ``aw`` is registered, ``w`` depends on registers only.
     read : Out(stream(24))
@@ -70,7 +69,8 @@ class DmaStore(wiring.Component):
         m.d.comb += beats.word.eq(self.word)
 
         failed, stop = Signal(), Signal()
-        m.d.comb += stop.eq(self.halt | failed)
+        # Two cycles behind an error: before that no burst of a later row can begin.
+        m.d.sync += stop.eq(self.halt | failed)
         rows, refused = self._elaborate_rows(m, stop)
         strayed = self._elaborate_bursts(m, rows, stop)
         burst_failed = self._elaborate_responses(m)

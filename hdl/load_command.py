@@ -32,7 +32,7 @@ def run_nest() -> Nest:
 
 
 class LoadCommands(wiring.Component):
-    """Take a command every three cycles, plus one for each bit of ``row_pieces``; all outputs depend on registers only.
+    """Take a command every four cycles, plus one for each bit of ``row_pieces``; all outputs depend on registers only.
 
     Parameters
     ----------
@@ -108,20 +108,20 @@ class LoadCommands(wiring.Component):
                 with m.If(pieces_left[0]):
                     m.d.sync += product.eq(product + addend)
                 with m.If(pieces_left[1:] == 0):
+                    m.next = "COMPARE"
+            with m.State("COMPARE"):
+                with m.If(product[isa.EXTERNAL_BITS:].any()):
+                    m.next = "REFUSE"
+                with m.Else():
                     m.d.sync += [runs_offered.eq(~is_fill), transfers_offered.eq(1)]
                     m.next = "OFFER"
             with m.State("OFFER"):
-                with m.If(product[isa.EXTERNAL_BITS:].any()):
-                    # Neither side may see it: the offers are taken back before they are shown.
-                    m.d.comb += [self.runs.valid.eq(0), self.transfers.valid.eq(0)]
-                    m.next = "REFUSE"
-                with m.Else():
-                    with m.If(self.runs.ready):
-                        m.d.sync += runs_offered.eq(0)
-                    with m.If(self.transfers.ready):
-                        m.d.sync += transfers_offered.eq(0)
-                    with m.If((~runs_offered | self.runs.ready) & (~transfers_offered | self.transfers.ready)):
-                        m.next = "TAKE"
+                with m.If(self.runs.ready):
+                    m.d.sync += runs_offered.eq(0)
+                with m.If(self.transfers.ready):
+                    m.d.sync += transfers_offered.eq(0)
+                with m.If((~runs_offered | self.runs.ready) & (~transfers_offered | self.transfers.ready)):
+                    m.next = "TAKE"
             with m.State("REFUSE"):
                 m.d.comb += report(
                     self.refused, ErrorCode.ILLEGAL_FIELD, Mux(is_fill, Unit.FILL, Unit.LOAD), load.index

@@ -51,9 +51,9 @@ class Nest:
 
 
 class LoopNest(wiring.Component):
-    """Walk nested loops, one iteration each cycle, without a cycle between one nest and the next.
+    """Walk nested loops, one iteration each cycle, and a cycle for each nest.
 
-    All outputs are registered; ``nests.ready`` depends combinationally on ``iterations.ready``. Pointers wrap.
+    All outputs depend on registers only. Pointers wrap.
 
     Parameters
     ----------
@@ -81,7 +81,8 @@ class LoopNest(wiring.Component):
         m.d.comb += [
             self.iterations.payload.eq(out),
             last.eq(out.end.as_value().all()),
-            self.nests.ready.eq(~self.iterations.valid | self.iterations.ready & last),
+            # Not in the cycle of the last iteration as well: that would couple what comes before to what comes behind.
+            self.nests.ready.eq(~self.iterations.valid),
         ]
 
         def restart(name: str, source) -> list:
