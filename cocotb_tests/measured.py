@@ -1,4 +1,5 @@
 """Run a quantised graph on the simulated core, and measure it."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -53,5 +54,7 @@ def measure(graph: Graph, config: Config, *, seed: int = 0, settings: MemorySett
         for name, output in zip(graph.outputs, outputs, strict=True):
             np.testing.assert_array_equal(output, to_onnx(graph.tensors[name].views[0], expected[name]))
     events = [(int(cycle), EventKind(int(kind))) for cycle, kind in transport.simulator.events()]
-    first, last = ([cycle for cycle, kind in events if kind is wanted] for wanted in (EventKind.ISSUE_FIRST, EventKind.ISSUE_LAST))
+    first, last = (
+        [cycle for cycle, kind in events if kind is wanted] for wanted in (EventKind.ISSUE_FIRST, EventKind.ISSUE_LAST)
+    )
     return Measured(program, driver.counters(), first, last, begin)

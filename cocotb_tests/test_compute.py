@@ -1,5 +1,6 @@
 # amaranth: UnusedElaboratable=no
 """The compute unit against golden.compute: random commands of every shape, dependent and not, beside DMA traffic."""
+
 from __future__ import annotations
 
 import os
@@ -11,7 +12,6 @@ from amaranth.hdl import unsigned
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, RisingEdge
 from random_commands import Scenario, random_scenario
-from streams import pack, send
 
 from lutterfly.golden import isa
 from lutterfly.golden.compute import compute_results, write_results
@@ -22,6 +22,7 @@ from lutterfly.hdl.compute import Compute
 from lutterfly.hdl.feature_memory import feature_write_layout
 from lutterfly.hdl.isa import command_shape
 from lutterfly.hdl.local_write import local_write_layout
+from streams import pack, send
 
 COMMANDS = 40
 
@@ -70,13 +71,16 @@ class Bench:
         for memory, size in scenario.filled.items():
             unit = lanes if memory is LocalMemory.FEATURE else local_unit_bytes(memory, lanes=lanes)
             for number, address in enumerate(range(0, size, unit)):
-                word = int.from_bytes(scenario.memories[memory][address:address + unit].tobytes(), "little")
+                word = int.from_bytes(scenario.memories[memory][address : address + unit].tobytes(), "little")
                 if memory is LocalMemory.FEATURE:
-                    self.dut.feature_write__payload.value = pack({"address": address, "count": unit, "data": word},
-                                                                 feature_write_layout(self.config))
+                    self.dut.feature_write__payload.value = pack(
+                        {"address": address, "count": unit, "data": word}, feature_write_layout(self.config)
+                    )
                     self.dut.feature_write__valid.value = 1
                 else:
-                    self.dut.local_write.value = pack({"valid": 1, "memory": int(memory), "address": number, "data": word}, layout)
+                    self.dut.local_write.value = pack(
+                        {"valid": 1, "memory": int(memory), "address": number, "data": word}, layout
+                    )
                 await RisingEdge(self.dut.clk)
             self.dut.feature_write__valid.value = self.dut.local_write.value = 0
 
@@ -88,7 +92,9 @@ class Bench:
 
     async def read(self, addresses: range, rng: np.random.Generator, p_stall: float) -> bytes:
         """The words at ``addresses``, through the port of STORE."""
-        cocotb.start_soon(send(self.dut.clk, self.dut, "store_read", addresses, rng, p_stall, shape=unsigned(isa.LOCAL_BITS)))
+        cocotb.start_soon(
+            send(self.dut.clk, self.dut, "store_read", addresses, rng, p_stall, shape=unsigned(isa.LOCAL_BITS))
+        )
         words = []
         while len(words) < len(addresses):
             await FallingEdge(self.dut.clk)
@@ -109,17 +115,33 @@ async def all_commands(dut, p_stall: float, seed: int) -> None:
 
     # Beside the commands: writes of what already stands in the lower half, and reads of anything.
     lanes = config.array.lanes
-    quarter = scenario.memories[LocalMemory.FEATURE][-2 * lanes:]
-    same = [{"address": config.memory.feature_bytes - lanes, "count": lanes,
-             "data": int.from_bytes(quarter[lanes:].tobytes(), "little")}] * 300
-    cocotb.start_soon(send(dut.clk, dut, "feature_write", same, np.random.default_rng(seed + 1), .5,
-                           shape=feature_write_layout(config)))
-    reads = cocotb.start_soon(bench.read(range(0, 64 * lanes, lanes), np.random.default_rng(seed + 2), .5))
+    quarter = scenario.memories[LocalMemory.FEATURE][-2 * lanes :]
+    same = [
+        {
+            "address": config.memory.feature_bytes - lanes,
+            "count": lanes,
+            "data": int.from_bytes(quarter[lanes:].tobytes(), "little"),
+        }
+    ] * 300
+    cocotb.start_soon(
+        send(
+            dut.clk,
+            dut,
+            "feature_write",
+            same,
+            np.random.default_rng(seed + 1),
+            0.5,
+            shape=feature_write_layout(config),
+        )
+    )
+    reads = cocotb.start_soon(bench.read(range(0, 64 * lanes, lanes), np.random.default_rng(seed + 2), 0.5))
     await bench.run(scenario, rng, p_stall)
     low = await reads
-    assert low == scenario.memories[LocalMemory.FEATURE][:64 * lanes].tobytes(), "reads beside commands"
+    assert low == scenario.memories[LocalMemory.FEATURE][: 64 * lanes].tobytes(), "reads beside commands"
 
     image = np.frombuffer(await bench.read(range(0, config.memory.feature_bytes, lanes), rng, 0.0), np.uint8)
     np.testing.assert_array_equal(image, expected(config, scenario))
-    tiles_windows = [command["outer"] * command["middle"] * command["inner"] * command["steps"] for command in scenario.commands]
+    tiles_windows = [
+        command["outer"] * command["middle"] * command["inner"] * command["steps"] for command in scenario.commands
+    ]
     assert bench.issued == sum(tiles_windows)

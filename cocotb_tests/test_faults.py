@@ -1,5 +1,7 @@
-"""Faults while the shipped driver runs the simulated core: each ends in bounded time in an exception that names it, and after a soft
+"""Faults while the shipped driver runs the simulated core: each ends in bounded time in an exception that names it, and
+after a soft
 reset the next inference is right."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -64,7 +66,8 @@ def test_bus_errors(fault: Fault, code: ErrorCode, side: str) -> None:
     error = bench.fails()
     assert (error.code, error.unit) == (code, Unit.LOAD if side == "input" else Unit.STORE)
     opcode = "LOAD" if side == "input" else "STORE"
-    assert f"{code.name} in {error.unit.name} at address {error.address:#x}, command {error.index} ({opcode}) of the body's DMA queue" in str(error)
+    where = f"{code.name} in {error.unit.name} at address {error.address:#x}"
+    assert f"{where}, command {error.index} ({opcode}) of the body's DMA queue" in str(error)
     bench.simulator.clear_faults()
     bench.recovers()
 
@@ -81,7 +84,8 @@ def test_a_memory_that_does_not_answer(settings: dict[str, bool], late: str) -> 
         bench.simulator.configure(MemorySettings())
         bench.simulator.run(500)
     elif late == "after the reset" and "answer" in settings:
-        # Reads are outstanding while the core is reset; a memory that takes no address holds the reset up by the rules of AXI.
+        # Reads are outstanding while the core is reset; a memory that takes no address holds the reset up by the rules
+        # of AXI.
         bench.driver.reset()
     bench.simulator.configure(MemorySettings(read_latency=200))
     bench.recovers()
@@ -96,33 +100,36 @@ def test_a_memory_that_never_answers_again() -> None:
 
 
 def _changed(program: Program, queue: str, opcode: Opcode, fields: dict[str, int]) -> Program:
-    """``program`` with fields changed in the first command of this opcode; ``opcode`` among them replaces the code itself."""
+    """``program`` with fields changed in the first command of this opcode; a field ``opcode`` replaces the code."""
     data = bytearray(getattr(program.body, queue))
     at = next(at for at in range(0, len(data), COMMAND_BYTES) if data[at] & 15 == opcode)
     if "opcode" in fields:
         data[at] = data[at] & 0xF0 | fields["opcode"]
     else:
         fmt = isa.FORMATS[opcode]
-        data[at:at + COMMAND_BYTES] = fmt.encode(**(fmt.decode(bytes(data[at:at + COMMAND_BYTES])) | fields))
+        data[at : at + COMMAND_BYTES] = fmt.encode(**(fmt.decode(bytes(data[at : at + COMMAND_BYTES])) | fields))
     queues: Queues = dataclasses.replace(program.body, **{queue: bytes(data)})
     return dataclasses.replace(program, body=queues)
 
 
-@pytest.mark.parametrize(("queue", "opcode", "fields", "code", "unit"), [
-    ("dma", Opcode.LOAD, {"opcode": 9}, ErrorCode.ILLEGAL_OPCODE, Unit.DMA_QUEUE),
-    ("dma", Opcode.LOAD, {"opcode": 6}, ErrorCode.ILLEGAL_OPCODE, Unit.DMA_QUEUE),
-    ("dma", Opcode.LOAD, {"rows": 0}, ErrorCode.ILLEGAL_FIELD, Unit.LOAD),
-    ("dma", Opcode.LOAD, {"local": CONFIG.memory.feature_bytes - 5}, ErrorCode.ADDRESS_RANGE, Unit.LOAD),
-    ("dma", Opcode.FILL, {"local": CONFIG.memory.feature_bytes}, ErrorCode.ADDRESS_RANGE, Unit.FILL),
-    ("dma", Opcode.STORE, {"local": 1 << 20}, ErrorCode.ADDRESS_RANGE, Unit.STORE),
-    ("compute", Opcode.COMPUTE, {"opcode": 3}, ErrorCode.ILLEGAL_OPCODE, Unit.COMPUTE_QUEUE),
-    ("compute", Opcode.COMPUTE, {"engine": 7}, ErrorCode.ILLEGAL_ENGINE, Unit.COMPUTE_QUEUE),
-    ("compute", Opcode.COMPUTE, {"steps": 0}, ErrorCode.ILLEGAL_FIELD, Unit.FETCH),
-    ("compute", Opcode.COMPUTE, {"source": 1 << 22}, ErrorCode.ADDRESS_RANGE, Unit.FETCH),
-    ("compute", Opcode.COMPUTE, {"weight": (1 << 20) - 1}, ErrorCode.ADDRESS_RANGE, Unit.FETCH),
-    ("compute", Opcode.COMPUTE, {"destination": 1 << 23}, ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK),
-    ("compute", Opcode.COMPUTE, {"parameter": 60_000}, ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK),
-])
+@pytest.mark.parametrize(
+    ("queue", "opcode", "fields", "code", "unit"),
+    [
+        ("dma", Opcode.LOAD, {"opcode": 9}, ErrorCode.ILLEGAL_OPCODE, Unit.DMA_QUEUE),
+        ("dma", Opcode.LOAD, {"opcode": 6}, ErrorCode.ILLEGAL_OPCODE, Unit.DMA_QUEUE),
+        ("dma", Opcode.LOAD, {"rows": 0}, ErrorCode.ILLEGAL_FIELD, Unit.LOAD),
+        ("dma", Opcode.LOAD, {"local": CONFIG.memory.feature_bytes - 5}, ErrorCode.ADDRESS_RANGE, Unit.LOAD),
+        ("dma", Opcode.FILL, {"local": CONFIG.memory.feature_bytes}, ErrorCode.ADDRESS_RANGE, Unit.FILL),
+        ("dma", Opcode.STORE, {"local": 1 << 20}, ErrorCode.ADDRESS_RANGE, Unit.STORE),
+        ("compute", Opcode.COMPUTE, {"opcode": 3}, ErrorCode.ILLEGAL_OPCODE, Unit.COMPUTE_QUEUE),
+        ("compute", Opcode.COMPUTE, {"engine": 7}, ErrorCode.ILLEGAL_ENGINE, Unit.COMPUTE_QUEUE),
+        ("compute", Opcode.COMPUTE, {"steps": 0}, ErrorCode.ILLEGAL_FIELD, Unit.FETCH),
+        ("compute", Opcode.COMPUTE, {"source": 1 << 22}, ErrorCode.ADDRESS_RANGE, Unit.FETCH),
+        ("compute", Opcode.COMPUTE, {"weight": (1 << 20) - 1}, ErrorCode.ADDRESS_RANGE, Unit.FETCH),
+        ("compute", Opcode.COMPUTE, {"destination": 1 << 23}, ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK),
+        ("compute", Opcode.COMPUTE, {"parameter": 60_000}, ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK),
+    ],
+)
 def test_bad_commands(queue: str, opcode: Opcode, fields: dict[str, int], code: ErrorCode, unit: Unit) -> None:
     good = compile_model(digits.model_path("qop").read_bytes(), CONFIG)
     bench = Bench(_changed(good, queue, opcode, fields))

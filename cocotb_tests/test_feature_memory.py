@@ -1,5 +1,6 @@
 # amaranth: UnusedElaboratable=no
-"""The feature memory: any bytes at any address, results before transfers, and a result readable after WRITE_LATENCY cycles."""
+"""The feature memory: any bytes at any address, results before transfers, results readable after WRITE_LATENCY."""
+
 from __future__ import annotations
 
 import os
@@ -8,10 +9,10 @@ import cocotb
 import numpy as np
 import pytest
 from clocking import cycle, start
-from streams import pack, send
 
 from lutterfly.golden.config import PRESETS
 from lutterfly.hdl.feature_memory import FETCH_LATENCY, WRITE_LATENCY, FeatureMemory, feature_write_layout
+from streams import pack, send
 
 IDLE = {"result_valid": 0, "transfer_write__valid": 0, "read_address": 0}
 
@@ -34,11 +35,15 @@ class Image:
     def random_write(self, low: int, high: int) -> dict[str, int]:
         count = int(self.rng.integers(1, self.lanes + 1))
         data = self.rng.integers(0, 256, self.lanes, dtype=np.uint8)
-        return {"address": int(self.rng.integers(low, high - count + 1)), "count": count, "data": int.from_bytes(data.tobytes(), "little")}
+        return {
+            "address": int(self.rng.integers(low, high - count + 1)),
+            "count": count,
+            "data": int.from_bytes(data.tobytes(), "little"),
+        }
 
     def apply(self, write: dict[str, int]) -> None:
         data = np.frombuffer(write["data"].to_bytes(self.lanes, "little"), np.uint8)
-        self.bytes[write["address"]:write["address"] + write["count"]] = data[:write["count"]]
+        self.bytes[write["address"] : write["address"] + write["count"]] = data[: write["count"]]
 
     def word(self, address: int) -> int:
         wrapped = np.take(self.bytes, range(address, address + self.lanes), mode="wrap")
@@ -47,19 +52,28 @@ class Image:
 
 async def clear(dut, image: Image, size: int) -> None:
     for address in range(0, size, image.lanes):
-        await cycle(dut, {"result_valid": 1, "result_write": pack({"address": address, "count": image.lanes, "data": 0}, image.layout)})
+        await cycle(
+            dut,
+            {
+                "result_valid": 1,
+                "result_write": pack({"address": address, "count": image.lanes, "data": 0}, image.layout),
+            },
+        )
     dut.result_valid.value = 0
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def both_writers_and_the_reader(dut) -> None:
     image = Image(1)
-    # Results go to the lower, transfers to the upper half of a region around the end of the memory's words; nothing is read before it has landed.
+    # Results go to the lower, transfers to the upper half of a region around the end of the memory's words; nothing is
+    # read before it has landed.
     size = 64 * image.lanes
     await start(dut, IDLE)
     await clear(dut, image, size)
     transfers = [image.random_write(size // 2, size) for _ in range(300)]
-    sender = cocotb.start_soon(send(dut.clk, dut, "transfer_write", transfers, np.random.default_rng(2), .3, shape=image.layout))
+    sender = cocotb.start_soon(
+        send(dut.clk, dut, "transfer_write", transfers, np.random.default_rng(2), 0.3, shape=image.layout)
+    )
     while not sender.done():
         write = image.random_write(0, size // 2)
         valid = int(image.rng.integers(2))
@@ -90,8 +104,11 @@ async def a_result_is_readable_after_its_latency(dut) -> None:
         image.apply(write)
         words = []
         for late in range(WRITE_LATENCY + FETCH_LATENCY + 1):
-            inputs = {"result_valid": int(late == 0), "result_write": pack(write, image.layout),
-                      "read_address": write["address"] if late == WRITE_LATENCY else 0}
+            inputs = {
+                "result_valid": int(late == 0),
+                "result_write": pack(write, image.layout),
+                "read_address": write["address"] if late == WRITE_LATENCY else 0,
+            }
             words += await cycle(dut, inputs, "read_word")
         assert words[WRITE_LATENCY + FETCH_LATENCY] == image.word(write["address"])
 
@@ -101,7 +118,10 @@ async def addresses_wrap(dut) -> None:
     image = Image(4)
     await start(dut, IDLE)
     await clear(dut, image, image.config.memory.feature_bytes)
-    for write in ({"address": 0, "count": image.lanes, "data": 0x11223344}, {"address": len(image.bytes) - 2, "count": 2, "data": 0x5566}):
+    for write in (
+        {"address": 0, "count": image.lanes, "data": 0x11223344},
+        {"address": len(image.bytes) - 2, "count": 2, "data": 0x5566},
+    ):
         await cycle(dut, {"result_valid": 1, "result_write": pack(write, image.layout)})
         image.apply(write)
     dut.result_valid.value = 0

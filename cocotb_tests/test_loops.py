@@ -1,5 +1,6 @@
 # amaranth: UnusedElaboratable=no
-"""The nested loops against golden.windows: both pointers, the flags, and one command after the other without a cycle between."""
+"""The nested loops against golden.windows: both pointers, the flags, one command after the other without a gap."""
+
 from __future__ import annotations
 
 import os
@@ -9,12 +10,12 @@ import numpy as np
 import pytest
 from clocking import cycle, start
 from random_commands import random_scenario
-from streams import pack
 
 from lutterfly.golden import isa, windows
 from lutterfly.golden.config import PRESETS
 from lutterfly.hdl.isa import command_shape
 from lutterfly.hdl.loops import Loops
+from streams import pack
 
 WORD_BITS = 21
 
@@ -37,8 +38,15 @@ def expected(command: dict[str, int], side: str) -> list[tuple[int, int, int, in
     for position in np.ndindex(*pointers.shape):
         tile = position[windows.tile_axis(command)]
         is_last = all(index == count - 1 for index, count in zip(position, pointers.shape, strict=True))
-        rows += [(int(pointers[position]), command["weight"] + tile * command["steps"] + step, int(tile == tiles - 1), int(is_last))
-                 for step in range(command["steps"])]
+        rows += [
+            (
+                int(pointers[position]),
+                command["weight"] + tile * command["steps"] + step,
+                int(tile == tiles - 1),
+                int(is_last),
+            )
+            for step in range(command["steps"])
+        ]
     return rows
 
 

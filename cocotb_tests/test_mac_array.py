@@ -1,5 +1,6 @@
 # amaranth: UnusedElaboratable=no
-"""The multiplier array against golden.engines, and its chain mode against a depthwise convolution of ONNX Runtime's making."""
+"""The multiplier array against golden.engines, its chain mode against ONNX Runtime's depthwise convolution."""
+
 from __future__ import annotations
 
 import os
@@ -11,12 +12,12 @@ import pytest
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, RisingEdge
 from onnx import TensorProto, helper, numpy_helper
-from streams import pack
 
 from lutterfly.golden.config import PRESETS
 from lutterfly.golden.engines import mac
 from lutterfly.hdl.engine import ChainedStep
 from lutterfly.hdl.mac_array import MacArray
+from streams import pack
 
 
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
@@ -60,8 +61,11 @@ class Bench:
 
     async def drain(self) -> None:
         for _ in range(40):
-            await self.feed(np.zeros(self.lanes, np.int8), np.zeros((self.columns, self.lanes), np.int8),
-                            {"valid": 0, "clear": 0, "fire": 0, "chain": 0, "rows": 0})
+            await self.feed(
+                np.zeros(self.lanes, np.int8),
+                np.zeros((self.columns, self.lanes), np.int8),
+                {"valid": 0, "clear": 0, "fire": 0, "chain": 0, "rows": 0},
+            )
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -80,26 +84,33 @@ async def sums_over_lanes_and_steps(dut, p_stall: float) -> None:
         expected.append(mac(words, weights))
         for index in range(steps):
             while rng.random() < p_stall:
-                await bench.feed(rng.integers(-128, 128, bench.lanes, dtype=np.int8), weights[0],
-                                 {"valid": 0, "clear": 1, "fire": 1, "chain": 0, "rows": 0})
+                await bench.feed(
+                    rng.integers(-128, 128, bench.lanes, dtype=np.int8),
+                    weights[0],
+                    {"valid": 0, "clear": 1, "fire": 1, "chain": 0, "rows": 0},
+                )
             step = {"valid": 1, "clear": index == 0, "fire": index == steps - 1, "chain": 0, "rows": 0}
             fired.append(bench.cycle)
             await bench.feed(words[index], weights[index], step)
-        fired = fired[:len(expected) - 1] + fired[-1:]
+        fired = fired[: len(expected) - 1] + fired[-1:]
     await bench.drain()
-    np.testing.assert_array_equal([result[:bench.columns] for result in bench.results], expected)
+    np.testing.assert_array_equal([result[: bench.columns] for result in bench.results], expected)
     latency = MacArray(PRESETS[os.environ["PRESET"]]).latency
     assert [cycle - latency for cycle in bench.result_cycles] == fired
 
 
 def depthwise(image: np.ndarray, kernel: np.ndarray, stride: int) -> np.ndarray:
-    """int32[rows, columns, channels]: ONNX Runtime's grouped ConvInteger of int8[rows, columns, channels], by rows x columns kernels."""
+    """ONNX Runtime's grouped ConvInteger of int8[rows, columns, channels]: int32[rows, columns, channels]."""
     channels = image.shape[2]
     weights = kernel.transpose(2, 0, 1)[:, None]
     node = helper.make_node("ConvInteger", ["x", "w"], ["y"], group=channels, strides=[stride, stride])
-    graph = helper.make_graph([node], "depthwise", [helper.make_tensor_value_info("x", TensorProto.UINT8, [1, channels, *image.shape[:2]])],
-                              [helper.make_tensor_value_info("y", TensorProto.INT32, None)],
-                              [numpy_helper.from_array(np.ascontiguousarray(weights), "w")])
+    graph = helper.make_graph(
+        [node],
+        "depthwise",
+        [helper.make_tensor_value_info("x", TensorProto.UINT8, [1, channels, *image.shape[:2]])],
+        [helper.make_tensor_value_info("y", TensorProto.INT32, None)],
+        [numpy_helper.from_array(np.ascontiguousarray(weights), "w")],
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     session = onnxruntime.InferenceSession(model.SerializeToString())
     codes = (image.astype(np.int16) + 128).astype(np.uint8).transpose(2, 0, 1)[None]
@@ -123,8 +134,12 @@ async def chained_columns_make_a_depthwise_convolution(dut, p_stall: float, stri
                 weights = np.zeros((bench.columns, bench.lanes), np.int8)
                 weights[:taps] = kernel[row, ::-1]
                 while rng.random() < p_stall:
-                    await bench.feed(image[0, 0], weights, {"valid": 0, "clear": 1, "fire": 1, "chain": 1, "rows": rows})
+                    await bench.feed(
+                        image[0, 0], weights, {"valid": 0, "clear": 1, "fire": 1, "chain": 1, "rows": rows}
+                    )
                 fire = row == rows - 1 and x >= taps - 1 and (x - taps + 1) % stride == 0
-                await bench.feed(image[y + row, x], weights, {"valid": 1, "clear": row == 0, "fire": fire, "chain": 1, "rows": rows})
+                await bench.feed(
+                    image[y + row, x], weights, {"valid": 1, "clear": row == 0, "fire": fire, "chain": 1, "rows": rows}
+                )
     await bench.drain()
     np.testing.assert_array_equal(bench.results, expected.reshape(-1, bench.lanes))

@@ -1,5 +1,6 @@
 # amaranth: UnusedElaboratable=no
 """The lane-wise maximum against golden.engines, with gaps between steps."""
+
 from __future__ import annotations
 
 import os
@@ -8,12 +9,12 @@ import cocotb
 import numpy as np
 import pytest
 from clocking import cycle, start
-from streams import pack
 
 from lutterfly.golden.config import PRESETS
 from lutterfly.golden.engines import maximum
 from lutterfly.hdl.engine import Step
 from lutterfly.hdl.maximum import Maximum
+from streams import pack
 
 
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])

@@ -1,5 +1,6 @@
 # amaranth: UnusedElaboratable=no
-"""Results: every group with its accumulators, parameters and place, in the order and with the addresses of golden.windows."""
+"""Results: every group with accumulators, parameters and place, in the order and at the addresses of golden.windows."""
+
 from __future__ import annotations
 
 import os
@@ -9,7 +10,6 @@ import numpy as np
 import pytest
 from clocking import cycle, start
 from random_commands import random_scenario
-from streams import pack, send, unpack
 
 from lutterfly.golden import isa, windows
 from lutterfly.golden.config import PRESETS
@@ -17,6 +17,7 @@ from lutterfly.golden.isa import ErrorCode, Unit
 from lutterfly.golden.timing import BACKLOG_LIMIT
 from lutterfly.hdl.isa import ErrorReport, command_shape
 from lutterfly.hdl.results import RESULTS_LATENCY, Place, Results, Settings
+from streams import send, unpack
 
 SHAPE = command_shape(isa.COMPUTE)
 SETTINGS = ("zero_point", "low", "high", "table_enable", "table")
@@ -44,13 +45,20 @@ class Bench:
         words = self.config.parameter_words * self.width
         self.parameters = self.rng.integers(0, 2**64, words, dtype=np.uint64)
         for address in range(80 * self.width):
-            await cycle(self.dut, {"parameter_write_enable": 1, "parameter_write_address": address,
-                                   "parameter_write_data": int(self.parameters[address])})
+            await cycle(
+                self.dut,
+                {
+                    "parameter_write_enable": 1,
+                    "parameter_write_address": address,
+                    "parameter_write_data": int(self.parameters[address]),
+                },
+            )
         self.dut.parameter_write_enable.value = 0
 
     async def step(self, inputs: dict[str, int]) -> None:
         place, settings, accumulators, parameters, error = await cycle(
-            self.dut, inputs, "place", "settings", "accumulators", "parameters", "error")
+            self.dut, inputs, "place", "settings", "accumulators", "parameters", "error"
+        )
         self.backlog = max(self.backlog - 1, 0)
         place = unpack(place, Place)
         if place["valid"]:
@@ -65,7 +73,7 @@ class Bench:
         tiles = windows.lane_counts(command)
         shape = [command[name] for name in ("outer", "middle", "inner")]
         for number, result in enumerate(results):
-            while self.backlog > BACKLOG_LIMIT or self.rng.random() < .2:
+            while self.backlog > BACKLOG_LIMIT or self.rng.random() < 0.2:
                 await self.step({"result": 0})
             tile = np.unravel_index(number, shape)[windows.tile_axis(command)]
             self.backlog += -(-int(tiles[tile]) // self.width)
@@ -84,12 +92,24 @@ class Bench:
                 piece = lane // columns * columns
                 is_last = lane + self.width >= count
                 word = command["parameter"] + (0 if command["parameter_shared"] else tile * per_tile + group)
-                place = {"valid": 1, "write": int(is_last or (lane + self.width) % columns == 0),
-                         "finish": int(is_last and window == destinations.size - 1), "slot": lane % columns // self.width,
-                         "address": int(destinations[position]) + piece, "count": min(columns, count - piece), "index": number}
+                place = {
+                    "valid": 1,
+                    "write": int(is_last or (lane + self.width) % columns == 0),
+                    "finish": int(is_last and window == destinations.size - 1),
+                    "slot": lane % columns // self.width,
+                    "address": int(destinations[position]) + piece,
+                    "count": min(columns, count - piece),
+                    "index": number,
+                }
                 settings = {name: command[name] for name in SETTINGS}
-                groups.append((place, settings, list(results[window, lane:lane + self.width]),
-                               list(self.parameters[word * self.width:][:self.width])))
+                groups.append(
+                    (
+                        place,
+                        settings,
+                        list(results[window, lane : lane + self.width]),
+                        list(self.parameters[word * self.width :][: self.width]),
+                    )
+                )
         return groups
 
 
@@ -123,7 +143,15 @@ async def latency_and_range(dut) -> None:
     bench = Bench(dut)
     await bench.start()
     command = dict.fromkeys((field.name for field in isa.COMPUTE.fields[4:]), 0)
-    command |= {"after": 0, "outer": 1, "middle": 1, "inner": 1, "lanes": 1, "last_lanes": 1, "parameter": bench.config.parameter_words}
+    command |= {
+        "after": 0,
+        "outer": 1,
+        "middle": 1,
+        "inner": 1,
+        "lanes": 1,
+        "last_lanes": 1,
+        "parameter": bench.config.parameter_words,
+    }
     cocotb.start_soon(send(dut.clk, dut, "context", [{"index": 7, **command}], bench.rng, 0.0, shape=SHAPE))
     for _ in range(5):
         await bench.step({"result": 0})
@@ -133,5 +161,10 @@ async def latency_and_range(dut) -> None:
     assert not bench.groups
     await bench.step({"result": 0})
     assert len(bench.groups) == 1
-    assert bench.errors[0] == {"valid": 1, "code": int(ErrorCode.ADDRESS_RANGE), "unit": int(Unit.WRITE_BACK), "index": 7,
-                               "address": bench.config.parameter_words}
+    assert bench.errors[0] == {
+        "valid": 1,
+        "code": int(ErrorCode.ADDRESS_RANGE),
+        "unit": int(Unit.WRITE_BACK),
+        "index": 7,
+        "address": bench.config.parameter_words,
+    }

@@ -1,5 +1,6 @@
 # amaranth: UnusedElaboratable=no
 """The driver that is shipped, on the core in cocotb, with cocotbext-axi's register master and memory."""
+
 from __future__ import annotations
 
 import cocotb
@@ -25,7 +26,9 @@ def test_driver(simulate) -> None:
 
 def infer_twice_reset_and_infer(transport: Transport) -> None:
     maker = GraphMaker((5, 5, 3))
-    pooled = maker.max_pool(maker.convolution("x", 6, Window((3, 3), pads=(1, 1, 1, 1)), table=True), Window((2, 2), (2, 2)))
+    pooled = maker.max_pool(
+        maker.convolution("x", 6, Window((3, 3), pads=(1, 1, 1, 1)), table=True), Window((2, 2), (2, 2))
+    )
     graph = maker.finish(maker.fully_connected(pooled, 5))
     program = compile_graph(graph, CONFIG)
     driver = Driver(transport, CONFIG)

@@ -1,5 +1,6 @@
 # amaranth: UnusedElaboratable=no
 """Transfer tables against golden.tables: every table, every code, and codes that pass."""
+
 from __future__ import annotations
 
 import os
@@ -37,5 +38,8 @@ async def looks_up_or_lets_pass(dut) -> None:
     for row, table, enable in [*zip(codes, chosen, enabled, strict=True), *[(codes[0], 0, 0)] * RAM_LATENCY]:
         inputs = {"codes": int.from_bytes(row.tobytes(), "little"), "table": int(table), "enable": int(enable)}
         values += await cycle(dut, inputs, "values")
-    expected = [apply_table(row, tables[table]) if enable else row for row, table, enable in zip(codes, chosen, enabled, strict=True)]
+    expected = [
+        apply_table(row, tables[table]) if enable else row
+        for row, table, enable in zip(codes, chosen, enabled, strict=True)
+    ]
     assert values[RAM_LATENCY:] == [int.from_bytes(row.tobytes(), "little") for row in expected]

@@ -1,4 +1,5 @@
-"""The promise, end to end: golden functions, golden machine and simulated core return ONNX Runtime's bytes, in the predicted cycles."""
+"""The promise, end to end: golden model and simulated core return ONNX Runtime's bytes, in the predicted cycles."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -63,8 +64,14 @@ def test_generated_sweep(preset: str, number: int) -> None:
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
 @pytest.mark.parametrize("seed", range(3))
 def test_any_bus_gives_the_same_bytes(preset: str, seed: int) -> None:
-    settings = MemorySettings(read_latency=3 + 90 * seed, write_latency=5 + 30 * seed, beat_interval=1 + seed, outstanding=1 + 3 * seed,
-                              seed=seed, stall_probability=.3)
+    settings = MemorySettings(
+        read_latency=3 + 90 * seed,
+        write_latency=5 + 30 * seed,
+        beat_interval=1 + seed,
+        outstanding=1 + 3 * seed,
+        seed=seed,
+        stall_probability=0.3,
+    )
     report = verify(_generated(3 * seed, TINY).model, PRESETS[preset], samples=2, seed=seed, settings=settings)
     assert not report.mismatched_bytes
     assert not report.layers

@@ -1,5 +1,6 @@
 # amaranth: UnusedElaboratable=no
 """The weight memory: written in units of one column, read column after column."""
+
 from __future__ import annotations
 
 import os
@@ -28,8 +29,14 @@ async def each_column_one_cycle_later(dut) -> None:
     await start(dut, {"write_enable": 0})
     for word, columns_bytes in weights.items():
         for column in range(columns):
-            await cycle(dut, {"write_enable": 1, "write_address": word * columns + column,
-                              "write_data": int.from_bytes(columns_bytes[column].tobytes(), "little")})
+            await cycle(
+                dut,
+                {
+                    "write_enable": 1,
+                    "write_address": word * columns + column,
+                    "write_data": int.from_bytes(columns_bytes[column].tobytes(), "little"),
+                },
+            )
     dut.write_enable.value = 0
 
     addresses = rng.choice(words, 200)
@@ -38,5 +45,8 @@ async def each_column_one_cycle_later(dut) -> None:
         outputs += await cycle(dut, {"address": int(address)}, "weights")
     for column in range(columns):
         late = RAM_LATENCY + column
-        got = [output.to_bytes(columns * lanes, "little")[column * lanes:][:lanes] for output in outputs[late:late + len(addresses)]]
+        got = [
+            output.to_bytes(columns * lanes, "little")[column * lanes :][:lanes]
+            for output in outputs[late : late + len(addresses)]
+        ]
         assert got == [weights[address][column].tobytes() for address in addresses]

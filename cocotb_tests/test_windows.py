@@ -1,5 +1,6 @@
 # amaranth: UnusedElaboratable=no
-"""Issue: addresses and weights against golden.windows, windows held back for the result FIFO, dependent commands to the cycle, errors."""
+"""Issue: addresses against golden.windows, windows held back for the FIFO, turnaround to the cycle, errors."""
+
 from __future__ import annotations
 
 import os
@@ -9,7 +10,6 @@ import numpy as np
 import pytest
 from clocking import cycle, start
 from random_commands import Scenario, random_scenario
-from streams import pack, send, unpack
 
 from lutterfly.golden import isa, windows
 from lutterfly.golden.config import PRESETS, Config
@@ -18,6 +18,7 @@ from lutterfly.golden.timing import RESULT_WINDOWS
 from lutterfly.hdl.engine import Step
 from lutterfly.hdl.isa import ErrorReport, command_shape
 from lutterfly.hdl.windows import ISSUE_LATENCY, Windows
+from streams import pack, send, unpack
 
 LANDING = {Engine.MAC: 21, Engine.MAXIMUM: 9}
 SHAPE = command_shape(isa.COMPUTE)
@@ -43,7 +44,9 @@ class Bench:
     async def start(self, entries: np.ndarray) -> None:
         await start(self.dut, {"command__valid": 0, "context__ready": 1, "halt": 0, "list_write_enable": 0})
         for address, entry in enumerate(entries):
-            await cycle(self.dut, {"list_write_enable": 1, "list_write_address": address, "list_write_data": int(entry)})
+            await cycle(
+                self.dut, {"list_write_enable": 1, "list_write_address": address, "list_write_data": int(entry)}
+            )
         self.dut.list_write_enable.value = 0
         cocotb.start_soon(self._watch())
 
@@ -72,7 +75,7 @@ class Bench:
 
 
 def entries_of(scenario: Scenario) -> np.ndarray:
-    return scenario.memories[LocalMemory.LIST][:scenario.filled[LocalMemory.LIST]].view(np.uint32)
+    return scenario.memories[LocalMemory.LIST][: scenario.filled[LocalMemory.LIST]].view(np.uint32)
 
 
 def groups_of(command: dict[str, int], config: Config) -> np.ndarray:
@@ -100,13 +103,17 @@ async def every_step(dut, p_stall: float) -> None:
         addresses += list((bases[..., None] + offsets).reshape(-1))
         for position in np.ndindex(*bases.shape):
             tile = position[windows.tile_axis(command)]
-            weights += [(command["weight"] + tile * command["steps"] + step) % bench.config.weight_words for step in range(command["steps"])]
+            weights += [
+                (command["weight"] + tile * command["steps"] + step) % bench.config.weight_words
+                for step in range(command["steps"])
+            ]
             flags += [(int(step == 0), int(step == command["steps"] - 1)) for step in range(command["steps"])]
     assert [address for _, address, _, _ in bench.steps] == addresses
     assert [(step["clear"], step["fire"]) for _, _, step, _ in bench.steps] == flags
     assert [weight for _, _, _, weight in bench.steps] == weights
 
-    # What stands behind the issue, in its own words: a FIFO of windows, and a requantiser that takes a group each cycle.
+    # What stands behind the issue, in its own words: a FIFO of windows, and a requantiser that takes a group each
+    # cycle.
     groups = np.concatenate([groups_of(command, bench.config) for command in scenario.commands])
     fired = [now for now, _, step, _ in bench.steps if step["fire"]]
     free = 0
@@ -126,9 +133,24 @@ async def no_gap_and_exact_turnaround(dut) -> None:
     steps = 7
     groups = -(-limit // bench.config.array.requant_lanes)
     base = dict.fromkeys((field.name for field in isa.COMPUTE.fields[4:]), 0)
-    base |= {"after": 0, "outer": 1, "middle": 2, "inner": 3, "steps": steps, "list": 1, "lanes": limit, "last_lanes": limit}
+    base |= {
+        "after": 0,
+        "outer": 1,
+        "middle": 2,
+        "inner": 3,
+        "steps": steps,
+        "list": 1,
+        "lanes": limit,
+        "last_lanes": limit,
+    }
     # The third is dependent, the fourth changes the engine.
-    commands = [base, base, base | {"after": 1}, base | {"engine": int(Engine.MAXIMUM)}, base | {"engine": int(Engine.MAXIMUM), "after": 1}]
+    commands = [
+        base,
+        base,
+        base | {"after": 1},
+        base | {"engine": int(Engine.MAXIMUM)},
+        base | {"engine": int(Engine.MAXIMUM), "after": 1},
+    ]
     await bench.run(commands)
     gaps = [first - last for first, last in zip(bench.first[1:], bench.last[:-1], strict=True)]
     # With at least as many steps as groups nothing waits for the requantiser.
@@ -140,18 +162,22 @@ async def no_gap_and_exact_turnaround(dut) -> None:
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(
-    (("change", "code", "address"), [
-        ({"outer": 0}, ErrorCode.ILLEGAL_FIELD, 0),
-        ({"steps": 0}, ErrorCode.ILLEGAL_FIELD, 0),
-        ({"last_lanes": 0}, ErrorCode.ILLEGAL_FIELD, 0),
-        ({"lanes": 100, "last_lanes": 100}, ErrorCode.ILLEGAL_FIELD, 0),
-        ({"last_lanes": 2, "lanes": 1}, ErrorCode.ILLEGAL_FIELD, 0),
-        ({"list": 1020, "steps": 5}, ErrorCode.ILLEGAL_FIELD, 0),
-        ({"table": 200}, ErrorCode.ILLEGAL_FIELD, 0),
-        ({"source": 1 << 20}, ErrorCode.ADDRESS_RANGE, 1 << 20),
-        ({"source": 5, "source_inner": -6}, ErrorCode.ADDRESS_RANGE, (1 << 24) - 1),
-        ({"weight": 5000}, ErrorCode.ADDRESS_RANGE, 5000),
-    ]))
+    (
+        ("change", "code", "address"),
+        [
+            ({"outer": 0}, ErrorCode.ILLEGAL_FIELD, 0),
+            ({"steps": 0}, ErrorCode.ILLEGAL_FIELD, 0),
+            ({"last_lanes": 0}, ErrorCode.ILLEGAL_FIELD, 0),
+            ({"lanes": 100, "last_lanes": 100}, ErrorCode.ILLEGAL_FIELD, 0),
+            ({"last_lanes": 2, "lanes": 1}, ErrorCode.ILLEGAL_FIELD, 0),
+            ({"list": 1020, "steps": 5}, ErrorCode.ILLEGAL_FIELD, 0),
+            ({"table": 200}, ErrorCode.ILLEGAL_FIELD, 0),
+            ({"source": 1 << 20}, ErrorCode.ADDRESS_RANGE, 1 << 20),
+            ({"source": 5, "source_inner": -6}, ErrorCode.ADDRESS_RANGE, (1 << 24) - 1),
+            ({"weight": 5000}, ErrorCode.ADDRESS_RANGE, 5000),
+        ],
+    )
+)
 async def refuses(dut, change: dict[str, int], code: ErrorCode, address: int) -> None:
     bench = Bench(dut)
     await bench.start(np.array([isa.LIST_CLEAR | isa.LIST_FIRE], np.uint32))

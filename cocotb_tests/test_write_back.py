@@ -1,5 +1,6 @@
 # amaranth: UnusedElaboratable=no
 """Write back: groups are collected to pieces, one write a piece, and nothing is written outside."""
+
 from __future__ import annotations
 
 import os
@@ -8,7 +9,6 @@ import cocotb
 import numpy as np
 import pytest
 from clocking import cycle, start
-from streams import pack, unpack
 
 from lutterfly.golden.config import PRESETS
 from lutterfly.golden.isa import ErrorCode, Unit
@@ -16,6 +16,7 @@ from lutterfly.hdl.feature_memory import feature_write_layout
 from lutterfly.hdl.isa import ErrorReport
 from lutterfly.hdl.results import Place
 from lutterfly.hdl.write_back import WRITE_BACK_LATENCY, WriteBack
+from streams import pack, unpack
 
 
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
@@ -33,7 +34,9 @@ async def every_piece(dut, p_stall: float) -> None:
     inputs, expected = [], []
     for number in range(200):
         count = int(rng.integers(1, columns + 1))
-        address = int(rng.integers(0, size - count + 1)) if number % 10 else int(rng.integers(size - count + 1, 1 << 24))
+        address = (
+            int(rng.integers(0, size - count + 1)) if number % 10 else int(rng.integers(size - count + 1, 1 << 24))
+        )
         data = rng.integers(0, 256, columns, dtype=np.uint8)
         groups = -(-count // width)
         outside = address + count > size
@@ -41,17 +44,47 @@ async def every_piece(dut, p_stall: float) -> None:
             while rng.random() < p_stall:
                 inputs.append(({"place": 0}, (0, None, 0, None)))
             last = group == groups - 1
-            place = {"valid": 1, "write": int(last), "finish": int(last and number % 3 == 0), "slot": group, "address": address,
-                     "count": count, "index": number}
-            values = int.from_bytes(data[group * width:][:width].tobytes(), "little")
+            place = {
+                "valid": 1,
+                "write": int(last),
+                "finish": int(last and number % 3 == 0),
+                "slot": group,
+                "address": address,
+                "count": count,
+                "index": number,
+            }
+            values = int.from_bytes(data[group * width :][:width].tobytes(), "little")
             write = (address, count, data[:count].tobytes()) if last and not outside else None
-            error = {"valid": 1, "code": int(ErrorCode.ADDRESS_RANGE), "unit": int(Unit.WRITE_BACK), "index": number, "address": address}
-            inputs.append(({"place": pack(place, Place), "values": values},
-                           (int(write is not None), write, int(place["finish"] and not outside), error if last and outside else None)))
+            error = {
+                "valid": 1,
+                "code": int(ErrorCode.ADDRESS_RANGE),
+                "unit": int(Unit.WRITE_BACK),
+                "index": number,
+                "address": address,
+            }
+            inputs.append(
+                (
+                    {"place": pack(place, Place), "values": values},
+                    (
+                        int(write is not None),
+                        write,
+                        int(place["finish"] and not outside),
+                        error if last and outside else None,
+                    ),
+                )
+            )
     for driven, _ in [*inputs, *[({"place": 0}, None)] * WRITE_BACK_LATENCY]:
         valid, write, done, error = await cycle(dut, driven, "write_valid", "write", "done", "error")
         fields = unpack(write, layout) if valid else None
-        piece = (fields["address"], fields["count"], fields["data"].to_bytes(config.array.lanes, "little")[:fields["count"]]) if valid else None
+        piece = (
+            (
+                fields["address"],
+                fields["count"],
+                fields["data"].to_bytes(config.array.lanes, "little")[: fields["count"]],
+            )
+            if valid
+            else None
+        )
         expected.append((valid, piece, done, unpack(error, ErrorReport) if error & 1 else None))
     assert expected[WRITE_BACK_LATENCY:] == [outputs for _, outputs in inputs]
 

@@ -2,6 +2,7 @@
 
 Standard library only, so that every other folder can import it.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -48,9 +49,15 @@ class ArrayConfig:
             _check(_is_power_of_two(value), name, "a power of two", value)
         _check(4 <= self.lanes <= 64, "lanes", "between 4 and 64", self.lanes)
         _check(self.columns <= self.lanes, "columns", f"at most lanes ({self.lanes})", self.columns)
-        _check(self.requant_lanes <= self.columns, "requant_lanes", f"at most columns ({self.columns})", self.requant_lanes)
-        _check(1 <= self.depthwise_taps <= self.columns, "depthwise_taps", f"between 1 and columns ({self.columns})",
-               self.depthwise_taps)
+        _check(
+            self.requant_lanes <= self.columns, "requant_lanes", f"at most columns ({self.columns})", self.requant_lanes
+        )
+        _check(
+            1 <= self.depthwise_taps <= self.columns,
+            "depthwise_taps",
+            f"between 1 and columns ({self.columns})",
+            self.depthwise_taps,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +143,21 @@ class Config:
     def __post_init__(self) -> None:
         lanes = self.array.lanes
         _check(self.axi.data_bytes <= lanes, "data_bits", f"at most 8 * lanes ({8 * lanes})", self.axi.data_bits)
-        _check(self.memory.feature_bytes >= 4 * lanes, "feature_bytes", f"at least {4 * lanes}", self.memory.feature_bytes)
-        _check(self.memory.weight_bytes >= 2 * self.weight_word_bytes, "weight_bytes",
-               f"at least two words of {self.weight_word_bytes} bytes", self.memory.weight_bytes)
-        _check(_is_power_of_two(self.resident_commands) and self.resident_commands >= 4, "resident_commands",
-               "a power of two, at least 4", self.resident_commands)
+        _check(
+            self.memory.feature_bytes >= 4 * lanes, "feature_bytes", f"at least {4 * lanes}", self.memory.feature_bytes
+        )
+        _check(
+            self.memory.weight_bytes >= 2 * self.weight_word_bytes,
+            "weight_bytes",
+            f"at least two words of {self.weight_word_bytes} bytes",
+            self.memory.weight_bytes,
+        )
+        _check(
+            _is_power_of_two(self.resident_commands) and self.resident_commands >= 4,
+            "resident_commands",
+            "a power of two, at least 4",
+            self.resident_commands,
+        )
         _check(Engine.MAC in self.engines, "engines", "a tuple that contains Engine.MAC", self.engines)
 
     @property
@@ -203,17 +220,23 @@ class Config:
 PRESETS: dict[str, Config] = {
     "tiny": Config(
         array=ArrayConfig(lanes=4, columns=2, requant_lanes=1, depthwise_taps=2),
-        memory=MemoryConfig(feature_bytes=8 << 10, weight_bytes=16 << 10, parameter_bytes=4 << 10, tables=4, list_entries=1024),
+        memory=MemoryConfig(
+            feature_bytes=8 << 10, weight_bytes=16 << 10, parameter_bytes=4 << 10, tables=4, list_entries=1024
+        ),
         axi=AxiConfig(data_bits=32),
     ),
     "ecp5-85k": Config(
         array=ArrayConfig(lanes=16, columns=8, requant_lanes=4, depthwise_taps=3),
-        memory=MemoryConfig(feature_bytes=64 << 10, weight_bytes=256 << 10, parameter_bytes=32 << 10, tables=16, list_entries=1024),
+        memory=MemoryConfig(
+            feature_bytes=64 << 10, weight_bytes=256 << 10, parameter_bytes=32 << 10, tables=16, list_entries=1024
+        ),
         axi=AxiConfig(data_bits=64),
     ),
     "large": Config(
         array=ArrayConfig(lanes=32, columns=32, requant_lanes=8, depthwise_taps=5),
-        memory=MemoryConfig(feature_bytes=512 << 10, weight_bytes=2 << 20, parameter_bytes=64 << 10, tables=16, list_entries=1024),
+        memory=MemoryConfig(
+            feature_bytes=512 << 10, weight_bytes=2 << 20, parameter_bytes=64 << 10, tables=16, list_entries=1024
+        ),
         axi=AxiConfig(data_bits=128),
     ),
 }

@@ -3,6 +3,7 @@
 A command has 64 bytes, little-endian. Two queues execute commands in order, each at its own pace: the DMA queue (LOAD,
 STORE, FILL) and the compute queue (COMPUTE); SYNC and END stand in both. Standard library only.
 """
+
 from __future__ import annotations
 
 import enum
@@ -161,10 +162,10 @@ for row in range(rows):
         for piece in range(row_pieces):
             at = local + row * local_row + fold * local_fold + piece * local_piece
             memory[at:at + piece_bytes] = run[piece * piece_bytes:][:piece_bytes]""",
-    notes="Each (row, fold) is one run of contiguous source bytes, split into bursts of at most 16 beats that never cross 4 KiB. "
-          "A memory other than FEATURE takes one piece (`rows`, `folds` and `row_pieces` are 1), with `local` and "
-          "`piece_bytes` multiples of its unit: `lanes` bytes for WEIGHT, 8 for PARAMETER, 1 for TABLE, 4 for LIST. "
-          "Counts of zero and runs of 2^32 bytes or more are illegal.",
+    notes="Each (row, fold) is one run of contiguous source bytes, split into bursts of at most 16 beats that never "
+    "cross 4 KiB. A memory other than FEATURE takes one piece (`rows`, `folds` and `row_pieces` are 1), with `local` "
+    "and `piece_bytes` multiples of its unit: `lanes` bytes for WEIGHT, 8 for PARAMETER, 1 for TABLE, 4 for LIST. "
+    "Counts of zero and runs of 2^32 bytes or more are illegal.",
 )
 
 STORE = _format(
@@ -211,7 +212,11 @@ COMPUTE = _format(
     ("destination_inner", -LOCAL_BITS, "Destination pitch of the inner loop, in bytes."),
     ("weight", 20, "First word in the weight memory; tile t begins `steps * t` words on."),
     ("parameter", 16, "First word in the parameter memory."),
-    ("parameter_shared", 1, "1: every group of every tile uses that one word; 0: they take consecutive words, each tile from its first."),
+    (
+        "parameter_shared",
+        1,
+        "1: every group of every tile uses that one word; 0: they take consecutive words, each tile from its first.",
+    ),
     ("lanes", 8, "Results of a window in every tile but the last."),
     ("last_lanes", 8, "Results of a window in the last tile."),
     ("zero_point", -8, "Added after rounding."),
@@ -227,9 +232,10 @@ for i, j, k in product(range(outer), range(middle), range(inner)):
     results = engine(words, weights[weight + tile * steps:][:steps])
     results = requantise(results, parameters[parameter + tile * groups:]) -> table -> [:lanes or last_lanes]
     feature[destination + i * destination_outer + j * destination_middle + k * destination_inner:] = results""",
-    notes="`groups` is `lanes / REQUANT_LANES`, rounded up. A window starts at a list entry with the flag `clear` and ends at one with the flag "
-          "`fire`: the first and the last entry of its list. Commands without `after` follow one another without a gap, except where the engine changes. "
-          "Counts of zero, and lanes beyond what the engine gives (`columns` for MAC, `lanes` for MAXIMUM), are illegal.",
+    notes="`groups` is `lanes / REQUANT_LANES`, rounded up. A window starts at a list entry with the flag `clear` and "
+    "ends at one with the flag `fire`: the first and the last entry of its list. Commands without `after` follow one "
+    "another without a gap, except where the engine changes. "
+    "Counts of zero, and lanes beyond what the engine gives (`columns` for MAC, `lanes` for MAXIMUM), are illegal.",
 )
 
 FORMATS: dict[Opcode, Format] = {fmt.opcode: fmt for fmt in (END, SYNC, LOAD, STORE, FILL, COMPUTE)}

@@ -3,6 +3,7 @@
 A program addresses one *arena* of external memory by offsets from its start: commands, constants, inputs, outputs and
 spilled tensors. Standard library only.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -201,27 +202,41 @@ class Program:
             If the data is not a program, is of another version, is truncated or damaged.
         """
         if not data.startswith(MAGIC):
-            raise ValueError("program must begin with the Lutterfly magic number; compile the model with `lutterfly compile`")
+            raise ValueError(
+                "program must begin with the Lutterfly magic number; compile the model with `lutterfly compile`"
+            )
         if len(data) < _HEAD.size:
-            raise ValueError(f"program must have a header of {_HEAD.size} bytes, not {len(data)}: the file is truncated; compile again")
+            raise ValueError(
+                f"program must have a header of {_HEAD.size} bytes, not {len(data)}: "
+                "the file is truncated; compile again"
+            )
         _, version, _, text_bytes, blob_bytes, checksum = _HEAD.unpack_from(data)
         if version != registers.VERSION:
             raise ValueError(f"program must be of version {registers.VERSION}, not {version}; compile again")
         expected = _HEAD.size + text_bytes + blob_bytes
         if len(data) != expected:
-            raise ValueError(f"program must have {expected} bytes, not {len(data)}: the file is truncated or damaged; compile again")
-        if zlib.crc32(data[_HEAD.size:]) != checksum:
+            raise ValueError(
+                f"program must have {expected} bytes, not {len(data)}: the file is truncated or damaged; compile again"
+            )
+        if zlib.crc32(data[_HEAD.size :]) != checksum:
             raise ValueError("program must match its checksum, and does not: the file is damaged; compile again")
-        blobs = data[_HEAD.size + text_bytes:]
-        plain = json.loads(data[_HEAD.size:_HEAD.size + text_bytes])
+        blobs = data[_HEAD.size + text_bytes :]
+        plain = json.loads(data[_HEAD.size : _HEAD.size + text_bytes])
 
         def revive(value: object) -> object:
             if isinstance(value, dict):
                 start, size = value["blob"]
-                return blobs[start:start + size]
+                return blobs[start : start + size]
             return tuple(revive(item) for item in value) if isinstance(value, list) else value
 
-        nested = {"prologue": Queues, "body": Queues, "inputs": Port, "outputs": Port, "layers": LayerReport, "written": WrittenTensor}
+        nested = {
+            "prologue": Queues,
+            "body": Queues,
+            "inputs": Port,
+            "outputs": Port,
+            "layers": LayerReport,
+            "written": WrittenTensor,
+        }
         parts: dict[str, Any] = {}
         for name, value in plain.items():
             kind = nested.get(name)

@@ -1,4 +1,5 @@
 """The hop from one column of the array to the next: a register, and for depthwise layers a delay line of words."""
+
 from __future__ import annotations
 
 from amaranth.hdl import Module, Mux, Signal, unsigned
@@ -13,8 +14,8 @@ __all__ = ["ColumnHop"]
 class ColumnHop(wiring.Component):
     """Pass steps and words on to the next column, one per cycle, with a latency of one cycle.
 
-    In chain mode the word that leaves with a step is that of ``rows`` steps earlier, so that with words read column by column of an image,
-    ``rows`` words each, the next array column sees the image column before.
+    In chain mode the word that leaves with a step is that of ``rows`` steps earlier, so that with words read column by
+    column of an image, ``rows`` words each, the next array column sees the image column before.
 
     Parameters
     ----------
@@ -32,12 +33,14 @@ class ColumnHop(wiring.Component):
     def __init__(self, *, lanes: int, has_line: bool):
         self.lanes = lanes
         self.has_line = has_line
-        super().__init__({
-            "step": In(ChainedStep),
-            "word": In(8 * lanes),
-            "next_step": Out(ChainedStep),
-            "next_word": Out(8 * lanes),
-        })
+        super().__init__(
+            {
+                "step": In(ChainedStep),
+                "word": In(8 * lanes),
+                "next_step": Out(ChainedStep),
+                "next_word": Out(8 * lanes),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()

@@ -1,4 +1,5 @@
 """The compute unit: windows -> feature memory -> engines -> results -> requantise -> tables -> write back."""
+
 from __future__ import annotations
 
 from amaranth.hdl import Module, Mux, Signal, unsigned
@@ -59,26 +60,31 @@ class Compute(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        super().__init__({
-            "command": In(stream.Signature(command_shape(isa.COMPUTE))),
-            "done": Out(1),
-            "error": Out(ErrorReport),
-            "halt": In(1),
-            "progress": Out(1),
-            "feature_write": In(stream.Signature(feature_write_layout(config))),
-            "local_write": In(local_write_layout(config)),
-            "store_read": In(stream.Signature(unsigned(isa.LOCAL_BITS))),
-            "store_word": Out(data.StructLayout({"valid": unsigned(1), "data": unsigned(8 * config.array.lanes)})),
-            "issued": Out(1),
-            "stalled": Out(1),
-            "first": Out(1),
-            "last": Out(1),
-        })
+        super().__init__(
+            {
+                "command": In(stream.Signature(command_shape(isa.COMPUTE))),
+                "done": Out(1),
+                "error": Out(ErrorReport),
+                "halt": In(1),
+                "progress": Out(1),
+                "feature_write": In(stream.Signature(feature_write_layout(config))),
+                "local_write": In(local_write_layout(config)),
+                "store_read": In(stream.Signature(unsigned(isa.LOCAL_BITS))),
+                "store_word": Out(data.StructLayout({"valid": unsigned(1), "data": unsigned(8 * config.array.lanes)})),
+                "issued": Out(1),
+                "stalled": Out(1),
+                "first": Out(1),
+                "last": Out(1),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()
         engines = {code: ENGINES[code](self.config) for code in self.config.engines}
-        landing = {code: FETCH_LATENCY + engine.latency + _GROUP_LATENCY + WRITE_LATENCY - 2 for code, engine in engines.items()}
+        landing = {
+            code: FETCH_LATENCY + engine.latency + _GROUP_LATENCY + WRITE_LATENCY - 2
+            for code, engine in engines.items()
+        }
         m.submodules.windows = windows = Windows(self.config, landing_latency=landing)
         m.submodules.feature_memory = features = FeatureMemory(self.config)
         m.submodules.weight_memory = weights = WeightMemory(self.config)
@@ -117,7 +123,9 @@ class Compute(wiring.Component):
             m.d.comb += self.error.eq(write_back.error)
         return m
 
-    def _elaborate_fetch(self, m: Module, windows: Windows, features: FeatureMemory, weights: WeightMemory, engines: dict) -> None:
+    def _elaborate_fetch(
+        self, m: Module, windows: Windows, features: FeatureMemory, weights: WeightMemory, engines: dict
+    ) -> None:
         """Steps read first, STORE in between; words and weights meet at the engines."""
         store_taken = Signal()
         m.d.comb += [
@@ -167,14 +175,24 @@ class Compute(wiring.Component):
             write_back.place.eq(place),
         ]
 
-    def _elaborate_local_writes(self, m: Module, windows: Windows, weights: WeightMemory, results: Results, tables: TransferTables) -> None:
+    def _elaborate_local_writes(
+        self, m: Module, windows: Windows, weights: WeightMemory, results: Results, tables: TransferTables
+    ) -> None:
         """Each write to its memory."""
         local = self.local_write
         ports = {
             isa.LocalMemory.WEIGHT: (weights.write_enable, weights.write_address, weights.write_data),
-            isa.LocalMemory.PARAMETER: (results.parameter_write_enable, results.parameter_write_address, results.parameter_write_data),
+            isa.LocalMemory.PARAMETER: (
+                results.parameter_write_enable,
+                results.parameter_write_address,
+                results.parameter_write_data,
+            ),
             isa.LocalMemory.TABLE: (tables.write_enable, tables.write_address, tables.write_data),
             isa.LocalMemory.LIST: (windows.list_write_enable, windows.list_write_address, windows.list_write_data),
         }
         for code, (enable, address, value) in ports.items():
-            m.d.comb += [enable.eq(local.valid & (local.memory == code)), address.eq(local.address), value.eq(local.data)]
+            m.d.comb += [
+                enable.eq(local.valid & (local.memory == code)),
+                address.eq(local.address),
+                value.eq(local.data),
+            ]

@@ -1,8 +1,10 @@
 """The device layer: block RAM and multiplier with fixed latency, the only parts that a device family may replace.
 
-A family's primitives are put in by elaborating for a platform of that family; latency and ports stay as they are here, so that no
-control changes. The generic bodies below simulate, and every synthesis tool infers block RAM and multipliers from them.
+A family's primitives are put in by elaborating for a platform of that family; latency and ports stay as they are here,
+so that no control changes. The generic bodies below simulate, and every synthesis tool infers block RAM and multipliers
+from them.
 """
+
 from __future__ import annotations
 
 from amaranth.hdl import Module, Signal, signed, unsigned
@@ -17,10 +19,11 @@ MULTIPLIER_LATENCY = 3
 
 
 class Ram(wiring.Component):
-    """Read one word and write one word each cycle; a read takes ``RAM_LATENCY`` cycles (address register, output register).
+    """Read one word and write one word each cycle; a read takes ``RAM_LATENCY`` cycles (address register, output
+    register).
 
-    A word that is written can be read from the next cycle on. A word that is read in the cycle in which it is written is undefined
-    in hardware: whoever reads must know that nobody writes it.
+    A word that is written can be read from the next cycle on. A word that is read in the cycle in which it is written
+    is undefined in hardware: whoever reads must know that nobody writes it.
 
     Parameters
     ----------
@@ -52,19 +55,23 @@ class Ram(wiring.Component):
         self.width = width
         self.depth = depth
         self.granularity = granularity
-        super().__init__({
-            "read_address": In(ceil_log2(depth)),
-            "read_data": Out(width),
-            "write_address": In(ceil_log2(depth)),
-            "write_data": In(width),
-            "write_enable": In(width // granularity),
-        })
+        super().__init__(
+            {
+                "read_address": In(ceil_log2(depth)),
+                "read_data": Out(width),
+                "write_address": In(ceil_log2(depth)),
+                "write_data": In(width),
+                "write_enable": In(width // granularity),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        # Without the attribute Yosys guards against the collision that the contract rules out, with logic behind the output.
-        m.submodules.storage = storage = memory.Memory(shape=unsigned(self.width), depth=self.depth, init=[],
-                                                       attrs={"no_rw_check": 1})
+        # Without the attribute Yosys guards against the collision that the contract rules out, with logic behind the
+        # output.
+        m.submodules.storage = storage = memory.Memory(
+            shape=unsigned(self.width), depth=self.depth, init=[], attrs={"no_rw_check": 1}
+        )
         write = storage.write_port(granularity=self.granularity)
         read = storage.read_port()
         m.d.comb += [
@@ -101,11 +108,13 @@ class Multiplier(wiring.Component):
         self.a_width = a_width
         self.b_width = b_width
         self.is_signed = is_signed
-        super().__init__({
-            "a": In(shape(a_width)),
-            "b": In(shape(b_width)),
-            "product": Out(shape(a_width + b_width)),
-        })
+        super().__init__(
+            {
+                "a": In(shape(a_width)),
+                "b": In(shape(b_width)),
+                "product": Out(shape(a_width + b_width)),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()

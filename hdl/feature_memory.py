@@ -1,4 +1,5 @@
 """The feature memory: any ``lanes`` bytes are read, and any up to ``lanes`` bytes are written, each cycle."""
+
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
@@ -21,23 +22,26 @@ WRITE_LATENCY = 2
 def feature_write_layout(config: Config) -> data.StructLayout:
     """The first ``count`` bytes of ``data`` go to ``address``; ``count`` is 1 to ``lanes``."""
     lanes = config.array.lanes
-    return data.StructLayout({
-        "address": unsigned(isa.LOCAL_BITS),
-        "count": unsigned(ceil_log2(lanes) + 1),
-        "data": unsigned(8 * lanes),
-    })
+    return data.StructLayout(
+        {
+            "address": unsigned(isa.LOCAL_BITS),
+            "count": unsigned(ceil_log2(lanes) + 1),
+            "data": unsigned(8 * lanes),
+        }
+    )
 
 
 def _rotate(word, byte_count: int, amount, unit: int):
     """``word`` of ``byte_count`` bytes, rotated right (towards byte 0) by ``amount * unit`` bytes."""
-    return (Cat(word, word) >> (amount << ceil_log2(8 * unit)))[:8 * byte_count]
+    return (Cat(word, word) >> (amount << ceil_log2(8 * unit)))[: 8 * byte_count]
 
 
 class FeatureMemory(wiring.Component):
-    """Two banks of ``lanes``-byte words, even words in the one and odd words in the other, with a rotator behind and one before.
+    """Two banks of ``lanes``-byte words, even words in the one and odd words in the other, with a rotator behind and
+    one before.
 
-    Any ``lanes`` consecutive bytes lie in one word of each bank, so that both ports take any byte address each cycle. Addresses wrap;
-    who uses them checks them. A byte that is read in the cycle in which it is written is undefined.
+    Any ``lanes`` consecutive bytes lie in one word of each bank, so that both ports take any byte address each cycle.
+    Addresses wrap; who uses them checks them. A byte that is read in the cycle in which it is written is undefined.
 
     Parameters
     ----------
@@ -58,13 +62,15 @@ class FeatureMemory(wiring.Component):
         self.config = config
         self.lanes = config.array.lanes
         write = feature_write_layout(config)
-        super().__init__({
-            "read_address": In(isa.LOCAL_BITS),
-            "read_word": Out(8 * self.lanes),
-            "result_valid": In(1),
-            "result_write": In(write),
-            "transfer_write": In(stream.Signature(write)),
-        })
+        super().__init__(
+            {
+                "read_address": In(isa.LOCAL_BITS),
+                "read_word": Out(8 * self.lanes),
+                "result_valid": In(1),
+                "result_write": In(write),
+                "transfer_write": In(stream.Signature(write)),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -77,8 +83,8 @@ class FeatureMemory(wiring.Component):
 
     def _bank_addresses(self, address) -> tuple:
         """Word addresses in the even and the odd bank, and whether the first byte's word is odd."""
-        word = address[ceil_log2(self.lanes):ceil_log2(self.config.memory.feature_bytes)]
-        return (word + 1)[1:len(word)], word[1:], word[0]
+        word = address[ceil_log2(self.lanes) : ceil_log2(self.config.memory.feature_bytes)]
+        return (word + 1)[1 : len(word)], word[1:], word[0]
 
     def _elaborate_read(self, m: Module) -> None:
         offset_bits = ceil_log2(self.lanes)
@@ -87,7 +93,8 @@ class FeatureMemory(wiring.Component):
 
         even_address, odd_address, is_odd = self._bank_addresses(self.read_address)
         offset = self.read_address[:offset_bits]
-        # Of each byte position, which bank holds the byte that is wanted: the first word's from the offset on, else the second's.
+        # Of each byte position, which bank holds the byte that is wanted: the first word's from the offset on, else the
+        # second's.
         from_odd = Cat(is_odd ^ (offset > position) for position in range(self.lanes))
         m.d.sync += [even.read_address.eq(even_address), odd.read_address.eq(odd_address)]
         for stage in range(1 + RAM_LATENCY):
@@ -130,8 +137,10 @@ class FeatureMemory(wiring.Component):
         second = Cat(end > position + self.lanes for position in range(self.lanes))
         # Both banks take the same rotated bytes, and each enables the part that lies in it.
         rotated = _rotate(taken.data, self.lanes, (self.lanes - offset)[:offset_bits], 1)
-        for ram, address, enable in ((even, even_address, Mux(is_odd, second, first)),
-                                     (odd, odd_address, Mux(is_odd, first, second))):
+        for ram, address, enable in (
+            (even, even_address, Mux(is_odd, second, first)),
+            (odd, odd_address, Mux(is_odd, first, second)),
+        ):
             write_enable = Signal(self.lanes, name=f"{'even' if ram is even else 'odd'}_enable")
             write_address = Signal.like(ram.write_address, reset_less=True)
             m.d.sync += [write_enable.eq(Mux(valid, enable, 0)), write_address.eq(address)]

@@ -1,4 +1,5 @@
-"""Amaranth views of the instruction set in :mod:`lutterfly.golden.isa`, and the signatures that commands and errors travel by."""
+"""Amaranth views of :mod:`lutterfly.golden.isa`, and the shapes that commands and errors travel in."""
+
 from amaranth.hdl import Signal, signed, unsigned
 from amaranth.lib import data
 
@@ -10,7 +11,7 @@ INDEX_BITS = 16
 
 
 def command_shape(fmt: isa.Format) -> data.StructLayout:
-    """A decoded command on its way to its unit: the index in its queue, then the fields of ``fmt`` behind the header."""
+    """A decoded command on its way to its unit: its index in the queue, then the fields behind the header."""
     fields = {"index": unsigned(INDEX_BITS), "after": unsigned(1)}
     for field in fmt.fields:
         if field.lsb >= 32:
@@ -38,5 +39,10 @@ class ErrorReport(data.Struct):
 
 def report(target: data.View, code: isa.ErrorCode, unit: isa.Unit, index, address=0) -> list:
     """Assignments that raise an error in ``target``; combinational or registered, as the caller's domain."""
-    return [target.valid.eq(1), target.code.eq(code), target.unit.eq(unit), target.index.eq(index), target.address.eq(address)]
-
+    return [
+        target.valid.eq(1),
+        target.code.eq(code),
+        target.unit.eq(unit),
+        target.index.eq(index),
+        target.address.eq(address),
+    ]

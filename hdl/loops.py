@@ -1,4 +1,5 @@
-"""The three nested loops of a COMPUTE command: one pointer over bytes, and one over words that follows the output tiles."""
+"""The three nested loops of a COMPUTE command: a pointer over bytes, and one over words that follows the tiles."""
+
 from __future__ import annotations
 
 from amaranth.hdl import Module, Mux, Signal
@@ -20,9 +21,9 @@ def _loop_shape(name: str):
 class Loops(wiring.Component):
     """Walk the windows of a command, one per ``advance``, without a cycle between windows or commands.
 
-    The inputs that describe the command are held by the parent while the command is walked; ``load`` takes their first values from the
-    parent's next command, so that the first window follows the last one of the command before. All outputs are registered but for
-    ``next_word``, which depends on registers only.
+    The inputs that describe the command are held by the parent while the command is walked; ``load`` takes their first
+    values from the parent's next command, so that the first window follows the last one of the command before. All
+    outputs are registered but for ``next_word``, which depends on registers only.
 
     Parameters
     ----------
@@ -60,18 +61,20 @@ class Loops(wiring.Component):
             raise ValueError(f"side must be 'source' or 'destination', not {side!r}")
         self.side = side
         self.word_bits = word_bits
-        super().__init__({
-            "load": In(1),
-            "first": In(_COMMAND),
-            "command": In(_COMMAND),
-            "first_word": In(word_bits),
-            "step": In(1),
-            "advance": In(1),
-            "pointer": Out(isa.LOCAL_BITS),
-            "word": Out(word_bits),
-            "last_tile": Out(1),
-            "last": Out(1),
-        })
+        super().__init__(
+            {
+                "load": In(1),
+                "first": In(_COMMAND),
+                "command": In(_COMMAND),
+                "first_word": In(word_bits),
+                "step": In(1),
+                "advance": In(1),
+                "pointer": Out(isa.LOCAL_BITS),
+                "word": Out(word_bits),
+                "last_tile": Out(1),
+                "last": Out(1),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -86,8 +89,9 @@ class Loops(wiring.Component):
         def count(name: str) -> list:
             return [left[name].eq(left[name] - 1), at_end[name].eq(left[name] == 1)]
 
-        # One pointer for each loop: where its current iteration begins. An advance moves the innermost loop that is not at its
-        # end and starts the loops inside it there, so that every pointer needs one adder and nothing is added twice.
+        # One pointer for each loop: where its current iteration begins. An advance moves the innermost loop that is not
+        # at its end and starts the loops inside it there, so that every pointer needs one adder and nothing is added
+        # twice.
         base = {name: Signal(isa.LOCAL_BITS, name=f"{name}_base", reset_less=True) for name in names}
         moved = {name: Signal(isa.LOCAL_BITS, name=f"{name}_moved") for name in names}
         for name in names:

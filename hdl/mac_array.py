@@ -1,4 +1,5 @@
 """The multiply-accumulate array: ``lanes`` x ``columns`` multipliers, output-stationary."""
+
 from __future__ import annotations
 
 from amaranth.hdl import Module, Mux, Signal, signed
@@ -50,14 +51,16 @@ class Column(wiring.Component):
     def __init__(self, *, lanes: int):
         self.lanes = lanes
         self.latency = column_latency(lanes)
-        super().__init__({
-            "step": In(ChainedStep),
-            "word": In(8 * lanes),
-            "weights": In(data.ArrayLayout(signed(8), lanes)),
-            "products": Out(data.ArrayLayout(signed(PRODUCT_BITS), lanes)),
-            "fired": Out(1),
-            "total": Out(signed(ACCUMULATOR_BITS)),
-        })
+        super().__init__(
+            {
+                "step": In(ChainedStep),
+                "word": In(8 * lanes),
+                "weights": In(data.ArrayLayout(signed(8), lanes)),
+                "products": Out(data.ArrayLayout(signed(PRODUCT_BITS), lanes)),
+                "fired": Out(1),
+                "total": Out(signed(ACCUMULATOR_BITS)),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -72,8 +75,10 @@ class Column(wiring.Component):
 
         terms, level = list(self.products), 0
         while len(terms) > 1:
-            sums = [Signal(signed(PRODUCT_BITS + level + 1), name=f"sum_{level}_{pair}", reset_less=True)
-                    for pair in range(len(terms) // 2)]
+            sums = [
+                Signal(signed(PRODUCT_BITS + level + 1), name=f"sum_{level}_{pair}", reset_less=True)
+                for pair in range(len(terms) // 2)
+            ]
             m.d.sync += [total.eq(terms[2 * pair] + terms[2 * pair + 1]) for pair, total in enumerate(sums)]
             terms, level = sums, level + 1
 
@@ -88,10 +93,10 @@ class Column(wiring.Component):
 class MacArray(wiring.Component):
     """Multiply each activation word with one word of weights for each column, one word per cycle.
 
-    Words travel from column to column, one column per cycle, so that a word is driven to one column's multipliers only and wires stay
-    short. Each column adds its products up over lanes and steps: ``columns`` results, when the last column has its own. In chain mode each lane
-    adds its products up over the first ``depthwise_taps`` columns and steps: ``lanes`` results. Bit-exact with
-    :func:`lutterfly.golden.engines.mac`.
+    Words travel from column to column, one column per cycle, so that a word is driven to one column's multipliers only
+    and wires stay short. Each column adds its products up over lanes and steps: ``columns`` results, when the last
+    column has its own. In chain mode each lane adds its products up over the first ``depthwise_taps`` columns and
+    steps: ``lanes`` results. Bit-exact with :func:`lutterfly.golden.engines.mac`.
 
     A window of one mode may follow one of the other only when the results of the one before are out.
 
@@ -102,7 +107,8 @@ class MacArray(wiring.Component):
     Members
     -------
     step : In(ChainedStep), word, result
-        See :func:`~lutterfly.hdl.engine.engine_members`. The first ``columns`` lanes of the result are accumulators, in chain mode all.
+        See :func:`~lutterfly.hdl.engine.engine_members`. The first ``columns`` lanes of the result are accumulators, in
+        chain mode all.
     weights : In(columns x lanes x signed(8))
         Column j's come j cycles after their activation word.
     """
@@ -112,10 +118,12 @@ class MacArray(wiring.Component):
         self.lanes, self.columns, self.taps = config.array.lanes, config.array.columns, config.array.depthwise_taps
         self.latency = column_latency(self.lanes) + self.columns - 1
         self.chain_latency = MULTIPLIER_LATENCY + self.taps + 1
-        super().__init__({
-            **engine_members(config, ChainedStep),
-            "weights": In(data.ArrayLayout(data.ArrayLayout(signed(8), self.lanes), self.columns)),
-        })
+        super().__init__(
+            {
+                **engine_members(config, ChainedStep),
+                "weights": In(data.ArrayLayout(data.ArrayLayout(signed(8), self.lanes), self.columns)),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()

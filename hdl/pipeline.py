@@ -1,7 +1,8 @@
 """Delay lines for fixed-latency pipelines."""
+
 from __future__ import annotations
 
-from amaranth.hdl import Module, Signal, ValueCastable, Value
+from amaranth.hdl import Module, Signal, Value, ValueCastable
 
 __all__ = ["delay"]
 

@@ -1,4 +1,5 @@
 """Results: from windows that have ended to groups of accumulators beside their parameters and their place."""
+
 from amaranth.hdl import Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
@@ -16,7 +17,8 @@ from .pipeline import delay
 
 __all__ = ["COMMANDS_IN_FLIGHT", "RESULTS_LATENCY", "Place", "Results", "Settings"]
 
-#: From the result of an engine to its first group, when nothing waits: result FIFO, select, beside the parameter memory.
+#: From the result of an engine to its first group, when nothing waits: result FIFO, select, beside the parameter
+#: memory.
 RESULTS_LATENCY = 1 + RAM_LATENCY
 
 #: Commands whose first step is issued and whose last result is not yet selected.
@@ -36,7 +38,8 @@ class Settings(data.Struct):
 
 
 class Place(data.Struct):
-    """Where a group goes. Groups are collected to ``columns`` bytes; ``write`` marks the one that completes such a piece.
+    """Where a group goes. Groups are collected to ``columns`` bytes; ``write`` marks the one that completes such a
+    piece.
 
     ``address`` and ``count`` are those of the piece. ``finish`` marks the last group of a command.
     """
@@ -51,9 +54,11 @@ class Place(data.Struct):
 
 
 class Results(wiring.Component):
-    """Give one group of ``requant_lanes`` accumulators each cycle, ``RESULTS_LATENCY`` cycles after the engine when nothing waits.
+    """Give one group of ``requant_lanes`` accumulators each cycle, ``RESULTS_LATENCY`` cycles after the engine when
+    nothing waits.
 
-    Results come without backpressure: :class:`~lutterfly.hdl.windows.Windows` issues no window whose result could find the FIFO full.
+    Results come without backpressure: :class:`~lutterfly.hdl.windows.Windows` issues no window whose result could find
+    the FIFO full.
 
     Parameters
     ----------
@@ -80,19 +85,21 @@ class Results(wiring.Component):
         self.config = config
         self.requant_lanes = config.array.requant_lanes
         self.pointer_bits = _COMMAND["parameter"].width + 1
-        super().__init__({
-            "context": In(stream.Signature(_COMMAND)),
-            "result": In(result_layout(config)),
-            "halt": In(1),
-            "parameter_write_enable": In(1),
-            "parameter_write_address": In(ceil_log2(config.parameter_words * self.requant_lanes)),
-            "parameter_write_data": In(64),
-            "accumulators": Out(data.ArrayLayout(signed(ACCUMULATOR_BITS), self.requant_lanes)),
-            "parameters": Out(data.ArrayLayout(unsigned(64), self.requant_lanes)),
-            "settings": Out(Settings),
-            "place": Out(Place),
-            "error": Out(ErrorReport),
-        })
+        super().__init__(
+            {
+                "context": In(stream.Signature(_COMMAND)),
+                "result": In(result_layout(config)),
+                "halt": In(1),
+                "parameter_write_enable": In(1),
+                "parameter_write_address": In(ceil_log2(config.parameter_words * self.requant_lanes)),
+                "parameter_write_data": In(64),
+                "accumulators": Out(data.ArrayLayout(signed(ACCUMULATOR_BITS), self.requant_lanes)),
+                "parameters": Out(data.ArrayLayout(unsigned(64), self.requant_lanes)),
+                "settings": Out(Settings),
+                "place": Out(Place),
+                "error": Out(ErrorReport),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -126,7 +133,10 @@ class Results(wiring.Component):
             m.d.sync += active.eq(0)
 
         with m.If(take):
-            m.d.sync += [last_of_full.eq((next_command.lanes - 1) >> lane_bits), last_of_tail.eq((next_command.last_lanes - 1) >> lane_bits)]
+            m.d.sync += [
+                last_of_full.eq((next_command.lanes - 1) >> lane_bits),
+                last_of_tail.eq((next_command.last_lanes - 1) >> lane_bits),
+            ]
 
         # Its current window, group by group.
         m.d.comb += [
@@ -180,7 +190,10 @@ class Results(wiring.Component):
         with m.Switch(group):
             for number in range(self.config.array.lanes // self.requant_lanes):
                 with m.Case(number):
-                    m.d.sync += [selected[lane].eq(head[number * self.requant_lanes + lane]) for lane in range(self.requant_lanes)]
+                    m.d.sync += [
+                        selected[lane].eq(head[number * self.requant_lanes + lane])
+                        for lane in range(self.requant_lanes)
+                    ]
         m.d.comb += self.accumulators.eq(delay(m, selected, RAM_LATENCY - 1, name="selected"))
 
     def _elaborate_place(self, m: Module, group, serve, last_group, command, loops: Loops) -> None:
@@ -205,7 +218,11 @@ class Results(wiring.Component):
             *(settings[name].eq(command[name]) for name in ("zero_point", "low", "high", "table_enable", "table")),
         ]
         placed = Signal(Place)
-        m.d.comb += [placed.eq(place), placed.address.eq(place.address + offset), placed.count.eq(Mux(left > columns, columns, left))]
+        m.d.comb += [
+            placed.eq(place),
+            placed.address.eq(place.address + offset),
+            placed.count.eq(Mux(left > columns, columns, left)),
+        ]
         m.d.comb += [
             self.place.eq(delay(m, placed, RAM_LATENCY - 1, name="place", reset_less=False)),
             self.settings.eq(delay(m, settings, RAM_LATENCY - 1, name="settings")),

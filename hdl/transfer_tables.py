@@ -1,7 +1,8 @@
 """Transfer tables: one byte in, one byte out, from one of several tables of 256 bytes."""
+
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
+from amaranth.hdl import Cat, Module, Mux, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
@@ -15,9 +16,11 @@ __all__ = ["TransferTables"]
 
 
 class TransferTables(wiring.Component):
-    """Look ``requant_lanes`` codes up in a table each cycle, or let them pass, with a latency of ``RAM_LATENCY`` cycles.
+    """Look ``requant_lanes`` codes up in a table each cycle, or let them pass, with a latency of ``RAM_LATENCY``
+    cycles.
 
-    Bit-exact with :func:`lutterfly.golden.tables.apply_table`. Every lane has its own copy of all tables, and they are written alike.
+    Bit-exact with :func:`lutterfly.golden.tables.apply_table`. Every lane has its own copy of all tables, and they are
+    written alike.
 
     Parameters
     ----------
@@ -37,15 +40,17 @@ class TransferTables(wiring.Component):
         self.config = config
         self.lanes = config.array.requant_lanes
         self.size = config.memory.tables * isa.TABLE_BYTES
-        super().__init__({
-            "enable": In(1),
-            "table": In(8),
-            "codes": In(data.ArrayLayout(signed(8), self.lanes)),
-            "values": Out(data.ArrayLayout(unsigned(8), self.lanes)),
-            "write_enable": In(1),
-            "write_address": In(ceil_log2(self.size)),
-            "write_data": In(8),
-        })
+        super().__init__(
+            {
+                "enable": In(1),
+                "table": In(8),
+                "codes": In(data.ArrayLayout(signed(8), self.lanes)),
+                "values": Out(data.ArrayLayout(unsigned(8), self.lanes)),
+                "write_enable": In(1),
+                "write_address": In(ceil_log2(self.size)),
+                "write_data": In(8),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()

@@ -1,4 +1,5 @@
 """The weight memory: one block of RAM for each column, read one column after the other."""
+
 from __future__ import annotations
 
 from amaranth.hdl import Module, Signal, signed
@@ -7,15 +8,17 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from ..golden.config import Config
-from .device import RAM_LATENCY, Ram
+from .device import Ram
 
 __all__ = ["WeightMemory"]
 
 
 class WeightMemory(wiring.Component):
-    """Read one word each cycle, ``lanes`` bytes for every column; column j's ``RAM_LATENCY`` + j cycles after the address.
+    """Read one word each cycle, ``lanes`` bytes for every column; column j's ``RAM_LATENCY`` + j cycles after the
+    address.
 
-    The address travels from column to column as activation words do in the array, so that no weight has to wait in registers.
+    The address travels from column to column as activation words do in the array, so that no weight has to wait in
+    registers.
 
     Parameters
     ----------
@@ -36,13 +39,15 @@ class WeightMemory(wiring.Component):
         self.config = config
         self.columns = config.array.columns
         lanes = config.array.lanes
-        super().__init__({
-            "address": In(ceil_log2(config.weight_words)),
-            "weights": Out(data.ArrayLayout(data.ArrayLayout(signed(8), lanes), self.columns)),
-            "write_enable": In(1),
-            "write_address": In(ceil_log2(config.weight_words * self.columns)),
-            "write_data": In(8 * lanes),
-        })
+        super().__init__(
+            {
+                "address": In(ceil_log2(config.weight_words)),
+                "weights": Out(data.ArrayLayout(data.ArrayLayout(signed(8), lanes), self.columns)),
+                "write_enable": In(1),
+                "write_address": In(ceil_log2(config.weight_words * self.columns)),
+                "write_data": In(8 * lanes),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -53,7 +58,9 @@ class WeightMemory(wiring.Component):
                 hop = Signal.like(self.address, name=f"address_{index}", reset_less=True)
                 m.d.sync += hop.eq(address)
                 address = hop
-            m.submodules[f"column_{index}"] = ram = Ram(width=8 * self.config.array.lanes, depth=self.config.weight_words)
+            m.submodules[f"column_{index}"] = ram = Ram(
+                width=8 * self.config.array.lanes, depth=self.config.weight_words
+            )
             m.d.comb += [
                 ram.read_address.eq(address),
                 self.weights[index].eq(ram.read_data),

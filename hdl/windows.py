@@ -1,4 +1,5 @@
 """Issue: walk the windows of COMPUTE commands, one step per cycle, from the step lists."""
+
 from __future__ import annotations
 
 from amaranth.hdl import Module, Mux, Signal, unsigned
@@ -26,16 +27,17 @@ _COMMAND = command_shape(isa.COMPUTE)
 class Windows(wiring.Component):
     """Issue one step per cycle: an address, a weight word and flags, ``ISSUE_LATENCY`` cycles later.
 
-    Nothing behind the issue can stall. Two counters foresee what happens there: ``backlog``, the groups of results that wait for the
-    requantiser, holds the last step of a window back while its result could overflow the result FIFO; ``landing``, the cycles until the
-    last result can be read, holds a dependent command back. Two commands that are not dependent follow without a cycle between.
-    Golden twin: :mod:`lutterfly.golden.windows`.
+    Nothing behind the issue can stall. Two counters foresee what happens there: ``backlog``, the groups of results that
+    wait for the requantiser, holds the last step of a window back while its result could overflow the result FIFO;
+    ``landing``, the cycles until the last result can be read, holds a dependent command back. Two commands that are not
+    dependent follow without a cycle between. Golden twin: :mod:`lutterfly.golden.windows`.
 
     Parameters
     ----------
     config : Config
     landing_latency : dict of Engine to int
-        Cycles from the last issue of a window with one group, when nothing waits, to the first issue that may read its result.
+        Cycles from the last issue of a window with one group, when nothing waits, to the first issue that may read its
+        result.
 
     Members
     -------
@@ -60,23 +62,25 @@ class Windows(wiring.Component):
         self.landing_latency = landing_latency
         self.weight_bits = _COMMAND["weight"].width + 1
         self.offset_bits = ceil_log2(config.memory.feature_bytes)
-        super().__init__({
-            "command": In(stream.Signature(_COMMAND)),
-            "context": Out(stream.Signature(_COMMAND)),
-            "halt": In(1),
-            "list_write_enable": In(1),
-            "list_write_address": In(ceil_log2(config.memory.list_entries)),
-            "list_write_data": In(32),
-            "step": Out(Step),
-            "engine": Out(unsigned(4)),
-            "address": Out(isa.LOCAL_BITS),
-            "weight": Out(ceil_log2(config.weight_words)),
-            "first": Out(1),
-            "last": Out(1),
-            "issued": Out(1),
-            "stalled": Out(1),
-            "error": Out(ErrorReport),
-        })
+        super().__init__(
+            {
+                "command": In(stream.Signature(_COMMAND)),
+                "context": Out(stream.Signature(_COMMAND)),
+                "halt": In(1),
+                "list_write_enable": In(1),
+                "list_write_address": In(ceil_log2(config.memory.list_entries)),
+                "list_write_data": In(32),
+                "step": Out(Step),
+                "engine": Out(unsigned(4)),
+                "address": Out(isa.LOCAL_BITS),
+                "weight": Out(ceil_log2(config.weight_words)),
+                "first": Out(1),
+                "last": Out(1),
+                "issued": Out(1),
+                "stalled": Out(1),
+                "error": Out(ErrorReport),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -101,7 +105,12 @@ class Windows(wiring.Component):
             loops.advance.eq(window_ends),
         ]
         with m.If(issue):
-            m.d.sync += [entry.eq(entry + 1), steps_left.eq(steps_left - 1), last_step.eq(steps_left == 1), first_step.eq(0)]
+            m.d.sync += [
+                entry.eq(entry + 1),
+                steps_left.eq(steps_left - 1),
+                last_step.eq(steps_left == 1),
+                first_step.eq(0),
+            ]
         with m.If(window_ends):
             m.d.sync += [entry.eq(command.list), steps_left.eq(command.steps - 1), last_step.eq(command.steps == 1)]
         with m.If(command_ends):
@@ -121,8 +130,14 @@ class Windows(wiring.Component):
         engine_stays = Signal()
         m.d.comb += [
             engine_stays.eq(next_command.engine == command.engine),
-            take.eq(checked & legal & (~active | command_ends) & self.context.ready & ~self.halt
-                    & (may_read | (engine_stays & ~next_command.after))),
+            take.eq(
+                checked
+                & legal
+                & (~active | command_ends)
+                & self.context.ready
+                & ~self.halt
+                & (may_read | (engine_stays & ~next_command.after))
+            ),
             self.context.valid.eq(take),
             self.context.payload.eq(next_command),
             self.issued.eq(issue),
@@ -146,16 +161,23 @@ class Windows(wiring.Component):
         limit = Mux(command.engine == isa.Engine.MAC, self.config.array.columns, self.config.array.lanes)
         m.d.sync += [
             checked.eq(waiting & ~take),
-            legal.eq(command.outer.any() & command.middle.any() & command.inner.any() & command.steps.any()
-                     & command.lanes.any() & command.last_lanes.any()
-                     & (command.lanes <= limit) & (command.last_lanes <= command.lanes)
-                     & (command.list + command.steps <= self.config.memory.list_entries)
-                     & (command.table < self.config.memory.tables)),
+            legal.eq(
+                command.outer.any()
+                & command.middle.any()
+                & command.inner.any()
+                & command.steps.any()
+                & command.lanes.any()
+                & command.last_lanes.any()
+                & (command.lanes <= limit)
+                & (command.last_lanes <= command.lanes)
+                & (command.list + command.steps <= self.config.memory.list_entries)
+                & (command.table < self.config.memory.tables)
+            ),
         ]
         return command, legal, checked, take
 
     def _elaborate_foresight(self, m: Module, command, last_tile, window_ends, held, last_step) -> Signal:
-        """Count what waits for the requantiser and how long results are under way; returns: every result can be read."""
+        """Count what waits for the requantiser and how long results are under way; true when all can be read."""
         lane_bits = ceil_log2(self.config.array.requant_lanes)
         lanes = Signal.like(command.lanes)
         groups = Signal(range(self.config.array.lanes // self.config.array.requant_lanes + 1))
@@ -193,18 +215,28 @@ class Windows(wiring.Component):
             lists.read_address.eq(entry),
             lists.write_enable.eq(self.list_write_enable),
             lists.write_address.eq(self.list_write_address),
-            lists.write_data[:self.offset_bits].eq(self.list_write_data),
-            lists.write_data[self.offset_bits:].eq(self.list_write_data[-flag_bits:]),
+            lists.write_data[: self.offset_bits].eq(self.list_write_data),
+            lists.write_data[self.offset_bits :].eq(self.list_write_data[-flag_bits:]),
         ]
-        behind = data.StructLayout({
-            "base": unsigned(isa.LOCAL_BITS), "weight": unsigned(self.weight_bits), "engine": unsigned(4), "index": unsigned(INDEX_BITS),
-        })
+        behind = data.StructLayout(
+            {
+                "base": unsigned(isa.LOCAL_BITS),
+                "weight": unsigned(self.weight_bits),
+                "engine": unsigned(4),
+                "index": unsigned(INDEX_BITS),
+            }
+        )
         now = Signal(behind)
-        m.d.comb += [now.base.eq(loops.pointer), now.weight.eq(loops.word), now.engine.eq(command.engine), now.index.eq(command.index)]
+        m.d.comb += [
+            now.base.eq(loops.pointer),
+            now.weight.eq(loops.word),
+            now.engine.eq(command.engine),
+            now.index.eq(command.index),
+        ]
         valid = delay(m, issue, RAM_LATENCY, name="valid", reset_less=False)
         now = delay(m, now, RAM_LATENCY, name="behind")
 
-        flags = lists.read_data[self.offset_bits:]
+        flags = lists.read_data[self.offset_bits :]
         index = Signal(INDEX_BITS, reset_less=True)
         uses_weights, weight, valid_address = Signal(), Signal(self.weight_bits, reset_less=True), Signal()
         m.d.sync += [
@@ -212,7 +244,7 @@ class Windows(wiring.Component):
             self.step.clear.eq(flags[0]),
             self.step.fire.eq(flags[1]),
             self.engine.eq(now.engine),
-            self.address.eq(now.base + lists.read_data[:self.offset_bits]),
+            self.address.eq(now.base + lists.read_data[: self.offset_bits]),
             weight.eq(now.weight),
             index.eq(now.index),
             uses_weights.eq(now.engine == isa.Engine.MAC),
@@ -226,4 +258,6 @@ class Windows(wiring.Component):
             self.weight.eq(weight),
         ]
         with m.If(valid_address & (bad_address | bad_weight)):
-            m.d.sync += report(self.error, isa.ErrorCode.ADDRESS_RANGE, isa.Unit.FETCH, index, Mux(bad_address, self.address, weight))
+            m.d.sync += report(
+                self.error, isa.ErrorCode.ADDRESS_RANGE, isa.Unit.FETCH, index, Mux(bad_address, self.address, weight)
+            )

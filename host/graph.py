@@ -3,6 +3,7 @@
 Every tensor is int8 codes in NHWC order without N: ``int8[height, width, channels]``. A vector of K features is
 ``int8[1, 1, K]``. uint8 tensors of the model are shifted by 128 to int8 codes, and so are their zero points.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -86,7 +87,8 @@ class Layer:
 
 @dataclass(frozen=True, eq=False)
 class Convolution(Layer):
-    """Convolution or fully connected layer (kernel 1x1 on a 1x1 map, or the whole map), requantised, then optionally a table.
+    """Convolution or fully connected layer (kernel 1x1 on a 1x1 map, or the whole map), requantised, then optionally a
+    table.
 
     Attributes
     ----------
@@ -134,8 +136,8 @@ class Pointwise(Layer):
 class Graph:
     """Layers in order of execution, and the tensors between them.
 
-    ``head`` and ``tail`` are serialised ONNX models that run on the host; empty where there is none. The graph's inputs are
-    the head's outputs (or the model's inputs), its outputs the tail's inputs (or the model's outputs).
+    ``head`` and ``tail`` are serialised ONNX models that run on the host; empty where there is none. The graph's inputs
+    are the head's outputs (or the model's inputs), its outputs the tail's inputs (or the model's outputs).
     """
 
     tensors: dict[str, Tensor]

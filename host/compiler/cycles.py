@@ -1,4 +1,5 @@
 """Cycles: predict when every command issues and completes, on the design's ideal bus."""
+
 from __future__ import annotations
 
 import math
@@ -20,9 +21,9 @@ Span = tuple[int, int, int]
 class _Dma:
     """The DMA queue and its units. Times are cycles from the start of the run.
 
-    A STORE reads in the cycles in which no step does, LOAD and FILL write in those in which no result is written. How long
-    they take is known only when the COMPUTE commands beside them are, so that commands are worked out when somebody asks
-    for their completion.
+    A STORE reads in the cycles in which no step does, LOAD and FILL write in those in which no result is written. How
+    long they take is known only when the COMPUTE commands beside them are, so that commands are worked out when
+    somebody asks for their completion.
     """
 
     config: Config
