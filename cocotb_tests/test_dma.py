@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from lutterfly.golden import isa
-from lutterfly.golden.dma import DmaError, fill, load, store
+from lutterfly.golden.command_error import CommandError
+from lutterfly.golden.dma import fill, load, store
 from lutterfly.golden.isa import ErrorCode, LocalMemory, Unit
 
 LANES = 4
@@ -70,7 +71,7 @@ def test_load_follows_the_pseudo_code(seed: int) -> None:
 )
 def test_illegal_load_writes_nothing(fields: dict[str, int]) -> None:
     actual = memories()
-    with pytest.raises(DmaError) as error:
+    with pytest.raises(CommandError) as error:
         load(
             command(isa.LOAD, **{**ONE_PIECE, "piece_bytes": 8, **fields}), np.zeros(64, np.uint8), actual, lanes=LANES
         )
@@ -81,14 +82,14 @@ def test_illegal_load_writes_nothing(fields: dict[str, int]) -> None:
 def test_a_piece_out_of_range_stops_the_load_there() -> None:
     actual = memories()
     fields = {"local": 500, "row_pieces": 4, "piece_bytes": 4, "rows": 1, "folds": 1, "local_piece": 6}
-    with pytest.raises(DmaError) as error:
+    with pytest.raises(CommandError) as error:
         load(command(isa.LOAD, **fields), np.zeros(64, np.uint8), actual, lanes=LANES)
     assert (error.value.code, error.value.address) == (ErrorCode.ADDRESS_RANGE, 512)
     assert np.flatnonzero(actual[LocalMemory.FEATURE] == 0).tolist() == [*range(500, 504), *range(506, 510)]
 
 
 def test_a_negative_address_is_out_of_range() -> None:
-    with pytest.raises(DmaError) as error:
+    with pytest.raises(CommandError) as error:
         fill(command(isa.FILL, local=2, piece_bytes=2, rows=2, local_row=-3), np.zeros(512, np.uint8))
     assert (error.value.code, error.value.unit, error.value.address) == (
         ErrorCode.ADDRESS_RANGE,
@@ -109,7 +110,7 @@ def test_fill_and_store() -> None:
 
 
 def test_external_memory_is_bounded() -> None:
-    with pytest.raises(DmaError) as error:
+    with pytest.raises(CommandError) as error:
         store(command(isa.STORE, external=60, row_bytes=8, rows=1), np.zeros(64, np.uint8), np.zeros(64, np.uint8))
     assert (error.value.code, error.value.unit, error.value.address) == (ErrorCode.AXI_DECODE, Unit.STORE, 60)
 

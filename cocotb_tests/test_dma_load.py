@@ -9,8 +9,8 @@ from cocotbext.axi import AxiResp
 from dma_bench import BASE, Bench, DmaBench, random_fill, random_load
 
 from lutterfly.golden import isa
+from lutterfly.golden.command_error import CommandError
 from lutterfly.golden.config import PRESETS
-from lutterfly.golden.dma import DmaError
 from lutterfly.golden.isa import ErrorCode, LocalMemory, Unit
 
 
@@ -169,7 +169,7 @@ async def a_piece_out_of_range_stops_after_those_before_it(dut, fmt: isa.Format,
     if fields["local"] < 0:
         # Counted from the end of the memory.
         fields["local"] += len(bench.memories[LocalMemory(fields.get("memory", LocalMemory.FEATURE))])
-    with pytest.raises(DmaError) as refused:
+    with pytest.raises(CommandError) as refused:
         bench.execute(fmt, fmt.decode(fmt.encode(**fields)))
     await bench.run([(fmt, fields), (isa.LOAD, GOOD)], wait=False)
     assert await bench.until_error() == (ErrorCode.ADDRESS_RANGE, refused.value.unit, 0, refused.value.address)

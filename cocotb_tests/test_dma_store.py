@@ -9,8 +9,8 @@ from cocotbext.axi import AxiResp
 from dma_bench import Bench, DmaBench, random_load, random_store
 
 from lutterfly.golden import isa
+from lutterfly.golden.command_error import CommandError
 from lutterfly.golden.config import PRESETS
-from lutterfly.golden.dma import DmaError
 from lutterfly.golden.isa import ErrorCode, LocalMemory, Unit
 
 
@@ -101,7 +101,7 @@ async def a_row_out_of_range_stops_after_those_before_it(dut, case: dict[str, in
     if fields["local"] < 0:
         # Counted from the end of the memory.
         fields["local"] += len(bench.memories[LocalMemory.FEATURE])
-    with pytest.raises(DmaError) as refused:
+    with pytest.raises(CommandError) as refused:
         bench.execute(isa.STORE, isa.STORE.decode(isa.STORE.encode(**fields)))
     await bench.run([(isa.STORE, fields), (isa.STORE, {"row_bytes": 4, "rows": 1})], wait=False)
     assert await bench.until_error() == (ErrorCode.ADDRESS_RANGE, Unit.STORE, 0, refused.value.address)

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import engines, windows
+from .command_error import CommandError
 from .config import Config
 from .isa import TABLE_BYTES, Engine, ErrorCode, LocalMemory, Unit
 from .requant import requantise
@@ -17,30 +18,12 @@ Command = Mapping[str, int]
 Memories = Mapping[LocalMemory, UInt8]
 
 
-class ComputeError(Exception):
-    """A command that the hardware refuses or stops at.
-
-    Attributes
-    ----------
-    code : ErrorCode
-    unit : Unit
-    address : int
-        The address out of range; 0 where there is none.
-    """
-
-    def __init__(self, code: ErrorCode, unit: Unit, address: int = 0):
-        super().__init__(f"{unit.name}: {code.name} at address {address:#x}")
-        self.code = code
-        self.unit = unit
-        self.address = address
-
-
 def check_fields(command: Command, config: Config) -> None:
     """Refuse what the hardware refuses before the first step: counts, lanes, list and table.
 
     Raises
     ------
-    ComputeError
+    CommandError
         ILLEGAL_FIELD.
     """
     limit = config.array.columns if command["engine"] == Engine.MAC else config.array.lanes
@@ -52,7 +35,7 @@ def check_fields(command: Command, config: Config) -> None:
         or command["list"] + command["steps"] > config.memory.list_entries
         or command["table"] >= config.memory.tables
     ):
-        raise ComputeError(ErrorCode.ILLEGAL_FIELD, Unit.FETCH)
+        raise CommandError(ErrorCode.ILLEGAL_FIELD, Unit.FETCH)
 
 
 def written_bytes(command: Command, config: Config) -> npt.NDArray[np.bool_]:
@@ -64,7 +47,7 @@ def written_bytes(command: Command, config: Config) -> npt.NDArray[np.bool_]:
 
     Raises
     ------
-    ComputeError
+    CommandError
         ILLEGAL_FIELD as in :func:`check_fields`; ADDRESS_RANGE if a piece of a result lies beyond the feature memory.
     """
     check_fields(command, config)
@@ -77,7 +60,7 @@ def written_bytes(command: Command, config: Config) -> npt.NDArray[np.bool_]:
             first = (flat + piece) % windows.LOCAL_SPACE
             outside = first[first + min(columns, count - piece) > size]
             if outside.size:
-                raise ComputeError(ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK, int(outside[0]))
+                raise CommandError(ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK, int(outside[0]))
         written[flat[:, None] + np.arange(count)] = True
     return written
 
@@ -103,14 +86,14 @@ def compute_results(command: Command, memories: Memories, config: Config, rng: n
 
     Raises
     ------
-    ComputeError
+    CommandError
         ADDRESS_RANGE if a step, a weight word or a parameter word lies beyond its memory; WATCHDOG if the list's flags
         do not frame one window.
     """
     size = config.memory.feature_bytes
     offsets = windows.step_offsets(command, memories[LocalMemory.LIST].view(np.uint32), feature_bytes=size)
     if offsets is None:
-        raise ComputeError(ErrorCode.WATCHDOG, Unit.COMPUTE_QUEUE)
+        raise CommandError(ErrorCode.WATCHDOG, Unit.COMPUTE_QUEUE)
     bases = windows.loop_addresses(command, "source")
     fetch = _Fetch(command, memories[LocalMemory.FEATURE], offsets, config, rng)
     axis = windows.tile_axis(command)
@@ -151,7 +134,7 @@ class _Fetch:
         written = written_bytes(command, config)
         starts = np.unique((windows.loop_addresses(command, "source")[..., None] + offsets) % windows.LOCAL_SPACE)
         if starts[-1] >= len(feature):
-            raise ComputeError(ErrorCode.ADDRESS_RANGE, Unit.FETCH, int(starts[np.searchsorted(starts, len(feature))]))
+            raise CommandError(ErrorCode.ADDRESS_RANGE, Unit.FETCH, int(starts[np.searchsorted(starts, len(feature))]))
         self.races = bool(written[(starts[:, None] + self.lane) % len(feature)].any())
         if self.races:
             self.first_writer = self._first_writers()
@@ -195,7 +178,7 @@ def _tile_results(command: Command, words: Int8, tile: int, memories: Memories, 
         first = command["weight"] + tile * command["steps"]
         last = first + command["steps"]
         if last > config.weight_words:
-            raise ComputeError(ErrorCode.ADDRESS_RANGE, Unit.FETCH, max(first, config.weight_words))
+            raise CommandError(ErrorCode.ADDRESS_RANGE, Unit.FETCH, max(first, config.weight_words))
         weights = (
             memories[LocalMemory.WEIGHT].view(np.int8).reshape(-1, config.array.columns, config.array.lanes)[first:last]
         )
@@ -221,6 +204,6 @@ def _tile_parameters(
     words = (np.full(groups, command["parameter"]) if command["parameter_shared"]
              else command["parameter"] + tile * full_groups + np.arange(groups))
     if words[-1] >= config.parameter_words:
-        raise ComputeError(ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK, int(max(words[0], config.parameter_words)))
+        raise CommandError(ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK, int(max(words[0], config.parameter_words)))
     memory = memories[LocalMemory.PARAMETER].view(np.uint64).reshape(-1, width)
     return memory[words].reshape(-1)[:lanes]

@@ -5,28 +5,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from .command_error import CommandError
 from .isa import EXTERNAL_BITS, LIST_ENTRY_BYTES, LOCAL_BITS, ErrorCode, LocalMemory, Unit
 
 #: Bytes that every parameter has, and the unit of addresses in the parameter memory.
 PARAMETER_BYTES = 8
-
-
-class DmaError(Exception):
-    """A command that the hardware refuses or stops at.
-
-    Attributes
-    ----------
-    code : ErrorCode
-    unit : Unit
-    address : int
-        The address out of range; 0 where there is none.
-    """
-
-    def __init__(self, code: ErrorCode, unit: Unit, address: int = 0):
-        super().__init__(f"{unit.name}: {code.name} at address {address:#x}")
-        self.code = code
-        self.unit = unit
-        self.address = address
 
 
 def local_unit_bytes(memory: LocalMemory, *, lanes: int) -> int:
@@ -53,7 +36,7 @@ def load(
 
     Raises
     ------
-    DmaError
+    CommandError
         ILLEGAL_FIELD before anything is written; ADDRESS_RANGE at the first piece that does not lie in its memory,
         with its address, after the pieces before it are written; AXI_DECODE at the first run that does not lie in
         ``external``.
@@ -62,7 +45,7 @@ def load(
     """
     _require_bytes(external=external, **{memory.name.lower(): array for memory, array in memories.items()})
     if command["memory"] not in list(LocalMemory):
-        raise DmaError(ErrorCode.ILLEGAL_FIELD, Unit.LOAD)
+        raise CommandError(ErrorCode.ILLEGAL_FIELD, Unit.LOAD)
     memory = LocalMemory(command["memory"])
     pieces, size, rows, folds = (command[name] for name in ("row_pieces", "piece_bytes", "rows", "folds"))
     run_bytes = pieces * size
@@ -71,7 +54,7 @@ def load(
         unit = local_unit_bytes(memory, lanes=lanes)
         illegal |= (pieces, rows, folds) != (1, 1, 1) or command["local"] % unit != 0 or size % unit != 0
     if illegal:
-        raise DmaError(ErrorCode.ILLEGAL_FIELD, Unit.LOAD)
+        raise CommandError(ErrorCode.ILLEGAL_FIELD, Unit.LOAD)
 
     for row in range(rows):
         for fold in range(folds):
@@ -95,7 +78,7 @@ def fill(command: Mapping[str, int], feature: np.ndarray) -> None:
 
     Raises
     ------
-    DmaError
+    CommandError
         ILLEGAL_FIELD before anything is written; ADDRESS_RANGE as in :func:`load`.
     TypeError
         If ``feature`` is not uint8.
@@ -103,7 +86,7 @@ def fill(command: Mapping[str, int], feature: np.ndarray) -> None:
     _require_bytes(feature=feature)
     rows, size = command["rows"], command["piece_bytes"]
     if 0 in (rows, size):
-        raise DmaError(ErrorCode.ILLEGAL_FIELD, Unit.FILL)
+        raise CommandError(ErrorCode.ILLEGAL_FIELD, Unit.FILL)
     values = np.broadcast_to(np.uint8(command["value"]), (rows, size))
     _write_pieces(feature, command["local"] + np.arange(rows) * command["local_row"], values, Unit.FILL)
 
@@ -122,7 +105,7 @@ def store(command: Mapping[str, int], external: np.ndarray, feature: np.ndarray)
 
     Raises
     ------
-    DmaError
+    CommandError
         ILLEGAL_FIELD before anything is written; ADDRESS_RANGE at the first row that does not lie in the feature
         memory, with its address; AXI_DECODE at the first row that does not lie in ``external``. The rows before it are
         written.
@@ -132,11 +115,11 @@ def store(command: Mapping[str, int], external: np.ndarray, feature: np.ndarray)
     _require_bytes(external=external, feature=feature)
     rows, size = command["rows"], command["row_bytes"]
     if 0 in (rows, size):
-        raise DmaError(ErrorCode.ILLEGAL_FIELD, Unit.STORE)
+        raise CommandError(ErrorCode.ILLEGAL_FIELD, Unit.STORE)
     for row in range(rows):
         source = (command["local"] + row * command["local_row"]) % (1 << LOCAL_BITS)
         if source + size > len(feature):
-            raise DmaError(ErrorCode.ADDRESS_RANGE, Unit.STORE, source)
+            raise CommandError(ErrorCode.ADDRESS_RANGE, Unit.STORE, source)
         target = _external(external, command["external"] + row * command["external_row"], size, Unit.STORE)
         target[:] = feature[source:source + size]
 
@@ -148,13 +131,13 @@ def _write_pieces(memory: np.ndarray, starts: np.ndarray, values: np.ndarray, un
     good = int(bad[0]) if len(bad) else len(starts)
     memory[starts[:good, None] + np.arange(values.shape[1])] = values[:good]
     if len(bad):
-        raise DmaError(ErrorCode.ADDRESS_RANGE, unit, int(starts[good]))
+        raise CommandError(ErrorCode.ADDRESS_RANGE, unit, int(starts[good]))
 
 
 def _external(external: np.ndarray, address: int, size: int, unit: Unit) -> np.ndarray:
     address %= 1 << EXTERNAL_BITS
     if address + size > len(external):
-        raise DmaError(ErrorCode.AXI_DECODE, unit, address)
+        raise CommandError(ErrorCode.AXI_DECODE, unit, address)
     return external[address:address + size]
 
 

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from . import dma, isa
-from .compute import ComputeError, compute_results, write_results, written_bytes
+from .command_error import CommandError
+from .compute import compute_results, write_results, written_bytes
 from .config import Config
 from .isa import COMMAND_BYTES, ErrorCode, LocalMemory, Opcode, Unit
 from .program import Program, Queues, WrittenTensor
@@ -214,7 +215,7 @@ class Machine:
                     *(flight.memories for flight in other.flights if flight.memories is not self.memories),
                 ):
                     self._scramble(image[memory], written)
-        except (dma.DmaError, ComputeError) as error:
+        except CommandError as error:
             raise MachineError(error.code, error.unit, index, error.address) from error
         queue.flights.append(flight)
 
@@ -230,7 +231,7 @@ class Machine:
         elif flight.opcode is Opcode.COMPUTE:
             try:
                 results = compute_results(flight.fields, flight.memories, self.config, self._rng)
-            except ComputeError as error:
+            except CommandError as error:
                 raise MachineError(error.code, error.unit, flight.index, error.address) from error
             write_results(flight.fields, results, feature)
             if observe is not None:
