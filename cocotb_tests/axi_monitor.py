@@ -1,4 +1,5 @@
 """What an AXI4 slave may expect of a master, checked in every cycle."""
+
 from __future__ import annotations
 
 import cocotb

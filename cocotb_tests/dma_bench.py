@@ -1,4 +1,5 @@
 """DMA units and guard as one component, with models of the memories around them."""
+
 from __future__ import annotations
 
 import os
@@ -41,18 +42,25 @@ class DmaBench(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        super().__init__({
-            "load": In(stream.Signature(load_command_layout())),
-            "store": In(stream.Signature(command_shape(isa.STORE))),
-            "feature": Out(stream.Signature(feature_write_layout(config))),
-            "local": Out(local_write_layout(config)),
-            "read": Out(stream.Signature(unsigned(isa.LOCAL_BITS))),
-            "word": In(feature_word_layout(config)),
-            "load_done": Out(1), "store_done": Out(1),
-            "load_error": Out(ErrorReport), "store_error": Out(ErrorReport),
-            "halt": In(1), "soft_reset": In(1), "resetting": Out(1), "base": In(32),
-            "memory": Out(axi4_signature(config.axi.data_bits)),
-        })
+        super().__init__(
+            {
+                "load": In(stream.Signature(load_command_layout())),
+                "store": In(stream.Signature(command_shape(isa.STORE))),
+                "feature": Out(stream.Signature(feature_write_layout(config))),
+                "local": Out(local_write_layout(config)),
+                "read": Out(stream.Signature(unsigned(isa.LOCAL_BITS))),
+                "word": In(feature_word_layout(config)),
+                "load_done": Out(1),
+                "store_done": Out(1),
+                "load_error": Out(ErrorReport),
+                "store_error": Out(ErrorReport),
+                "halt": In(1),
+                "soft_reset": In(1),
+                "resetting": Out(1),
+                "base": In(32),
+                "memory": Out(axi4_signature(config.axi.data_bits)),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -68,11 +76,17 @@ class DmaBench(wiring.Component):
         connect(m, load_unit.feature, flipped(self.feature))
         connect(m, store_unit.read, flipped(self.read))
         m.d.comb += [
-            self.local.eq(load_unit.local), store_unit.word.eq(self.word),
-            self.load_done.eq(load_unit.done), self.store_done.eq(store_unit.done),
-            self.load_error.eq(load_unit.error), self.store_error.eq(store_unit.error),
-            load_unit.halt.eq(self.halt), store_unit.halt.eq(self.halt),
-            guard.soft_reset.eq(self.soft_reset), self.resetting.eq(guard.resetting), guard.base.eq(self.base),
+            self.local.eq(load_unit.local),
+            store_unit.word.eq(self.word),
+            self.load_done.eq(load_unit.done),
+            self.store_done.eq(store_unit.done),
+            self.load_error.eq(load_unit.error),
+            self.store_error.eq(store_unit.error),
+            load_unit.halt.eq(self.halt),
+            store_unit.halt.eq(self.halt),
+            guard.soft_reset.eq(self.soft_reset),
+            self.resetting.eq(guard.resetting),
+            guard.base.eq(self.base),
         ]
         return m
 
@@ -261,7 +275,7 @@ class Bench:
                 memory = LocalMemory(write.memory)
                 unit = local_unit_bytes(memory, lanes=lanes)
                 at = write.address * unit
-                self.memories[memory][at:at + unit] = list(write.data.to_bytes(64, "little")[:unit])
+                self.memories[memory][at : at + unit] = list(write.data.to_bytes(64, "little")[:unit])
             for name, signal in (("load", dut.load_done), ("store", dut.store_done)):
                 if signal.value == 1:
                     self.done[name].append(self.cycle)
@@ -359,8 +373,17 @@ def random_load(rng: np.random.Generator, config: Config) -> dict[str, int]:
         unit = local_unit_bytes(memory, lanes=config.array.lanes)
         size = unit * int(rng.integers(1, 1 + min(max(300 // unit, 1), memory_bytes(memory, config) // unit)))
         local = unit * int(rng.integers(0, (memory_bytes(memory, config) - size) // unit + 1))
-        return {"memory": memory, "row_pieces": 1, "rows": 1, "folds": 1, "piece_bytes": size, "local": local,
-                "external": place(rng, ARENA_BYTES, size, []), "local_row": 999, "external_fold": 77}
+        return {
+            "memory": memory,
+            "row_pieces": 1,
+            "rows": 1,
+            "folds": 1,
+            "piece_bytes": size,
+            "local": local,
+            "external": place(rng, ARENA_BYTES, size, []),
+            "local_row": 999,
+            "external_fold": 77,
+        }
     size = int(rng.choice([1, 2, 3, 4, 7, 8, 12, 16, 17, 31, 64, 200, 500]))
     budget = max(1, 500 // size)
     pieces = int(rng.integers(1, min(budget, 40) + 1))
@@ -392,8 +415,13 @@ def random_load(rng: np.random.Generator, config: Config) -> dict[str, int]:
 def random_fill(rng: np.random.Generator, config: Config) -> dict[str, int]:
     """A legal FILL of up to 600 bytes."""
     size, rows, pitch = int(rng.integers(1, 100)), int(rng.integers(1, 7)), int(rng.integers(-200, 201))
-    return {"piece_bytes": size, "rows": rows, "local_row": pitch, "value": int(rng.integers(0, 256)),
-            "local": place(rng, config.memory.feature_bytes, size, [(pitch, rows)])}
+    return {
+        "piece_bytes": size,
+        "rows": rows,
+        "local_row": pitch,
+        "value": int(rng.integers(0, 256)),
+        "local": place(rng, config.memory.feature_bytes, size, [(pitch, rows)]),
+    }
 
 
 def random_store(rng: np.random.Generator, config: Config) -> dict[str, int]:
@@ -404,6 +432,10 @@ def random_store(rng: np.random.Generator, config: Config) -> dict[str, int]:
         "external_row": int(rng.choice([size, size + 5, -size, 3000 // rows])),
         "local_row": int(rng.integers(-300, 301)),
     }
-    return {"row_bytes": size, "rows": rows, **pitch,
-            "external": place(rng, ARENA_BYTES, size, [(pitch["external_row"], rows)]),
-            "local": place(rng, config.memory.feature_bytes, size, [(pitch["local_row"], rows)])}
+    return {
+        "row_bytes": size,
+        "rows": rows,
+        **pitch,
+        "external": place(rng, ARENA_BYTES, size, [(pitch["external_row"], rows)]),
+        "local": place(rng, config.memory.feature_bytes, size, [(pitch["local_row"], rows)]),
+    }

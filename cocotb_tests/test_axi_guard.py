@@ -1,5 +1,6 @@
 # amaranth: UnusedElaboratable=no
 """AxiGuard alone: what crosses it, and what a soft reset leaves behind."""
+
 from __future__ import annotations
 
 import cocotb
@@ -95,8 +96,17 @@ class Bench:
 
     def write(self, words: list[int], p_stall: float = 0.0):
         beats = [{"data": word, "strobe": (1 << DATA_BYTES) - 1} for word in words]
-        return cocotb.start_soon(send(self.dut.clk, self.dut, "store__w", beats, self.rng, p_stall,
-                                      shape=write_beat_layout(CONFIG.axi.data_bits)))
+        return cocotb.start_soon(
+            send(
+                self.dut.clk,
+                self.dut,
+                "store__w",
+                beats,
+                self.rng,
+                p_stall,
+                shape=write_beat_layout(CONFIG.axi.data_bits),
+            )
+        )
 
     async def answer_read(self, identifier: int, words: list[int]) -> None:
         """Return one read burst."""

@@ -1,4 +1,5 @@
 """golden.dma against the pseudo-code of the instruction set, executed byte by byte."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -26,8 +27,10 @@ def test_load_follows_the_pseudo_code(seed: int) -> None:
     rng = np.random.default_rng(seed)
     external = rng.integers(0, 256, 1024, dtype=np.uint8)
     pieces, size, rows, folds = (int(n) for n in rng.integers(1, 5, 4))
-    pitches = {name: int(rng.integers(-9, 10)) for name in
-               ("external_row", "external_fold", "local_row", "local_fold", "local_piece")}
+    pitches = {
+        name: int(rng.integers(-9, 10))
+        for name in ("external_row", "external_fold", "local_row", "local_fold", "local_piece")
+    }
     fields = {
         "external": 500,
         "local": 250,
@@ -40,10 +43,10 @@ def test_load_follows_the_pseudo_code(seed: int) -> None:
     expected = memories()[LocalMemory.FEATURE]
     for row in range(rows):
         for fold in range(folds):
-            run = external[500 + row * pitches["external_row"] + fold * pitches["external_fold"]:]
+            run = external[500 + row * pitches["external_row"] + fold * pitches["external_fold"] :]
             for piece in range(pieces):
                 at = 250 + row * pitches["local_row"] + fold * pitches["local_fold"] + piece * pitches["local_piece"]
-                expected[at:at + size] = run[piece * size:][:size]
+                expected[at : at + size] = run[piece * size :][:size]
     actual = memories()
     load(command(isa.LOAD, **fields), external, actual, lanes=LANES)
     np.testing.assert_array_equal(actual[LocalMemory.FEATURE], expected)

@@ -1,5 +1,6 @@
 # amaranth: UnusedElaboratable=no
 """DmaLoad behind the guard, on AXI memory, against golden.dma."""
+
 from __future__ import annotations
 
 import cocotb
@@ -28,8 +29,14 @@ async def random_commands_match_golden(dut, p_stall: float, seed: int) -> None:
     bench = Bench(dut, seed, p_stall)
     await bench.start()
     for _ in range(2):
-        await bench.run([(isa.LOAD, random_load(bench.rng, bench.config)) if bench.rng.random() < 0.75 else
-                         (isa.FILL, random_fill(bench.rng, bench.config)) for _ in range(30)])
+        await bench.run(
+            [
+                (isa.LOAD, random_load(bench.rng, bench.config))
+                if bench.rng.random() < 0.75
+                else (isa.FILL, random_fill(bench.rng, bench.config))
+                for _ in range(30)
+            ]
+        )
         bench.compare()
 
 
@@ -39,8 +46,20 @@ async def every_memory_is_filled_to_its_last_byte(dut, memory: LocalMemory) -> N
     bench = Bench(dut, 2, 0.0)
     await bench.start()
     size = min(len(bench.memories[memory]), 512)
-    await bench.run([(isa.LOAD, {**ONE_RUN, "memory": memory, "piece_bytes": size, "external": 4093,
-                                 "local": len(bench.memories[memory]) - size})])
+    await bench.run(
+        [
+            (
+                isa.LOAD,
+                {
+                    **ONE_RUN,
+                    "memory": memory,
+                    "piece_bytes": size,
+                    "external": 4093,
+                    "local": len(bench.memories[memory]) - size,
+                },
+            )
+        ]
+    )
     bench.compare()
 
 
@@ -82,8 +101,18 @@ async def folded_rows_write_a_piece_each_cycle(dut) -> None:
     bench = Bench(dut, 5, 0.0)
     bench.use_ideal_bus()
     await bench.start()
-    fields = {"row_pieces": 32, "piece_bytes": 3, "rows": 4, "folds": 3, "external_row": 96, "external_fold": 96,
-              "local_row": 512, "local_fold": 3, "local_piece": 9, "external": 5}
+    fields = {
+        "row_pieces": 32,
+        "piece_bytes": 3,
+        "rows": 4,
+        "folds": 3,
+        "external_row": 96,
+        "external_fold": 96,
+        "local_row": 512,
+        "local_fold": 3,
+        "local_piece": 9,
+        "external": 5,
+    }
     start = bench.cycle
     await bench.run([(isa.LOAD, fields)])
     bench.compare()
@@ -152,16 +181,21 @@ async def illegal_fills_are_refused(dut, case: dict[str, int]) -> None:
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
-@cocotb.parametrize((("fmt", "case"), [
-    (isa.LOAD, {"row_pieces": 6, "piece_bytes": 10, "local_piece": 12, "local": -40}),
-    (isa.LOAD, {"piece_bytes": 65, "local": -64}),
-    (isa.LOAD, {"rows": 3, "piece_bytes": 4, "local": 4, "local_row": -4}),
-    (isa.LOAD, {"memory": LocalMemory.WEIGHT, "piece_bytes": 256, "local": -128}),
-    (isa.LOAD, {"memory": LocalMemory.TABLE, "piece_bytes": 5, "local": -4}),
-    (isa.LOAD, {"memory": LocalMemory.LIST, "piece_bytes": 8, "local": -4}),
-    (isa.LOAD, {"memory": LocalMemory.PARAMETER, "piece_bytes": 16, "local": -8}),
-    (isa.FILL, {"piece_bytes": 10, "rows": 4, "local_row": 13, "local": -40}),
-]))
+@cocotb.parametrize(
+    (
+        ("fmt", "case"),
+        [
+            (isa.LOAD, {"row_pieces": 6, "piece_bytes": 10, "local_piece": 12, "local": -40}),
+            (isa.LOAD, {"piece_bytes": 65, "local": -64}),
+            (isa.LOAD, {"rows": 3, "piece_bytes": 4, "local": 4, "local_row": -4}),
+            (isa.LOAD, {"memory": LocalMemory.WEIGHT, "piece_bytes": 256, "local": -128}),
+            (isa.LOAD, {"memory": LocalMemory.TABLE, "piece_bytes": 5, "local": -4}),
+            (isa.LOAD, {"memory": LocalMemory.LIST, "piece_bytes": 8, "local": -4}),
+            (isa.LOAD, {"memory": LocalMemory.PARAMETER, "piece_bytes": 16, "local": -8}),
+            (isa.FILL, {"piece_bytes": 10, "rows": 4, "local_row": 13, "local": -40}),
+        ],
+    )
+)
 async def a_piece_out_of_range_stops_after_those_before_it(dut, fmt: isa.Format, case: dict[str, int]) -> None:
     bench = Bench(dut, 9, 0.3)
     await bench.start()

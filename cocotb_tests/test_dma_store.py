@@ -1,5 +1,6 @@
 # amaranth: UnusedElaboratable=no
 """DmaStore behind the guard, on AXI memory, against golden.dma."""
+
 from __future__ import annotations
 
 import cocotb
@@ -89,11 +90,13 @@ async def illegal_stores_are_refused(dut, case: dict[str, int]) -> None:
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
-@cocotb.parametrize(case=[
-    {"row_bytes": 300, "rows": 4, "local": -700, "local_row": 300},
-    {"row_bytes": 9, "rows": 3, "local": -8},
-    {"row_bytes": 4, "rows": 3, "local": 4, "local_row": -4, "external_row": 7},
-])
+@cocotb.parametrize(
+    case=[
+        {"row_bytes": 300, "rows": 4, "local": -700, "local_row": 300},
+        {"row_bytes": 9, "rows": 3, "local": -8},
+        {"row_bytes": 4, "rows": 3, "local": 4, "local_row": -4, "external_row": 7},
+    ]
+)
 async def a_row_out_of_range_stops_after_those_before_it(dut, case: dict[str, int]) -> None:
     bench = Bench(dut, 5, 0.3)
     await bench.start()

@@ -1,4 +1,5 @@
 """What LOAD, FILL and STORE do to memory images, and when they are refused."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -14,8 +15,13 @@ PARAMETER_BYTES = 8
 
 def local_unit_bytes(memory: LocalMemory, *, lanes: int) -> int:
     """Bytes that are written to ``memory`` at a time: `local` and `piece_bytes` of a LOAD are multiples of it."""
-    return {LocalMemory.FEATURE: 1, LocalMemory.WEIGHT: lanes, LocalMemory.PARAMETER: PARAMETER_BYTES,
-            LocalMemory.TABLE: 1, LocalMemory.LIST: LIST_ENTRY_BYTES}[memory]
+    return {
+        LocalMemory.FEATURE: 1,
+        LocalMemory.WEIGHT: lanes,
+        LocalMemory.PARAMETER: PARAMETER_BYTES,
+        LocalMemory.TABLE: 1,
+        LocalMemory.LIST: LIST_ENTRY_BYTES,
+    }[memory]
 
 
 def load(
@@ -121,7 +127,7 @@ def store(command: Mapping[str, int], external: np.ndarray, feature: np.ndarray)
         if source + size > len(feature):
             raise CommandError(ErrorCode.ADDRESS_RANGE, Unit.STORE, source)
         target = _external(external, command["external"] + row * command["external_row"], size, Unit.STORE)
-        target[:] = feature[source:source + size]
+        target[:] = feature[source : source + size]
 
 
 def _write_pieces(memory: np.ndarray, starts: np.ndarray, values: np.ndarray, unit: Unit) -> None:
@@ -138,7 +144,7 @@ def _external(external: np.ndarray, address: int, size: int, unit: Unit) -> np.n
     address %= 1 << EXTERNAL_BITS
     if address + size > len(external):
         raise CommandError(ErrorCode.AXI_DECODE, unit, address)
-    return external[address:address + size]
+    return external[address : address + size]
 
 
 def _require_bytes(**arrays: np.ndarray) -> None:

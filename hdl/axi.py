@@ -2,6 +2,7 @@
 
 Source: Arm IHI 0022 (AMBA AXI and ACE Protocol Specification), issue H, chapters A2, A3 and B1.
 """
+
 from __future__ import annotations
 
 import enum
@@ -12,8 +13,19 @@ from amaranth.lib.wiring import In, Out
 
 from ..golden.config import AxiConfig
 
-__all__ = ["BEATS_BITS", "ReadSignature", "Response", "WriteSignature", "axi4_lite_signature", "axi4_signature",
-           "push_signature", "read_beat_layout", "request_layout", "response_layout", "write_beat_layout"]
+__all__ = [
+    "BEATS_BITS",
+    "ReadSignature",
+    "Response",
+    "WriteSignature",
+    "axi4_lite_signature",
+    "axi4_signature",
+    "push_signature",
+    "read_beat_layout",
+    "request_layout",
+    "response_layout",
+    "write_beat_layout",
+]
 
 #: Bits of "beats in a burst, minus one".
 BEATS_BITS = (AxiConfig.BURST_BEATS - 1).bit_length()
@@ -71,10 +83,12 @@ class ReadSignature(wiring.Signature):
 
     def __init__(self, data_bits: int):
         self.data_bits = data_bits
-        super().__init__({
-            "ar": Out(stream.Signature(request_layout())),
-            "r": In(push_signature(read_beat_layout(data_bits))),
-        })
+        super().__init__(
+            {
+                "ar": Out(stream.Signature(request_layout())),
+                "r": In(push_signature(read_beat_layout(data_bits))),
+            }
+        )
 
 
 class WriteSignature(wiring.Signature):
@@ -94,11 +108,13 @@ class WriteSignature(wiring.Signature):
 
     def __init__(self, data_bits: int):
         self.data_bits = data_bits
-        super().__init__({
-            "aw": Out(stream.Signature(request_layout())),
-            "w": Out(stream.Signature(write_beat_layout(data_bits))),
-            "b": In(push_signature(response_layout())),
-        })
+        super().__init__(
+            {
+                "aw": Out(stream.Signature(request_layout())),
+                "w": Out(stream.Signature(write_beat_layout(data_bits))),
+                "b": In(push_signature(response_layout())),
+            }
+        )
 
 
 def axi4_signature(data_bits: int) -> wiring.Signature:
@@ -129,10 +145,26 @@ def axi4_signature(data_bits: int) -> wiring.Signature:
 
 def axi4_lite_signature(address_bits: int) -> wiring.Signature:
     """AXI4-Lite with 32 data bits as a master drives it; the core's registers have it with ``In``."""
-    return wiring.Signature({
-        "awaddr": Out(address_bits), "awprot": Out(3), "awvalid": Out(1), "awready": In(1),
-        "wdata": Out(32), "wstrb": Out(4), "wvalid": Out(1), "wready": In(1),
-        "bresp": In(2), "bvalid": In(1), "bready": Out(1),
-        "araddr": Out(address_bits), "arprot": Out(3), "arvalid": Out(1), "arready": In(1),
-        "rdata": In(32), "rresp": In(2), "rvalid": In(1), "rready": Out(1),
-    })
+    return wiring.Signature(
+        {
+            "awaddr": Out(address_bits),
+            "awprot": Out(3),
+            "awvalid": Out(1),
+            "awready": In(1),
+            "wdata": Out(32),
+            "wstrb": Out(4),
+            "wvalid": Out(1),
+            "wready": In(1),
+            "bresp": In(2),
+            "bvalid": In(1),
+            "bready": Out(1),
+            "araddr": Out(address_bits),
+            "arprot": Out(3),
+            "arvalid": Out(1),
+            "arready": In(1),
+            "rdata": In(32),
+            "rresp": In(2),
+            "rvalid": In(1),
+            "rready": Out(1),
+        }
+    )

@@ -1,4 +1,5 @@
 """What stands between the core's masters and the AXI4 pins, and survives a soft reset."""
+
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
@@ -61,15 +62,17 @@ class AxiGuard(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         bits = config.axi.data_bits
-        super().__init__({
-            "load": In(ReadSignature(bits)),
-            "program": In(ReadSignature(bits)),
-            "store": In(WriteSignature(bits)),
-            "base": In(config.axi.ADDRESS_BITS),
-            "soft_reset": In(1),
-            "resetting": Out(1),
-            "memory": Out(axi4_signature(bits)),
-        })
+        super().__init__(
+            {
+                "load": In(ReadSignature(bits)),
+                "program": In(ReadSignature(bits)),
+                "store": In(WriteSignature(bits)),
+                "base": In(config.axi.ADDRESS_BITS),
+                "soft_reset": In(1),
+                "resetting": Out(1),
+                "memory": Out(axi4_signature(bits)),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()

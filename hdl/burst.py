@@ -1,4 +1,5 @@
 """Runs of bytes into AXI bursts."""
+
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Const, Module, Mux, ShapeLike, Signal, unsigned
@@ -38,22 +39,36 @@ class BurstSplitter(wiring.Component):
         self.data_bytes = data_bytes
         self.context = context
         byte = unsigned(ceil_log2(data_bytes))
-        super().__init__({
-            "runs": In(stream.Signature(data.StructLayout({
-                "address": unsigned(AxiConfig.ADDRESS_BITS),
-                "last_byte": unsigned(AxiConfig.ADDRESS_BITS),
-                "context": context,
-            }))),
-            "bursts": Out(stream.Signature(data.StructLayout({
-                "address": unsigned(AxiConfig.ADDRESS_BITS),
-                "beats_minus_one": unsigned(BEATS_BITS),
-                "first_byte": byte,
-                "last_byte": byte,
-                "first": unsigned(1),
-                "last": unsigned(1),
-                "context": context,
-            }))),
-        })
+        super().__init__(
+            {
+                "runs": In(
+                    stream.Signature(
+                        data.StructLayout(
+                            {
+                                "address": unsigned(AxiConfig.ADDRESS_BITS),
+                                "last_byte": unsigned(AxiConfig.ADDRESS_BITS),
+                                "context": context,
+                            }
+                        )
+                    )
+                ),
+                "bursts": Out(
+                    stream.Signature(
+                        data.StructLayout(
+                            {
+                                "address": unsigned(AxiConfig.ADDRESS_BITS),
+                                "beats_minus_one": unsigned(BEATS_BITS),
+                                "first_byte": byte,
+                                "last_byte": byte,
+                                "first": unsigned(1),
+                                "last": unsigned(1),
+                                "context": context,
+                            }
+                        )
+                    )
+                ),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()

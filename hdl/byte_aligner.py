@@ -1,4 +1,5 @@
 """From beats to chunks of bytes, at any alignment."""
+
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
@@ -20,13 +21,15 @@ def chunk_layout(config: Config) -> data.StructLayout:
     The bytes of a FILL are all the same, those that do not fit into ``data`` too.
     """
     step = step_layout(config)
-    return data.StructLayout({
-        "memory": step["memory"].shape,
-        "address": unsigned(isa.LOCAL_BITS),
-        "count": step["count"].shape,
-        "last": unsigned(1),
-        "data": unsigned(config.axi.data_bits),
-    })
+    return data.StructLayout(
+        {
+            "memory": step["memory"].shape,
+            "address": unsigned(isa.LOCAL_BITS),
+            "count": step["count"].shape,
+            "last": unsigned(1),
+            "data": unsigned(config.axi.data_bits),
+        }
+    )
 
 
 class ByteAligner(wiring.Component):
@@ -52,13 +55,15 @@ class ByteAligner(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        super().__init__({
-            "beats": In(stream.Signature(unsigned(config.axi.data_bits))),
-            "steps": In(stream.Signature(step_layout(config))),
-            "chunks": Out(stream.Signature(chunk_layout(config))),
-            "halt": In(1),
-            "strayed": Out(ErrorReport),
-        })
+        super().__init__(
+            {
+                "beats": In(stream.Signature(unsigned(config.axi.data_bits))),
+                "steps": In(stream.Signature(step_layout(config))),
+                "chunks": Out(stream.Signature(chunk_layout(config))),
+                "halt": In(1),
+                "strayed": Out(ErrorReport),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -84,8 +89,9 @@ class ByteAligner(wiring.Component):
             m.d.sync += [
                 chunk.valid.eq(move),
                 [chunk.payload[name].eq(step[name]) for name in ("memory", "address", "count", "last")],
-                chunk.payload.data.eq(Mux(step.is_fill, step.value.replicate(self.config.axi.data_bytes),
-                                          window >> (step.offset << 3))),
+                chunk.payload.data.eq(
+                    Mux(step.is_fill, step.value.replicate(self.config.axi.data_bytes), window >> (step.offset << 3))
+                ),
             ]
         with m.If(self.steps.valid & step.out_of_range & ~self.halt):
             m.d.comb += report(

@@ -1,4 +1,5 @@
 """The unit that executes LOAD and FILL."""
+
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
@@ -56,16 +57,18 @@ class DmaLoad(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        super().__init__({
-            "command": In(stream.Signature(load_command_layout())),
-            "bus": Out(ReadSignature(config.axi.data_bits)),
-            "feature": Out(stream.Signature(feature_write_layout(config))),
-            "local": Out(local_write_layout(config)),
-            "done": Out(1),
-            "error": Out(ErrorReport),
-            "halt": In(1),
-            "progress": Out(1),
-        })
+        super().__init__(
+            {
+                "command": In(stream.Signature(load_command_layout())),
+                "bus": Out(ReadSignature(config.axi.data_bits)),
+                "feature": Out(stream.Signature(feature_write_layout(config))),
+                "local": Out(local_write_layout(config)),
+                "done": Out(1),
+                "error": Out(ErrorReport),
+                "halt": In(1),
+                "progress": Out(1),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -113,8 +116,10 @@ class DmaLoad(wiring.Component):
         landing = Signal(WRITE_LATENCY)
         m.d.sync += [
             landing.eq(Cat(write.done, landing)),
-            self.progress.eq(self.bus.r.valid | Cat(moving.valid & moving.ready for moving in
-                                                    (self.command, self.bus.ar, aligner.chunks)).any()),
+            self.progress.eq(
+                self.bus.r.valid
+                | Cat(moving.valid & moving.ready for moving in (self.command, self.bus.ar, aligner.chunks)).any()
+            ),
         ]
         m.d.comb += self.done.eq(landing[-1])
         return m
@@ -168,8 +173,11 @@ class DmaLoad(wiring.Component):
         with m.If(ar.ready):
             m.d.sync += ar.valid.eq(0)
         with m.If(begin):
-            m.d.sync += [ar.valid.eq(1), ar.payload.address.eq(bursts.payload.address),
-                         ar.payload.beats_minus_one.eq(bursts.payload.beats_minus_one)]
+            m.d.sync += [
+                ar.valid.eq(1),
+                ar.payload.address.eq(bursts.payload.address),
+                ar.payload.beats_minus_one.eq(bursts.payload.beats_minus_one),
+            ]
 
         problem = Signal(ErrorReport, name="burst_failed")
         with m.If(r.valid & r.payload.response[1]):

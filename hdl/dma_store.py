@@ -1,4 +1,5 @@
 """The unit that executes STORE."""
+
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
@@ -50,16 +51,18 @@ class DmaStore(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        super().__init__({
-            "command": In(stream.Signature(command_shape(isa.STORE))),
-            "bus": Out(WriteSignature(config.axi.data_bits)),
-            "read": Out(stream.Signature(unsigned(isa.LOCAL_BITS))),
-            "word": In(feature_word_layout(config)),
-            "done": Out(1),
-            "error": Out(ErrorReport),
-            "halt": In(1),
-            "progress": Out(1),
-        })
+        super().__init__(
+            {
+                "command": In(stream.Signature(command_shape(isa.STORE))),
+                "bus": Out(WriteSignature(config.axi.data_bits)),
+                "read": Out(stream.Signature(unsigned(isa.LOCAL_BITS))),
+                "word": In(feature_word_layout(config)),
+                "done": Out(1),
+                "error": Out(ErrorReport),
+                "halt": In(1),
+                "progress": Out(1),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -86,15 +89,18 @@ class DmaStore(wiring.Component):
             self.error.valid.eq(problem.valid & ~failed),
             failed.eq(failed | problem.valid),
         ]
-        m.d.sync += self.progress.eq(self.bus.b.valid | Cat(moving.valid & moving.ready for moving in
-                                                            (self.command, self.bus.aw, self.read, self.bus.w)).any())
+        m.d.sync += self.progress.eq(
+            self.bus.b.valid
+            | Cat(moving.valid & moving.ready for moving in (self.command, self.bus.aw, self.read, self.bus.w)).any()
+        )
         return m
 
     def _elaborate_rows(self, m: Module, stop) -> tuple:
         """Take commands, refuse those without bytes, and walk the rows of the others."""
         context = data.StructLayout({"index": unsigned(INDEX_BITS), "last_byte": unsigned(isa.LOCAL_BITS)})
-        m.submodules.rows = rows = LoopNest(Nest(
-            counts={"row": 16}, pointers={"external": isa.EXTERNAL_BITS, "local": isa.LOCAL_BITS}, context=context))
+        m.submodules.rows = rows = LoopNest(
+            Nest(counts={"row": 16}, pointers={"external": isa.EXTERNAL_BITS, "local": isa.LOCAL_BITS}, context=context)
+        )
         command, nest = self.command, rows.nests
         illegal = (command.payload.row_bytes == 0) | (command.payload.rows == 0)
         fields = nest.payload
@@ -116,17 +122,24 @@ class DmaStore(wiring.Component):
         """Check a row, split it into bursts, and begin each one at the bus and at the feature memory."""
         axi = self.config.axi
         byte_bits = ceil_log2(axi.data_bytes)
-        context = data.StructLayout({
-            "index": unsigned(INDEX_BITS),
-            "last_row": unsigned(1),
-            "source": unsigned(isa.LOCAL_BITS),
-        })
+        context = data.StructLayout(
+            {
+                "index": unsigned(INDEX_BITS),
+                "last_row": unsigned(1),
+                "source": unsigned(isa.LOCAL_BITS),
+            }
+        )
         m.submodules.splitter = splitter = BurstSplitter(data_bytes=axi.data_bytes, context=context)
-        m.submodules.pending = pending = Fifo(data.StructLayout({
-            "index": unsigned(INDEX_BITS),
-            "address": unsigned(isa.EXTERNAL_BITS),
-            "last": unsigned(1),
-        }), depth=axi.outstanding)
+        m.submodules.pending = pending = Fifo(
+            data.StructLayout(
+                {
+                    "index": unsigned(INDEX_BITS),
+                    "address": unsigned(isa.EXTERNAL_BITS),
+                    "last": unsigned(1),
+                }
+            ),
+            depth=axi.outstanding,
+        )
 
         # One stage: does the row lie in the feature memory? One bit more, so that nothing wraps.
         run, runs, row = Signal(splitter.runs.payload.shape(), reset_less=True), splitter.runs, rows.payload
@@ -142,7 +155,7 @@ class DmaStore(wiring.Component):
         with m.If(rows.ready):
             m.d.sync += [
                 checked.eq(rows.valid),
-                out_of_range.eq(end[ceil_log2(self.config.memory.feature_bytes):].any()),
+                out_of_range.eq(end[ceil_log2(self.config.memory.feature_bytes) :].any()),
                 local.eq(row.pointer.local),
                 run.address.eq(row.pointer.external),
                 run.last_byte.eq(row.context.last_byte),

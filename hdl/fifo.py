@@ -1,4 +1,5 @@
 """First-in, first-out queues of structured words: in registers, in distributed RAM, and in block RAM."""
+
 from __future__ import annotations
 
 from amaranth.hdl import Module, Mux, Shape, ShapeLike, Signal

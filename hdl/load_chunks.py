@@ -1,4 +1,5 @@
 """From a checked LOAD or FILL to its chunks: what is written in one cycle, and which bytes of the beats that takes."""
+
 from __future__ import annotations
 
 from amaranth.hdl import Module, Mux, Signal, unsigned
@@ -22,9 +23,13 @@ _PIECES_AHEAD = 4
 def memory_bytes(memory: LocalMemory, config: Config) -> int:
     """Size of a local memory, a power of two."""
     sizes = config.memory
-    return {LocalMemory.FEATURE: sizes.feature_bytes, LocalMemory.WEIGHT: sizes.weight_bytes,
-            LocalMemory.PARAMETER: sizes.parameter_bytes, LocalMemory.TABLE: sizes.tables * isa.TABLE_BYTES,
-            LocalMemory.LIST: sizes.list_entries * isa.LIST_ENTRY_BYTES}[memory]
+    return {
+        LocalMemory.FEATURE: sizes.feature_bytes,
+        LocalMemory.WEIGHT: sizes.weight_bytes,
+        LocalMemory.PARAMETER: sizes.parameter_bytes,
+        LocalMemory.TABLE: sizes.tables * isa.TABLE_BYTES,
+        LocalMemory.LIST: sizes.list_entries * isa.LIST_ENTRY_BYTES,
+    }[memory]
 
 
 def chunk_bytes(memory: LocalMemory, config: Config) -> int:
@@ -48,15 +53,20 @@ def transfer_nest(config: Config) -> Nest:
     ``offset`` is where in its first beat a run begins. The context: ``last_byte``: ``piece_bytes`` minus one; a piece
     is ``chunks_left`` chunks of ``chunk_bytes`` and then one of ``tail_bytes``.
     """
-    context = data.StructLayout({
-        **_common_fields(config),
-        "last_byte": unsigned(isa.LOCAL_BITS),
-        "chunks_left": unsigned(isa.LOCAL_BITS),
-        "chunk_bytes": _count_shape(config),
-        "tail_bytes": _count_shape(config),
-    })
-    return Nest(counts={"row": 16, "fold": 8, "piece": 16},
-                pointers={"local": isa.LOCAL_BITS, "offset": ceil_log2(config.axi.data_bytes)}, context=context)
+    context = data.StructLayout(
+        {
+            **_common_fields(config),
+            "last_byte": unsigned(isa.LOCAL_BITS),
+            "chunks_left": unsigned(isa.LOCAL_BITS),
+            "chunk_bytes": _count_shape(config),
+            "tail_bytes": _count_shape(config),
+        }
+    )
+    return Nest(
+        counts={"row": 16, "fold": 8, "piece": 16},
+        pointers={"local": isa.LOCAL_BITS, "offset": ceil_log2(config.axi.data_bytes)},
+        context=context,
+    )
 
 
 def step_layout(config: Config) -> data.StructLayout:
@@ -66,13 +76,15 @@ def step_layout(config: Config) -> data.StructLayout:
     is the next beat, if it crosses. ``out_of_range``: the piece does not lie in its memory. ``last``: of the command.
     """
     flags = ("crosses", "advances", "ends_run", "out_of_range", "last")
-    return data.StructLayout({
-        **_common_fields(config),
-        "address": unsigned(isa.LOCAL_BITS),
-        "count": _count_shape(config),
-        "offset": unsigned(ceil_log2(config.axi.data_bytes)),
-        **dict.fromkeys(flags, unsigned(1)),
-    })
+    return data.StructLayout(
+        {
+            **_common_fields(config),
+            "address": unsigned(isa.LOCAL_BITS),
+            "count": _count_shape(config),
+            "offset": unsigned(ceil_log2(config.axi.data_bytes)),
+            **dict.fromkeys(flags, unsigned(1)),
+        }
+    )
 
 
 class LoadChunks(wiring.Component):
@@ -93,10 +105,12 @@ class LoadChunks(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         self.nest = transfer_nest(config)
-        super().__init__({
-            "transfers": In(stream.Signature(self.nest.nest_layout)),
-            "steps": Out(stream.Signature(step_layout(config))),
-        })
+        super().__init__(
+            {
+                "transfers": In(stream.Signature(self.nest.nest_layout)),
+                "steps": Out(stream.Signature(step_layout(config))),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -107,15 +121,20 @@ class LoadChunks(wiring.Component):
 
     def _elaborate_pieces(self, m: Module, found: stream.Interface) -> stream.Interface:
         """Check whether a piece lies in its memory; queue it, so that loops and chunks need not move together."""
-        m.submodules.pieces = pieces = Fifo(data.StructLayout({
-            "address": unsigned(isa.LOCAL_BITS),
-            "offset": found.payload.pointer.offset.shape(),
-            "has_one_chunk": unsigned(1),
-            "ends_run": unsigned(1),
-            "last": unsigned(1),
-            "out_of_range": unsigned(1),
-            "context": self.nest.context,
-        }), depth=_PIECES_AHEAD)
+        m.submodules.pieces = pieces = Fifo(
+            data.StructLayout(
+                {
+                    "address": unsigned(isa.LOCAL_BITS),
+                    "offset": found.payload.pointer.offset.shape(),
+                    "has_one_chunk": unsigned(1),
+                    "ends_run": unsigned(1),
+                    "last": unsigned(1),
+                    "out_of_range": unsigned(1),
+                    "context": self.nest.context,
+                }
+            ),
+            depth=_PIECES_AHEAD,
+        )
         # Sizes are powers of two: the last byte is outside if it has any bit beyond them. With one bit more than an
         # address, so that nothing wraps.
         end = Signal(isa.LOCAL_BITS + 1)

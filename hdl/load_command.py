@@ -1,4 +1,5 @@
 """Check LOAD and FILL commands, and turn them into runs to request and transfers to write."""
+
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
@@ -52,13 +53,15 @@ class LoadCommands(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        super().__init__({
-            "commands": In(stream.Signature(load_command_layout())),
-            "runs": Out(stream.Signature(run_nest().nest_layout)),
-            "transfers": Out(stream.Signature(transfer_nest(config).nest_layout)),
-            "refused": Out(ErrorReport),
-            "halt": In(1),
-        })
+        super().__init__(
+            {
+                "commands": In(stream.Signature(load_command_layout())),
+                "runs": Out(stream.Signature(run_nest().nest_layout)),
+                "transfers": Out(stream.Signature(transfer_nest(config).nest_layout)),
+                "refused": Out(ErrorReport),
+                "halt": In(1),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -110,7 +113,7 @@ class LoadCommands(wiring.Component):
                 with m.If(pieces_left[1:] == 0):
                     m.next = "COMPARE"
             with m.State("COMPARE"):
-                with m.If(product[isa.EXTERNAL_BITS:].any()):
+                with m.If(product[isa.EXTERNAL_BITS :].any()):
                     m.next = "REFUSE"
                 with m.Else():
                     m.d.sync += [runs_offered.eq(~is_fill), transfers_offered.eq(1)]

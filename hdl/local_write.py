@@ -1,4 +1,5 @@
 """Chunks of bytes into the memories."""
+
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Module, Signal, unsigned
@@ -53,12 +54,14 @@ class LocalWrite(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        super().__init__({
-            "chunks": In(stream.Signature(chunk_layout(config))),
-            "feature": Out(stream.Signature(feature_write_layout(config))),
-            "local": Out(local_write_layout(config)),
-            "done": Out(1),
-        })
+        super().__init__(
+            {
+                "chunks": In(stream.Signature(chunk_layout(config))),
+                "feature": Out(stream.Signature(feature_write_layout(config))),
+                "local": Out(local_write_layout(config)),
+                "done": Out(1),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -90,7 +93,7 @@ class LocalWrite(wiring.Component):
                     continue
                 unit_bits = ceil_log2(local_unit_bytes(memory, lanes=lanes))
                 # Which word of the unit this is, if a unit has several.
-                word = chunk.address[byte_bits:max(unit_bits, byte_bits)]
+                word = chunk.address[byte_bits : max(unit_bits, byte_bits)]
                 with m.Case(memory):
                     m.d.sync += [
                         words[word].eq(chunk.data),

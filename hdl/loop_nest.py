@@ -1,4 +1,5 @@
 """Nested loops with strided pointers: where the runs of a transfer and the pieces of a run begin."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -36,18 +37,26 @@ class Nest:
         self.pointers = dict(pointers)
         self.context = context
         pointer_layout = data.StructLayout({name: unsigned(width) for name, width in pointers.items()})
-        self.nest_layout = data.StructLayout({
-            "count": data.StructLayout({name: unsigned(width) for name, width in counts.items()}),
-            "start": pointer_layout,
-            "pitch": data.StructLayout({name: data.StructLayout(dict.fromkeys(counts, unsigned(width)))
-                                        for name, width in pointers.items()}),
-            "context": context,
-        })
-        self.iteration_layout = data.StructLayout({
-            "pointer": pointer_layout,
-            "end": data.StructLayout(dict.fromkeys(counts, unsigned(1))),
-            "context": context,
-        })
+        self.nest_layout = data.StructLayout(
+            {
+                "count": data.StructLayout({name: unsigned(width) for name, width in counts.items()}),
+                "start": pointer_layout,
+                "pitch": data.StructLayout(
+                    {
+                        name: data.StructLayout(dict.fromkeys(counts, unsigned(width)))
+                        for name, width in pointers.items()
+                    }
+                ),
+                "context": context,
+            }
+        )
+        self.iteration_layout = data.StructLayout(
+            {
+                "pointer": pointer_layout,
+                "end": data.StructLayout(dict.fromkeys(counts, unsigned(1))),
+                "context": context,
+            }
+        )
 
 
 class LoopNest(wiring.Component):
@@ -67,10 +76,12 @@ class LoopNest(wiring.Component):
 
     def __init__(self, nest: Nest):
         self.nest = nest
-        super().__init__({
-            "nests": In(stream.Signature(nest.nest_layout)),
-            "iterations": Out(stream.Signature(nest.iteration_layout)),
-        })
+        super().__init__(
+            {
+                "nests": In(stream.Signature(nest.nest_layout)),
+                "iterations": Out(stream.Signature(nest.iteration_layout)),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -92,16 +103,20 @@ class LoopNest(wiring.Component):
         # not at its end, and the loops inside it start there again, so that nothing is multiplied and every base has
         # one adder.
         names = list(self.nest.counts)
-        base = {(pointer, name): out.pointer[pointer] if name == names[-1] else
-                Signal(width, name=f"{pointer}_{name}", reset_less=True)
-                for pointer, width in self.nest.pointers.items() for name in names}
+        base = {
+            (pointer, name): out.pointer[pointer]
+            if name == names[-1]
+            else Signal(width, name=f"{pointer}_{name}", reset_less=True)
+            for pointer, width in self.nest.pointers.items()
+            for name in names
+        }
         with m.If(self.iterations.ready & self.iterations.valid):
             m.d.sync += self.iterations.valid.eq(~last)
             for index, name in reversed(list(enumerate(names))):
-                inner_at_end = Cat(out.end[inner] for inner in names[index + 1:]).all() if names[index + 1:] else 1
+                inner_at_end = Cat(out.end[inner] for inner in names[index + 1 :]).all() if names[index + 1 :] else 1
                 with m.If(inner_at_end & ~out.end[name]):
                     m.d.sync += [left[name].eq(left[name] - 1), out.end[name].eq(left[name] == 1)]
-                    m.d.sync += [restart(inner, nest) for inner in names[index + 1:]]
+                    m.d.sync += [restart(inner, nest) for inner in names[index + 1 :]]
                     for pointer in self.nest.pointers:
                         moved = base[pointer, name] + nest.pitch[pointer][name]
                         m.d.sync += [base[pointer, inner].eq(moved) for inner in names[index:]]

@@ -1,4 +1,5 @@
 """From write bursts to feature reads, and from the words that come back to beats."""
+
 from __future__ import annotations
 
 from amaranth.hdl import Module, Mux, Signal, unsigned
@@ -45,18 +46,26 @@ class StoreBeats(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         byte = unsigned(ceil_log2(config.axi.data_bytes))
-        super().__init__({
-            "bursts": In(stream.Signature(data.StructLayout({
-                "source": unsigned(isa.LOCAL_BITS),
-                "beats_minus_one": unsigned(BEATS_BITS),
-                "first_byte": byte,
-                "last_byte": byte,
-                "first": unsigned(1),
-            }))),
-            "read": Out(stream.Signature(unsigned(isa.LOCAL_BITS))),
-            "word": In(feature_word_layout(config)),
-            "beats": Out(stream.Signature(write_beat_layout(config.axi.data_bits))),
-        })
+        super().__init__(
+            {
+                "bursts": In(
+                    stream.Signature(
+                        data.StructLayout(
+                            {
+                                "source": unsigned(isa.LOCAL_BITS),
+                                "beats_minus_one": unsigned(BEATS_BITS),
+                                "first_byte": byte,
+                                "last_byte": byte,
+                                "first": unsigned(1),
+                            }
+                        )
+                    )
+                ),
+                "read": Out(stream.Signature(unsigned(isa.LOCAL_BITS))),
+                "word": In(feature_word_layout(config)),
+                "beats": Out(stream.Signature(write_beat_layout(config.axi.data_bits))),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()
