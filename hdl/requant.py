@@ -118,12 +118,15 @@ class Requantiser(wiring.Component):
         # dropped + sign (the missing one) against half, without the addition.
         is_above = dropped[-1] & (sign | dropped[:-1].any())
         is_half = Mux(sign, dropped == half - 1, dropped == half)
-        rounded = Signal(_MANTISSA_BITS + 1)
-        m.d.comb += rounded.eq(kept + (is_above | (is_half & kept[0])))
-        overflow = rounded[-1]
+        round_up = Signal()
+        # Adding one beside the decision, rather than the decision itself, keeps it out of the carry chain.
+        above = Signal(_MANTISSA_BITS + 1)
+        m.d.comb += [round_up.eq(is_above | (is_half & kept[0])), above.eq(kept + 1)]
+        overflow = round_up & above[-1]
+        rounded = Mux(round_up, above[:_MANTISSA_BITS], kept)
         factor = Signal(_MANTISSA_BITS)
         # After an overflow the other bits are zero.
-        m.d.comb += factor.eq(Cat(rounded[:_MANTISSA_BITS - 1], rounded[_MANTISSA_BITS - 1] | overflow))
+        m.d.comb += factor.eq(Cat(rounded[:-1], rounded[-1] | overflow))
         exponent = _delay(m, self.parameter.exponent, _STAGES_BEFORE)
         shift = (exponent + leading_zeros - (_ACC_BITS + _LEAST_SHIFT))[:_SHIFT_BITS].as_signed()
         shift = _register(m, shift, "shift_before_overflow") - _register(m, overflow, "overflow")
