@@ -116,7 +116,7 @@ def _build(text: str, folder: Path, root: Path, runtime_key: str) -> None:
             build_args=VERILATOR_FLAGS,
             log_file=log,
         )
-    except Exception as error:
+    except RuntimeError as error:
         raise toolchain.ToolError(
             f"Verilator or the compiler failed:\n{log.read_text(errors='replace')[-10_000:]}"
         ) from error

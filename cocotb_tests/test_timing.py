@@ -6,7 +6,7 @@ import pytest
 from graphs import GraphMaker
 
 from lutterfly.golden import timing
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.config import PRESETS, Config
 from lutterfly.golden.isa import Engine
 from lutterfly.hdl import compute, device, feature_memory, requant, results, windows, write_back
 from lutterfly.host.compiler import compile_graph
@@ -86,3 +86,11 @@ def test_a_streamed_input_hides_behind_the_first_layer() -> None:
     maker = GraphMaker((32, 32, 3))
     layer = compile_graph(maker.finish(maker.convolution("x", 32, SAME)), CONFIG).layers[0]
     assert layer.cycles < 1.08 * layer.array_cycles
+
+
+@pytest.mark.parametrize("config", PRESETS.values(), ids=PRESETS)
+def test_pipelines_run_out_during_a_reset(config: Config) -> None:
+    # From issue to landing, a full result FIFO of the widest windows included.
+    waiting = timing.RESULT_WINDOWS * timing.result_groups(config, config.array.lanes)
+    longest = max(timing.landing_latency(config, engine) for engine in config.engines)
+    assert timing.ISSUE_LATENCY + longest + waiting < timing.RESET_CYCLES

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from .config import Config
 from .isa import COMMAND_BITS, Engine
 
+#: A soft reset lasts at least this long: more than any pipeline, whose flags run out meanwhile instead of being reset.
+RESET_CYCLES = 128
+
 #: Windows that the result FIFO holds.
 RESULT_WINDOWS = 8
 #: A window is held back while more groups than this wait for the requantiser: each window has at least one.

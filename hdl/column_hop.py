@@ -7,6 +7,7 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from .engine import ChainedStep
+from .pipeline import delay
 
 __all__ = ["ColumnHop"]
 
@@ -57,5 +58,8 @@ class ColumnHop(wiring.Component):
                 read.addr.eq(pointer - self.step.rows),
             ]
             word = Mux(self.step.chain, read.data, self.word)
-        m.d.sync += [self.next_step.eq(self.step), self.next_word.eq(word)]
+        m.d.comb += [
+            self.next_step.eq(delay(m, self.step, 1, name="step")),
+            self.next_word.eq(delay(m, word, 1, name="word")),
+        ]
         return m

@@ -132,11 +132,11 @@ class Compute(wiring.Component):
             features.read_address.eq(Mux(windows.step.valid, windows.address, self.store_read.payload)),
             self.store_read.ready.eq(~windows.step.valid),
             store_taken.eq(self.store_read.valid & ~windows.step.valid),
-            self.store_word.valid.eq(delay(m, store_taken, FETCH_LATENCY, name="store", reset_less=False)),
+            self.store_word.valid.eq(delay(m, store_taken, FETCH_LATENCY, name="store")),
             self.store_word.data.eq(features.read_word),
             weights.address.eq(delay(m, windows.weight, FETCH_LATENCY - RAM_LATENCY, name="weight")),
         ]
-        step = delay(m, windows.step, FETCH_LATENCY, name="step", reset_less=False)
+        step = delay(m, windows.step, FETCH_LATENCY, name="step")
         engine_code = delay(m, windows.engine, FETCH_LATENCY, name="engine")
         for code, engine in engines.items():
             m.d.comb += [
@@ -167,7 +167,7 @@ class Compute(wiring.Component):
                 requantiser.high.eq(settings.high),
                 tables.codes[lane].eq(requantiser.result),
             ]
-        place = delay(m, results.place, REQUANT_LATENCY + RAM_LATENCY, name="place", reset_less=False)
+        place = delay(m, results.place, REQUANT_LATENCY + RAM_LATENCY, name="place")
         m.d.comb += [
             tables.enable.eq(delay(m, settings.table_enable, REQUANT_LATENCY, name="table_enable")),
             tables.table.eq(delay(m, settings.table, REQUANT_LATENCY, name="table")),

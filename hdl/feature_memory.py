@@ -10,6 +10,7 @@ from amaranth.utils import ceil_log2
 from ..golden import isa
 from ..golden.config import Config
 from .device import RAM_LATENCY, Ram
+from .pipeline import delay
 
 __all__ = ["FETCH_LATENCY", "WRITE_LATENCY", "FeatureMemory", "feature_write_layout"]
 
@@ -111,8 +112,8 @@ class FeatureMemory(wiring.Component):
         m.d.sync += [
             coarse.eq(_rotate(merged, self.lanes, offset[fine_bits:], 1 << fine_bits)),
             fine_offset.eq(offset[:fine_bits]),
-            self.read_word.eq(_rotate(coarse, self.lanes, fine_offset, 1)),
         ]
+        m.d.comb += self.read_word.eq(delay(m, _rotate(coarse, self.lanes, fine_offset, 1), 1, name="word"))
 
     def _elaborate_write(self, m: Module) -> None:
         offset_bits = ceil_log2(self.lanes)

@@ -82,10 +82,12 @@ class Column(wiring.Component):
             m.d.sync += [total.eq(terms[2 * pair] + terms[2 * pair + 1]) for pair, total in enumerate(sums)]
             terms, level = sums, level + 1
 
-        step = delay(m, self.step, self.latency - 1, name="step", reset_less=False)
-        m.d.sync += self.fired.eq(step.valid & step.fire & ~step.chain)
+        step = delay(m, self.step, self.latency - 1, name="step")
+        m.d.comb += self.fired.eq(delay(m, step.valid & step.fire & ~step.chain, 1, name="fired"))
+        total = Signal.like(self.total, reset_less=True)
         with m.If(step.valid):
-            m.d.sync += self.total.eq(Mux(step.clear, 0, self.total) + terms[0])
+            m.d.sync += total.eq(Mux(step.clear, 0, total) + terms[0])
+        m.d.comb += self.total.eq(total)
 
         return m
 
@@ -153,7 +155,7 @@ class MacArray(wiring.Component):
         for tap in range(1, self.taps):
             held = [delay(m, value, 1, name=f"chain_{tap}_{lane}") for lane, value in enumerate(sums)]
             sums = [value + product for value, product in zip(held, products[tap], strict=True)]
-        step = delay(m, last_tap_step, MULTIPLIER_LATENCY + 1, name="chain_step", reset_less=False)
+        step = delay(m, last_tap_step, MULTIPLIER_LATENCY + 1, name="chain_step")
         fired, totals = Signal(), []
         m.d.sync += fired.eq(step.valid & step.fire & step.chain)
         for lane, value in enumerate(sums):

@@ -35,9 +35,9 @@ class Maximum(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         # A register of its own: the word comes from the far side of the feature memory and goes to the array as well.
-        step = delay(m, self.step, 1, name="step", reset_less=False)
+        step = delay(m, self.step, 1, name="step")
         word = delay(m, self.word, 1, name="word")
-        fired = Signal()
+        fired = Signal(reset_less=True)
         m.d.sync += fired.eq(step.valid & step.fire)
         m.d.comb += self.result.valid.eq(fired)
         for lane in range(self.config.array.lanes):

@@ -203,7 +203,7 @@ class Results(wiring.Component):
         slot = group[:slot_bits]
         piece_start = (group >> slot_bits) * columns
 
-        place, settings = Signal(Place), Signal(Settings, reset_less=True)
+        place, settings = Signal(Place, reset_less=True), Signal(Settings, reset_less=True)
         offset, left = Signal(range(self.config.array.lanes), reset_less=True), Signal(signed(9), reset_less=True)
         m.d.sync += [
             place.valid.eq(serve),
@@ -224,6 +224,6 @@ class Results(wiring.Component):
             placed.count.eq(Mux(left > columns, columns, left)),
         ]
         m.d.comb += [
-            self.place.eq(delay(m, placed, RAM_LATENCY - 1, name="place", reset_less=False)),
+            self.place.eq(delay(m, placed, RAM_LATENCY - 1, name="place")),
             self.settings.eq(delay(m, settings, RAM_LATENCY - 1, name="settings")),
         ]

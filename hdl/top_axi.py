@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from amaranth.back import verilog
-from amaranth.hdl import Module, ResetInserter
+from amaranth.hdl import Module, ResetInserter, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..golden import registers
 from ..golden.config import Config
+from ..golden.timing import RESET_CYCLES
 from .axi import axi4_lite_signature, axi4_signature
 from .axi_guard import AxiGuard
 from .core import Core, TraceSignature
@@ -56,7 +57,14 @@ class TopAxi(wiring.Component):
         m.submodules.registers = bank = Registers(self.config)
         m.submodules.guard = guard = AxiGuard(self.config)
         core = Core(self.config)
-        m.submodules.core = ResetInserter(guard.soft_reset | guard.resetting)(core)
+        # From a register, and long: the wire crosses the device, and pipelines are not reset but run out.
+        core_reset, reset_left = Signal(), Signal(range(RESET_CYCLES))
+        m.d.sync += core_reset.eq(guard.soft_reset | guard.resetting | (reset_left != 0))
+        with m.If(guard.soft_reset | guard.resetting):
+            m.d.sync += reset_left.eq(RESET_CYCLES - 1)
+        with m.Elif(reset_left != 0):
+            m.d.sync += reset_left.eq(reset_left - 1)
+        m.submodules.core = ResetInserter(core_reset)(core)
 
         connect(m, flipped(self.control), bank.control)
         connect(m, guard.memory, flipped(self.memory))
@@ -74,7 +82,7 @@ class TopAxi(wiring.Component):
             guard.base.eq(bank.kept.EXTERNAL_BASE),
             bank.read.eq(core.read),
         ]
-        with m.If(guard.resetting):
+        with m.If(guard.resetting | core_reset):
             m.d.comb += bank.read.STATUS.eq(registers.STATUS_RESETTING)
         m.d.sync += self.interrupt.eq(core.read.INTERRUPT[0] & bank.kept.INTERRUPT_ENABLE[0])
         return m

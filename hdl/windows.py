@@ -233,7 +233,7 @@ class Windows(wiring.Component):
             now.engine.eq(command.engine),
             now.index.eq(command.index),
         ]
-        valid = delay(m, issue, RAM_LATENCY, name="valid", reset_less=False)
+        valid = delay(m, issue, RAM_LATENCY, name="valid")
         now = delay(m, now, RAM_LATENCY, name="behind")
 
         flags = lists.read_data[self.offset_bits :]

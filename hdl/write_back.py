@@ -58,17 +58,19 @@ class WriteBack(wiring.Component):
             for slot in range(slots):
                 with m.Case(slot):
                     m.d.sync += piece[slot].eq(self.values)
-        place = Signal(Place)
+        place = Signal(Place, reset_less=True)
         end, outside = Signal(isa.LOCAL_BITS + 1, reset_less=True), Signal()
         m.d.sync += [place.eq(self.place), end.eq(self.place.address + self.place.count)]
         # One comparator: a piece that begins outside also ends outside.
         m.d.comb += outside.eq(end > self.config.memory.feature_bytes)
 
+        write = Signal.like(self.write, reset_less=True)
+        m.d.comb += self.write.eq(write)
         m.d.sync += [
+            write.address.eq(place.address),
+            write.count.eq(place.count),
+            write.data.eq(piece),
             self.write_valid.eq(place.valid & place.write & ~outside & ~self.halt),
-            self.write.address.eq(place.address),
-            self.write.count.eq(place.count),
-            self.write.data.eq(piece),
             self.done.eq(place.valid & place.finish & ~outside & ~self.halt),
             self.error.valid.eq(0),
         ]
