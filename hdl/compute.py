@@ -178,8 +178,8 @@ class Compute(wiring.Component):
     def _elaborate_local_writes(
         self, m: Module, windows: Windows, weights: WeightMemory, results: Results, tables: TransferTables
     ) -> None:
-        """Each write to its memory."""
-        local = self.local_write
+        """Each write to its memory, by way of a register near the memories."""
+        local = delay(m, self.local_write, 1, name="local_write")
         ports = {
             isa.LocalMemory.WEIGHT: (weights.write_enable, weights.write_address, weights.write_data),
             isa.LocalMemory.PARAMETER: (

@@ -1,14 +1,15 @@
-"""The weight memory: one block of RAM for each column, read one column after the other."""
+"""The weight memory: one block of RAM for each column, read and written one column after the other."""
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Signal, signed
+from amaranth.hdl import Module, Signal, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from ..golden.config import Config
 from .device import Ram
+from .pipeline import delay
 
 __all__ = ["WeightMemory"]
 
@@ -17,8 +18,8 @@ class WeightMemory(wiring.Component):
     """Read one word each cycle, ``lanes`` bytes for every column; column j's ``RAM_LATENCY`` + j cycles after the
     address.
 
-    The address travels from column to column as activation words do in the array, so that no weight has to wait in
-    registers.
+    Addresses travel from column to column as activation words do in the array, so that no weight has to wait in
+    registers. So do writes, so that no register drives all columns; what is written before it is read is so in each.
 
     Parameters
     ----------
@@ -52,20 +53,32 @@ class WeightMemory(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         column_bits = ceil_log2(self.columns)
-        address = self.address
+        ports = data.StructLayout(
+            {
+                "read_address": self.address.shape(),
+                "write_enable": unsigned(1),
+                "write_address": self.write_address.shape(),
+                "write_data": self.write_data.shape(),
+            }
+        )
+        now = Signal(ports)
+        m.d.comb += [
+            now.read_address.eq(self.address),
+            now.write_enable.eq(self.write_enable),
+            now.write_address.eq(self.write_address),
+            now.write_data.eq(self.write_data),
+        ]
         for index in range(self.columns):
             if index:
-                hop = Signal.like(self.address, name=f"address_{index}", reset_less=True)
-                m.d.sync += hop.eq(address)
-                address = hop
+                now = delay(m, now, 1, name=f"hop_{index}")
             m.submodules[f"column_{index}"] = ram = Ram(
                 width=8 * self.config.array.lanes, depth=self.config.weight_words
             )
             m.d.comb += [
-                ram.read_address.eq(address),
+                ram.read_address.eq(now.read_address),
                 self.weights[index].eq(ram.read_data),
-                ram.write_address.eq(self.write_address[column_bits:]),
-                ram.write_data.eq(self.write_data),
-                ram.write_enable.eq(self.write_enable & (self.write_address[:column_bits] == index)),
+                ram.write_address.eq(now.write_address[column_bits:]),
+                ram.write_data.eq(now.write_data),
+                ram.write_enable.eq(now.write_enable & (now.write_address[:column_bits] == index)),
             ]
         return m
