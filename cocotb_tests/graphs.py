@@ -45,8 +45,8 @@ class GraphMaker:
         )
         name = self._name()
         requantised = self._tensor(f"{name}_requantised", shape, zero_point) if table else name
-        self.graph.layers.append(Convolution(f"conv_{name}", source, name, weights, bias, multiplier, window, low, high,
-                                             requantised, self.table() if table else None))
+        self.graph.layers.append(Convolution(f"conv_{name}", (source,), name, weights, bias, multiplier, window, low,
+                                             high, requantised, self.table() if table else None))
         return self._tensor(name, shape, int(self.rng.integers(-128, 128)) if table else zero_point)
 
     def fully_connected(self, source: str, channels: int, **options) -> str:
@@ -55,12 +55,13 @@ class GraphMaker:
     def max_pool(self, source: str, window: Window, *, table: bool = False) -> str:
         tensor = self.graph.tensors[source]
         name = self._name()
-        self.graph.layers.append(MaxPool(f"pool_{name}", source, name, window, table=self.table() if table else None))
+        applied = self.table() if table else None
+        self.graph.layers.append(MaxPool(f"pool_{name}", (source,), name, window, table=applied))
         return self._tensor(name, (*window.output_size(*tensor.shape[:2]), tensor.shape[2]), tensor.zero_point)
 
     def pointwise(self, source: str) -> str:
         name = self._name()
-        self.graph.layers.append(Pointwise(f"table_{name}", source, name, self.table()))
+        self.graph.layers.append(Pointwise(f"table_{name}", (source,), name, self.table()))
         return self._tensor(name, self.graph.tensors[source].shape, int(self.rng.integers(-128, 128)))
 
     def table(self) -> np.ndarray:

@@ -13,7 +13,7 @@ from lutterfly.golden.machine import ORDERS, MachineError
 from lutterfly.golden.program import Program
 from lutterfly.host.compiler import CompileError, compile_graph, plan_graph
 from lutterfly.host.compiler.emit import emit
-from lutterfly.host.graph import Graph, Window
+from lutterfly.host.graph import Graph, Slice, Window
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 HALF = Window((3, 3), (2, 2), pads=(0, 0, 1, 1))
@@ -235,3 +235,10 @@ def test_a_scale_that_is_no_number_is_refused_by_name() -> None:
     graph.layers[0].multiplier[2] = np.inf
     with pytest.raises(CompileError, match=r"^conv_t0: multiplier must be finite and not negative, not inf$"):
         compile_graph(graph, PRESETS["tiny"])
+
+
+def test_layers_that_the_accelerator_does_not_run_yet_are_refused_by_name():
+    graph = GraphMaker((4, 4, 8)).graph
+    graph.layers.append(Slice("split", ("x",), "y", first=0, channels=4))
+    with pytest.raises(CompileError, match=r"^split: the accelerator does not run a Slice of this kind yet; "):
+        plan_graph(graph, PRESETS["tiny"])

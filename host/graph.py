@@ -78,11 +78,19 @@ class Window:
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """One operation: ``name`` is its ONNX node's, for messages."""
+    """One operation on tensors of the graph: ``name`` is its ONNX node's, for messages.
+
+    A tensor may stand twice among ``inputs``.
+    """
 
     name: str
-    input: str
+    inputs: tuple[str, ...]
     output: str
+
+    @property
+    def input(self) -> str:
+        """The first input: the only one of most layers."""
+        return self.inputs[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +100,7 @@ class Convolution(Layer):
 
     Attributes
     ----------
-    weights : int8[output channels, kernel rows, kernel columns, input channels]
+    weights : int8[output channels, kernel rows, kernel columns, input channels / groups]
     bias : int32[output channels]
         As in the model: the input's zero point is not yet folded in.
     multiplier : float32[output channels]
@@ -104,6 +112,9 @@ class Convolution(Layer):
         Name of the graph tensor between requantisation and table; equals ``output`` without a table.
     table : int8[256] or None
         Indexed by the requantised code plus 128.
+    groups : int
+        Output channel o reads the input channels of group ``o // (output channels / groups)`` alone: with as many
+        groups as input channels the convolution is depthwise.
     """
 
     weights: Int8
@@ -114,6 +125,15 @@ class Convolution(Layer):
     high: int = 127
     requantised: str = ""
     table: Int8 | None = None
+    groups: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class AveragePool(Convolution):
+    """Average pooling: the depthwise convolution of unit weights, with the bias 0.
+
+    Its multiplier is ``f32(xs / f32(ys * n))``, n being the elements of a window.
+    """
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +150,57 @@ class Pointwise(Layer):
     """A table on every code."""
 
     table: Int8
+
+
+@dataclass(frozen=True, eq=False)
+class Add(Layer):
+    """Sum of two tensors of one shape, requantised, then optionally a table.
+
+    The result for the codes a of the first input and b of the second is
+    ``clip(rint(f32((first[a + 128] + second[b + 128]) * 2**-fraction)), low, high)``, halves to even.
+
+    Attributes
+    ----------
+    first, second : int64[256]
+        Fixed point, signed, of at most 36 bits; all zero points are inside ``second``.
+    fraction : int
+        Bits behind the binary point, at most 32.
+    low, high : int
+        Clamp of the code (fused Relu or Clip).
+    requantised : str
+        Name of the graph tensor between sum and table; equals ``output`` without a table.
+    table : int8[256] or None
+        Indexed by the requantised code plus 128.
+    """
+
+    first: npt.NDArray[np.int64]
+    second: npt.NDArray[np.int64]
+    fraction: int
+    low: int = -128
+    high: int = 127
+    requantised: str = ""
+    table: Int8 | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Concat(Layer):
+    """The channels of all inputs, one input behind the other.
+
+    Attributes
+    ----------
+    tables : tuple of int8[256] or None
+        What each input's codes are looked up in; None where they stay as they are.
+    """
+
+    tables: tuple[Int8 | None, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Slice(Layer):
+    """The channels ``first`` to ``first + channels - 1`` of the input."""
+
+    first: int
+    channels: int
 
 
 @dataclass

@@ -15,7 +15,8 @@ def lifetimes(plan: Plan) -> dict[str, tuple[int, int]]:
     spans = {name: [-1, -1] for name in plan.graph.inputs}
     for index, layer in enumerate(layers):
         spans.setdefault(layer.output, [index, index])
-        spans[layer.input][1] = index
+        for name in layer.inputs:
+            spans[name][1] = index
     for name in plan.graph.outputs:
         spans[name][1] = len(layers)
     return {name: (first, last) for name, (first, last) in spans.items()}

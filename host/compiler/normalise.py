@@ -5,7 +5,7 @@ import dataclasses
 
 import numpy as np
 
-from ..graph import Convolution, Layer, Tensor
+from ..graph import Add, Concat, Convolution, Layer, Slice, Tensor
 from .plan import CompileError, Plan
 
 
@@ -18,8 +18,13 @@ def normalise(plan: Plan) -> Plan:
     Raises
     ------
     CompileError
-        If there are more tables than the configuration has.
+        If a layer is of a kind that the accelerator does not run yet, or there are more tables than the configuration
+        has.
     """
+    for layer in plan.graph.layers:
+        if isinstance(layer, (Add, Concat, Slice)) or getattr(layer, "groups", 1) != 1:
+            raise CompileError(f"{layer.name}: the accelerator does not run a {type(layer).__name__} of this kind yet; "
+                               "replace it, or end the quantised network before it")
     layers = [_fold_zero_point(layer, plan.graph.tensors[layer.input]) for layer in plan.graph.layers]
     graph = dataclasses.replace(plan.graph, layers=layers, notes=[*plan.graph.notes])
     plan = dataclasses.replace(plan, graph=graph)

@@ -189,7 +189,7 @@ class Plan:
 
     def consumers(self, tensor: str) -> list[tuple[int, Layer]]:
         """The layers that read ``tensor``, with their indices."""
-        return [(index, layer) for index, layer in enumerate(self.graph.layers) if layer.input == tensor]
+        return [(index, layer) for index, layer in enumerate(self.graph.layers) if tensor in layer.inputs]
 
     def queue(self, name: str) -> list[Command]:
         """The commands of one queue."""

@@ -15,7 +15,7 @@ def fuse_tables(graph: Graph) -> None:
         before = producer.get(layer.input)
         if not isinstance(layer, Pointwise) or before is None or before.output in graph.outputs:
             continue
-        readers = [other for other in graph.layers if other.input == layer.input]
+        readers = [other for other in graph.layers if layer.input in other.inputs]
         if len(readers) == 1 and isinstance(before, (Convolution, MaxPool)):
             inner = {"requantised" if isinstance(before, Convolution) else "pooled": before.output}
             fused[before] = dataclasses.replace(before, output=layer.output, table=layer.table, **inner)

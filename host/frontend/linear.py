@@ -154,7 +154,7 @@ def _convolve(build: Build, node: NodeProto, product: Executed, place: Place, ou
                          f"int32, not {bias.dtype}; quantise the model again")
     build.add_tensor(output, shape, like)
     build.graph.layers.append(Convolution(
-        node.name, place.tensor, output, weights=np.ascontiguousarray(weights), bias=np.ascontiguousarray(bias),
+        node.name, (place.tensor,), output, weights=np.ascontiguousarray(weights), bias=np.ascontiguousarray(bias),
         multiplier=_multiplier(product, at, channels), window=window, requantised=output,
     ))
     return Place(output, axes, onnx_shape)

@@ -47,7 +47,7 @@ def lower_region(build: Build, unit: Unit) -> None:
         # The float tensor in front of QuantizeLinear lends its name: nothing else in the graph has it.
         output = end if leading == len(pools) else unit.nodes[-1].input[0]
         build.add_tensor(output, build.shape_of(place), end)
-        build.graph.layers.append(Pointwise(unit.main.name, place.tensor, output, table=table))
+        build.graph.layers.append(Pointwise(unit.main.name, (place.tensor,), output, table=table))
         place = follow_trunk(build, steps[at:], Place(output, place.axes, place.shape), end, end)
     build.add_view(end, Place(place.tensor, place.axes, source.shapes[end]))
     _check_region(build, unit, first_layer)
