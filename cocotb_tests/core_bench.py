@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import cocotb
@@ -229,34 +229,3 @@ class Core:
         await self.run(job.prologue)
         await self.run(job.body)
         np.testing.assert_array_equal(self.get(len(job.arena)), job.expected(job.arena))
-
-    def hold_reads(self, *, hold: bool) -> None:
-        """Answer nothing on the read channel while ``hold``."""
-        self.ram.read_if.r_channel.pause = hold
-
-    def answer_reads(self, response: Callable[[int], int]) -> None:
-        """Give each beat the response that ``response`` names for the arena's address of its burst."""
-        side, address = self.ram.read_if, 0
-        read, send_beat = side._read, side.r_channel.send
-
-        async def note_address(at: int, length: int) -> bytes:
-            nonlocal address
-            address = at
-            return await read(at, length)
-
-        async def set_response(beat) -> None:
-            beat.rresp = response((address - BASE) % self.ram.size)
-            await send_beat(beat)
-
-        side._read, side.r_channel.send = note_address, set_response
-
-    def answer_writes(self, response: Callable[[], int]) -> None:
-        """Give every write burst the response that ``response`` names."""
-        channel = self.ram.write_if.b_channel
-        send_response = channel.send
-
-        async def set_response(answer) -> None:
-            answer.bresp = response()
-            await send_response(answer)
-
-        channel.send = set_response

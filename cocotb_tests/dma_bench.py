@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 
 import cocotb
 import numpy as np
@@ -35,6 +34,28 @@ BASE = 0x8001_3000
 RAM_BYTES = 1 << 17
 ARENA_BYTES = 1 << 15
 READ_LATENCY = 5
+
+ONE_RUN = {"row_pieces": 1, "rows": 1, "folds": 1}
+GOOD_LOAD = {**ONE_RUN, "piece_bytes": 8}
+#: What makes ``GOOD_LOAD`` illegal, in every configuration.
+ILLEGAL_LOADS = [
+    {"row_pieces": 0},
+    {"piece_bytes": 0},
+    {"rows": 0},
+    {"folds": 0},
+    {"memory": 5},
+    {"memory": 15},
+    {"row_pieces": 1 << 15, "piece_bytes": 1 << 17},
+    {"memory": LocalMemory.WEIGHT, "local": 2},
+    {"memory": LocalMemory.WEIGHT, "piece_bytes": 6},
+    {"memory": LocalMemory.WEIGHT, "piece_bytes": 64, "row_pieces": 2},
+    {"memory": LocalMemory.PARAMETER, "local": 4},
+    {"memory": LocalMemory.PARAMETER, "piece_bytes": 12},
+    {"memory": LocalMemory.LIST, "local": 2},
+    {"memory": LocalMemory.LIST, "piece_bytes": 2},
+    {"memory": LocalMemory.LIST, "folds": 2},
+    {"memory": LocalMemory.TABLE, "rows": 2},
+]
 
 
 class DmaBench(wiring.Component):
@@ -159,35 +180,6 @@ class Bench:
     def hold_reads(self, cycles: int) -> None:
         """Answer no further burst for so many cycles."""
         self.ram.read_if.ar_channel.hold_until = self.cycle + cycles
-
-    def answer_reads(self, response: Callable[[int], int]) -> None:
-        """Give each beat the response that ``response`` names for its address on the bus."""
-        side, address = self.ram.read_if, 0
-        read, send_beat = side._read, side.r_channel.send
-
-        async def note_address(at: int, length: int) -> bytes:
-            nonlocal address
-            address = at
-            return await read(at, length)
-
-        async def set_response(beat) -> None:
-            beat.rresp = response(address)
-            await send_beat(beat)
-
-        side._read, side.r_channel.send = note_address, set_response
-
-    def answer_writes(self, response: Callable[[int], int]) -> None:
-        """Give the burst that is answered as the n-th, from 0, the response ``response(n)``."""
-        channel, count = self.ram.write_if.b_channel, 0
-        send_response = channel.send
-
-        async def set_response(answer) -> None:
-            nonlocal count
-            answer.bresp = response(count)
-            count += 1
-            await send_response(answer)
-
-        channel.send = set_response
 
     async def start(self) -> None:
         """Reset, start the clock and the models."""

@@ -12,6 +12,7 @@ import pytest
 from cocotb.triggers import RisingEdge
 from cocotb.utils import get_sim_time
 from core_bench import BASE, END, Core, Job, encode, random_job
+from responses import answer_reads, answer_writes
 
 from lutterfly.golden import isa, registers
 from lutterfly.golden.config import PRESETS, Config
@@ -239,7 +240,7 @@ async def faults_on_the_bus(dut, response: Response, where: str) -> None:
     core, job = await _core(dut)
     broken = True
     if where == "store":
-        core.answer_writes(lambda: response if broken else Response.OKAY)
+        answer_writes(core.ram, lambda _: response if broken else Response.OKAY)
         error = (Unit.STORE, STORE, job.output.start)
     else:
         # A page: every burst lies in one.
@@ -248,7 +249,10 @@ async def faults_on_the_bus(dut, response: Response, where: str) -> None:
             if where == "load"
             else (job.body.dma_address, (Unit.PREFETCH, 0, job.body.dma_address))
         )
-        core.answer_reads(lambda address: response if broken and address // 4096 == bad // 4096 else Response.OKAY)
+        answer_reads(
+            core.ram,
+            lambda at: response if broken and (at - BASE) // 4096 == bad // 4096 else Response.OKAY,
+        )
         if where == "load":
             job = _without_second_load(job)
     code = ErrorCode.AXI_SLAVE if response is Response.SLVERR else ErrorCode.AXI_DECODE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from dma_bench import GOOD_LOAD, ILLEGAL_LOADS
 
 from lutterfly.golden import isa
 from lutterfly.golden.command_error import CommandError
@@ -11,7 +12,6 @@ from lutterfly.golden.dma import fill, load, store
 from lutterfly.golden.isa import ErrorCode, LocalMemory, Unit
 
 LANES = 4
-ONE_PIECE = {"row_pieces": 1, "rows": 1, "folds": 1}
 
 
 def memories() -> dict[LocalMemory, np.ndarray]:
@@ -52,32 +52,11 @@ def test_load_follows_the_pseudo_code(seed: int) -> None:
     np.testing.assert_array_equal(actual[LocalMemory.FEATURE], expected)
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"row_pieces": 0},
-        {"piece_bytes": 0},
-        {"rows": 0},
-        {"folds": 0},
-        {"memory": 5},
-        {"row_pieces": 1 << 15, "piece_bytes": 1 << 17},
-        {"memory": LocalMemory.WEIGHT, "local": 2},
-        {"memory": LocalMemory.WEIGHT, "piece_bytes": 6},
-        {"memory": LocalMemory.PARAMETER, "local": 4},
-        {"memory": LocalMemory.PARAMETER, "piece_bytes": 12},
-        {"memory": LocalMemory.LIST, "local": 2},
-        {"memory": LocalMemory.LIST, "piece_bytes": 2},
-        {"memory": LocalMemory.TABLE, "rows": 2},
-        {"memory": LocalMemory.LIST, "folds": 2},
-        {"memory": LocalMemory.WEIGHT, "row_pieces": 2},
-    ],
-)
+@pytest.mark.parametrize("fields", ILLEGAL_LOADS)
 def test_illegal_load_writes_nothing(fields: dict[str, int]) -> None:
     actual = memories()
     with pytest.raises(CommandError) as error:
-        load(
-            command(isa.LOAD, **{**ONE_PIECE, "piece_bytes": 8, **fields}), np.zeros(64, np.uint8), actual, lanes=LANES
-        )
+        load(command(isa.LOAD, **{**GOOD_LOAD, **fields}), np.zeros(64, np.uint8), actual, lanes=LANES)
     assert (error.value.code, error.value.unit) == (ErrorCode.ILLEGAL_FIELD, Unit.LOAD)
     assert all((memory == 0xA5).all() for memory in actual.values())
 

@@ -7,7 +7,8 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiResp
-from dma_bench import BASE, Bench, DmaBench, random_fill, random_load
+from dma_bench import BASE, GOOD_LOAD, ILLEGAL_LOADS, ONE_RUN, Bench, DmaBench, random_fill, random_load
+from responses import answer_reads
 
 from lutterfly.golden import isa
 from lutterfly.golden.command_error import CommandError
@@ -18,9 +19,6 @@ from lutterfly.golden.isa import ErrorCode, LocalMemory, Unit
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
 def test_load_and_fill(simulate, preset: str) -> None:
     simulate(DmaBench(PRESETS[preset]), env={"PRESET": preset})
-
-
-ONE_RUN = {"row_pieces": 1, "rows": 1, "folds": 1}
 
 
 @cocotb.test(timeout_time=500, timeout_unit="us")
@@ -133,35 +131,13 @@ async def a_fill_writes_lanes_bytes_each_cycle(dut) -> None:
     assert taken <= 200 + 20, f"200 chunks took {taken} cycles"
 
 
-GOOD = {**ONE_RUN, "piece_bytes": 8}
-
-
 @cocotb.test(timeout_time=100, timeout_unit="us")
-@cocotb.parametrize(
-    case=[
-        {"row_pieces": 0},
-        {"piece_bytes": 0},
-        {"rows": 0},
-        {"folds": 0},
-        {"memory": 5},
-        {"memory": 15},
-        {"row_pieces": 1 << 15, "piece_bytes": 1 << 17},
-        {"memory": LocalMemory.WEIGHT, "local": 2},
-        {"memory": LocalMemory.WEIGHT, "piece_bytes": 6},
-        {"memory": LocalMemory.PARAMETER, "local": 4},
-        {"memory": LocalMemory.PARAMETER, "piece_bytes": 12},
-        {"memory": LocalMemory.LIST, "local": 2},
-        {"memory": LocalMemory.LIST, "piece_bytes": 2},
-        {"memory": LocalMemory.LIST, "folds": 2},
-        {"memory": LocalMemory.TABLE, "rows": 2},
-        {"memory": LocalMemory.WEIGHT, "piece_bytes": 64, "row_pieces": 2},
-    ]
-)
+@cocotb.parametrize(case=ILLEGAL_LOADS)
 async def illegal_loads_are_refused(dut, case: dict[str, int]) -> None:
     bench = Bench(dut, 7, 0.0)
     await bench.start()
-    await bench.run([(isa.LOAD, GOOD)])
-    await bench.run([(isa.LOAD, {**GOOD, **case})], wait=False)
+    await bench.run([(isa.LOAD, GOOD_LOAD)])
+    await bench.run([(isa.LOAD, {**GOOD_LOAD, **case})], wait=False)
     assert await bench.until_error() == (ErrorCode.ILLEGAL_FIELD, Unit.LOAD, 1, 0)
     await bench.cycles(60)
     bench.compare()
@@ -199,13 +175,13 @@ async def illegal_fills_are_refused(dut, case: dict[str, int]) -> None:
 async def a_piece_out_of_range_stops_after_those_before_it(dut, fmt: isa.Format, case: dict[str, int]) -> None:
     bench = Bench(dut, 9, 0.3)
     await bench.start()
-    fields = {**(GOOD if fmt is isa.LOAD else {}), **case}
+    fields = {**(GOOD_LOAD if fmt is isa.LOAD else {}), **case}
     if fields["local"] < 0:
         # Counted from the end of the memory.
         fields["local"] += len(bench.memories[LocalMemory(fields.get("memory", LocalMemory.FEATURE))])
     with pytest.raises(CommandError) as refused:
         bench.execute(fmt, fmt.decode(fmt.encode(**fields)))
-    await bench.run([(fmt, fields), (isa.LOAD, GOOD)], wait=False)
+    await bench.run([(fmt, fields), (isa.LOAD, GOOD_LOAD)], wait=False)
     assert await bench.until_error() == (ErrorCode.ADDRESS_RANGE, refused.value.unit, 0, refused.value.address)
     # A unit that is cut in the middle is not written, so only the order of pieces can tell.
     await bench.cycles(100)
@@ -221,7 +197,7 @@ async def a_failed_read_stops_the_unit(dut, response: AxiResp, code: ErrorCode) 
     bench = Bench(dut, 10, 0.2)
     await bench.start()
     data_bytes = bench.config.axi.data_bytes
-    bench.answer_reads(lambda address: response if address - BASE == 40 * data_bytes else AxiResp.OKAY)
+    answer_reads(bench.ram, lambda address: response if address - BASE == 40 * data_bytes else AxiResp.OKAY)
     loads = [
         (isa.LOAD, {**ONE_RUN, "piece_bytes": 16 * data_bytes, "external": 16 * data_bytes * n, "local": 1000})
         for n in range(4)

@@ -8,6 +8,7 @@ import pytest
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiResp
 from dma_bench import Bench, DmaBench, random_load, random_store
+from responses import answer_writes
 
 from lutterfly.golden import isa
 from lutterfly.golden.command_error import CommandError
@@ -121,7 +122,7 @@ async def a_failed_write_stops_the_unit(dut, response: AxiResp, code: ErrorCode)
     bench = Bench(dut, 6, 0.2)
     await bench.start()
     data_bytes = bench.config.axi.data_bytes
-    bench.answer_writes(lambda n: response if n == 3 else AxiResp.OKAY)
+    answer_writes(bench.ram, lambda n: response if n == 3 else AxiResp.OKAY)
     await bench.run(
         [(isa.STORE, {"row_bytes": 32 * data_bytes, "rows": 1, "external": 32 * data_bytes * n}) for n in range(4)],
         wait=False,
