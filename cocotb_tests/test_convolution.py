@@ -4,12 +4,12 @@ from __future__ import annotations
 import numpy as np
 import onnxruntime
 import pytest
+from exactness import needs_reference
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from lutterfly.golden.convolution import convolve, patches
 from lutterfly.golden.requant import pack_parameters, requantise
-from lutterfly.host.reference import probe
 
 
 def random_layer(rng: np.random.Generator) -> tuple[dict[str, np.ndarray], dict[str, object]]:
@@ -61,7 +61,7 @@ def test_accumulators_are_conv_integer(seed: int) -> None:
     np.testing.assert_array_equal(convolve(**arrays, **options), expected)
 
 
-@pytest.mark.skipif(probe() is not None, reason=str(probe()))
+@needs_reference
 @pytest.mark.parametrize("unsigned", [False, True])
 @pytest.mark.parametrize("seed", range(25))
 def test_bytes_are_qlinear_conv(seed: int, unsigned: bool) -> None:

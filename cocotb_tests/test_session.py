@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
+from exactness import needs_reference
 from golden_transport import GoldenTransport
 
 from lutterfly.examples import digits
@@ -30,7 +31,7 @@ def test_describes_the_model_as_onnx_runtime_does(form: str) -> None:
         ]
 
 
-@pytest.mark.skipif(reference.probe() is not None, reason=str(reference.probe()))
+@needs_reference
 @pytest.mark.parametrize("form", digits.FORMS)
 def test_a_batch_has_the_bytes_of_onnx_runtime(form: str) -> None:
     session = open_session(form)
