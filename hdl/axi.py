@@ -65,15 +65,17 @@ def push_signature(shape: ShapeLike) -> wiring.Signature:
     return wiring.Signature({"valid": Out(1), "payload": Out(shape)})
 
 
-class ReadSignature(wiring.Signature):
+class _MasterSignature(wiring.Signature):
+    """The channels of one of the core's own masters, on a bus of ``data_bits``. Bursts are answered in order; answers
+    cannot be held up, so that a master asks only for what it has room for."""
+
+    def __init__(self, data_bits: int):
+        self.data_bits = data_bits
+        super().__init__(self._channels(data_bits))
+
+
+class ReadSignature(_MasterSignature):
     """The read channels of one of the core's own masters.
-
-    Bursts of one master are answered in order. ``r`` cannot be held up: a master requests only what it has room for.
-
-    Parameters
-    ----------
-    data_bits : int
-        Width of the bus.
 
     Members
     -------
@@ -81,23 +83,16 @@ class ReadSignature(wiring.Signature):
     r : In(push_signature of read_beat_layout)
     """
 
-    def __init__(self, data_bits: int):
-        self.data_bits = data_bits
-        super().__init__(
-            {
-                "ar": Out(stream.Signature(request_layout())),
-                "r": In(push_signature(read_beat_layout(data_bits))),
-            }
-        )
+    @staticmethod
+    def _channels(data_bits: int) -> dict[str, wiring.Member]:
+        return {
+            "ar": Out(stream.Signature(request_layout())),
+            "r": In(push_signature(read_beat_layout(data_bits))),
+        }
 
 
-class WriteSignature(wiring.Signature):
+class WriteSignature(_MasterSignature):
     """The write channels of one of the core's own masters: beats follow in the order of the bursts.
-
-    Parameters
-    ----------
-    data_bits : int
-        Width of the bus.
 
     Members
     -------
@@ -106,15 +101,13 @@ class WriteSignature(wiring.Signature):
     b : In(push_signature of response_layout)
     """
 
-    def __init__(self, data_bits: int):
-        self.data_bits = data_bits
-        super().__init__(
-            {
-                "aw": Out(stream.Signature(request_layout())),
-                "w": Out(stream.Signature(write_beat_layout(data_bits))),
-                "b": In(push_signature(response_layout())),
-            }
-        )
+    @staticmethod
+    def _channels(data_bits: int) -> dict[str, wiring.Member]:
+        return {
+            "aw": Out(stream.Signature(request_layout())),
+            "w": Out(stream.Signature(write_beat_layout(data_bits))),
+            "b": In(push_signature(response_layout())),
+        }
 
 
 def axi4_signature(data_bits: int) -> wiring.Signature:

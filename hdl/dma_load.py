@@ -14,7 +14,7 @@ from .burst import BurstSplitter
 from .byte_aligner import ByteAligner
 from .feature_memory import WRITE_LATENCY, feature_write_layout
 from .fifo import BlockFifo, Buffer, Fifo
-from .isa import INDEX_BITS, ErrorReport, report
+from .isa import INDEX_BITS, ErrorReport, report, report_first, unit_members
 from .load_chunks import LoadChunks, step_layout
 from .load_command import LoadCommands, load_command_layout, run_nest
 from .local_write import LocalWrite, local_write_layout
@@ -63,10 +63,7 @@ class DmaLoad(wiring.Component):
                 "bus": Out(ReadSignature(config.axi.data_bits)),
                 "feature": Out(stream.Signature(feature_write_layout(config))),
                 "local": Out(local_write_layout(config)),
-                "done": Out(1),
-                "error": Out(ErrorReport),
-                "halt": In(1),
-                "progress": Out(1),
+                **unit_members(),
             }
         )
 
@@ -101,17 +98,7 @@ class DmaLoad(wiring.Component):
         ]
         burst_failed = self._elaborate_bursts(m, stop)
 
-        # The first report counts; of several at once, that of the latest stage, whose command is the oldest. Only what
-        # is valid is looked at, so that the fields need no enable.
-        problem = Signal(ErrorReport)
-        for candidate in (commands.refused, burst_failed, aligner.strayed):
-            with m.If(candidate.valid):
-                m.d.comb += problem.eq(candidate)
-        m.d.sync += [
-            self.error.eq(problem),
-            self.error.valid.eq(problem.valid & ~failed),
-            failed.eq(failed | problem.valid),
-        ]
+        report_first(m, self.error, (commands.refused, burst_failed, aligner.strayed), failed)
 
         landing = Signal(WRITE_LATENCY)
         m.d.sync += [

@@ -13,7 +13,7 @@ from ..golden.isa import ErrorCode, Unit
 from .axi import Response, WriteSignature
 from .burst import BurstSplitter
 from .fifo import Fifo
-from .isa import INDEX_BITS, ErrorReport, command_shape, report
+from .isa import INDEX_BITS, ErrorReport, command_shape, report, report_first, unit_members
 from .loop_nest import LoopNest, Nest
 from .store_beats import StoreBeats, feature_word_layout
 
@@ -57,10 +57,7 @@ class DmaStore(wiring.Component):
                 "bus": Out(WriteSignature(config.axi.data_bits)),
                 "read": Out(stream.Signature(unsigned(isa.LOCAL_BITS))),
                 "word": In(feature_word_layout(config)),
-                "done": Out(1),
-                "error": Out(ErrorReport),
-                "halt": In(1),
-                "progress": Out(1),
+                **unit_members(),
             }
         )
 
@@ -78,17 +75,7 @@ class DmaStore(wiring.Component):
         strayed = self._elaborate_bursts(m, rows, stop)
         burst_failed = self._elaborate_responses(m)
 
-        # The first report counts; of several at once, that of the latest stage, whose command is the oldest. Only what
-        # is valid is looked at, so that the fields need no enable.
-        problem = Signal(ErrorReport)
-        for candidate in (refused, strayed, burst_failed):
-            with m.If(candidate.valid):
-                m.d.comb += problem.eq(candidate)
-        m.d.sync += [
-            self.error.eq(problem),
-            self.error.valid.eq(problem.valid & ~failed),
-            failed.eq(failed | problem.valid),
-        ]
+        report_first(m, self.error, (refused, strayed, burst_failed), failed)
         m.d.sync += self.progress.eq(
             self.bus.b.valid
             | Cat(moving.valid & moving.ready for moving in (self.command, self.bus.aw, self.read, self.bus.w)).any()

@@ -1,11 +1,14 @@
 """Amaranth views of :mod:`lutterfly.golden.isa`, and the shapes that commands and errors travel in."""
 
-from amaranth.hdl import Signal, signed, unsigned
-from amaranth.lib import data
+from collections.abc import Iterable
+
+from amaranth.hdl import Module, Signal, signed, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
 
 from ..golden import isa
 
-__all__ = ["INDEX_BITS", "ErrorReport", "command_shape", "report", "view"]
+__all__ = ["INDEX_BITS", "ErrorReport", "command_shape", "report", "report_first", "unit_members", "view"]
 
 INDEX_BITS = 16
 
@@ -45,4 +48,26 @@ def report(target: data.View, code: isa.ErrorCode, unit: isa.Unit, index, addres
         target.unit.eq(unit),
         target.index.eq(index),
         target.address.eq(address),
+    ]
+
+
+def unit_members() -> dict[str, wiring.Member]:
+    """What every unit has beside its command, see ``docs/architecture.md``."""
+    return {"done": Out(1), "error": Out(ErrorReport), "halt": In(1), "progress": Out(1)}
+
+
+def report_first(m: Module, error: data.View, problems: Iterable[data.View], failed: Signal) -> None:
+    """Register the first of ``problems`` in ``error``, and from then on ``failed``.
+
+    Of several at once that of the latest stage counts, whose command is the oldest: ``problems`` stand in the order of
+    the stages. Only what is valid is looked at, so that the fields need no enable.
+    """
+    problem = Signal(ErrorReport)
+    for candidate in problems:
+        with m.If(candidate.valid):
+            m.d.comb += problem.eq(candidate)
+    m.d.sync += [
+        error.eq(problem),
+        error.valid.eq(problem.valid & ~failed),
+        failed.eq(failed | problem.valid),
     ]
