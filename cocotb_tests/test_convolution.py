@@ -11,8 +11,10 @@ from lutterfly.golden.convolution import convolve, patches
 from lutterfly.golden.requant import pack_parameters, requantise
 from lutterfly.host.reference import open_session
 
+GROUPINGS = ("dense", "grouped", "depthwise")
 
-def random_layer(rng: np.random.Generator) -> tuple[dict[str, np.ndarray], dict[str, object]]:
+
+def random_layer(rng: np.random.Generator, grouping: str) -> tuple[dict[str, np.ndarray], dict[str, object]]:
     """Arguments of :func:`convolve`: arrays, and the rest."""
     kernel = rng.integers(1, 6, 2)
     options = {
@@ -22,18 +24,24 @@ def random_layer(rng: np.random.Generator) -> tuple[dict[str, np.ndarray], dict[
         "zero_point": int(rng.choice([-128, 127, 0, rng.integers(-128, 128)])),
     }
     extent = (kernel - 1) * options["dilation"] + 1
-    channels, outputs = rng.integers(1, 25, 2)
+    channels, outputs = (int(number) for number in rng.integers(1, 25, 2))
+    groups = {"dense": 1, "grouped": int(rng.integers(2, 5)), "depthwise": channels}[grouping]
+    # Depthwise layers may have several outputs for each channel.
+    outputs = {"dense": outputs, "grouped": groups * (outputs // 4 + 1), "depthwise": channels * (outputs % 3 + 1)}
+    channels = channels if grouping != "grouped" else groups * (channels // 4 + 1)
+    outputs = outputs[grouping]
     size = extent + rng.integers(0, 8, 2)
     arrays = {
         "codes": rng.integers(-128, 128, (*size, channels), dtype=np.int8),
-        "weights": rng.integers(-128, 128, (outputs, *kernel, channels), dtype=np.int8),
+        "weights": rng.integers(-128, 128, (outputs, *kernel, channels // groups), dtype=np.int8),
         "bias": rng.integers(-(2**31), 2**31, outputs).astype(np.int32) >> np.int32(rng.integers(0, 20)),
     }
-    return arrays, options
+    return arrays, options | {"groups": groups}
 
 
 def onnx_attributes(options: dict[str, object]) -> dict[str, object]:
-    return {"strides": options["stride"], "dilations": options["dilation"], "pads": options["pads"]}
+    return {"strides": options["stride"], "dilations": options["dilation"], "pads": options["pads"],
+            "group": options["groups"]}
 
 
 def onnx_model(op: str, inputs: str, constants: dict[str, np.ndarray], attributes: dict, types: tuple[int, int]):
@@ -48,9 +56,10 @@ def nchw(array: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(np.moveaxis(array, -1, -3))
 
 
-@pytest.mark.parametrize("seed", range(25))
-def test_accumulators_are_conv_integer(seed: int) -> None:
-    arrays, options = random_layer(np.random.default_rng(seed))
+@pytest.mark.parametrize("grouping", GROUPINGS)
+@pytest.mark.parametrize("seed", range(12))
+def test_accumulators_are_conv_integer(seed: int, grouping: str) -> None:
+    arrays, options = random_layer(np.random.default_rng(seed), grouping)
     constants = {"w": nchw(arrays["weights"]), "zx": np.int8(options["zero_point"]), "zw": np.int8(0)}
     model = onnx_model("ConvInteger", "x w zx zw", constants, onnx_attributes(options),
                        (TensorProto.INT8, TensorProto.INT32))
@@ -63,10 +72,11 @@ def test_accumulators_are_conv_integer(seed: int) -> None:
 
 @needs_reference
 @pytest.mark.parametrize("unsigned", [False, True])
-@pytest.mark.parametrize("seed", range(25))
-def test_bytes_are_qlinear_conv(seed: int, unsigned: bool) -> None:
+@pytest.mark.parametrize("grouping", GROUPINGS)
+@pytest.mark.parametrize("seed", range(12))
+def test_bytes_are_qlinear_conv(seed: int, grouping: str, unsigned: bool) -> None:
     rng = np.random.default_rng(1000 + seed)
-    arrays, options = random_layer(rng)
+    arrays, options = random_layer(rng, grouping)
     outputs, offset, dtype = len(arrays["bias"]), 128 * unsigned, np.uint8 if unsigned else np.int8
     zy = int(rng.integers(-128, 128))
     scale_x, scale_y = np.float32(rng.uniform(.001, .1)), np.float32(rng.uniform(.5, 5))
@@ -106,6 +116,7 @@ CODES, WEIGHTS, BIAS = np.zeros((2, 2, 3), np.int8), np.zeros((1, 1, 1, 3), np.i
     ({"codes": CODES[..., :2]}, ValueError, r"^codes must have the 3 channels of weights, not 2$"),
     ({"weights": np.zeros((1, 3, 1, 3), np.int8)}, ValueError,
      r"^kernel must be at most the map with its borders \(2, 2\), not \(3, 1\) with its dilation$"),
+    ({"groups": 2}, ValueError, r"^groups must divide the 1 output channels, not 2$"),
     ({"zero_point": 128}, ValueError, r"^border must be between -128 and 127, not 128$"),
     ({"stride": (0, 1)}, ValueError, r"^stride must be at least 1, not \(0, 1\)$"),
     ({"pads": (0, 0, -1, 0)}, ValueError, r"^pads must be at least 0, not \(0, 0, -1, 0\)$"),

@@ -1,12 +1,15 @@
-"""Maximum pooling against ONNX Runtime's MaxPool."""
+"""Pooling against ONNX Runtime's MaxPool and QLinearGlobalAveragePool."""
 from __future__ import annotations
 
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper
+from exactness import needs_reference
+from onnx import TensorProto, helper, numpy_helper
 
-from lutterfly.golden.pooling import pool_maximum
+from lutterfly.golden.convolution import convolve
+from lutterfly.golden.pooling import average_multiplier, pool_maximum
+from lutterfly.golden.requant import pack_parameters, requantise
 
 
 @pytest.mark.parametrize("unsigned", [False, True])
@@ -33,6 +36,39 @@ def test_is_max_pool(seed: int, unsigned: bool) -> None:
 
     result = pool_maximum(codes, **options)
     np.testing.assert_array_equal(np.moveaxis(result, -1, 0), expected - 128 * unsigned)
+
+
+@needs_reference
+@pytest.mark.parametrize("unsigned", [False, True])
+@pytest.mark.parametrize("seed", range(20))
+def test_unit_weights_are_global_average_pool(seed: int, unsigned: bool) -> None:
+    rng = np.random.default_rng(seed)
+    height, width, channels = (int(number) for number in rng.integers(1, 40, 3))
+    # Scales with few decimals give many ties.
+    input_scale, output_scale = (rng.integers(1, 100, 2) / 1000 if seed % 2 else np.exp(rng.uniform(-6, -1, 2)))
+    input_zero, output_zero = (int(rng.choice([-128, 127, 0, rng.integers(-128, 128)])) for _ in range(2))
+    # Averages of random codes are all alike; a range for each channel makes them differ.
+    ends = np.sort(rng.integers(-128, 128, (2, channels)), axis=0)
+    codes = rng.integers(ends[0], ends[1] + 1, (height, width, channels)).astype(np.int8)
+
+    dtype, kind = (np.uint8, TensorProto.UINT8) if unsigned else (np.int8, TensorProto.INT8)
+    shift = 128 if unsigned else 0
+    constants = {"sx": np.float32(input_scale), "zx": np.array(input_zero + shift, dtype),
+                 "sy": np.float32(output_scale), "zy": np.array(output_zero + shift, dtype)}
+    node = helper.make_node("QLinearGlobalAveragePool", ["x", "sx", "zx", "sy", "zy"], ["y"], domain="com.microsoft")
+    x, y = (helper.make_tensor_value_info(name, kind, None) for name in "xy")
+    graph = helper.make_graph([node], "pool", [x], [y],
+                              [numpy_helper.from_array(value, name) for name, value in constants.items()])
+    opsets = [helper.make_opsetid("", 13), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    nchw = (np.moveaxis(codes, -1, 0)[None].astype(np.int16) + shift).astype(dtype)
+    expected = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": nchw})[0][0].astype(np.int16)
+
+    unit, bias = np.ones((channels, height, width, 1), np.int8), np.zeros(channels, np.int32)
+    sums = convolve(codes, unit, bias, zero_point=input_zero, groups=channels)
+    multiplier = np.full(channels, average_multiplier(input_scale, output_scale, height * width))
+    result = requantise(sums, pack_parameters(bias, multiplier), output_zero)
+    np.testing.assert_array_equal(np.moveaxis(result, -1, 0), expected - shift)
 
 
 def test_refuses_other_types() -> None:

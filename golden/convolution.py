@@ -11,18 +11,23 @@ Pads = tuple[int, int, int, int]
 
 
 def convolve(codes: Int8, weights: Int8, bias: Int32, *, zero_point: int, stride: Pair = (1, 1),
-             dilation: Pair = (1, 1), pads: Pads = (0, 0, 0, 0)) -> Int32:
-    """Convolve, with borders of the zero point. A fully connected layer is the convolution whose kernel covers the map.
+             dilation: Pair = (1, 1), pads: Pads = (0, 0, 0, 0), groups: int = 1) -> Int32:
+    """Convolve, with borders of the zero point.
+
+    A fully connected layer is the convolution whose kernel covers the map, a depthwise one has a group for each channel
+    of the input, and an average pooling is a depthwise convolution of unit weights.
 
     Parameters
     ----------
     codes : int8[height, width, channels]
-    weights : int8[output channels, kernel rows, kernel columns, channels]
+    weights : int8[output channels, kernel rows, kernel columns, channels / groups]
     bias : int32[output channels]
     zero_point : int
         Of ``codes``.
     stride, dilation : (vertical, horizontal)
     pads : (top, left, bottom, right)
+    groups : int
+        The output channels of each group read its share of the input channels alone.
 
     Returns
     -------
@@ -34,21 +39,27 @@ def convolve(codes: Int8, weights: Int8, bias: Int32, *, zero_point: int, stride
     TypeError
         If an array has another type.
     ValueError
-        If shapes do not fit, the kernel is larger than the map with its borders, or the zero point is no int8 code.
+        If shapes do not fit, the groups do not divide the channels, the kernel is larger than the map with its borders,
+        or the zero point is no int8 code.
     """
     codes, weights, bias = np.asarray(codes), np.asarray(weights), np.asarray(bias)
     for name, array, dtype in (("codes", codes, np.int8), ("weights", weights, np.int8), ("bias", bias, np.int32)):
         if array.dtype != dtype:
             raise TypeError(f"{name} must be {np.dtype(dtype)}, not {array.dtype}")
     outputs, rows, columns, channels = weights.shape
-    if codes.shape[-1] != channels:
-        raise ValueError(f"codes must have the {channels} channels of weights, not {codes.shape[-1]}")
+    if groups < 1 or outputs % groups:
+        raise ValueError(f"groups must divide the {outputs} output channels, not {groups}")
+    if codes.shape[-1] != channels * groups:
+        raise ValueError(f"codes must have the {channels * groups} channels of weights, not {codes.shape[-1]}")
     if bias.shape != (outputs,):
         raise ValueError(f"bias must have the shape ({outputs},), not {bias.shape}")
     found = patches(codes, kernel=(rows, columns), stride=stride, dilation=dilation, pads=pads, border=zero_point)
-    matrix = found.reshape(*found.shape[:2], -1).astype(np.float64) - zero_point
+    height, width = found.shape[:2]
     # Exact: a product has at most 15 bits, and float64 adds 2**37 of them without rounding. BLAS makes it fast.
-    total = (matrix @ weights.reshape(outputs, -1).T.astype(np.float64)).astype(np.int64)
+    taken = found.reshape(height * width, rows * columns, groups, channels).transpose(2, 0, 1, 3)
+    matrices = taken.reshape(groups, height * width, -1).astype(np.float64) - zero_point
+    kernels = weights.reshape(groups, outputs // groups, -1).transpose(0, 2, 1).astype(np.float64)
+    total = (matrices @ kernels).astype(np.int64).transpose(1, 0, 2).reshape(height, width, outputs)
     return (total + bias).astype(np.int32)
 
 

@@ -1,4 +1,10 @@
-"""Pooling of int8 codes."""
+"""Pooling of int8 codes.
+
+An average pooling is a depthwise convolution of unit weights (``golden/convolution.py``), requantised with
+:func:`average_multiplier`.
+
+Source: ONNX Runtime, MLAS, ``qlgavgpool.cpp``.
+"""
 from __future__ import annotations
 
 import numpy as np
@@ -32,3 +38,21 @@ def pool_maximum(codes: Int8, *, kernel: Pair, stride: Pair = (1, 1), dilation: 
     if codes.dtype != np.int8:
         raise TypeError(f"codes must be int8, not {codes.dtype}")
     return patches(codes, kernel=kernel, stride=stride, dilation=dilation, pads=pads, border=-128).max(axis=(2, 3))
+
+
+def average_multiplier(input_scale: float, output_scale: float, elements: int) -> np.float32:
+    """The scale from the sum of a window, less its zero points, to the code of its average.
+
+    Parameters
+    ----------
+    input_scale, output_scale : float
+        float32 values.
+    elements : int
+        Of a window.
+
+    Returns
+    -------
+    float32
+        ``input_scale / (output_scale * elements)``, rounded behind each operation.
+    """
+    return np.float32(np.float32(input_scale) / np.float32(np.float32(output_scale) * np.float32(elements)))

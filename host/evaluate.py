@@ -5,11 +5,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from ..golden.addition import add
 from ..golden.convolution import convolve
 from ..golden.pooling import pool_maximum
 from ..golden.requant import pack_parameters, requantise
 from ..golden.tables import apply_table
-from .graph import Convolution, Graph, Int8, Layer, MaxPool, Tensor, View
+from .graph import Add, Concat, Convolution, Graph, Int8, Layer, MaxPool, Slice, Tensor, View
 from .tabulate import from_codes, to_codes
 
 
@@ -45,20 +46,38 @@ def evaluate(graph: Graph, inputs: Mapping[str, Int8]) -> dict[str, Int8]:
 
 def evaluate_layer(layer: Layer, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
     """Evaluate one layer on the codes in ``values``: its output, and the tensor in front of a fused table."""
-    codes, window = values[layer.input], getattr(layer, "window", None)
+    codes = values[layer.input]
     if isinstance(layer, Convolution):
         inner = layer.requantised or layer.output
-        accumulators = convolve(codes, layer.weights, layer.bias, zero_point=tensors[layer.input].zero_point,
-                                stride=window.stride, dilation=window.dilation, pads=window.pads)
-        parameters = pack_parameters(np.zeros_like(layer.bias), layer.multiplier)
-        result = requantise(accumulators, parameters, tensors[inner].zero_point, layer.low, layer.high)
+        result = _convolve(layer, codes, tensors[layer.input].zero_point, tensors[inner].zero_point)
     elif isinstance(layer, MaxPool):
-        inner = layer.pooled or layer.output
+        inner, window = layer.pooled or layer.output, layer.window
         result = pool_maximum(codes, kernel=window.kernel, stride=window.stride, dilation=window.dilation,
                               pads=window.pads)
+    elif isinstance(layer, Add):
+        inner = layer.requantised or layer.output
+        result = add(codes, values[layer.inputs[1]], layer.first, layer.second, layer.fraction, offset=layer.offset,
+                     low=layer.low, high=layer.high)
+    elif isinstance(layer, Concat):
+        parts = zip((values[name] for name in layer.inputs), layer.tables, strict=True)
+        return {layer.output: np.concatenate([_look_up(part, table) for part, table in parts], axis=2)}
+    elif isinstance(layer, Slice):
+        return {layer.output: codes[:, :, layer.first:layer.first + layer.channels]}
     else:
         return {layer.output: apply_table(codes, layer.table)}
     return {inner: result} if layer.table is None else {inner: result, layer.output: apply_table(result, layer.table)}
+
+
+def _convolve(layer: Convolution, codes: Int8, zero_point: int, output_zero_point: int) -> Int8:
+    window = layer.window
+    accumulators = convolve(codes, layer.weights, layer.bias, zero_point=zero_point, stride=window.stride,
+                            dilation=window.dilation, pads=window.pads, groups=layer.groups)
+    parameters = pack_parameters(np.zeros_like(layer.bias), layer.multiplier)
+    return requantise(accumulators, parameters, output_zero_point, layer.low, layer.high)
+
+
+def _look_up(codes: Int8, table: Int8 | None) -> Int8:
+    return codes if table is None else apply_table(codes, table)
 
 
 def to_onnx(view: View, codes: Int8) -> np.ndarray:

@@ -157,7 +157,7 @@ class Add(Layer):
     """Sum of two tensors of one shape, requantised, then optionally a table.
 
     The result for the codes a of the first input and b of the second is
-    ``clip(rint(f32((first[a + 128] + second[b + 128]) * 2**-fraction)), low, high)``, halves to even.
+    ``clip(rint(f32((first[a + 128] + second[b + 128]) * 2**-fraction)) + offset, low, high)``, halves to even.
 
     Attributes
     ----------
@@ -165,6 +165,8 @@ class Add(Layer):
         Fixed point, signed, of at most 36 bits; all zero points are inside ``second``.
     fraction : int
         Bits behind the binary point, at most 32.
+    offset : int
+        -128 where the tensors of the model are uint8, else 0: float32 rounds the uint8 element, not the code.
     low, high : int
         Clamp of the code (fused Relu or Clip).
     requantised : str
@@ -176,6 +178,7 @@ class Add(Layer):
     first: npt.NDArray[np.int64]
     second: npt.NDArray[np.int64]
     fraction: int
+    offset: int = 0
     low: int = -128
     high: int = 127
     requantised: str = ""

@@ -1,0 +1,122 @@
+"""Sum of two quantised tensors through two tables in fixed point, with the bytes of ONNX Runtime's QLinearAdd.
+
+Source: ONNX Runtime, MLAS, ``qladd.cpp``: with ``ra = sa / sy`` and ``rb = sb / sy`` in float32,
+``fixed = f32(zy - f32(fma(ra, za, f32(rb * zb))))`` and ``y = rint(fma(a, ra, fma(b, rb, fixed)))``.
+
+The elements of uint8 tensors are greater by 128 than their codes, and where float32 rounds depends on that: their
+tables give the uint8 element, and :data:`UNSIGNED_OFFSET` behind the rounding its code.
+"""
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from .convolution import Int8
+from .isa import TABLE_BYTES
+from .requant import Int64, round_significant, shift_right
+
+#: Bits of a table's entry, the sign included, and most of them behind the binary point.
+SUM_BITS = 36
+MOST_FRACTION = 32
+#: What turns an element of a uint8 tensor into its code.
+UNSIGNED_OFFSET = -128
+
+_CODES = np.arange(-128, 128)
+
+
+def sum_tables(scales: tuple[float, float, float], zero_points: tuple[int, int, int], *,
+               unsigned: bool = False) -> tuple[Int64, Int64, int]:
+    """Make the tables that a sum is read from.
+
+    Parameters
+    ----------
+    scales : (first operand, second operand, result)
+        float32 values.
+    zero_points : (first operand, second operand, result)
+        int8 codes.
+    unsigned : bool
+        The tensors of the model are uint8; :func:`add` then needs the offset :data:`UNSIGNED_OFFSET`.
+
+    Returns
+    -------
+    first, second : int64[256]
+        What a code adds to the result, in units of ``2**-fraction``, indexed by the code plus 128; all zero points are
+        in ``second``.
+    fraction : int
+        As great as the entries' :data:`SUM_BITS` bits allow.
+    """
+    offset = -UNSIGNED_OFFSET if unsigned else 0
+    (first_zero, second_zero, result_zero) = (zero + offset for zero in zero_points)
+    first_scale, second_scale, result_scale = (np.float32(scale) for scale in scales)
+    first_ratio, second_ratio = np.float64(first_scale / result_scale), np.float64(second_scale / result_scale)
+    # A fused multiplication and addition rounds once; float64 holds both exactly enough to round once as well.
+    zeros = np.float32(first_ratio * first_zero + np.float64(np.float32(second_ratio * second_zero)))
+    fixed = np.float64(np.float32(result_zero - zeros))
+    elements = (_CODES + offset).astype(np.float64)
+    first = elements * first_ratio
+    second = np.float32(elements * second_ratio + fixed).astype(np.float64)
+    largest = np.abs(first[[0, -1], None] + second[None, [0, -1]]).max()
+    largest = max(largest, np.abs(first).max(), np.abs(second).max())
+    fraction = MOST_FRACTION
+    while largest * 2.0**fraction >= 2 ** (SUM_BITS - 1) - 4:
+        fraction -= 1
+    return (*(np.rint(table * 2.0**fraction).astype(np.int64) for table in (first, second)), fraction)
+
+
+def add(first_codes: Int8, second_codes: Int8, first: Int64, second: Int64, fraction: int, *, offset: int = 0,
+        low: int = -128, high: int = 127) -> Int8:
+    """Add two tensors.
+
+    Parameters
+    ----------
+    first_codes, second_codes : int8[...]
+        Of one shape.
+    first, second : int64[256]
+        Tables of at most :data:`SUM_BITS` bits, indexed by the code plus 128.
+    fraction : int
+        Bits of their entries behind the binary point.
+    offset : int
+        Added behind the rounding: 0, or :data:`UNSIGNED_OFFSET`.
+    low, high : int
+        int8 codes, ``low <= high``.
+
+    Returns
+    -------
+    int8[...]
+        ``clip(rint(f32((first[a + 128] + second[b + 128]) * 2**-fraction)) + offset, low, high)``, halves to even in
+        both roundings.
+
+    Raises
+    ------
+    TypeError
+        If the codes are not int8 or the tables not int64.
+    ValueError
+        If the shapes differ, or a table, the fraction or a limit is out of range.
+    """
+    for name, array, dtype in (("first_codes", first_codes, np.int8), ("second_codes", second_codes, np.int8),
+                               ("first", first, np.int64), ("second", second, np.int64)):
+        if array.dtype != dtype:
+            raise TypeError(f"{name} must be {np.dtype(dtype)}, not {array.dtype}")
+    if first_codes.shape != second_codes.shape:
+        raise ValueError(f"second_codes must have the shape of first_codes {first_codes.shape}, not "
+                         f"{second_codes.shape}")
+    _check_tables(first, second, fraction)
+    if not -128 <= low <= high <= 127:
+        raise ValueError(f"low and high must be int8 codes in order, not {low} and {high}")
+    total = first[first_codes.astype(np.intp) + 128] + second[second_codes.astype(np.intp) + 128]
+    significant, dropped = round_significant(np.abs(total))
+    # A sum whose 24 significant bits end above the binary point is beyond every code, so that no shift to the left is
+    # needed.
+    magnitude = shift_right(significant, np.maximum(fraction - dropped, 0))
+    return np.clip(np.sign(total) * magnitude + offset, low, high).astype(np.int8)
+
+
+def _check_tables(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64], fraction: int) -> None:
+    limit = 1 << SUM_BITS - 1
+    for name, table in (("first", first), ("second", second)):
+        if table.shape != (TABLE_BYTES,):
+            raise ValueError(f"{name} must have the shape ({TABLE_BYTES},), not {table.shape}")
+        if table.min() < -limit or table.max() >= limit:
+            raise ValueError(f"{name} must have entries of {SUM_BITS} bits")
+    if not 0 <= fraction <= MOST_FRACTION:
+        raise ValueError(f"fraction must be between 0 and {MOST_FRACTION}, not {fraction}")
