@@ -9,6 +9,7 @@ from execution import differing_bytes
 from graphs import GraphMaker, random_graph
 
 from lutterfly.golden.config import PRESETS
+from lutterfly.golden.isa import LocalMemory
 from lutterfly.golden.machine import ORDERS, MachineError
 from lutterfly.golden.program import Program
 from lutterfly.host.compiler import CompileError, compile_graph, plan_graph
@@ -98,8 +99,8 @@ def test_a_first_layer_that_streams_is_exact() -> None:
     maker = GraphMaker((40, 40, 3), zero_point=5)
     graph, config = maker.finish(maker.convolution("x", 20, SAME)), PRESETS["ecp5-85k"]
     plan = plan_graph(graph, config)
-    assert len(plan.row_groups) > 1
-    assert sum(plan.row_groups) == 40
+    assert len(plan.jobs) > 1
+    assert sum(len(job.rows) for job in plan.jobs) == 40
     for order in ORDERS:
         assert differing_bytes(graph, emit(plan, "ecp5-85k"), config, order=order) == 0
 
@@ -174,7 +175,7 @@ def test_equal_tables_are_stored_once() -> None:
         name = maker.pointwise(name)
     graph, config = maker.finish(name), PRESETS["tiny"]
     plan = plan_graph(graph, config)
-    assert plan.constants.table_count == 1
+    assert len(plan.images[LocalMemory.TABLE]) == 256
     assert plan.graph.notes == ["1 transfer tables for 6 layers"]
     assert graph.notes == []
     assert differing_bytes(graph, emit(plan, "tiny"), config, order="random") == 0
@@ -197,7 +198,7 @@ def test_too_many_tables_are_refused() -> None:
     for _ in range(5):
         name = maker.pointwise(name)
     with pytest.raises(
-        CompileError, match=r"^network needs 5 transfer tables, the configuration has 4; choose a larger --config"
+        CompileError, match=r"^network needs 1280 bytes of table memory, the configuration has 1024; choose a larger"
     ):
         compile_graph(maker.finish(name), PRESETS["tiny"])
 

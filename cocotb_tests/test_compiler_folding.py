@@ -11,7 +11,7 @@ from lutterfly.golden.config import PRESETS
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.compiler.folding import cover, fold_storage, tap_offsets, window_steps
 from lutterfly.host.compiler.lower_convolution import weight_words
-from lutterfly.host.compiler.plan import Storage
+from lutterfly.host.compiler.storage import Storage
 from lutterfly.host.graph import Window
 
 CONFIG = PRESETS["ecp5-85k"]

@@ -8,14 +8,16 @@ from ...golden.config import PRESETS, Config
 from ...golden.program import Program
 from ..graph import Graph
 from .borders import check_borders, plan_borders
+from .constants import place_constants
 from .cycles import predict
 from .emit import check_program, emit
 from .folding import plan_folds
+from .jobs import plan_jobs
 from .lowering import check_lowered, lower
 from .memory import check_memory, plan_memory
 from .normalise import normalise
+from .operations import plan_operations
 from .plan import CompileError, Plan
-from .streaming import plan_streaming
 from .tokens import check_tokens, synchronise
 from .transfers import plan_transfers
 
@@ -45,7 +47,9 @@ PASSES = (
     Pass("borders", plan_borders, check_borders),
     Pass("folds", plan_folds, check_borders),
     Pass("memory", plan_memory, check_memory),
-    Pass("streaming", plan_streaming),
+    Pass("operations", plan_operations),
+    Pass("jobs", plan_jobs),
+    Pass("constants", place_constants),
     Pass("lower", lower, check_lowered),
     Pass("transfers", plan_transfers),
     Pass("tokens", synchronise, check_tokens),

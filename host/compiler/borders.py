@@ -4,7 +4,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..graph import Layer
-from .plan import CompileError, Plan, Storage, pad_value, window_of
+from .plan import CompileError, Plan, pad_value, window_of
+from .storage import Storage
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,9 +202,14 @@ def _writes(fields: dict[str, int], config: Config) -> int:
     return math.prod(fields[name] for name in ("outer", "middle", "inner")) * pieces
 
 
+def _commands(plan: Plan, index: int) -> list[Command]:
+    """The COMPUTE commands of a layer."""
+    return [command for command in plan.queue("compute") if command.layer == index]
+
+
 def _report(plan: Plan, index: int, layer: Layer, commands: tuple[int, ...], cycles: int) -> LayerReport:
     height, width, _ = plan.graph.tensors[layer.output].shape
-    steps = sum(_steps(command.fields) for command in plan.computes[index])
+    steps = sum(_steps(command.fields) for command in _commands(plan, index))
     macs, kind = 0, "max pooling" if isinstance(layer, MaxPool) else "table"
     if isinstance(layer, Convolution):
         macs = height * width * layer.weights.size
@@ -212,4 +217,4 @@ def _report(plan: Plan, index: int, layer: Layer, commands: tuple[int, ...], cyc
         kind = "fully connected" if is_whole_map else "convolution"
     if getattr(layer, "table", None) is not None and kind != "table":
         kind += ", table"
-    return LayerReport(layer.name, kind, commands, macs, cycles, steps, plan.folds[index])
+    return LayerReport(layer.name, kind, commands, macs, cycles, steps, plan.operations[index].fold)

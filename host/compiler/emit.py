@@ -14,7 +14,7 @@ def emit(plan: Plan, config_name: str) -> Program:
     constants, address = bytearray(), port_bytes(plan)
     constants_address = address
     loads = []
-    for memory, image in plan.constants.images().items():
+    for memory, image in plan.images.items():
         if image:
             loads.append(
                 LOAD.encode(
@@ -67,10 +67,10 @@ def check_program(plan: Plan, program: Program) -> None:
             assert stream[-COMMAND_BYTES:] == END.encode(), "a queue without END"
             assert start % COMMAND_BYTES == 0, "a queue that begins within a command"
             assert start + len(stream) <= program.arena_bytes, "a queue beyond the arena"
-    assert sum(len(image) for image in plan.constants.images().values()) <= len(program.constants), (
+    assert sum(len(image) for image in plan.images.values()) <= len(program.constants), (
         "constants are missing"
     )
-    assert LocalMemory.FEATURE not in plan.constants.images(), "the feature memory has no constants"
+    assert LocalMemory.FEATURE not in plan.images, "the feature memory has no constants"
 
 
 def _port(plan: Plan, tensor: Tensor) -> Port:

@@ -16,7 +16,8 @@ from ...golden.timing import run_cycles
 from ..graph import Convolution, Window
 from .borders import reach
 from .memory import fits, place
-from .plan import Addresses, Fold, Plan, Storage
+from .plan import Plan
+from .storage import Addresses, Fold, Storage
 
 
 def tap_offsets(window: Window, channels: int, storage: Storage) -> Addresses:

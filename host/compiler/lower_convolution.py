@@ -4,74 +4,81 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ...golden.isa import Engine, Opcode
-from ..graph import Convolution
-from .folding import cover, tap_offsets, window_pitches
-from .plan import Addresses, Command, CompileError, Plan, Storage
+from ...golden.isa import Engine, LocalMemory, Opcode
+from ...golden.requant import pack_parameters
+from ...golden.timing import result_groups
+from .folding import cover, describe, tap_offsets, window_pitches
+from .operation import Constant, Job, Operation, step_list, table_constants
+from .plan import Command, CompileError, Plan
+from .storage import Addresses
 
 
-def lower_convolution(plan: Plan, index: int, layer: Convolution, row_groups: tuple[int, ...]) -> list[Command]:
-    """Commands of one convolution.
+class ConvolutionOperation(Operation):
+    """A convolution of one group. A tile is ``columns`` output channels."""
 
-    Parameters
-    ----------
-    plan : Plan
-        With addresses; its constants are added to.
-    index : int
-        Of the layer.
-    layer : Convolution
-    row_groups : tuple of int
-        Output rows of each command. The tile loop is then the innermost one, so that each row of the input is done with
-        in one go. Empty for one command, which takes a tile's weights for all pixels before the next tile's.
+    def __init__(self, plan: Plan, index: int):
+        super().__init__(plan, index)
+        layer, array, source = self.layer, self.config.array, plan.storages[self.layer.input]
+        self.outputs, _, _, channels = layer.weights.shape
+        self.tile_channels = array.columns
+        self.tiles = -(-self.outputs // array.columns)
+        self.zero_point = plan.graph.tensors[layer.requantised or layer.output].zero_point
+        self.offsets = tap_offsets(layer.window, channels, source)
+        self.starts = cover(self.offsets, array.lanes)
+        self.fold = describe(layer, channels, source, array.lanes)
+        words = weight_words(layer.weights, self.offsets, self.starts, array.lanes, array.columns)
+        self.constants = {
+            LocalMemory.WEIGHT: Constant(words.tobytes(), len(self.starts) * self.config.weight_word_bytes),
+            LocalMemory.PARAMETER: self._parameters(),
+            LocalMemory.LIST: step_list(self.starts),
+            **table_constants(layer.table),
+        }
 
-    Raises
-    ------
-    CompileError
-        If the layer's scales are out of range.
-    """
-    source, target = plan.storages[layer.input], plan.storages[layer.output]
-    array = plan.config.array
-    outputs, _, _, channels = layer.weights.shape
-    offsets = tap_offsets(layer.window, channels, source)
-    starts = cover(offsets, array.lanes)
-    first, below, beside = window_pitches(layer.window, source)
-    tiles = -(-outputs // array.columns)
-    last_lanes = outputs - (tiles - 1) * array.columns
-    try:
-        parameter = plan.constants.add_parameters(layer.bias, layer.multiplier)
-    except (TypeError, ValueError) as error:
-        raise CompileError(f"{layer.name}: {error}") from error
-    common = {
-        "engine": Engine.MAC,
-        "steps": len(starts),
-        "list": plan.constants.add_list(starts),
-        "weight": plan.constants.add_weights(weight_words(layer.weights, offsets, starts, array.lanes, array.columns)),
-        "parameter": parameter,
-        "lanes": array.columns if tiles > 1 else last_lanes,
-        "last_lanes": last_lanes,
-        "zero_point": plan.graph.tensors[layer.requantised or layer.output].zero_point,
-        "low": layer.low,
-        "high": layer.high,
-        "table_enable": int(index in plan.tables),
-        "table": plan.tables.get(index, 0),
-    }
-    commands, row = [], 0
-    for rows in row_groups or (target.height,):
-        loops = (rows, target.width, tiles) if row_groups else (tiles, rows, target.width)
-        sources = (below, beside, 0) if row_groups else (0, below, beside)
-        tile_pitch, row_pitch = array.columns, target.row_pitch
-        targets = (row_pitch, target.channels, tile_pitch) if row_groups else (tile_pitch, row_pitch, target.channels)
-        fields = {**common, "tile_inner": int(bool(row_groups)), "source": first + row * below,
-                  "destination": target.origin + row * row_pitch}
-        for name, count, source_pitch, target_pitch in zip(
-            ("outer", "middle", "inner"), loops, sources, targets, strict=True
-        ):
+    def _parameters(self) -> Constant:
+        try:
+            image = pack_parameters(self.layer.bias, self.layer.multiplier).astype("<u8").tobytes()
+        except (TypeError, ValueError) as error:
+            raise CompileError(f"{self.layer.name}: {error}") from error
+        image += bytes(-len(image) % self.config.parameter_word_bytes)
+        return Constant(image, self.tile_channels // self.config.array.requant_lanes * self.config.parameter_word_bytes)
+
+    def lower(self, job: Job) -> list[Command]:
+        """One command: its three loops run over tiles, rows and columns."""
+        layer, (source,), target = self.layer, job.sources, job.target
+        first, below, beside = window_pitches(layer.window, source)
+        channels = self.channels(job.tiles, self.outputs)
+        last_lanes = len(channels) - (len(job.tiles) - 1) * self.tile_channels
+        fields = {
+            "engine": Engine.MAC,
+            "steps": len(self.starts),
+            "list": job.addresses[LocalMemory.LIST],
+            "weight": job.addresses[LocalMemory.WEIGHT],
+            "parameter": job.addresses[LocalMemory.PARAMETER],
+            "lanes": self.tile_channels if len(job.tiles) > 1 else last_lanes,
+            "last_lanes": last_lanes,
+            "zero_point": self.zero_point,
+            "low": layer.low,
+            "high": layer.high,
+            "table_enable": int(LocalMemory.TABLE in job.addresses),
+            "table": job.addresses.get(LocalMemory.TABLE, 0),
+            "tile_inner": int(job.tile_inner),
+            "source": first + job.rows.start * below + job.columns.start * beside,
+            "destination": int(target.addresses(job.rows, job.columns, channels)[0]),
+        }
+        pixels = ((len(job.rows), below, target.row_pitch), (len(job.columns), beside, target.pixel_pitch))
+        tiles = (len(job.tiles), 0, self.tile_channels)
+        loops = (*pixels, tiles) if job.tile_inner else (tiles, *pixels)
+        for name, (count, source_pitch, target_pitch) in zip(("outer", "middle", "inner"), loops, strict=True):
             fields |= {name: count, f"source_{name}": source_pitch, f"destination_{name}": target_pitch}
-        y, x = np.ogrid[row:row + rows, :target.width]
-        reads = (first + y * below + x * beside)[..., None] + offsets.reshape(-1)
-        commands.append(Command(Opcode.COMPUTE, fields, index, reads.reshape(-1), interior(target, row, rows)))
-        row += rows
-    return commands
+        y, x = np.ogrid[job.rows.start:job.rows.stop, job.columns.start:job.columns.stop]
+        reads = (first + y * below + x * beside)[..., None] + self.offsets.reshape(-1)
+        writes = target.addresses(job.rows, job.columns, channels)
+        return [Command(Opcode.COMPUTE, fields, self.index, reads.reshape(-1), writes)]
+
+    def cycles(self, rows: int, columns: int, tiles: int) -> int:
+        """A step a cycle, or a group of results, whichever takes longer."""
+        groups = result_groups(self.config, min(self.tile_channels, self.outputs))
+        return rows * columns * tiles * max(len(self.starts), groups)
 
 
 def weight_words(
@@ -100,9 +107,3 @@ def weight_words(
     return np.ascontiguousarray(words.reshape(tiles, columns, steps, lanes).transpose(0, 2, 1, 3)).reshape(
         -1, columns, lanes
     )
-
-
-def interior(storage: Storage, row: int, rows: int) -> Addresses:
-    """Addresses of some rows of a tensor, without border: int64[rows * width * channels]."""
-    y, byte = np.ogrid[row:row + rows, :storage.width * storage.channels]
-    return (storage.origin + y * storage.row_pitch + byte).reshape(-1)

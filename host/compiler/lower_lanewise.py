@@ -3,57 +3,84 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...golden.isa import Engine, Opcode
-from ..graph import Layer
+from ...golden.isa import Engine, LocalMemory, Opcode
+from ...golden.requant import pack_parameters
+from ...golden.timing import result_groups
 from .folding import window_pitches
-from .lower_convolution import interior
+from .operation import Constant, Job, Operation, step_list, table_constants
 from .plan import Command, Plan, window_of
 
 
-def lower_lanewise(plan: Plan, index: int, layer: Layer) -> list[Command]:
-    """The command of a max pooling, or of a table on every code (a window of one element).
+class LanewiseOperation(Operation):
+    """A max pooling, or a table on every code (a window of one element). There is one tile: all channels."""
 
-    Where windows lie side by side, a row of results is one run of bytes whatever the channels, and a whole map is one
-    if its rows lie side by side too; a tile is then ``lanes`` bytes of the run. Else a tile is ``lanes`` channels of a
-    pixel.
+    def __init__(self, plan: Plan, index: int):
+        super().__init__(plan, index)
+        source, target = plan.storages[self.layer.input], plan.storages[self.layer.output]
+        self.window = window_of(self.layer)
+        self.tile_channels = target.channels
+        row, column = np.ogrid[:self.window.kernel[0], :self.window.kernel[1]]
+        self.taps = (row * self.window.dilation[0] * source.row_pitch
+                     + column * self.window.dilation[1] * source.pixel_pitch).reshape(-1)
+        self.is_dense = source.gap == target.gap == 0
+        lanes = self.config.array.lanes
+        run, _, _ = self._loops(target.height, target.width, is_dense=self.is_dense)
+        self.fold = f"{min(run, lanes)} of {lanes} lanes"
+        width = self.config.array.requant_lanes
+        identity = pack_parameters(np.zeros(width, np.int32), np.ones(width, np.float32))
+        self.constants = {
+            LocalMemory.PARAMETER: Constant(identity.astype("<u8").tobytes()),
+            LocalMemory.LIST: step_list(self.taps),
+            **table_constants(self.layer.table),
+        }
 
-    Parameters
-    ----------
-    plan : Plan
-        With addresses; its constants are added to.
-    index : int
-        Of the layer.
-    layer : MaxPool or Pointwise
-    """
-    source, target = plan.storages[layer.input], plan.storages[layer.output]
-    window, lanes, channels = window_of(layer), plan.config.array.lanes, target.channels
-    row, column = np.ogrid[:window.kernel[0], :window.kernel[1]]
-    taps = (row * window.dilation[0] * source.row_pitch + column * window.dilation[1] * channels).reshape(-1)
-    first, below, beside = window_pitches(window, source)
+    def _loops(self, rows: int, columns: int, *, is_dense: bool) -> tuple[int, int, int]:
+        """Bytes of a run of results, and the runs in the middle and the inner loop.
 
-    if window.stride[1] > 1:
-        run, middle, inner = channels, target.height, target.width
-    elif source.is_dense and target.is_dense and window.kernel[1] == 1 and window.stride[0] == 1:
-        run, middle, inner = target.height * target.width * channels, 1, 1
-    else:
-        run, middle, inner = target.width * channels, 1, target.height
-        beside = below
-    tiles = -(-run // lanes)
-    last_lanes = run - (tiles - 1) * lanes
-    fields = {
-        "engine": Engine.MAXIMUM, "tile_inner": 0,
-        "outer": tiles, "middle": middle, "inner": inner,
-        "steps": len(taps),
-        "list": plan.constants.add_list(taps),
-        "source": first, "source_outer": lanes, "source_middle": below, "source_inner": beside,
-        "destination": target.origin, "destination_outer": lanes, "destination_middle": target.row_pitch,
-        "destination_inner": channels if window.stride[1] > 1 else target.row_pitch,
-        "parameter": plan.constants.identity_parameters(), "parameter_shared": 1,
-        "lanes": lanes if tiles > 1 else last_lanes, "last_lanes": last_lanes,
-        "zero_point": 0, "low": -128, "high": 127,
-        "table_enable": int(index in plan.tables), "table": plan.tables.get(index, 0),
-    }
-    y, x, channel = np.ogrid[:target.height, :target.width, :channels]
-    windows = first + y * below + x * window.stride[1] * channels + channel
-    reads = windows[..., None] + taps
-    return [Command(Opcode.COMPUTE, fields, index, reads.reshape(-1), interior(target, 0, target.height))]
+        Where windows lie side by side, a row of results is one run of bytes whatever the channels, and a whole map is
+        one if its rows lie side by side too. Else a run is the channels of a pixel.
+        """
+        window, channels = self.window, self.tile_channels
+        if window.stride[1] > 1:
+            return channels, rows, columns
+        if is_dense and window.kernel[1] == 1 and window.stride[0] == 1:
+            return rows * columns * channels, 1, 1
+        return columns * channels, 1, rows
+
+    def lower(self, job: Job) -> list[Command]:
+        """One command; its tiles are ``lanes`` bytes of a run."""
+        (source,), target, lanes = job.sources, job.target, self.config.array.lanes
+        rows, columns = len(job.rows), len(job.columns)
+        row_bytes = columns * self.tile_channels
+        run, middle, inner = self._loops(rows, columns, is_dense=source.row_pitch == target.row_pitch == row_bytes)
+        tiles = -(-run // lanes)
+        last_lanes = run - (tiles - 1) * lanes
+        first, below, beside = window_pitches(self.window, source)
+        first += job.rows.start * below + job.columns.start * beside
+        pixels_inside = self.window.stride[1] > 1
+        writes = target.addresses(job.rows, job.columns)
+        fields = {
+            "engine": Engine.MAXIMUM, "tile_inner": 0,
+            "outer": tiles, "middle": middle, "inner": inner,
+            "steps": len(self.taps),
+            "list": job.addresses[LocalMemory.LIST],
+            "source": first,
+            "source_outer": lanes, "source_middle": below, "source_inner": beside if pixels_inside else below,
+            "destination": int(writes[0]),
+            "destination_outer": lanes, "destination_middle": target.row_pitch,
+            "destination_inner": target.pixel_pitch if pixels_inside else target.row_pitch,
+            "parameter": job.addresses[LocalMemory.PARAMETER], "parameter_shared": 1,
+            "lanes": lanes if tiles > 1 else last_lanes, "last_lanes": last_lanes,
+            "zero_point": 0, "low": -128, "high": 127,
+            "table_enable": int(LocalMemory.TABLE in job.addresses), "table": job.addresses.get(LocalMemory.TABLE, 0),
+        }
+        y, x, channel = np.ogrid[:rows, :columns, :self.tile_channels]
+        windows = first + y * below + x * beside + channel
+        return [Command(Opcode.COMPUTE, fields, self.index, (windows[..., None] + self.taps).reshape(-1), writes)]
+
+    def cycles(self, rows: int, columns: int, tiles: int) -> int:
+        """A step a cycle, or a group of results, whichever takes longer."""
+        run, middle, inner = self._loops(rows, columns, is_dense=self.is_dense)
+        lanes = self.config.array.lanes
+        groups = result_groups(self.config, min(run, lanes))
+        return tiles * -(-run // lanes) * middle * inner * max(len(self.taps), groups)

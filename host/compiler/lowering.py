@@ -1,54 +1,41 @@
-"""Lowering: every layer becomes COMPUTE commands, and its constants go to their memories."""
+"""Lowering: every job becomes COMPUTE commands."""
 from __future__ import annotations
 
 from ...golden.isa import COMPUTE, LIST_ENTRY_BYTES, LocalMemory
-from ..graph import Convolution
-from .folding import describe
-from .lower_convolution import lower_convolution
-from .lower_lanewise import lower_lanewise
 from .plan import Command, CompileError, Plan
 
 
 def lower(plan: Plan) -> Plan:
-    """Turn each layer into its commands.
+    """Turn each job into its commands.
 
     Raises
     ------
     CompileError
-        If a layer exceeds what one command can say, or the constants their memories.
+        If a layer exceeds what one command can say.
     """
-    for index, layer in enumerate(plan.graph.layers):
-        channels = plan.graph.tensors[layer.input].shape[2]
-        if isinstance(layer, Convolution):
-            row_groups = plan.row_groups if index == 0 else ()
-            commands = lower_convolution(plan, index, layer, row_groups)
-            fold = describe(layer, channels, plan.storages[layer.input], plan.config.array.lanes)
-        else:
-            commands = lower_lanewise(plan, index, layer)
-            fold = f"{commands[0].fields['lanes']} of {plan.config.array.lanes} lanes"
+    for job in plan.jobs:
+        operation = plan.operations[job.index]
+        commands = operation.lower(job)
         for command in commands:
-            _check_limits(layer.name, command)
+            _check_limits(operation.layer.name, command)
         plan.computes.append(commands)
-        plan.folds.append(fold)
-    excess = plan.constants.excess()
-    if excess:
-        raise CompileError("; ".join(excess))
     return plan
 
 
 def check_lowered(plan: Plan) -> None:
-    """Every command writes only the interior of its output, and the lists and memories that it names exist."""
-    sizes = {memory: len(image) for memory, image in plan.constants.images().items()}
-    for layer, commands in zip(plan.graph.layers, plan.computes, strict=True):
-        storage = plan.storages[layer.output]
-        written = sum(len(command.writes) for command in commands)
-        assert written == storage.height * storage.width * storage.channels, layer.name
+    """Commands write all of their output and nothing else, and the lists that they name exist."""
+    written = [0] * len(plan.graph.layers)
+    list_bytes = len(plan.images.get(LocalMemory.LIST, b""))
+    for job, commands in zip(plan.jobs, plan.computes, strict=True):
+        name = plan.graph.layers[job.index].name
         for command in commands:
-            assert (command.fields["list"] + command.fields["steps"]) * LIST_ENTRY_BYTES <= sizes[LocalMemory.LIST], (
-                layer.name
-            )
-            assert storage.address <= command.writes.min(), layer.name
-            assert command.writes.max() < storage.address + storage.size_bytes, layer.name
+            written[job.index] += len(command.writes)
+            assert (command.fields["list"] + command.fields["steps"]) * LIST_ENTRY_BYTES <= list_bytes, name
+            assert job.target.address <= command.writes.min(), name
+            assert command.writes.max() < job.target.address + job.target.size_bytes, name
+    for layer, count in zip(plan.graph.layers, written, strict=True):
+        height, width, channels = plan.graph.tensors[layer.output].shape
+        assert count == height * width * channels, layer.name
 
 
 def _check_limits(layer: str, command: Command) -> None:

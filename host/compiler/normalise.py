@@ -1,4 +1,4 @@
-"""Normalise: fold input zero points into biases, and number the transfer tables."""
+"""Normalise: fold input zero points into biases."""
 from __future__ import annotations
 
 import dataclasses
@@ -10,7 +10,7 @@ from .plan import CompileError, Plan
 
 
 def normalise(plan: Plan) -> Plan:
-    """Subtract what a zero point adds to each accumulator, and give equal tables one number.
+    """Subtract what a zero point adds to each accumulator.
 
     ``sum((x - zx) * w) + b = sum(x * w) + (b - zx * sum(w))``, modulo 2**32. Borders hold zx, so that this holds there
     too.
@@ -18,8 +18,7 @@ def normalise(plan: Plan) -> Plan:
     Raises
     ------
     CompileError
-        If a layer is of a kind that the accelerator does not run yet, or there are more tables than the configuration
-        has.
+        If a layer is of a kind that the accelerator does not run yet.
     """
     for layer in plan.graph.layers:
         if isinstance(layer, (Add, Concat, Slice)) or getattr(layer, "groups", 1) != 1:
@@ -27,19 +26,7 @@ def normalise(plan: Plan) -> Plan:
                                "replace it, or end the quantised network before it")
     layers = [_fold_zero_point(layer, plan.graph.tensors[layer.input]) for layer in plan.graph.layers]
     graph = dataclasses.replace(plan.graph, layers=layers, notes=[*plan.graph.notes])
-    plan = dataclasses.replace(plan, graph=graph)
-    places = [(index, layer) for index, layer in enumerate(graph.layers) if getattr(layer, "table", None) is not None]
-    for index, layer in places:
-        plan.tables[index] = plan.constants.add_table(np.asarray(layer.table))
-    count, limit = plan.constants.table_count, plan.config.memory.tables
-    if count > limit:
-        raise CompileError(
-            f"network needs {count} transfer tables, the configuration has {limit}; choose a larger --config, "
-            "or quantise with fewer different scales"
-        )
-    if places:
-        graph.notes.append(f"{count} transfer tables for {len(places)} layers")
-    return plan
+    return dataclasses.replace(plan, graph=graph)
 
 
 def _fold_zero_point(layer: Layer, source: Tensor) -> Layer:

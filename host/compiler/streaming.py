@@ -13,13 +13,13 @@ COMMAND_COST = 8
 MOST_GROUPS = 16
 
 
-def plan_streaming(plan: Plan) -> Plan:
-    """Choose the row groups of the first layer: for each, one LOAD and one COMPUTE that waits for it."""
-    first = plan.graph.layers[0] if plan.graph.layers else None
+def row_groups(plan: Plan) -> tuple[int, ...]:
+    """Output rows of each job of the first layer: for each there is one LOAD, and one COMPUTE that waits for it."""
+    first = plan.graph.layers[0]
+    rows = plan.graph.tensors[first.output].shape[0]
     if not isinstance(first, Convolution) or first.input not in plan.graph.inputs:
-        return plan
+        return (rows,)
     shape, storage = plan.graph.tensors[first.input].shape, plan.storages[first.input]
-    rows = plan.storages[first.output].height
     loading = load_estimate(storage, shape, plan.config) / rows
     computing = array_estimate(first, shape, storage, plan.config) / rows
     # Results are written first; while the layer computes, the LOAD gets the cycles that they leave.
@@ -35,10 +35,7 @@ def plan_streaming(plan: Plan) -> Plan:
             computed = max(loaded, computed) + count * computing
         return computed + COMMAND_COST * len(groups)
 
-    best = min((groups for groups in _candidates(rows) if len(groups) <= MOST_GROUPS), key=cost)
-    if len(best) > 1:
-        plan.row_groups = best
-    return plan
+    return min((groups for groups in _candidates(rows) if len(groups) <= MOST_GROUPS), key=cost)
 
 
 def _candidates(rows: int) -> list[tuple[int, ...]]:

@@ -9,8 +9,8 @@ import numpy as np
 from ...golden.isa import LocalMemory, Opcode
 from ..graph import Window
 from .folding import source_rows
-from .lower_convolution import interior
-from .plan import Addresses, Command, Plan, Storage
+from .plan import Command, Plan
+from .storage import Storage, pieces
 
 #: Inputs and outputs begin at a multiple of this, so that bursts of 16 beats of 16 bytes do not cross 4 KiB more often
 #: than they must.
@@ -31,8 +31,9 @@ def plan_transfers(plan: Plan) -> Plan:
         plan.commands += _fill_border(plan, name) + _load(plan, name)
         if name in graph.outputs:
             plan.commands += _store(plan, name)
-    for layer, computes in zip(graph.layers, plan.computes, strict=True):
-        plan.commands += _fill_border(plan, layer.output) + computes
+    for index, layer in enumerate(graph.layers):
+        computes = [computes for job, computes in zip(plan.jobs, plan.computes, strict=True) if job.index == index]
+        plan.commands += _fill_border(plan, layer.output) + list(itertools.chain(*computes))
         if layer.output in graph.outputs:
             plan.commands += _store(plan, layer.output)
     return plan
@@ -70,7 +71,7 @@ def _fill_border(plan: Plan, name: str) -> list[Command]:
         Command(
             Opcode.FILL,
             {"local": at, "piece_bytes": size, "rows": count, "local_row": row_pitch, "value": value},
-            writes=_pieces(at, size, count, row_pitch),
+            writes=pieces(at, size, count, row_pitch),
         )
         for at, size, count, row_pitch in fills
         if size and count
@@ -81,10 +82,10 @@ def _load(plan: Plan, name: str) -> list[Command]:
     """LOADs of an input: one, or one for each row group of a first layer that begins early."""
     storage, (height, width, channels) = plan.storages[name], plan.graph.tensors[name].shape
     first = plan.graph.layers[0] if plan.graph.layers else None
+    ends = [job.rows.stop for job in plan.jobs if job.index == 0]
     bounds = [storage.height]
-    if plan.row_groups and first.input == name:
-        bounds = [_rows_needed(first.window, storage, last) for last in itertools.accumulate(plan.row_groups)]
-        bounds[-1] = storage.height
+    if len(ends) > 1 and first.input == name:
+        bounds = [*(_rows_needed(first.window, storage, end) for end in ends[:-1]), storage.height]
     commands = []
     for start, end in itertools.pairwise([0, *bounds]):
         if start == end:
@@ -93,11 +94,11 @@ def _load(plan: Plan, name: str) -> list[Command]:
             commands += _load_folds(plan.ports[name], storage, (height, width, channels), range(start, end))
             continue
         row_bytes = width * channels
-        pieces, size = (1, (end - start) * row_bytes) if storage.is_dense else (end - start, row_bytes)
+        count, size = (end - start, row_bytes) if storage.gap else (1, (end - start) * row_bytes)
         fields = {"external": plan.ports[name] + start * row_bytes, "local": storage.origin + start * storage.row_pitch,
-                  "memory": LocalMemory.FEATURE, "row_pieces": pieces, "piece_bytes": size, "rows": 1, "folds": 1,
+                  "memory": LocalMemory.FEATURE, "row_pieces": count, "piece_bytes": size, "rows": 1, "folds": 1,
                   "local_piece": storage.row_pitch}
-        commands.append(Command(Opcode.LOAD, fields, writes=interior(storage, start, end - start)))
+        commands.append(Command(Opcode.LOAD, fields, writes=storage.addresses(range(start, end))))
     return commands
 
 
@@ -128,8 +129,8 @@ def _load_folds(port: int, storage: Storage, shape: tuple[int, int, int], stored
             "local_fold": channels,
             "local_piece": storage.channels,
         }
-        pieces = _pieces(local, folds * channels, width, storage.channels)
-        writes = (np.arange(count)[:, None] * storage.row_pitch + pieces).reshape(-1)
+        row_writes = pieces(local, folds * channels, width, storage.channels)
+        writes = (np.arange(count)[:, None] * storage.row_pitch + row_writes).reshape(-1)
         commands.append(Command(Opcode.LOAD, fields, writes=writes))
     return commands
 
@@ -137,10 +138,10 @@ def _load_folds(port: int, storage: Storage, shape: tuple[int, int, int], stored
 def _store(plan: Plan, name: str) -> list[Command]:
     storage = plan.storages[name]
     row_bytes = storage.width * storage.channels
-    rows, size = (1, storage.height * row_bytes) if storage.is_dense else (storage.height, row_bytes)
+    rows, size = (storage.height, row_bytes) if storage.gap else (1, storage.height * row_bytes)
     fields = {"external": plan.ports[name], "local": storage.origin, "row_bytes": size, "rows": rows,
               "external_row": row_bytes, "local_row": storage.row_pitch}
-    return [Command(Opcode.STORE, fields, reads=interior(storage, 0, storage.height))]
+    return [Command(Opcode.STORE, fields, reads=storage.addresses())]
 
 
 def _rows_needed(window: Window, storage: Storage, output_rows: int) -> int:
@@ -163,6 +164,3 @@ def _runs(mask: np.ndarray) -> list[tuple[int, int, int]]:
         runs += [(row, int(first), int(end)) for first, end in edges.reshape(-1, 2)]
     return runs
 
-
-def _pieces(start: int, size: int, count: int, pitch: int) -> Addresses:
-    return (start + np.arange(count)[:, None] * pitch + np.arange(size)).reshape(-1)

@@ -1,0 +1,128 @@
+"""Operations and jobs: a layer as an engine executes it, and the parts in which it does.
+
+An :class:`Operation` knows a layer's windows, weights and cycles; there is a subclass for each kind of layer, in a file
+of its own. A :class:`Job` is a part of a layer: where its inputs lie, where its results go, which rows, columns and
+tiles of the output it computes, and where its constants are. Operations turn jobs into commands, and know nothing of
+tensors that lie in external memory, of strips, or of weights that come and go.
+"""
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ...golden.config import Config
+from ...golden.isa import LIST_CLEAR, LIST_FIRE, LocalMemory
+from ..graph import Layer
+from .plan import Command, Plan
+from .storage import Storage
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """What an operation needs in one of the memories for constants.
+
+    Attributes
+    ----------
+    image : bytes
+        From the first unit of the memory on that holds it.
+    tile_bytes : int
+        Bytes of each output tile; the last one's may be fewer. 0 where all tiles share the image.
+    """
+
+    image: bytes = field(repr=False)
+    tile_bytes: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """Part of a layer's output, computed in one go.
+
+    Attributes
+    ----------
+    index : int
+        Of the layer.
+    sources : tuple of Storage
+        Where each input of the layer lies, or what the job reads of it.
+    target : Storage
+        Where the output goes, or what the job writes of it.
+    rows, columns : range
+        Of the output.
+    tiles : range
+        Output tiles, see :attr:`Operation.tiles`.
+    tile_inner : bool
+        Whether all tiles of a pixel are computed before the next pixel; else all pixels of a tile before the next tile.
+    addresses : dict of LocalMemory to int
+        Where the constants are, in the units of a COMPUTE command: those of the first tile, where each has its own.
+    """
+
+    index: int
+    sources: tuple[Storage, ...]
+    target: Storage
+    rows: range
+    columns: range
+    tiles: range
+    tile_inner: bool = False
+    addresses: dict[LocalMemory, int] = field(default_factory=dict)
+
+
+class Operation(ABC):
+    """A layer as an engine executes it.
+
+    Parameters
+    ----------
+    plan : Plan
+        With a layout for every tensor; where it lies does not matter.
+    index : int
+        Of the layer.
+
+    Attributes
+    ----------
+    layer : Layer
+    tiles : int
+        Parts of the output's channels that need constants of their own, and can be computed apart.
+    tile_channels : int
+        Output channels of every tile but the last.
+    constants : dict of LocalMemory to Constant
+    fold : str
+        How the input is read, for people.
+    """
+
+    layer: Layer
+    tiles: int = 1
+    tile_channels: int
+    constants: dict[LocalMemory, Constant]
+    fold: str
+
+    def __init__(self, plan: Plan, index: int):
+        self.index = index
+        self.layer = plan.graph.layers[index]
+        self.config: Config = plan.config
+        self.constants = {}
+
+    @abstractmethod
+    def lower(self, job: Job) -> list[Command]:
+        """The COMPUTE commands of a job, with the bytes of the feature memory that they read and write."""
+
+    @abstractmethod
+    def cycles(self, rows: int, columns: int, tiles: int) -> int:
+        """Cycles that the array needs for a job of this size, apart from waiting."""
+
+    def channels(self, tiles: range, total: int) -> range:
+        """The output channels of some tiles, of ``total`` channels in all."""
+        return range(tiles.start * self.tile_channels, min(tiles.stop * self.tile_channels, total))
+
+
+def step_list(offsets: npt.NDArray[np.int64]) -> Constant:
+    """The step list with these offsets, int64[steps]."""
+    entries = offsets.astype("<u4")
+    entries[0] |= LIST_CLEAR
+    entries[-1] |= LIST_FIRE
+    return Constant(entries.tobytes())
+
+
+def table_constants(table: npt.NDArray[np.int8] | None) -> dict[LocalMemory, Constant]:
+    """The transfer table int8[256] of a layer, if it has one."""
+    return {} if table is None else {LocalMemory.TABLE: Constant(table.tobytes())}
