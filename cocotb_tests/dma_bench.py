@@ -24,7 +24,6 @@ from lutterfly.hdl.dma_load import DmaLoad, load_command_layout
 from lutterfly.hdl.dma_store import DmaStore
 from lutterfly.hdl.feature_memory import feature_write_layout
 from lutterfly.hdl.isa import ErrorReport, command_shape
-from lutterfly.hdl.load_chunks import memory_bytes
 from lutterfly.hdl.local_write import local_write_layout
 from lutterfly.hdl.store_beats import feature_word_layout
 from streams import send
@@ -161,7 +160,7 @@ class Bench:
         self.rng = np.random.default_rng(seed)
         self.p_stall = p_stall
         self.memories = {
-            memory: self.rng.integers(0, 256, memory_bytes(memory, self.config), dtype=np.uint8)
+            memory: self.rng.integers(0, 256, self.config.memory.size_bytes(memory), dtype=np.uint8)
             for memory in LocalMemory
         }
         self.expected = {memory: array.copy() for memory, array in self.memories.items()}
@@ -363,8 +362,8 @@ def random_load(rng: np.random.Generator, config: Config) -> dict[str, int]:
     if rng.random() < 0.25:
         memory = LocalMemory(int(rng.integers(1, len(LocalMemory))))
         unit = local_unit_bytes(memory, lanes=config.array.lanes)
-        size = unit * int(rng.integers(1, 1 + min(max(300 // unit, 1), memory_bytes(memory, config) // unit)))
-        local = unit * int(rng.integers(0, (memory_bytes(memory, config) - size) // unit + 1))
+        size = unit * int(rng.integers(1, 1 + min(max(300 // unit, 1), config.memory.size_bytes(memory) // unit)))
+        local = unit * int(rng.integers(0, (config.memory.size_bytes(memory) - size) // unit + 1))
         return {
             "memory": memory,
             "row_pieces": 1,

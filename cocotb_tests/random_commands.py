@@ -15,6 +15,9 @@ from lutterfly.golden.requant import pack_parameters
 WEIGHT_WORDS = 48
 PARAMETER_WORDS = 64
 
+#: The last of them is for Add: it brings the sum of two table entries into the range of a code.
+ADD_SCALE = 2.0**-24
+
 
 @dataclass
 class Scenario:
@@ -45,6 +48,38 @@ def _loops(
     return fields
 
 
+@dataclass
+class Window:
+    """What the list of a command looks like: its fields, the step with ``clear``, and its weight words."""
+
+    fields: dict[str, int]
+    sum_start: int = 0
+    weight_words: int = 0
+
+
+def random_window(config: Config, rng: np.random.Generator, engine: Engine, weight_words: int) -> Window:
+    """A window of an engine that takes at most so many weight words."""
+    fields = {"rows": int(rng.integers(32)), "skip": 0, "add_table": int(rng.integers(config.memory.add_tables))}
+    if engine is Engine.ADD:
+        return Window(fields | {"steps": 2})
+    if engine is Engine.DEPTHWISE:
+        rows = int(rng.integers(1, 1 + min(5, weight_words)))
+        # Every column's words are from the same inner loop.
+        start = (config.array.depthwise_taps - 1) * rows + int(rng.integers(3))
+        steps = max(start, rows) + int(rng.integers(1, 2 * rows + 1))
+        skip = int(rng.integers(1 + min(start, steps - rows)))
+        return Window(fields | {"steps": steps, "rows": rows, "skip": skip}, start, rows)
+    steps = int(rng.choice([1, 2, rng.integers(1, weight_words)]))
+    return Window(fields | {"steps": steps}, 0, steps if engine is Engine.MAC else 0)
+
+
+def random_parameters(rng: np.random.Generator, engine: Engine, words: int) -> dict[str, int]:
+    """Where the parameters of a command begin; those of an Add are the last word."""
+    if engine is Engine.ADD:
+        return {"parameter": PARAMETER_WORDS - 1, "parameter_shared": 1}
+    return {"parameter": int(rng.integers(0, PARAMETER_WORDS - words)), "parameter_shared": int(rng.integers(2))}
+
+
 def random_scenario(config: Config, rng: np.random.Generator, count: int) -> Scenario:
     """``count`` commands, each reading the lower half of the feature memory or what the command before it wrote.
 
@@ -52,44 +87,39 @@ def random_scenario(config: Config, rng: np.random.Generator, count: int) -> Sce
     way.
     """
     memory, array = config.memory, config.array
-    sizes = {
-        LocalMemory.FEATURE: memory.feature_bytes,
-        LocalMemory.WEIGHT: memory.weight_bytes,
-        LocalMemory.TABLE: memory.tables * isa.TABLE_BYTES,
-        LocalMemory.PARAMETER: memory.parameter_bytes,
-        LocalMemory.LIST: memory.list_entries * isa.LIST_ENTRY_BYTES,
-    }
-    memories = {name: np.zeros(size, np.uint8) for name, size in sizes.items()}
+    memories = {name: np.zeros(memory.size_bytes(name), np.uint8) for name in LocalMemory}
     filled = {
         LocalMemory.FEATURE: memory.feature_bytes,
         LocalMemory.WEIGHT: WEIGHT_WORDS * config.weight_word_bytes,
         LocalMemory.PARAMETER: PARAMETER_WORDS * config.parameter_word_bytes,
-        LocalMemory.TABLE: sizes[LocalMemory.TABLE],
+        LocalMemory.TABLE: memory.size_bytes(LocalMemory.TABLE),
+        LocalMemory.ADD_TABLE: memory.size_bytes(LocalMemory.ADD_TABLE),
     }
     for name, size in filled.items():
         memories[name][:size] = rng.integers(0, 256, size)
     words = PARAMETER_WORDS * array.requant_lanes
-    parameters = pack_parameters(
-        rng.integers(-20_000, 20_000, words, dtype=np.int32), np.exp2(rng.uniform(-12, -6, words)).astype(np.float32)
-    )
+    scales = np.exp2(rng.uniform(-12, -6, words)).astype(np.float32)
+    scales[-array.requant_lanes :] = ADD_SCALE
+    parameters = pack_parameters(rng.integers(-20_000, 20_000, words, dtype=np.int32), scales)
     memories[LocalMemory.PARAMETER][: 8 * words] = parameters.view(np.uint8)
 
     half, region = memory.feature_bytes // 2, memory.feature_bytes // 16
     entries: list[int] = []
     commands: list[dict[str, int]] = []
     for number in range(count):
-        engine = Engine(rng.choice([Engine.MAC, Engine.MAC, Engine.MAXIMUM]))
+        engine = Engine(rng.choice(config.engines))
         limit = array.columns if engine is Engine.MAC else array.lanes
         lanes = int(rng.choice([limit, rng.integers(1, limit + 1)]))
         last_lanes, tiles = int(rng.integers(1, lanes + 1)), int(rng.integers(1, 4))
-        steps = int(rng.choice([1, 2, rng.integers(1, WEIGHT_WORDS // tiles // 2)]))
+        window = random_window(config, rng, engine, WEIGHT_WORDS // tiles // 2)
+        steps, weight_words = window.fields["steps"], window.weight_words
         rows, columns = (int(n) for n in rng.integers(1, 6, 2))
         offsets = np.sort(rng.integers(0, region // 4, steps))
         flags = np.zeros(steps, np.int64)
-        flags[0] |= isa.LIST_CLEAR
+        flags[window.sum_start] |= isa.LIST_CLEAR
         flags[-1] |= isa.LIST_FIRE
         groups = -(-lanes // array.requant_lanes)
-        tile_inner = bool(rng.integers(2))
+        tile_inner = engine is not Engine.DEPTHWISE and bool(rng.integers(2))
         depends = number > 0 and rng.random() < 0.5
         source = commands[-1]["destination"] if depends else int(rng.integers(0, half - region))
         width = (tiles - 1) * lanes + last_lanes
@@ -98,7 +128,7 @@ def random_scenario(config: Config, rng: np.random.Generator, count: int) -> Sce
                 "engine": int(engine),
                 "after": int(depends),
                 "tile_inner": int(tile_inner),
-                "steps": steps,
+                **window.fields,
                 "list": len(entries),
                 "source": source,
                 "destination": half + number % 8 * region + int(rng.integers(0, 2 * array.lanes)),
@@ -111,9 +141,8 @@ def random_scenario(config: Config, rng: np.random.Generator, count: int) -> Sce
                     (int(rng.integers(0, 3)) * array.lanes, int(rng.integers(0, 40)), int(rng.integers(0, 9))),
                     (lanes, columns * width + int(rng.integers(0, 3)), width),
                 ),
-                "weight": int(rng.integers(0, WEIGHT_WORDS - tiles * steps + 1)) if engine is Engine.MAC else 0,
-                "parameter": int(rng.integers(0, PARAMETER_WORDS - tiles * groups)),
-                "parameter_shared": int(rng.integers(2)),
+                "weight": int(rng.integers(0, WEIGHT_WORDS - tiles * weight_words + 1)),
+                **random_parameters(rng, engine, tiles * groups),
                 "lanes": lanes,
                 "last_lanes": last_lanes,
                 "zero_point": int(rng.integers(-128, 128)),

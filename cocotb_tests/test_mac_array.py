@@ -14,7 +14,8 @@ from cocotb.triggers import FallingEdge, RisingEdge
 from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.golden.config import PRESETS
-from lutterfly.golden.engines import mac
+from lutterfly.golden.engines import depthwise, mac
+from lutterfly.golden.isa import Engine
 from lutterfly.hdl.engine import ChainedStep
 from lutterfly.hdl.mac_array import MacArray
 from streams import pack
@@ -95,11 +96,11 @@ async def sums_over_lanes_and_steps(dut, p_stall: float) -> None:
         fired = fired[: len(expected) - 1] + fired[-1:]
     await bench.drain()
     np.testing.assert_array_equal([result[: bench.columns] for result in bench.results], expected)
-    latency = MacArray(PRESETS[os.environ["PRESET"]]).latency
+    latency = MacArray(PRESETS[os.environ["PRESET"]]).latencies[Engine.MAC]
     assert [cycle - latency for cycle in bench.result_cycles] == fired
 
 
-def depthwise(image: np.ndarray, kernel: np.ndarray, stride: int) -> np.ndarray:
+def grouped_convolution(image: np.ndarray, kernel: np.ndarray, stride: int) -> np.ndarray:
     """ONNX Runtime's grouped ConvInteger of int8[rows, columns, channels]: int32[rows, columns, channels]."""
     channels = image.shape[2]
     weights = kernel.transpose(2, 0, 1)[:, None]
@@ -119,6 +120,20 @@ def depthwise(image: np.ndarray, kernel: np.ndarray, stride: int) -> np.ndarray:
     return session.run(None, {"x": codes})[0][0].transpose(1, 2, 0) - shift
 
 
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("taps", [1, 2, 3])
+def test_golden_chain_is_a_depthwise_convolution(taps: int, stride: int) -> None:
+    rng, rows = np.random.default_rng(7), 3
+    image = rng.integers(-128, 128, (9, 12, 4), dtype=np.int8)
+    kernel = rng.integers(-128, 128, (rows, taps, 4), dtype=np.int8)
+    expected = grouped_convolution(image, kernel, stride)
+    band = np.lib.stride_tricks.sliding_window_view(image, rows, axis=0)[::stride]
+    # [output rows, columns * rows, channels]: every image column's words, one column after the other.
+    words = band.transpose(0, 1, 3, 2).reshape(len(band), -1, 4)
+    ends = (np.arange(expected.shape[1]) * stride + taps) * rows - 1
+    np.testing.assert_array_equal(depthwise(words, kernel[:, ::-1], ends=ends, count=rows), expected)
+
+
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(p_stall=[0.0, 0.5], stride=[1, 2])
 async def chained_columns_make_a_depthwise_convolution(dut, p_stall: float, stride: int) -> None:
@@ -127,7 +142,7 @@ async def chained_columns_make_a_depthwise_convolution(dut, p_stall: float, stri
     rows, taps = 3, bench.taps
     image = rng.integers(-128, 128, (9, 11, bench.lanes), dtype=np.int8)
     kernel = rng.integers(-128, 128, (rows, taps, bench.lanes), dtype=np.int8)
-    expected = depthwise(image, kernel, stride)
+    expected = grouped_convolution(image, kernel, stride)
     for y in range(0, image.shape[0] - rows + 1, stride):
         for x in range(image.shape[1]):
             for row in range(rows):

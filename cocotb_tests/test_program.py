@@ -139,6 +139,7 @@ class Bench:
 
     async def settle(self) -> None:
         """Wait until everything has been handed out."""
+        await RisingEdge(self.dut.clk)
         await FallingEdge(self.dut.clk)
         while self.dut.busy.value:
             await FallingEdge(self.dut.clk)

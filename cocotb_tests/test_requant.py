@@ -14,11 +14,20 @@ from amaranth.lib.wiring import In, Out
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge
 
-from lutterfly.golden.requant import encode_scale, pack_parameters, requantise, unpack_parameters
-from lutterfly.hdl.requant import LATENCY, Parameter, Requantiser
+from lutterfly.golden.isa import ADD_ENTRY_BITS
+from lutterfly.golden.requant import (
+    SUM_FRACTION_BITS,
+    encode_scale,
+    pack_parameters,
+    requantise,
+    requantise_sum,
+    unpack_parameters,
+)
+from lutterfly.hdl.requant import LATENCY, Parameter, Requantiser, Scale
 
 #: Requantisers side by side in the simulation: what Python does once a cycle counts for all.
 LANES = 32
+SCALE_BITS = Scale.size
 RANDOM_CASES = 1_000_000
 
 Cases = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.float32]]
@@ -131,7 +140,7 @@ def test_encoding() -> None:
     for got, expected in zip(unpack_parameters(words), (bias, mantissa, exponent), strict=True):
         np.testing.assert_array_equal(got, expected)
     assert int(words[0]) == 0xFFFF_FFFF | 1 << 55 | 23 << 56
-    assert Parameter.from_bits(int(words[2]))["mantissa"] == mantissa[2]
+    assert Parameter.from_bits(int(words[2]))["scale"]["mantissa"] == mantissa[2]
 
 
 ONE, ACC, WORD = np.ones(1, np.float32), np.zeros(1, np.int32), np.zeros(1, np.uint64)
@@ -159,16 +168,17 @@ class Bench(wiring.Component):
 
     def __init__(self):
         code = In(signed(8))
-        super().__init__({"acc": In(32 * LANES), "parameter": In(64 * LANES), "zero_point": code, "low": code,
-                          "high": code, "result": Out(8 * LANES)})
+        super().__init__({"terms": In(2 * ADD_ENTRY_BITS * LANES), "is_sum": In(1), "scale": In(SCALE_BITS * LANES),
+                          "zero_point": code, "low": code, "high": code, "result": Out(8 * LANES)})
 
     def elaborate(self, platform) -> Module:
         m = Module()
         for lane in range(LANES):
             m.submodules[f"lane_{lane}"] = unit = Requantiser()
             m.d.comb += [
-                unit.acc.eq(self.acc.word_select(lane, 32)),
-                unit.parameter.eq(self.parameter.word_select(lane, 64)),
+                unit.terms.eq(self.terms.word_select(lane, 2 * ADD_ENTRY_BITS)),
+                unit.is_sum.eq(self.is_sum),
+                unit.scale.eq(self.scale.word_select(lane, SCALE_BITS)),
                 unit.zero_point.eq(self.zero_point),
                 unit.low.eq(self.low),
                 unit.high.eq(self.high),
@@ -181,21 +191,35 @@ def test_hardware_is_golden(simulate) -> None:
     simulate(Bench())
 
 
+def joined(values: np.ndarray, bits: int) -> int:
+    """Values side by side, the first lowest, of so many bits each."""
+    planes = (values[:, None].astype(np.int64) >> np.arange(bits) & 1).astype(np.uint8)
+    return int.from_bytes(np.packbits(planes.reshape(-1), bitorder="little").tobytes(), "little")
+
+
 async def compare(dut, cases: Cases, rng: np.random.Generator) -> None:
     """Feed one case to each lane in every cycle, with other zero points and limits in each."""
     acc, bias, scale = (array[:len(array) // LANES * LANES].reshape(-1, LANES) for array in cases)
     parameters = pack_parameters(bias, scale)
-    cycles = len(acc)
+    expect = [lambda *limits, row=row: requantise(*row, *limits) for row in zip(acc, parameters, strict=True)]
+    await compare_terms(dut, np.stack([acc, bias], 2).astype(np.int64), parameters, expect, rng, is_sum=False)
+
+
+async def compare_terms(dut, terms: np.ndarray, parameters: np.ndarray, expect: list, rng, *, is_sum: bool) -> None:
+    """Terms int64[cycles, LANES, 2]; ``expect`` gives the results of a cycle for its zero point and limits."""
+    cycles = len(terms)
     zero_points = rng.integers(-128, 128, cycles)
     limits = np.sort(rng.integers(-128, 128, (cycles, 2)), axis=1)
     limits[rng.random(cycles) < .8] = -128, 127
-    expected = np.stack([requantise(*row) for row in zip(acc, parameters, zero_points, *limits.T, strict=True)])
+    expected = np.stack([row(*codes) for row, *codes in zip(expect, zero_points, *limits.T, strict=True)])
+    scales = parameters >> np.uint64(32) & np.uint64((1 << SCALE_BITS) - 1)
+    dut.is_sum.value = is_sum
 
     async def drive() -> None:
-        words = zip(acc, parameters, zero_points.tolist(), limits.tolist(), strict=True)
-        for acc_row, parameter_row, zero_point, (low, high) in words:
-            dut.acc.value = int.from_bytes(acc_row.tobytes(), "little")
-            dut.parameter.value = int.from_bytes(parameter_row.tobytes(), "little")
+        words = zip(terms.reshape(cycles, -1), scales, zero_points.tolist(), limits.tolist(), strict=True)
+        for terms_row, scale_row, zero_point, (low, high) in words:
+            dut.terms.value = joined(terms_row, ADD_ENTRY_BITS)
+            dut.scale.value = joined(scale_row, SCALE_BITS)
             dut.zero_point.value, dut.low.value, dut.high.value = zero_point, low, high
             await FallingEdge(dut.clk)
 
@@ -229,3 +253,44 @@ async def random(dut) -> None:
     await start(dut)
     rng = np.random.default_rng(int(os.environ.get("RANDOM_SEED", "1")))
     await compare(dut, random_cases(rng, RANDOM_CASES), rng)
+
+
+def sums(rng: np.random.Generator, count: int) -> np.ndarray:
+    """Pairs of Add table entries, int64[count, 2]: of every magnitude, and such that the sum is near a tie."""
+    limit = 1 << ADD_ENTRY_BITS - 1
+    terms = rng.integers(-limit, limit, (count, 2)) >> rng.integers(0, ADD_ENTRY_BITS, (count, 2))
+    near = count // 2
+    codes = rng.integers(-140, 140, near) * 2 + 1
+    ties = (codes << ADD_FRACTION - 1) + rng.integers(-40, 41, near)
+    terms[:near, 0] = ties - terms[:near, 1] // 2
+    terms[:near, 1] //= 2
+    return np.clip(terms, -limit, limit - 1)
+
+
+#: Of the entries, in the tests.
+ADD_FRACTION = 26
+ADD_SCALE = 2.0 ** (SUM_FRACTION_BITS - ADD_FRACTION)
+
+
+def test_golden_sum_is_float32() -> None:
+    terms = sums(np.random.default_rng(3), 200_000)
+    total = terms.sum(1)
+    parameters = pack_parameters(np.full(1, 77, np.int32), np.full(1, ADD_SCALE, np.float32))
+    value = total.astype(np.float32) * np.float32(2.0**-ADD_FRACTION)
+    once = np.rint(total * 2.0**-ADD_FRACTION)
+    assert (np.rint(value) != once).sum() > 1000, "the cases that a single rounding would get wrong are among them"
+    expected = np.clip(np.rint(value) + 3, -100, 90).astype(np.int8)
+    np.testing.assert_array_equal(requantise_sum(total[:, None], parameters, 3, -100, 90)[:, 0], expected)
+
+
+@cocotb.test(timeout_time=10, timeout_unit="ms")
+async def sums_of_add_tables(dut) -> None:
+    await start(dut)
+    rng = np.random.default_rng(4)
+    terms = sums(rng, 2000 * LANES).reshape(-1, LANES, 2)
+    parameters = pack_parameters(
+        rng.integers(-(2**31), 2**31, terms.shape[:2]).astype(np.int32), np.full(terms.shape[:2], ADD_SCALE, np.float32)
+    )
+    rows = zip(terms.sum(2), parameters, strict=True)
+    expect = [lambda *limits, row=row: requantise_sum(*row, *limits) for row in rows]
+    await compare_terms(dut, terms, parameters, expect, rng, is_sum=True)

@@ -20,7 +20,7 @@ from lutterfly.hdl.results import RESULTS_LATENCY, Place, Results, Settings
 from streams import send, unpack
 
 SHAPE = command_shape(isa.COMPUTE)
-SETTINGS = ("zero_point", "low", "high", "table_enable", "table")
+SETTINGS = ("zero_point", "low", "high", "table_enable", "table", "add_table")
 
 
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
@@ -102,6 +102,7 @@ class Bench:
                     "index": number,
                 }
                 settings = {name: command[name] for name in SETTINGS}
+                settings["is_add"] = int(command["engine"] == isa.Engine.ADD)
                 groups.append(
                     (
                         place,

@@ -8,7 +8,7 @@ from graphs import GraphMaker
 from lutterfly.golden import timing
 from lutterfly.golden.config import PRESETS, Config
 from lutterfly.golden.isa import Engine
-from lutterfly.hdl import compute, device, feature_memory, requant, results, windows, write_back
+from lutterfly.hdl import add_tables, compute, device, feature_memory, requant, results, windows, write_back
 from lutterfly.host.compiler import compile_graph
 from lutterfly.host.graph import Window
 
@@ -22,6 +22,7 @@ def test_latencies_are_those_of_the_components() -> None:
     assert feature_memory.WRITE_LATENCY == timing.WRITE_LATENCY
     assert device.MULTIPLIER_LATENCY == timing.MULTIPLIER_LATENCY
     assert results.RESULTS_LATENCY == timing.RESULTS_LATENCY
+    assert add_tables.LATENCY == timing.ADD_TABLE_LATENCY
     assert requant.LATENCY == timing.REQUANTISE_LATENCY
     assert device.RAM_LATENCY == timing.TABLE_LATENCY
     assert write_back.WRITE_BACK_LATENCY == timing.WRITE_BACK_LATENCY
@@ -31,7 +32,7 @@ def test_latencies_are_those_of_the_components() -> None:
 @pytest.mark.parametrize("engine", Engine)
 def test_engine_latencies_are_those_of_the_components(preset: str, engine: Engine) -> None:
     config = PRESETS[preset]
-    assert compute.ENGINES[engine](config).latency == timing.engine_latency(config, engine)
+    assert compute.ENGINES[engine](config).latencies[engine] == timing.engine_latency(config, engine)
 
 
 @pytest.mark.parametrize("seed", range(50))

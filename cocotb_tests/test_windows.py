@@ -20,7 +20,7 @@ from lutterfly.hdl.isa import ErrorReport, command_shape
 from lutterfly.hdl.windows import ISSUE_LATENCY, Windows
 from streams import pack, send, unpack
 
-LANDING = {Engine.MAC: 21, Engine.MAXIMUM: 9}
+LANDING = {Engine.MAC: 21, Engine.MAXIMUM: 9, Engine.DEPTHWISE: 14, Engine.ADD: 9}
 SHAPE = command_shape(isa.COMPUTE)
 
 
@@ -100,14 +100,16 @@ async def every_step(dut, p_stall: float) -> None:
     for command in scenario.commands:
         bases = windows.loop_addresses(command, "source")
         offsets = windows.step_offsets(command, entries, feature_bytes=bench.config.memory.feature_bytes)
-        addresses += list((bases[..., None] + offsets).reshape(-1))
-        for position in np.ndindex(*bases.shape):
-            tile = position[windows.tile_axis(command)]
-            weights += [
-                (command["weight"] + tile * command["steps"] + step) % bench.config.weight_words
-                for step in range(command["steps"])
-            ]
-            flags += [(int(step == 0), int(step == command["steps"] - 1)) for step in range(command["steps"])]
+        starts = windows.in_issue_order(command, bases[..., None] + offsets, axis=2)
+        addresses += list(starts.reshape(-1))
+        steps, start = command["steps"], windows.sum_start(command, entries)
+        tile_words = command["rows"] if command["engine"] == Engine.DEPTHWISE else steps
+        for *outside, inner in np.ndindex(*bases.shape):
+            tile = (*outside, inner)[windows.tile_axis(command)]
+            for step in range(command["skip"] if inner else 0, steps):
+                word = max(step - (steps - tile_words), 0)
+                weights.append((command["weight"] + tile * tile_words + word) % bench.config.weight_words)
+                flags.append((int(step == start), int(step == steps - 1)))
     assert [address for _, address, _, _ in bench.steps] == addresses
     assert [(step["clear"], step["fire"]) for _, _, step, _ in bench.steps] == flags
     assert [weight for _, _, _, weight in bench.steps] == weights

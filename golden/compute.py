@@ -9,8 +9,8 @@ import numpy.typing as npt
 from . import engines, windows
 from .command_error import CommandError
 from .config import Config
-from .isa import TABLE_BYTES, Engine, ErrorCode, LocalMemory, Unit
-from .requant import requantise
+from .isa import ADD_ENTRIES, TABLE_BYTES, Engine, ErrorCode, LocalMemory, Unit
+from .requant import requantise, requantise_sum
 
 UInt8 = npt.NDArray[np.uint8]
 Int8 = npt.NDArray[np.int8]
@@ -27,6 +27,7 @@ def check_fields(command: Command, config: Config) -> None:
         ILLEGAL_FIELD.
     """
     limit = config.array.columns if command["engine"] == Engine.MAC else config.array.lanes
+    is_depthwise, is_add = command["engine"] == Engine.DEPTHWISE, command["engine"] == Engine.ADD
     counts = ("outer", "middle", "inner", "steps", "lanes", "last_lanes")
     if (
         any(command[name] == 0 for name in counts)
@@ -34,6 +35,10 @@ def check_fields(command: Command, config: Config) -> None:
         or command["last_lanes"] > command["lanes"]
         or command["list"] + command["steps"] > config.memory.list_entries
         or command["table"] >= config.memory.tables
+        or (is_depthwise and (command["tile_inner"] or command["rows"] == 0))
+        or (is_depthwise and command["skip"] + command["rows"] > command["steps"])
+        or (is_add and (command["steps"] != 2 or command["add_table"] >= config.memory.add_tables))
+        or (not is_depthwise and command["skip"])
     ):
         raise CommandError(ErrorCode.ILLEGAL_FIELD, Unit.FETCH)
 
@@ -73,11 +78,11 @@ def compute_results(command: Command, memories: Memories, config: Config, rng: n
     command : mapping
         Fields of :data:`isa.COMPUTE`, checked by :func:`check_fields`.
     memories : mapping of LocalMemory to uint8[size_bytes]
-        All five.
+        All of them.
     config : Config
     rng : numpy.random.Generator
-        Gives the bytes that a window reads where an earlier window of the same command writes: in hardware it may see
-        either.
+        Gives the bytes that are whatever the hardware makes of them: what a window reads where an earlier window of the
+        same command writes, and words from before an inner loop that depthwise columns multiply.
 
     Returns
     -------
@@ -104,7 +109,7 @@ def compute_results(command: Command, memories: Memories, config: Config, rng: n
     for tile in range(tiles):
         if words is None or not same_windows or fetch.races:
             words = fetch(bases.take(tile, axis), tile)
-        parts.append(_tile_results(command, words, tile, memories, config))
+        parts.append(_tile_results(command, words, tile, memories, config, rng))
     return np.stack(parts, axis)
 
 
@@ -132,7 +137,8 @@ class _Fetch:
         self.lane = np.arange(config.array.lanes)
         self.rng = rng
         written = written_bytes(command, config)
-        starts = np.unique((windows.loop_addresses(command, "source")[..., None] + offsets) % windows.LOCAL_SPACE)
+        starts = (windows.loop_addresses(command, "source")[..., None] + offsets) % windows.LOCAL_SPACE
+        starts = np.unique(windows.in_issue_order(command, starts, axis=2))
         if starts[-1] >= len(feature):
             raise CommandError(ErrorCode.ADDRESS_RANGE, Unit.FETCH, int(starts[np.searchsorted(starts, len(feature))]))
         self.races = bool(written[(starts[:, None] + self.lane) % len(feature)].any())
@@ -171,28 +177,54 @@ def _per_tile(command: Command):
         yield destinations.take(tile, windows.tile_axis(command)), int(count)
 
 
-def _tile_results(command: Command, words: Int8, tile: int, memories: Memories, config: Config) -> Int8:
+def _tile_results(
+    command: Command, words: Int8, tile: int, memories: Memories, config: Config, rng: np.random.Generator
+) -> Int8:
     """Engine, requantisation and table for the windows of one tile: int8[..., lanes]."""
     lanes = command["lanes"] if tile < windows.tile_count(command) - 1 else command["last_lanes"]
-    if command["engine"] == Engine.MAC:
-        first = command["weight"] + tile * command["steps"]
-        last = first + command["steps"]
-        if last > config.weight_words:
-            raise CommandError(ErrorCode.ADDRESS_RANGE, Unit.FETCH, max(first, config.weight_words))
-        weights = (
-            memories[LocalMemory.WEIGHT].view(np.int8).reshape(-1, config.array.columns, config.array.lanes)[first:last]
-        )
-        accumulators = engines.mac(words, weights)
-    else:
-        accumulators = engines.maximum(words)
-    results = requantise(accumulators[..., :lanes], _tile_parameters(command, tile, lanes, memories, config),
-                         command["zero_point"], command["low"], command["high"])
+    parameters = _tile_parameters(command, tile, lanes, memories, config)
+    limits = command["zero_point"], command["low"], command["high"]
+    match command["engine"]:
+        case Engine.MAC:
+            totals = engines.mac(words, _tile_weights(command, tile, command["steps"], memories, config))
+        case Engine.DEPTHWISE:
+            weights = _tile_weights(command, tile, command["rows"], memories, config)[:, :config.array.depthwise_taps]
+            totals = _depthwise_totals(command, words, weights, memories, rng)
+        case Engine.MAXIMUM:
+            totals = engines.maximum(words)
+        case Engine.ADD:
+            tables = memories[LocalMemory.ADD_TABLE].view(np.int64).reshape(-1, 2, ADD_ENTRIES // 2)
+            totals = engines.add(words, tables[command["add_table"]])
+    rescale = requantise_sum if command["engine"] == Engine.ADD else requantise
+    results = rescale(totals[..., :lanes], parameters, *limits)
     if command["table_enable"]:
         table = memories[LocalMemory.TABLE][command["table"] * TABLE_BYTES:][:TABLE_BYTES].view(np.int8)
         results = table[results.astype(np.int64) + 128]
     padded = np.zeros((*results.shape[:-1], command["lanes"]), np.int8)
     padded[..., :lanes] = results
     return padded
+
+
+def _tile_weights(command: Command, tile: int, count: int, memories: Memories, config: Config) -> Int8:
+    """The weight words of a tile, int8[count, columns, lanes]."""
+    first = command["weight"] + tile * count
+    if first + count > config.weight_words:
+        raise CommandError(ErrorCode.ADDRESS_RANGE, Unit.FETCH, max(first, config.weight_words))
+    words = memories[LocalMemory.WEIGHT].view(np.int8).reshape(-1, config.array.columns, config.array.lanes)
+    return words[first:first + count]
+
+
+def _depthwise_totals(
+    command: Command, words: Int8, weights: Int8, memories: Memories, rng: np.random.Generator
+) -> npt.NDArray[np.int32]:
+    """Sums of the windows of one tile, int32[middle, inner, lanes]; words int8[middle, inner, steps, lanes]."""
+    steps, skip, rows = command["steps"], command["skip"], command["rows"]
+    issued = windows.in_issue_order(command, words, axis=1)
+    behind = (weights.shape[1] - 1) * rows
+    before = rng.integers(-128, 128, (len(issued), behind, issued.shape[-1]), dtype=np.int8)
+    ends = behind + steps - 1 + np.arange(command["inner"]) * (steps - skip)
+    start = windows.sum_start(command, memories[LocalMemory.LIST].view(np.uint32))
+    return engines.depthwise(np.concatenate([before, issued], axis=1), weights, ends=ends, count=steps - start)
 
 
 def _tile_parameters(

@@ -10,7 +10,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 
-from .isa import Engine
+from .isa import ADD_ENTRIES, ADD_ENTRY_BYTES, LIST_ENTRY_BYTES, TABLE_BYTES, Engine, LocalMemory
 
 
 def _check(condition: bool, name: str, constraint: str, value: object) -> None:
@@ -72,6 +72,8 @@ class MemoryConfig:
         Transfer tables of 256 bytes.
     list_entries : int
         Entries of the step lists.
+    add_tables : int
+        Pairs of tables for Add.
     """
 
     feature_bytes: int
@@ -79,6 +81,7 @@ class MemoryConfig:
     parameter_bytes: int
     tables: int
     list_entries: int
+    add_tables: int = 2
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -88,6 +91,18 @@ class MemoryConfig:
         _check(self.weight_bytes <= 1 << 24, "weight_bytes", "at most 16777216", self.weight_bytes)
         _check(self.tables <= 256, "tables", "at most 256", self.tables)
         _check(self.list_entries <= 4096, "list_entries", "at most 4096", self.list_entries)
+        _check(self.add_tables <= 16, "add_tables", "at most 16", self.add_tables)
+
+    def size_bytes(self, memory: LocalMemory) -> int:
+        """Bytes of one memory, a power of two."""
+        return {
+            LocalMemory.FEATURE: self.feature_bytes,
+            LocalMemory.WEIGHT: self.weight_bytes,
+            LocalMemory.PARAMETER: self.parameter_bytes,
+            LocalMemory.TABLE: self.tables * TABLE_BYTES,
+            LocalMemory.LIST: self.list_entries * LIST_ENTRY_BYTES,
+            LocalMemory.ADD_TABLE: self.add_tables * ADD_ENTRIES * ADD_ENTRY_BYTES,
+        }[memory]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +152,7 @@ class Config:
     array: ArrayConfig
     memory: MemoryConfig
     axi: AxiConfig
-    engines: tuple[Engine, ...] = (Engine.MAC, Engine.MAXIMUM)
+    engines: tuple[Engine, ...] = (Engine.MAC, Engine.MAXIMUM, Engine.DEPTHWISE, Engine.ADD)
     resident_commands: int = 64
 
     def __post_init__(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from .command_error import CommandError
-from .isa import EXTERNAL_BITS, LIST_ENTRY_BYTES, LOCAL_BITS, ErrorCode, LocalMemory, Unit
+from .isa import ADD_ENTRY_BYTES, EXTERNAL_BITS, LIST_ENTRY_BYTES, LOCAL_BITS, ErrorCode, LocalMemory, Unit
 
 #: Bytes that every parameter has, and the unit of addresses in the parameter memory.
 PARAMETER_BYTES = 8
@@ -21,6 +21,7 @@ def local_unit_bytes(memory: LocalMemory, *, lanes: int) -> int:
         LocalMemory.PARAMETER: PARAMETER_BYTES,
         LocalMemory.TABLE: 1,
         LocalMemory.LIST: LIST_ENTRY_BYTES,
+        LocalMemory.ADD_TABLE: ADD_ENTRY_BYTES,
     }[memory]
 
 
@@ -36,7 +37,7 @@ def load(
     external : uint8[arena_bytes]
         External memory from EXTERNAL_BASE on.
     memories : mapping of LocalMemory to uint8[size_bytes]
-        All five; written in place.
+        All of them; written in place.
     lanes : int
         Bytes of an activation word.
 

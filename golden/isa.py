@@ -20,6 +20,12 @@ LIST_FIRE = 1 << 31
 #: Bytes of one transfer table, indexed by the code plus 128.
 TABLE_BYTES = 256
 
+#: Entries of the two tables of an Add, one after the other, each indexed by an operand's code plus 128. An entry is a
+#: signed fixed-point number of ``ADD_ENTRY_BITS`` in the low bits of ``ADD_ENTRY_BYTES``.
+ADD_ENTRIES = 2 * 256
+ADD_ENTRY_BITS = 36
+ADD_ENTRY_BYTES = 8
+
 
 class Opcode(enum.IntEnum):
     """Bits 3:0 of every command."""
@@ -33,10 +39,12 @@ class Opcode(enum.IntEnum):
 
 
 class Engine(enum.IntEnum):
-    """What a COMPUTE command computes with. Codes 2 to 4 are kept for depthwise, XNOR-popcount and FPC."""
+    """What a COMPUTE command computes with. Codes 3 and 4 are kept for XNOR-popcount and FPC."""
 
     MAC = 0
     MAXIMUM = 1
+    DEPTHWISE = 2
+    ADD = 5
 
 
 class LocalMemory(enum.IntEnum):
@@ -47,6 +55,7 @@ class LocalMemory(enum.IntEnum):
     PARAMETER = 2
     TABLE = 3
     LIST = 4
+    ADD_TABLE = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +173,8 @@ for row in range(rows):
             memory[at:at + piece_bytes] = run[piece * piece_bytes:][:piece_bytes]""",
     notes="Each (row, fold) is one run of contiguous source bytes, split into bursts of at most 16 beats that never "
     "cross 4 KiB. A memory other than FEATURE takes one piece (`rows`, `folds` and `row_pieces` are 1), with `local` "
-    "and `piece_bytes` multiples of its unit: `lanes` bytes for WEIGHT, 8 for PARAMETER, 1 for TABLE, 4 for LIST. "
-    "Counts of zero and runs of 2^32 bytes or more are illegal.",
+    "and `piece_bytes` multiples of its unit: `lanes` bytes for WEIGHT, 8 for PARAMETER and ADD_TABLE, 1 for TABLE, 4 "
+    "for LIST. Counts of zero and runs of 2^32 bytes or more are illegal.",
 )
 
 STORE = _format(
@@ -210,7 +219,7 @@ COMPUTE = _format(
     ("destination_outer", -LOCAL_BITS, "Destination pitch of the outer loop, in bytes."),
     ("destination_middle", -LOCAL_BITS, "Destination pitch of the middle loop, in bytes."),
     ("destination_inner", -LOCAL_BITS, "Destination pitch of the inner loop, in bytes."),
-    ("weight", 20, "First word in the weight memory; tile t begins `steps * t` words on."),
+    ("weight", 20, "First word in the weight memory; tile t begins `weight_words * t` words on."),
     ("parameter", 16, "First word in the parameter memory."),
     (
         "parameter_shared",
@@ -224,18 +233,29 @@ COMPUTE = _format(
     ("high", -8, "Greatest result, after the zero point."),
     ("table_enable", 1, "1: results pass through a transfer table."),
     ("table", 8, "The transfer table."),
+    ("rows", 5, "DEPTHWISE: weight words of a tile, and steps by which each column's words are behind the one before."),
+    ("skip", 12, "DEPTHWISE: list entries that every window but the first of an inner loop leaves out."),
+    ("add_table", 4, "ADD: the pair of Add tables."),
     action="""\
 for i, j, k in product(range(outer), range(middle), range(inner)):
     tile = k if tile_inner else i
     window = source + i * source_outer + j * source_middle + k * source_inner
-    words = [feature[window + offset(list + s):][:LANES] for s in range(steps)]
-    results = engine(words, weights[weight + tile * steps:][:steps])
+    words = [feature[window + offset(list + s):][:LANES] for s in range(skip if k else 0, steps)]
+    results = engine(words, weights[weight + tile * weight_words:][:weight_words])
     results = requantise(results, parameters[parameter + tile * groups:]) -> table -> [:lanes or last_lanes]
     feature[destination + i * destination_outer + j * destination_middle + k * destination_inner:] = results""",
-    notes="`groups` is `lanes / REQUANT_LANES`, rounded up. A window starts at a list entry with the flag `clear` and "
-    "ends at one with the flag `fire`: the first and the last entry of its list. Commands without `after` follow one "
-    "another without a gap, except where the engine changes. "
-    "Counts of zero, and lanes beyond what the engine gives (`columns` for MAC, `lanes` for MAXIMUM), are illegal.",
+    notes="`groups` is `lanes / REQUANT_LANES`, rounded up. A window's sums begin at the list entry with the flag "
+    "`clear` and its result leaves at the one with the flag `fire`: the first and the last entry of its list. Commands "
+    "without `after` follow one another without a gap, except where the engine changes. Counts of zero, and lanes "
+    "beyond what the engine gives (`columns` for MAC, `lanes` for the others), are illegal.\n\n"
+    "MAC takes one weight word with every step (`weight_words` is `steps`). MAXIMUM gives the greatest byte of each "
+    "lane. ADD takes two steps, one for each operand, whose codes choose two entries of the Add tables; their sum, as "
+    "a multiple of 1/32, is scaled by the parameter, a power of two, without a bias. DEPTHWISE chains the products of "
+    "a lane over the first DEPTHWISE_TAPS columns, and column j sees the word of `j * rows` steps before: with an "
+    "image read column by column, `rows` words each, it sees the image column j before. Its last `rows` steps take one "
+    "weight word each, those before the first of them (`weight_words` is `rows`); the flag `clear` may stand at any "
+    "entry from `skip` on. For DEPTHWISE `tile_inner`, `rows` of zero and `skip + rows` above `steps` are illegal; for "
+    "ADD `steps` other than 2; for others `skip`.",
 )
 
 FORMATS: dict[Opcode, Format] = {fmt.opcode: fmt for fmt in (END, SYNC, LOAD, STORE, FILL, COMPUTE)}

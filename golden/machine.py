@@ -105,15 +105,9 @@ class Machine:
     def __init__(self, config: Config, *, seed: int = 0):
         self.config = config
         self._rng = np.random.default_rng(seed)
-        sizes = {
-            LocalMemory.FEATURE: config.memory.feature_bytes,
-            LocalMemory.WEIGHT: config.memory.weight_bytes,
-            LocalMemory.PARAMETER: config.memory.parameter_bytes,
-            LocalMemory.TABLE: config.memory.tables * isa.TABLE_BYTES,
-            LocalMemory.LIST: config.memory.list_entries * isa.LIST_ENTRY_BYTES,
-        }
         self.memories: Memories = {
-            memory: self._rng.integers(0, 256, size, dtype=np.uint8) for memory, size in sizes.items()
+            memory: self._rng.integers(0, 256, config.memory.size_bytes(memory), dtype=np.uint8)
+            for memory in LocalMemory
         }
 
     def run(self, queues: Queues, arena: UInt8, *, order: str = "dma-first", observe: Observer | None = None) -> None:

@@ -8,12 +8,18 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from .isa import ADD_ENTRY_BITS
+
 #: Bits of a parameter word: bias [31:0], mantissa [55:32], exponent [61:56], zero [63:62].
 PARAMETER_BYTES = 8
 MANTISSA_BITS = 24
 MANTISSA_LSB = 32
 EXPONENT_BITS = 6
 EXPONENT_LSB = 56
+
+#: Sums of Add tables: their bits, and how many of them are a fraction.
+SUM_BITS = ADD_ENTRY_BITS + 1
+SUM_FRACTION_BITS = SUM_BITS - 32
 
 #: Exponents of the scales that matter. Beyond the greatest (below 2**-32) the product with any accumulator rounds to
 #: zero; before the least (2**10 and above) the product with any accumulator but zero is beyond every int8 code.
@@ -130,13 +136,45 @@ def requantise(acc: Int32, parameters: UInt64, zero_point: int, low: int = -128,
     """
     acc = np.asarray(acc)
     _check_dtype("acc", acc, np.int32)
-    for name, value in (("zero_point", zero_point), ("low", low), ("high", high)):
-        if not -128 <= value <= 127:
-            raise ValueError(f"{name} must be between -128 and 127, not {value}")
-    if low > high:
-        raise ValueError(f"low must be at most high ({high}), not {low}")
+    _check_codes(zero_point=zero_point, low=low, high=high)
     bias, mantissa, exponent = unpack_parameters(parameters)
     total = (acc.astype(np.int64) + bias).astype(np.int32).astype(np.int64)
+    return _scale(total, mantissa, exponent, zero_point, low, high)
+
+
+def requantise_sum(total: Int64, parameters: UInt64, zero_point: int, low: int = -128, high: int = 127) -> Int8:
+    """As :func:`requantise`, for sums of Add tables: multiples of ``2**-SUM_FRACTION_BITS``, without a bias.
+
+    Parameters
+    ----------
+    total : int64[..., channels]
+        Of ``SUM_BITS`` bits.
+    parameters : uint64[channels]
+        Their scales are powers of two, and the biases do not count.
+    zero_point, low, high : int
+
+    Returns
+    -------
+    int8[..., channels]
+        ``clip(rint(f32(total * 2**-SUM_FRACTION_BITS) * scale) + zero_point, low, high)``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`requantise`; also if ``total`` has more bits.
+    """
+    total = np.asarray(total)
+    _check_dtype("total", total, np.int64)
+    _check_codes(zero_point=zero_point, low=low, high=high)
+    limit = 1 << SUM_BITS - 1
+    if total.size and not -limit <= total.min() <= total.max() < limit:
+        raise ValueError(f"total must be between {-limit} and {limit - 1}, not {np.abs(total).max()}")
+    _, mantissa, exponent = unpack_parameters(parameters)
+    return _scale(total, mantissa, exponent + SUM_FRACTION_BITS, zero_point, low, high)
+
+
+def _scale(total: Int64, mantissa: Int64, exponent: Int64, zero_point: int, low: int, high: int) -> Int8:
+    """``clip(rint(f32(total) * mantissa * 2**-exponent) + zero_point, low, high)``, rounded as float32 is."""
     # float32 keeps 24 significant bits of the sum and of the product: a product just below a half becomes the half.
     magnitude, magnitude_drop = round_significant(np.abs(total))
     product, product_drop = round_significant(magnitude * mantissa)
@@ -159,6 +197,14 @@ def shift_right(value: Int64, shift: Int64) -> Int64:
     twice_rest = (value - (quotient << shift)) << 1
     unit = np.int64(1) << shift
     return quotient + ((twice_rest > unit) | ((twice_rest == unit) & (quotient & 1 == 1)))
+
+
+def _check_codes(*, zero_point: int, low: int, high: int) -> None:
+    for name, value in (("zero_point", zero_point), ("low", low), ("high", high)):
+        if not -128 <= value <= 127:
+            raise ValueError(f"{name} must be between -128 and 127, not {value}")
+    if low > high:
+        raise ValueError(f"low must be at most high ({high}), not {low}")
 
 
 def _check_dtype(name: str, array: np.ndarray, dtype: type) -> None:

@@ -24,9 +24,10 @@ ISSUE_LATENCY = 3
 FETCH_LATENCY = 5
 #: From a product's operands to the product.
 MULTIPLIER_LATENCY = 3
-#: From an engine's result to its first group, through the requantiser, through the table, to the write of the piece,
-#: and from there to the first cycle in which its address may be read.
+#: From an engine's result to its first group, through the Add tables, the requantiser and the table, to the write of
+#: the piece, and from there to the first cycle in which its address may be read.
 RESULTS_LATENCY = 3
+ADD_TABLE_LATENCY = 3
 REQUANTISE_LATENCY = 12
 TABLE_LATENCY = 2
 WRITE_BACK_LATENCY = 2
@@ -38,6 +39,8 @@ def engine_latency(config: Config, engine: Engine) -> int:
     if engine is Engine.MAC:
         tree_levels = config.array.lanes.bit_length() - 1
         return MULTIPLIER_LATENCY + tree_levels + 1 + config.array.columns - 1
+    if engine is Engine.DEPTHWISE:
+        return MULTIPLIER_LATENCY + config.array.depthwise_taps + 1
     return 2
 
 
@@ -47,8 +50,8 @@ def landing_latency(config: Config, engine: Engine) -> int:
     For a window of one group, when nothing waits for the requantiser.
     """
     # Both sides of the feature memory are as far from their issue: the reader's issue latency counts in its favour.
-    return (FETCH_LATENCY + engine_latency(config, engine) + RESULTS_LATENCY + REQUANTISE_LATENCY + TABLE_LATENCY
-            + WRITE_BACK_LATENCY + WRITE_LATENCY)
+    return (FETCH_LATENCY + engine_latency(config, engine) + RESULTS_LATENCY + ADD_TABLE_LATENCY + REQUANTISE_LATENCY
+            + TABLE_LATENCY + WRITE_BACK_LATENCY + WRITE_LATENCY)
 
 
 @dataclass(frozen=True, slots=True)

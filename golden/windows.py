@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from .isa import LIST_CLEAR, LIST_FIRE, LOCAL_BITS
+from .isa import LIST_CLEAR, LIST_FIRE, LOCAL_BITS, Engine
 
 Int64 = npt.NDArray[np.int64]
 
@@ -44,7 +44,7 @@ def tile_count(command: Mapping[str, int]) -> int:
 
 
 def step_offsets(command: Mapping[str, int], entries: npt.NDArray[np.uint32], *, feature_bytes: int) -> Int64 | None:
-    """Offsets of the command's steps.
+    """Offsets of the command's steps, those of the first window of an inner loop.
 
     Parameters
     ----------
@@ -60,11 +60,45 @@ def step_offsets(command: Mapping[str, int], entries: npt.NDArray[np.uint32], *,
     int64[steps] or None
         None if the flags of the list do not frame one window, so that no or more than one result would come of it.
     """
-    chosen = entries[command["list"]:command["list"] + command["steps"]].astype(np.int64)
-    clear, fire = chosen & LIST_CLEAR != 0, chosen & LIST_FIRE != 0
-    if not (clear[0] and fire[-1]) or clear[1:].any() or fire[:-1].any():
+    chosen = _entries(command, entries)
+    fire = chosen & LIST_FIRE != 0
+    start = sum_start(command, entries)
+    last_start = len(chosen) - 1 if command["engine"] == Engine.DEPTHWISE else 0
+    if start is None or not command["skip"] <= start <= last_start or not fire[-1] or fire[:-1].any():
         return None
     return chosen & feature_bytes - 1
+
+
+def sum_start(command: Mapping[str, int], entries: npt.NDArray[np.uint32]) -> int | None:
+    """The one step of the command that has the flag ``clear``; None if there is not exactly one."""
+    starts = np.flatnonzero(_entries(command, entries) & LIST_CLEAR)
+    return int(starts[0]) if len(starts) == 1 else None
+
+
+def _entries(command: Mapping[str, int], entries: npt.NDArray[np.uint32]) -> Int64:
+    return entries[command["list"]:command["list"] + command["steps"]].astype(np.int64)
+
+
+def in_issue_order(command: Mapping[str, int], steps: npt.NDArray, axis: int) -> npt.NDArray:
+    """Those steps of an inner loop that are issued: every window but its first leaves ``skip`` steps out.
+
+    Parameters
+    ----------
+    command : mapping
+        Fields of :data:`isa.COMPUTE`.
+    steps : [..., inner, steps, ...]
+        Something for every step of every window.
+    axis : int
+        That of the inner loop, before that of the steps.
+
+    Returns
+    -------
+    [..., issued steps, ...]
+    """
+    issued = np.ones((command["inner"], command["steps"]), np.bool_)
+    issued[1:, :command["skip"]] = False
+    joined = steps.reshape(*steps.shape[:axis], -1, *steps.shape[axis + 2:])
+    return joined.compress(issued.reshape(-1), axis=axis)
 
 
 def lane_counts(command: Mapping[str, int]) -> Int64:

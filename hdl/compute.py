@@ -1,13 +1,16 @@
-"""The compute unit: windows -> feature memory -> engines -> results -> requantise -> tables -> write back."""
+"""The compute unit: windows, feature memory, engines, results, Add tables, requantiser, tables, write back."""
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..golden import isa
 from ..golden.config import Config
+from .add_operands import AddOperands
+from .add_tables import LATENCY as ADD_LATENCY
+from .add_tables import AddTables
 from .device import RAM_LATENCY
 from .feature_memory import FETCH_LATENCY, WRITE_LATENCY, FeatureMemory, feature_write_layout
 from .isa import ErrorReport, command_shape
@@ -16,7 +19,7 @@ from .mac_array import MacArray
 from .maximum import Maximum
 from .pipeline import delay
 from .requant import LATENCY as REQUANT_LATENCY
-from .requant import Requantiser
+from .requant import Parameter, Requantiser
 from .results import Results
 from .transfer_tables import TransferTables
 from .weight_memory import WeightMemory
@@ -26,12 +29,14 @@ from .write_back import WRITE_BACK_LATENCY, WriteBack
 __all__ = ["Compute"]
 
 #: From the cycle in which a group is selected to its write.
-_GROUP_LATENCY = RAM_LATENCY + REQUANT_LATENCY + RAM_LATENCY + WRITE_BACK_LATENCY
+_GROUP_LATENCY = RAM_LATENCY + ADD_LATENCY + REQUANT_LATENCY + RAM_LATENCY + WRITE_BACK_LATENCY
 
 #: The components that stand for the codes of ``Engine``: an engine is one line here.
 ENGINES = {
     isa.Engine.MAC: MacArray,
     isa.Engine.MAXIMUM: Maximum,
+    isa.Engine.DEPTHWISE: MacArray,
+    isa.Engine.ADD: AddOperands,
 }
 
 
@@ -80,19 +85,21 @@ class Compute(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        engines = {code: ENGINES[code](self.config) for code in self.config.engines}
+        engines = [kind(self.config) for kind in dict.fromkeys(ENGINES[code] for code in self.config.engines)]
         landing = {
-            code: FETCH_LATENCY + engine.latency + _GROUP_LATENCY + WRITE_LATENCY - 2
-            for code, engine in engines.items()
+            code: FETCH_LATENCY + latency + _GROUP_LATENCY + WRITE_LATENCY - 2
+            for engine in engines
+            for code, latency in engine.latencies.items()
         }
         m.submodules.windows = windows = Windows(self.config, landing_latency=landing)
         m.submodules.feature_memory = features = FeatureMemory(self.config)
         m.submodules.weight_memory = weights = WeightMemory(self.config)
         m.submodules.results = results = Results(self.config)
+        m.submodules.add_tables = add_tables = AddTables(self.config)
         m.submodules.tables = tables = TransferTables(self.config)
         m.submodules.write_back = write_back = WriteBack(self.config)
-        for code, engine in engines.items():
-            m.submodules[code.name.lower()] = engine
+        for engine in engines:
+            m.submodules["_".join(code.name.lower() for code in engine.latencies)] = engine
 
         wiring.connect(m, wiring.flipped(self.command), windows.command)
         wiring.connect(m, windows.context, results.context)
@@ -102,8 +109,8 @@ class Compute(wiring.Component):
 
         self._elaborate_fetch(m, windows, features, weights, engines)
         m.d.comb += results.result.eq(self._chosen_result(m, engines))
-        self._elaborate_requantise(m, results, tables, write_back)
-        self._elaborate_local_writes(m, windows, weights, results, tables)
+        self._elaborate_requantise(m, results, add_tables, tables, write_back)
+        self._elaborate_local_writes(m, windows, weights, results, add_tables, tables)
 
         m.d.comb += [
             features.result_valid.eq(write_back.write_valid),
@@ -124,7 +131,7 @@ class Compute(wiring.Component):
         return m
 
     def _elaborate_fetch(
-        self, m: Module, windows: Windows, features: FeatureMemory, weights: WeightMemory, engines: dict
+        self, m: Module, windows: Windows, features: FeatureMemory, weights: WeightMemory, engines: list
     ) -> None:
         """Steps read first, STORE in between; words and weights meet at the engines."""
         store_taken = Signal()
@@ -137,37 +144,51 @@ class Compute(wiring.Component):
             weights.address.eq(delay(m, windows.weight, FETCH_LATENCY - RAM_LATENCY, name="weight")),
         ]
         step = delay(m, windows.step, FETCH_LATENCY, name="step")
-        engine_code = delay(m, windows.engine, FETCH_LATENCY, name="engine")
-        for code, engine in engines.items():
+        code = delay(m, windows.engine, FETCH_LATENCY, name="engine")
+        for engine in engines:
             m.d.comb += [
                 engine.word.eq(features.read_word),
-                engine.step.valid.eq(step.valid & (engine_code == code)),
+                engine.step.valid.eq(step.valid & Cat(code == own for own in engine.latencies).any()),
                 engine.step.clear.eq(step.clear),
                 engine.step.fire.eq(step.fire),
             ]
-            if hasattr(engine, "weights"):
-                m.d.comb += engine.weights.eq(weights.weights)
+            if isinstance(engine, MacArray):
+                m.d.comb += [
+                    engine.step.chain.eq(code == isa.Engine.DEPTHWISE),
+                    engine.step.rows.eq(delay(m, windows.rows, FETCH_LATENCY, name="rows")),
+                    engine.weights.eq(weights.weights),
+                ]
 
-    def _chosen_result(self, m: Module, engines: dict):
+    def _chosen_result(self, m: Module, engines: list):
         """The result of the engine that has one: Windows lets only one engine work at a time."""
-        chosen = next(iter(engines.values())).result
-        for engine in list(engines.values())[1:]:
+        chosen = engines[0].result
+        for engine in engines[1:]:
             chosen = Mux(engine.result.valid, engine.result, chosen)
         return chosen
 
-    def _elaborate_requantise(self, m: Module, results: Results, tables: TransferTables, write_back: WriteBack) -> None:
-        settings = results.settings
+    def _elaborate_requantise(
+        self, m: Module, results: Results, add_tables: AddTables, tables: TransferTables, write_back: WriteBack
+    ) -> None:
+        m.d.comb += [
+            add_tables.enable.eq(results.settings.is_add),
+            add_tables.pair.eq(results.settings.add_table),
+            add_tables.accumulators.eq(results.accumulators),
+        ]
+        settings = delay(m, results.settings, ADD_LATENCY, name="settings")
         for lane in range(self.config.array.requant_lanes):
             m.submodules[f"requantiser_{lane}"] = requantiser = Requantiser()
+            parameter = data.View(Parameter, results.parameters[lane])
             m.d.comb += [
-                requantiser.acc.eq(results.accumulators[lane]),
-                requantiser.parameter.eq(results.parameters[lane]),
+                add_tables.biases[lane].eq(parameter.bias),
+                requantiser.terms.eq(add_tables.terms[lane]),
+                requantiser.is_sum.eq(settings.is_add),
+                requantiser.scale.eq(delay(m, parameter.scale, ADD_LATENCY, name=f"scale_{lane}")),
                 requantiser.zero_point.eq(settings.zero_point),
                 requantiser.low.eq(settings.low),
                 requantiser.high.eq(settings.high),
                 tables.codes[lane].eq(requantiser.result),
             ]
-        place = delay(m, results.place, REQUANT_LATENCY + RAM_LATENCY, name="place")
+        place = delay(m, results.place, ADD_LATENCY + REQUANT_LATENCY + RAM_LATENCY, name="place")
         m.d.comb += [
             tables.enable.eq(delay(m, settings.table_enable, REQUANT_LATENCY, name="table_enable")),
             tables.table.eq(delay(m, settings.table, REQUANT_LATENCY, name="table")),
@@ -176,7 +197,13 @@ class Compute(wiring.Component):
         ]
 
     def _elaborate_local_writes(
-        self, m: Module, windows: Windows, weights: WeightMemory, results: Results, tables: TransferTables
+        self,
+        m: Module,
+        windows: Windows,
+        weights: WeightMemory,
+        results: Results,
+        add_tables: AddTables,
+        tables: TransferTables,
     ) -> None:
         """Each write to its memory, by way of a register near the memories."""
         local = delay(m, self.local_write, 1, name="local_write")
@@ -188,6 +215,7 @@ class Compute(wiring.Component):
                 results.parameter_write_data,
             ),
             isa.LocalMemory.TABLE: (tables.write_enable, tables.write_address, tables.write_data),
+            isa.LocalMemory.ADD_TABLE: (add_tables.write_enable, add_tables.write_address, add_tables.write_data),
             isa.LocalMemory.LIST: (windows.list_write_enable, windows.list_write_address, windows.list_write_data),
         }
         for code, (enable, address, value) in ports.items():

@@ -134,15 +134,16 @@ class Core(wiring.Component):
         supervisor, program, compute = m.submodules.supervisor, m.submodules.program, m.submodules.compute
         dma_queue, compute_queue = m.submodules.dma_queue, m.submodules.compute_queue
         workers = (program, dma_queue, compute_queue, m.submodules.load, m.submodules.store, compute)
-        progress = 0
-        for worker in workers:
+        # A register for each, so that no handshake of one end of the core is joined with that of another.
+        progress = Signal(len(workers))
+        for bit, worker in zip(progress, workers, strict=True):
             m.d.comb += worker.halt.eq(supervisor.halt)
-            progress = progress | worker.progress
+            m.d.sync += bit.eq(worker.progress)
         m.d.comb += [
             supervisor.start.eq(self.start),
             supervisor.clear_interrupt.eq(self.clear_interrupt),
             supervisor.watchdog.eq(self.kept.WATCHDOG),
-            supervisor.progress.eq(progress),
+            supervisor.progress.eq(progress.any()),
             supervisor.fetching.eq(program.busy),
             program.start.eq(supervisor.begin),
             supervisor.errors.prefetch.eq(program.error),

@@ -4,7 +4,9 @@ from amaranth.hdl import signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..golden import isa
 from ..golden.config import Config
+from .isa import field_shape
 
 __all__ = ["ACCUMULATOR_BITS", "ChainedStep", "Step", "engine_members", "result_layout"]
 
@@ -33,7 +35,7 @@ class ChainedStep(data.Struct):
     clear: unsigned(1)
     fire: unsigned(1)
     chain: unsigned(1)
-    rows: unsigned(4)
+    rows: field_shape(isa.COMPUTE, "rows")
 
 
 def result_layout(config: Config) -> data.StructLayout:

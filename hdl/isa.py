@@ -8,7 +8,16 @@ from amaranth.lib.wiring import In, Out
 
 from ..golden import isa
 
-__all__ = ["INDEX_BITS", "ErrorReport", "command_shape", "report", "report_first", "unit_members", "view"]
+__all__ = [
+    "INDEX_BITS",
+    "ErrorReport",
+    "command_shape",
+    "field_shape",
+    "report",
+    "report_first",
+    "unit_members",
+    "view",
+]
 
 INDEX_BITS = 16
 
@@ -20,6 +29,11 @@ def command_shape(fmt: isa.Format) -> data.StructLayout:
         if field.lsb >= 32:
             fields[field.name] = signed(field.width) if field.signed else unsigned(field.width)
     return data.StructLayout(fields)
+
+
+def field_shape(fmt: isa.Format, name: str):
+    """Shape of one field of a command."""
+    return command_shape(fmt)[name].shape
 
 
 def view(fmt: isa.Format, word: Signal) -> data.View:

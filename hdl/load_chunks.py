@@ -15,21 +15,9 @@ from .fifo import Fifo
 from .isa import INDEX_BITS
 from .loop_nest import LoopNest, Nest
 
-__all__ = ["LoadChunks", "chunk_bytes", "memory_bytes", "step_layout", "transfer_nest"]
+__all__ = ["LoadChunks", "chunk_bytes", "step_layout", "transfer_nest"]
 
 _PIECES_AHEAD = 4
-
-
-def memory_bytes(memory: LocalMemory, config: Config) -> int:
-    """Size of a local memory, a power of two."""
-    sizes = config.memory
-    return {
-        LocalMemory.FEATURE: sizes.feature_bytes,
-        LocalMemory.WEIGHT: sizes.weight_bytes,
-        LocalMemory.PARAMETER: sizes.parameter_bytes,
-        LocalMemory.TABLE: sizes.tables * isa.TABLE_BYTES,
-        LocalMemory.LIST: sizes.list_entries * isa.LIST_ENTRY_BYTES,
-    }[memory]
 
 
 def chunk_bytes(memory: LocalMemory, config: Config) -> int:
@@ -143,7 +131,7 @@ class LoadChunks(wiring.Component):
         with m.Switch(iteration.context.memory):
             for memory in LocalMemory:
                 with m.Case(memory):
-                    m.d.comb += beyond.eq(~(memory_bytes(memory, self.config) - 1))
+                    m.d.comb += beyond.eq(~(self.config.memory.size_bytes(memory) - 1))
         m.d.comb += [
             end.eq(iteration.pointer.local + iteration.context.last_byte),
             pieces.input.valid.eq(found.valid),

@@ -20,7 +20,8 @@ __all__ = ["LocalWrite", "local_write_layout"]
 def local_write_layout(config: Config) -> data.StructLayout:
     """A write of one unit to a memory other than FEATURE.
 
-    ``address`` counts units. WEIGHT takes all of ``data``, PARAMETER the low 64 bits, LIST 32 and TABLE 8.
+    ``address`` counts units. WEIGHT takes all of ``data``, PARAMETER and ADD_TABLE the low 64 bits, LIST 32 and TABLE
+    8.
     """
     return data.StructLayout(
         {

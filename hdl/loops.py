@@ -50,6 +50,8 @@ class Loops(wiring.Component):
         Byte pointer of the current window.
     word : Out(word_bits)
         Word pointer.
+    row_ends : Out(1)
+        The current window is the last one of an inner loop.
     last_tile : Out(1)
         The current window belongs to the last output tile.
     last : Out(1)
@@ -71,6 +73,7 @@ class Loops(wiring.Component):
                 "advance": In(1),
                 "pointer": Out(isa.LOCAL_BITS),
                 "word": Out(word_bits),
+                "row_ends": Out(1),
                 "last_tile": Out(1),
                 "last": Out(1),
             }
@@ -131,6 +134,7 @@ class Loops(wiring.Component):
 
         m.d.comb += [
             self.pointer.eq(base["inner"]),
+            self.row_ends.eq(end_inner),
             self.last_tile.eq(Mux(self.command.tile_inner, end_inner, end_outer)),
             self.last.eq(end_outer & end_middle & end_inner),
         ]

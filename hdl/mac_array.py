@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from ..golden.config import Config
+from ..golden.isa import Engine
 from .column_hop import ColumnHop
 from .device import MULTIPLIER_LATENCY, Multiplier
 from .engine import ACCUMULATOR_BITS, ChainedStep, engine_members
@@ -98,7 +99,8 @@ class MacArray(wiring.Component):
     Words travel from column to column, one column per cycle, so that a word is driven to one column's multipliers only
     and wires stay short. Each column adds its products up over lanes and steps: ``columns`` results, when the last
     column has its own. In chain mode each lane adds its products up over the first ``depthwise_taps`` columns and
-    steps: ``lanes`` results. Bit-exact with :func:`lutterfly.golden.engines.mac`.
+    steps: ``lanes`` results. Bit-exact with :func:`lutterfly.golden.engines.mac` and
+    :func:`lutterfly.golden.engines.depthwise`.
 
     A window of one mode may follow one of the other only when the results of the one before are out.
 
@@ -118,8 +120,10 @@ class MacArray(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         self.lanes, self.columns, self.taps = config.array.lanes, config.array.columns, config.array.depthwise_taps
-        self.latency = column_latency(self.lanes) + self.columns - 1
-        self.chain_latency = MULTIPLIER_LATENCY + self.taps + 1
+        self.latencies = {
+            Engine.MAC: column_latency(self.lanes) + self.columns - 1,
+            Engine.DEPTHWISE: MULTIPLIER_LATENCY + self.taps + 1,
+        }
         super().__init__(
             {
                 **engine_members(config, ChainedStep),

@@ -1,10 +1,13 @@
 """The lane-wise maximum over the steps of a window: max pooling, and with one step a plain copy."""
 from __future__ import annotations
 
+from typing import ClassVar
+
 from amaranth.hdl import Module, Signal, signed
 from amaranth.lib import wiring
 
 from ..golden.config import Config
+from ..golden.isa import Engine
 from .engine import engine_members
 from .pipeline import delay
 
@@ -26,7 +29,7 @@ class Maximum(wiring.Component):
         See :func:`~lutterfly.hdl.engine.engine_members`. Every lane of the result is a maximum.
     """
 
-    latency = 2
+    latencies: ClassVar = {Engine.MAXIMUM: 2}
 
     def __init__(self, config: Config):
         self.config = config

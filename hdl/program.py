@@ -47,7 +47,7 @@ class Ring(wiring.Component):
     Members
     -------
     start : In(1), program : In(program_layout)
-        Begin a program; only when not ``busy`` for two cycles.
+        Begin a program; only when not ``busy``.
     changed : In(1)
         The program is another one, or may be.
     stop : In(1)
@@ -63,7 +63,7 @@ class Ring(wiring.Component):
     exhausted : Out(1)
         Every word has been handed out.
     busy : Out(1)
-        Commands are to be fetched or handed out, or on their way.
+        Commands are to be fetched or handed out, or on their way. Registered.
     """
 
     def __init__(self, config: Config):
@@ -103,14 +103,13 @@ class Ring(wiring.Component):
 
         to_fetch = self._elaborate_fetch(m, requested, read, command_words, depth)
         to_read, emptied = self._elaborate_output(m, storage, written, read, command_words)
-        m.d.comb += self.busy.eq(
+        m.d.sync += self.busy.eq(
             (to_fetch != 0) | self.burst.valid | (written != requested) | (to_read != 0) | ~emptied
         )
 
         # The ring holds a whole program, from its first word on, once that has been fetched to the end.
-        whole, settled, resident = Signal(), Signal(), Signal()
-        m.d.sync += settled.eq(~self.busy)
-        m.d.comb += resident.eq(whole & settled & ~self.changed)
+        whole, resident = Signal(), Signal()
+        m.d.comb += resident.eq(whole & ~self.busy & ~self.changed)
         with m.If(self.changed):
             m.d.sync += whole.eq(0)
         with m.If(self.stop):
@@ -206,7 +205,7 @@ class Program(wiring.Component):
     Members
     -------
     start : In(1)
-        Begin both programs; only when not ``busy`` for two cycles.
+        Begin both programs; only when not ``busy``.
     dma_program, compute_program : In(program_layout)
     dma_changed, compute_changed : In(1)
         The program may be another one than before: the next start fetches it.

@@ -1,20 +1,22 @@
 """Requantisation: accumulators to int8 codes, with the bits of float32 arithmetic."""
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..golden import requant
+from ..golden.isa import ADD_ENTRY_BITS
 from .device import MULTIPLIER_LATENCY, Multiplier
 
-__all__ = ["LATENCY", "Parameter", "Requantiser"]
+__all__ = ["LATENCY", "Parameter", "Requantiser", "Scale"]
 
 #: Registers before the multiplier's first, and behind its last.
 _STAGES_BEFORE, _STAGES_BEHIND = 3, 6
 LATENCY = _STAGES_BEFORE + MULTIPLIER_LATENCY + _STAGES_BEHIND
 
 _ACC_BITS = 32
+_SUM_BITS = requant.SUM_BITS
 _MANTISSA_BITS = requant.MANTISSA_BITS
 _PRODUCT_BITS = 2 * _MANTISSA_BITS
 
@@ -29,27 +31,27 @@ _INTEGER_BITS = _MANTISSA_BITS - _LEAST_SHIFT
 _SHIFT_BITS = 7
 
 
+Scale = data.StructLayout({"mantissa": unsigned(requant.MANTISSA_BITS), "exponent": unsigned(requant.EXPONENT_BITS)})
+
 #: One channel's word of the parameter memory, as :func:`lutterfly.golden.requant.pack_parameters` packs it.
-Parameter = data.StructLayout({
-    "bias": signed(_ACC_BITS),
-    "mantissa": unsigned(requant.MANTISSA_BITS),
-    "exponent": unsigned(requant.EXPONENT_BITS),
-    "spare": unsigned(2),
-})
+Parameter = data.StructLayout({"bias": signed(_ACC_BITS), "scale": Scale, "spare": unsigned(2)})
 
 
 class Requantiser(wiring.Component):
-    """Requantise one accumulator each cycle, with a latency of ``LATENCY`` cycles.
+    """Requantise the sum of two terms each cycle, with a latency of ``LATENCY`` cycles.
 
-    Bit-exact with :func:`lutterfly.golden.requant.requantise`. Nothing stalls and nothing is reset: a result is as
-    valid as the inputs were ``LATENCY`` cycles before. All inputs belong to one cycle and may change in the next. There
-    is no combinational path from an input to the output.
+    Bit-exact with :func:`lutterfly.golden.requant.requantise` and :func:`lutterfly.golden.requant.requantise_sum`.
+    Nothing stalls and nothing is reset: a result is as valid as the inputs were ``LATENCY`` cycles before. All inputs
+    belong to one cycle and may change in the next. There is no combinational path from an input to the output.
 
     Members
     -------
-    acc : In(signed(32))
-    parameter : In(Parameter)
-        Of the accumulator's channel; a mantissa is 0 or has its highest bit set.
+    terms : In(2 x signed(36))
+        Accumulator and bias, of which 32 bits count; or entries of Add tables, with 5 bits of fraction.
+    is_sum : In(1)
+        The terms are entries of Add tables.
+    scale : In(Scale)
+        A mantissa is 0 or has its highest bit set.
     zero_point, low, high : In(signed(8))
         ``low`` is at most ``high``.
     result : Out(signed(8))
@@ -57,8 +59,9 @@ class Requantiser(wiring.Component):
 
     def __init__(self):
         super().__init__({
-            "acc": In(signed(_ACC_BITS)),
-            "parameter": In(Parameter),
+            "terms": In(data.ArrayLayout(signed(ADD_ENTRY_BITS), 2)),
+            "is_sum": In(1),
+            "scale": In(Scale),
             "zero_point": In(signed(8)),
             "low": In(signed(8)),
             "high": In(signed(8)),
@@ -69,7 +72,7 @@ class Requantiser(wiring.Component):
         m = Module()
         sign, normalised, leading_zeros = self._normalise(m)
         factor, shift = self._round_sum(m, normalised, leading_zeros, sign)
-        mantissa = _delay(m, self.parameter.mantissa, _STAGES_BEFORE)
+        mantissa = _delay(m, self.scale.mantissa, _STAGES_BEFORE)
         product = self._multiply(m, factor, mantissa)
 
         # From here to the product the multiplier's registers and two more run beside these delays.
@@ -92,14 +95,17 @@ class Requantiser(wiring.Component):
         return m
 
     def _normalise(self, m: Module) -> tuple[Value, Value, Value]:
-        """Three stages: add the bias, and shift to the left until the highest bit is set.
+        """Three stages: add, and shift to the left until the highest bit is set.
 
-        A negative sum is complemented; the one that is missing to its magnitude is added by the rounding. Ones are
-        shifted in, so that it may be added at the lowest bit.
+        An accumulator gets as many bits of fraction as a sum of Add tables has. A negative sum is complemented; the one
+        that is missing to its magnitude is added by the rounding. Ones are shifted in, so that it may be added at the
+        lowest bit. A sum with more leading zeros than are counted is below a code by far.
         """
-        total = _register(m, (self.acc + self.parameter.bias)[:_ACC_BITS], "total")
+        added = self.terms[0] + self.terms[1]
+        accumulated = Cat(Const(0, _SUM_BITS - _ACC_BITS), added[:_ACC_BITS])
+        total = _register(m, Mux(self.is_sum, added.as_unsigned(), accumulated), "total")
         sign = total[-1]
-        word, count = total ^ sign.replicate(_ACC_BITS), Value.cast(Cat())
+        word, count = total ^ sign.replicate(_SUM_BITS), Value.cast(Cat())
         for step, is_last in ((16, False), (8, True), (4, False), (2, False), (1, True)):
             is_empty = Signal(name=f"is_empty_{step}")
             m.d.comb += is_empty.eq(word[-step:] == 0)
@@ -112,7 +118,7 @@ class Requantiser(wiring.Component):
 
     def _round_sum(self, m: Module, normalised: Value, leading_zeros: Value, sign: Value) -> tuple[Value, Value]:
         """24 significant bits, and two stages on the shift that makes the product an integer, less ``_LEAST_SHIFT``."""
-        dropped_bits = _ACC_BITS - _MANTISSA_BITS
+        dropped_bits = _SUM_BITS - _MANTISSA_BITS
         dropped, kept = normalised[:dropped_bits], normalised[dropped_bits:]
         half = 1 << dropped_bits - 1
         # dropped + sign (the missing one) against half, without the addition.
@@ -127,7 +133,7 @@ class Requantiser(wiring.Component):
         factor = Signal(_MANTISSA_BITS)
         # After an overflow the other bits are zero.
         m.d.comb += factor.eq(Cat(rounded[:-1], rounded[-1] | overflow))
-        exponent = _delay(m, self.parameter.exponent, _STAGES_BEFORE)
+        exponent = _delay(m, self.scale.exponent, _STAGES_BEFORE)
         shift = (exponent + leading_zeros - (_ACC_BITS + _LEAST_SHIFT))[:_SHIFT_BITS].as_signed()
         shift = _register(m, shift, "shift_before_overflow") - _register(m, overflow, "overflow")
         return factor, _register(m, shift[:_SHIFT_BITS].as_signed(), "shift")

@@ -11,7 +11,7 @@ from ..golden.config import Config
 from ..golden.timing import RESULT_WINDOWS
 from .device import RAM_LATENCY, Ram
 from .engine import ACCUMULATOR_BITS, result_layout
-from .isa import INDEX_BITS, ErrorReport, command_shape, report
+from .isa import INDEX_BITS, ErrorReport, command_shape, field_shape, report
 from .loops import Loops
 from .pipeline import delay
 
@@ -25,16 +25,19 @@ RESULTS_LATENCY = 1 + RAM_LATENCY
 COMMANDS_IN_FLIGHT = 4
 
 _COMMAND = command_shape(isa.COMPUTE)
+_SETTINGS = ("zero_point", "low", "high", "table_enable", "table", "add_table")
 
 
 class Settings(data.Struct):
-    """What a command says of requantisation and table."""
+    """What a command says of requantisation and tables."""
 
     zero_point: signed(8)
     low: signed(8)
     high: signed(8)
     table_enable: unsigned(1)
-    table: unsigned(8)
+    table: field_shape(isa.COMPUTE, "table")
+    is_add: unsigned(1)
+    add_table: field_shape(isa.COMPUTE, "add_table")
 
 
 class Place(data.Struct):
@@ -215,7 +218,8 @@ class Results(wiring.Component):
             offset.eq(piece_start),
             # What is left of the window from the start of the piece on.
             left.eq(Mux(loops.last_tile, command.last_lanes, command.lanes) - piece_start),
-            *(settings[name].eq(command[name]) for name in ("zero_point", "low", "high", "table_enable", "table")),
+            settings.is_add.eq(command.engine == isa.Engine.ADD),
+            *(settings[name].eq(command[name]) for name in _SETTINGS),
         ]
         placed = Signal(Place)
         m.d.comb += [

@@ -1,7 +1,5 @@
 """Issue: walk the windows of COMPUTE commands, one step per cycle, from the step lists."""
 
-from __future__ import annotations
-
 from amaranth.hdl import Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -12,7 +10,7 @@ from ..golden.config import Config
 from ..golden.timing import BACKLOG_LIMIT
 from .device import RAM_LATENCY, Ram
 from .engine import Step
-from .isa import INDEX_BITS, ErrorReport, command_shape, report
+from .isa import INDEX_BITS, ErrorReport, command_shape, field_shape, report
 from .loops import Loops
 from .pipeline import delay
 
@@ -22,6 +20,39 @@ __all__ = ["ISSUE_LATENCY", "Windows"]
 ISSUE_LATENCY = RAM_LATENCY + 1
 
 _COMMAND = command_shape(isa.COMPUTE)
+
+
+class _Position(data.Struct):
+    """A step within a window; ``takes_weight``: the next step has the next weight word."""
+
+    entry: field_shape(isa.COMPUTE, "list")
+    steps_left: field_shape(isa.COMPUTE, "steps")
+    last: unsigned(1)
+    takes_weight: unsigned(1)
+
+
+def _begin(position, command, skip) -> list:
+    """Assign the first step of a window that leaves out ``skip``."""
+    return [
+        position.entry.eq(command.list + skip),
+        position.steps_left.eq(command.steps - skip - 1),
+        position.last.eq(command.steps == skip + 1),
+        position.takes_weight.eq(_takes_weight(command, command.steps - skip - 1)),
+    ]
+
+
+def _follow(position, command) -> list:
+    """Assign the step after ``position``."""
+    return [
+        position.entry.eq(position.entry + 1),
+        position.steps_left.eq(position.steps_left - 1),
+        position.last.eq(position.steps_left == 1),
+        position.takes_weight.eq(_takes_weight(command, position.steps_left - 1)),
+    ]
+
+
+def _takes_weight(command, steps_left):
+    return (command.engine != isa.Engine.DEPTHWISE) | (steps_left < command.rows)
 
 
 class Windows(wiring.Component):
@@ -48,8 +79,8 @@ class Windows(wiring.Component):
         Issue nothing more.
     list_write_enable, list_write_address, list_write_data : In
         Entries of the step lists.
-    step : Out(Step), engine : Out(4), address : Out(24), weight : Out
-        One step: its activation word's feature address and its weight word.
+    step : Out(Step), engine : Out(4), rows : Out, address : Out(24), weight : Out
+        One step: what its command says, its activation word's feature address and its weight word.
     first, last : Out(1)
         The first, the last step of a command is issued.
     issued, stalled : Out(1)
@@ -72,6 +103,7 @@ class Windows(wiring.Component):
                 "list_write_data": In(32),
                 "step": Out(Step),
                 "engine": Out(unsigned(4)),
+                "rows": Out(field_shape(isa.COMPUTE, "rows")),
                 "address": Out(isa.LOCAL_BITS),
                 "weight": Out(ceil_log2(config.weight_words)),
                 "first": Out(1),
@@ -84,35 +116,35 @@ class Windows(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        next_command, legal, checked, take = self._elaborate_intake(m)
+        next_command, next_positions, legal, checked, take = self._elaborate_intake(m)
 
-        # The active command. Its loops give the window, a counter gives the step within it.
+        # The active command. Its loops give the window, `position` the step within it.
         active, command = Signal(), Signal(_COMMAND, reset_less=True)
         m.submodules.loops = loops = Loops(side="source", word_bits=self.weight_bits)
-        entry = Signal(_COMMAND["list"].width, reset_less=True)
-        steps_left = Signal(_COMMAND["steps"].width, reset_less=True)
-        last_step, first_step = Signal(reset_less=True), Signal(reset_less=True)
+        position, beginning, continuation = (
+            Signal(_Position, name=name, reset_less=True) for name in ("position", "beginning", "continuation")
+        )
+        first_step = Signal(reset_less=True)
         held, issue, window_ends, command_ends = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             issue.eq(active & ~held & ~self.halt),
-            window_ends.eq(issue & last_step),
+            window_ends.eq(issue & position.last),
             command_ends.eq(window_ends & loops.last),
             loops.command.eq(command),
             loops.first.eq(next_command),
             loops.first_word.eq(next_command.weight),
             loops.load.eq(take),
-            loops.step.eq(issue),
+            loops.step.eq(issue & position.takes_weight),
             loops.advance.eq(window_ends),
         ]
         with m.If(issue):
-            m.d.sync += [
-                entry.eq(entry + 1),
-                steps_left.eq(steps_left - 1),
-                last_step.eq(steps_left == 1),
-                first_step.eq(0),
-            ]
-        with m.If(window_ends):
-            m.d.sync += [entry.eq(command.list), steps_left.eq(command.steps - 1), last_step.eq(command.steps == 1)]
+            m.d.sync += first_step.eq(0)
+            with m.If(~position.last):
+                m.d.sync += _follow(position, command)
+            with m.Elif(loops.row_ends):
+                m.d.sync += position.eq(beginning)
+            with m.Else():
+                m.d.sync += position.eq(continuation)
         with m.If(command_ends):
             m.d.sync += active.eq(0)
         with m.If(take):
@@ -120,12 +152,12 @@ class Windows(wiring.Component):
                 active.eq(1),
                 first_step.eq(1),
                 command.eq(next_command),
-                entry.eq(next_command.list),
-                steps_left.eq(next_command.steps - 1),
-                last_step.eq(next_command.steps == 1),
+                position.eq(next_positions["beginning"]),
+                beginning.eq(next_positions["beginning"]),
+                continuation.eq(next_positions["continuation"]),
             ]
 
-        may_read = self._elaborate_foresight(m, command, loops.last_tile, window_ends, held, last_step)
+        may_read = self._elaborate_foresight(m, command, loops.last_tile, window_ends, held, position.last)
 
         engine_stays = Signal()
         m.d.comb += [
@@ -146,19 +178,36 @@ class Windows(wiring.Component):
             self.last.eq(command_ends),
         ]
 
-        self._elaborate_lookup(m, issue, entry, command, loops)
+        self._elaborate_lookup(m, issue, position.entry, command, loops)
         with m.If(checked & ~legal):
             m.d.sync += report(self.error, isa.ErrorCode.ILLEGAL_FIELD, isa.Unit.FETCH, next_command.index)
         return m
 
     def _elaborate_intake(self, m: Module) -> tuple:
-        """Hold the next command, and check its counts, a cycle before it may be taken."""
+        """Hold the next command; check its counts and work out its positions, a cycle before it may be taken."""
         waiting, checked, legal, take = Signal(), Signal(), Signal(), Signal()
         command = Signal(_COMMAND, reset_less=True)
         m.d.comb += self.command.ready.eq(~waiting | take)
         with m.If(self.command.ready):
             m.d.sync += [waiting.eq(self.command.valid), command.eq(self.command.payload)]
         limit = Mux(command.engine == isa.Engine.MAC, self.config.array.columns, self.config.array.lanes)
+        legal_for_engine = Signal(init=1)
+        with m.Switch(command.engine):
+            with m.Case(isa.Engine.DEPTHWISE):
+                m.d.comb += legal_for_engine.eq(
+                    ~command.tile_inner & command.rows.any() & (command.skip + command.rows <= command.steps)
+                )
+            with m.Case(isa.Engine.ADD):
+                m.d.comb += legal_for_engine.eq(
+                    (command.steps == 2) & (command.add_table < self.config.memory.add_tables) & ~command.skip.any()
+                )
+            with m.Default():
+                m.d.comb += legal_for_engine.eq(~command.skip.any())
+
+        positions = {}
+        for name, skip in (("beginning", 0), ("continuation", command.skip)):
+            positions[name] = Signal(_Position, name=f"next_{name}", reset_less=True)
+            m.d.sync += _begin(positions[name], command, skip)
         m.d.sync += [
             checked.eq(waiting & ~take),
             legal.eq(
@@ -172,9 +221,10 @@ class Windows(wiring.Component):
                 & (command.last_lanes <= command.lanes)
                 & (command.list + command.steps <= self.config.memory.list_entries)
                 & (command.table < self.config.memory.tables)
+                & legal_for_engine
             ),
         ]
-        return command, legal, checked, take
+        return command, positions, legal, checked, take
 
     def _elaborate_foresight(self, m: Module, command, last_tile, window_ends, held, last_step) -> Signal:
         """Count what waits for the requantiser and how long results are under way; true when all can be read."""
@@ -223,6 +273,7 @@ class Windows(wiring.Component):
                 "base": unsigned(isa.LOCAL_BITS),
                 "weight": unsigned(self.weight_bits),
                 "engine": unsigned(4),
+                "rows": field_shape(isa.COMPUTE, "rows"),
                 "index": unsigned(INDEX_BITS),
             }
         )
@@ -231,6 +282,7 @@ class Windows(wiring.Component):
             now.base.eq(loops.pointer),
             now.weight.eq(loops.word),
             now.engine.eq(command.engine),
+            now.rows.eq(command.rows),
             now.index.eq(command.index),
         ]
         valid = delay(m, issue, RAM_LATENCY, name="valid")
@@ -244,10 +296,11 @@ class Windows(wiring.Component):
             self.step.clear.eq(flags[0]),
             self.step.fire.eq(flags[1]),
             self.engine.eq(now.engine),
+            self.rows.eq(now.rows),
             self.address.eq(now.base + lists.read_data[: self.offset_bits]),
             weight.eq(now.weight),
             index.eq(now.index),
-            uses_weights.eq(now.engine == isa.Engine.MAC),
+            uses_weights.eq((now.engine == isa.Engine.MAC) | (now.engine == isa.Engine.DEPTHWISE)),
             self.error.valid.eq(0),
         ]
         bad_address, bad_weight = Signal(), Signal()
