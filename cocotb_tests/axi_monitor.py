@@ -36,6 +36,7 @@ class AxiMonitor:
         self._data_bytes = data_bytes
         self._beats = 0
         self._lengths: list[int] = []
+        self._answered = 0
         cocotb.start_soon(self._watch())
 
     def _value(self, name: str) -> int:
@@ -62,6 +63,7 @@ class AxiMonitor:
                         outstanding += channel == "ar"
                 else:
                     assert waiting[channel] is None, f"{channel}valid fell before it was taken"
+            self._answered += self._value("bvalid") & self._value("bready")
             outstanding -= self._value("rvalid") & self._value("rready") & self._value("rlast")
             self.most_outstanding = max(self.most_outstanding, outstanding)
 
@@ -81,6 +83,11 @@ class AxiMonitor:
             assert payload["addr"] % size == 0
             assert payload["addr"] % 4096 + beats * size <= 4096, f"{beats} beats at {payload['addr']:#x} cross a page"
             self.requests[channel].append((payload["addr"], beats, payload["id"]))
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a write burst is offered, or not answered."""
+        return bool(self._value("awvalid")) or self._answered != len(self.requests["aw"])
 
     def check_ended(self) -> None:
         """Every write burst has got its beats, with WLAST at the end of each."""

@@ -332,13 +332,14 @@ class Bench:
         return self.errors[0]
 
     async def soft_reset(self) -> None:
-        """Begin a soft reset and wait until the guard is through."""
+        """A soft reset, long enough for the words on their way from the feature memory to run out; the guard may still
+        have to end write bursts."""
         for sender in self._senders:
             sender.cancel()
         self._senders.clear()
         self.dut.load__valid.value = self.dut.store__valid.value = 0
         self.dut.soft_reset.value = 1
-        await RisingEdge(self.dut.clk)
+        await self.cycles(READ_LATENCY)
         self.dut.soft_reset.value = 0
         await RisingEdge(self.dut.clk)
         while self.dut.resetting.value == 1:

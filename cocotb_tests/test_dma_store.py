@@ -168,7 +168,7 @@ async def transfers_are_right_after_a_reset_in_the_middle(dut) -> None:
         await bench.run([(isa.STORE, fields)], wait=False)
         await bench.cycles(int(bench.rng.integers(1, 250)))
         await bench.soft_reset()
-        while bench.ram.write_if.b_channel.count() or dut.memory__bvalid.value == 1:
+        while bench.monitor.is_writing:
             await RisingEdge(dut.clk)
         await bench.cycles(20)
         # The interrupted command has stored some of its bytes, and no others.

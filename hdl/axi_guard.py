@@ -23,7 +23,7 @@ _INCREMENTING = 1
 #: Bursts in flight are counted up to 256; no more are begun from 128 on, which leaves room for those accepted
 #: meanwhile.
 _FLIGHT_BITS = 8
-#: A soft reset takes at least so many cycles: the masters' reset may pass registers on its way.
+#: A soft reset takes so many cycles: the masters' reset may pass registers on its way.
 _RESET_CYCLES = 4
 
 
@@ -32,9 +32,16 @@ class AxiGuard(wiring.Component):
 
     Every output but ``rready`` and ``bready``, which are always high, is registered; AW, W and AR stay until they are
     taken, whatever happens inside. ``ready`` of the masters' streams depends combinationally on ``soft_reset`` and on
-    the pins' ready. IDs are {epoch, tag}: a soft reset begins the next epoch, and answers to an earlier one are
-    discarded, however late. Of the two readers the prefetcher goes first, because it asks for little and everything
+    the pins' ready. Of the two readers the prefetcher goes first, because it asks for little and everything
     waits for it; neither blocks the other, since each asks only for what it has room for.
+
+    A soft reset never waits for the slave. What it leaves behind, and what it means for the masters afterwards:
+
+    * Requests and a beat at the pins stay as they are; new ones queue behind them.
+    * Write bursts that have begun get their missing beats from the guard, without strobes; ``store`` waits until then.
+    * Answers to earlier requests are discarded, however late: IDs are {epoch, tag}, and a soft reset begins the next
+      epoch. Where an earlier request is never answered, the eighth soft reset runs out of epochs: from then on nothing
+      is taken from the masters, until everything is answered.
 
     Parameters
     ----------
@@ -49,12 +56,10 @@ class AxiGuard(wiring.Component):
     base : In(32)
         EXTERNAL_BASE, a multiple of 4096: added to every address.
     soft_reset : In(1)
-        Begins a soft reset. Nothing is taken from the masters from this cycle on; they must be reset before
-        ``resetting`` falls.
+        Begins a soft reset. Nothing is taken from the masters from this cycle on, until ``resetting`` falls; they must
+        be reset before that.
     resetting : Out(1)
-        High from the next cycle on, for at least four cycles, until ``soft_reset`` is low, what was offered to the
-        pins has been taken, and the missing beats of accepted write bursts have been delivered, without strobes. If
-        the slave never takes them it stays high.
+        High from the next cycle on, until four cycles after the last one of ``soft_reset``.
     memory : Out(axi4_signature)
         The pins.
     """
@@ -76,38 +81,48 @@ class AxiGuard(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        bus = self.memory
-        epoch = Signal(_EPOCH_BITS)
-        in_flight = Signal(_FLIGHT_BITS)
-        may_begin = Signal()
-        m.d.comb += may_begin.eq(~self.soft_reset & ~self.resetting & ~in_flight[-1])
         m.submodules.owed = owed = fifo.SyncFIFO(width=BEATS_BITS, depth=16)
+        in_flight = Signal(_FLIGHT_BITS)
+        epoch, exhausted = self._elaborate_epochs(m, in_flight)
+        # Late by a cycle, which the spare flights and the cycles of a reset allow.
+        held, may_begin = Signal(), Signal()
+        m.d.sync += held.eq(in_flight[-1] | exhausted)
+        m.d.comb += may_begin.eq(~self.soft_reset & ~self.resetting & ~held)
+        # Owed beats are made up here, from a soft reset on until none is owed.
+        padding = Signal()
+        with m.If(self.soft_reset):
+            m.d.sync += padding.eq(1)
+        with m.Elif(~owed.r_rdy):
+            m.d.sync += padding.eq(0)
 
         reads = self._elaborate_read_requests(m, epoch, may_begin)
-        writes = self._elaborate_write_requests(m, epoch, may_begin, owed)
-        self._elaborate_write_data(m, owed)
-        read_ends, write_ends = self._elaborate_answers(m, epoch)
+        writes = self._elaborate_write_requests(m, epoch, may_begin & ~padding, owed)
+        self._elaborate_write_data(m, owed, padding)
+        read_ends, write_ends = self._elaborate_answers(m, epoch, exhausted)
         m.d.sync += in_flight.eq(in_flight + reads + writes - read_ends - write_ends)
 
-        # Earlier epochs that may still be answered: an epoch's number comes back only when its answers are in.
-        stale_epochs = Signal(_EPOCH_BITS + 1)
         cycles_left = Signal(range(_RESET_CYCLES))
-        drained = ~(bus.arvalid | bus.awvalid | bus.wvalid | owed.r_rdy)
-        with m.If(self.soft_reset & ~self.resetting):
-            m.d.sync += [
-                self.resetting.eq(1),
-                epoch.eq(epoch + 1),
-                stale_epochs.eq(Mux(in_flight == 0, 0, stale_epochs + 1)),
-            ]
-            m.d.sync += cycles_left.eq(_RESET_CYCLES - 1)
-        with m.Elif(self.resetting):
-            with m.If(cycles_left != 0):
-                m.d.sync += cycles_left.eq(cycles_left - 1)
-            with m.If(in_flight == 0):
-                m.d.sync += stale_epochs.eq(0)
-            with m.If(~self.soft_reset & drained & ~stale_epochs[-1] & (cycles_left == 0)):
-                m.d.sync += self.resetting.eq(0)
+        with m.If(self.soft_reset):
+            m.d.sync += [self.resetting.eq(1), cycles_left.eq(_RESET_CYCLES - 1)]
+        with m.Elif(cycles_left != 0):
+            m.d.sync += cycles_left.eq(cycles_left - 1)
+        with m.Else():
+            m.d.sync += self.resetting.eq(0)
         return m
+
+    def _elaborate_epochs(self, m: Module, in_flight) -> tuple:
+        """The epoch, and whether its number may still stand for an earlier one: numbers are free again only when
+        everything is answered."""
+        epoch = Signal(_EPOCH_BITS)
+        stale_epochs = Signal(_EPOCH_BITS + 1)
+        begins, exhausted = self.soft_reset & ~self.resetting, stale_epochs[-1]
+        with m.If(begins):
+            m.d.sync += epoch.eq(epoch + 1)
+        with m.If(in_flight == 0):
+            m.d.sync += stale_epochs.eq(0)
+        with m.Elif(begins & ~exhausted):
+            m.d.sync += stale_epochs.eq(stale_epochs + 1)
+        return epoch, exhausted
 
     def _request(self, channel: str, request, identifier) -> list:
         """Assignments that put ``request`` on the address channel ``channel``."""
@@ -156,8 +171,8 @@ class AxiGuard(wiring.Component):
             m.d.sync += self._request("aw", request.payload, Cat(Const(_TAG_STORE, 1), epoch))
         return owed.w_en
 
-    def _elaborate_write_data(self, m: Module, owed) -> None:
-        """Beats go out once their burst is offered; after a soft reset the guard makes up those that are missing."""
+    def _elaborate_write_data(self, m: Module, owed, padding) -> None:
+        """Beats go out once their burst is offered; while ``padding`` the guard makes them up."""
         bus, beat = self.memory, self.store.w
         sent = Signal(BEATS_BITS)
         can_take = Signal(name="write_can_take")
@@ -165,8 +180,8 @@ class AxiGuard(wiring.Component):
         last = Signal(name="write_last")
         m.d.comb += [
             can_take.eq(owed.r_rdy & (~bus.wvalid | bus.wready)),
-            beat.ready.eq(can_take & ~self.soft_reset & ~self.resetting),
-            taken.eq(beat.valid & beat.ready | can_take & self.resetting),
+            beat.ready.eq(can_take & ~self.soft_reset & ~padding),
+            taken.eq(beat.valid & beat.ready | can_take & padding),
             last.eq(sent == owed.r_data),
             owed.r_en.eq(taken & last),
         ]
@@ -176,19 +191,18 @@ class AxiGuard(wiring.Component):
             m.d.sync += [
                 bus.wvalid.eq(1),
                 bus.wdata.eq(beat.payload.data),
-                bus.wstrb.eq(Mux(self.resetting, 0, beat.payload.strobe)),
+                bus.wstrb.eq(Mux(padding, 0, beat.payload.strobe)),
                 bus.wlast.eq(last),
                 sent.eq(Mux(last, 0, sent + 1)),
             ]
 
-    def _elaborate_answers(self, m: Module, epoch) -> tuple:
+    def _elaborate_answers(self, m: Module, epoch, exhausted) -> tuple:
         """Register what comes from the pins, drop what is of another epoch, and hand out the rest by tag."""
         bus = self.memory
         m.d.comb += [bus.rready.eq(1), bus.bready.eq(1)]
 
-        # While resetting nothing of this epoch has been asked for, but its number may not be free yet.
         def is_due(valid, identifier, tag: int):
-            return valid & ~self.resetting & (identifier == Cat(Const(tag, 1), epoch))
+            return valid & ~exhausted & (identifier == Cat(Const(tag, 1), epoch))
 
         read_valid, read_id = Signal(), Signal.like(bus.rid)
         beat = Signal(self.load.r.payload.shape(), name="read_beat", reset_less=True)

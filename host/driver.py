@@ -11,13 +11,14 @@ from ..golden.config import Config
 from ..golden.isa import COMMAND_BYTES, ErrorCode, Opcode, Unit
 from ..golden.program import Program, Queues
 from ..golden.registers import REGISTERS
+from ..golden.timing import RESET_CYCLES
 from . import ports
 from .transport import Transport
 
 COUNTERS = ("CYCLES", "DMA_BUSY", "DMA_STALLED", "COMPUTE_BUSY", "COMPUTE_STALLED", "DMA_DONE", "COMPUTE_DONE")
 
-#: Polls of STATUS, and the cycles between them, until a soft reset must be over: open write bursts are finished first.
-_RESET_POLLS, _CYCLES_PER_POLL = 100, 1000
+#: Polls of STATUS, and the cycles between them, until a soft reset must be over.
+_RESET_POLLS, _CYCLES_PER_POLL = 10, 2 * RESET_CYCLES
 #: A run that its watchdog does not stop moves on, however slowly: this bounds it.
 _CYCLES_AT_LEAST, _TIMES_PREDICTED = 2_000_000, 100
 
@@ -185,7 +186,7 @@ class Driver:
         Raises
         ------
         AcceleratorError
-            If the reset does not end: the external memory does not take the rest of open write bursts.
+            If the reset does not end; it waits for nothing outside the core.
         """
         self._resident = False
         self._failed = True
@@ -198,7 +199,7 @@ class Driver:
             self._transport.wait_for_interrupt(_CYCLES_PER_POLL)
         raise AcceleratorError(
             f"a soft reset must end within {_RESET_POLLS * _CYCLES_PER_POLL} cycles, and does not; "
-            "check that the external memory answers",
+            "reset the hardware as a whole",
             code=ErrorCode.NONE,
             unit=Unit.NONE,
         )
