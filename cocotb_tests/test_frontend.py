@@ -79,14 +79,6 @@ def test_head_and_tail_around_the_middle_give_the_answer(form: str):
     assert logits.tobytes() == reference.run(data, {"pixels": pixels}, ["logits"])["logits"].tobytes()
 
 
-@pytest.mark.parametrize("form", ["qop", "qdq"])
-def test_the_autoencoder_of_mlperf_tiny(models_dir, form: str):
-    data = (models_dir / f"ad_{form}.onnx").read_bytes()
-    graph = assert_exact(data, {"input": codes((1, 640))["x"]})
-    assert [item.weights.shape for item in graph.layers][:2] == [(128, 1, 1, 640), (128, 1, 1, 128)]
-    assert (graph.inputs, graph.outputs, graph.head, graph.tail) == (["input"], ["op9_fully_connected"], b"", b"")
-
-
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("operators", [["Tanh"], ["Erf"], ["Neg"], ["Relu", "Tanh"]])
 def test_a_pointwise_chain_fuses_as_a_table_into_the_convolution(form: str, operators: list[str]):

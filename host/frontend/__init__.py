@@ -5,11 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..graph import Graph
+from .addition import lower_sum
+from .averaging import lower_average
 from .build import Build, follow_layout
+from .channels import lower_concat, lower_split
 from .classify import classify
 from .cut import cut_between
 from .describe import Row, describe
-from .errors import ModelError
+from .errors import ModelError, UnsupportedError
 from .executed import Executed, read_executed
 from .fuse import fuse_tables
 from .inputs import place_input
@@ -27,7 +30,7 @@ class _State:
     """What one pass hands to the next."""
 
     source: Source
-    build: Build
+    build: Build | None = None
     units: list[Unit] = field(default_factory=list)
     executed: dict[str, Executed] = field(default_factory=dict)
     middle: list[Unit] = field(default_factory=list)
@@ -55,7 +58,7 @@ def import_model(data: bytes, name: str = "model") -> Graph:
         names the node and the remedy.
     """
     source = parse(data, name)
-    state = _State(source, Build(source, Graph({}, [], [], [], model=data)))
+    state = _State(source)
     for _, run in PASSES:
         run(state)
     return state.build.graph
@@ -81,23 +84,33 @@ def _check_products(state: _State) -> None:
             check_linear(state.source, unit, state.executed)
 
 
-def _partition(state: _State) -> None:
-    state.middle = partition(state.source, state.units)
-
-
 def _lower(state: _State) -> None:
-    build = state.build
-    computed = {name for unit in state.middle for name in unit.outputs}
-    for unit in state.middle:
+    """Choose the units that run on the accelerator, and lower them.
+
+    A unit that turns out not to run there may still run on the host: then everything begins again without it.
+    """
+    refused: Unit | None = None
+    while state.build is None or refused is not None:
+        state.middle = partition(state.source, state.units)
+        state.build = Build(state.source, Graph({}, [], [], [], model=state.source.data), state.executed)
+        refused = _lower_units(state.build, state.middle)
+
+
+def _lower_units(build: Build, middle: list[Unit]) -> Unit | None:
+    """Lower all units, or return the first one that cannot be, now classified for the host."""
+    computed = {name for unit in middle for name in unit.outputs}
+    for unit in middle:
         for name in unit.inputs:
             if name not in computed and name not in build.places:
                 place_input(build, name)
-        if unit.kind is Kind.LINEAR:
-            lower_linear(build, unit, state.executed)
-        elif unit.kind is Kind.REGION:
-            lower_region(build, unit)
-        else:
-            _lower_layout(build, unit)
+        try:
+            _LOWERINGS[unit.kind](build, unit)
+        except UnsupportedError as error:
+            if unit.kind is Kind.LINEAR:
+                raise ModelError(f"{build.source.name}: {error.reason}; {error.remedy}") from error
+            unit.kind, unit.reason, unit.remedy = Kind.HOST, error.reason, error.remedy
+            return unit
+    return None
 
 
 def _lower_layout(build: Build, unit: Unit) -> None:
@@ -106,6 +119,17 @@ def _lower_layout(build: Build, unit: Unit) -> None:
         if node.op_type in LAYOUT:
             place = follow_layout(build, node, place)
     build.add_view(unit.outputs[0], place)
+
+
+_LOWERINGS: dict[Kind, Callable[[Build, Unit], None]] = {
+    Kind.LINEAR: lower_linear,
+    Kind.REGION: lower_region,
+    Kind.SUM: lower_sum,
+    Kind.AVERAGE: lower_average,
+    Kind.CONCAT: lower_concat,
+    Kind.SPLIT: lower_split,
+    Kind.LAYOUT: _lower_layout,
+}
 
 
 def _cut_host_parts(state: _State) -> None:
@@ -134,8 +158,7 @@ PASSES: tuple[tuple[str, Callable[[_State], None]], ...] = (
     ("measure", _measure),
     ("find units", _find_units),
     ("check products", _check_products),
-    ("partition", _partition),
-    ("lower", _lower),
+    ("partition and lower", _lower),
     ("cut host parts", _cut_host_parts),
     ("fuse tables", _fuse_tables),
 )

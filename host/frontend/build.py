@@ -10,7 +10,8 @@ from onnx import NodeProto
 
 from ..graph import Graph, MaxPool, Tensor, View, Window
 from .classify import quantisation
-from .errors import ModelError
+from .errors import UnsupportedError
+from .executed import Executed
 from .layout import CHANNELS_FIRST, Place, Shape3, image_shape, same_order, transposed
 from .source import Source
 from .units import LAYOUT, POOLING, label
@@ -24,12 +25,15 @@ class Build:
     ----------
     source : Source
     graph : Graph
+    executed : dict of str to Executed
+        What ONNX Runtime computes in integers, by node.
     places : dict of str to Place
         Where the ONNX tensors lie that have been lowered.
     """
 
     source: Source
     graph: Graph
+    executed: dict[str, Executed]
     places: dict[str, Place] = field(default_factory=dict)
 
     def shape_of(self, place: Place) -> Shape3:
@@ -59,7 +63,7 @@ def follow_layout(build: Build, node: NodeProto, place: Place) -> Place:
 
     Raises
     ------
-    ModelError
+    UnsupportedError
         If it moves bytes.
     """
     shape = build.source.shapes[node.output[0]]
@@ -68,10 +72,9 @@ def follow_layout(build: Build, node: NodeProto, place: Place) -> Place:
     permutation = permutation_of(node, len(shape))
     axes = transposed(place.axes, place.shape, permutation, build.shape_of(place))
     if axes is None:
-        raise ModelError(f"{build.source.name}: {label(node)} with perm {list(permutation)} on shape "
-                         f"{list(place.shape)} moves values within a feature map; "
-                         "only layout operators that vanish in NHWC order are supported between layers: move it to an "
-                         "end of the network")
+        raise UnsupportedError(f"{label(node)} with perm {list(permutation)} on shape {list(place.shape)} moves values "
+                           "within a feature map", "only layout operators that vanish in NHWC order are supported "
+                           "between layers: move it to an end of the network")
     return Place(place.tensor, axes, shape)
 
 
@@ -85,22 +88,23 @@ def image_place(build: Build, node: NodeProto, place: Place) -> Shape3:
 
     Raises
     ------
-    ModelError
+    UnsupportedError
         If it has more than two spatial dimensions, or the values lie in another order.
     """
     wanted = image_shape(place.shape)
     if wanted is None:
-        raise ModelError(f"{build.source.name}: {label(node)} must work on one or two spatial dimensions, not on "
-                         f"shape {list(place.shape)}")
+        raise UnsupportedError(f"{label(node)} must work on one or two spatial dimensions, not on shape "
+                           f"{list(place.shape)}")
     shape = build.shape_of(place)
     if shape != wanted or not same_order(place.axes, CHANNELS_FIRST, shape):
-        raise ModelError(f"{build.source.name}: the layout operators before {label(node)} arrange a feature map of "
-                         f"{_show(shape)} as {_show(wanted)} "
-                         "(height x width x channels), which moves values; feed it with the layout of its producer")
+        raise UnsupportedError(f"the layout operators before {label(node)} arrange a feature map of {show(shape)} as "
+                           f"{show(wanted)} (height x width x channels), which moves values",
+                           "feed it with the layout of its producer")
     return shape
 
 
-def _show(shape: Shape3) -> str:
+def show(shape: tuple[int, ...]) -> str:
+    """A shape in a message."""
     return "x".join(map(str, shape))
 
 
@@ -142,11 +146,11 @@ def lower_pool(build: Build, node: NodeProto, place: Place, output: str, like: s
 
     Raises
     ------
-    ModelError
+    UnsupportedError
         If it returns indices, or cannot read its input as it lies.
     """
     if len([name for name in node.output if name]) > 1:
-        raise ModelError(f"{build.source.name}: {label(node)} must not return indices; remove its second output")
+        raise UnsupportedError(f"{label(node)} must not return indices", "remove its second output")
     shape = image_place(build, node, place)
     onnx_shape = build.source.shapes[node.output[0]]
     output_shape = image_shape(onnx_shape)

@@ -6,8 +6,28 @@ from onnx import NodeProto
 
 from .errors import ModelError
 from .source import Source, size
-from .units import LAYOUT, LINEAR, POINTWISE, POOLING, QUANTISERS, TRANSPARENT, Kind, Unit, label
+from .units import (
+    AVERAGE,
+    CONCAT,
+    LAYOUT,
+    LINEAR,
+    POINTWISE,
+    POOLING,
+    QUANTISERS,
+    SPLIT,
+    SUM,
+    TRANSPARENT,
+    Kind,
+    Unit,
+    label,
+)
 
+#: Operators that make a unit one of their kind, and what may stand with one of them in a unit.
+_SPECIAL = (
+    (Kind.AVERAGE, AVERAGE, (*QUANTISERS, *TRANSPARENT, *LAYOUT, *POOLING)),
+    (Kind.CONCAT, CONCAT, POINTWISE),
+    (Kind.SPLIT, SPLIT, POINTWISE),
+)
 ACTIVATION_SCALES = "quantise activations per tensor (per_channel concerns weights alone)"
 
 
@@ -30,14 +50,17 @@ def _judge(source: Source, unit: Unit) -> tuple[Kind, str]:
     bare = [name for name in [*unit.inputs, *unit.outputs] if not source.is_codes(name)]
     if bare:
         return Kind.HOST, f"{bare[0]!r} is not quantised"
-    if len(unit.outputs) != 1:
-        return Kind.HOST, f"it computes {len(unit.outputs)} tensors ({', '.join(map(repr, unit.outputs))})"
+    several = len(unit.outputs) != 1 and f"it computes {len(unit.outputs)} tensors ({_listed(unit.outputs)})"
     if any(node.op_type in LINEAR for node in unit.nodes):
-        return Kind.LINEAR, ""
-    foreign = [node for node in unit.nodes if node.op_type not in (*POINTWISE, *POOLING, *LAYOUT)]
+        return (Kind.HOST, several) if several else (Kind.LINEAR, "")
+    for kind, operators, companions in _SPECIAL:
+        if any(node.op_type in operators for node in unit.nodes):
+            return _judge_special(source, unit, kind, operators, companions)
+    if several:
+        return Kind.HOST, several
     if len(unit.inputs) > 1:
-        unit.refused = True
-        return Kind.HOST, f"it combines {len(unit.inputs)} activations ({', '.join(map(repr, unit.inputs))})"
+        return _judge_sum(unit)
+    foreign = [node for node in unit.nodes if node.op_type not in (*POINTWISE, *POOLING, *LAYOUT)]
     if foreign:
         return Kind.HOST, f"the accelerator has no {foreign[0].op_type}"
     if _is_layout(source, unit):
@@ -47,6 +70,35 @@ def _judge(source: Source, unit: Unit) -> tuple[Kind, str]:
         if problem:
             return Kind.HOST, problem
     return Kind.REGION, ""
+
+
+def _judge_special(source: Source, unit: Unit, kind: Kind, operators: tuple[str, ...],
+                   companions: tuple[str, ...]) -> tuple[Kind, str]:
+    """A unit with an operator that makes it ``kind``: whether the others in it may stand there."""
+    special = [node for node in unit.nodes if node.op_type in operators]
+    for node in [*special[1:], *(node for node in unit.nodes if node.op_type not in (*operators, *companions))]:
+        return Kind.HOST, f"{label(node)} stands with {label(special[0])} between quantised tensors"
+    for node in unit.nodes:
+        if node is not special[0] and len(source.dynamic_inputs(node)) > 1:
+            return Kind.HOST, f"{label(node)} combines activations with {label(special[0])}"
+        problem = _pointwise_problem(source, node) if node.op_type in companions and companions is POINTWISE else ""
+        if problem:
+            return Kind.HOST, problem
+    if kind is not Kind.SPLIT and len(unit.outputs) != 1:
+        return Kind.HOST, f"it computes {len(unit.outputs)} tensors ({_listed(unit.outputs)})"
+    return kind, ""
+
+
+def _judge_sum(unit: Unit) -> tuple[Kind, str]:
+    """A unit that combines several activations: whether it is the sum of two."""
+    operators = [node.op_type for node in unit.nodes if node.op_type not in (*QUANTISERS, *TRANSPARENT)]
+    if len(unit.inputs) == 2 and operators[0] in SUM and set(operators[1:]) <= {"Relu", "Clip"}:
+        return Kind.SUM, ""
+    return Kind.HOST, f"it combines {len(unit.inputs)} activations ({_listed(unit.inputs)})"
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(map(repr, names))
 
 
 def _is_layout(source: Source, unit: Unit) -> bool:
@@ -97,18 +149,24 @@ def _check_scales(source: Source, unit: Unit) -> None:
                                  f"{constant.item()}; quantise the model again")
 
 
-#: Where operators keep scales and zero points of activations: {operator: (position of the scale, ...)}; zero points
-# follow.
+#: Where operators keep scales of activations, the result's last; zero points follow them, inputs stand before them.
 _SCALES = {
     "QuantizeLinear": (1,), "DequantizeLinear": (1,), "QLinearConv": (1, 6), "QGemm": (1, 7), "QLinearMatMul": (1, 6),
     "QLinearSigmoid": (1, 3), "QLinearLeakyRelu": (1, 3), "QLinearAdd": (1, 4, 6), "QLinearMul": (1, 4, 6),
+    "QLinearAveragePool": (1, 3), "QLinearGlobalAveragePool": (1, 3), "QLinearSoftmax": (1, 3),
 }
+
+
+def _scale_positions(node: NodeProto) -> tuple[int, ...]:
+    if node.op_type == "QLinearConcat":
+        return (*range(3, len(node.input), 3), 0)
+    return _SCALES.get(node.op_type, ())
 
 
 def quantisation_operands(node: NodeProto) -> list[tuple[str, str]]:
     """("scale" or "zero point", tensor) for every scale and zero point of an activation that the node names."""
     found = []
-    for position in _SCALES.get(node.op_type, ()):
+    for position in _scale_positions(node):
         for kind, at in (("scale", position), ("zero point", position + 1)):
             if at < len(node.input) and node.input[at]:
                 found.append((kind, node.input[at]))
@@ -128,14 +186,14 @@ def quantisation(source: Source, tensor: str) -> tuple[float, int]:
         node = source.producer[name]
         operands = quantisation_operands(node)
         if operands:
-            return _values(source, node, _SCALES[node.op_type][-1], offset)
+            return _values(source, node, _scale_positions(node)[-1], offset)
         name = node.input[0]
     frontier = [name]
     while frontier:
         name = frontier.pop()
         for node in source.consumers.get(name, []):
-            for position in _SCALES.get(node.op_type, ()):
-                if node.input[position - 1] == name:
+            for position in _scale_positions(node):
+                if position > 0 and node.input[position - 1] == name:
                     return _values(source, node, position, offset)
             frontier += [output for output in node.output if source.is_codes(output)]
     return 1.0, -offset

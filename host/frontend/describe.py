@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import onnx
 
-from ..graph import Convolution, Graph, Layer, MaxPool, Window
+from ..graph import Add, AveragePool, Concat, Convolution, Graph, Layer, MaxPool, Slice, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +42,17 @@ def describe(graph: Graph) -> list[Row]:
 def kind_of(graph: Graph, layer: Layer) -> str:
     """What a layer is, in a few words."""
     behind = " + table" if getattr(layer, "table", None) is not None else ""
+    if isinstance(layer, AveragePool):
+        return f"average pooling {_geometry(layer.window)}{behind}"
     if isinstance(layer, Convolution):
-        window, shape = layer.window, graph.tensors[layer.input].shape
-        if window.kernel == shape[:2] and not any(window.pads):
+        window, (height, width, channels) = layer.window, graph.tensors[layer.input].shape
+        if window.kernel == (height, width) and not any(window.pads) and layer.groups == 1:
             return f"fully connected{behind}"
-        return f"convolution {_geometry(window)}{behind}"
+        kind = {channels: "depthwise ", 1: ""}.get(layer.groups, f"{layer.groups} groups, ")
+        return f"{kind}convolution {_geometry(window)}{behind}"
     if isinstance(layer, MaxPool):
         return f"max pooling {_geometry(layer.window)}{behind}"
-    return "table"
+    return {Add: f"sum{behind}", Concat: "concatenation", Slice: "selection of channels"}.get(type(layer), "table")
 
 
 def _geometry(window: Window) -> str:

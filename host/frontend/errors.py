@@ -1,6 +1,23 @@
 """What the frontend raises."""
 from __future__ import annotations
 
+REPLACE = "replace it, or end the quantised network before it"
+
 
 class ModelError(ValueError):
     """The model cannot run on the accelerator; the message names file, node or tensor, and the remedy."""
+
+
+class UnsupportedError(Exception):
+    """The accelerator cannot run a unit; at an end of the network the host does.
+
+    Attributes
+    ----------
+    reason, remedy : str
+        What is wrong, and what the user can do.
+    """
+
+    def __init__(self, reason: str, remedy: str = REPLACE):
+        super().__init__(reason)
+        self.reason = reason
+        self.remedy = remedy

@@ -13,14 +13,15 @@ from onnx import NodeProto, numpy_helper
 from ..reference import RUNTIME_ERRORS, activation_names, expose, open_session, session_options
 from .errors import ModelError
 from .source import Source
-from .units import LINEAR, label
+from .units import AVERAGE, LINEAR, label
 
 INTEGER_PRODUCTS = ("QLinearConv", "QGemm", "QLinearMatMul")
+_INTEGER = (*INTEGER_PRODUCTS, "QLinearGlobalAveragePool")
 
 
 @dataclass(frozen=True)
 class Executed:
-    """An integer convolution or matrix product as ONNX Runtime executes it, with its constants."""
+    """An integer convolution, matrix product or global average as ONNX Runtime executes it, with its constants."""
 
     node: NodeProto
     constants: dict[str, np.ndarray]
@@ -35,7 +36,7 @@ class Executed:
 
 
 def read_executed(source: Source) -> dict[str, Executed]:
-    """The integer products of the model by the name of the node that they come from.
+    """The integer products and global averages of the model by the name of the node that they come from.
 
     A model in QOperator form is executed as it stands. For one in QDQ form ONNX Runtime is asked for its optimised
     graph, with the same options as the reference: a node that is missing here is computed in float.
@@ -45,16 +46,16 @@ def read_executed(source: Source) -> dict[str, Executed]:
     ModelError
         If ONNX Runtime cannot load the model.
     """
-    found = {node.name: Executed(node, source.constants) for node in source.nodes if node.op_type in INTEGER_PRODUCTS}
+    found = {node.name: Executed(node, source.constants) for node in source.nodes if node.op_type in _INTEGER}
     if not source.qdq:
         return found
     optimised = _optimise(source)
     constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in optimised.graph.initializer}
-    names = {node.name for node in source.nodes if node.op_type in LINEAR}
+    names = {node.name for node in source.nodes if node.op_type in (*LINEAR, *AVERAGE)}
     for node in optimised.graph.node:
         # A fusion keeps the name of the node, or appends its own.
         origin = node.name if node.name in names else node.name.rpartition("/")[0]
-        if node.op_type in INTEGER_PRODUCTS and origin in names:
+        if node.op_type in _INTEGER and origin in names:
             found[origin] = Executed(node, constants)
     return found
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 from onnx import NodeProto
 
 from .build import Build, permutation_of
+from .channels import channel_axis, channels_order
+from .errors import UnsupportedError
 from .layout import CHANNELS_FIRST, CHANNELS_LAST, Place, Shape3, image_shape, inverse, transposed
 from .source import Source, size
-from .units import LAYOUT, LINEAR, POOLING
+from .units import AVERAGE, CONCAT, LAYOUT, LINEAR, POOLING, SPLIT
 
 
 def place_input(build: Build, name: str) -> None:
@@ -48,14 +50,16 @@ def _find_spatial(source: Source, name: str, path: list[NodeProto]) -> _Wish | N
     """Layout operators on the way to the first operator with an opinion, and what it wants: shape, axes, ONNX shape."""
     for node in source.consumers.get(name, []):
         shape = source.shapes[name]
-        if node.op_type in (*LINEAR, *POOLING):
-            if len(shape) > 2 and node.op_type in ("Conv", "QLinearConv", *POOLING):
+        if node.op_type in (*LINEAR, *POOLING, *AVERAGE):
+            if len(shape) > 2 and node.op_type in ("Conv", "QLinearConv", *POOLING, *AVERAGE):
                 image = image_shape(shape)
                 if image is not None:
                     return path, image, CHANNELS_FIRST, shape
             elif len(shape) > 2:
                 return path, (1, size(shape[:-1]), shape[-1]), CHANNELS_LAST, shape
             continue
+        if node.op_type in (*CONCAT, *SPLIT):
+            return _wish_of_channels(source, node, shape, path)
         step = [node] if node.op_type in LAYOUT else []
         for output in node.output:
             if output in source.shapes:
@@ -63,3 +67,15 @@ def _find_spatial(source: Source, name: str, path: list[NodeProto]) -> _Wish | N
                 if found is not None:
                     return found
     return None
+
+
+def _wish_of_channels(source: Source, node: NodeProto, shape: tuple[int, ...], path: list[NodeProto]) -> _Wish | None:
+    try:
+        order = channels_order(channel_axis(source, node), len(shape))
+    except UnsupportedError:
+        return None
+    if order == CHANNELS_FIRST:
+        image = image_shape(shape)
+        return None if image is None else (path, image, order, shape)
+    height = shape[1] if len(shape) == 4 else 1
+    return path, (height, size(shape[:-1]) // height, shape[-1]), order, shape

@@ -86,11 +86,6 @@ def _check_operands(source: Source, node: NodeProto, product: Executed) -> None:
     if weights.dtype != np.int8:
         raise ModelError(f"{name}: the weights {weight_name!r} of {label(node)} must be int8, not {weights.dtype}; "
                          "quantise with weight_type=QuantType.QInt8")
-    groups = given.get("group", 1)
-    if groups != 1:
-        kind = "a depthwise" if weights.shape[1] == 1 and groups == weights.shape[0] else "a grouped"
-        raise ModelError(f"{name}: {label(node)} is {kind} convolution (group = {groups}), which is not supported; "
-                         "use group = 1")
     if weights.ndim > 4:
         raise ModelError(f"{name}: {label(node)} must have one or two spatial dimensions, not {weights.ndim - 2}")
     if given.get("transA", 0):
@@ -105,19 +100,19 @@ def _is_codes(source: Source, name: str) -> bool:
     return any(name in node.output and node.op_type == "DequantizeLinear" for node in source.model.graph.node)
 
 
-def lower_linear(build: Build, unit: Unit, executed: dict[str, Executed]) -> None:
+def lower_linear(build: Build, unit: Unit) -> None:
     """Add the layer of a unit that :func:`check_linear` accepts, and of the max pooling around it.
 
     Raises
     ------
-    ModelError
+    ModelError, UnsupportedError
         If its values do not lie as it wants them.
     """
     node = next(node for node in unit.nodes if node.op_type in LINEAR)
     before, behind = _around(unit, node)
     before = [other for other in before if other.op_type not in TRANSPARENT]
     behind = [other for other in behind if other.op_type not in _REMOVED_BY_FUSION]
-    product = executed[node.name]
+    product = build.executed[node.name]
     start, end = unit.inputs[0], unit.outputs[0]
     place = follow_trunk(build, before, build.places[start], start)
     place = Place(place.tensor, place.axes, build.source.shapes[build.source.dynamic_inputs(node)[0]])
@@ -156,6 +151,7 @@ def _convolve(build: Build, node: NodeProto, product: Executed, place: Place, ou
     build.graph.layers.append(Convolution(
         node.name, (place.tensor,), output, weights=np.ascontiguousarray(weights), bias=np.ascontiguousarray(bias),
         multiplier=_multiplier(product, at, channels), window=window, requantised=output,
+        groups=product.attributes().get("group", 1),
     ))
     return Place(output, axes, onnx_shape)
 

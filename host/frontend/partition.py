@@ -24,17 +24,16 @@ def partition(source: Source, units: list[Unit]) -> list[Unit]:
     """
     graph = _Order(units)
     products = [unit for unit in units if unit.kind is Kind.LINEAR]
-    anchors = products or [unit for unit in units if unit.kind is Kind.REGION]
+    anchors = products or [unit for unit in units if unit.kind not in (Kind.LAYOUT, Kind.HOST)]
     host: set[Unit] = set()
     for unit in units:
         if unit.kind is not Kind.HOST:
             continue
         before = [anchor for anchor in anchors if anchor in graph.above[unit]]
         behind = [anchor for anchor in anchors if anchor in graph.below[unit]]
-        if (before and behind) or unit.refused:
-            raise ModelError(f"{source.name}: {unit.label}{_neighbours(before, behind)} is not supported: "
-                             f"{unit.reason}; replace it, or end the "
-                             "quantised network before it")
+        if before and behind:
+            raise ModelError(f"{source.name}: {unit.label} between {before[-1].label} and {behind[0].label} is not "
+                             f"supported: {unit.reason}; {unit.remedy}")
         host |= {unit} | (graph.above[unit] if behind else graph.below[unit])
     middle = [unit for unit in units if unit not in host]
     middle = [unit for unit in middle if unit.kind is not Kind.LAYOUT or _leads_to_layer(graph.below[unit], host)]
@@ -44,12 +43,6 @@ def partition(source: Source, units: list[Unit]) -> list[Unit]:
                          "convolution, matrix product or "
                          "pointwise operator")
     return middle
-
-
-def _neighbours(before: list[Unit], behind: list[Unit]) -> str:
-    if before and behind:
-        return f" between {before[-1].label} and {behind[0].label}"
-    return f" behind {before[-1].label}" if before else f" before {behind[0].label}" if behind else ""
 
 
 def _leads_to_layer(below: set[Unit], host: set[Unit]) -> bool:

@@ -5,13 +5,13 @@ import numpy as np
 import onnx
 from onnx import NodeProto, helper
 
-from ..evaluate import evaluate_layer, from_onnx, to_onnx
-from ..graph import Pointwise, View
+from ..graph import Pointwise
 from ..reference import expose
 from ..tabulate import CODES, from_codes, open_single_threaded, tabulate
 from .build import Build, follow_trunk
+from .checks import check_layers
 from .cut import cut
-from .errors import ModelError
+from .errors import UnsupportedError
 from .layout import Place
 from .source import Source
 from .units import LAYOUT, POOLING, QUANTISERS, TRANSPARENT, Unit, label
@@ -22,7 +22,7 @@ def lower_region(build: Build, unit: Unit) -> None:
 
     Raises
     ------
-    ModelError
+    UnsupportedError
         If a layout operator or pooling stands in one branch alone, pooling on codes is not exact, or ONNX Runtime's
         result for a code depends on its position.
     """
@@ -35,7 +35,7 @@ def lower_region(build: Build, unit: Unit) -> None:
     try:
         table = tabulate(pointwise, source.types[start])
     except ValueError as error:
-        raise ModelError(f"{source.name}: {unit.label} cannot be a table: {error}; replace the operator") from error
+        raise UnsupportedError(f"it cannot be a table: {error}", "replace the operator") from error
     leading = _count_leading(source, unit, pointwise, pools)
     at = steps.index(pools[leading]) if leading < len(pools) else len(steps)
     first_layer = len(build.graph.layers)
@@ -50,7 +50,7 @@ def lower_region(build: Build, unit: Unit) -> None:
         build.graph.layers.append(Pointwise(unit.main.name, (place.tensor,), output, table=table))
         place = follow_trunk(build, steps[at:], Place(output, place.axes, place.shape), end, end)
     build.add_view(end, Place(place.tensor, place.axes, source.shapes[end]))
-    _check_region(build, unit, first_layer)
+    check_layers(build, unit, first_layer)
 
 
 def _check_passed_by_all(source: Source, unit: Unit, node: NodeProto) -> None:
@@ -65,8 +65,7 @@ def _check_passed_by_all(source: Source, unit: Unit, node: NodeProto) -> None:
     for other in unit.nodes:
         bypasses = other is not node and below & set(other.input) and not set(source.dynamic_inputs(other)) <= below
         if bypasses or not (set(other.output) & (above | below)):
-            raise ModelError(f"{source.name}: {label(node)} stands in one branch of {unit.label} alone; move it "
-                             "before or behind the branches")
+            raise UnsupportedError(f"{label(node)} stands in one branch alone", "move it before or behind the branches")
 
 
 def _bypass(source: Source, unit: Unit, steps: list[NodeProto]) -> onnx.ModelProto:
@@ -101,36 +100,10 @@ def _count_leading(source: Source, unit: Unit, pointwise: onnx.ModelProto, pools
     for leading in sorted(range(len(pools) + 1), key=lambda count: abs(count - natural)):
         if all(may_lead[:leading]) and all(may_follow[leading:]):
             return leading
-    raise ModelError(f"{source.name}: {label(pools[0])} cannot pool codes: operators before it and behind it, up to "
-                     "the next quantised tensors, both decrease "
-                     "somewhere; put QuantizeLinear and DequantizeLinear around it")
+    raise UnsupportedError(f"{label(pools[0])} cannot pool codes: operators before it and behind it, up to the next "
+                       "quantised tensors, both decrease somewhere",
+                       "put QuantizeLinear and DequantizeLinear around it")
 
 
 def _computes(nodes: list[NodeProto]) -> bool:
     return any(node.op_type not in (*QUANTISERS, *TRANSPARENT, *LAYOUT, *POOLING) for node in nodes)
-
-
-def _check_region(build: Build, unit: Unit, first_layer: int) -> None:
-    """Compare the new layers with the region in ONNX Runtime, at its own shape, on codes in random order."""
-    source, start, end = build.source, unit.inputs[0], unit.outputs[0]
-    shape, dtype = source.shapes[start], source.types[start]
-    model = cut(source, unit.nodes, {start: shape}, [end])
-    session = open_single_threaded(model)
-    generator = np.random.default_rng(0)
-    codes = np.resize(generator.permutation(CODES), shape)
-    generator.shuffle(codes.reshape(-1))
-    expected = session.run([end], {start: from_codes(codes, dtype)})[0]
-    place = build.places[start]
-    values = {place.tensor: from_onnx(_view(build, start), build.shape_of(place), from_codes(codes, dtype))}
-    for layer in build.graph.layers[first_layer:]:
-        values |= evaluate_layer(layer, values, build.graph.tensors)
-    result = to_onnx(_view(build, end), values[build.places[end].tensor])
-    if result.tobytes() != expected.tobytes():
-        raise ModelError(f"{source.name}: {unit.label} is not a function of single codes: ONNX Runtime gives other "
-                         "bytes for the whole tensor than for each code "
-                         "alone; replace the operator")
-
-
-def _view(build: Build, name: str) -> View:
-    place = build.places[name]
-    return View(name, place.shape, place.axes, build.source.types[name] == np.uint8)

@@ -10,13 +10,17 @@ from dataclasses import dataclass
 
 from onnx import NodeProto
 
-from .errors import ModelError
+from .errors import REPLACE, ModelError
 from .source import Source
 
 LINEAR = ("QLinearConv", "QGemm", "QLinearMatMul", "Conv", "Gemm", "MatMul")
 LAYOUT = ("Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze")
 TRANSPARENT = ("Identity", "Dropout")
 POOLING = ("MaxPool",)
+AVERAGE = ("AveragePool", "GlobalAveragePool", "QLinearAveragePool", "QLinearGlobalAveragePool", "ReduceMean")
+SUM = ("Add", "QLinearAdd")
+CONCAT = ("Concat", "QLinearConcat")
+SPLIT = ("Split", "Slice")
 POINTWISE = (
     *TRANSPARENT, "Abs", "Acos", "Acosh", "Add", "And", "Asin", "Asinh", "Atan", "Atanh", "Cast", "Ceil", "Celu",
     "Clip", "Cos", "Cosh", "DequantizeLinear", "Div", "Elu", "Equal", "Erf", "Exp", "FastGelu", "Floor", "Gelu",
@@ -34,6 +38,10 @@ class Kind(enum.Enum):
 
     LINEAR = "convolution or matrix product"
     REGION = "pointwise operators and max pooling"
+    SUM = "sum of two activations"
+    AVERAGE = "average pooling"
+    CONCAT = "concatenation of channels"
+    SPLIT = "selection of channels"
     LAYOUT = "layout only"
     HOST = "host only"
 
@@ -49,10 +57,8 @@ class Unit:
     inputs, outputs : list of str
         Activations that it reads and that others read from it.
     kind : Kind
-    reason : str
-        Why the accelerator cannot run it.
-    refused : bool
-        The host shall not run it either: it is the work that the accelerator is for.
+    reason, remedy : str
+        Why the accelerator cannot run it, and what the user can do.
     """
 
     nodes: list[NodeProto]
@@ -60,7 +66,7 @@ class Unit:
     outputs: list[str]
     kind: Kind = Kind.HOST
     reason: str = ""
-    refused: bool = False
+    remedy: str = REPLACE
 
     @property
     def main(self) -> NodeProto:

@@ -1,0 +1,267 @@
+"""Networks of blocks: groups, residual sums, averages, concatenated and split channels have ONNX Runtime's bytes."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from exactness import assert_exact, needs_reference
+from generated import FORMS, TINY, Maker
+
+from lutterfly.host.frontend import describe
+from lutterfly.host.graph import Add, AveragePool, Concat, Convolution, Graph, Pointwise, Slice
+
+pytestmark = needs_reference
+BOTH_TYPES = pytest.mark.parametrize("unsigned", [False, True])
+BOTH_FORMS = pytest.mark.parametrize("form", FORMS)
+
+
+def maker(shape: tuple[int, ...], form: str = "qdq", *, unsigned: bool = False, scale: float = 0.02) -> Maker:
+    made = Maker(np.random.default_rng(1), form, unsigned, TINY)
+    made.start(shape, scale)
+    return made
+
+
+def exact(made: Maker, *, outputs: tuple[str, ...] = (), covered: bool = True) -> Graph:
+    """The graph, which gives the right bytes on codes of every value."""
+    data = made.serialise(outputs)
+    for seed in range(3):
+        limits = np.iinfo(made.dtype)
+        codes = np.random.default_rng(seed).integers(limits.min, limits.max + 1, made.input_shape, made.dtype)
+        graph = assert_exact(data, {"x": codes}, covered=covered)
+    return graph
+
+
+def kinds(graph: Graph) -> list[type]:
+    return [type(layer) for layer in graph.layers]
+
+
+@BOTH_TYPES
+@BOTH_FORMS
+@pytest.mark.parametrize(("channels", "groups", "outputs"), [(4, 4, 4), (4, 2, 6), (3, 3, 9), (1, 1, 5)])
+def test_groups(channels: int, groups: int, outputs: int, form: str, unsigned: bool):
+    made = maker((1, channels, 6, 7), form, unsigned=unsigned)
+    made.product("Conv", (outputs, channels // groups, 3, 2), 0, (1, outputs, 4, 6), group=groups)
+    layer, = exact(made).layers
+    assert (layer.groups, layer.weights.shape) == (groups, (outputs, 3, 2, channels // groups))
+
+
+def residual(made: Maker, *, swap: bool = False, relu: bool = False) -> None:
+    """Add to the current feature map a convolution of it."""
+    tensor, scale, zero, shape = made.tensor, made.scale, made.zero, made.shape
+    skip = made.dequantised()
+    made.product("Conv", (shape[1], shape[1], 1, 1), 0, shape)
+    operands = [(tensor, scale, zero), (made.tensor, made.scale, made.zero)]
+    sum_scale, sum_zero = made.quantisation(0.03, -128 if relu else None)
+    if made.form == "qop":
+        first, second = operands[::-1] if swap else operands
+        made.tensor = made.node("QLinearAdd", [*first, *second, sum_scale, sum_zero], domain="com.microsoft")
+        made.scale, made.zero = sum_scale, sum_zero
+        return
+    floats = [skip, made.dequantised()]
+    added = made.node("Add", floats[::-1] if swap else floats)
+    made.quantise(made.node("Relu", [added]) if relu else added, sum_scale, sum_zero, shape)
+
+
+@BOTH_TYPES
+@BOTH_FORMS
+@pytest.mark.parametrize("swap", [False, True])
+@pytest.mark.parametrize("relu", [False, True])
+def test_a_residual_sum(relu: bool, swap: bool, form: str, unsigned: bool):
+    made = maker((1, 3, 6, 6), form, unsigned=unsigned)
+    residual(made, swap=swap, relu=relu)
+    made.product("Conv", (2, 3, 1, 1), 0, (1, 2, 6, 6))
+    graph = exact(made)
+    assert kinds(graph) == [Convolution, Add, Convolution]
+    assert graph.layers[1].inputs == tuple(("x", graph.layers[0].output)[::-1 if swap else 1])
+    assert [row.kind for row in describe(graph)][1] == "sum"
+
+
+@BOTH_FORMS
+def test_a_table_behind_a_sum_is_fused(form: str):
+    made = maker((1, 3, 6, 6), form)
+    residual(made)
+    made.activation("Tanh")
+    graph = exact(made)
+    assert kinds(graph) == [Convolution, Add]
+    assert graph.layers[1].table is not None
+    assert graph.layers[1].requantised != graph.layers[1].output
+
+
+@BOTH_TYPES
+@BOTH_FORMS
+def test_a_tensor_plus_itself_is_a_table(form: str, unsigned: bool):
+    made = maker((1, 3, 6, 6), form, unsigned=unsigned)
+    scale, zero = made.quantisation(0.05)
+    if form == "qop":
+        ends = [made.tensor, made.scale, made.zero]
+        made.tensor = made.node("QLinearAdd", [*ends, *ends, scale, zero], domain="com.microsoft")
+        made.scale, made.zero = scale, zero
+    else:
+        tensor = made.dequantised()
+        made.quantise(made.node("Add", [tensor, tensor]), scale, zero, made.shape)
+    assert kinds(exact(made)) == [Pointwise]
+
+
+def test_a_tensor_plus_a_view_of_it():
+    made = maker((1, 3, 1, 4), "qop")
+    view = made.node("Identity", ["x"])
+    ends = ["x", made.scale, made.zero, view, made.scale, made.zero]
+    made.tensor = made.node("QLinearAdd", [*ends, *made.quantisation(0.03)], domain="com.microsoft")
+    graph = exact(made, covered=False)
+    assert [layer.inputs for layer in graph.layers] == [("x", "x")]
+
+
+@BOTH_TYPES
+@BOTH_FORMS
+@pytest.mark.parametrize("sides", [(5, 6), (1, 1), (9,)])
+def test_the_average_of_a_map(sides: tuple[int, ...], form: str, unsigned: bool):
+    if form == "qop" and len(sides) == 1:
+        pytest.skip("QLinearGlobalAveragePool of ONNX Runtime takes maps alone")
+    made = maker((1, 5, *sides), form, unsigned=unsigned)
+    scale, zero = made.quantisation(0.013)
+    shape = (1, 5, *(1 for _ in sides))
+    if form == "qop":
+        ends = [made.tensor, made.scale, made.zero, scale, zero]
+        made.tensor = made.node("QLinearGlobalAveragePool", ends, domain="com.microsoft")
+        made.scale, made.zero, made.shape = scale, zero, shape
+    else:
+        made.quantise(made.node("GlobalAveragePool", [made.dequantised()]), scale, zero, shape)
+    made.flatten()
+    made.product("Gemm", (7, 5), 0, (1, 7), transB=1)
+    graph = exact(made)
+    assert kinds(graph)[0] is AveragePool
+    assert graph.layers[0].window.kernel == (1, *sides)[-2:]
+
+
+@BOTH_TYPES
+@BOTH_FORMS
+@pytest.mark.parametrize("attributes", [
+    {"kernel_shape": [3, 3]}, {"kernel_shape": [1, 5], "strides": [2, 3]}, {"kernel_shape": [7, 7]},
+    {"kernel_shape": [3, 5], "pads": [1, 2, 0, 1], "count_include_pad": 1},
+])
+def test_averages_of_an_odd_number_of_elements_with_one_scale(attributes: dict, form: str, unsigned: bool):
+    made = maker((1, 4, 8, 9), form, unsigned=unsigned)
+    if form == "qop":
+        ends = [made.tensor, made.scale, made.zero, made.scale, made.zero]
+        made.tensor = made.node("QLinearAveragePool", ends, domain="com.microsoft", **attributes)
+    else:
+        made.quantise(made.node("AveragePool", [made.dequantised()], **attributes), made.scale, made.zero, ())
+    assert kinds(exact(made)) == [AveragePool]
+
+
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_the_mean_over_the_spatial_axes(keepdims: int):
+    made = maker((1, 4, 3, 5))
+    mean = made.node("ReduceMean", [made.dequantised(), made.constant("axes", np.array([-1, 2]))], keepdims=keepdims)
+    made.quantise(mean, made.scale, made.zero, ())
+    assert kinds(exact(made)) == [AveragePool]
+
+
+def joined(made: Maker, axis: int = 1) -> None:
+    """Concatenate the input, a convolution of it with another scale, and the input again."""
+    first = (made.tensor, made.scale, made.zero)
+    floats = [made.dequantised()]
+    channels = made.shape[1]
+    made.product("Conv", (5, channels, 1, 1), 0, (1, 5, *made.shape[2:]))
+    second = (made.tensor, made.scale, made.zero)
+    shape = (1, 2 * channels + 5, *made.shape[2:])
+    if made.form == "qop":
+        output = made.node("QLinearConcat", [*first[1:], *first, *second, *first], domain="com.microsoft", axis=axis)
+        made.tensor, made.scale, made.zero, made.shape = output, *first[1:], shape
+    else:
+        floats.append(made.dequantised())
+        made.quantise(made.node("Concat", [*floats, floats[0]], axis=axis), *first[1:], shape)
+
+
+@BOTH_TYPES
+@BOTH_FORMS
+@pytest.mark.parametrize("axis", [1, -3])
+def test_concatenated_channels(axis: int, form: str, unsigned: bool):
+    made = maker((1, 3, 4, 5), form, unsigned=unsigned)
+    joined(made, axis)
+    made.product("Conv", (2, 11, 3, 3), 0, (1, 2, 2, 3))
+    graph = exact(made)
+    assert kinds(graph) == [Convolution, Concat, Convolution]
+    assert [table is None for table in graph.layers[1].tables] == [True, False, True]
+    assert graph.layers[1].inputs == ("x", graph.layers[0].output, "x")
+
+
+def test_operators_beside_a_concatenation_become_tables():
+    made = maker((1, 3, 4, 5))
+    plain, squashed = made.dequantised(), made.node("Tanh", [made.dequantised()])
+    tensor = made.node("Relu", [made.node("Concat", [plain, squashed], axis=1)])
+    made.quantise(tensor, made.scale, made.zero, ())
+    graph = exact(made)
+    assert kinds(graph) == [Concat]
+
+
+def test_concatenated_vectors_and_channels_that_are_last():
+    made = maker((1, 4, 5, 3), "qop")
+    made.tensor = made.node("Concat", ["x", "x"], axis=3)
+    made.tensor = made.node("Transpose", [made.tensor], perm=[0, 3, 1, 2])
+    made.shape = (1, 6, 4, 5)
+    made.product("Conv", (2, 6, 4, 5), 0, (1, 2, 1, 1))
+    made.tensor = made.node("Flatten", [made.tensor])
+    made.tensor = made.node("Concat", [made.tensor, made.tensor], axis=1)
+    made.shape = (1, 4)
+    made.product("Gemm", (3, 4), 0, (1, 3), transB=1)
+    assert kinds(exact(made)) == [Concat, Convolution, Concat, Convolution]
+
+
+@BOTH_TYPES
+@BOTH_FORMS
+@pytest.mark.parametrize("operator", ["Split", "Slice"])
+def test_split_channels(operator: str, form: str, unsigned: bool):
+    made = maker((1, 7, 4, 5), form, unsigned=unsigned)
+    trunk = made.scale, made.zero
+    tensor = made.tensor if form == "qop" else made.dequantised()
+    if operator == "Split":
+        parts = [f"part{index}" for index in range(2)]
+        made.node("Split", [tensor, made.constant("sizes", np.array([4, 3]))], parts[0], axis=1)
+        made.nodes[-1].output.append(parts[1])
+    else:
+        bounds = [[made.constant("bound", np.array(value)) for value in values]
+                  for values in (([0, 0], [99, 4], [2, 1]), ([4], [7], [-3]))]
+        parts = [made.node("Slice", [tensor, *operands]) for operands in bounds]
+    ends = []
+    for part, channels in zip(parts, (4, 3), strict=True):
+        made.scale, made.zero = trunk
+        made.tensor = part
+        if form == "qdq":
+            made.quantise(part, *trunk, ())
+        made.product("Conv", (2, channels, 1, 1), 0, (1, 2, 4, 5))
+        ends.append(made.tensor)
+    graph = exact(made, outputs=tuple(ends))
+    assert [(layer.first, layer.channels) for layer in graph.layers if isinstance(layer, Slice)] == [(0, 4), (4, 3)]
+
+
+def test_operators_behind_a_split_become_tables():
+    made = maker((1, 6, 4, 5))
+    made.node("Split", [made.dequantised()], "left", axis=1, num_outputs=2)
+    made.nodes[-1].output.append("right")
+    scale, zero = made.quantisation(0.01)
+    made.quantise(made.node("Relu", ["left"]), scale, zero, ())
+    left = made.tensor
+    made.quantise(made.node("Tanh", ["right"]), scale, zero, ())
+    graph = exact(made, outputs=(left, made.tensor))
+    assert kinds(graph) == [Slice, Pointwise] * 2
+
+
+@BOTH_FORMS
+def test_what_the_accelerator_cannot_run_runs_on_the_host_at_the_end(form: str):
+    made = maker((1, 3, 6, 6), form)
+    made.product("Conv", (4, 3, 3, 3), 0, (1, 4, 4, 4))
+    leaving = made.tensor
+    made.quantise(made.node("AveragePool", [made.dequantised()], kernel_shape=[2, 2]), made.scale, made.zero, ())
+    graph = exact(made, covered=False)
+    assert (kinds(graph), graph.outputs) == ([Convolution], [leaving])
+    assert [row.where for row in describe(graph)] == ["accelerator", "host", "host", "host"]
+
+
+def test_what_the_accelerator_cannot_run_runs_on_the_host_at_the_beginning():
+    made = maker((1, 4, 6, 6))
+    tensor = made.dequantised()
+    made.quantise(made.node("Concat", [tensor, tensor], axis=2), made.scale, made.zero, (1, 4, 12, 6))
+    joined_codes = made.tensor
+    made.product("Conv", (2, 4, 3, 3), 0, (1, 2, 10, 4))
+    graph = exact(made, covered=False)
+    assert (kinds(graph), graph.inputs) == ([Convolution], [joined_codes])

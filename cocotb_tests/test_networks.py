@@ -1,0 +1,57 @@
+"""The networks of MLPerf Tiny: the golden functions give ONNX Runtime's bytes at every quantised tensor."""
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import onnx
+import pytest
+from exactness import assert_exact, differing, integer_tensors, needs_reference
+
+from lutterfly.host.frontend import describe, import_model
+
+pytestmark = needs_reference
+
+NETWORKS = ("ad", "ic", "kws", "vww")
+FORMS = ("qop", "qdq")
+
+
+def random_codes(data: bytes, seed: int) -> dict[str, np.ndarray]:
+    value, = onnx.load_from_string(data).graph.input
+    shape = [dimension.dim_value or 1 for dimension in value.type.tensor_type.shape.dim]
+    return {value.name: np.random.default_rng(seed).integers(-128, 128, shape, np.int8)}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 16), marks=pytest.mark.regress)], ids=str)
+def test_every_byte_is_onnx_runtimes(models_dir, network: str, form: str, seeds: range):
+    data = (models_dir / f"{network}_{form}.onnx").read_bytes()
+    for seed in seeds:
+        feeds = random_codes(data, seed)
+        _, differences = differing(data, feeds)
+        assert not any(differences.values()), differences
+        # Softmax, at the end, is the host's.
+        softmax = onnx.load_from_string(data).graph.output[0].name
+        assert integer_tensors(data, feeds) - differences.keys() == ({softmax} if network != "ad" else set())
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("network", "kinds"), [
+    ("ad", {"fully": 10}),
+    ("ic", {"convolution": 9, "sum": 3, "average": 1, "fully": 1}),
+    ("kws", {"convolution": 5, "depthwise": 4, "average": 1, "fully": 1}),
+    ("vww", {"convolution": 14, "depthwise": 13, "average": 1, "fully": 1}),
+])
+def test_layers_on_the_accelerator(models_dir, network: str, form: str, kinds: dict[str, int]):
+    data = (models_dir / f"{network}_{form}.onnx").read_bytes()
+    rows = [row for row in describe(import_model(data)) if row.where == "accelerator"]
+    assert Counter(row.kind.split()[0] for row in rows) == kinds
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_autoencoder_in_detail(models_dir, form: str):
+    data = (models_dir / f"ad_{form}.onnx").read_bytes()
+    graph = assert_exact(data, random_codes(data, 0))
+    assert [item.weights.shape for item in graph.layers][:2] == [(128, 1, 1, 640), (128, 1, 1, 128)]
+    assert (graph.inputs, graph.outputs, graph.head, graph.tail) == (["input"], ["op9_fully_connected"], b"", b"")

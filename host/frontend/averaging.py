@@ -1,0 +1,113 @@
+"""Lower average pooling to sums with unit weights, where ONNX Runtime's bytes are a function of the sum.
+
+ONNX Runtime's global average of codes is one (``golden/pooling.py``). Its other averages are float32 means, whose
+roundings depend on the order of the elements; they are accepted where no reachable sum comes so near to a tie that the
+roundings could decide.
+"""
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from onnx import NodeProto
+
+from ...golden.pooling import average_multiplier
+from ..graph import AveragePool, Tensor, Window
+from .build import Build, attributes, follow_trunk, image_place, window_of
+from .checks import check_layers
+from .errors import UnsupportedError
+from .layout import CHANNELS_FIRST, Place, image_shape
+from .units import AVERAGE, QUANTISERS, TRANSPARENT, Unit, label
+
+_REMEDY = ("average the whole map with GlobalAveragePool, give input and output one scale and the window an odd number "
+           "of elements, or use a convolution with a group for each channel")
+
+
+def lower_average(build: Build, unit: Unit) -> None:
+    """Add the layer of an average pooling, and of the max pooling around it.
+
+    Raises
+    ------
+    UnsupportedError
+        If the windows have elements of unequal weight, or ONNX Runtime's roundings could depend on their order.
+    """
+    node = next(node for node in unit.nodes if node.op_type in AVERAGE)
+    at, start, end = unit.nodes.index(node), unit.inputs[0], unit.outputs[0]
+    before, behind = ([other for other in nodes if other.op_type not in (*QUANTISERS, *TRANSPARENT)]
+                      for nodes in (unit.nodes[:at], unit.nodes[at + 1:]))
+    first_layer = len(build.graph.layers)
+    place = follow_trunk(build, before, build.places[start], start)
+    place = _average(build, node, place, node.output[0] if behind else end, end)
+    build.add_view(end, follow_trunk(build, behind, place, end, end))
+    check_layers(build, unit, first_layer)
+
+
+def _average(build: Build, node: NodeProto, place: Place, output: str, like: str) -> Place:
+    place = Place(place.tensor, place.axes, build.source.shapes[node.input[0]])
+    shape = image_place(build, node, place)
+    onnx_shape = build.source.shapes[node.output[0]]
+    window = _window(build, node, shape)
+    elements, channels = math.prod(window.kernel), shape[2]
+    build.add_tensor(output, (*window.output_size(*shape[:2]), channels), like)
+    source, target = build.graph.tensors[place.tensor], build.graph.tensors[output]
+    executed = build.executed.get(node.name)
+    if executed is None or executed.node.op_type != "QLinearGlobalAveragePool":
+        _check_ties(node, source, target, elements)
+    multiplier = average_multiplier(source.scale, target.scale, elements)
+    build.graph.layers.append(AveragePool(
+        node.name, (place.tensor,), output, weights=np.ones((channels, *window.kernel, 1), np.int8),
+        bias=np.zeros(channels, np.int32), multiplier=np.full(channels, multiplier), window=window, requantised=output,
+        groups=channels,
+    ))
+    return Place(output, CHANNELS_FIRST, onnx_shape)
+
+
+def _window(build: Build, node: NodeProto, shape: tuple[int, int, int]) -> Window:
+    """The window, in which every element counts alike."""
+    given, onnx_shape = attributes(node), build.source.shapes[node.output[0]]
+    if node.op_type == "ReduceMean":
+        _check_axes(build, node)
+    if given.get("channels_last", 0):
+        raise UnsupportedError(f"{label(node)} has channels_last", "import the model before ONNX Runtime optimises it")
+    if "kernel_shape" not in given:
+        return Window(shape[:2])
+    kernel, output_shape = tuple(given["kernel_shape"]), image_shape(onnx_shape)
+    window = window_of(node, kernel, len(kernel), shape, output_shape)
+    if any(window.pads) and not given.get("count_include_pad", 0):
+        raise UnsupportedError(f"{label(node)} averages fewer elements where its window reaches into the border",
+                           "set count_include_pad to 1, or pool without padding")
+    behind = (0, 0, *given.get("pads", (0,)))[-len(kernel):]
+    if given.get("ceil_mode", 0) and any(np.greater(window.pads[-len(kernel):], behind)):
+        raise UnsupportedError(f"{label(node)} averages fewer elements in its last windows", "set ceil_mode to 0")
+    return window
+
+
+def _check_axes(build: Build, node: NodeProto) -> None:
+    rank = len(build.source.shapes[node.input[0]])
+    given = attributes(node).get("axes")
+    if given is None and len(node.input) > 1 and node.input[1]:
+        given = build.source.constants[node.input[1]].reshape(-1).tolist()
+    axes = sorted(int(axis) % rank for axis in (range(rank) if given is None else given))
+    if axes != list(range(2, rank)):
+        raise UnsupportedError(f"{label(node)} averages over the axes {axes} of a tensor of rank {rank}",
+                           "average over the spatial axes alone")
+
+
+def _check_ties(node: NodeProto, source: Tensor, target: Tensor, elements: int) -> None:
+    """Check that float32's roundings never decide a code.
+
+    In units of the result's scale the mean is ``sum * ratio``. Dequantising rounds each element once, the mean adds
+    them with ``elements - 1`` roundings, divides with up to two, and quantising with up to two more; each is relative
+    to at most the greatest element. The requantiser's two roundings are within the same bound.
+    """
+    ratio = float(source.scale) / float(target.scale) / elements
+    ends = -128 - source.zero_point, 127 - source.zero_point
+    sums = np.arange(elements * ends[0], elements * ends[1] + 1)
+    values = sums * ratio
+    bound = (elements + 8) * 2.0**-24 * max(map(abs, ends)) * ratio * elements
+    # Beyond these everything saturates.
+    values = values[(values > -129 - target.zero_point) & (values < 128 - target.zero_point)]
+    distance = np.abs(values - np.floor(values) - 0.5)
+    if values.size and distance.min() <= bound:
+        raise UnsupportedError(f"{label(node)} is a float mean of {elements} elements, and for some sums their order "
+                           "decides the rounding", _REMEDY)
