@@ -17,7 +17,7 @@ help:
 demo: .venv/installed
 	@$(BIN)/lutterfly demo
 
-test: .venv/installed
+test: .venv/installed-synth
 	$(BIN)/ruff check
 	$(BIN)/python -m pytest -n $(JOBS)
 
@@ -25,7 +25,7 @@ check: .venv/installed
 	$(BIN)/ruff check
 	$(BIN)/mypy
 
-regress: .venv/installed
+regress: .venv/installed-synth
 	$(BIN)/ruff check
 	$(BIN)/python -m pytest -n $(JOBS) -m "regress or not regress"
 
