@@ -11,12 +11,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from . import engines
 from .convolution import Int8
-from .isa import TABLE_BYTES
-from .requant import Int64, round_significant, shift_right
+from .isa import ADD_ENTRY_BITS, TABLE_BYTES
+from .requant import SUM_FRACTION_BITS, Int64, pack_parameters, requantise_sum
 
-#: Bits of a table's entry, the sign included, and most of them behind the binary point.
-SUM_BITS = 36
+#: Most bits of a table's entry behind the binary point.
 MOST_FRACTION = 32
 #: What turns an element of a uint8 tensor into its code.
 UNSIGNED_OFFSET = -128
@@ -43,7 +43,7 @@ def sum_tables(scales: tuple[float, float, float], zero_points: tuple[int, int, 
         What a code adds to the result, in units of ``2**-fraction``, indexed by the code plus 128; all zero points are
         in ``second``.
     fraction : int
-        As great as the entries' :data:`SUM_BITS` bits allow.
+        As great as the bits of an entry allow.
     """
     offset = -UNSIGNED_OFFSET if unsigned else 0
     (first_zero, second_zero, result_zero) = (zero + offset for zero in zero_points)
@@ -58,7 +58,7 @@ def sum_tables(scales: tuple[float, float, float], zero_points: tuple[int, int, 
     largest = np.abs(first[[0, -1], None] + second[None, [0, -1]]).max()
     largest = max(largest, np.abs(first).max(), np.abs(second).max())
     fraction = MOST_FRACTION
-    while largest * 2.0**fraction >= 2 ** (SUM_BITS - 1) - 4:
+    while largest * 2.0**fraction >= 2 ** (ADD_ENTRY_BITS - 1) - 4:
         fraction -= 1
     return (*(np.rint(table * 2.0**fraction).astype(np.int64) for table in (first, second)), fraction)
 
@@ -72,7 +72,7 @@ def add(first_codes: Int8, second_codes: Int8, first: Int64, second: Int64, frac
     first_codes, second_codes : int8[...]
         Of one shape.
     first, second : int64[256]
-        Tables of at most :data:`SUM_BITS` bits, indexed by the code plus 128.
+        Tables of at most ``ADD_ENTRY_BITS`` bits, indexed by the code plus 128.
     fraction : int
         Bits of their entries behind the binary point.
     offset : int
@@ -101,22 +101,22 @@ def add(first_codes: Int8, second_codes: Int8, first: Int64, second: Int64, frac
         raise ValueError(f"second_codes must have the shape of first_codes {first_codes.shape}, not "
                          f"{second_codes.shape}")
     _check_tables(first, second, fraction)
-    if not -128 <= low <= high <= 127:
-        raise ValueError(f"low and high must be int8 codes in order, not {low} and {high}")
-    total = first[first_codes.astype(np.intp) + 128] + second[second_codes.astype(np.intp) + 128]
-    significant, dropped = round_significant(np.abs(total))
-    # A sum whose 24 significant bits end above the binary point is beyond every code, so that no shift to the left is
-    # needed.
-    magnitude = shift_right(significant, np.maximum(fraction - dropped, 0))
-    return np.clip(np.sign(total) * magnitude + offset, low, high).astype(np.int8)
+    words, tables = np.stack((first_codes, second_codes), axis=-2), np.stack((first, second))
+    parameters = sum_parameters(fraction)
+    return requantise_sum(engines.add(words, tables), parameters, offset, low, high)
+
+
+def sum_parameters(fraction: int) -> npt.NDArray[np.uint64]:
+    """uint64[1], the parameter word with which the requantiser reads sums with ``fraction`` bits behind the point."""
+    return pack_parameters(np.zeros(1, np.int32), np.full(1, 2.0 ** (SUM_FRACTION_BITS - fraction), np.float32))
 
 
 def _check_tables(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64], fraction: int) -> None:
-    limit = 1 << SUM_BITS - 1
+    limit = 1 << ADD_ENTRY_BITS - 1
     for name, table in (("first", first), ("second", second)):
         if table.shape != (TABLE_BYTES,):
             raise ValueError(f"{name} must have the shape ({TABLE_BYTES},), not {table.shape}")
         if table.min() < -limit or table.max() >= limit:
-            raise ValueError(f"{name} must have entries of {SUM_BITS} bits")
+            raise ValueError(f"{name} must have entries of {ADD_ENTRY_BITS} bits")
     if not 0 <= fraction <= MOST_FRACTION:
         raise ValueError(f"fraction must be between 0 and {MOST_FRACTION}, not {fraction}")

@@ -176,22 +176,22 @@ def requantise_sum(total: Int64, parameters: UInt64, zero_point: int, low: int =
 def _scale(total: Int64, mantissa: Int64, exponent: Int64, zero_point: int, low: int, high: int) -> Int8:
     """``clip(rint(f32(total) * mantissa * 2**-exponent) + zero_point, low, high)``, rounded as float32 is."""
     # float32 keeps 24 significant bits of the sum and of the product: a product just below a half becomes the half.
-    magnitude, magnitude_drop = round_significant(np.abs(total))
-    product, product_drop = round_significant(magnitude * mantissa)
+    magnitude, magnitude_drop = _round_significant(np.abs(total))
+    product, product_drop = _round_significant(magnitude * mantissa)
     # The product is 0 or has at least 24 bits: it saturates without a shift, and vanishes when shifted by 25 bits.
     shift = np.clip(exponent - magnitude_drop - product_drop, 0, MANTISSA_BITS + 1)
-    rounded = np.sign(total) * shift_right(product, shift)
+    rounded = np.sign(total) * _shift_right(product, shift)
     return np.clip(rounded + zero_point, low, high).astype(np.int8)
 
 
-def round_significant(value: Int64) -> tuple[Int64, Int64]:
+def _round_significant(value: Int64) -> tuple[Int64, Int64]:
     """Round to 24 significant bits: ``rounded * 2**dropped``. From 0 to 2**53 frexp gives the number of bits."""
     bits = np.frexp(value.astype(np.float64))[1].astype(np.int64)
     dropped = np.maximum(bits - MANTISSA_BITS, 0)
-    return shift_right(value, dropped), dropped
+    return _shift_right(value, dropped), dropped
 
 
-def shift_right(value: Int64, shift: Int64) -> Int64:
+def _shift_right(value: Int64, shift: Int64) -> Int64:
     """``value / 2**shift`` rounded to the nearest integer, halves to even, for values that are not negative."""
     quotient = value >> shift
     twice_rest = (value - (quotient << shift)) << 1
