@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from lutterfly.examples import digits
@@ -77,17 +76,3 @@ def test_refuses_in_one_line(capsys: pytest.CaptureFixture[str], words: list[str
     assert not shown.out
     assert error in shown.err
     assert "Traceback" not in shown.err
-
-
-@pytest.mark.parametrize(
-    ("array", "error"),
-    [
-        (np.zeros((1, 1, 8, 8)), "input pixels must be an array of float32, not float64"),
-        (np.zeros((1, 64), np.float32), "input pixels must have the shape [batch, 1, 8, 8], not [1, 64]"),
-    ],
-)
-def test_refuses_an_input_before_it_builds_a_simulator(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, array: np.ndarray, error: str
-) -> None:
-    np.save(tmp_path / "x.npy", array)
-    assert answer(capsys, "run", MODEL, "--input", str(tmp_path / "x.npy")) == (2, {"error": error})

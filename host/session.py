@@ -56,8 +56,13 @@ class TensorInfo:
         return tuple(size if isinstance(size, int) else 1 for size in self.shape[1:])
 
 
-def load_program(path_or_bytes: str | Path | bytes | Program, config: str | Path | Config = DEFAULT_PRESET) -> Program:
-    """The program in a program file, or the program that an ONNX file compiles to.
+def load_program(
+    path_or_bytes: str | Path | bytes | Program,
+    config: str | Path | Config = DEFAULT_PRESET,
+    *,
+    name: str = "model",
+) -> Program:
+    """The program in a program file, or the program that an ONNX file compiles to; messages call bytes ``name``.
 
     Raises
     ------
@@ -69,7 +74,7 @@ def load_program(path_or_bytes: str | Path | bytes | Program, config: str | Path
         check_config(path_or_bytes, found)
         return path_or_bytes
     if isinstance(path_or_bytes, bytes):
-        name, data = "model", path_or_bytes
+        data = path_or_bytes
     else:
         name = str(path_or_bytes)
         try:

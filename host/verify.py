@@ -148,7 +148,7 @@ def verify(
     if samples < 1:
         raise ValueError(f"samples must be at least 1, not {samples}")
     is_program = data.startswith(MAGIC)
-    program = load_program(data, config) if is_program else None
+    program = load_program(data, config, name=name) if is_program else None
     graph = import_model(program.model if program else data, name)
     if program is None:
         program = compile_graph(graph, config)

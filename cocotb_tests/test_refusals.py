@@ -1,0 +1,144 @@
+"""What a user hands in wrongly is refused by the command line in one line that names place and remedy, exit code 2."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from generated import TINY, Maker
+from onnx import TensorProto, helper
+
+from lutterfly.examples import digits
+from lutterfly.host.cli import main
+
+MODEL = digits.model_path("qop")
+
+
+def maker(shape: tuple[int, ...], form: str = "qop") -> Maker:
+    made = Maker(np.random.default_rng(0), form, False, TINY)
+    made.start(shape)
+    return made
+
+
+def convolved(form: str = "qop") -> Maker:
+    made = maker((1, 3, 6, 6), form)
+    made.product("Conv", (4, 3, 3, 3), 0, (1, 4, 6, 6), pads=[1, 1, 1, 1])
+    return made
+
+
+def assert_refused(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2, and nothing but one line that matches ``message`` as a whole, in both forms."""
+    assert main([*words, "--json"]) == 2
+    shown = capsys.readouterr()
+    assert json.loads(shown.out).keys() == {"error"}
+    error = json.loads(shown.out)["error"]
+    assert re.fullmatch(message, error), error
+    assert main(words) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("", f"lutterfly: {error}\n")
+
+
+def no_model() -> bytes:
+    return b"%PDF-1.7 a picture of a network"
+
+
+def truncated_model() -> bytes:
+    return MODEL.read_bytes()[:9000]
+
+
+def float_model() -> bytes:
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 3]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", infos[:1], infos[1:])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9).SerializeToString()
+
+
+def softmax_in_the_middle() -> bytes:
+    made = convolved("qdq")
+    softmax = made.node("Softmax", [made.dequantised()], axis=1)
+    made.quantise(softmax, *made.quantisation(1 / 256), made.shape)
+    made.product("Conv", (2, 4, 1, 1), 0, (1, 2, 6, 6))
+    return made.serialise()
+
+
+def weights_with_a_zero_point() -> bytes:
+    made = convolved()
+    name = next(name for name in made.constants if name.startswith("wz"))
+    made.constants[name] = np.full_like(made.constants[name], 3)
+    return made.serialise()
+
+
+def network_larger_than_the_memories() -> bytes:
+    """One pixel is larger than the feature memory."""
+    made = maker((1, 70_000, 1, 1))
+    made.product("Conv", (2, 70_000, 1, 1), 0, (1, 2, 1, 1))
+    return made.serialise()
+
+
+def two_pad_values() -> bytes:
+    """A convolution and a max pooling, both with borders, on one tensor."""
+    made = convolved()
+    made.constants[made.zero] = np.int8(5)
+    pooled = made.node("MaxPool", [made.tensor], kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    made.product("Conv", (2, 4, 3, 3), 0, (1, 2, 6, 6), pads=[1, 1, 1, 1])
+    return made.serialise([pooled, made.tensor])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (no_model, r"must be an ONNX file.*; export the network to ONNX"),
+        (truncated_model, r"the ONNX file is truncated or damaged after 9000 bytes; export or copy it again"),
+        (float_model, r"is a float model; quantise it with .*"),
+        (
+            softmax_in_the_middle,
+            r"Softmax '.*' between Conv '.*' and Conv '.*' is not supported: .*; replace it, or end the quantised .*",
+        ),
+        (
+            weights_with_a_zero_point,
+            r"the zero point of the weights 'w_\d+' of QLinearConv '.*' must be 0, not 3; quantise with symmetric .*",
+        ),
+        (network_larger_than_the_memories, r".* bytes of .* memory.*; choose a larger --config"),
+        (two_pad_values, r".*: .* pads it with .*, but a tensor has one border; pad one of them with .*"),
+    ],
+)
+def test_models(make: Callable[[], bytes], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(make())
+    assert_refused(["check", str(path)], rf"({re.escape(str(path))}: )?{message}", capsys)
+
+
+INPUT = np.zeros((1, 1, 8, 8), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "message"),
+    [
+        ("image=", INPUT, r"input must be one of pixels, not image"),
+        ("", INPUT[0], r"input pixels must have the shape \[batch, 1, 8, 8\], not \[1, 8, 8\]"),
+        ("pixels=", INPUT.astype(np.int8), r"input pixels must be an array of float32, not int8"),
+    ],
+)
+def test_inputs(
+    name: str, array: np.ndarray, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save(tmp_path / "x.npy", array)
+    assert_refused(["run", str(MODEL), "--input", f"{name}{tmp_path / 'x.npy'}"], message, capsys)
+
+
+@pytest.mark.parametrize("command", ["run", "verify", "check"])
+def test_programs(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program, array = tmp_path / "digits.program", tmp_path / "x.npy"
+    np.save(array, INPUT)
+    assert main(["compile", str(MODEL), "-o", str(program), "--config", "tiny"]) == 0
+    capsys.readouterr()
+    words = [command, str(program), *(["--input", str(array)] if command == "run" else [])]
+    place = re.escape(str(program))
+    other = r"program must be for the configuration of this hardware .*, not for tiny .*; compile the model again .*"
+    assert_refused(words, rf"({place}: )?{other}", capsys)
+    program.write_bytes(program.read_bytes()[:-1000])
+    truncated = r"program must have \d+ bytes, not \d+: the file is truncated or damaged; compile again"
+    assert_refused([*words, "--config", "tiny"], f"{place}: {truncated}", capsys)
