@@ -246,6 +246,45 @@ def test_every_second_channel():
         f"Slice '{name}' does not select neighbouring channels; replace it, or end the quantised network before it")
 
 
+@pytest.mark.parametrize(("pads", "value", "mode", "message"), [
+    ([0, 0, 1, 1, 0, 0, 1, 1], 1.0, "constant", "{} pads with another value than zero; pad with zeros"),
+    ([0, 0, 1, 1, 0, 0, 1, 1], 0.0, "reflect", "{} pads with mode reflect; pad with zeros"),
+    ([0, 1, 0, 0, 0, 0, 0, 0], 0.0, "constant",
+     "{} does not put a border around a feature map; pad the spatial axes alone, with positive sizes"),
+    ([0, 0, 0, 0, 0, 0, -1, 0], 0.0, "constant",
+     "{} does not put a border around a feature map; pad the spatial axes alone, with positive sizes"),
+])
+def test_borders_that_are_not_of_zeros(pads: list[int], value: float, mode: str, message: str):
+    made = convolved()
+    operands = [made.dequantised(), made.constant("pads", np.array(pads)), made.constant("value", np.float32(value))]
+    shape = tuple(size + before + behind for size, before, behind in zip(made.shape, pads[:4], pads[4:], strict=True))
+    made.quantise(made.node("Pad", operands, mode=mode), made.scale, made.zero, shape)
+    name = made.nodes[-2].name
+    assert refusal_in_the_middle(made, "Pad") == message.format(f"Pad '{name}'")
+
+
+def normalised(tensor: str, made: Maker) -> str:
+    """Batch normalisation of four channels."""
+    return made.node("BatchNormalization", [tensor, *(made.constant("norm", np.ones(4, np.float32)) for _ in range(4))])
+
+
+def test_batch_normalisation_between_quantised_tensors():
+    made = convolved()
+    made.quantise(normalised(made.dequantised(), made), made.scale, made.zero, made.shape)
+    assert refusal_in_the_middle(made, "BatchNormalization") == (
+        "the accelerator has no BatchNormalization; fold it into the weights of a convolution before quantising, as "
+        "`lutterfly quantize` does")
+
+
+def test_batch_normalisation_behind_a_convolution():
+    made = maker((1, 3, 6, 6))
+    made.quantise(normalised(float_convolution(made), made), *made.quantisation(0.3), ())
+    name = made.nodes[-2].name
+    assert refusal(made.serialise()) == (
+        f"net.onnx: ONNX Runtime computes {main_name(made)} in float, because BatchNormalization '{name}' stands "
+        "behind it; fold it into the weights of a convolution before quantising, as `lutterfly quantize` does")
+
+
 def test_an_upsampling_convolution():
     made = convolved()
     weight, scale, zero, _ = made.weights((4, 3, 2, 2), 0, False)

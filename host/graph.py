@@ -18,13 +18,16 @@ Int8 = npt.NDArray[np.int8]
 class View:
     """An ONNX tensor that holds the same codes as a tensor of the graph.
 
-    ``onnx = codes[height, width, channels].transpose(axes).reshape(shape)``, plus 128 as uint8 if ``unsigned``.
+    ``onnx = codes[height, width, channels].transpose(axes).reshape(shape)``, plus 128 as uint8 if ``unsigned``. With
+    ``pads`` (top, left, bottom, right) the codes have a border of the code ``border`` first.
     """
 
     name: str
     shape: tuple[int, ...]
     axes: tuple[int, int, int]
     unsigned: bool
+    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
+    border: int = 0
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,14 @@ class AveragePool(Convolution):
     """Average pooling: the depthwise convolution of unit weights, with the bias 0.
 
     Its multiplier is ``f32(xs / f32(ys * n))``, n being the elements of a window.
+    """
+
+
+@dataclass(frozen=True, eq=False)
+class Pad(Convolution):
+    """A border of the zero point: the depthwise convolution of one unit weight with ``window.pads``.
+
+    Its bias is 0 and its multiplier 1.
     """
 
 

@@ -17,6 +17,7 @@ from .executed import Executed, read_executed
 from .fuse import fuse_tables
 from .inputs import place_input
 from .linear import check_linear, lower_linear
+from .padding import lower_pad, merge_pads
 from .partition import partition
 from .region import lower_region
 from .source import Source, fix_batch, measure, parse
@@ -128,6 +129,7 @@ _LOWERINGS: dict[Kind, Callable[[Build, Unit], None]] = {
     Kind.AVERAGE: lower_average,
     Kind.CONCAT: lower_concat,
     Kind.SPLIT: lower_split,
+    Kind.PAD: lower_pad,
     Kind.LAYOUT: _lower_layout,
 }
 
@@ -148,6 +150,10 @@ def _cut_host_parts(state: _State) -> None:
         graph.tail = cut_between(source, graph.outputs, tail_outputs).SerializeToString()
 
 
+def _merge_pads(state: _State) -> None:
+    merge_pads(state.build.graph)
+
+
 def _fuse_tables(state: _State) -> None:
     fuse_tables(state.build.graph)
 
@@ -160,5 +166,6 @@ PASSES: tuple[tuple[str, Callable[[_State], None]], ...] = (
     ("check products", _check_products),
     ("partition and lower", _lower),
     ("cut host parts", _cut_host_parts),
+    ("merge pads", _merge_pads),
     ("fuse tables", _fuse_tables),
 )

@@ -34,7 +34,7 @@ def lower_concat(build: Build, unit: Unit) -> None:
         _check_channels(build, node, place, axis)
     if len({shape[:2] for shape in shapes}) > 1:
         raise UnsupportedError(f"{label(node)} joins feature maps of {' and '.join(map(show, shapes))}")
-    tables = [_tabulate(source, unit, _with_operand(node, at), end) for at in range(len(operands))]
+    tables = [tabulate_past(source, unit, _with_operand(node, at), end) for at in range(len(operands))]
     build.add_tensor(end, (*shapes[0][:2], sum(shape[2] for shape in shapes)), end)
     build.graph.layers.append(Concat(node.name, tuple(place.tensor for place in places), end,
                                      tuple(None if (table == CODES).all() else table for table in tables)))
@@ -61,7 +61,7 @@ def lower_split(build: Build, unit: Unit) -> None:
         first, channels = ranges[taken]
         shape = (*build.shape_of(place)[:2], channels)
         whole = helper.make_node("Identity", node.input[:1], [node.output[taken]], node.name)
-        table = _tabulate(source, unit, whole, end)
+        table = tabulate_past(source, unit, whole, end)
         if (table == CODES).all():
             build.add_tensor(end, shape, end)
             build.graph.layers.append(Slice(node.name, (place.tensor,), end, first, channels))
@@ -146,8 +146,8 @@ def _with_operand(node: NodeProto, at: int) -> NodeProto:
     return helper.make_node(node.op_type, inputs, node.output, node.name, domain=node.domain, axis=0)
 
 
-def _tabulate(source: Source, unit: Unit, replacement: NodeProto, end: str) -> Int8:
-    """Table from the codes of an input to an output, past what replaces the node with the same result."""
+def tabulate_past(source: Source, unit: Unit, replacement: NodeProto, end: str) -> Int8:
+    """int8[256], from the codes of an input to an output, past what replaces the node with the same result."""
     above, path = {end}, []
     for node in reversed(unit.nodes):
         if not above & set(node.output):

@@ -4,13 +4,14 @@ from __future__ import annotations
 import numpy as np
 from onnx import NodeProto
 
-from .errors import ModelError
+from .errors import FOLD, ModelError
 from .source import Source, size
 from .units import (
     AVERAGE,
     CONCAT,
     LAYOUT,
     LINEAR,
+    PAD,
     POINTWISE,
     POOLING,
     QUANTISERS,
@@ -27,6 +28,7 @@ _SPECIAL = (
     (Kind.AVERAGE, AVERAGE, (*QUANTISERS, *TRANSPARENT, *LAYOUT, *POOLING)),
     (Kind.CONCAT, CONCAT, POINTWISE),
     (Kind.SPLIT, SPLIT, POINTWISE),
+    (Kind.PAD, PAD, POINTWISE),
 )
 ACTIVATION_SCALES = "quantise activations per tensor (per_channel concerns weights alone)"
 
@@ -61,6 +63,8 @@ def _judge(source: Source, unit: Unit) -> tuple[Kind, str]:
     if len(unit.inputs) > 1:
         return _judge_sum(unit)
     foreign = [node for node in unit.nodes if node.op_type not in (*POINTWISE, *POOLING, *LAYOUT)]
+    if any(node.op_type == "BatchNormalization" for node in foreign):
+        unit.remedy = FOLD
     if foreign:
         return Kind.HOST, f"the accelerator has no {foreign[0].op_type}"
     if _is_layout(source, unit):

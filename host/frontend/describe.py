@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import onnx
 
-from ..graph import Add, AveragePool, Concat, Convolution, Graph, Layer, MaxPool, Slice, Window
+from ..graph import Add, AveragePool, Concat, Convolution, Graph, Layer, MaxPool, Pad, Slice, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,8 @@ def describe(graph: Graph) -> list[Row]:
 def kind_of(graph: Graph, layer: Layer) -> str:
     """What a layer is, in a few words."""
     behind = " + table" if getattr(layer, "table", None) is not None else ""
+    if isinstance(layer, Pad):
+        return f"border{behind}"
     if isinstance(layer, AveragePool):
         return f"average pooling {_geometry(layer.window)}{behind}"
     if isinstance(layer, Convolution):

@@ -1,6 +1,7 @@
 """What the frontend raises."""
 from __future__ import annotations
 
+FOLD = "fold it into the weights of a convolution before quantising, as `lutterfly quantize` does"
 REPLACE = "replace it, or end the quantised network before it"
 
 

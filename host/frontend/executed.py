@@ -11,7 +11,7 @@ import onnxruntime
 from onnx import NodeProto, numpy_helper
 
 from ..reference import RUNTIME_ERRORS, activation_names, expose, open_session, session_options
-from .errors import ModelError
+from .errors import FOLD, ModelError
 from .source import Source
 from .units import AVERAGE, LINEAR, label
 
@@ -80,6 +80,8 @@ def float_remedy(source: Source, node: NodeProto, others: list[NodeProto]) -> st
     """Say why ONNX Runtime computes a product in float although its ends are quantised, and what to do."""
     begin = f"{source.name}: ONNX Runtime computes {label(node)} in float, because"
     shown = " and ".join(map(label, others))
+    if others and others[0].op_type == "BatchNormalization":
+        return f"{begin} {shown} stands behind it; {FOLD}"
     if others and all(other.op_type in ("Relu", "Clip") for other in others):
         return (
             f"{begin} {shown} cuts codes that the QuantizeLinear behind it keeps; quantise the output of "

@@ -7,8 +7,9 @@ from .build import Build, permutation_of
 from .channels import channel_axis, channels_order
 from .errors import UnsupportedError
 from .layout import CHANNELS_FIRST, CHANNELS_LAST, Place, Shape3, image_shape, inverse, transposed
+from .padding import border_order
 from .source import Source, size
-from .units import AVERAGE, CONCAT, LAYOUT, LINEAR, POOLING, SPLIT
+from .units import AVERAGE, CONCAT, LAYOUT, LINEAR, PAD, POOLING, SPLIT
 
 
 def place_input(build: Build, name: str) -> None:
@@ -58,7 +59,7 @@ def _find_spatial(source: Source, name: str, path: list[NodeProto]) -> _Wish | N
             elif len(shape) > 2:
                 return path, (1, size(shape[:-1]), shape[-1]), CHANNELS_LAST, shape
             continue
-        if node.op_type in (*CONCAT, *SPLIT):
+        if node.op_type in (*CONCAT, *SPLIT, *PAD):
             return _wish_of_channels(source, node, shape, path)
         step = [node] if node.op_type in LAYOUT else []
         for output in node.output:
@@ -71,7 +72,8 @@ def _find_spatial(source: Source, name: str, path: list[NodeProto]) -> _Wish | N
 
 def _wish_of_channels(source: Source, node: NodeProto, shape: tuple[int, ...], path: list[NodeProto]) -> _Wish | None:
     try:
-        order = channels_order(channel_axis(source, node), len(shape))
+        order = border_order(source, node) if node.op_type in PAD else (
+            channels_order(channel_axis(source, node), len(shape)))
     except UnsupportedError:
         return None
     if order == CHANNELS_FIRST:

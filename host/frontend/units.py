@@ -21,6 +21,7 @@ AVERAGE = ("AveragePool", "GlobalAveragePool", "QLinearAveragePool", "QLinearGlo
 SUM = ("Add", "QLinearAdd")
 CONCAT = ("Concat", "QLinearConcat")
 SPLIT = ("Split", "Slice")
+PAD = ("Pad",)
 POINTWISE = (
     *TRANSPARENT, "Abs", "Acos", "Acosh", "Add", "And", "Asin", "Asinh", "Atan", "Atanh", "Cast", "Ceil", "Celu",
     "Clip", "Cos", "Cosh", "DequantizeLinear", "Div", "Elu", "Equal", "Erf", "Exp", "FastGelu", "Floor", "Gelu",
@@ -42,6 +43,7 @@ class Kind(enum.Enum):
     AVERAGE = "average pooling"
     CONCAT = "concatenation of channels"
     SPLIT = "selection of channels"
+    PAD = "border"
     LAYOUT = "layout only"
     HOST = "host only"
 

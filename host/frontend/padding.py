@@ -1,0 +1,127 @@
+"""Lower Pad to a layer, and merge the layer into the windows that read it."""
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from onnx import NodeProto, helper
+
+from ..graph import Convolution, Graph, MaxPool, Pad, Pointwise, Window
+from ..tabulate import CODES
+from .build import Build, attributes
+from .channels import tabulate_past
+from .checks import check_layers
+from .errors import UnsupportedError
+from .layout import CHANNELS_FIRST, CHANNELS_LAST, Place, Shape3, image_shape, same_order
+from .source import Source
+from .units import PAD, Unit, label
+
+Pads = tuple[int, int, int, int]
+
+
+def lower_pad(build: Build, unit: Unit) -> None:
+    """Add the layer of a Pad, and a table in front of it where the unit changes codes.
+
+    Raises
+    ------
+    UnsupportedError
+        If it does not surround a feature map with zeros.
+    """
+    source, start, end, first_layer = build.source, unit.inputs[0], unit.outputs[0], len(build.graph.layers)
+    node = next(node for node in unit.nodes if node.op_type in PAD)
+    order, pads = _border(build, node, build.places[start])
+    place, name = build.places[start], build.places[start].tensor
+    height, width, channels = build.shape_of(place)
+    table = tabulate_past(source, unit, helper.make_node("Identity", node.input[:1], node.output, node.name), end)
+    if (table != CODES).any():
+        # The padded float tensor lends its name: nothing else in the graph has it.
+        name = node.output[0]
+        build.add_tensor(name, (height, width, channels), end)
+        build.graph.layers.append(Pointwise(node.name, (place.tensor,), name, table))
+    window = Window((1, 1), pads=pads)
+    build.add_tensor(end, (*window.output_size(height, width), channels), end)
+    build.graph.layers.append(Pad(
+        node.name, (name,), end, weights=np.ones((channels, 1, 1, 1), np.int8), bias=np.zeros(channels, np.int32),
+        multiplier=np.ones(channels, np.float32), window=window, requantised=end, groups=channels,
+    ))
+    build.add_view(end, Place(end, order, source.shapes[end]))
+    try:
+        check_layers(build, unit, first_layer)
+    except UnsupportedError as error:
+        raise UnsupportedError(f"{label(node)} pads with another value than zero", "pad with zeros") from error
+
+
+def _border(build: Build, node: NodeProto, place: Place) -> tuple[Shape3, Pads]:
+    """The order of the axes, and the border on each side."""
+    given = attributes(node)
+    if given.get("mode", b"constant") != b"constant":
+        raise UnsupportedError(f"{label(node)} pads with mode {given['mode'].decode()}", "pad with zeros")
+    before, behind = padded_axes(build.source, node)
+    shape = build.shape_of(place)
+    order = border_order(build.source, node)
+    fits = same_order(place.axes, order, shape) and (
+        image_shape(place.shape) == shape if order == CHANNELS_FIRST else place.shape[1:] == shape)
+    spatial = [axis for axis in range(1, len(place.shape)) if axis != (1 if order == CHANNELS_FIRST else 3)]
+    others = [axis for axis in range(len(place.shape)) if axis not in spatial]
+    if not fits or any(before[axis] or behind[axis] for axis in others) or min(*before, *behind) < 0:
+        raise UnsupportedError(f"{label(node)} does not put a border around a feature map",
+                               "pad the spatial axes alone, with positive sizes")
+    top, left = ([0] * (2 - len(spatial)) + [before[axis] for axis in spatial])
+    bottom, right = ([0] * (2 - len(spatial)) + [behind[axis] for axis in spatial])
+    return order, (top, left, bottom, right)
+
+
+def padded_axes(source: Source, node: NodeProto) -> tuple[list[int], list[int]]:
+    """What a Pad adds before and behind each axis.
+
+    Raises
+    ------
+    UnsupportedError
+        If it is not constant.
+    """
+    rank, given = len(source.shapes[node.input[0]]), attributes(node)
+    constants = [source.constants.get(name) for name in node.input[1:]]
+    pads = given.get("pads") or (constants[0].tolist() if constants and constants[0] is not None else None)
+    if pads is None:
+        raise UnsupportedError(f"the pads of {label(node)} must be constant")
+    axes = list(range(rank))
+    if len(constants) > 2 and constants[2] is not None:
+        axes = [int(axis) % rank for axis in constants[2]]
+    before, behind = [0] * rank, [0] * rank
+    for at, axis in enumerate(axes):
+        before[axis], behind[axis] = pads[at], pads[len(axes) + at]
+    return before, behind
+
+
+def border_order(source: Source, node: NodeProto) -> Shape3:
+    """The order of height, width and channels that a Pad seems to work on: it leaves the channels alone."""
+    before, behind = padded_axes(source, node)
+    return CHANNELS_LAST if len(before) == 4 and not (before[3] or behind[3]) and (before[1] or behind[1]) else (
+        CHANNELS_FIRST)
+
+
+def merge_pads(graph: Graph) -> None:
+    """Let the windows that read a padded tensor reach into its border themselves, where all of them can."""
+    for name in [layer.output for layer in graph.layers if isinstance(layer, Pad)]:
+        layer = next(layer for layer in graph.layers if layer.output == name)
+        readers = [other for other in graph.layers if name in other.inputs]
+        zero_point = graph.tensors[name].zero_point
+        if name in graph.outputs or not all(_borders_with(other, zero_point) for other in readers):
+            continue
+        source, padded = graph.tensors[layer.input], graph.tensors.pop(name)
+        views = [dataclasses.replace(view, pads=layer.window.pads, border=zero_point) for view in padded.views]
+        graph.tensors[layer.input] = dataclasses.replace(source, views=(*source.views, *views))
+        graph.layers = [_widen(other, layer) for other in graph.layers if other is not layer]
+
+
+def _borders_with(layer: Convolution | MaxPool, value: int) -> bool:
+    """Whether a layer's windows find this code in the border of their input."""
+    return isinstance(layer, Convolution) or (isinstance(layer, MaxPool) and value == -128)
+
+
+def _widen(layer: Convolution | MaxPool, pad: Pad) -> Convolution | MaxPool:
+    """A layer that reads what a Pad reads, instead of its result."""
+    if pad.output not in layer.inputs:
+        return layer
+    pads = tuple(own + more for own, more in zip(layer.window.pads, pad.window.pads, strict=True))
+    return dataclasses.replace(layer, inputs=pad.inputs, window=dataclasses.replace(layer.window, pads=pads))
