@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lutterfly.host.graph import Convolution, Graph, MaxPool, Pointwise, Tensor, View, Window
+from lutterfly.golden.addition import UNSIGNED_OFFSET, sum_tables
+from lutterfly.host.graph import Add, Concat, Convolution, Graph, MaxPool, Pointwise, Slice, Tensor, View, Window
 
 
 class GraphMaker:
@@ -30,11 +31,14 @@ class GraphMaker:
         return f"t{len(self.graph.layers)}"
 
     def convolution(
-        self, source: str, channels: int, window: Window, *, table: bool = False, zero_point: int | None = None
+        self, source: str, channels: int, window: Window, *, table: bool = False, zero_point: int | None = None,
+        groups: int = 1, unit: bool = False,
     ) -> str:
         height, width, depth = self.graph.tensors[source].shape
         shape = (*window.output_size(height, width), channels)
-        weights = self.rng.integers(-128, 128, (channels, *window.kernel, depth), dtype=np.int8)
+        weights = self.rng.integers(-128, 128, (channels, *window.kernel, depth // groups), dtype=np.int8)
+        if unit:
+            weights[:] = 1
         bias = self.rng.integers(-2000, 2000, channels, dtype=np.int32)
         spread = 40 / (74 * 74 * np.sqrt(weights[0].size))
         multiplier = (self.rng.uniform(0.5, 2, channels) * spread).astype(np.float32)
@@ -46,11 +50,41 @@ class GraphMaker:
         name = self._name()
         requantised = self._tensor(f"{name}_requantised", shape, zero_point) if table else name
         self.graph.layers.append(Convolution(f"conv_{name}", (source,), name, weights, bias, multiplier, window, low,
-                                             high, requantised, self.table() if table else None))
+                                             high, requantised, self.table() if table else None, groups))
         return self._tensor(name, shape, int(self.rng.integers(-128, 128)) if table else zero_point)
 
     def fully_connected(self, source: str, channels: int, **options) -> str:
         return self.convolution(source, channels, Window(self.graph.tensors[source].shape[:2]), **options)
+
+    def depthwise(self, source: str, window: Window, *, multiplier: int = 1, **options) -> str:
+        depth = self.graph.tensors[source].shape[2]
+        return self.convolution(source, depth * multiplier, window, groups=depth, **options)
+
+    def global_average(self, source: str) -> str:
+        return self.depthwise(source, Window(self.graph.tensors[source].shape[:2]), unit=True)
+
+    def add(self, first: str, second: str, *, table: bool = False) -> str:
+        tensors = self.graph.tensors
+        zero_points = (tensors[first].zero_point, tensors[second].zero_point, int(self.rng.integers(-128, 128)))
+        unsigned = bool(self.rng.integers(2))
+        *tables, fraction = sum_tables(tuple(self.rng.uniform(0.02, 0.1, 3)), zero_points, unsigned=unsigned)
+        name, offset = self._name(), UNSIGNED_OFFSET if unsigned else 0
+        requantised = self._tensor(f"{name}_requantised", tensors[first].shape, zero_points[2]) if table else name
+        self.graph.layers.append(Add(f"add_{name}", (first, second), name, *tables, fraction, offset, -120, 115,
+                                     requantised, self.table() if table else None))
+        return self._tensor(name, tensors[first].shape, zero_points[2])
+
+    def concat(self, *sources: str) -> str:
+        shapes = [self.graph.tensors[source].shape for source in sources]
+        tables = tuple(self.table() if self.rng.integers(2) else None for _ in sources)
+        name = self._name()
+        self.graph.layers.append(Concat(f"concat_{name}", sources, name, tables))
+        return self._tensor(name, (*shapes[0][:2], sum(shape[2] for shape in shapes)), 0)
+
+    def slice(self, source: str, first: int, channels: int) -> str:
+        tensor, name = self.graph.tensors[source], self._name()
+        self.graph.layers.append(Slice(f"slice_{name}", (source,), name, first, channels))
+        return self._tensor(name, (*tensor.shape[:2], channels), tensor.zero_point)
 
     def max_pool(self, source: str, window: Window, *, table: bool = False) -> str:
         tensor = self.graph.tensors[source]
@@ -81,15 +115,35 @@ def evaluate_float(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, np.
         if isinstance(layer, Convolution):
             zero_point = graph.tensors[layer.input].zero_point
             taps = _taps(codes.astype(np.int64) - zero_point, layer.window, 0)
-            acc = np.einsum(
-                "tyxc,otc->yxo", taps, layer.weights.reshape(len(layer.weights), len(taps), -1).astype(np.int64)
-            )
+            inputs = layer.weights.shape[3]
+            acc = np.stack([
+                np.einsum("tyxc,tc->yx", taps[..., group * inputs:(group + 1) * inputs], kernel)
+                for group, kernel in (
+                    (output * layer.groups // len(layer.weights), weights.reshape(len(taps), inputs).astype(np.int64))
+                    for output, weights in enumerate(layer.weights)
+                )
+            ], axis=-1)
             acc = (acc + layer.bias).astype(np.int32)
             target = graph.tensors[layer.requantised or layer.output].zero_point
             scaled = acc.astype(np.float32) * layer.multiplier
             codes = (
                 np.rint(np.clip(scaled, layer.low - target, layer.high - target)).astype(np.int64) + target
             ).astype(np.int8)
+        elif isinstance(layer, Add):
+            first, second = (
+                table[tensors[name].astype(np.int64) + 128]
+                for name, table in zip(layer.inputs, (layer.first, layer.second), strict=True)
+            )
+            total = (first + second).astype(np.float32) * np.float32(2.0**-layer.fraction)
+            codes = np.clip(np.rint(total) + layer.offset, layer.low, layer.high).astype(np.int8)
+        elif isinstance(layer, Concat):
+            looked_up = [
+                tensors[name] if table is None else table[tensors[name].astype(np.int64) + 128]
+                for name, table in zip(layer.inputs, layer.tables, strict=True)
+            ]
+            codes = np.concatenate(looked_up, axis=2)
+        elif isinstance(layer, Slice):
+            codes = codes[..., layer.first:layer.first + layer.channels]
         elif isinstance(layer, MaxPool):
             codes = _taps(codes.astype(np.int64), layer.window, -128).max(axis=0).astype(np.int8)
         if getattr(layer, "table", None) is not None:
@@ -108,6 +162,13 @@ def _taps(codes: np.ndarray, window: Window, pad: int) -> np.ndarray:
                      for i in range(window.kernel[0]) for j in range(window.kernel[1])])
 
 
+#: Of the layers in random graphs.
+KINDS = (
+    "convolution", "convolution", "pool", "table", "fully connected", "depthwise", "depthwise", "groups", "average",
+    "residual", "concat", "slice",
+)
+
+
 def random_graph(seed: int) -> Graph:
     """A few layers with geometry at random, small enough for every configuration."""
     rng = np.random.default_rng(seed)
@@ -116,13 +177,29 @@ def random_graph(seed: int) -> Graph:
     name = "x"
     outputs = []
     for _ in range(int(rng.integers(1, 5))):
-        kind = rng.choice(["convolution", "convolution", "pool", "table", "fully connected"])
+        kind = rng.choice(KINDS)
         window = random_window(rng, maker.graph.tensors[name].shape)
+        channels = maker.graph.tensors[name].shape[2]
         table = bool(rng.integers(2)) and len(maker.graph.layers) < 4
         if kind == "pool":
             name = maker.max_pool(name, window, table=table)
         elif kind == "table":
             name = maker.pointwise(name)
+        elif kind == "depthwise":
+            name = maker.depthwise(name, window, multiplier=int(rng.choice([1, 1, 1, 2, 3])), table=table)
+        elif kind == "groups":
+            groups = int(rng.choice([n for n in range(1, channels + 1) if channels % n == 0]))
+            name = maker.convolution(name, groups * int(rng.integers(1, 12)), window, groups=groups, table=table)
+        elif kind == "average":
+            name = maker.global_average(name)
+        elif kind == "residual":
+            beside = maker.convolution(name, channels, Window((3, 3), pads=(1, 1, 1, 1)))
+            name = maker.add(*((name, beside) if rng.integers(2) else (beside, name)), table=table)
+        elif kind == "concat":
+            name = maker.concat(name, maker.convolution(name, int(rng.integers(1, 20)), Window((1, 1))), name)
+        elif kind == "slice":
+            first = int(rng.integers(channels))
+            name = maker.slice(name, first, int(rng.integers(1, channels - first + 1)))
         elif kind == "fully connected":
             name = maker.fully_connected(name, int(rng.integers(1, 20)), table=table)
         else:

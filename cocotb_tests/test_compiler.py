@@ -9,12 +9,12 @@ from execution import differing_bytes
 from graphs import GraphMaker, random_graph
 
 from lutterfly.golden.config import PRESETS
-from lutterfly.golden.isa import LocalMemory
+from lutterfly.golden.isa import Engine, LocalMemory
 from lutterfly.golden.machine import ORDERS, MachineError
 from lutterfly.golden.program import Program
 from lutterfly.host.compiler import CompileError, compile_graph, plan_graph
 from lutterfly.host.compiler.emit import emit
-from lutterfly.host.graph import Graph, Slice, Window
+from lutterfly.host.graph import Graph, Window
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 HALF = Window((3, 3), (2, 2), pads=(0, 0, 1, 1))
@@ -238,8 +238,34 @@ def test_a_scale_that_is_no_number_is_refused_by_name() -> None:
         compile_graph(graph, PRESETS["tiny"])
 
 
-def test_layers_that_the_accelerator_does_not_run_yet_are_refused_by_name():
-    graph = GraphMaker((4, 4, 8)).graph
-    graph.layers.append(Slice("split", ("x",), "y", first=0, channels=4))
-    with pytest.raises(CompileError, match=r"^split: the accelerator does not run a Slice of this kind yet; "):
-        plan_graph(graph, PRESETS["tiny"])
+def test_a_window_of_a_depthwise_row_reads_only_what_the_one_before_did_not() -> None:
+    maker = GraphMaker((16, 16, 16))
+    plan = plan_graph(maker.finish(maker.depthwise("x", SAME)), PRESETS["ecp5-85k"])
+    (command,) = plan.queue("compute")
+    assert plan.reports[0].array_cycles == 16 * (3 * 3 + 15 * 3)
+    assert (command.fields["rows"], command.fields["steps"], command.fields["skip"]) == (3, 9, 6)
+
+
+@pytest.mark.parametrize(("kernel", "along"), [((1, 7), 1), ((7, 1), 0), ((7, 3), 0)])
+def test_a_depthwise_kernel_runs_along_its_longer_side(kernel: tuple[int, int], along: int) -> None:
+    maker = GraphMaker((9, 9, 16))
+    plan = plan_graph(maker.finish(maker.depthwise("x", Window(kernel))), PRESETS["ecp5-85k"])
+    (command,) = plan.queue("compute")
+    inner = plan.graph.tensors[plan.graph.layers[0].output].shape[along]
+    assert command.fields["inner"] == inner
+    assert plan.operations[0].stream.along == along
+
+
+def test_a_depthwise_kernel_beyond_the_chain_runs_as_groups() -> None:
+    maker, config = GraphMaker((13, 13, 3)), PRESETS["tiny"]
+    graph = maker.finish(maker.depthwise("x", Window((9, 9))))
+    plan = plan_graph(graph, config)
+    assert plan.queue("compute")[0].fields["engine"] == Engine.MAC
+    assert differing_bytes(graph, emit(plan, "tiny"), config, order="random") == 0
+
+
+def test_equal_weights_of_a_whole_map_are_one_word() -> None:
+    maker = GraphMaker((8, 8, 32))
+    plan = plan_graph(maker.finish(maker.global_average("x")), PRESETS["ecp5-85k"])
+    assert len(plan.images[LocalMemory.WEIGHT]) == 2 * PRESETS["ecp5-85k"].weight_word_bytes
+    assert plan.reports[0].array_cycles == 2 * 64

@@ -38,18 +38,18 @@ def test_engine_latencies_are_those_of_the_components(preset: str, engine: Engin
 @pytest.mark.parametrize("seed", range(50))
 def test_issue_follows_the_backlog_cycle_by_cycle(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    steps, rounds = int(rng.integers(1, 6)), int(rng.integers(1, 60))
-    groups = [int(n) for n in rng.integers(1, 5, rng.integers(1, 5))]
+    rounds = int(rng.integers(1, 60))
+    windows = [(int(n), int(rng.integers(1, 5))) for n in rng.integers(1, 6, rng.integers(1, 5))]
     start = int(rng.integers(0, 12))
     cycle, backlog = 0, start
-    for size in groups * rounds:
+    for steps, size in windows * rounds:
         step = 0
         while step < steps:
             held = step == steps - 1 and backlog > timing.BACKLOG_LIMIT
             backlog = max(backlog - 1, 0) + (size if step == steps - 1 and not held else 0)
             step += not held
             cycle += 1
-    assert timing.issue_windows(start, steps, groups, rounds) == (cycle, backlog)
+    assert timing.issue_windows(start, windows, rounds) == (cycle, backlog)
 
 
 def test_bursts_end_at_multiples_of_sixteen_beats() -> None:

@@ -144,17 +144,15 @@ def result_groups(config: Config, lanes: int) -> int:
     return -(-lanes // config.array.requant_lanes)
 
 
-def issue_windows(backlog: int, steps: int, groups: Sequence[int], rounds: int) -> tuple[int, int]:
+def issue_windows(backlog: int, windows: Sequence[tuple[int, int]], rounds: int) -> tuple[int, int]:
     """Issue windows as fast as the requantiser allows.
 
     Parameters
     ----------
     backlog : int
         Groups that wait for the requantiser at first.
-    steps : int
-        Steps of each window.
-    groups : sequence of int
-        Groups of the results of each window of a round.
+    windows : sequence of (int, int)
+        Steps of each window of a round, and groups of its results.
     rounds : int
         How often these windows come, one round after the other.
 
@@ -168,7 +166,7 @@ def issue_windows(backlog: int, steps: int, groups: Sequence[int], rounds: int) 
     cycles, settled = 0, 0
     for done in range(rounds):
         before, backlog_before = cycles, backlog
-        for size in groups:
+        for steps, size in windows:
             waiting = max(backlog - (steps - 1), 0)
             hold = max(waiting - BACKLOG_LIMIT, 0)
             cycles += steps + hold

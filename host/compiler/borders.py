@@ -1,9 +1,10 @@
 """Borders: give each tensor room for the largest border that one of its consumers reads, filled with one value."""
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
-from ..graph import Layer
+from ..graph import Add, Layer
 from .plan import CompileError, Plan, pad_value, window_of
 from .storage import Storage
 
@@ -59,7 +60,22 @@ def plan_borders(plan: Plan) -> Plan:
         widest = max((window_of(layer).extent[1] for _, layer in plan.consumers(name)), default=0)
         gap = max(sides["left"], sides["right"], widest - width)
         plan.storages[name] = Storage(height, width, channels, **sides, gap=gap, value=next(iter(values), 0))
+    _align_operands(plan)
     return plan
+
+
+def _align_operands(plan: Plan) -> None:
+    """Give the operands of an Add rows that are equally far apart: one pitch leads through both."""
+    operands = [layer.inputs for layer in plan.graph.layers if isinstance(layer, Add)]
+    while True:
+        changed = False
+        for names in operands:
+            gap = max(plan.storages[name].gap for name in names)
+            for name in names:
+                changed |= plan.storages[name].gap < gap
+                plan.storages[name] = dataclasses.replace(plan.storages[name], gap=gap)
+        if not changed:
+            return
 
 
 def check_borders(plan: Plan) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 import dataclasses
 
 from ...golden.config import Config
-from ...golden.isa import LIST_ENTRY_BYTES, TABLE_BYTES, LocalMemory
+from ...golden.isa import ADD_ENTRIES, ADD_ENTRY_BYTES, LIST_ENTRY_BYTES, TABLE_BYTES, LocalMemory
 from ...golden.requant import PARAMETER_BYTES
-from .operation import Operation
+from .operation import Job, Operation
 from .plan import CompileError, Plan
 
 _NAMES = {
@@ -14,6 +14,7 @@ _NAMES = {
     LocalMemory.PARAMETER: "parameter memory",
     LocalMemory.TABLE: "table memory",
     LocalMemory.LIST: "list memory",
+    LocalMemory.ADD_TABLE: "Add tables",
 }
 
 
@@ -24,16 +25,7 @@ def unit_bytes(config: Config, memory: LocalMemory) -> int:
         LocalMemory.PARAMETER: config.parameter_word_bytes,
         LocalMemory.TABLE: TABLE_BYTES,
         LocalMemory.LIST: LIST_ENTRY_BYTES,
-    }[memory]
-
-
-def memory_bytes(config: Config, memory: LocalMemory) -> int:
-    """Size of a memory for constants."""
-    return {
-        LocalMemory.WEIGHT: config.memory.weight_bytes,
-        LocalMemory.PARAMETER: config.memory.parameter_bytes,
-        LocalMemory.TABLE: config.memory.tables * TABLE_BYTES,
-        LocalMemory.LIST: config.memory.list_entries * LIST_ENTRY_BYTES,
+        LocalMemory.ADD_TABLE: ADD_ENTRIES * ADD_ENTRY_BYTES,
     }[memory]
 
 
@@ -47,24 +39,19 @@ def place_constants(plan: Plan) -> Plan:
     """
     images = {memory: bytearray() for memory in _NAMES}
     known: dict[tuple[LocalMemory, bytes], int] = {}
-    bases = [_place(operation, images, known) for operation in plan.operations]
+    plan.jobs = [
+        dataclasses.replace(job, addresses=_place(job, plan.operations[job.index], images, known, plan.config))
+        for job in plan.jobs
+    ]
     plan.images = {memory: bytes(image) for memory, image in images.items()}
     excess = [
         f"network needs {len(image)} bytes of {_NAMES[memory]}, the configuration has "
-        f"{memory_bytes(plan.config, memory)}; choose a larger --config"
+        f"{plan.config.memory.size_bytes(memory)}; choose a larger --config"
         for memory, image in plan.images.items()
-        if len(image) > memory_bytes(plan.config, memory)
+        if len(image) > plan.config.memory.size_bytes(memory)
     ]
     if excess:
         raise CompileError("; ".join(excess))
-    plan.jobs = [
-        dataclasses.replace(job, addresses={
-            memory: (base + job.tiles.start * plan.operations[job.index].constants[memory].tile_bytes)
-            // unit_bytes(plan.config, memory)
-            for memory, base in bases[job.index].items()
-        })
-        for job in plan.jobs
-    ]
     tables = sum(LocalMemory.TABLE in operation.constants for operation in plan.operations)
     if tables:
         count = len(plan.images[LocalMemory.TABLE]) // TABLE_BYTES
@@ -73,16 +60,20 @@ def place_constants(plan: Plan) -> Plan:
 
 
 def _place(
-    operation: Operation, images: dict[LocalMemory, bytearray], known: dict[tuple[LocalMemory, bytes], int]
+    job: Job,
+    operation: Operation,
+    images: dict[LocalMemory, bytearray],
+    known: dict[tuple[LocalMemory, bytes], int],
+    config: Config,
 ) -> dict[LocalMemory, int]:
-    """First byte of each constant of an operation in its memory."""
+    """Where a job's constants are, in the units of a COMPUTE command."""
     addresses = {}
-    for memory, constant in operation.constants.items():
+    for memory, constant in (operation.constants | operation.job_constants(job)).items():
         key = memory, constant.image
         if key not in known:
             known[key] = len(images[memory])
             images[memory] += constant.image
-        addresses[memory] = known[key]
+        addresses[memory] = (known[key] + job.tiles.start * constant.tile_bytes) // unit_bytes(config, memory)
     return addresses
 
 

@@ -10,8 +10,17 @@ from ...golden.config import Config
 from ...golden.isa import Engine, Opcode
 from ...golden.program import LayerReport
 from ...golden.timing import OVERHEADS
-from ..graph import Convolution, Layer, MaxPool
+from ..graph import Add, AveragePool, Concat, Convolution, Layer, MaxPool, Pointwise, Slice
 from .plan import Command, Plan
+
+_KINDS = {
+    Add: "addition",
+    AveragePool: "average pooling",
+    Concat: "concatenation",
+    MaxPool: "max pooling",
+    Pointwise: "table",
+    Slice: "slice",
+}
 
 #: First cycle, last cycle, and how many of the cycles between are taken.
 Span = tuple[int, int, int]
@@ -183,17 +192,21 @@ def _issue(fields: dict[str, int], backlog: int, config: Config) -> tuple[int, i
     """Cycles that a command issues, and the groups that wait afterwards."""
     full, last = (timing.result_groups(config, fields[name]) for name in ("lanes", "last_lanes"))
     steps = fields["steps"]
-    if fields["tile_inner"]:
-        groups = [full] * (fields["inner"] - 1) + [last]
-        return timing.issue_windows(backlog, steps, groups, fields["outer"] * fields["middle"])
-    pixels = fields["middle"] * fields["inner"]
-    cycles, backlog = timing.issue_windows(backlog, steps, [full], (fields["outer"] - 1) * pixels)
-    more, backlog = timing.issue_windows(backlog, steps, [last], pixels)
-    return cycles + more, backlog
+    if fields.get("tile_inner"):
+        windows = [(steps, full)] * (fields["inner"] - 1) + [(steps, last)]
+        return timing.issue_windows(backlog, windows, fields["outer"] * fields["middle"])
+    later = [steps - fields.get("skip", 0)] * (fields["inner"] - 1)
+    cycles = 0
+    for groups, tiles in ((full, fields["outer"] - 1), (last, 1)):
+        row = [(count, groups) for count in (steps, *later)]
+        more, backlog = timing.issue_windows(backlog, row, tiles * fields["middle"])
+        cycles += more
+    return cycles, backlog
 
 
 def _steps(fields: dict[str, int]) -> int:
-    return math.prod(fields[name] for name in ("outer", "middle", "inner", "steps"))
+    skip = fields.get("skip", 0)
+    return fields["outer"] * fields["middle"] * (fields["inner"] * (fields["steps"] - skip) + skip)
 
 
 def _writes(fields: dict[str, int], config: Config) -> int:
@@ -210,11 +223,17 @@ def _commands(plan: Plan, index: int) -> list[Command]:
 def _report(plan: Plan, index: int, layer: Layer, commands: tuple[int, ...], cycles: int) -> LayerReport:
     height, width, _ = plan.graph.tensors[layer.output].shape
     steps = sum(_steps(command.fields) for command in _commands(plan, index))
-    macs, kind = 0, "max pooling" if isinstance(layer, MaxPool) else "table"
-    if isinstance(layer, Convolution):
-        macs = height * width * layer.weights.size
-        is_whole_map = (height, width) == (1, 1) and layer.window.kernel == plan.graph.tensors[layer.input].shape[:2]
-        kind = "fully connected" if is_whole_map else "convolution"
-    if getattr(layer, "table", None) is not None and kind != "table":
-        kind += ", table"
-    return LayerReport(layer.name, kind, commands, macs, cycles, steps, plan.operations[index].fold)
+    macs = height * width * layer.weights.size if isinstance(layer, Convolution) else 0
+    return LayerReport(layer.name, _kind(plan, layer), commands, macs, cycles, steps, plan.operations[index].fold)
+
+
+def _kind(plan: Plan, layer: Layer) -> str:
+    """What a layer is, for people."""
+    kind = _KINDS.get(type(layer), "convolution")
+    if kind == "convolution":
+        is_whole_map = layer.window.kernel == plan.graph.tensors[layer.input].shape[:2]
+        if layer.groups > 1:
+            kind = "depthwise" if layer.groups == len(layer.weights) else "grouped convolution"
+        elif is_whole_map and plan.graph.tensors[layer.output].shape[:2] == (1, 1):
+            kind = "fully connected"
+    return kind if kind == "table" or getattr(layer, "table", None) is None else f"{kind}, table"

@@ -132,9 +132,12 @@ def plan_folds(plan: Plan) -> Plan:
     """Fold each input in height as far as it makes the slower of DMA and array faster, and as the memory holds it."""
     for name in plan.graph.inputs:
         consumers, shape = plan.consumers(name), plan.graph.tensors[name].shape
-        if len(consumers) != 1 or not isinstance(consumers[0][1], Convolution) or name in plan.graph.outputs:
+        if len(consumers) != 1 or name in plan.graph.outputs:
             continue
-        layer, plain = consumers[0][1], plan.storages[name]
+        layer = consumers[0][1]
+        if not isinstance(layer, Convolution) or layer.groups != 1:
+            continue
+        plain = plan.storages[name]
         choices = [plain, *(fold_storage(layer, shape, rows, plan.graph.tensors[name].zero_point)
                             for rows in range(2, min(layer.window.kernel[0], 255) + 1))]
 

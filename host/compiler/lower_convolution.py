@@ -5,11 +5,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ...golden.isa import Engine, LocalMemory, Opcode
-from ...golden.requant import pack_parameters
 from ...golden.timing import result_groups
 from .folding import cover, describe, tap_offsets, window_pitches
-from .operation import Constant, Job, Operation, step_list, table_constants
-from .plan import Command, CompileError, Plan
+from .operation import Constant, Job, Operation, channel_parameters, step_list, table_constants
+from .plan import Command, Plan
 from .storage import Addresses
 
 
@@ -29,32 +28,31 @@ class ConvolutionOperation(Operation):
         words = weight_words(layer.weights, self.offsets, self.starts, array.lanes, array.columns)
         self.constants = {
             LocalMemory.WEIGHT: Constant(words.tobytes(), len(self.starts) * self.config.weight_word_bytes),
-            LocalMemory.PARAMETER: self._parameters(),
+            LocalMemory.PARAMETER: channel_parameters(layer, self.tile_channels, self.config),
             LocalMemory.LIST: step_list(self.starts),
             **table_constants(layer.table),
         }
 
-    def _parameters(self) -> Constant:
-        try:
-            image = pack_parameters(self.layer.bias, self.layer.multiplier).astype("<u8").tobytes()
-        except (TypeError, ValueError) as error:
-            raise CompileError(f"{self.layer.name}: {error}") from error
-        image += bytes(-len(image) % self.config.parameter_word_bytes)
-        return Constant(image, self.tile_channels // self.config.array.requant_lanes * self.config.parameter_word_bytes)
-
     def lower(self, job: Job) -> list[Command]:
         """One command: its three loops run over tiles, rows and columns."""
+        return [self._command(job, job.tiles)]
+
+    def _command(self, job: Job, tiles: range, source_channel: int = 0, source_pitch: int = 0) -> Command:
+        """The command of some tiles: the first one's windows begin at a channel, those of the others further on."""
         layer, (source,), target = self.layer, job.sources, job.target
         first, below, beside = window_pitches(layer.window, source)
-        channels = self.channels(job.tiles, self.outputs)
-        last_lanes = len(channels) - (len(job.tiles) - 1) * self.tile_channels
+        first += source_channel
+        channels = self.channels(tiles, self.outputs)
+        last_lanes = len(channels) - (len(tiles) - 1) * self.tile_channels
+        words = (tiles.start - job.tiles.start) * len(self.starts)
+        groups = (tiles.start - job.tiles.start) * result_groups(self.config, self.tile_channels)
         fields = {
             "engine": Engine.MAC,
             "steps": len(self.starts),
             "list": job.addresses[LocalMemory.LIST],
-            "weight": job.addresses[LocalMemory.WEIGHT],
-            "parameter": job.addresses[LocalMemory.PARAMETER],
-            "lanes": self.tile_channels if len(job.tiles) > 1 else last_lanes,
+            "weight": job.addresses[LocalMemory.WEIGHT] + words,
+            "parameter": job.addresses[LocalMemory.PARAMETER] + groups,
+            "lanes": self.tile_channels if len(tiles) > 1 else last_lanes,
             "last_lanes": last_lanes,
             "zero_point": self.zero_point,
             "low": layer.low,
@@ -66,14 +64,15 @@ class ConvolutionOperation(Operation):
             "destination": int(target.addresses(job.rows, job.columns, channels)[0]),
         }
         pixels = ((len(job.rows), below, target.row_pitch), (len(job.columns), beside, target.pixel_pitch))
-        tiles = (len(job.tiles), 0, self.tile_channels)
-        loops = (*pixels, tiles) if job.tile_inner else (tiles, *pixels)
-        for name, (count, source_pitch, target_pitch) in zip(("outer", "middle", "inner"), loops, strict=True):
-            fields |= {name: count, f"source_{name}": source_pitch, f"destination_{name}": target_pitch}
+        over_tiles = (len(tiles), source_pitch, self.tile_channels)
+        loops = (*pixels, over_tiles) if job.tile_inner else (over_tiles, *pixels)
+        for name, (count, from_pitch, to_pitch) in zip(("outer", "middle", "inner"), loops, strict=True):
+            fields |= {name: count, f"source_{name}": from_pitch, f"destination_{name}": to_pitch}
         y, x = np.ogrid[job.rows.start:job.rows.stop, job.columns.start:job.columns.stop]
-        reads = (first + y * below + x * beside)[..., None] + self.offsets.reshape(-1)
+        windows = (first + y * below + x * beside)[..., None] + self.offsets.reshape(-1)
+        reads = windows if source_pitch == 0 else windows[..., None] + np.arange(len(tiles)) * source_pitch
         writes = target.addresses(job.rows, job.columns, channels)
-        return [Command(Opcode.COMPUTE, fields, self.index, reads.reshape(-1), writes)]
+        return Command(Opcode.COMPUTE, fields, self.index, reads.reshape(-1), writes)
 
     def cycles(self, rows: int, columns: int, tiles: int) -> int:
         """A step a cycle, or a group of results, whichever takes longer."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 import numpy as np
 
 from ...golden.isa import Engine, LocalMemory, Opcode
-from ...golden.requant import pack_parameters
 from ...golden.timing import result_groups
 from .folding import window_pitches
-from .operation import Constant, Job, Operation, step_list, table_constants
+from .operation import Job, Operation, identity_parameters, step_list, table_constants
 from .plan import Command, Plan, window_of
 
 
@@ -26,10 +25,8 @@ class LanewiseOperation(Operation):
         lanes = self.config.array.lanes
         run, _, _ = self._loops(target.height, target.width, is_dense=self.is_dense)
         self.fold = f"{min(run, lanes)} of {lanes} lanes"
-        width = self.config.array.requant_lanes
-        identity = pack_parameters(np.zeros(width, np.int32), np.ones(width, np.float32))
         self.constants = {
-            LocalMemory.PARAMETER: Constant(identity.astype("<u8").tobytes()),
+            LocalMemory.PARAMETER: identity_parameters(self.config),
             LocalMemory.LIST: step_list(self.taps),
             **table_constants(self.layer.table),
         }

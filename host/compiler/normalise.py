@@ -5,8 +5,8 @@ import dataclasses
 
 import numpy as np
 
-from ..graph import Add, Concat, Convolution, Layer, Slice, Tensor
-from .plan import CompileError, Plan
+from ..graph import Convolution, Layer, Tensor
+from .plan import Plan
 
 
 def normalise(plan: Plan) -> Plan:
@@ -14,16 +14,7 @@ def normalise(plan: Plan) -> Plan:
 
     ``sum((x - zx) * w) + b = sum(x * w) + (b - zx * sum(w))``, modulo 2**32. Borders hold zx, so that this holds there
     too.
-
-    Raises
-    ------
-    CompileError
-        If a layer is of a kind that the accelerator does not run yet.
     """
-    for layer in plan.graph.layers:
-        if isinstance(layer, (Add, Concat, Slice)) or getattr(layer, "groups", 1) != 1:
-            raise CompileError(f"{layer.name}: the accelerator does not run a {type(layer).__name__} of this kind yet; "
-                               "replace it, or end the quantised network before it")
     layers = [_fold_zero_point(layer, plan.graph.tensors[layer.input]) for layer in plan.graph.layers]
     graph = dataclasses.replace(plan.graph, layers=layers, notes=[*plan.graph.notes])
     return dataclasses.replace(plan, graph=graph)

@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from ...golden.config import Config
 from ...golden.isa import LIST_CLEAR, LIST_FIRE, LocalMemory
-from ..graph import Layer
-from .plan import Command, Plan
+from ...golden.requant import pack_parameters
+from ..graph import Convolution, Layer
+from .plan import Command, CompileError, Plan
 from .storage import Storage
 
 
@@ -110,15 +111,19 @@ class Operation(ABC):
     def cycles(self, rows: int, columns: int, tiles: int) -> int:
         """Cycles that the array needs for a job of this size, apart from waiting."""
 
+    def job_constants(self, job: Job) -> dict[LocalMemory, Constant]:
+        """Further constants, which depend on where a job's inputs lie."""
+        return {}
+
     def channels(self, tiles: range, total: int) -> range:
         """The output channels of some tiles, of ``total`` channels in all."""
         return range(tiles.start * self.tile_channels, min(tiles.stop * self.tile_channels, total))
 
 
-def step_list(offsets: npt.NDArray[np.int64]) -> Constant:
-    """The step list with these offsets, int64[steps]."""
+def step_list(offsets: npt.NDArray[np.int64], start: int = 0) -> Constant:
+    """The step list with these offsets, int64[steps], whose sums begin at step ``start``."""
     entries = offsets.astype("<u4")
-    entries[0] |= LIST_CLEAR
+    entries[start] |= LIST_CLEAR
     entries[-1] |= LIST_FIRE
     return Constant(entries.tobytes())
 
@@ -126,3 +131,32 @@ def step_list(offsets: npt.NDArray[np.int64]) -> Constant:
 def table_constants(table: npt.NDArray[np.int8] | None) -> dict[LocalMemory, Constant]:
     """The transfer table int8[256] of a layer, if it has one."""
     return {} if table is None else {LocalMemory.TABLE: Constant(table.tobytes())}
+
+
+def identity_parameters(config: Config) -> Constant:
+    """The parameter word that leaves codes as they are."""
+    lanes = config.array.requant_lanes
+    words = pack_parameters(np.zeros(lanes, np.int32), np.ones(lanes, np.float32))
+    return Constant(words.astype("<u8").tobytes())
+
+
+def channel_parameters(layer: Convolution, tile_channels: int, config: Config) -> Constant:
+    """Bias and scale of a convolution's output channels; every tile begins a word.
+
+    Raises
+    ------
+    CompileError
+        If a scale is out of range.
+    """
+    try:
+        words = pack_parameters(layer.bias, layer.multiplier).astype("<u8")
+    except (TypeError, ValueError) as error:
+        raise CompileError(f"{layer.name}: {error}") from error
+    word_channels = config.array.requant_lanes
+    padded = -(-tile_channels // word_channels) * word_channels
+    tiles = -(-len(words) // tile_channels)
+    image = np.zeros((tiles, padded), "<u8")
+    for tile in range(tiles):
+        of_tile = words[tile * tile_channels:][:tile_channels]
+        image[tile, :len(of_tile)] = of_tile
+    return Constant(image.tobytes(), image[0].nbytes)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...golden.config import Config
 from ...golden.isa import FORMATS, LocalMemory, Opcode
 from ...golden.program import LayerReport
-from ..graph import Convolution, Graph, Layer, Pointwise, Window
+from ..graph import Convolution, Graph, Layer, Window
 from .storage import NO_ADDRESSES, Addresses, Storage
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Plan:
 
 def window_of(layer: Layer) -> Window:
     """The window that a layer reads its input with."""
-    return Window((1, 1)) if isinstance(layer, Pointwise) else layer.window
+    return getattr(layer, "window", Window((1, 1)))
 
 
 def pad_value(layer: Layer, zero_point: int) -> int:

@@ -17,7 +17,7 @@ def row_groups(plan: Plan) -> tuple[int, ...]:
     """Output rows of each job of the first layer: for each there is one LOAD, and one COMPUTE that waits for it."""
     first = plan.graph.layers[0]
     rows = plan.graph.tensors[first.output].shape[0]
-    if not isinstance(first, Convolution) or first.input not in plan.graph.inputs:
+    if not isinstance(first, Convolution) or first.groups != 1 or first.input not in plan.graph.inputs:
         return (rows,)
     shape, storage = plan.graph.tensors[first.input].shape, plan.storages[first.input]
     loading = load_estimate(storage, shape, plan.config) / rows
