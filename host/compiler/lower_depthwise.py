@@ -88,7 +88,7 @@ def best_stream(window: Window, config: Config, sizes: tuple[int, int], groups: 
 def is_depthwise(layer: Convolution, config: Config, sizes: tuple[int, int]) -> bool:
     """Whether the chained columns can compute a convolution whose output has ``sizes`` rows and columns."""
     outputs, _, _, inputs = layer.weights.shape
-    if layer.groups != outputs or inputs != 1 or Engine.DEPTHWISE not in config.engines:
+    if not 1 < layer.groups == outputs or inputs != 1 or Engine.DEPTHWISE not in config.engines:
         return False
     return _is_unit(layer, sizes) or best_stream(layer.window, config, sizes, 1) is not None
 
