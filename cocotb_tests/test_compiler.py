@@ -212,10 +212,11 @@ def test_what_does_not_fit_is_refused_with_both_sizes() -> None:
     ):
         compile_graph(graph, PRESETS["tiny"])
     maker = GraphMaker((64, 64, 4))
-    graph = maker.finish(maker.pointwise("x"))
+    graph = maker.finish(maker.fully_connected("x", 4))
     with pytest.raises(
         CompileError,
-        match=r"^table_t0: network needs 32768 bytes of feature memory, the configuration has 8192; choose a larger",
+        match=r"^conv_t0: one pixel of its output and what it is computed from need 16388 bytes of feature memory, the "
+        r"configuration has 8192; choose a larger --config$",
     ):
         compile_graph(graph, PRESETS["tiny"])
 

@@ -18,7 +18,7 @@ from .command_error import CommandError
 from .compute import compute_results, write_results, written_bytes
 from .config import Config
 from .isa import COMMAND_BYTES, ErrorCode, LocalMemory, Opcode, Unit
-from .program import Program, Queues, WrittenTensor
+from .program import Program, Queues, SpilledTensor, WrittenTensor
 
 UInt8 = npt.NDArray[np.uint8]
 Memories = dict[LocalMemory, UInt8]
@@ -164,7 +164,7 @@ class Machine:
         self.run(program.prologue, arena, order=order)
 
     def run_body(self, program: Program, arena: UInt8, *, order: str = "dma-first") -> dict[str, npt.NDArray[np.int8]]:
-        """Run one inference; returns every written tensor, int8[height, width, channels], by name."""
+        """Run one inference; returns every tensor that leaves the array, int8[height, width, channels], by name."""
         completed_by: dict[int, list[WrittenTensor]] = {}
         for tensor in program.written:
             completed_by.setdefault(tensor.command, []).append(tensor)
@@ -175,7 +175,7 @@ class Machine:
                 tensors[tensor.name] = read_tensor(tensor, feature)
 
         self.run(program.body, arena, order=order, observe=observe)
-        return tensors
+        return tensors | {tensor.name: read_spilled(tensor, arena) for tensor in program.spilled}
 
     def _may_begin(self, queue: _Queue) -> bool:
         if queue.done:
@@ -266,6 +266,11 @@ def read_tensor(tensor: WrittenTensor, feature: UInt8) -> npt.NDArray[np.int8]:
     """The tensor as it lies in the feature memory uint8[feature_bytes]: a copy, int8[height, width, channels]."""
     y, x, c = np.ogrid[:tensor.shape[0], :tensor.shape[1], :tensor.shape[2]]
     return feature[tensor.address + y * tensor.row_pitch + x * tensor.pixel_pitch + c].view(np.int8)
+
+
+def read_spilled(tensor: SpilledTensor, arena: UInt8) -> npt.NDArray[np.int8]:
+    """The tensor as it lies in the arena uint8[arena_bytes]: a copy, int8[height, width, channels]."""
+    return arena[tensor.address:tensor.address + tensor.size_bytes].view(np.int8).reshape(tensor.shape).copy()
 
 
 def _written_by_store(fields: dict[str, int], arena: UInt8, feature: UInt8) -> npt.NDArray[np.bool_]:

@@ -98,6 +98,31 @@ class WrittenTensor:
 
 
 @dataclass(frozen=True, slots=True)
+class SpilledTensor:
+    """A tensor of the graph that is never whole in feature memory: dense int8 codes in the arena once a run has ended.
+
+    Attributes
+    ----------
+    name : str
+        Name in the quantised graph.
+    address : int
+        Of the first byte in the arena.
+    shape : tuple of int
+        (height, width, channels).
+    """
+
+    name: str
+    address: int
+    shape: tuple[int, int, int]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in the arena."""
+        height, width, channels = self.shape
+        return height * width * channels
+
+
+@dataclass(frozen=True, slots=True)
 class LayerReport:
     """What the compiler says of one layer.
 
@@ -148,7 +173,7 @@ class Program:
         What crosses the border.
     layers : tuple of LayerReport
         In order of execution.
-    written : tuple of WrittenTensor
+    written, spilled : tuple of WrittenTensor, tuple of SpilledTensor
         For comparison with a reference.
     predicted_cycles : int
         Of one inference, from start to done, on the ideal bus.
@@ -169,6 +194,7 @@ class Program:
     outputs: tuple[Port, ...]
     layers: tuple[LayerReport, ...]
     written: tuple[WrittenTensor, ...]
+    spilled: tuple[SpilledTensor, ...]
     predicted_cycles: int
     head: bytes = field(default=b"", repr=False)
     tail: bytes = field(default=b"", repr=False)
@@ -236,6 +262,7 @@ class Program:
             "outputs": Port,
             "layers": LayerReport,
             "written": WrittenTensor,
+            "spilled": SpilledTensor,
         }
         parts: dict[str, Any] = {}
         for name, value in plain.items():

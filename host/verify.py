@@ -238,7 +238,7 @@ class _Verification:
         return golden.run_body(self.program, arena, order=order)
 
     def _run_core(self, inputs: list[np.ndarray]) -> dict[str, Int8]:
-        """Every written tensor, read from the feature memory when its last command has completed."""
+        """Every written tensor, read from the feature memory when its last command has completed, or from the arena."""
         driver, simulator = self.session.driver(), self.transport.simulator
         simulator.clear_events()
         driver.begin(inputs)
@@ -256,6 +256,9 @@ class _Verification:
             tensors[tensor.name] = machine.read_tensor(tensor, feature)
         self._outputs = driver.finish()
         self.report.cycles = driver.counters()["cycles"]
+        for tensor in self.program.spilled:
+            data = self.transport.read_memory(self.transport.arena_base + tensor.address, tensor.size_bytes)
+            tensors[tensor.name] = np.frombuffer(data, np.int8).reshape(tensor.shape)
         return tensors
 
     def _compute_opcodes(self) -> list[Opcode]:

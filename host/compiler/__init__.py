@@ -7,19 +7,20 @@ from dataclasses import dataclass
 from ...golden.config import PRESETS, Config
 from ...golden.program import Program
 from ..graph import Graph
+from .arena import plan_arena
 from .borders import check_borders, plan_borders
 from .constants import place_constants
 from .cycles import predict
 from .emit import check_program, emit
 from .folding import plan_folds
-from .jobs import plan_jobs
+from .jobs import check_jobs, plan_jobs
 from .lowering import check_lowered, lower
 from .memory import check_memory, plan_memory
 from .normalise import normalise
 from .operations import plan_operations
+from .order import order_commands
 from .plan import CompileError, Plan
 from .tokens import check_tokens, synchronise
-from .transfers import plan_transfers
 
 __all__ = ["PASSES", "CompileError", "Pass", "compile_graph", "compile_model", "plan_graph"]
 
@@ -46,12 +47,13 @@ PASSES = (
     Pass("normalise", normalise),
     Pass("borders", plan_borders, check_borders),
     Pass("folds", plan_folds, check_borders),
-    Pass("memory", plan_memory, check_memory),
     Pass("operations", plan_operations),
-    Pass("jobs", plan_jobs),
+    Pass("memory", plan_memory, check_memory),
+    Pass("jobs", plan_jobs, check_jobs),
     Pass("constants", place_constants),
+    Pass("arena", plan_arena),
     Pass("lower", lower, check_lowered),
-    Pass("transfers", plan_transfers),
+    Pass("order", order_commands),
     Pass("tokens", synchronise, check_tokens),
     Pass("cycles", predict),
 )

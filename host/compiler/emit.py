@@ -2,16 +2,16 @@
 from __future__ import annotations
 
 from ...golden.isa import COMMAND_BYTES, END, LOAD, LocalMemory
-from ...golden.program import Port, Program, Queues, WrittenTensor
+from ...golden.program import Port, Program, Queues, SpilledTensor, WrittenTensor
 from ..graph import Tensor
+from .arena import ALIGNMENT, aligned
 from .plan import Plan
-from .transfers import PORT_ALIGNMENT, port_bytes
 
 
 def emit(plan: Plan, config_name: str) -> Program:
     """Encode a finished plan: inputs and outputs first in the arena, then constants, then commands."""
     graph, config = plan.graph, plan.config
-    constants, address = bytearray(), port_bytes(plan)
+    constants, address = bytearray(), plan.external_bytes
     constants_address = address
     loads = []
     for memory, image in plan.images.items():
@@ -26,7 +26,7 @@ def emit(plan: Plan, config_name: str) -> Program:
                     folds=1,
                 )
             )
-            constants += image + bytes(-len(image) % PORT_ALIGNMENT)
+            constants += image + bytes(-len(image) % ALIGNMENT)
     address += len(constants)
 
     end = END.encode()
@@ -36,7 +36,7 @@ def emit(plan: Plan, config_name: str) -> Program:
     for stream in streams:
         addresses.append(address)
         # Two commands are one burst of 64-bit beats if they begin at a multiple of its size.
-        address += -(-len(stream) // PORT_ALIGNMENT) * PORT_ALIGNMENT
+        address += aligned(len(stream))
     prologue, body = (
         Queues(streams[first], streams[first + 1], addresses[first], addresses[first + 1]) for first in (0, 2)
     )
@@ -52,7 +52,10 @@ def emit(plan: Plan, config_name: str) -> Program:
         inputs=tuple(_port(plan, graph.tensors[name]) for name in graph.inputs),
         outputs=tuple(_port(plan, graph.tensors[name]) for name in graph.outputs),
         layers=tuple(plan.reports),
-        written=tuple(_written(plan, index) for index in range(len(graph.layers))),
+        written=tuple(_written(plan, index) for index, layer in enumerate(graph.layers) if layer.output in plan.spans),
+        spilled=tuple(SpilledTensor(name, address, graph.tensors[name].shape)
+                      for name, address in plan.external.items()
+                      if name not in plan.spans and name not in graph.inputs),
         predicted_cycles=plan.predicted_cycles,
         head=graph.head,
         tail=graph.tail,
@@ -75,7 +78,7 @@ def check_program(plan: Plan, program: Program) -> None:
 
 def _port(plan: Plan, tensor: Tensor) -> Port:
     view = tensor.views[0]
-    return Port(view.name, tensor.shape, plan.ports[tensor.name], view.shape, view.axes, view.unsigned)
+    return Port(view.name, tensor.shape, plan.external[tensor.name], view.shape, view.axes, view.unsigned)
 
 
 def _written(plan: Plan, index: int) -> WrittenTensor:

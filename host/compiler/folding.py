@@ -15,7 +15,7 @@ from ...golden.config import Config
 from ...golden.timing import run_cycles
 from ..graph import Convolution, Window
 from .borders import reach
-from .memory import fits, place
+from .placement import extent, lifetimes, place
 from .plan import Plan
 from .storage import Addresses, Fold, Storage
 
@@ -97,7 +97,8 @@ def fold_storage(layer: Convolution, shape: tuple[int, int, int], rows: int, val
 def source_rows(storage: Storage, height: int) -> np.ndarray:
     """Source row of each fold: int64[stored rows, folds], -1 where it lies beyond the ``height`` source rows."""
     fold = storage.fold or Fold(1, 1, 1, 0)
-    row = np.arange(storage.height)[:, None] * fold.step + np.arange(fold.rows) * fold.dilation - fold.top
+    stored = np.arange(storage.row, storage.row + storage.height)
+    row = stored[:, None] * fold.step + np.arange(fold.rows) * fold.dilation - fold.top
     return np.where((row >= 0) & (row < height), row, -1)
 
 
@@ -128,27 +129,36 @@ def array_estimate(layer: Convolution, shape: tuple[int, int, int], storage: Sto
     return height * width * max(tiles * steps, -(-outputs // array.requant_lanes))
 
 
+def fold_choices(plan: Plan, name: str) -> list[Storage]:
+    """Layouts of a tensor with rows folded and without, the fastest first; none where it cannot be folded."""
+    if name not in plan.graph.inputs or name in plan.graph.outputs:
+        return []
+    consumers, shape = plan.consumers(name), plan.graph.tensors[name].shape
+    if len(consumers) != 1 or not isinstance(consumers[0][1], Convolution) or consumers[0][1].groups != 1:
+        return []
+    layer, plain = consumers[0][1], plan.storages[name]
+    choices = [plain, *(fold_storage(layer, shape, rows, plan.graph.tensors[name].zero_point)
+                        for rows in range(2, min(layer.window.kernel[0], 255) + 1))]
+
+    def cost(storage: Storage) -> tuple[int, int]:
+        loading = load_estimate(storage, shape, plan.config)
+        return max(loading, array_estimate(layer, shape, storage, plan.config)), loading
+
+    return sorted(choices, key=cost)
+
+
 def plan_folds(plan: Plan) -> Plan:
     """Fold each input in height as far as it makes the slower of DMA and array faster, and as the memory holds it."""
+    spans = lifetimes(plan.graph)
     for name in plan.graph.inputs:
-        consumers, shape = plan.consumers(name), plan.graph.tensors[name].shape
-        if len(consumers) != 1 or name in plan.graph.outputs:
-            continue
-        layer = consumers[0][1]
-        if not isinstance(layer, Convolution) or layer.groups != 1:
-            continue
         plain = plan.storages[name]
-        choices = [plain, *(fold_storage(layer, shape, rows, plan.graph.tensors[name].zero_point)
-                            for rows in range(2, min(layer.window.kernel[0], 255) + 1))]
-
-        def cost(storage: Storage, layer: Convolution = layer, shape: tuple[int, int, int] = shape) -> tuple[int, int]:
-            loading = load_estimate(storage, shape, plan.config)
-            return max(loading, array_estimate(layer, shape, storage, plan.config)), loading
-
-        for choice in sorted(choices, key=cost):
+        for choice in fold_choices(plan, name):
             plan.storages[name] = choice
-            if choice is plain or fits(plan, place(plan)):
+            sizes = {other: plan.storages[other].size_bytes for other in spans}
+            if extent(place(spans, sizes, plan.config.array.lanes), sizes) <= plan.config.memory.feature_bytes:
                 break
+        else:
+            plan.storages[name] = plain
     return plan
 
 

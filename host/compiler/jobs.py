@@ -1,28 +1,144 @@
-"""Jobs: in which parts every layer is executed."""
+"""Jobs: the parts in which the layers are executed, and what lies in the feature memory for how many of them."""
 from __future__ import annotations
 
+import dataclasses
 import itertools
+from dataclasses import dataclass, field
 
 from .operation import Job
-from .plan import Plan
+from .parts import Geometry, reached
+from .plan import Plan, window_of
+from .storage import Storage
 from .streaming import row_groups
 
 
+@dataclass(eq=False)
+class Residence:
+    """A tensor, or a part of one, in the feature memory.
+
+    Attributes
+    ----------
+    tensor : str
+    storage : Storage
+    first, last : int
+        The first and the last job that touches it.
+    arrivals : dict of int to range
+        Stored rows that the DMA loads, by the first job that reads them; empty if the tensor is computed.
+    border : int
+        The first job that reads its border.
+    leaves : int or None
+        The last job that writes it, if the DMA stores it in external memory then; -1 if the DMA has loaded it.
+    """
+
+    tensor: str
+    storage: Storage
+    first: int
+    last: int
+    arrivals: dict[int, range] = field(default_factory=dict)
+    border: int = 0
+    leaves: int | None = None
+
+
 def plan_jobs(plan: Plan) -> Plan:
-    """One job for every layer; several, group of rows by group of rows, for a first layer that begins before its whole
-    input is there."""
-    for index, layer in enumerate(plan.graph.layers):
-        height, width, _ = plan.graph.tensors[layer.output].shape
-        groups = row_groups(plan) if index == 0 else (height,)
-        for start, end in itertools.pairwise(itertools.accumulate(groups, initial=0)):
-            plan.jobs.append(Job(
-                index,
-                tuple(plan.storages[name] for name in layer.inputs),
-                plan.storages[layer.output],
-                range(start, end),
-                range(width),
-                range(plan.operations[index].tiles),
-                # Each row of the input is then done with in one go.
-                tile_inner=len(groups) > 1,
-            ))
+    """Cut every layer into jobs: one, if all of its tensors are in the feature memory.
+
+    A first layer that may begin before its whole input is there has one for each group of rows.
+    """
+    for index in range(len(plan.graph.layers)):
+        if index in plan.cuts:
+            _cut_jobs(plan, index)
+        else:
+            _whole_jobs(plan, index)
+    plan.residences += [_residence(plan, name) for name in plan.spans]
+    plan.residences.sort(key=lambda residence: residence.first)
     return plan
+
+
+def check_jobs(plan: Plan) -> None:
+    """What is in the feature memory at the same time does not overlap, and is what jobs read and write."""
+    for one, other in itertools.combinations(plan.residences, 2):
+        if one.first <= other.last and other.first <= one.last:
+            first, second = sorted((one.storage, other.storage), key=lambda storage: storage.address)
+            assert first.address + first.size_bytes <= second.address, (one.tensor, other.tensor)
+    limit = plan.config.memory.feature_bytes
+    assert all(residence.storage.address + residence.storage.size_bytes <= limit for residence in plan.residences)
+
+
+def _whole_jobs(plan: Plan, index: int) -> None:
+    layer = plan.graph.layers[index]
+    height, width, _ = plan.graph.tensors[layer.output].shape
+    groups = row_groups(plan) if index == 0 else (height,)
+    sources = tuple(plan.storages[name] for name in layer.inputs)
+    for start, end in itertools.pairwise(itertools.accumulate(groups, initial=0)):
+        # Each row of an input that still arrives is done with in one go.
+        plan.jobs.append(Job(index, sources, plan.storages[layer.output], range(start, end), range(width),
+                             range(plan.operations[index].tiles), tile_inner=len(groups) > 1))
+
+
+def _cut_jobs(plan: Plan, index: int) -> None:
+    layer, (cut, buffers), partial = plan.graph.layers[index], plan.cuts[index], plan.partial(index)
+    geometry = Geometry(plan, index, cut, partial)
+    here: dict[str, Residence] = {}
+    used = dict.fromkeys(partial, 0)
+
+    def occupy(name: str, storage: Storage) -> Residence:
+        """Put a part into the next buffer, unless it is there."""
+        address = buffers[name][used[name] % len(buffers[name])]
+        job = len(plan.jobs)
+        here[name] = Residence(name, dataclasses.replace(storage, address=address), job, job, border=job)
+        used[name] += 1
+        plan.residences.append(here[name])
+        return here[name]
+
+    for tiles, rows, columns in itertools.product(geometry.tiles, geometry.rows, geometry.columns):
+        sources, target = geometry.storages_of(rows, columns, tiles)
+        for name, storage in dict(zip(layer.inputs, sources, strict=True)).items():
+            if name in partial and not (name in here and _same_place(here[name].storage, storage)):
+                occupy(name, storage).arrivals[len(plan.jobs)] = storage.rows
+        if layer.output in partial:
+            occupy(layer.output, target)
+        plan.jobs.append(Job(
+            index,
+            tuple(here[name].storage if name in partial else plan.storages[name] for name in layer.inputs),
+            here[layer.output].storage if layer.output in partial else target,
+            rows, columns, tiles,
+        ))
+        for residence in here.values():
+            residence.last = len(plan.jobs) - 1
+        if layer.output in partial:
+            here[layer.output].leaves = len(plan.jobs) - 1
+
+
+def _same_place(one: Storage, other: Storage) -> bool:
+    return dataclasses.replace(one, address=0) == dataclasses.replace(other, address=0)
+
+
+def _residence(plan: Plan, name: str) -> Residence:
+    """Of a tensor that is whole in the feature memory for some layers."""
+    graph, storage, (born, end) = plan.graph, plan.storages[name], plan.spans[name]
+    jobs: list[list[int]] = [[] for _ in graph.layers]
+    for number, job in enumerate(plan.jobs):
+        jobs[job.index].append(number)
+    readers = [index for index, _ in plan.consumers(name)]
+    near = [index for index in readers if index <= end]
+    last = -1 if end < 0 else jobs[end][-1] if end < len(jobs) else len(plan.jobs)
+    residence = Residence(name, storage, -1 if born < 0 else jobs[born][0], last,
+                          border=jobs[near[0]][0] if near else len(plan.jobs))
+    if name in graph.outputs or near != readers:
+        residence.leaves = -1 if born < 0 else jobs[born][-1]
+    if born < 0:
+        residence.arrivals = _arrivals(plan, name, jobs[near[0]]) if near else {len(plan.jobs): storage.rows}
+    return residence
+
+
+def _arrivals(plan: Plan, name: str, jobs: list[int]) -> dict[int, range]:
+    """Stored rows of an input, by the first of the jobs ``jobs`` that reads them."""
+    storage, arrivals, here = plan.storages[name], {}, 0
+    for number in jobs:
+        job = plan.jobs[number]
+        down, _ = reached(window_of(plan.graph.layers[job.index]), storage, job.rows, job.columns)
+        end = storage.height if number == jobs[-1] else min(down.stop, storage.height)
+        if end > here:
+            arrivals[number] = range(here, end)
+            here = end
+    return arrivals

@@ -1,6 +1,8 @@
 """Sums of two tensors: windows of two words, one of each operand, whose codes choose entries of the Add tables."""
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from ...golden.isa import Engine, LocalMemory, Opcode
@@ -8,6 +10,7 @@ from ...golden.requant import SUM_FRACTION_BITS, pack_parameters
 from ...golden.timing import result_groups
 from .operation import Constant, Job, Operation, step_list, table_constants
 from .plan import Command, Plan
+from .storage import Storage
 
 _STEPS = 2
 
@@ -15,14 +18,19 @@ _STEPS = 2
 class AddOperation(Operation):
     """A sum of two tensors. There is one tile: all channels."""
 
-    def __init__(self, plan: Plan, index: int):
-        super().__init__(plan, index)
-        layer, lanes = self.layer, self.config.array.lanes
-        self.tile_channels = plan.storages[layer.output].channels
+    def __init__(self, plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage):
+        super().__init__(plan, index, sources, target)
+        lanes = self.config.array.lanes
+        self.tile_channels = plan.graph.tensors[self.layer.output].shape[2]
         self.fold = f"{min(self.tile_channels, lanes)} of {lanes} lanes"
-        scale = np.full(self.config.array.requant_lanes, 2.0 ** (SUM_FRACTION_BITS - layer.fraction), np.float32)
-        parameters = pack_parameters(np.zeros(len(scale), np.int32), scale)
-        self.constants = {
+
+    @cached_property
+    def constants(self) -> dict[LocalMemory, Constant]:
+        """The Add tables, and the parameter that leaves what they add up to as it is, but for its fraction."""
+        layer, lanes = self.layer, self.config.array.requant_lanes
+        scale = np.full(lanes, 2.0 ** (SUM_FRACTION_BITS - layer.fraction), np.float32)
+        parameters = pack_parameters(np.zeros(lanes, np.int32), scale)
+        return {
             LocalMemory.PARAMETER: Constant(parameters.astype("<u8").tobytes()),
             LocalMemory.ADD_TABLE: Constant(np.concatenate([layer.first, layer.second]).astype("<i8").tobytes()),
             **table_constants(layer.table),

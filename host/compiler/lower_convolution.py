@@ -1,6 +1,8 @@
 """Convolutions and fully connected layers: windows on the multiplier array."""
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import numpy.typing as npt
 
@@ -9,28 +11,33 @@ from ...golden.timing import result_groups
 from .folding import cover, describe, tap_offsets, window_pitches
 from .operation import Constant, Job, Operation, channel_parameters, step_list, table_constants
 from .plan import Command, Plan
-from .storage import Addresses
+from .storage import Addresses, Storage
 
 
 class ConvolutionOperation(Operation):
     """A convolution of one group. A tile is ``columns`` output channels."""
 
-    def __init__(self, plan: Plan, index: int):
-        super().__init__(plan, index)
-        layer, array, source = self.layer, self.config.array, plan.storages[self.layer.input]
+    def __init__(self, plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage):
+        super().__init__(plan, index, sources, target)
+        layer, array = self.layer, self.config.array
         self.outputs, _, _, channels = layer.weights.shape
         self.tile_channels = array.columns
         self.tiles = -(-self.outputs // array.columns)
         self.zero_point = plan.graph.tensors[layer.requantised or layer.output].zero_point
-        self.offsets = tap_offsets(layer.window, channels, source)
+        self.offsets = tap_offsets(layer.window, channels, sources[0])
         self.starts = cover(self.offsets, array.lanes)
-        self.fold = describe(layer, channels, source, array.lanes)
-        words = weight_words(layer.weights, self.offsets, self.starts, array.lanes, array.columns)
-        self.constants = {
+        self.fold = describe(layer, channels, sources[0], array.lanes)
+
+    @cached_property
+    def constants(self) -> dict[LocalMemory, Constant]:
+        """Weights and parameters tile by tile, a step list, perhaps a table."""
+        array = self.config.array
+        words = weight_words(self.layer.weights, self.offsets, self.starts, array.lanes, array.columns)
+        return {
             LocalMemory.WEIGHT: Constant(words.tobytes(), len(self.starts) * self.config.weight_word_bytes),
-            LocalMemory.PARAMETER: channel_parameters(layer, self.tile_channels, self.config),
+            LocalMemory.PARAMETER: channel_parameters(self.layer, self.tile_channels, self.config),
             LocalMemory.LIST: step_list(self.starts),
-            **table_constants(layer.table),
+            **table_constants(self.layer.table),
         }
 
     def lower(self, job: Job) -> list[Command]:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import cached_property
 
 import numpy as np
 
@@ -10,13 +11,14 @@ from ...golden.timing import result_groups
 from ..graph import Slice
 from .operation import Constant, Job, Operation, identity_parameters, step_list
 from .plan import Command, Plan
+from .storage import Storage
 
 
 class CopyOperation(Operation):
     """A concatenation of channels, or a slice of them. There is one tile: all channels."""
 
-    def __init__(self, plan: Plan, index: int):
-        super().__init__(plan, index)
+    def __init__(self, plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage):
+        super().__init__(plan, index, sources, target)
         layer, lanes = self.layer, self.config.array.lanes
         self.tile_channels = plan.graph.tensors[layer.output].shape[2]
         if isinstance(layer, Slice):
@@ -25,16 +27,20 @@ class CopyOperation(Operation):
             self.sizes = [plan.graph.tensors[name].shape[2] for name in layer.inputs]
             self.source_channel, tables = 0, layer.tables
         images = [None if table is None else table.tobytes() for table in tables]
-        distinct = list(dict.fromkeys(image for image in images if image is not None))
+        self.images = list(dict.fromkeys(image for image in images if image is not None))
         #: Which of the layer's tables each input goes through.
-        self.tables = [None if image is None else distinct.index(image) for image in images]
+        self.tables = [None if image is None else self.images.index(image) for image in images]
         self.fold = f"{min(*self.sizes, lanes)} of {lanes} lanes"
-        self.constants = {
+
+    @cached_property
+    def constants(self) -> dict[LocalMemory, Constant]:
+        """The parameter that leaves codes as they are, a list of one step, and the tables."""
+        tables = {LocalMemory.TABLE: Constant(b"".join(self.images))} if self.images else {}
+        return {
             LocalMemory.PARAMETER: identity_parameters(self.config),
             LocalMemory.LIST: step_list(np.zeros(1, np.int64)),
+            **tables,
         }
-        if distinct:
-            self.constants[LocalMemory.TABLE] = Constant(b"".join(distinct))
 
     def lower(self, job: Job) -> list[Command]:
         """One command for each input; its tiles are ``lanes`` channels of a pixel."""

@@ -9,6 +9,7 @@ left.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -101,33 +102,40 @@ def _is_unit(layer: Convolution, sizes: tuple[int, int]) -> bool:
 class DepthwiseOperation(Operation):
     """A convolution with as many groups as channels, one output channel each. A tile is ``lanes`` channels."""
 
-    def __init__(self, plan: Plan, index: int):
-        super().__init__(plan, index)
-        layer, lanes, source = self.layer, self.config.array.lanes, plan.storages[self.layer.input]
+    def __init__(self, plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage):
+        super().__init__(plan, index, sources, target)
+        layer, lanes = self.layer, self.config.array.lanes
         self.channels_in_all = len(layer.weights)
         self.tile_channels = lanes
         self.tiles = -(-self.channels_in_all // lanes)
         self.zero_point = plan.graph.tensors[layer.requantised or layer.output].zero_point
         self.groups = result_groups(self.config, min(lanes, self.channels_in_all))
         sizes = plan.graph.tensors[layer.output].shape[:2]
-        if _is_unit(layer, sizes):
+        self.is_unit = _is_unit(layer, sizes)
+        if self.is_unit:
             elements = layer.window.kernel[0] * layer.window.kernel[1]
             self.stream = Stream(1, elements, elements, 1, 1)
-            start, words, taken = 0, self._unit_words(), np.arange(elements)
         else:
             self.stream = best_stream(layer.window, self.config, sizes, self.groups)
-            start = self.stream.steps - self.stream.rows
-            words, taken = self._stream_words()
-        row, column = np.divmod(taken, layer.window.kernel[1])
-        self.taps = tap_addresses(layer.window, source)
-        offsets = np.where(taken >= 0, self.taps[row, column], 0)
+        self.taps = tap_addresses(layer.window, sources[0])
         words_per_window = self.stream.advance * self.stream.rows
         self.fold = f"{words_per_window} words per window, {min(lanes, self.channels_in_all)} of {lanes} lanes"
-        self.constants = {
+
+    @cached_property
+    def constants(self) -> dict[LocalMemory, Constant]:
+        """Weights and parameters tile by tile, a step list, perhaps a table."""
+        if self.is_unit:
+            start, words, taken = 0, self._unit_words(), np.arange(self.stream.steps)
+        else:
+            start = self.stream.steps - self.stream.rows
+            words, taken = self._stream_words()
+        row, column = np.divmod(taken, self.layer.window.kernel[1])
+        offsets = np.where(taken >= 0, self.taps[row, column], 0)
+        return {
             LocalMemory.WEIGHT: Constant(words.tobytes(), words[0].nbytes),
-            LocalMemory.PARAMETER: channel_parameters(layer, lanes, self.config),
+            LocalMemory.PARAMETER: channel_parameters(self.layer, self.tile_channels, self.config),
             LocalMemory.LIST: step_list(offsets, start),
-            **table_constants(layer.table),
+            **table_constants(self.layer.table),
         }
 
     def _kernel(self) -> npt.NDArray[np.int8]:

@@ -1,6 +1,8 @@
 """Grouped convolutions that the chained columns cannot compute: tiles of whole groups on the multiplier array."""
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import numpy.typing as npt
 
@@ -9,6 +11,7 @@ from .folding import cover, tap_offsets
 from .lower_convolution import ConvolutionOperation, weight_words
 from .operation import Constant, Job, Operation, channel_parameters, step_list, table_constants
 from .plan import Command, Plan
+from .storage import Storage
 
 
 class GroupedConvolutionOperation(ConvolutionOperation):
@@ -18,9 +21,9 @@ class GroupedConvolutionOperation(ConvolutionOperation):
     and another's inputs; or, where a group has more outputs, an even part of a group.
     """
 
-    def __init__(self, plan: Plan, index: int):
-        Operation.__init__(self, plan, index)
-        layer, array, source = self.layer, self.config.array, plan.storages[self.layer.input]
+    def __init__(self, plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage):
+        Operation.__init__(self, plan, index, sources, target)
+        layer, array = self.layer, self.config.array
         self.outputs, _, _, self.group_inputs = layer.weights.shape
         group_outputs = self.outputs // layer.groups
         self.tile_groups = max(array.columns // group_outputs, 1)
@@ -31,16 +34,21 @@ class GroupedConvolutionOperation(ConvolutionOperation):
         self.tile_channels = self.tile_groups * group_outputs // self.group_tiles
         self.tiles = -(-self.outputs // self.tile_channels)
         self.zero_point = plan.graph.tensors[layer.requantised or layer.output].zero_point
-        self.offsets = tap_offsets(layer.window, self.tile_groups * self.group_inputs, source)
+        self.offsets = tap_offsets(layer.window, self.tile_groups * self.group_inputs, sources[0])
         self.starts = cover(self.offsets, array.lanes)
         useful = layer.weights[0].size / (len(self.starts) * array.lanes)
         self.fold = f"{layer.groups} groups, {len(self.starts)} words per window, {useful:.0%} useful"
+
+    @cached_property
+    def constants(self) -> dict[LocalMemory, Constant]:
+        """Weights and parameters tile by tile, a step list, perhaps a table."""
+        array = self.config.array
         words = weight_words(self._tile_weights(), self.offsets, self.starts, array.lanes, array.columns)
-        self.constants = {
+        return {
             LocalMemory.WEIGHT: Constant(words.tobytes(), len(self.starts) * self.config.weight_word_bytes),
-            LocalMemory.PARAMETER: channel_parameters(layer, self.tile_channels, self.config),
+            LocalMemory.PARAMETER: channel_parameters(self.layer, self.tile_channels, self.config),
             LocalMemory.LIST: step_list(self.starts),
-            **table_constants(layer.table),
+            **table_constants(self.layer.table),
         }
 
     def _tile_weights(self) -> npt.NDArray[np.int8]:

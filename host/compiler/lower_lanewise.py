@@ -1,21 +1,24 @@
 """Max pooling and pointwise tables: windows on the lane-wise maximum, each lane a byte of its own."""
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from ...golden.isa import Engine, LocalMemory, Opcode
 from ...golden.timing import result_groups
 from .folding import window_pitches
-from .operation import Job, Operation, identity_parameters, step_list, table_constants
+from .operation import Constant, Job, Operation, identity_parameters, step_list, table_constants
 from .plan import Command, Plan, window_of
+from .storage import Storage
 
 
 class LanewiseOperation(Operation):
     """A max pooling, or a table on every code (a window of one element). There is one tile: all channels."""
 
-    def __init__(self, plan: Plan, index: int):
-        super().__init__(plan, index)
-        source, target = plan.storages[self.layer.input], plan.storages[self.layer.output]
+    def __init__(self, plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage):
+        super().__init__(plan, index, sources, target)
+        (source,) = sources
         self.window = window_of(self.layer)
         self.tile_channels = target.channels
         row, column = np.ogrid[:self.window.kernel[0], :self.window.kernel[1]]
@@ -25,7 +28,11 @@ class LanewiseOperation(Operation):
         lanes = self.config.array.lanes
         run, _, _ = self._loops(target.height, target.width, is_dense=self.is_dense)
         self.fold = f"{min(run, lanes)} of {lanes} lanes"
-        self.constants = {
+
+    @cached_property
+    def constants(self) -> dict[LocalMemory, Constant]:
+        """The parameter that leaves codes as they are, a step list, perhaps a table."""
+        return {
             LocalMemory.PARAMETER: identity_parameters(self.config),
             LocalMemory.LIST: step_list(self.taps),
             **table_constants(self.layer.table),

@@ -1,109 +1,181 @@
-"""Memory: an address in the feature memory for every tensor; what lives at the same time does not overlap."""
+"""Memory: which tensors lie whole in the feature memory, when and where; the others go through buffers, in parts."""
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
+from collections.abc import Mapping
 
-from .plan import CompileError, Plan
+from ...golden.isa import LocalMemory
+from .cuts import choose_cut, smallest_cut
+from .folding import fold_choices
+from .operations import make_operation
+from .parts import Cut, Geometry
+from .placement import Span, extent, free, lifetimes, place
+from .plan import Plan
 
-
-def lifetimes(plan: Plan) -> dict[str, tuple[int, int]]:
-    """First and last layer, both included, during which each stored tensor is written or read.
-
-    Inputs live from before the first layer (-1), outputs until behind the last one.
-    """
-    layers = plan.graph.layers
-    spans = {name: [-1, -1] for name in plan.graph.inputs}
-    for index, layer in enumerate(layers):
-        spans.setdefault(layer.output, [index, index])
-        for name in layer.inputs:
-            spans[name][1] = index
-    for name in plan.graph.outputs:
-        spans[name][1] = len(layers)
-    return {name: (first, last) for name, (first, last) in spans.items()}
-
-
-def place(plan: Plan) -> dict[str, int]:
-    """Addresses of all tensors, the most compact of a few first-fit placements.
-
-    Returns
-    -------
-    dict of str to int
-        Multiples of ``lanes``; they may go beyond the memory, see :func:`fits`.
-    """
-    spans = lifetimes(plan)
-    sizes = {name: plan.storages[name].size_bytes for name in spans}
-    orders = (
-        lambda name: (-sizes[name], spans[name]),
-        lambda name: (spans[name][0], -sizes[name]),
-        lambda name: (-sizes[name] * (spans[name][1] - spans[name][0] + 1), spans[name]),
-    )
-    placements = [_first_fit(sorted(spans, key=order), spans, sizes, plan.config.array.lanes) for order in orders]
-    return min(placements, key=lambda addresses: _extent(addresses, sizes))
-
-
-def fits(plan: Plan, addresses: dict[str, int]) -> bool:
-    """Whether tensors at these addresses lie within the feature memory."""
-    sizes = {name: plan.storages[name].size_bytes for name in addresses}
-    return _extent(addresses, sizes) <= plan.config.memory.feature_bytes
+#: A tensor, or a buffer for one in a layer.
+_Key = str | tuple[int, str, int]
 
 
 def plan_memory(plan: Plan) -> Plan:
-    """Give every tensor its address.
+    """Give every tensor its address, or spill it to external memory; choose the parts of layers that touch those.
 
     Raises
     ------
     CompileError
-        If they do not fit.
+        If one pixel of a layer, with what it is computed from, does not fit the memory.
     """
-    addresses = place(plan)
-    if not fits(plan, addresses):
-        spans = lifetimes(plan)
-        need = {
-            index: sum(
-                plan.storages[name].size_bytes for name, (first, last) in spans.items() if first <= index <= last
-            )
-            for index in range(len(plan.graph.layers))
-        }
-        worst = max(need, key=need.get, default=0)
-        layer = plan.graph.layers[worst].name if plan.graph.layers else "network"
-        extent = _extent(addresses, {name: plan.storages[name].size_bytes for name in addresses})
-        raise CompileError(f"{layer}: network needs {extent} bytes of feature memory, the configuration has "
-                           f"{plan.config.memory.feature_bytes}; choose a larger --config")
-    for name, address in addresses.items():
-        plan.storages[name] = dataclasses.replace(plan.storages[name], address=address)
+    plan.spans, addresses = _Spilling(plan).settle()
+    for name in plan.spans:
+        plan.storages[name] = dataclasses.replace(plan.storages[name], address=addresses[name])
+    for index in range(len(plan.graph.layers)):
+        partial = plan.partial(index)
+        if partial:
+            minimal = {key[1:]: address for key, address in addresses.items()
+                       if isinstance(key, tuple) and key[0] == index}
+            _cut_layer(plan, index, partial, minimal)
     return plan
 
 
 def check_memory(plan: Plan) -> None:
-    """Tensors that live at the same time do not overlap, and all lie within the memory."""
-    spans = sorted(lifetimes(plan).items())
-    for index, (name, (first, last)) in enumerate(spans):
-        storage = plan.storages[name]
-        end = storage.address + storage.size_bytes
-        assert end <= plan.config.memory.feature_bytes, name
-        for other, (other_first, other_last) in spans[:index]:
-            beside = plan.storages[other]
-            apart = last < other_first or other_last < first
-            assert apart or end <= beside.address or beside.address + beside.size_bytes <= storage.address, (
-                name,
-                other,
-            )
+    """What is there at the same time does not overlap, and all lies within the memory."""
+    for index, layer in enumerate(plan.graph.layers):
+        taken = _whole(plan, index)
+        if index in plan.cuts:
+            cut, buffers = plan.cuts[index]
+            sizes = Geometry(plan, index, cut, plan.partial(index)).buffer_bytes()
+            taken += [(address, address + sizes[name]) for name in buffers for address in buffers[name]]
+        taken.sort()
+        for (_, end), (start, _) in itertools.pairwise(taken):
+            assert end <= start, layer.name
+        assert not taken or taken[-1][1] <= plan.config.memory.feature_bytes, layer.name
 
 
-def _first_fit(names: list[str], spans: dict[str, tuple[int, int]], sizes: dict[str, int], unit: int) -> dict[str, int]:
-    addresses: dict[str, int] = {}
-    for name in names:
-        first, last = spans[name]
-        taken = sorted((address, address + sizes[other]) for other, address in addresses.items()
-                       if spans[other][0] <= last and first <= spans[other][1])
-        address = 0
-        for start, end in taken:
-            if address + sizes[name] <= start:
-                break
-            address = max(address, -(-end // unit) * unit)
-        addresses[name] = address
-    return addresses
+def _whole(plan: Plan, index: int) -> list[Span]:
+    """First byte, and the byte behind the last, of each tensor that is whole in the memory while a layer runs."""
+    return [
+        (plan.storages[name].address, plan.storages[name].address + plan.storages[name].size_bytes)
+        for name, (first, last) in plan.spans.items()
+        if first <= index <= last
+    ]
 
 
-def _extent(addresses: dict[str, int], sizes: dict[str, int]) -> int:
-    return max((address + sizes[name] for name, address in addresses.items()), default=0)
+def _cut_layer(plan: Plan, index: int, partial: frozenset[str], minimal: Mapping[tuple[str, int], int]) -> None:
+    """Choose the parts of a layer, and the fold of an input that it alone reads; ``minimal`` are buffers that fit."""
+    gaps = free(_whole(plan, index), plan.config.memory.feature_bytes)
+    cut = smallest_cut(plan, index)
+    best = math.inf
+    plan.cuts[index] = cut, {name: tuple(minimal[name, k] for k in range(cut.buffers)) for name in partial}
+    folded = next((name for name in partial if fold_choices(plan, name)), None)
+    for storage in fold_choices(plan, folded) if folded else [None]:
+        kept = plan.storages.copy(), plan.operations[index]
+        if folded:
+            plan.storages[folded] = storage
+            plan.operations[index] = make_operation(plan, index)
+        choice = choose_cut(plan, index, partial, gaps, streamed=_is_streamed(plan))
+        if choice is not None and choice[2] < best:
+            *plan.cuts[index], best = choice
+        else:
+            plan.storages, plan.operations[index] = kept
+    geometry = Geometry(plan, index, plan.cuts[index][0], partial)
+    sources, target = geometry.storages_of(geometry.rows[0], geometry.columns[0], geometry.tiles[0])
+    plan.operations[index] = make_operation(plan, index, sources, target)
+
+
+def _is_streamed(plan: Plan) -> bool:
+    """Whether the weights of all layers are more than their memory holds."""
+    images = {constants.image for operation in plan.operations
+              for memory, constants in operation.constants.items() if memory is LocalMemory.WEIGHT}
+    return sum(map(len, images)) > plan.config.memory.weight_bytes
+
+
+class _Spilling:
+    """Shorten the time for which tensors lie in the feature memory until what is left fits."""
+
+    def __init__(self, plan: Plan):
+        self.plan = plan
+        self.graph = plan.graph
+        self.full = lifetimes(plan.graph)
+        self.readers = {name: [index for index, _ in plan.consumers(name)] for name in self.full}
+        self._smallest: dict[int, Cut] = {}
+
+    def settle(self) -> tuple[dict[str, Span], dict[_Key, int]]:
+        """Spans of the tensors that lie whole in the memory, and addresses of them and of the smallest buffers."""
+        spans = dict(self.full)
+        addresses = self._place(spans)
+        while addresses is None:
+            spans = self._relieve(spans)
+            addresses = self._place(spans)
+        # What was given up first may have become superfluous.
+        for name in sorted(self.full, key=lambda name: self._traffic(name, self.full) - self._traffic(name, spans)):
+            longer = {**spans, name: self.full[name]}
+            found = self._place(longer) if longer != spans else None
+            if found is not None:
+                spans, addresses = longer, found
+        return spans, addresses
+
+    def _place(self, spans: Mapping[str, Span]) -> dict[_Key, int] | None:
+        times, sizes = self._items(spans)
+        addresses = place(times, sizes, self.plan.config.array.lanes)
+        return addresses if extent(addresses, sizes) <= self.plan.config.memory.feature_bytes else None
+
+    def _items(self, spans: Mapping[str, Span]) -> tuple[dict[_Key, Span], dict[_Key, int]]:
+        """When tensors and buffers are in the memory, and how large they are."""
+        times: dict[_Key, Span] = dict(spans)
+        sizes: dict[_Key, int] = {name: self.plan.storages[name].size_bytes for name in spans}
+        for index in range(len(self.graph.layers)):
+            for (name, number), size in self._buffers(index, spans).items():
+                times[index, name, number] = index, index
+                sizes[index, name, number] = size
+        return times, sizes
+
+    def _buffers(self, index: int, spans: Mapping[str, Span]) -> dict[tuple[str, int], int]:
+        partial = self.plan.partial(index, spans)
+        if not partial:
+            return {}
+        if index not in self._smallest:
+            self._smallest[index] = smallest_cut(self.plan, index)
+        cut = self._smallest[index]
+        sizes = Geometry(self.plan, index, cut, partial).buffer_bytes()
+        return {(name, number): size for name, size in sizes.items() for number in range(cut.buffers)}
+
+    def _relieve(self, spans: Mapping[str, Span]) -> dict[str, Span]:
+        """Shorten the stay of one tensor at the layer that needs the most memory, where that costs least."""
+        times, sizes = self._items(spans)
+        need = [
+            sum(sizes[key] for key, (first, last) in times.items() if first <= index <= last)
+            for index in range(len(self.graph.layers))
+        ]
+        worst = need.index(max(need))
+        excess = max(need[worst] - self.plan.config.memory.feature_bytes, 1)
+        choices = []
+        for name, (first, last) in spans.items():
+            if not first <= worst <= last:
+                continue
+            shorter = self._shorten(name, worst, spans)
+            freed = sizes[name] + sum(self._buffers(worst, spans).values()) - sum(
+                self._buffers(worst, shorter).values())
+            if freed > 0:
+                cost = self._traffic(name, shorter) - self._traffic(name, spans)
+                choices.append((freed < excess, cost if freed >= excess else cost / freed, -freed, name, shorter))
+        return min(choices, key=lambda choice: choice[:4])[-1]
+
+    def _shorten(self, name: str, index: int, spans: Mapping[str, Span]) -> dict[str, Span]:
+        """Without ``name`` from layer ``index`` on; not at all if it would not be read before."""
+        first, _ = self.full[name]
+        before = [reader for reader in self.readers[name] if reader < index]
+        rest = {other: span for other, span in spans.items() if other != name}
+        is_stored_only = name in self.graph.outputs and not self.readers[name] and first < index
+        if is_stored_only:
+            return {**rest, name: (first, first)}
+        return {**rest, name: (first, max(before))} if before else rest
+
+    def _traffic(self, name: str, spans: Mapping[str, Span]) -> int:
+        """Bytes that the DMA moves because of a tensor."""
+        last = spans.get(name, (0, -2))[1]
+        size = math.prod(self.graph.tensors[name].shape)
+        far = sum(reader > last for reader in self.readers[name])
+        if name in self.graph.inputs:
+            return size * (far + any(reader <= last for reader in self.readers[name]))
+        return size * (far + (far > 0 or name in self.graph.outputs))

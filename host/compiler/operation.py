@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -75,9 +76,12 @@ class Operation(ABC):
     Parameters
     ----------
     plan : Plan
-        With a layout for every tensor; where it lies does not matter.
     index : int
         Of the layer.
+    sources : tuple of Storage
+        Of each input, as all jobs read it: its pitches and its fold count, where it lies does not.
+    target : Storage
+        Of the output, likewise.
 
     Attributes
     ----------
@@ -86,7 +90,6 @@ class Operation(ABC):
         Parts of the output's channels that need constants of their own, and can be computed apart.
     tile_channels : int
         Output channels of every tile but the last.
-    constants : dict of LocalMemory to Constant
     fold : str
         How the input is read, for people.
     """
@@ -94,14 +97,25 @@ class Operation(ABC):
     layer: Layer
     tiles: int = 1
     tile_channels: int
-    constants: dict[LocalMemory, Constant]
     fold: str
 
-    def __init__(self, plan: Plan, index: int):
+    def __init__(self, plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage):
         self.index = index
         self.layer = plan.graph.layers[index]
         self.config: Config = plan.config
-        self.constants = {}
+        self.sources = sources
+        self.target = target
+
+    @cached_property
+    @abstractmethod
+    def constants(self) -> dict[LocalMemory, Constant]:
+        """What all jobs need in the memories for constants.
+
+        Raises
+        ------
+        CompileError
+            If a scale is out of range.
+        """
 
     @abstractmethod
     def lower(self, job: Job) -> list[Command]:

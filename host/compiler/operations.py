@@ -10,6 +10,7 @@ from .lower_grouped import GroupedConvolutionOperation
 from .lower_lanewise import LanewiseOperation
 from .operation import Operation
 from .plan import Plan
+from .storage import Storage
 
 OPERATIONS: dict[type[Layer], type[Operation]] = {
     Add: AddOperation,
@@ -21,16 +22,24 @@ OPERATIONS: dict[type[Layer], type[Operation]] = {
 
 
 def plan_operations(plan: Plan) -> Plan:
-    """Make the operation of every layer.
+    """Make the operation of every layer, for tensors that lie whole in the feature memory.
 
     Raises
     ------
     CompileError
         If a layer's scales are out of range.
     """
-    for index, layer in enumerate(plan.graph.layers):
-        plan.operations.append(_kind(plan, layer)(plan, index))
+    plan.operations = [make_operation(plan, index) for index in range(len(plan.graph.layers))]
     return plan
+
+
+def make_operation(
+    plan: Plan, index: int, sources: tuple[Storage, ...] | None = None, target: Storage | None = None
+) -> Operation:
+    """The operation of a layer that reads and writes storages like these, by default the whole tensors."""
+    layer = plan.graph.layers[index]
+    sources = sources or tuple(plan.storages[name] for name in layer.inputs)
+    return _kind(plan, layer)(plan, index, sources, target or plan.storages[layer.output])
 
 
 def _kind(plan: Plan, layer: Layer) -> type[Operation]:

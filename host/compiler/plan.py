@@ -1,6 +1,7 @@
 """The plan: what the compiler's passes work on and add to, from a quantised graph to synchronised commands."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,10 @@ from ..graph import Convolution, Graph, Layer, Window
 from .storage import NO_ADDRESSES, Addresses, Storage
 
 if TYPE_CHECKING:
+    from .jobs import Residence
     from .operation import Job, Operation
+    from .parts import Cut
+    from .placement import Span
 
 
 class CompileError(ValueError):
@@ -68,15 +72,25 @@ class Plan:
     graph, config
         What is compiled, and for which accelerator.
     storages : dict of str to Storage
-        Where each tensor lies.
+        How each tensor lies in the feature memory, and where, if it ever is whole there.
+    spans : dict of str to tuple of int
+        First and last layer, both included, during which a tensor lies whole in the feature memory. Tensors that never
+        do are missing.
+    cuts : dict of int to tuple
+        For each layer that reads or writes a tensor which is not whole there: the size of its parts, and the address of
+        each buffer for the parts of each such tensor.
     operations : list of Operation
         How each layer is executed.
     jobs : list of Job
         The parts in which the layers are executed, in order.
+    residences : list of Residence
+        What lies in the feature memory for which of them, in the order of the first.
     images : dict of LocalMemory to bytes
         What the prologue loads into the memories for constants.
-    ports : dict of str to int
-        Address of each input and output in the arena, by tensor.
+    external : dict of str to int
+        Address in the arena of each tensor that lies there.
+    external_bytes : int
+        What they take, from the arena's start on.
     computes : list of list of Command
         The COMPUTE commands of each job.
     commands : list of Command
@@ -88,10 +102,14 @@ class Plan:
     graph: Graph
     config: Config
     storages: dict[str, Storage] = field(default_factory=dict)
+    spans: dict[str, Span] = field(default_factory=dict)
+    cuts: dict[int, tuple[Cut, dict[str, tuple[int, ...]]]] = field(default_factory=dict)
     operations: list[Operation] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
+    residences: list[Residence] = field(default_factory=list)
     images: dict[LocalMemory, bytes] = field(default_factory=dict)
-    ports: dict[str, int] = field(default_factory=dict)
+    external: dict[str, int] = field(default_factory=dict)
+    external_bytes: int = 0
     computes: list[list[Command]] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
     reports: list[LayerReport] = field(default_factory=list)
@@ -100,6 +118,12 @@ class Plan:
     def consumers(self, tensor: str) -> list[tuple[int, Layer]]:
         """The layers that read ``tensor``, with their indices."""
         return [(index, layer) for index, layer in enumerate(self.graph.layers) if tensor in layer.inputs]
+
+    def partial(self, index: int, spans: Mapping[str, Span] | None = None) -> frozenset[str]:
+        """The inputs and outputs of a layer that are not whole in the feature memory while it runs."""
+        layer, spans = self.graph.layers[index], self.spans if spans is None else spans
+        return frozenset(name for name in (*layer.inputs, layer.output)
+                         if name not in spans or not spans[name][0] <= index <= spans[name][1])
 
     def queue(self, name: str) -> list[Command]:
         """The commands of one queue."""

@@ -1,69 +1,37 @@
-"""Transfers: commands of the DMA queue for inputs, borders and outputs, put among the COMPUTE commands."""
+"""Transfers: commands of the DMA queue for a tensor, or a part of one, and its border."""
 from __future__ import annotations
 
 import itertools
-import math
 
 import numpy as np
 
 from ...golden.isa import LocalMemory, Opcode
-from ..graph import Window
 from .folding import source_rows
-from .plan import Command, Plan
+from .plan import Command
 from .storage import Storage, pieces
 
-#: Inputs and outputs begin at a multiple of this, so that bursts of 16 beats of 16 bytes do not cross 4 KiB more often
-#: than they must.
-PORT_ALIGNMENT = 256
+Shape = tuple[int, int, int]
 
 
-def plan_transfers(plan: Plan) -> Plan:
-    """Put LOADs and FILLs before what needs them, and STOREs behind what they need.
-
-    A border is filled while the layer that writes the interior runs, or earlier: its FILL stands before that layer and
-    waits only until its bytes are free. So no layer that reads a border waits for it.
-    """
-    graph, address = plan.graph, 0
-    for name in dict.fromkeys([*graph.inputs, *graph.outputs]):
-        plan.ports[name] = address
-        address += _port_room(plan, name)
-    for name in graph.inputs:
-        plan.commands += _fill_border(plan, name) + _load(plan, name)
-        if name in graph.outputs:
-            plan.commands += _store(plan, name)
-    for index, layer in enumerate(graph.layers):
-        computes = [computes for job, computes in zip(plan.jobs, plan.computes, strict=True) if job.index == index]
-        plan.commands += _fill_border(plan, layer.output) + list(itertools.chain(*computes))
-        if layer.output in graph.outputs:
-            plan.commands += _store(plan, layer.output)
-    return plan
-
-
-def port_bytes(plan: Plan) -> int:
-    """Bytes of the arena that inputs and outputs take, from its start on."""
-    return sum(_port_room(plan, name) for name in plan.ports)
-
-
-def _port_room(plan: Plan, name: str) -> int:
-    return -(-math.prod(plan.graph.tensors[name].shape) // PORT_ALIGNMENT) * PORT_ALIGNMENT
-
-
-def _fill_border(plan: Plan, name: str) -> list[Command]:
-    """FILLs of everything around a tensor, and of the folds that lie in its padding."""
-    storage, channels = plan.storages[name], plan.graph.tensors[name].shape[2]
-    pitch, gap = storage.row_pitch, storage.gap * storage.channels
-    row_bytes = storage.width * storage.channels
+def fill_border(storage: Storage, shape: Shape) -> list[Command]:
+    """FILLs of everything around a tensor of ``shape``, and of the folds that lie in its padding."""
+    pitch, row_bytes = storage.row_pitch, storage.width * storage.channels
     end = storage.address + storage.size_bytes
-    last_end = storage.origin + (storage.height - 1) * pitch + row_bytes
-    fills = [
-        (storage.address, storage.origin - storage.address, 1, 0),
-        (storage.origin + row_bytes, gap, storage.height - 1, pitch),
-        (last_end, end - last_end, 1, 0),
-    ]
+    last_end = storage.first + (storage.height - 1) * pitch + row_bytes
+    # Without a border at the sides nobody reads what lies between the rows.
+    between = pitch - row_bytes if storage.left or storage.right else 0
+    if storage.height == 0:
+        fills = [(storage.address, storage.size_bytes, 1, 0)]
+    else:
+        fills = [
+            (storage.address, storage.first - storage.address, 1, 0),
+            (storage.first + row_bytes, between, storage.height - 1, pitch),
+            (last_end, end - last_end, 1, 0),
+        ]
     if storage.fold:
-        rows = source_rows(storage, plan.graph.tensors[name].shape[0])
-        for row, first, last in _runs(rows < 0):
-            at, size = storage.origin + row * pitch + first * channels, (last - first) * channels
+        channels = shape[2]
+        for row, first, last in _runs(source_rows(storage, shape[0]) < 0):
+            at, size = storage.first + row * pitch + first * channels, (last - first) * channels
             whole = size == storage.channels
             fills.append((at, row_bytes, 1, 0) if whole else (at, size, storage.width, storage.channels))
     value = storage.value & 0xFF
@@ -78,35 +46,33 @@ def _fill_border(plan: Plan, name: str) -> list[Command]:
     ]
 
 
-def _load(plan: Plan, name: str) -> list[Command]:
-    """LOADs of an input: one, or one for each row group of a first layer that begins early."""
-    storage, (height, width, channels) = plan.storages[name], plan.graph.tensors[name].shape
-    first = plan.graph.layers[0] if plan.graph.layers else None
-    ends = [job.rows.stop for job in plan.jobs if job.index == 0]
-    bounds = [storage.height]
-    if len(ends) > 1 and first.input == name:
-        bounds = [*(_rows_needed(first.window, storage, end) for end in ends[:-1]), storage.height]
-    commands = []
-    for start, end in itertools.pairwise([0, *bounds]):
-        if start == end:
-            continue
-        if storage.fold:
-            commands += _load_folds(plan.ports[name], storage, (height, width, channels), range(start, end))
-            continue
-        row_bytes = width * channels
-        count, size = (end - start, row_bytes) if storage.gap else (1, (end - start) * row_bytes)
-        fields = {"external": plan.ports[name] + start * row_bytes, "local": storage.origin + start * storage.row_pitch,
-                  "memory": LocalMemory.FEATURE, "row_pieces": count, "piece_bytes": size, "rows": 1, "folds": 1,
-                  "local_piece": storage.row_pitch}
-        commands.append(Command(Opcode.LOAD, fields, writes=storage.addresses(range(start, end))))
-    return commands
+def load(storage: Storage, shape: Shape, external: int, rows: range) -> list[Command]:
+    """LOADs of some stored rows of a tensor of ``shape``, which lies densely at ``external``."""
+    if not rows or not storage.width:
+        return []
+    if storage.fold:
+        return _load_folds(storage, shape, external, rows)
+    _, width, channels = shape
+    row_bytes = storage.width * channels
+    local = storage.first + (rows.start - storage.row) * storage.row_pitch
+    fields = {"external": external + (rows.start * width + storage.column) * channels, "local": local,
+              "memory": LocalMemory.FEATURE, "rows": 1, "folds": 1}
+    if storage.width < width:
+        fields |= {"row_pieces": 1, "piece_bytes": row_bytes, "rows": len(rows), "external_row": width * channels,
+                   "local_row": storage.row_pitch}
+    else:
+        # One run; rows that lie side by side are one piece.
+        count, size = (len(rows), row_bytes) if storage.gap else (1, len(rows) * row_bytes)
+        fields |= {"row_pieces": count, "piece_bytes": size, "local_piece": storage.row_pitch}
+    return [Command(Opcode.LOAD, fields, writes=storage.addresses(rows))]
 
 
-def _load_folds(port: int, storage: Storage, shape: tuple[int, int, int], stored: range) -> list[Command]:
+def _load_folds(storage: Storage, shape: Shape, external: int, stored: range) -> list[Command]:
     """LOADs of some stored rows of a folded input: one for each run of rows with the same folds in the source."""
     height, width, channels = shape
-    fold, row_bytes = storage.fold, width * channels
-    rows = source_rows(storage, height)[stored.start:stored.stop]
+    fold = storage.fold
+    skipped = stored.start - storage.row
+    rows = source_rows(storage, height)[skipped:skipped + len(stored)]
     commands = []
     for _, group in itertools.groupby(range(len(rows)), key=lambda index: tuple(rows[index] >= 0)):
         members = list(group)
@@ -114,46 +80,55 @@ def _load_folds(port: int, storage: Storage, shape: tuple[int, int, int], stored
         if not len(present):
             continue
         count, folds = len(members), len(present)
-        local = storage.origin + (stored.start + members[0]) * storage.row_pitch + int(present[0]) * channels
+        local = storage.first + (skipped + members[0]) * storage.row_pitch + int(present[0]) * channels
+        source = int(rows[members[0], present[0]]) * width + storage.column
         fields = {
-            "external": port + int(rows[members[0], present[0]]) * row_bytes,
+            "external": external + source * channels,
             "local": local,
             "memory": LocalMemory.FEATURE,
-            "row_pieces": width,
+            "row_pieces": storage.width,
             "piece_bytes": channels,
             "rows": count,
             "folds": folds,
-            "external_row": fold.step * row_bytes,
-            "external_fold": fold.dilation * row_bytes,
+            "external_row": fold.step * width * channels,
+            "external_fold": fold.dilation * width * channels,
             "local_row": storage.row_pitch,
             "local_fold": channels,
             "local_piece": storage.channels,
         }
-        row_writes = pieces(local, folds * channels, width, storage.channels)
+        row_writes = pieces(local, folds * channels, storage.width, storage.channels)
         writes = (np.arange(count)[:, None] * storage.row_pitch + row_writes).reshape(-1)
         commands.append(Command(Opcode.LOAD, fields, writes=writes))
     return commands
 
 
-def _store(plan: Plan, name: str) -> list[Command]:
-    storage = plan.storages[name]
-    row_bytes = storage.width * storage.channels
-    rows, size = (storage.height, row_bytes) if storage.gap else (1, storage.height * row_bytes)
-    fields = {"external": plan.ports[name], "local": storage.origin, "row_bytes": size, "rows": rows,
-              "external_row": row_bytes, "local_row": storage.row_pitch}
-    return [Command(Opcode.STORE, fields, reads=storage.addresses())]
+def store(storage: Storage, shape: Shape, external: int) -> list[Command]:
+    """STOREs of what is stored of a tensor of ``shape`` to its dense copy at ``external``."""
+    _, width, channels = shape
+    start = external + (storage.row * width + storage.column) * channels + storage.channel
+    if storage.channels < channels:
+        # A row for every pixel; pixels of one command are equally far apart.
+        if storage.width == width and not storage.gap:
+            return [_store(storage, storage.rows, storage.width * storage.height, storage.channels, storage.pixel_pitch,
+                           start, channels)]
+        return [
+            _store(storage, range(row, row + 1), storage.width, storage.channels, storage.pixel_pitch,
+                   start + (row - storage.row) * width * channels, channels)
+            for row in storage.rows
+        ]
+    row_bytes = storage.width * channels
+    if storage.width == width and not storage.gap:
+        return [_store(storage, storage.rows, 1, storage.height * row_bytes, 0, start, 0)]
+    return [_store(storage, storage.rows, storage.height, row_bytes, storage.row_pitch, start, width * channels)]
 
 
-def _rows_needed(window: Window, storage: Storage, output_rows: int) -> int:
-    """Stored rows, from the first on, that the windows of so many output rows reach."""
-    if storage.fold:
-        stored_rows = -(-window.kernel[0] // storage.fold.rows)
-        reached = (
-            (output_rows - 1) * window.stride[0] + (stored_rows - 1) * storage.fold.rows * window.dilation[0]
-        ) // storage.fold.step + 1
-    else:
-        reached = (output_rows - 1) * window.stride[0] + window.extent[0] - window.pads[0]
-    return min(max(reached, 0), storage.height)
+def _store(storage: Storage, rows: range, count: int, size: int, pitch: int, external: int, external_row: int
+           ) -> Command:
+    """A STORE of ``count`` runs of ``size`` bytes, which are the given rows of the tensor."""
+    reads = storage.addresses(rows)
+    fields = {"external": external, "local": int(reads[0]), "row_bytes": size, "rows": count,
+              "external_row": external_row, "local_row": pitch}
+    return Command(Opcode.STORE, fields, reads=reads)
 
 
 def _runs(mask: np.ndarray) -> list[tuple[int, int, int]]:
@@ -163,4 +138,3 @@ def _runs(mask: np.ndarray) -> list[tuple[int, int, int]]:
         edges = np.flatnonzero(np.diff(np.concatenate(([0], line.astype(np.int8), [0]))))
         runs += [(row, int(first), int(end)) for first, end in edges.reshape(-1, 2)]
     return runs
-

@@ -1,0 +1,145 @@
+"""Cuts: choose the parts in which a layer is executed whose tensors are not all in the feature memory."""
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from ...golden.timing import OVERHEADS, run_cycles
+from .parts import Cut, Geometry
+from .placement import Gap, fit
+from .plan import CompileError, Plan
+
+#: Cycles in which neither bus nor array moves anything: where the DMA turns from loading to storing, and where a
+#: command waits for the other queue.
+_TURN = 2 * OVERHEADS.read_latency
+_COMMAND = 16
+
+
+def smallest_cut(plan: Plan, index: int) -> Cut:
+    """The smallest parts that a layer is cut into where none of its tensors is whole in the feature memory.
+
+    A row of the output with all channels and two buffers, if that fits; if not, one buffer, or less than a row, or less
+    than all channels.
+
+    Raises
+    ------
+    CompileError
+        If not even the window of one pixel fits.
+    """
+    layer = plan.graph.layers[index]
+    _, width, _ = plan.graph.tensors[layer.output].shape
+    partial = frozenset((*layer.inputs, layer.output))
+    need = 0
+    for tiles in _sizes(plan.operations[index].tiles):
+        for columns, buffers in itertools.product(_sizes(width), (2, 1)):
+            cut = Cut(1, columns, tiles, buffers)
+            need = sum(_rounded(plan, size) * buffers for size in _buffer_bytes(plan, index, cut, partial).values())
+            if need <= plan.config.memory.feature_bytes:
+                return cut
+    raise CompileError(f"{layer.name}: one pixel of its output and what it is computed from need {need} bytes of "
+                       f"feature memory, the configuration has {plan.config.memory.feature_bytes}; choose a larger "
+                       "--config")
+
+
+def choose_cut(plan: Plan, index: int, partial: frozenset[str], gaps: list[Gap],
+               *, streamed: bool) -> tuple[Cut, dict[str, tuple[int, ...]], float] | None:
+    """The cut with which a layer takes the fewest cycles.
+
+    Parameters
+    ----------
+    plan : Plan
+    index : int
+        Of the layer.
+    partial : frozenset of str
+        Which of its tensors are not whole in the feature memory.
+    gaps : list of Gap
+        Where buffers may lie.
+    streamed : bool
+        Whether its weights may have to be loaded in every inference.
+
+    Returns
+    -------
+    cut : Cut
+    buffers : dict of str to tuple of int
+        Address of each buffer of each tensor in ``partial``.
+    cycles : float
+        An estimate.
+    None where nothing fits.
+    """
+    for cuts in _candidates(plan, index, streamed=streamed):
+        fitting = []
+        for cut in cuts:
+            geometry = Geometry(plan, index, cut, partial)
+            sizes = {name: [size] * cut.buffers for name, size in geometry.buffer_bytes().items()}
+            buffers = fit(sizes, gaps, plan.config.array.lanes)
+            if buffers is not None:
+                fitting.append((cut, buffers, _estimate(plan, index, geometry, streamed=streamed)))
+        if fitting:
+            return min(fitting, key=lambda choice: choice[2])
+    return None
+
+
+def _candidates(plan: Plan, index: int, *, streamed: bool) -> Iterator[Iterator[Cut]]:
+    """Cuts worth a try, the ones that promise more first: the others only count where none of these fits."""
+    height, width, _ = plan.graph.tensors[plan.graph.layers[index].output].shape
+    tiles = _sizes(plan.operations[index].tiles)
+    few = [-(-width // parts) for parts in (1, 2, 4, 8)]
+    for buffers in (2, 1):
+        # Blocks of channels load the input again for each; they save loading weights again for each part.
+        yield (Cut(rows, columns, block, buffers) for columns in few for rows in _sizes(height)
+               for block in (tiles if streamed else tiles[:1]))
+        yield (Cut(rows, columns, block, buffers) for columns in _sizes(width) for rows in (1, 2) for block in tiles)
+
+
+def _sizes(count: int) -> list[int]:
+    """Sizes of parts worth a try: equal parts of ``count``, from the whole to one."""
+    few = {-(-count // parts) for parts in (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)}
+    return sorted(few | {size for size in (1, 2, 4, 8) if size < count}, reverse=True)
+
+
+def _buffer_bytes(plan: Plan, index: int, cut: Cut, partial: frozenset[str]) -> dict[str, int]:
+    return Geometry(plan, index, cut, partial).buffer_bytes()
+
+
+def _rounded(plan: Plan, size: int) -> int:
+    return -(-size // plan.config.array.lanes) * plan.config.array.lanes
+
+
+def _estimate(plan: Plan, index: int, geometry: Geometry, *, streamed: bool) -> float:
+    """Cycles of a layer, with loads and stores beside the array as far as there are two buffers."""
+    config, cut, layer = plan.config, geometry.cut, geometry.layer
+    parts, blocks = len(geometry.rows) * len(geometry.columns), len(geometry.tiles)
+    beat = config.axi.data_bytes
+
+    loading = storing = 0.0
+    for name in geometry.partial - {layer.output}:
+        source = geometry.source(name, geometry.rows[0], geometry.columns[0])
+        row_bytes = source.width * source.channels
+        if source.fold:
+            row = source.fold.rows * source.width * -(-source.channels // source.fold.rows // beat)
+        else:
+            row = max(-(-row_bytes // beat), 0 if len(geometry.columns) == 1 else run_cycles(config, row_bytes))
+        loading += (len(geometry.rows[0]) and source.top + source.height + source.bottom) * row
+    if layer.output in geometry.partial:
+        target = geometry.target(geometry.rows[0], geometry.columns[0], geometry.tiles[0])
+        run = target.channels if blocks > 1 else target.width * target.channels
+        storing = target.height * target.width * target.channels / run * max(run_cycles(config, run), 4)
+    # A part that is all of an input stays for all blocks of channels.
+    loads = 1 if parts == 1 else parts * blocks
+    weights = 0.0
+    constants = geometry.operation.constants
+    if streamed:
+        size = sum(len(constant.image) for constant in constants.values())
+        stays = size / blocks <= config.memory.weight_bytes / 8
+        weights = size / beat * (1 if stays else parts)
+    array = geometry.operation.cycles(len(geometry.rows[0]), len(geometry.columns[0]), cut.tiles) * parts * blocks
+    array += parts * blocks * _COMMAND
+    turns = parts * blocks * _TURN * bool(loading and storing)
+    bus = loading * loads + storing * parts * blocks + weights + turns
+    # The array's reads go before a STORE's.
+    array += storing * parts * blocks
+    # Whole rows take fewer commands.
+    array *= 1 if len(geometry.columns) == 1 else 1.05
+    if cut.buffers == 1:
+        return array + bus
+    return max(array, bus) + loading + storing

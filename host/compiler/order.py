@@ -1,0 +1,187 @@
+"""Order: when the DMA queue brings and takes what the jobs need, and an order of all commands in which they could run
+one by one."""
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...golden import timing
+from ...golden.isa import Opcode
+from .jobs import Residence
+from .plan import Command, Plan
+from .transfers import fill_border, load, store
+
+
+@dataclass(eq=False)
+class _Task:
+    """Commands of the DMA queue that stand together.
+
+    Attributes
+    ----------
+    commands : list of Command
+    release : int
+        The job behind which they may stand, because it is the last to use the memory that they write, or to write what
+        they store; -1 where they may stand before all jobs.
+    deadline : int
+        The job before which they must stand.
+    after : list of _Task
+        What must stand before them.
+    """
+
+    commands: list[Command]
+    release: int
+    deadline: int
+    after: list[_Task] = field(default_factory=list)
+    is_done: bool = False
+
+    @property
+    def is_store(self) -> bool:
+        return any(command.opcode is Opcode.STORE for command in self.commands)
+
+
+def order_commands(plan: Plan) -> Plan:
+    """Put LOADs, FILLs and STOREs among the COMPUTE commands.
+
+    What is needed first stands first. What has time stands as early as the DMA would otherwise have nothing to do.
+    """
+    tasks = _tasks(plan)
+    for task in tasks:
+        task.release = max((task.release, *(earlier.release for earlier in task.after)))
+    for task in reversed(tasks):
+        for earlier in task.after:
+            earlier.deadline = min(earlier.deadline, task.deadline)
+    by_release: dict[int, list[tuple[int, bool, int, _Task]]] = {}
+    for number, task in enumerate(tasks):
+        assert task.release < task.deadline, "a task whose time ends before it begins"
+        by_release.setdefault(task.release, []).append((task.deadline, task.is_store, number, task))
+
+    queue = _DmaQueue(plan)
+    ready: list[tuple[int, bool, int, _Task]] = []
+    for job in range(-1, len(plan.jobs)):
+        if job >= 0:
+            queue.compute(job)
+        for entry in by_release.get(job, ()):
+            heapq.heappush(ready, entry)
+        while ready and (ready[0][0] <= job + 1 or queue.is_idle_during(job + 1)):
+            queue.append(heapq.heappop(ready)[-1])
+    return plan
+
+
+def _tasks(plan: Plan) -> list[_Task]:
+    """What the DMA has to do, in an order in which nothing comes before what it depends on."""
+    tasks: list[_Task] = []
+    stores: dict[str, list[tuple[Residence, _Task]]] = {}
+    store_of: dict[int, _Task] = {}
+    owner = np.full(plan.config.memory.feature_bytes, -1)
+    end = len(plan.jobs)
+    for number, residence in enumerate(plan.residences):
+        storage, shape = residence.storage, plan.graph.tensors[residence.tensor].shape
+        place = slice(storage.address, storage.address + storage.size_bytes)
+        before = [earlier for earlier in _distinct(owner[place]) if earlier >= 0]
+        owner[place] = number
+        free = max((plan.residences[earlier].last for earlier in before), default=-1)
+        drained = [store_of[earlier] for earlier in before if earlier in store_of]
+        for task in drained:
+            task.deadline = min(task.deadline, max(residence.first, 0))
+
+        fills = fill_border(storage, shape)
+        if fills:
+            tasks.append(_Task(fills, free, residence.border, drained))
+        arriving = []
+        for job, rows in residence.arrivals.items():
+            commands = load(storage, shape, plan.external[residence.tensor], rows)
+            sources = [task for other, task in stores.get(residence.tensor, ()) if _overlap(other, residence)]
+            arriving.append(_Task(commands, free, job, drained + sources))
+        tasks += [task for task in arriving if task.commands]
+        if residence.leaves is not None:
+            commands = store(storage, shape, plan.external[residence.tensor])
+            task = store_of[number] = _Task(commands, residence.leaves, end, arriving)
+            stores.setdefault(residence.tensor, []).append((residence, task))
+            tasks.append(task)
+    return tasks
+
+
+def _distinct(owners: np.ndarray) -> Iterable[int]:
+    """The values of an array that holds few runs of equal ones."""
+    return {int(owner) for owner in owners[np.flatnonzero(np.diff(owners, prepend=-2))]}
+
+
+def _overlap(one: Residence, other: Residence) -> bool:
+    """Whether two parts of a tensor have elements in common."""
+    first, second = one.storage, other.storage
+    return all(a.start < b.stop and b.start < a.stop
+               for a, b in ((first.rows, second.rows), (first.columns, second.columns)))
+
+
+class _DmaQueue:
+    """Appends to the plan's commands, and estimates the time at which DMA and array are with them."""
+
+    def __init__(self, plan: Plan):
+        self.plan = plan
+        #: When the DMA is done with what has been appended; when each job begins, at least, and ends.
+        self.moved = 0
+        self.begin = [0] * (len(plan.jobs) + 1)
+        self.ends: list[int] = []
+        #: The code that each byte of the feature memory holds because it was filled, -1 where it may be anything.
+        self.filled = np.full(plan.config.memory.feature_bytes, -1, np.int16)
+
+    def compute(self, job: int) -> None:
+        """Append the COMPUTE commands of the next job."""
+        self.ends.append(max(self.begin[job], self._end_of(job - 1)) + self._cycles(job))
+        for command in self.plan.computes[job]:
+            self.filled[command.writes] = -1
+            self.plan.commands.append(command)
+
+    def append(self, task: _Task) -> None:
+        """Append a task, and before it what it depends on."""
+        if task.is_done:
+            return
+        task.is_done = True
+        for earlier in task.after:
+            self.append(earlier)
+        self.moved = max(self.moved, self._end_of(task.release))
+        for command in self._needed(task.commands):
+            self.moved += _dma_cycles(self.plan, command)
+            self.plan.commands.append(command)
+        if task.deadline < len(self.begin):
+            self.begin[task.deadline] = max(self.begin[task.deadline], self.moved)
+
+    def is_idle_during(self, job: int) -> bool:
+        """Whether the DMA is done before a job, the next one, ends; behind the last job it always is."""
+        if job >= len(self.plan.jobs):
+            return True
+        return self.moved < max(self.begin[job], self._end_of(job - 1)) + self._cycles(job)
+
+    def _needed(self, commands: list[Command]) -> Iterator[Command]:
+        """All commands but FILLs of bytes that still hold what they would be filled with."""
+        for command in commands:
+            if command.opcode is Opcode.FILL:
+                value = command.fields["value"]
+                if (self.filled[command.writes] == value).all():
+                    continue
+                self.filled[command.writes] = value
+            else:
+                self.filled[command.writes] = -1
+            yield command
+
+    def _end_of(self, job: int) -> int:
+        return self.ends[job] if job >= 0 else 0
+
+    def _cycles(self, job: int) -> int:
+        sizes = self.plan.jobs[job]
+        return self.plan.operations[sizes.index].cycles(len(sizes.rows), len(sizes.columns), len(sizes.tiles))
+
+
+def _dma_cycles(plan: Plan, command: Command) -> int:
+    """Cycles of a command if the array leaves the memories to it."""
+    fields, config = command.fields, plan.config
+    if command.opcode is Opcode.FILL:
+        return timing.fill_cycles(config, fields["rows"], fields["piece_bytes"])
+    if command.opcode is Opcode.STORE:
+        return fields["rows"] * timing.run_cycles(config, fields["row_bytes"])
+    run = timing.run_cycles(config, fields["row_pieces"] * fields["piece_bytes"])
+    chunks = timing.chunk_cycles(config, fields["row_pieces"], fields["piece_bytes"])
+    return fields["rows"] * fields["folds"] * max(run, chunks)

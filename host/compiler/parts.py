@@ -1,0 +1,141 @@
+"""Parts: the pieces in which a layer is executed, and what of its tensors each of them reads and writes."""
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from dataclasses import dataclass
+
+from ..graph import Layer, Window
+from .plan import Plan, window_of
+from .storage import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The size of the parts in which a layer is executed; the last ones may be smaller.
+
+    Attributes
+    ----------
+    rows, columns : int
+        Of the output, in a part.
+    tiles : int
+        Output tiles in a part. The loop over these blocks of channels is the outermost one.
+    buffers : int
+        For the parts of each tensor that is not whole in the feature memory. With two, one is loaded or stored while
+        the array works on the other.
+    """
+
+    rows: int
+    columns: int
+    tiles: int
+    buffers: int
+
+
+def ranges(count: int, size: int) -> list[range]:
+    """``range(count)`` in parts of ``size``."""
+    return [range(start, min(start + size, count)) for start in range(0, count, size)]
+
+
+class Geometry:
+    """What the parts of a layer read and write, for a given :class:`Cut`. Addresses are not considered.
+
+    Parameters
+    ----------
+    plan : Plan
+        With a layout for every tensor.
+    index : int
+        Of the layer.
+    cut : Cut
+    partial : frozenset of str
+        Which tensors are not whole in the feature memory.
+
+    Attributes
+    ----------
+    rows, columns, tiles : list of range
+        Of the output, in the parts.
+    """
+
+    def __init__(self, plan: Plan, index: int, cut: Cut, partial: frozenset[str]):
+        self.layer: Layer = plan.graph.layers[index]
+        self.shape = plan.graph.tensors[self.layer.output].shape
+        self.storages = plan.storages
+        self.operation = plan.operations[index]
+        self.cut = cut
+        self.partial = partial
+        self.rows = ranges(self.shape[0], cut.rows)
+        self.columns = ranges(self.shape[1], cut.columns)
+        self.tiles = ranges(self.operation.tiles, cut.tiles)
+        window = window_of(self.layer)
+        # Inputs that are read together have their rows equally far apart, and no window is wider than that, see
+        # borders.py.
+        self.pitch = window.extent[1]
+        for name in self.layer.inputs:
+            whole = self.storages[name]
+            if name not in partial:
+                self.pitch = max(self.pitch, whole.width + whole.gap)
+                continue
+            for columns in self.columns:
+                _, across = reached(window, whole, range(1), columns)
+                width, inside = len(across), _inside(across, whole.width)
+                self.pitch = max(self.pitch, width - min(inside.start - across.start, across.stop - inside.stop))
+
+    def source(self, name: str, rows: range, columns: range) -> Storage:
+        """What of the input ``name`` the windows of some rows and columns of the output read."""
+        whole = self.storages[name]
+        down, across = reached(window_of(self.layer), whole, rows, columns)
+        inside_rows, inside_columns = _inside(down, whole.height), _inside(across, whole.width)
+        return dataclasses.replace(
+            whole,
+            row=inside_rows.start, height=len(inside_rows),
+            top=inside_rows.start - down.start, bottom=down.stop - inside_rows.stop,
+            column=inside_columns.start, width=len(inside_columns),
+            left=inside_columns.start - across.start, right=across.stop - inside_columns.stop,
+            gap=self.pitch - len(inside_columns),
+        )
+
+    def target(self, rows: range, columns: range, tiles: range) -> Storage:
+        """The part of the output, without border."""
+        channels = self.operation.channels(tiles, self.shape[2])
+        return Storage(len(rows), len(columns), len(channels), row=rows.start, column=columns.start,
+                       channel=channels.start)
+
+    def storages_of(self, rows: range, columns: range, tiles: range) -> tuple[tuple[Storage, ...], Storage]:
+        """Sources and target of a part: the whole tensor where that is in the feature memory."""
+        sources = tuple(self.source(name, rows, columns) if name in self.partial else self.storages[name]
+                        for name in self.layer.inputs)
+        output = self.layer.output
+        return sources, self.target(rows, columns, tiles) if output in self.partial else self.storages[output]
+
+    def buffer_bytes(self) -> dict[str, int]:
+        """Bytes of one buffer for each tensor that is not whole."""
+        sizes = {}
+        for name in self.partial:
+            if name == self.layer.output:
+                sizes[name] = self.target(self.rows[0], self.columns[0], self.tiles[0]).size_bytes
+                continue
+            # All parts but the last have as many rows, borders included.
+            sizes[name] = max(self.source(name, self.rows[0], columns).size_bytes for columns in self.columns)
+        return sizes
+
+
+def reached(window: Window, whole: Storage, rows: range, columns: range) -> tuple[range, range]:
+    """Stored rows and columns that the windows of some rows and columns of the output reach, borders included."""
+    fold, (top, left, _, _) = whole.fold, window.pads
+    first, last = rows.start * window.stride[0], (rows.stop - 1) * window.stride[0]
+    across = range(columns.start * window.stride[1] - left,
+                   (columns.stop - 1) * window.stride[1] - left + window.extent[1])
+    if fold is None:
+        return range(first - top, last - top + window.extent[0]), across
+    below = (-(-window.kernel[0] // fold.rows) - 1) * fold.rows * window.dilation[0]
+    return range(first // fold.step, (last + below) // fold.step + 1), across
+
+
+def _inside(reach: range, size: int) -> range:
+    """What of ``reach`` lies within ``range(size)``; where nothing does, an empty range at the nearer end."""
+    start = min(max(reach.start, 0), reach.stop)
+    return range(start, max(min(reach.stop, size), start))
+
+
+def all_parts(geometry: Geometry):
+    """Rows, columns and tiles of every part, in order."""
+    return itertools.product(geometry.tiles, geometry.rows, geometry.columns)
