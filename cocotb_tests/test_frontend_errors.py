@@ -11,8 +11,7 @@ from onnx import TensorProto, helper
 
 from lutterfly.host.frontend import ModelError, import_model
 
-QUANTISE = ("quantise it with onnxruntime.quantization.quantize_static(..., activation_type=QuantType.QInt8, "
-            "weight_type=QuantType.QInt8)")
+QUANTISE = "quantise the float model with `lutterfly quantize MODEL --calibrate inputs.npz`"
 
 
 def refusal(data: bytes) -> str:

@@ -92,7 +92,7 @@ def two_pad_values() -> bytes:
     [
         (no_model, r"must be an ONNX file.*; export the network to ONNX"),
         (truncated_model, r"the ONNX file is truncated or damaged after 9000 bytes; export or copy it again"),
-        (float_model, r"is a float model; quantise it with .*"),
+        (float_model, r"is a float model; quantise the float model with `lutterfly quantize .*`"),
         (
             softmax_in_the_middle,
             r"Softmax '.*' between Conv '.*' and Conv '.*' is not supported: .*; replace it, or end the quantised .*",

@@ -1,4 +1,4 @@
-"""The command line: checks, compiles, runs, verifies and generates; every command can answer in JSON.
+"""The command line: quantises, checks, compiles, runs, verifies and generates; every command can answer in JSON.
 
 Exit codes: 0 done, 1 the check failed or the accelerator stopped, 2 the input is wrong or a tool is missing.
 """
@@ -90,6 +90,31 @@ def compile_(
     """Compile an ONNX file to a program for one configuration."""
     with _reporting(as_json), ProgressBar(enabled=not as_json) as progress:
         _finish(commands.compile_(model, output, config, progress), as_json)
+
+
+@app.command()
+def quantize(
+    model: Annotated[Path, typer.Argument(help="An ONNX file of a float network.", show_default=False)],
+    calibrate: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE.npz",
+            show_default=False,
+            help="Typical inputs: a NumPy archive with an array for each input; the first axis counts samples.",
+        ),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The quantised ONNX file; by default MODEL_int8.onnx.", show_default=False),
+    ] = None,
+    config: ConfigOption = DEFAULT_PRESET,
+    as_json: Json = False,
+) -> None:
+    """Quantise a float ONNX file for the accelerator; fails if the accelerator does not run the result."""
+    with _reporting(as_json):
+        with ProgressBar(enabled=not as_json) as progress:
+            report = commands.quantize(model, calibrate, output, config, progress)
+        _finish(report, as_json)
 
 
 @app.command()

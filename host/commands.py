@@ -7,6 +7,8 @@ Whatever takes long to import is imported by the command that needs it.
 from __future__ import annotations
 
 import io
+import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +18,11 @@ import numpy as np
 
 from ..golden.program import Program
 from . import cache
+from .arrays import TensorInfo
 from .build import verilog as generate_verilog
 from .configuration import find_config
 from .progress import Progress
-from .session import InferenceSession, TensorInfo, load_program
+from .session import InferenceSession, load_program
 from .toolchain import ToolError
 
 
@@ -98,6 +101,35 @@ def compile_(model: Path, output: Path, config: str, progress: Progress) -> Repo
         "arena_bytes": program.arena_bytes,
     }
     return Report(f"{output}: {len(data):,} bytes, {_prediction(program, find_config(config).multipliers)}", values)
+
+
+def quantize(model: Path, calibrate: Path, output: Path | None, config: str, progress: Progress) -> Report:
+    """Quantise a float model, and say whether the accelerator runs the result."""
+    from . import quantize as quantisation
+
+    found = find_config(config)
+    target = output or model.with_name(f"{model.stem}_int8.onnx")
+    if target.resolve() == model.resolve():
+        raise ValueError(f"output must be another file than the model, not {target}")
+    data, samples = _read(model), _load_archive(calibrate)
+    quantised = quantisation.quantize(data, samples, name=str(model), progress=progress)
+    _write(target, quantised)
+    errors = quantisation.relative_errors(data, quantised, samples, progress)
+    count = len(next(iter(samples.values())))
+    values: dict[str, Any] = {"samples": count, "file_bytes": len(quantised), "relative_errors": errors}
+    text = [
+        f"{target}: {len(quantised):,} bytes, calibrated with {count} samples",
+        *(f"output {name}: {error:.2%} from the float model's (root mean square)" for name, error in errors.items()),
+    ]
+    progress("compiling")
+    try:
+        program = load_program(quantised, found, name=str(target))
+    except ValueError as error:
+        text.append(f"the accelerator does not run it: {error}")
+        return Report("\n".join(text), values | {"error": str(error)}, is_right=False)
+    text.append(_prediction(program, found.multipliers))
+    values |= {"predicted_cycles": program.predicted_cycles, "macs": _macs(program)}
+    return Report("\n".join(text), values)
 
 
 def run(model: Path, inputs: Sequence[str], outputs: Sequence[str], config: str, progress: Progress) -> Report:
@@ -291,6 +323,18 @@ def _load(path: str) -> np.ndarray:
     if not isinstance(array, np.ndarray):
         raise ValueError(f"{path}: must be a NumPy file with one array (.npy), not an archive")
     return array
+
+
+def _load_archive(path: Path) -> dict[str, np.ndarray]:
+    data = _read(path)
+    message = f"{path}: must be a NumPy archive (.npz) with an array for each input, as numpy.savez writes it"
+    try:
+        archive = np.load(io.BytesIO(data), allow_pickle=False)
+        if not isinstance(archive, np.ndarray):
+            return {name: archive[name] for name in archive.files}
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(message) from error
+    raise ValueError(f"{message}, not one array")
 
 
 def _read(path: Path) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from ..golden.config import DEFAULT_PRESET, Config
 from ..golden.program import MAGIC, Program
+from .arrays import TensorInfo, check_feeds, describe_model
 from .configuration import find_config
 from .driver import Driver, check_config
 from .progress import Progress, silent
@@ -19,41 +19,6 @@ from .verilator_transport import VerilatorTransport
 
 if TYPE_CHECKING:
     import onnxruntime
-
-_NUMPY_TYPES = {
-    "tensor(float)": "float32",
-    "tensor(double)": "float64",
-    "tensor(float16)": "float16",
-    "tensor(bool)": "bool",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class TensorInfo:
-    """An input or output of the model.
-
-    Attributes
-    ----------
-    name : str
-    shape : list of int, str or None
-        A dimension that is not fixed has its name, or None.
-    type : str
-        As ONNX Runtime spells it, for example ``tensor(float)``.
-    """
-
-    name: str
-    shape: list[int | str | None]
-    type: str
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The NumPy type of its arrays."""
-        return np.dtype(_NUMPY_TYPES.get(self.type, self.type.removeprefix("tensor(").removesuffix(")")))
-
-    @property
-    def sample_shape(self) -> tuple[int, ...]:
-        """The shape behind the batch axis; dimensions that are not fixed count as 1."""
-        return tuple(size if isinstance(size, int) else 1 for size in self.shape[1:])
 
 
 def load_program(
@@ -129,7 +94,7 @@ class InferenceSession:
         self._transport = transport
         self._progress = progress
         self._driver: Driver | None = None
-        self._inputs, self._outputs = _describe(self.program)
+        self._inputs, self._outputs = describe_model(self.program.model)
         self._head = _open(self.program.head)
         self._tail = _open(self.program.tail)
 
@@ -168,7 +133,7 @@ class InferenceSession:
         for name in names:
             if name not in known:
                 raise ValueError(f"output must be one of {', '.join(known)}, not {name}")
-        samples = self._check(input_feed)
+        samples = check_feeds(self._inputs, input_feed)
         driver = self.driver()
         self.counters = []
         results = []
@@ -199,28 +164,6 @@ class InferenceSession:
         values |= _run(self._tail, {**feeds, **values})
         return {info.name: values[info.name] for info in self._outputs}
 
-    def _check(self, feeds: Mapping[str, np.ndarray]) -> int:
-        """Check every array against its input; returns the samples in the batch."""
-        known = {info.name: info for info in self._inputs}
-        for name in feeds:
-            if name not in known:
-                raise ValueError(f"input must be one of {', '.join(known)}, not {name}")
-        batches = {}
-        for name, info in known.items():
-            if name not in feeds:
-                raise ValueError(f"input {name} must be given, and is missing")
-            array = feeds[name]
-            if not isinstance(array, np.ndarray) or array.dtype != info.dtype:
-                found = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
-                raise TypeError(f"input {name} must be an array of {info.dtype}, not {found}")
-            if array.ndim != len(info.shape) or array.shape[1:] != info.sample_shape or not len(array):
-                shape = ", ".join(map(str, ("batch", *info.sample_shape)))
-                raise ValueError(f"input {name} must have the shape [{shape}], not {list(array.shape)}")
-            batches[name] = len(array)
-        if len(set(batches.values())) > 1:
-            raise ValueError(f"the batches of all inputs must be equal, not {batches}")
-        return next(iter(batches.values()))
-
 
 def _open(model: bytes) -> onnxruntime.InferenceSession | None:
     """A head or tail in ONNX Runtime, or None where there is none."""
@@ -239,18 +182,3 @@ def _run(session: onnxruntime.InferenceSession | None, values: Mapping[str, np.n
     return dict(
         zip(names, session.run(names, {value.name: values[value.name] for value in session.get_inputs()}), strict=True)
     )
-
-
-def _describe(program: Program) -> tuple[list[TensorInfo], list[TensorInfo]]:
-    """Inputs and outputs of the program's model."""
-    # These take a third of a second to import, which checks of the command line need not wait for.
-    import onnx  # noqa: PLC0415
-
-    from .reference import plain_session  # noqa: PLC0415
-
-    session = plain_session(onnx.load_from_string(program.model))
-    infos = [
-        [TensorInfo(value.name, value.shape, value.type) for value in values]
-        for values in (session.get_inputs(), session.get_outputs())
-    ]
-    return infos[0], infos[1]

@@ -12,8 +12,7 @@ from onnx import NodeProto, numpy_helper
 from ..reference import RUNTIME_ERRORS, computed_tensors, expose, is_qdq, plain_session
 from .errors import ModelError
 
-QUANTISE = ("quantise it with onnxruntime.quantization.quantize_static(..., activation_type=QuantType.QInt8, "
-            "weight_type=QuantType.QInt8)")
+QUANTISE = "quantise the float model with `lutterfly quantize MODEL --calibrate inputs.npz`"
 DYNAMIC_OPERATORS = ("DynamicQuantizeLinear", "DynamicQuantizeMatMul", "MatMulInteger", "ConvInteger")
 
 # A serialised ModelProto begins with field 1, the IR version.
@@ -75,13 +74,13 @@ class Source:
         return [name for name in node.input if name in self.shapes]
 
 
-def parse(data: bytes, name: str) -> Source:
-    """Read the file.
+def read_model(data: bytes, name: str) -> onnx.ModelProto:
+    """Read a file.
 
     Raises
     ------
     ModelError
-        If it is not ONNX, is truncated or invalid, or has no quantised operator.
+        If it is not ONNX, or is truncated or invalid.
     """
     if not data:
         raise ModelError(f"{name}: must be an ONNX file, not an empty one")
@@ -98,6 +97,18 @@ def parse(data: bytes, name: str) -> Source:
         onnx.checker.check_model(model)
     except onnx.checker.ValidationError as error:
         raise ModelError(f"{name}: is not a valid ONNX model: {str(error).splitlines()[0]}; export it again") from error
+    return model
+
+
+def parse(data: bytes, name: str) -> Source:
+    """Read the file of a quantised model.
+
+    Raises
+    ------
+    ModelError
+        If :func:`read_model` raises it, or the model has no quantised operator.
+    """
+    model = read_model(data, name)
     _check_quantised(model, name)
     _name_nodes(model)
     return Source(name, model, data, is_qdq(model))

@@ -1,0 +1,268 @@
+"""From a float model to the bytes of the accelerator: `lutterfly quantize`, its answers and its refusals."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from exactness import assert_exact, needs_reference
+from onnx import TensorProto, helper, numpy_helper
+
+from lutterfly.host import InferenceSession, reference
+from lutterfly.host.cli import main
+from lutterfly.host.frontend import describe, import_model
+from lutterfly.host.quantize import quantize, relative_errors
+
+IMAGE = (2, 9, 8)
+
+
+class FloatNetwork:
+    """A float network under construction: an operator works on the output of the one before, or on ``source``."""
+
+    def __init__(self, *, opset: int = 17) -> None:
+        self.rng = np.random.default_rng(1)
+        self.opset = opset
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+        self.last = "image"
+
+    def constant(self, array: np.ndarray) -> str:
+        name = f"c{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(array, name))
+        return name
+
+    def add(self, operator: str, *others: str, source: str | None = None, **attributes: object) -> str:
+        output = f"t{len(self.nodes)}"
+        inputs = [source or self.last, *others]
+        self.nodes.append(helper.make_node(operator, inputs, [output], f"{operator}_{output}", **attributes))
+        self.last = output
+        return output
+
+    def convolution(self, shape: Sequence[int], **attributes: object) -> str:
+        """A convolution without bias, and batch normalisation."""
+        reach = np.prod(shape[1:])
+        self.add("Conv", self.constant(self.rng.normal(0, reach**-0.5, shape).astype(np.float32)), **attributes)
+        ranges = ((0.5, 2), (-0.3, 0.3), (-0.2, 0.2), (0.5, 2))
+        statistics = [self.rng.uniform(*limits, shape[0]).astype(np.float32) for limits in ranges]
+        return self.add("BatchNormalization", *map(self.constant, statistics))
+
+    def fully_connected(self, inputs: int, outputs: int) -> str:
+        weights = self.rng.normal(0, inputs**-0.5, (inputs, outputs)).astype(np.float32)
+        self.add("MatMul", self.constant(weights))
+        return self.add("Add", self.constant(self.rng.normal(0, 0.1, outputs).astype(np.float32)))
+
+    def serialise(self, *, shape: Sequence[int | str] = ("batch", *IMAGE), rank: int = 2) -> bytes:
+        infos = [
+            helper.make_tensor_value_info("image", TensorProto.FLOAT, shape),
+            helper.make_tensor_value_info(self.last, TensorProto.FLOAT, [None] * rank),
+        ]
+        graph = helper.make_graph(self.nodes, "float", infos[:1], infos[1:], self.constants)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=8)
+        onnx.checker.check_model(model)
+        return model.SerializeToString()
+
+
+def cnn(*, opset: int = 17, **shape: Sequence[int | str]) -> bytes:
+    network = FloatNetwork(opset=opset)
+    network.convolution((6, 2, 3, 3), pads=[1, 1, 1, 1])
+    network.add("Relu")
+    network.add("MaxPool", kernel_shape=[2, 2], strides=[2, 2])
+    network.convolution((9, 6, 3, 2), pads=[1, 1, 1, 0])
+    # HardSwish as exporters spell it: becomes one table, with the Tanh behind it.
+    whole = network.last
+    network.add("Add", network.constant(np.float32(3)))
+    gate = network.add("Clip", *(network.constant(np.float32(limit)) for limit in (0, 6)))
+    network.add("Mul", gate, source=whole)
+    network.add("Div", network.constant(np.float32(6)))
+    network.add("Tanh")
+    network.add("Flatten")
+    network.fully_connected(144, 7)
+    network.add("Softmax", axis=1)
+    return network.serialise(**shape)
+
+
+def residual() -> bytes:
+    """Depthwise convolution, sum of two activations, and a mean over the map as exporters like to write it."""
+    network = FloatNetwork()
+    skip = network.convolution((4, 2, 3, 3), pads=[1, 1, 1, 1])
+    network.add("Clip", *(network.constant(np.float32(limit)) for limit in (0, 6)))
+    network.convolution((4, 1, 3, 3), pads=[1, 1, 1, 1], group=4)
+    network.add("Add", skip)
+    network.add("Relu")
+    network.add("ReduceMean", axes=[-1, -2], keepdims=0)
+    network.fully_connected(4, 3)
+    return network.serialise()
+
+
+def samples(count: int = 8, seed: int = 0) -> dict[str, np.ndarray]:
+    return {"image": np.random.default_rng(seed).normal(size=(count, *IMAGE)).astype(np.float32)}
+
+
+@needs_reference
+@pytest.mark.parametrize("opset", [11, 20])
+def test_the_result_runs_with_the_bytes_of_onnx_runtime(opset: int) -> None:
+    data = cnn(opset=opset)
+    quantised = quantize(data, samples())
+    feeds = samples(3, seed=1)
+    expected = reference.open_session(quantised).run(None, feeds)[0]
+    np.testing.assert_array_equal(InferenceSession(quantised, "tiny").run(None, feeds)[0], expected)
+    assert relative_errors(data, quantised, feeds).popitem()[1] < 0.05
+
+
+def test_activations_and_weights_are_what_the_accelerator_runs_best() -> None:
+    model = onnx.load_from_string(quantize(cnn(), samples()))
+    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    zeros = {node.op_type: [] for node in model.graph.node}
+    for node in model.graph.node:
+        if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+            zeros[node.op_type].append(constants[node.input[2]])
+    assert {zero.dtype for zero in zeros["QuantizeLinear"]} == {np.dtype(np.int8)}
+    channels = Counter(zero.shape for zero in zeros["DequantizeLinear"] if zero.ndim and zero.dtype == np.int8)
+    assert channels == {(6,): 1, (9,): 1, (7,): 1}
+    assert not any(zero.any() for zero in zeros["DequantizeLinear"] if zero.ndim)
+    assert "BatchNormalization" not in zeros
+
+
+@pytest.mark.parametrize(
+    ("make", "layers"),
+    [
+        (cnn, ["convolution 3x3", "max pooling 2x2 stride 2x2", "convolution 3x2 + table", "fully connected"]),
+        (
+            residual,
+            ["convolution 3x3", "table", "depthwise convolution 3x3", "sum", "average pooling 9x8", "fully connected"],
+        ),
+    ],
+)
+def test_all_layers_run_on_the_accelerator(make: Callable[[], bytes], layers: list[str]) -> None:
+    rows = describe(import_model(quantize(make(), samples())))
+    assert [row.kind for row in rows if row.where == "accelerator"] == layers
+
+
+@needs_reference
+def test_residual_networks_are_exact() -> None:
+    assert_exact(quantize(residual(), samples()), samples(1, seed=2))
+
+
+def test_the_error_is_that_of_the_outputs() -> None:
+    data = cnn()
+    assert relative_errors(data, data, samples()) == {"t14": 0.0}
+    network = FloatNetwork()
+    network.add("Mul", network.constant(np.float32(3)))
+    tripled = network.serialise(rank=4)
+    network.constants[0].CopyFrom(numpy_helper.from_array(np.float32(3.75), "c0"))
+    assert relative_errors(tripled, network.serialise(rank=4), samples()) == {"t0": pytest.approx(0.25, rel=1e-6)}
+
+
+def write(folder: Path, model: bytes, **arrays: np.ndarray) -> list[str]:
+    """The words of a command for a model and calibration arrays."""
+    (folder / "net.onnx").write_bytes(model)
+    np.savez(folder / "inputs.npz", **arrays)
+    return ["quantize", str(folder / "net.onnx"), "--calibrate", str(folder / "inputs.npz")]
+
+
+def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = write(tmp_path, cnn(), **samples())
+    assert main([*words, "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    target = tmp_path / "net_int8.onnx"
+    assert values["samples"] == 8
+    assert values["file_bytes"] == target.stat().st_size
+    assert values["relative_errors"].keys() == {"t14"}
+    assert main(["check", str(target), "--json"]) == 0
+    checked = json.loads(capsys.readouterr().out)
+    assert {name: values[name] for name in ("predicted_cycles", "macs")} == {
+        name: checked[name] for name in ("predicted_cycles", "macs")
+    }
+    # As with compile, a file that stands there already is replaced.
+    other = tmp_path / "other.onnx"
+    other.write_bytes(b"old")
+    assert main([*words, "-o", str(other)]) == 0
+    assert other.read_bytes() == target.read_bytes()
+    shown = capsys.readouterr()
+    assert f"{other}: {len(other.read_bytes()):,} bytes, calibrated with 8 samples" in shown.out
+    assert not shown.err
+
+
+def test_what_the_accelerator_does_not_run_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    network = FloatNetwork()
+    network.convolution((4, 2, 3, 3))
+    network.add("Softmax", axis=1)
+    network.convolution((4, 4, 3, 3))
+    words = write(tmp_path, network.serialise(rank=4), **samples())
+    assert main([*words, "--json"]) == 1
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert f"{tmp_path}/net_int8.onnx: Softmax 'Softmax_t2' between Conv 'Conv_t0' and Conv 'Conv_t3'" in error
+    assert (tmp_path / "net_int8.onnx").exists()
+    assert main(words) == 1
+    assert f"the accelerator does not run it: {error}" in capsys.readouterr().out
+
+
+GOOD = samples()["image"]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"picture": GOOD}, "input must be one of image, not picture"),
+        ({}, "input image must be given, and is missing"),
+        ({"image": GOOD.astype(np.float64)}, "input image must be an array of float32, not float64"),
+        ({"image": GOOD[0]}, "input image must have the shape [batch, 2, 9, 8], not [2, 9, 8]"),
+        ({"image": GOOD[:0]}, "input image must have the shape [batch, 2, 9, 8], not [0, 2, 9, 8]"),
+        ({"image": np.full_like(GOOD, np.nan)}, "input image must be finite in all samples, and is not"),
+    ],
+)
+def test_refuses_samples(
+    arrays: dict[str, np.ndarray], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*write(tmp_path, cnn(), **arrays), "--json"]) == 2
+    assert json.loads(capsys.readouterr().out) == {"error": message}
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no archive", "truncated", "one array"])
+def test_refuses_another_kind_of_file(
+    content: bytes | str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words, path = write(tmp_path, cnn(), **samples()), tmp_path / "inputs.npz"
+    message = f"{path}: must be a NumPy archive (.npz) with an array for each input, as numpy.savez writes it"
+    if content is None:
+        path.unlink()
+        message = f"{path}: must be a file that can be read: No such file or directory"
+    elif content == "truncated":
+        path.write_bytes(path.read_bytes()[:-100])
+    elif content == "one array":
+        with path.open("wb") as stream:
+            np.save(stream, GOOD)
+        message += ", not one array"
+    else:
+        path.write_bytes(content)
+    assert main([*words, "--json"]) == 2
+    assert json.loads(capsys.readouterr().out) == {"error": message}
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: quantize(cnn(), samples()), "must be a float model, and DequantizeLinear '"),
+        (lambda: cnn(shape=("batch", 2, 9, "width")), "dimension 3 of input 'image' must be fixed, not width; only "),
+        (lambda: cnn(shape=(4, *IMAGE)), "the batch of input 'image' must be dynamic or 1, not 4; export the model"),
+        (lambda: cnn(shape=("batch", 3, 9, 8)), "ONNX Runtime cannot run the model: "),
+        (lambda: cnn()[:900], "the ONNX file is truncated or damaged after 900 bytes; export or copy it again"),
+    ],
+)
+def test_refuses_models(
+    make: Callable[[], bytes], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*write(tmp_path, make(), **samples()), "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"].startswith(f"{tmp_path}/net.onnx: {message}")
+
+
+def test_never_overwrites_the_float_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = write(tmp_path, cnn(), **samples())
+    assert main([*words, "-o", words[1]]) == 2
+    assert "output must be another file than the model" in capsys.readouterr().err
+    assert Path(words[1]).read_bytes() == cnn()

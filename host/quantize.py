@@ -1,0 +1,184 @@
+"""From a float model to the quantised one that the accelerator runs best, through onnxruntime.quantization."""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnxruntime import quantization
+from onnxruntime.quantization.shape_inference import quant_pre_process
+
+from .arrays import check_feeds, describe_model
+from .frontend import ModelError
+from .frontend.source import Source, fix_batch, measure, read_model
+from .progress import Progress, silent
+from .reference import open_session
+
+#: Operators that are quantised. All others stay in float: a chain of pointwise ones between two quantised tensors
+#: becomes one table, in which nothing is rounded on the way; a Softmax at the end runs on the host.
+OPERATORS = (
+    *("Conv", "Gemm", "MatMul", "Add", "Relu", "Clip"),
+    *("MaxPool", "GlobalAveragePool", "AveragePool"),
+    *("Concat", "Split", "Pad", "Reshape", "Squeeze", "Unsqueeze", "Transpose"),
+)
+#: The first operator set whose QuantizeLinear knows a scale for each channel.
+_OPSET = 13
+
+
+def quantize(
+    data: bytes, samples: Mapping[str, np.ndarray], *, name: str = "model", progress: Progress = silent
+) -> bytes:
+    """Quantise a float model: QDQ form, int8 activations, symmetric int8 weights with a scale for each channel.
+
+    Batch normalisation is folded into the convolution in front of it. The scale of every activation follows from the
+    least and the greatest value that it has for ``samples``.
+
+    Parameters
+    ----------
+    data : bytes
+        The ONNX file.
+    samples : mapping of str to array
+        Every input by name; the first axis counts samples.
+    name : str
+        What messages call the model.
+    progress : callable
+
+    Returns
+    -------
+    bytes
+        The quantised ONNX file.
+
+    Raises
+    ------
+    ModelError
+        If the file is no ONNX model that ONNX Runtime runs, is quantised already, or has a dynamic dimension beside
+        the batch.
+    TypeError, ValueError
+        If a name, a shape, a type or a value of the samples is wrong.
+    """
+    model = read_model(data, name)
+    _check_float(model, name)
+    sample = Source(name, copy.deepcopy(model), data, qdq=False)
+    fix_batch(sample)
+    measure(sample)
+    count = check_feeds(describe_model(data)[0], samples)
+    for input_name, array in samples.items():
+        if not np.isfinite(array).all():
+            raise ValueError(f"input {input_name} must be finite in all samples, and is not")
+    progress("preparing")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        prepared, target = _prepare(model, name, folder), folder / "quantised.onnx"
+        quantization.quantize_static(
+            prepared,
+            target,
+            _Reader(samples, count, progress),
+            quant_format=quantization.QuantFormat.QDQ,
+            per_channel=True,
+            activation_type=quantization.QuantType.QInt8,
+            weight_type=quantization.QuantType.QInt8,
+            op_types_to_quantize=list(OPERATORS),
+            nodes_to_exclude=_sums_with_constants(prepared),
+            extra_options={"MatMulConstBOnly": True},
+        )
+        return target.read_bytes()
+
+
+def relative_errors(
+    data: bytes, quantised: bytes, samples: Mapping[str, np.ndarray], progress: Progress = silent
+) -> dict[str, float]:
+    """How far the float outputs of the quantised model are from those of the float model, in ONNX Runtime.
+
+    Returns
+    -------
+    dict of str to float
+        ``rms(quantised - float) / rms(float)`` of each float output over all samples.
+    """
+    sessions = [open_session(model) for model in (data, quantised)]
+    names = [info.name for info in sessions[0].get_outputs() if info.type == "tensor(float)"]
+    squares = dict.fromkeys(names, np.zeros(2))
+    count = len(next(iter(samples.values())))
+    for index in range(count):
+        progress("comparing with the float model", index, count)
+        feeds = {name: array[index : index + 1] for name, array in samples.items()}
+        for name, wanted, found in zip(names, *(session.run(names, feeds) for session in sessions), strict=True):
+            arrays = np.stack([found - wanted, wanted]).astype(np.float64)
+            squares[name] = squares[name] + np.square(arrays).reshape(2, -1).sum(axis=1)
+    return {name: float(np.sqrt(error / max(size, np.finfo(float).tiny))) for name, (error, size) in squares.items()}
+
+
+class _Reader(quantization.CalibrationDataReader):
+    """Hands the samples to the calibrator, one by one, as the accelerator will get them."""
+
+    def __init__(self, samples: Mapping[str, np.ndarray], count: int, progress: Progress):
+        self._feeds = self._slices(samples, count, progress)
+
+    @staticmethod
+    def _slices(samples: Mapping[str, np.ndarray], count: int, progress: Progress) -> Iterator[dict[str, np.ndarray]]:
+        for index in range(count):
+            progress("calibrating", index, count)
+            yield {name: array[index : index + 1] for name, array in samples.items()}
+
+    def get_next(self) -> dict[str, np.ndarray] | None:
+        """The next sample, or None behind the last."""
+        return next(self._feeds, None)
+
+
+def _check_float(model: onnx.ModelProto, name: str) -> None:
+    for node in model.graph.node:
+        if node.op_type.startswith(("QLinear", "QGemm", "QuantizeLinear", "DequantizeLinear", "DynamicQuantize")):
+            raise ModelError(
+                f"{name}: must be a float model, and {node.op_type} '{node.name}' shows that it is quantised; "
+                "use it as it is, or quantise the float model that it was made from"
+            )
+
+
+def _prepare(model: onnx.ModelProto, name: str, folder: Path) -> onnx.ModelProto:
+    """The model with constants computed, batch normalisation folded and shapes known."""
+    version = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
+    if version < _OPSET:
+        try:
+            model = onnx.version_converter.convert_version(model, _OPSET)
+        except (RuntimeError, onnx.version_converter.ConvertError) as error:
+            raise ModelError(
+                f"{name}: cannot be converted from operator set {version} to {_OPSET}, which scales for each channel "
+                f"need: {str(error).splitlines()[0]}; export it with operator set {_OPSET} or later"
+            ) from error
+    # From a file: of a model in memory it takes the constants away.
+    source, target = folder / "float.onnx", folder / "prepared.onnx"
+    onnx.save(model, source)
+    quant_pre_process(source, target, skip_symbolic_shape=True)
+    model = onnx.load(target)
+    _name_averages(model)
+    return model
+
+
+def _name_averages(model: onnx.ModelProto) -> None:
+    """Spell the mean of a whole map as GlobalAveragePool: only that is exact, and is quantised."""
+    constants = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in model.graph.value_info}
+    nodes = []
+    for node in model.graph.node:
+        attributes = {item.name: onnx.helper.get_attribute_value(item) for item in node.attribute}
+        axes = constants.get(node.input[1], ()) if len(node.input) > 1 else attributes.get("axes", ())
+        rank = ranks.get(node.input[0], 0)
+        if node.op_type != "ReduceMean" or rank < 3 or sorted(axis % rank for axis in axes) != list(range(2, rank)):
+            nodes.append(node)
+            continue
+        keeps = attributes.get("keepdims", 1)
+        mean = node.output[0] if keeps else f"{node.output[0]}_map"
+        nodes.append(onnx.helper.make_node("GlobalAveragePool", [node.input[0]], [mean], node.name))
+        if not keeps:
+            nodes.append(onnx.helper.make_node("Flatten", [mean], node.output, f"{node.name}_flatten"))
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+
+
+def _sums_with_constants(model: onnx.ModelProto) -> list[str]:
+    """Names of the sums of one activation and a constant: pointwise operators."""
+    constants = {tensor.name for tensor in model.graph.initializer}
+    return [node.name for node in model.graph.node if node.op_type == "Add" and constants & set(node.input)]
