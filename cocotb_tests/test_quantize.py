@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from exactness import assert_exact, needs_reference
+from exactness import needs_reference
 from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.host import InferenceSession, reference
@@ -104,9 +104,9 @@ def samples(count: int = 8, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 @needs_reference
-@pytest.mark.parametrize("opset", [11, 20])
-def test_the_result_runs_with_the_bytes_of_onnx_runtime(opset: int) -> None:
-    data = cnn(opset=opset)
+@pytest.mark.parametrize("make", [cnn, lambda: cnn(opset=11), residual])
+def test_the_result_runs_with_the_bytes_of_onnx_runtime(make: Callable[[], bytes]) -> None:
+    data = make()
     quantised = quantize(data, samples())
     feeds = samples(3, seed=1)
     expected = reference.open_session(quantised).run(None, feeds)[0]
@@ -141,11 +141,6 @@ def test_activations_and_weights_are_what_the_accelerator_runs_best() -> None:
 def test_all_layers_run_on_the_accelerator(make: Callable[[], bytes], layers: list[str]) -> None:
     rows = describe(import_model(quantize(make(), samples())))
     assert [row.kind for row in rows if row.where == "accelerator"] == layers
-
-
-@needs_reference
-def test_residual_networks_are_exact() -> None:
-    assert_exact(quantize(residual(), samples()), samples(1, seed=2))
 
 
 def test_the_error_is_that_of_the_outputs() -> None:
