@@ -303,6 +303,17 @@ def test_requantisation_alone_is_a_table_and_equal_quantisation_is_nothing():
     assert [len(tensor.views) for tensor in graph.tensors.values()] == [1, 1, 2, 1]
 
 
+def test_a_shift_of_the_zero_point_alone_is_a_table():
+    """It changes no code, but the border of the convolution behind it."""
+    made = convolved()
+    made.constants[made.zero] = np.int8(5)
+    scale = made.value(made.scale)
+    shifted = made.node("Add", [made.dequantised(), made.constant("shift", scale * np.float32(3))])
+    made.quantise(shifted, *made.quantisation(float(scale), 2), made.shape)
+    made.product("Conv", (2, 4, 3, 3), 0, (1, 2, 4, 4), pads=[1, 1, 1, 1])
+    assert kinds(assert_exact(made.serialise(), codes((1, 3, 6, 6)))) == ["Convolution + table", "Convolution"]
+
+
 def test_a_tail_keeps_softmax_and_what_follows_it():
     made = maker((1, 20))
     made.product("Gemm", (8, 20), 0, (1, 8), transB=1)

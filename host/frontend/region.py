@@ -10,6 +10,7 @@ from ..reference import expose
 from ..tabulate import CODES, from_codes, open_single_threaded, tabulate
 from .build import Build, follow_trunk
 from .checks import check_layers
+from .classify import quantisation
 from .cut import cut
 from .errors import UnsupportedError
 from .layout import Place
@@ -40,7 +41,8 @@ def lower_region(build: Build, unit: Unit) -> None:
     at = steps.index(pools[leading]) if leading < len(pools) else len(steps)
     first_layer = len(build.graph.layers)
     place = build.places[start]
-    if (table == CODES).all():
+    keeps_zero_point = build.graph.tensors[place.tensor].zero_point == quantisation(source, end)[1]
+    if keeps_zero_point and (table == CODES).all():
         place = follow_trunk(build, steps, place, end, end)
     else:
         place = follow_trunk(build, steps[:at], place, start)
