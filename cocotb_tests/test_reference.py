@@ -75,8 +75,17 @@ def test_the_qdq_form_is_recognised_and_remembered():
     assert [form for form, model in loaded.items() if reference.is_qdq(model)] == ["qdq"]
     part = onnx.ModelProto()
     assert not reference.is_qdq(part)
-    reference.mark_qdq(part)
-    assert reference.is_qdq(part)
+    for qdq in (True, False):
+        part = onnx.load_from_string(loaded["qop"].SerializeToString())
+        reference.mark_form(part, qdq=qdq)
+        assert reference.is_qdq(part) is qdq
+
+
+@pytest.mark.parametrize(("kind", "form", "qdq"), [
+    ("Tanh", "qdq", True), ("pool", "qdq", True), ("pool", "qop", False),
+])
+def test_networks_without_a_product_have_a_form_too(kind: str, form: str, qdq: bool):
+    assert reference.is_qdq(onnx.load_from_string(layer(kind, 0, form=form).model)) is qdq
 
 
 def test_an_opened_reference_is_kept():

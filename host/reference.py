@@ -24,7 +24,8 @@ INTEGER_TYPES = ("tensor(int8)", "tensor(uint8)")
 
 # What goes wrong is raised; ONNX Runtime would log it as well.
 _FATAL_ONLY = 4
-_QDQ_KEY = "lutterfly.qdq"
+_QDQ_KEY, _QDQ = "lutterfly.qdq", "1"
+_PRODUCTS = ("Conv", "Gemm", "MatMul", "QGemm")
 #: Without VNNI the kernels for uint8 activations add pairs of products in 16 bits, and saturate, unless this is set.
 #: Those for int8 activations never do, and have no kernel for the weights that it would make.
 _EXACT_SUMS = "session.x64quantprecision"
@@ -52,19 +53,24 @@ def probe() -> str | None:
 
 
 def is_qdq(model: onnx.ModelProto) -> bool:
-    """Whether a convolution or matrix product of the model works on dequantised weights: the QDQ form.
+    """Whether a model has the QDQ form: convolutions and matrix products work on dequantised weights, or, where it has
+    none, no operator works on codes with scales of its own.
 
-    A part that was cut out of such a model says so itself, see :func:`mark_qdq`.
+    A part that was cut out of a model says itself which form that has, see :func:`mark_form`.
     """
-    if any(entry.key == _QDQ_KEY for entry in model.metadata_props):
-        return True
+    for entry in model.metadata_props:
+        if entry.key == _QDQ_KEY:
+            return entry.value == _QDQ
+    operators = {node.op_type for node in model.graph.node}
+    if not any(operator in _PRODUCTS or operator.startswith("QLinear") for operator in operators):
+        return "DequantizeLinear" in operators
     dequantised = {node.output[0] for node in model.graph.node if node.op_type == "DequantizeLinear"}
     return any(node.op_type in ("Conv", "Gemm", "MatMul") and node.input[1] in dequantised for node in model.graph.node)
 
 
-def mark_qdq(part: onnx.ModelProto) -> None:
-    """Note in a part of a model in QDQ form where it comes from: ONNX Runtime must treat it as it treats the model."""
-    part.metadata_props.add(key=_QDQ_KEY, value="1")
+def mark_form(part: onnx.ModelProto, *, qdq: bool) -> None:
+    """Note in a part of a model which form the model has: ONNX Runtime must treat it as it treats the model."""
+    part.metadata_props.add(key=_QDQ_KEY, value=_QDQ if qdq else "")
 
 
 def session_options(*, qdq: bool) -> onnxruntime.SessionOptions:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import onnx
 from onnx import NodeProto, helper
 
-from ..reference import mark_qdq
+from ..reference import mark_form
 from .source import Source
 
 Dimensions = Sequence[int | str]
@@ -39,8 +39,7 @@ def cut(source: Source, nodes: Sequence[NodeProto], inputs: Mapping[str, Dimensi
     )
     model = helper.make_model(graph, opset_imports=source.model.opset_import, functions=source.model.functions,
                               ir_version=source.model.ir_version)
-    if source.qdq:
-        mark_qdq(model)
+    mark_form(model, qdq=source.qdq)
     return model
 
 

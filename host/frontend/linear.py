@@ -174,7 +174,8 @@ def _spatial(build: Build, node: NodeProto, product: Executed, place: Place, onn
     rank = weights.ndim - 2
     output_shape = image_shape(onnx_shape)
     wanted = image_shape(place.shape)
-    if wanted is not None and wanted[:2] == (1, 1) and output_shape[:2] == (1, 1) and math.prod(weights.shape[2:]) == 1:
+    on_vector = wanted is not None and wanted[:2] == output_shape[:2] == (1, 1) and math.prod(weights.shape[2:]) == 1
+    if on_vector and product.attributes().get("group", 1) == 1:
         # A 1x1 convolution on what was flattened before is a matrix product.
         return _product(build, node, place, weights.reshape(len(weights), -1))
     shape = image_place(build, node, place)
