@@ -95,9 +95,9 @@ class Overheads:
     read_latency: int = 40
     write_latency: int = 40
     load: int = 6
-    load_finish: int = 10
+    load_finish: int = 11
     fill: int = 10
-    store: int = 14
+    store: int = 15
 
 
 OVERHEADS = Overheads()

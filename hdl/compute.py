@@ -136,9 +136,9 @@ class Compute(wiring.Component):
         """Steps read first, STORE in between; words and weights meet at the engines."""
         store_taken = Signal()
         m.d.comb += [
-            features.read_address.eq(Mux(windows.step.valid, windows.address, self.store_read.payload)),
-            self.store_read.ready.eq(~windows.step.valid),
-            store_taken.eq(self.store_read.valid & ~windows.step.valid),
+            features.read_address.eq(Mux(windows.reads, windows.address, self.store_read.payload)),
+            self.store_read.ready.eq(~windows.reads),
+            store_taken.eq(self.store_read.valid & ~windows.reads),
             self.store_word.valid.eq(delay(m, store_taken, FETCH_LATENCY, name="store")),
             self.store_word.data.eq(features.read_word),
             weights.address.eq(delay(m, windows.weight, FETCH_LATENCY - RAM_LATENCY, name="weight")),

@@ -11,7 +11,7 @@ from ..golden.config import Config
 from ..golden.isa import ErrorCode, Unit
 from .axi import ReadSignature, Response
 from .burst import BurstSplitter
-from .byte_aligner import ByteAligner
+from .byte_aligner import ByteAligner, chunk_layout
 from .feature_memory import WRITE_LATENCY, feature_write_layout
 from .fifo import BlockFifo, Buffer, Fifo
 from .isa import INDEX_BITS, ErrorReport, report, report_first, unit_members
@@ -44,7 +44,7 @@ class DmaLoad(wiring.Component):
     bus : Out(ReadSignature)
         ``ar`` is registered.
     feature : Out(stream of feature_write_layout)
-        Registered; ``ready`` lets the aligner behind it move, combinationally.
+        Registered; ``ready`` moves the buffer behind it, combinationally.
     local : Out(local_write_layout)
         Registered.
     done : Out(1)
@@ -72,11 +72,12 @@ class DmaLoad(wiring.Component):
         m.submodules.commands = commands = LoadCommands(self.config)
         m.submodules.chunks = chunks = LoadChunks(self.config)
         m.submodules.transfers = transfers = Fifo(chunks.nest.nest_layout, depth=_COMMANDS_IN_FLIGHT)
-        # In front of the aligner, so that a memory that is not ready has to stop nothing else in the same cycle.
+        # On both sides of the aligner, so that a memory that is not ready has to stop nothing else in the same cycle.
         m.submodules.steps = steps = Buffer(step_layout(self.config))
         m.submodules.next_beat = next_beat = Buffer(unsigned(self.config.axi.data_bits))
         m.submodules.beats = beats = BlockFifo(unsigned(self.config.axi.data_bits), depth=self._beats)
         m.submodules.aligner = aligner = ByteAligner(self.config)
+        m.submodules.chunk_buffer = chunk_buffer = Buffer(chunk_layout(self.config))
         m.submodules.write = write = LocalWrite(self.config)
         connect(m, flipped(self.command), commands.commands)
         connect(m, commands.transfers, transfers.input)
@@ -85,7 +86,8 @@ class DmaLoad(wiring.Component):
         connect(m, steps.output, aligner.steps)
         connect(m, beats.output, next_beat.input)
         connect(m, next_beat.output, aligner.beats)
-        connect(m, aligner.chunks, write.chunks)
+        connect(m, aligner.chunks, chunk_buffer.input)
+        connect(m, chunk_buffer.output, write.chunks)
         connect(m, write.feature, flipped(self.feature))
 
         failed, stop = Signal(), Signal()

@@ -12,7 +12,7 @@ from ..golden.config import Config
 from ..golden.isa import ErrorCode, Unit
 from .axi import Response, WriteSignature
 from .burst import BurstSplitter
-from .fifo import Fifo
+from .fifo import Buffer, Fifo
 from .isa import INDEX_BITS, ErrorReport, command_shape, report, report_first, unit_members
 from .loop_nest import LoopNest, Nest
 from .store_beats import StoreBeats, feature_word_layout
@@ -64,6 +64,9 @@ class DmaStore(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         m.submodules.beats = beats = StoreBeats(self.config)
+        # So that a feature memory that is not ready has to stop no burst in the same cycle.
+        m.submodules.starts = starts = Buffer(beats.bursts.payload.shape())
+        connect(m, starts.output, beats.bursts)
         connect(m, beats.read, wiring.flipped(self.read))
         connect(m, beats.beats, wiring.flipped(self.bus.w))
         m.d.comb += beats.word.eq(self.word)
@@ -156,7 +159,7 @@ class DmaStore(wiring.Component):
         with m.If(checked & out_of_range & ~splitter.bursts.valid):
             m.d.comb += report(strayed, ErrorCode.ADDRESS_RANGE, Unit.STORE, run.context.index, local)
 
-        aw, bursts, starts = self.bus.aw, splitter.bursts, m.submodules.beats.bursts
+        aw, bursts, starts = self.bus.aw, splitter.bursts, m.submodules.starts.input
         burst = bursts.payload
         begin = Signal()
         m.d.comb += [

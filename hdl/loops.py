@@ -23,7 +23,8 @@ class Loops(wiring.Component):
 
     The inputs that describe the command are held by the parent while the command is walked; ``load`` takes their first
     values from the parent's next command, so that the first window follows the last one of the command before. All
-    outputs are registered but for ``next_word``, which depends on registers only.
+    outputs are registered. The byte pointer is one cycle late, so that what decides over an advance does not have to
+    reach its adders in the same cycle.
 
     Parameters
     ----------
@@ -47,7 +48,7 @@ class Loops(wiring.Component):
     advance : In(1)
         Go to the next window; together with the last ``step`` of a window, if it has any.
     pointer : Out(24)
-        Byte pointer of the current window.
+        Byte pointer of the window that was the current one a cycle ago.
     word : Out(word_bits)
         Word pointer.
     row_ends : Out(1)
@@ -92,14 +93,6 @@ class Loops(wiring.Component):
         def count(name: str) -> list:
             return [left[name].eq(left[name] - 1), at_end[name].eq(left[name] == 1)]
 
-        # One pointer for each loop: where its current iteration begins. An advance moves the innermost loop that is not
-        # at its end and starts the loops inside it there, so that every pointer needs one adder and nothing is added
-        # twice.
-        base = {name: Signal(isa.LOCAL_BITS, name=f"{name}_base", reset_less=True) for name in names}
-        moved = {name: Signal(isa.LOCAL_BITS, name=f"{name}_moved") for name in names}
-        for name in names:
-            m.d.comb += moved[name].eq(base[name] + self.command[f"{self.side}_{name}"])
-
         # The word pointer runs through a tile's words for each of its windows, and on to the next tile's.
         tile = Signal(self.word_bits, reset_less=True)
         start = Signal(self.word_bits, reset_less=True)
@@ -118,24 +111,47 @@ class Loops(wiring.Component):
             with m.Else():
                 m.d.sync += self.word.eq(tile)
             with m.If(~end_inner):
-                m.d.sync += [count("inner"), base["inner"].eq(moved["inner"])]
+                m.d.sync += count("inner")
             with m.Else():
                 m.d.sync += restart("inner", self.command)
                 with m.If(~end_middle):
-                    m.d.sync += [count("middle"), base["middle"].eq(moved["middle"]), base["inner"].eq(moved["middle"])]
+                    m.d.sync += count("middle")
                 with m.Else():
                     m.d.sync += [restart("middle", self.command), count("outer")]
-                    m.d.sync += [base[name].eq(moved["outer"]) for name in names]
 
         with m.If(self.load):
             m.d.sync += [restart(name, self.first) for name in names]
-            m.d.sync += [base[name].eq(self.first[self.side]) for name in names]
             m.d.sync += [self.word.eq(self.first_word), tile.eq(self.first_word), start.eq(self.first_word)]
 
+        self._elaborate_pointer(m, end_inner, end_middle)
         m.d.comb += [
-            self.pointer.eq(base["inner"]),
             self.row_ends.eq(end_inner),
             self.last_tile.eq(Mux(self.command.tile_inner, end_inner, end_outer)),
             self.last.eq(end_outer & end_middle & end_inner),
         ]
         return m
+
+    def _elaborate_pointer(self, m: Module, end_inner, end_middle) -> None:
+        """One pointer for each loop: where its current iteration begins.
+
+        An advance moves the innermost loop that is not at its end and starts the loops inside it there, so that every
+        pointer needs one adder and nothing is added twice.
+        """
+        names = ("outer", "middle", "inner")
+        moves = {name: Signal(name=f"{name}_moves", reset_less=True) for name in names}
+        loaded = Signal(reset_less=True)
+        m.d.sync += [
+            loaded.eq(self.load),
+            moves["inner"].eq(self.advance & ~end_inner),
+            moves["middle"].eq(self.advance & end_inner & ~end_middle),
+            moves["outer"].eq(self.advance & end_inner & end_middle),
+        ]
+        base = {name: Signal(isa.LOCAL_BITS, name=f"{name}_base", reset_less=True) for name in names}
+        for number, name in enumerate(names):
+            moved = Signal(isa.LOCAL_BITS, name=f"{name}_moved")
+            m.d.comb += moved.eq(base[name] + self.command[f"{self.side}_{name}"])
+            with m.If(moves[name]):
+                m.d.sync += [base[inside].eq(moved) for inside in names[number:]]
+        with m.If(loaded):
+            m.d.sync += [base[name].eq(self.command[self.side]) for name in names]
+        m.d.comb += self.pointer.eq(base["inner"])

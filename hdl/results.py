@@ -160,16 +160,21 @@ class Results(wiring.Component):
         wide = self.result.lanes.shape().size
         m.submodules.windows = windows = memory.Memory(shape=unsigned(wide), depth=RESULT_WINDOWS, init=[])
         write, read = windows.write_port(), windows.read_port(domain="comb")
-        produced, consumed = Signal(ceil_log2(RESULT_WINDOWS) + 1), Signal(ceil_log2(RESULT_WINDOWS) + 1)
+        produced, consumed = Signal(ceil_log2(RESULT_WINDOWS)), Signal(ceil_log2(RESULT_WINDOWS))
+        waiting = Signal(range(RESULT_WINDOWS + 1))
         pop, available = Signal(), Signal()
         m.d.comb += [
             write.addr.eq(produced),
             write.data.eq(self.result.lanes),
             write.en.eq(self.result.valid),
             read.addr.eq(consumed),
-            available.eq(produced != consumed),
         ]
-        m.d.sync += [produced.eq(produced + self.result.valid), consumed.eq(consumed + pop)]
+        m.d.sync += [
+            produced.eq(produced + self.result.valid),
+            consumed.eq(consumed + pop),
+            waiting.eq(waiting + self.result.valid - pop),
+            available.eq(self.result.valid | (waiting > pop)),
+        ]
         return available, data.View(self.result.lanes.shape(), read.data), pop
 
     def _elaborate_parameters(self, m: Module, serve, word, index) -> None:
@@ -213,7 +218,6 @@ class Results(wiring.Component):
             place.write.eq(serve & (last_group | slot.all())),
             place.finish.eq(serve & last_group & loops.last),
             place.slot.eq(slot),
-            place.address.eq(loops.pointer),
             place.index.eq(command.index),
             offset.eq(piece_start),
             # What is left of the window from the start of the piece on.
@@ -224,7 +228,8 @@ class Results(wiring.Component):
         placed = Signal(Place)
         m.d.comb += [
             placed.eq(place),
-            placed.address.eq(place.address + offset),
+            # The pointer is as late as `place`.
+            placed.address.eq(loops.pointer + offset),
             placed.count.eq(Mux(left > columns, columns, left)),
         ]
         m.d.comb += [

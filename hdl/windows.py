@@ -81,6 +81,8 @@ class Windows(wiring.Component):
         Entries of the step lists.
     step : Out(Step), engine : Out(4), rows : Out, address : Out(24), weight : Out
         One step: what its command says, its activation word's feature address and its weight word.
+    reads : Out(1)
+        ``address`` is one of a step; registered.
     first, last : Out(1)
         The first, the last step of a command is issued.
     issued, stalled : Out(1)
@@ -106,6 +108,7 @@ class Windows(wiring.Component):
                 "rows": Out(field_shape(isa.COMPUTE, "rows")),
                 "address": Out(isa.LOCAL_BITS),
                 "weight": Out(ceil_log2(config.weight_words)),
+                "reads": Out(1),
                 "first": Out(1),
                 "last": Out(1),
                 "issued": Out(1),
@@ -270,7 +273,6 @@ class Windows(wiring.Component):
         ]
         behind = data.StructLayout(
             {
-                "base": unsigned(isa.LOCAL_BITS),
                 "weight": unsigned(self.weight_bits),
                 "engine": unsigned(4),
                 "rows": field_shape(isa.COMPUTE, "rows"),
@@ -279,7 +281,6 @@ class Windows(wiring.Component):
         )
         now = Signal(behind)
         m.d.comb += [
-            now.base.eq(loops.pointer),
             now.weight.eq(loops.word),
             now.engine.eq(command.engine),
             now.rows.eq(command.rows),
@@ -287,6 +288,7 @@ class Windows(wiring.Component):
         ]
         valid = delay(m, issue, RAM_LATENCY, name="valid")
         now = delay(m, now, RAM_LATENCY, name="behind")
+        base = delay(m, loops.pointer, RAM_LATENCY - 1, name="base")
 
         flags = lists.read_data[self.offset_bits :]
         index = Signal(INDEX_BITS, reset_less=True)
@@ -297,7 +299,7 @@ class Windows(wiring.Component):
             self.step.fire.eq(flags[1]),
             self.engine.eq(now.engine),
             self.rows.eq(now.rows),
-            self.address.eq(now.base + lists.read_data[: self.offset_bits]),
+            self.address.eq(base + lists.read_data[: self.offset_bits]),
             weight.eq(now.weight),
             index.eq(now.index),
             uses_weights.eq((now.engine == isa.Engine.MAC) | (now.engine == isa.Engine.DEPTHWISE)),
@@ -307,6 +309,7 @@ class Windows(wiring.Component):
         m.d.comb += [
             bad_address.eq(self.address >= self.config.memory.feature_bytes),
             bad_weight.eq(uses_weights & (weight >= self.config.weight_words)),
+            self.reads.eq(valid_address),
             self.step.valid.eq(valid_address & ~bad_address & ~bad_weight),
             self.weight.eq(weight),
         ]
