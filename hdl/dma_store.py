@@ -76,7 +76,7 @@ class DmaStore(wiring.Component):
         m.d.sync += stop.eq(self.halt | failed)
         rows, refused = self._elaborate_rows(m, stop)
         strayed = self._elaborate_bursts(m, rows, stop)
-        burst_failed = self._elaborate_responses(m)
+        burst_failed = self._elaborate_responses(m, failed)
 
         report_first(m, self.error, (refused, strayed, burst_failed), failed)
         m.d.sync += self.progress.eq(
@@ -183,10 +183,11 @@ class DmaStore(wiring.Component):
             ]
         return strayed
 
-    def _elaborate_responses(self, m: Module):
+    def _elaborate_responses(self, m: Module, failed):
+        """Tell completed commands, and what has failed; behind a failure bursts that have begun just end."""
         b, pending = self.bus.b, m.submodules.pending.output
         m.d.comb += pending.ready.eq(b.valid)
-        m.d.sync += self.done.eq(b.valid & pending.payload.last & ~b.payload.response[1])
+        m.d.sync += self.done.eq(b.valid & pending.payload.last & ~b.payload.response[1] & ~failed)
         problem = Signal(ErrorReport, name="burst_failed")
         with m.If(b.valid & b.payload.response[1]):
             code = Mux(b.payload.response == Response.DECERR, ErrorCode.AXI_DECODE, ErrorCode.AXI_SLAVE)
