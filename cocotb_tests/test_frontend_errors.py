@@ -132,6 +132,23 @@ def test_unsigned_weights():
         "weight_type=QuantType.QInt8")
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_a_stack_of_weights(form: str):
+    made = maker((1, 3, 4), form)
+    made.product("MatMul", (4, 5), 1, (1, 3, 5))
+    weights = next(name for name in made.constants if re.fullmatch(r"w_\d+", name))
+    made.constants[weights] = np.stack([made.constants[weights]])
+    for name in made.constants:
+        if re.match(r"w[sz]_", name):
+            made.constants[name] = made.constants[name].flat[0]
+    for node in made.nodes:
+        if node.op_type == "DequantizeLinear":
+            node.ClearField("attribute")
+    assert refusal(made.serialise()) == (
+        f"net.onnx: the weights '{weights}' of {main_name(made)} must be one matrix, not a stack of the shape "
+        "[1, 4, 5]; use a product for each")
+
+
 def sums(form: str = "qdq", *, relu: bool = False) -> Maker:
     """A sum of the input and a convolution of it, and a convolution behind."""
     made = maker((1, 3, 6, 6), form)

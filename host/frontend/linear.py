@@ -88,6 +88,9 @@ def _check_operands(source: Source, node: NodeProto, product: Executed) -> None:
                          "quantise with weight_type=QuantType.QInt8")
     if weights.ndim > 4:
         raise ModelError(f"{name}: {label(node)} must have one or two spatial dimensions, not {weights.ndim - 2}")
+    if product.node.op_type != "QLinearConv" and weights.ndim != 2:
+        raise ModelError(f"{name}: the weights {weight_name!r} of {label(node)} must be one matrix, not a stack of the "
+                         f"shape {list(weights.shape)}; use a product for each")
     if given.get("transA", 0):
         raise ModelError(f"{name}: {label(node)} must not transpose its activation; set transA to 0")
     if given.get("channels_last", 0):
