@@ -55,7 +55,7 @@ REFUSED = {
         tuple(
             f"test_{name}_{codes}" for name in ("add", "sub", "mul", "div", "max", "min") for codes in ("int8", "uint8")
         ),
-        "arithmetic on the integers themselves; of two tensors the accelerator only adds quantised ones, by their scales",
+        "integer arithmetic on two tensors; the accelerator only adds quantised ones, by their scales",
         "only scalars can be tabulated",
     ),
 }
