@@ -7,7 +7,6 @@ from measured import Measured, measure
 
 from lutterfly.golden.config import PRESETS
 from lutterfly.golden.isa import COMMAND_BYTES, COMPUTE
-from lutterfly.host.compiler import CompileError
 from lutterfly.host.graph import Window
 from lutterfly.host.verify import TOLERANCE, TOLERANCE_CYCLES
 
@@ -53,10 +52,7 @@ def test_dependent_commands_follow_within_50_cycles() -> None:
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
 @pytest.mark.parametrize("seed", range(12))
 def test_cycles_are_as_predicted(preset: str, seed: int) -> None:
-    try:
-        measured = measure(random_graph(seed), PRESETS[preset], seed=seed)
-    except CompileError as error:
-        pytest.skip(str(error))
+    measured = measure(random_graph(seed), PRESETS[preset], seed=seed)
     for layer, cycles in zip(measured.program.layers, measured.layer_cycles, strict=True):
         assert abs(layer.cycles - cycles) <= max(TOLERANCE_CYCLES, TOLERANCE * cycles), layer.name
     total = measured.counters["cycles"]

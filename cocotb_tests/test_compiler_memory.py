@@ -116,7 +116,7 @@ def test_parts_hold_what_their_windows_read(seed: int) -> None:
         assert (part.column - part.left, part.column + part.width + part.right) == left
         assert part.height == sum(0 <= row < height for row in range(*top))
         assert part.width == sum(0 <= column < width for column in range(*left))
-        assert part.size_bytes <= geometry.buffer_bytes()["t0"]
+        assert part.size_bytes <= geometry.buffers()["t0"][0]
 
 
 def test_gaps_are_filled_largest_piece_first() -> None:

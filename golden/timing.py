@@ -5,7 +5,7 @@ description; a test compares them with the components.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .config import Config
@@ -134,6 +134,11 @@ def chunk_cycles(config: Config, pieces: int, piece_bytes: int) -> int:
     return pieces * -(-piece_bytes // config.axi.data_bytes)
 
 
+def unit_cycles(config: Config, unit_bytes: int, size_bytes: int) -> int:
+    """Cycles in which a LOAD writes to a memory for constants: a beat, or a unit of it if that is less, in each."""
+    return -(-size_bytes // min(config.axi.data_bytes, unit_bytes))
+
+
 def fill_cycles(config: Config, rows: int, piece_bytes: int) -> int:
     """Cycles in which a FILL writes, while no result is written."""
     return rows * -(-piece_bytes // config.array.lanes)
@@ -142,6 +147,12 @@ def fill_cycles(config: Config, rows: int, piece_bytes: int) -> int:
 def result_groups(config: Config, lanes: int) -> int:
     """Groups that the requantiser makes of the results of a window."""
     return -(-lanes // config.array.requant_lanes)
+
+
+def issue_steps(command: Mapping[str, int]) -> int:
+    """Steps that a COMPUTE command issues; ``command`` holds its fields."""
+    skip = command.get("skip", 0)
+    return command["outer"] * command["middle"] * (command["inner"] * (command["steps"] - skip) + skip)
 
 
 def issue_windows(backlog: int, windows: Sequence[tuple[int, int]], rounds: int) -> tuple[int, int]:

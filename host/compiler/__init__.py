@@ -9,7 +9,7 @@ from ...golden.program import Program
 from ..graph import Graph
 from .arena import plan_arena
 from .borders import check_borders, plan_borders
-from .constants import place_constants
+from .constants import check_constants, place_constants
 from .cycles import predict
 from .emit import check_program, emit
 from .folding import plan_folds
@@ -20,6 +20,7 @@ from .normalise import normalise
 from .operations import plan_operations
 from .order import order_commands
 from .plan import CompileError, Plan
+from .segments import plan_segments
 from .tokens import check_tokens, synchronise
 
 __all__ = ["PASSES", "CompileError", "Pass", "compile_graph", "compile_model", "plan_graph"]
@@ -49,9 +50,10 @@ PASSES = (
     Pass("folds", plan_folds, check_borders),
     Pass("operations", plan_operations),
     Pass("memory", plan_memory, check_memory),
+    Pass("segments", plan_segments),
     Pass("jobs", plan_jobs, check_jobs),
-    Pass("constants", place_constants),
     Pass("arena", plan_arena),
+    Pass("constants", place_constants, check_constants),
     Pass("lower", lower, check_lowered),
     Pass("order", order_commands),
     Pass("tokens", synchronise, check_tokens),

@@ -1,80 +1,223 @@
-"""Constants: where weights, parameters, tables and step lists lie; the prologue loads them, and they stay."""
+"""Constants: where weights, parameters, tables and step lists lie, and when those that do not stay are loaded."""
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from ...golden.config import Config
-from ...golden.isa import ADD_ENTRIES, ADD_ENTRY_BYTES, LIST_ENTRY_BYTES, TABLE_BYTES, LocalMemory
+import numpy as np
+
+from ...golden.isa import LocalMemory
 from ...golden.requant import PARAMETER_BYTES
-from .operation import Job, Operation
+from .arena import aligned
+from .operation import Job
 from .plan import CompileError, Plan
-
-_NAMES = {
-    LocalMemory.WEIGHT: "weight memory",
-    LocalMemory.PARAMETER: "parameter memory",
-    LocalMemory.TABLE: "table memory",
-    LocalMemory.LIST: "list memory",
-    LocalMemory.ADD_TABLE: "Add tables",
-}
+from .segments import Item, choose_streamed, load_cycles
+from .storage import NO_ADDRESSES, Addresses
+from .units import MEMORIES, capacity, name_of, numbers, unit_bytes
 
 
-def unit_bytes(config: Config, memory: LocalMemory) -> int:
-    """What a COMPUTE command counts addresses of this memory in."""
-    return {
-        LocalMemory.WEIGHT: config.weight_word_bytes,
-        LocalMemory.PARAMETER: config.parameter_word_bytes,
-        LocalMemory.TABLE: TABLE_BYTES,
-        LocalMemory.LIST: LIST_ENTRY_BYTES,
-        LocalMemory.ADD_TABLE: ADD_ENTRIES * ADD_ENTRY_BYTES,
-    }[memory]
+@dataclass(frozen=True, eq=False)
+class Arrival:
+    """Constants that the DMA loads in every inference.
+
+    Attributes
+    ----------
+    memory : LocalMemory
+    address, size : int
+        Where, and how many, in its units.
+    external : int
+        Where they come from, in the arena.
+    release : int
+        The last job that uses what they replace; -1 if there is none.
+    deadline : int
+        The first job that uses them.
+    """
+
+    memory: LocalMemory
+    address: int
+    size: int
+    external: int
+    release: int
+    deadline: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """What a job needs of one memory: an image, and how far into it."""
+
+    image: bytes
+    offset: int
+    is_streamed: bool
 
 
 def place_constants(plan: Plan) -> Plan:
-    """Put the constants of all operations into their memories, equal ones once, and tell every job where they are.
+    """Put the constants of all jobs into their memories, equal ones once, and tell every job where they are.
 
     Raises
     ------
     CompileError
-        If a memory is too small.
+        If what one job needs exceeds a memory.
     """
-    images = {memory: bytearray() for memory in _NAMES}
-    known: dict[tuple[LocalMemory, bytes], int] = {}
-    plan.jobs = [
-        dataclasses.replace(job, addresses=_place(job, plan.operations[job.index], images, known, plan.config))
-        for job in plan.jobs
-    ]
-    plan.images = {memory: bytes(image) for memory, image in images.items()}
-    excess = [
-        f"network needs {len(image)} bytes of {_NAMES[memory]}, the configuration has "
-        f"{plan.config.memory.size_bytes(memory)}; choose a larger --config"
-        for memory, image in plan.images.items()
-        if len(image) > plan.config.memory.size_bytes(memory)
-    ]
-    if excess:
-        raise CompileError("; ".join(excess))
+    plan.images, plan.arrivals, external = {}, [], plan.external_bytes
+    pieces = {memory: _pieces(plan, memory) for memory in MEMORIES}
+    residents = {memory: _residents(plan, memory, pieces[memory]) for memory in MEMORIES}
+    for memory, addresses in residents.items():
+        plan.images[memory] = b"".join(addresses)
+        external += aligned(len(plan.images[memory]))
+    places: list[dict[LocalMemory, int]] = [{} for _ in plan.jobs]
+    streamed: list[list[Addresses]] = [[NO_ADDRESSES] for _ in plan.jobs]
+    for memory in MEMORIES:
+        ring = _Ring(plan, memory, external)
+        for number, piece in pieces[memory].items():
+            start = residents[memory].get(piece.image)
+            if start is None:
+                start = ring.take(number, piece.image)
+                size = len(piece.image) // unit_bytes(plan.config, memory)
+                streamed[number].append(numbers(plan.config, memory, start, size))
+            places[number][memory] = piece.offset + start
+        external += len(ring.images)
+        plan.streamed += ring.images
+    plan.jobs = [dataclasses.replace(job, addresses=addresses, streamed=np.concatenate(read))
+                 for job, addresses, read in zip(plan.jobs, places, streamed, strict=True)]
     tables = sum(LocalMemory.TABLE in operation.constants for operation in plan.operations)
     if tables:
-        count = len(plan.images[LocalMemory.TABLE]) // TABLE_BYTES
+        count = len({piece.image for piece in pieces[LocalMemory.TABLE].values()})
         plan.graph.notes.append(f"{count} transfer tables for {tables} layers")
     return plan
 
 
-def _place(
-    job: Job,
-    operation: Operation,
-    images: dict[LocalMemory, bytearray],
-    known: dict[tuple[LocalMemory, bytes], int],
-    config: Config,
-) -> dict[LocalMemory, int]:
-    """Where a job's constants are, in the units of a COMPUTE command."""
-    addresses = {}
-    for memory, constant in (operation.constants | operation.job_constants(job)).items():
-        key = memory, constant.image
-        if key not in known:
-            known[key] = len(images[memory])
-            images[memory] += constant.image
-        addresses[memory] = (known[key] + job.tiles.start * constant.tile_bytes) // unit_bytes(config, memory)
+def check_constants(plan: Plan) -> None:
+    """What stays and what comes and goes do not overlap, and both fit their memories."""
+    for memory, image in plan.images.items():
+        first = len(image) // unit_bytes(plan.config, memory)
+        assert first <= capacity(plan.config, memory), memory.name
+        for arrival in plan.arrivals:
+            if arrival.memory is memory:
+                assert first <= arrival.address, memory.name
+                assert arrival.address + arrival.size <= capacity(plan.config, memory), memory.name
+                assert arrival.release < arrival.deadline, memory.name
+
+
+def _pieces(plan: Plan, memory: LocalMemory) -> dict[int, _Piece]:
+    """What each job needs of a memory."""
+    pieces, unit = {}, unit_bytes(plan.config, memory)
+    for number, job in enumerate(plan.jobs):
+        operation = plan.operations[job.index]
+        constant = (operation.constants | operation.job_constants(job)).get(memory)
+        if constant is None:
+            continue
+        if not constant.tile_bytes:
+            pieces[number] = _Piece(constant.image, 0, is_streamed=False)
+            continue
+        segment = next(segment for segment in plan.segments[memory][job.index] if job.tiles.start in segment.tiles)
+        start, stop = (tile * constant.tile_bytes for tile in (segment.tiles.start, segment.tiles.stop))
+        image = constant.image if len(segment.tiles) == operation.tiles else constant.image[start:stop]
+        offset = (job.tiles.start - segment.tiles.start) * constant.tile_bytes // unit
+        pieces[number] = _Piece(image, offset, segment.is_streamed)
+    return pieces
+
+
+def _residents(plan: Plan, memory: LocalMemory, pieces: dict[int, _Piece]) -> dict[bytes, int]:
+    """The images that stay in a memory, each with its first unit, in the order of their first use."""
+    unit, room = unit_bytes(plan.config, memory), capacity(plan.config, memory)
+    images = dict.fromkeys(piece.image for piece in pieces.values() if not piece.is_streamed)
+    sizes = {image: len(image) // unit for image in images}
+    streams = any(piece.is_streamed for piece in pieces.values())
+    if not streams and sum(sizes.values()) > room:
+        for image in _superfluous(plan, memory, pieces, sizes):
+            del images[image]
+    addresses, first = {}, 0
+    for image in images:
+        addresses[image] = first
+        first += sizes[image]
     return addresses
+
+
+def _superfluous(
+    plan: Plan, memory: LocalMemory, pieces: dict[int, _Piece], sizes: dict[bytes, int]
+) -> Iterator[bytes]:
+    """The images of a memory that are streamed because not all of them fit."""
+    room, most = capacity(plan.config, memory), max(sizes.values())
+    if most > room:
+        number = next(number for number, piece in pieces.items() if sizes[piece.image] == most)
+        raise CompileError(
+            f"{plan.graph.layers[plan.jobs[number].index].name}: it needs {most * unit_bytes(plan.config, memory)} "
+            f"bytes of {name_of(memory)}, the configuration has {plan.config.memory.size_bytes(memory)}; "
+            "choose a larger --config"
+        )
+    loads, times, before = dict.fromkeys(sizes, 0), dict.fromkeys(sizes, 0), None
+    for number, piece in pieces.items():
+        loads[piece.image] += piece.image is not before
+        times[piece.image] += _cycles(plan, plan.jobs[number])
+        before = piece.image
+    items = [Item(size, loads[image], load_cycles(plan.config, memory, size), times[image])
+             for image, size in sizes.items()]
+    chosen, _ = choose_streamed(items, sum(sizes.values()) - max(room - 2 * most, 0))
+    return (image for image, is_chosen in zip(sizes, chosen, strict=True) if is_chosen)
+
+
+def _cycles(plan: Plan, job: Job) -> int:
+    return plan.operations[job.index].cycles(len(job.rows), len(job.columns), len(job.tiles))
+
+
+class _Ring:
+    """What is streamed into the rest of a memory, one image behind the other, over and over.
+
+    Parameters
+    ----------
+    plan : Plan
+        Its arrivals are added to.
+    memory : LocalMemory
+    external : int
+        Where the images lie in the arena.
+
+    Attributes
+    ----------
+    images : bytes
+        All that is streamed.
+    """
+
+    def __init__(self, plan: Plan, memory: LocalMemory, external: int):
+        self.plan = plan
+        self.memory = memory
+        self.external = external
+        self.unit = unit_bytes(plan.config, memory)
+        self.start = len(plan.images[memory]) // self.unit
+        self.end = capacity(plan.config, memory)
+        self.next = self.start
+        self.images = b""
+        self._external: dict[bytes, int] = {}
+        self._here: dict[bytes, range] = {}
+        #: The last job that uses what each unit holds.
+        self._used = np.full(self.end, -1)
+
+    def take(self, job: int, image: bytes) -> int:
+        """The first unit of an image for the next job; it is loaded unless it is there."""
+        if image not in self._here:
+            self._load(job, image)
+        place = self._here[image]
+        self._used[place.start:place.stop] = job
+        return place.start
+
+    def _load(self, job: int, image: bytes) -> None:
+        size = len(image) // self.unit
+        if self.next + size > self.end:
+            self.next = self.start
+        place = range(self.next, self.next + size)
+        self.next = place.stop
+        self._here = {other: there for other, there in self._here.items()
+                      if there.stop <= place.start or place.stop <= there.start}
+        self._here[image] = place
+        release = int(self._used[place.start:place.stop].max())
+        self.plan.arrivals.append(Arrival(self.memory, place.start, size, self._address(image), release, job))
+
+    def _address(self, image: bytes) -> int:
+        """Where an image lies in the arena."""
+        if image not in self._external:
+            self._external[image] = self.external + len(self.images)
+            self.images += image + bytes(aligned(len(image)) - len(image))
+        return self._external[image]
 
 
 assert PARAMETER_BYTES == 8, "Config.parameter_word_bytes counts 8 bytes for each parameter"

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 
 from ...golden.timing import OVERHEADS, run_cycles
@@ -15,30 +16,52 @@ _TURN = 2 * OVERHEADS.read_latency
 _COMMAND = 16
 
 
-def smallest_cut(plan: Plan, index: int) -> Cut:
-    """The smallest parts that a layer is cut into where none of its tensors is whole in the feature memory.
+def smallest_cut(plan: Plan, index: int, partial: frozenset[str], room: int) -> Cut:
+    """Small parts for a layer.
 
-    A row of the output with all channels and two buffers, if that fits; if not, one buffer, or less than a row, or less
-    than all channels.
+    A row of the output with all channels and two buffers. Less of a row, if no more has room beside the tensors that
+    are whole. If not even an eighth of it has, what would fit if no tensor was whole: with one buffer, or less of a
+    row, or less than all channels.
+
+    Parameters
+    ----------
+    plan : Plan
+    index : int
+        Of the layer.
+    partial : frozenset of str
+        Which of its tensors are not whole in the feature memory.
+    room : int
+        Bytes for buffers.
 
     Raises
     ------
     CompileError
-        If not even the window of one pixel fits.
+        If not even the window of one pixel fits the memory.
     """
-    layer = plan.graph.layers[index]
+    layer, memory = plan.graph.layers[index], plan.config.memory.feature_bytes
     _, width, _ = plan.graph.tensors[layer.output].shape
-    partial = frozenset((*layer.inputs, layer.output))
+    tiles = plan.operations[index].tiles
+    for parts in (1, 2, 4, 8):
+        cut = Cut(1, -(-width // parts), tiles, 2)
+        if _need(plan, index, cut, partial) <= room:
+            return cut
+    everything = frozenset((*layer.inputs, layer.output))
     need = 0
-    for tiles in _sizes(plan.operations[index].tiles):
+    for block in _sizes(tiles):
         for columns, buffers in itertools.product(_sizes(width), (2, 1)):
-            cut = Cut(1, columns, tiles, buffers)
-            need = sum(_rounded(plan, size) * buffers for size in _buffer_bytes(plan, index, cut, partial).values())
-            if need <= plan.config.memory.feature_bytes:
+            cut = Cut(1, columns, block, buffers)
+            need = _need(plan, index, cut, everything)
+            if need <= memory:
                 return cut
     raise CompileError(f"{layer.name}: one pixel of its output and what it is computed from need {need} bytes of "
-                       f"feature memory, the configuration has {plan.config.memory.feature_bytes}; choose a larger "
-                       "--config")
+                       f"feature memory, the configuration has {memory}; choose a larger --config")
+
+
+def _need(plan: Plan, index: int, cut: Cut, partial: frozenset[str]) -> int:
+    """Bytes of all buffers."""
+    lanes = plan.config.array.lanes
+    buffers = Geometry(plan, index, cut, partial).buffers().values()
+    return sum(-(-size // lanes) * lanes for sizes in buffers for size in sizes)
 
 
 def choose_cut(plan: Plan, index: int, partial: frozenset[str], gaps: list[Gap],
@@ -70,8 +93,7 @@ def choose_cut(plan: Plan, index: int, partial: frozenset[str], gaps: list[Gap],
         fitting = []
         for cut in cuts:
             geometry = Geometry(plan, index, cut, partial)
-            sizes = {name: [size] * cut.buffers for name, size in geometry.buffer_bytes().items()}
-            buffers = fit(sizes, gaps, plan.config.array.lanes)
+            buffers = fit(geometry.buffers(), gaps, plan.config.array.lanes)
             if buffers is not None:
                 fitting.append((cut, buffers, _estimate(plan, index, geometry, streamed=streamed)))
         if fitting:
@@ -94,15 +116,7 @@ def _candidates(plan: Plan, index: int, *, streamed: bool) -> Iterator[Iterator[
 def _sizes(count: int) -> list[int]:
     """Sizes of parts worth a try: equal parts of ``count``, from the whole to one."""
     few = {-(-count // parts) for parts in (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)}
-    return sorted(few | {size for size in (1, 2, 4, 8) if size < count}, reverse=True)
-
-
-def _buffer_bytes(plan: Plan, index: int, cut: Cut, partial: frozenset[str]) -> dict[str, int]:
-    return Geometry(plan, index, cut, partial).buffer_bytes()
-
-
-def _rounded(plan: Plan, size: int) -> int:
-    return -(-size // plan.config.array.lanes) * plan.config.array.lanes
+    return sorted(few | {size for size in (1, 2, 3, 4, 6, 8) if size < count}, reverse=True)
 
 
 def _estimate(plan: Plan, index: int, geometry: Geometry, *, streamed: bool) -> float:
@@ -119,27 +133,31 @@ def _estimate(plan: Plan, index: int, geometry: Geometry, *, streamed: bool) -> 
             row = source.fold.rows * source.width * -(-source.channels // source.fold.rows // beat)
         else:
             row = max(-(-row_bytes // beat), 0 if len(geometry.columns) == 1 else run_cycles(config, row_bytes))
-        loading += (len(geometry.rows[0]) and source.top + source.height + source.bottom) * row
+        loading += (source.top + source.height + source.bottom) * row
     if layer.output in geometry.partial:
         target = geometry.target(geometry.rows[0], geometry.columns[0], geometry.tiles[0])
         run = target.channels if blocks > 1 else target.width * target.channels
         storing = target.height * target.width * target.channels / run * max(run_cycles(config, run), 4)
     # A part that is all of an input stays for all blocks of channels.
-    loads = 1 if parts == 1 else parts * blocks
+    loading *= 1 if parts == 1 else parts * blocks
+    storing *= parts * blocks
     weights = 0.0
-    constants = geometry.operation.constants
     if streamed:
-        size = sum(len(constant.image) for constant in constants.values())
+        size = sum(len(constant.image) for constant in geometry.operation.constants.values())
         stays = size / blocks <= config.memory.weight_bytes / 8
         weights = size / beat * (1 if stays else parts)
-    array = geometry.operation.cycles(len(geometry.rows[0]), len(geometry.columns[0]), cut.tiles) * parts * blocks
-    array += parts * blocks * _COMMAND
+    size = len(geometry.rows[0]), len(geometry.columns[0]), cut.tiles
+    computing = (geometry.operation.cycles(*size) + _COMMAND) * parts * blocks
+    reading = (geometry.operation.steps(*size) + _COMMAND) * parts * blocks
+    writing = math.prod(geometry.shape) / config.array.columns
     turns = parts * blocks * _TURN * bool(loading and storing)
-    bus = loading * loads + storing * parts * blocks + weights + turns
-    # The array's reads go before a STORE's.
-    array += storing * parts * blocks
-    # Whole rows take fewer commands.
-    array *= 1 if len(geometry.columns) == 1 else 1.05
+    bus = loading + storing + weights + turns
     if cut.buffers == 1:
-        return array + bus
-    return max(array, bus) + loading + storing
+        return computing + bus
+    if parts == 1:
+        return loading + max(computing, storing + weights, reading + storing)
+    # Array and STORE share the feature memory's reads; results and LOAD its writes.
+    cycles = max(computing, bus, reading + storing, writing + loading)
+    cycles += (loading + storing) / (parts * blocks)
+    # Whole rows take fewer commands.
+    return cycles * (1 if len(geometry.columns) == 1 else 1.02)

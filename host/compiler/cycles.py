@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from dataclasses import dataclass, field
 
 from ...golden import timing
 from ...golden.config import Config
-from ...golden.isa import Engine, Opcode
+from ...golden.dma import local_unit_bytes
+from ...golden.isa import Engine, LocalMemory, Opcode
 from ...golden.program import LayerReport
 from ...golden.timing import OVERHEADS
 from ..graph import Add, AveragePool, Concat, Convolution, Layer, MaxPool, Pointwise, Slice
@@ -66,6 +68,7 @@ class _Dma:
         earlier = self.completed[-1] if self.completed else 0
         run = {Opcode.LOAD: self._load, Opcode.FILL: self._fill, Opcode.STORE: self._store}[command.opcode]
         self.completed.append(max(run(command.fields, begin), earlier + 1))
+        command.begin, command.end = begin, self.completed[-1]
 
     def _load(self, fields: dict[str, int], begin: int) -> int:
         prepared = begin + OVERHEADS.load + fields["row_pieces"].bit_length()
@@ -87,9 +90,17 @@ class _Dma:
                     self.bus = start + beats
                     self.bursts.append(self.bus)
                     self.request += 1
-                chunks = timing.chunk_cycles(self.config, fields["row_pieces"], fields["piece_bytes"])
-                self.write = max(self._after_writes(max(self.write, first_beat), chunks), self.bus)
+                self.write = max(self._written(fields, max(self.write, first_beat)), self.bus)
         return self.write + OVERHEADS.load_finish
+
+    def _written(self, fields: dict[str, int], begin: int) -> int:
+        """When the bytes of a run are in their memory."""
+        memory = LocalMemory(fields["memory"])
+        if memory is LocalMemory.FEATURE:
+            cycles = timing.chunk_cycles(self.config, fields["row_pieces"], fields["piece_bytes"])
+            return self._after_writes(begin, cycles)
+        unit = local_unit_bytes(memory, lanes=self.config.array.lanes)
+        return begin + timing.unit_cycles(self.config, unit, fields["piece_bytes"])
 
     def _fill(self, fields: dict[str, int], begin: int) -> int:
         cycles = timing.fill_cycles(self.config, fields["rows"], fields["piece_bytes"])
@@ -137,21 +148,20 @@ class _Compute:
         self.engine = fields["engine"]
         last = first + cycles - 1
         steps = fields["steps"]
-        self.issues.append((first, last, _steps(fields)))
+        self.issues.append((first, last, timing.issue_steps(fields)))
         self.first_issue, self.ready = first, first + cycles
         # The last window's own groups but for one, and what waits before them, come on top of the latency of a group.
         latency = timing.landing_latency(self.config, Engine(self.engine))
         self.landed = last + latency + self.backlog - 1
         self.writes.append((first + steps - 1 + latency, self.landed, _writes(fields, self.config)))
         self.completed.append(self.landed + OVERHEADS.completion)
+        command.begin, command.end = first, self.completed[-1]
 
 
 def _after_free_cycles(spans: list[Span], begin: int, count: int) -> int:
     """The cycle behind ``count`` cycles that no span takes, the first of them not before ``begin``."""
     now = begin
-    for first, last, taken in spans:
-        if last < now:
-            continue
+    for first, last, taken in spans[bisect.bisect_left(spans, begin, key=lambda span: span[1]):]:
         gap = max(first - now, 0)
         if gap >= count:
             break
@@ -204,11 +214,6 @@ def _issue(fields: dict[str, int], backlog: int, config: Config) -> tuple[int, i
     return cycles, backlog
 
 
-def _steps(fields: dict[str, int]) -> int:
-    skip = fields.get("skip", 0)
-    return fields["outer"] * fields["middle"] * (fields["inner"] * (fields["steps"] - skip) + skip)
-
-
 def _writes(fields: dict[str, int], config: Config) -> int:
     """Writes of the results of a command, at most."""
     pieces = -(-fields["lanes"] // config.array.columns)
@@ -222,7 +227,7 @@ def _commands(plan: Plan, index: int) -> list[Command]:
 
 def _report(plan: Plan, index: int, layer: Layer, commands: tuple[int, ...], cycles: int) -> LayerReport:
     height, width, _ = plan.graph.tensors[layer.output].shape
-    steps = sum(_steps(command.fields) for command in _commands(plan, index))
+    steps = sum(timing.issue_steps(command.fields) for command in _commands(plan, index))
     macs = height * width * layer.weights.size if isinstance(layer, Convolution) else 0
     return LayerReport(layer.name, _kind(plan, layer), commands, macs, cycles, steps, plan.operations[index].fold)
 

@@ -27,6 +27,7 @@ def emit(plan: Plan, config_name: str) -> Program:
                 )
             )
             constants += image + bytes(-len(image) % ALIGNMENT)
+    constants += plan.streamed
     address += len(constants)
 
     end = END.encode()
@@ -70,9 +71,9 @@ def check_program(plan: Plan, program: Program) -> None:
             assert stream[-COMMAND_BYTES:] == END.encode(), "a queue without END"
             assert start % COMMAND_BYTES == 0, "a queue that begins within a command"
             assert start + len(stream) <= program.arena_bytes, "a queue beyond the arena"
-    assert sum(len(image) for image in plan.images.values()) <= len(program.constants), (
-        "constants are missing"
-    )
+    assert program.constants.endswith(plan.streamed), "streamed constants are not where they are looked for"
+    for arrival in plan.arrivals:
+        assert program.constants_address <= arrival.external, "streamed constants among other things"
     assert LocalMemory.FEATURE not in plan.images, "the feature memory has no constants"
 
 

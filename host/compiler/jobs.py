@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from .operation import Job
 from .parts import Geometry, reached
 from .plan import Plan, window_of
+from .segments import split
 from .storage import Storage
 from .streaming import row_groups
 
@@ -56,10 +57,13 @@ def plan_jobs(plan: Plan) -> Plan:
 
 def check_jobs(plan: Plan) -> None:
     """What is in the feature memory at the same time does not overlap, and is what jobs read and write."""
-    for one, other in itertools.combinations(plan.residences, 2):
-        if one.first <= other.last and other.first <= one.last:
-            first, second = sorted((one.storage, other.storage), key=lambda storage: storage.address)
-            assert first.address + first.size_bytes <= second.address, (one.tensor, other.tensor)
+    present: list[Residence] = []
+    for residence in plan.residences:
+        present = [other for other in present if other.last >= residence.first]
+        for other in present:
+            below, above = sorted((residence.storage, other.storage), key=lambda storage: storage.address)
+            assert below.address + below.size_bytes <= above.address, (residence.tensor, other.tensor)
+        present.append(residence)
     limit = plan.config.memory.feature_bytes
     assert all(residence.storage.address + residence.storage.size_bytes <= limit for residence in plan.residences)
 
@@ -70,9 +74,12 @@ def _whole_jobs(plan: Plan, index: int) -> None:
     groups = row_groups(plan) if index == 0 else (height,)
     sources = tuple(plan.storages[name] for name in layer.inputs)
     for start, end in itertools.pairwise(itertools.accumulate(groups, initial=0)):
-        # Each row of an input that still arrives is done with in one go.
-        plan.jobs.append(Job(index, sources, plan.storages[layer.output], range(start, end), range(width),
-                             range(plan.operations[index].tiles), tile_inner=len(groups) > 1))
+        plan.jobs += [
+            # Each row of an input that still arrives is done with in one go.
+            Job(index, sources, plan.storages[layer.output], range(start, end), range(width), tiles,
+                tile_inner=len(groups) > 1)
+            for tiles in split(plan, index, range(plan.operations[index].tiles))
+        ]
 
 
 def _cut_jobs(plan: Plan, index: int) -> None:
@@ -97,12 +104,9 @@ def _cut_jobs(plan: Plan, index: int) -> None:
                 occupy(name, storage).arrivals[len(plan.jobs)] = storage.rows
         if layer.output in partial:
             occupy(layer.output, target)
-        plan.jobs.append(Job(
-            index,
-            tuple(here[name].storage if name in partial else plan.storages[name] for name in layer.inputs),
-            here[layer.output].storage if layer.output in partial else target,
-            rows, columns, tiles,
-        ))
+        sources = tuple(here[name].storage if name in partial else plan.storages[name] for name in layer.inputs)
+        target = here[layer.output].storage if layer.output in partial else target
+        plan.jobs += [Job(index, sources, target, rows, columns, piece) for piece in split(plan, index, tiles)]
         for residence in here.values():
             residence.last = len(plan.jobs) - 1
         if layer.output in partial:

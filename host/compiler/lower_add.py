@@ -74,6 +74,10 @@ class AddOperation(Operation):
             fields[f"{side}_middle"], fields[f"{side}_inner"] = storage.row_pitch, storage.pixel_pitch
         return [Command(Opcode.COMPUTE, fields, self.index, np.concatenate(reads), writes)]
 
+    def steps(self, rows: int, columns: int, tiles: int) -> int:
+        """A word of each operand."""
+        return tiles * -(-self.tile_channels // self.config.array.lanes) * rows * columns * _STEPS
+
     def cycles(self, rows: int, columns: int, tiles: int) -> int:
         """Two steps, or a group of results a cycle, whichever takes longer."""
         lanes = self.config.array.lanes

@@ -81,6 +81,10 @@ class ConvolutionOperation(Operation):
         writes = target.addresses(job.rows, job.columns, channels)
         return Command(Opcode.COMPUTE, fields, self.index, reads.reshape(-1), writes)
 
+    def steps(self, rows: int, columns: int, tiles: int) -> int:
+        """The same words for every tile of a pixel."""
+        return rows * columns * tiles * len(self.starts)
+
     def cycles(self, rows: int, columns: int, tiles: int) -> int:
         """A step a cycle, or a group of results, whichever takes longer."""
         groups = result_groups(self.config, min(self.tile_channels, self.outputs))

@@ -70,6 +70,10 @@ class CopyOperation(Operation):
             commands.append(Command(Opcode.COMPUTE, fields, self.index, reads, writes))
         return commands
 
+    def steps(self, rows: int, columns: int, tiles: int) -> int:
+        """Each word of each input."""
+        return tiles * rows * columns * sum(-(-size // self.config.array.lanes) for size in self.sizes)
+
     def cycles(self, rows: int, columns: int, tiles: int) -> int:
         """A group of results a cycle."""
         lanes = self.config.array.lanes

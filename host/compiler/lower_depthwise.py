@@ -204,6 +204,10 @@ class DepthwiseOperation(Operation):
         reads = windows[..., None] + np.arange(channels.start, channels.stop)
         return [Command(Opcode.COMPUTE, fields, self.index, reads.reshape(-1), writes)]
 
+    def steps(self, rows: int, columns: int, tiles: int) -> int:
+        """What of a window the one before has not read."""
+        return tiles * self.stream.cycles((rows, columns), 0)
+
     def cycles(self, rows: int, columns: int, tiles: int) -> int:
         """A step a cycle, or a group of results, whichever takes longer."""
         return tiles * self.stream.cycles((rows, columns), self.groups)

@@ -82,6 +82,11 @@ class LanewiseOperation(Operation):
         windows = first + y * below + x * beside + channel
         return [Command(Opcode.COMPUTE, fields, self.index, (windows[..., None] + self.taps).reshape(-1), writes)]
 
+    def steps(self, rows: int, columns: int, tiles: int) -> int:
+        """A word for each element of a window."""
+        run, middle, inner = self._loops(rows, columns, is_dense=self.is_dense)
+        return tiles * -(-run // self.config.array.lanes) * middle * inner * len(self.taps)
+
     def cycles(self, rows: int, columns: int, tiles: int) -> int:
         """A step a cycle, or a group of results, whichever takes longer."""
         run, middle, inner = self._loops(rows, columns, is_dense=self.is_dense)

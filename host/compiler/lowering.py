@@ -1,8 +1,11 @@
 """Lowering: every job becomes COMPUTE commands."""
 from __future__ import annotations
 
-from ...golden.isa import COMPUTE, LIST_ENTRY_BYTES, LocalMemory
+import numpy as np
+
+from ...golden.isa import COMPUTE, LocalMemory
 from .plan import Command, CompileError, Plan
+from .units import capacity
 
 
 def lower(plan: Plan) -> Plan:
@@ -18,6 +21,7 @@ def lower(plan: Plan) -> Plan:
         commands = operation.lower(job)
         for command in commands:
             _check_limits(operation.layer.name, command)
+            command.reads = np.concatenate([command.reads, job.streamed])
         plan.computes.append(commands)
     return plan
 
@@ -25,12 +29,12 @@ def lower(plan: Plan) -> Plan:
 def check_lowered(plan: Plan) -> None:
     """Commands write all of their output and nothing else, and the lists that they name exist."""
     written = [0] * len(plan.graph.layers)
-    list_bytes = len(plan.images.get(LocalMemory.LIST, b""))
+    entries = capacity(plan.config, LocalMemory.LIST)
     for job, commands in zip(plan.jobs, plan.computes, strict=True):
         name = plan.graph.layers[job.index].name
         for command in commands:
             written[job.index] += len(command.writes)
-            assert (command.fields["list"] + command.fields["steps"]) * LIST_ENTRY_BYTES <= list_bytes, name
+            assert command.fields["list"] + command.fields["steps"] <= entries, name
             assert job.target.address <= command.writes.min(), name
             assert command.writes.max() < job.target.address + job.target.size_bytes, name
     for layer, count in zip(plan.graph.layers, written, strict=True):

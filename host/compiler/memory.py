@@ -44,8 +44,9 @@ def check_memory(plan: Plan) -> None:
         taken = _whole(plan, index)
         if index in plan.cuts:
             cut, buffers = plan.cuts[index]
-            sizes = Geometry(plan, index, cut, plan.partial(index)).buffer_bytes()
-            taken += [(address, address + sizes[name]) for name in buffers for address in buffers[name]]
+            sizes = Geometry(plan, index, cut, plan.partial(index)).buffers()
+            taken += [(address, address + size) for name in buffers
+                      for address, size in zip(buffers[name], sizes[name], strict=True)]
         taken.sort()
         for (_, end), (start, _) in itertools.pairwise(taken):
             assert end <= start, layer.name
@@ -63,10 +64,12 @@ def _whole(plan: Plan, index: int) -> list[Span]:
 
 def _cut_layer(plan: Plan, index: int, partial: frozenset[str], minimal: Mapping[tuple[str, int], int]) -> None:
     """Choose the parts of a layer, and the fold of an input that it alone reads; ``minimal`` are buffers that fit."""
-    gaps = free(_whole(plan, index), plan.config.memory.feature_bytes)
-    cut = smallest_cut(plan, index)
+    whole, memory = _whole(plan, index), plan.config.memory.feature_bytes
+    gaps = free(whole, memory)
+    cut = smallest_cut(plan, index, partial, memory - sum(end - start for start, end in whole))
     best = math.inf
-    plan.cuts[index] = cut, {name: tuple(minimal[name, k] for k in range(cut.buffers)) for name in partial}
+    sizes = Geometry(plan, index, cut, partial).buffers()
+    plan.cuts[index] = cut, {name: tuple(minimal[name, number] for number in range(len(sizes[name]))) for name in sizes}
     folded = next((name for name in partial if fold_choices(plan, name)), None)
     for storage in fold_choices(plan, folded) if folded else [None]:
         kept = plan.storages.copy(), plan.operations[index]
@@ -98,7 +101,12 @@ class _Spilling:
         self.graph = plan.graph
         self.full = lifetimes(plan.graph)
         self.readers = {name: [index for index, _ in plan.consumers(name)] for name in self.full}
-        self._smallest: dict[int, Cut] = {}
+        images = [operation.constants[LocalMemory.WEIGHT].image if LocalMemory.WEIGHT in operation.constants else b""
+                  for operation in plan.operations]
+        few = plan.config.memory.weight_bytes // 4 if _is_streamed(plan) else math.inf
+        #: Bytes of weights of each layer that are streamed, and not kept from part to part.
+        self.heavy = [len(image) if len(image) > few else 0 for image in images]
+        self._smallest: dict[tuple[int, frozenset[str], int], Cut] = {}
 
     def settle(self) -> tuple[dict[str, Span], dict[_Key, int]]:
         """Spans of the tensors that lie whole in the memory, and addresses of them and of the smallest buffers."""
@@ -107,13 +115,18 @@ class _Spilling:
         while addresses is None:
             spans = self._relieve(spans)
             addresses = self._place(spans)
-        # What was given up first may have become superfluous.
+        # What was given up first may have become unnecessary to give up.
         for name in sorted(self.full, key=lambda name: self._traffic(name, self.full) - self._traffic(name, spans)):
             longer = {**spans, name: self.full[name]}
             found = self._place(longer) if longer != spans else None
             if found is not None:
                 spans, addresses = longer, found
-        return spans, addresses
+        for index, layer in enumerate(self.graph.layers):
+            if layer.output in spans and not self.plan.partial(index, spans).isdisjoint(layer.inputs):
+                shorter = self._shorten(layer.output, index, spans)
+                if self._traffic(layer.output, shorter) - self._traffic(layer.output, spans) < self.heavy[index]:
+                    spans = shorter
+        return spans, self._place(spans)
 
     def _place(self, spans: Mapping[str, Span]) -> dict[_Key, int] | None:
         times, sizes = self._items(spans)
@@ -134,11 +147,14 @@ class _Spilling:
         partial = self.plan.partial(index, spans)
         if not partial:
             return {}
-        if index not in self._smallest:
-            self._smallest[index] = smallest_cut(self.plan, index)
-        cut = self._smallest[index]
-        sizes = Geometry(self.plan, index, cut, partial).buffer_bytes()
-        return {(name, number): size for name, size in sizes.items() for number in range(cut.buffers)}
+        whole = sum(self.plan.storages[name].size_bytes for name, (first, last) in spans.items()
+                    if first <= index <= last)
+        key = index, partial, self.plan.config.memory.feature_bytes - whole
+        if key not in self._smallest:
+            self._smallest[key] = smallest_cut(self.plan, *key)
+        cut = self._smallest[key]
+        buffers = Geometry(self.plan, index, cut, partial).buffers()
+        return {(name, number): size for name, sizes in buffers.items() for number, size in enumerate(sizes)}
 
     def _relieve(self, spans: Mapping[str, Span]) -> dict[str, Span]:
         """Shorten the stay of one tensor at the layer that needs the most memory, where that costs least."""
@@ -176,6 +192,9 @@ class _Spilling:
         last = spans.get(name, (0, -2))[1]
         size = math.prod(self.graph.tensors[name].shape)
         far = sum(reader > last for reader in self.readers[name])
+        # Each part of an input needs all weights of the layer; a whole input needs those of a block of output channels
+        # only once.
+        weights = sum(self.heavy[reader] for reader in self.readers[name] if reader > last)
         if name in self.graph.inputs:
-            return size * (far + any(reader <= last for reader in self.readers[name]))
-        return size * (far + (far > 0 or name in self.graph.outputs))
+            return weights + size * (far + any(reader <= last for reader in self.readers[name]))
+        return weights + size * (far + (far > 0 or name in self.graph.outputs))

@@ -19,7 +19,7 @@ from ...golden.isa import LIST_CLEAR, LIST_FIRE, LocalMemory
 from ...golden.requant import pack_parameters
 from ..graph import Convolution, Layer
 from .plan import Command, CompileError, Plan
-from .storage import Storage
+from .storage import NO_ADDRESSES, Addresses, Storage
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +58,8 @@ class Job:
         Whether all tiles of a pixel are computed before the next pixel; else all pixels of a tile before the next tile.
     addresses : dict of LocalMemory to int
         Where the constants are, in the units of a COMPUTE command: those of the first tile, where each has its own.
+    streamed : int64[...]
+        Those of them that are loaded in every inference, as numbers of :mod:`.units`.
     """
 
     index: int
@@ -68,6 +70,7 @@ class Job:
     tiles: range
     tile_inner: bool = False
     addresses: dict[LocalMemory, int] = field(default_factory=dict)
+    streamed: Addresses = field(default_factory=lambda: NO_ADDRESSES, repr=False)
 
 
 class Operation(ABC):
@@ -124,6 +127,10 @@ class Operation(ABC):
     @abstractmethod
     def cycles(self, rows: int, columns: int, tiles: int) -> int:
         """Cycles that the array needs for a job of this size, apart from waiting."""
+
+    @abstractmethod
+    def steps(self, rows: int, columns: int, tiles: int) -> int:
+        """Cycles of these in which the array reads the feature memory."""
 
     def job_constants(self, job: Job) -> dict[LocalMemory, Constant]:
         """Further constants, which depend on where a job's inputs lie."""

@@ -10,9 +10,14 @@ import numpy as np
 
 from ...golden import timing
 from ...golden.isa import Opcode
+from .constants import Arrival
 from .jobs import Residence
 from .plan import Command, Plan
 from .transfers import fill_border, load, store
+from .units import number_count, numbers, unit_bytes
+
+#: Tasks by their deadline, and those with one deadline by their number.
+_Heap = list[tuple[int, int, "_Task"]]
 
 
 @dataclass(eq=False)
@@ -39,13 +44,15 @@ class _Task:
 
     @property
     def is_store(self) -> bool:
+        """Whether it reads the feature memory."""
         return any(command.opcode is Opcode.STORE for command in self.commands)
 
 
 def order_commands(plan: Plan) -> Plan:
     """Put LOADs, FILLs and STOREs among the COMPUTE commands.
 
-    What is needed first stands first. What has time stands as early as the DMA would otherwise have nothing to do.
+    What is needed first stands first. What has time stands as early as the DMA would otherwise have nothing to do; but
+    a STORE that the next job leaves no time to read only where it must, because what stands behind it waits as well.
     """
     tasks = _tasks(plan)
     for task in tasks:
@@ -53,21 +60,34 @@ def order_commands(plan: Plan) -> Plan:
     for task in reversed(tasks):
         for earlier in task.after:
             earlier.deadline = min(earlier.deadline, task.deadline)
-    by_release: dict[int, list[tuple[int, bool, int, _Task]]] = {}
+    released: dict[int, list[tuple[int, int, _Task]]] = {}
     for number, task in enumerate(tasks):
         assert task.release < task.deadline, "a task whose time ends before it begins"
-        by_release.setdefault(task.release, []).append((task.deadline, task.is_store, number, task))
+        released.setdefault(task.release, []).append((task.deadline, number, task))
 
-    queue = _DmaQueue(plan)
-    ready: list[tuple[int, bool, int, _Task]] = []
+    queue, loads, stores = _DmaQueue(plan), [], []
     for job in range(-1, len(plan.jobs)):
         if job >= 0:
             queue.compute(job)
-        for entry in by_release.get(job, ()):
-            heapq.heappush(ready, entry)
-        while ready and (ready[0][0] <= job + 1 or queue.is_idle_during(job + 1)):
-            queue.append(heapq.heappop(ready)[-1])
+        for entry in released.get(job, ()):
+            heapq.heappush(stores if entry[-1].is_store else loads, entry)
+        while heap := _next(loads, stores, queue, job + 1):
+            queue.append(heapq.heappop(heap)[-1])
     return plan
+
+
+def _next(loads: _Heap, stores: _Heap, queue: _DmaQueue, job: int) -> _Heap | None:
+    """Which of the two gives the next task that stands before ``job``; None if none does."""
+    # A LOAD behind a STORE is held up by fewer results than one that runs beside the job.
+    is_quick = bool(stores) and queue.is_quick_during(job, stores[0][-1])
+    due = [heap for heap in (loads, stores) if heap and heap[0][0] <= job]
+    if due:
+        return stores if stores in due and (is_quick or loads not in due) else loads
+    if not queue.is_idle_during(job):
+        return None
+    if is_quick and (not loads or stores[0][0] <= loads[0][0]):
+        return stores
+    return loads or None
 
 
 def _tasks(plan: Plan) -> list[_Task]:
@@ -101,7 +121,15 @@ def _tasks(plan: Plan) -> list[_Task]:
             task = store_of[number] = _Task(commands, residence.leaves, end, arriving)
             stores.setdefault(residence.tensor, []).append((residence, task))
             tasks.append(task)
-    return tasks
+    return tasks + [_Task([_arrive(plan, arrival)], arrival.release, arrival.deadline) for arrival in plan.arrivals]
+
+
+def _arrive(plan: Plan, arrival: Arrival) -> Command:
+    """The LOAD of streamed constants."""
+    unit = unit_bytes(plan.config, arrival.memory)
+    fields = {"external": arrival.external, "local": arrival.address * unit, "memory": arrival.memory,
+              "row_pieces": 1, "piece_bytes": arrival.size * unit, "rows": 1, "folds": 1}
+    return Command(Opcode.LOAD, fields, writes=numbers(plan.config, arrival.memory, arrival.address, arrival.size))
 
 
 def _distinct(owners: np.ndarray) -> Iterable[int]:
@@ -126,7 +154,7 @@ class _DmaQueue:
         self.begin = [0] * (len(plan.jobs) + 1)
         self.ends: list[int] = []
         #: The code that each byte of the feature memory holds because it was filled, -1 where it may be anything.
-        self.filled = np.full(plan.config.memory.feature_bytes, -1, np.int16)
+        self.filled = np.full(number_count(plan.config), -1, np.int16)
 
     def compute(self, job: int) -> None:
         """Append the COMPUTE commands of the next job."""
@@ -154,6 +182,15 @@ class _DmaQueue:
         if job >= len(self.plan.jobs):
             return True
         return self.moved < max(self.begin[job], self._end_of(job - 1)) + self._cycles(job)
+
+    def is_quick_during(self, job: int, task: _Task) -> bool:
+        """Whether a job, the next one, leaves enough cycles in which the DMA can read for a task's STOREs."""
+        if job >= len(self.plan.jobs):
+            return True
+        reads = sum(_dma_cycles(self.plan, command) for command in task.commands)
+        sizes = self.plan.jobs[job]
+        steps = self.plan.operations[sizes.index].steps(len(sizes.rows), len(sizes.columns), len(sizes.tiles))
+        return reads <= self._cycles(job) - steps
 
     def _needed(self, commands: list[Command]) -> Iterator[Command]:
         """All commands but FILLs of bytes that still hold what they would be filled with."""

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from dataclasses import dataclass
 
 from ..graph import Layer, Window
@@ -106,15 +105,16 @@ class Geometry:
         output = self.layer.output
         return sources, self.target(rows, columns, tiles) if output in self.partial else self.storages[output]
 
-    def buffer_bytes(self) -> dict[str, int]:
-        """Bytes of one buffer for each tensor that is not whole."""
-        sizes = {}
+    def buffers(self) -> dict[str, list[int]]:
+        """Bytes of each buffer for each tensor that is not whole: one, if there is but one part."""
+        parts, sizes = len(self.rows) * len(self.columns), {}
         for name in self.partial:
             if name == self.layer.output:
-                sizes[name] = self.target(self.rows[0], self.columns[0], self.tiles[0]).size_bytes
-                continue
-            # All parts but the last have as many rows, borders included.
-            sizes[name] = max(self.source(name, self.rows[0], columns).size_bytes for columns in self.columns)
+                size, count = self.target(self.rows[0], self.columns[0], self.tiles[0]).size_bytes, len(self.tiles)
+            else:
+                # All parts but the last have as many rows, borders included.
+                size, count = max(self.source(name, self.rows[0], columns).size_bytes for columns in self.columns), 1
+            sizes[name] = [size] * min(self.cut.buffers, parts * count)
         return sizes
 
 
@@ -134,8 +134,3 @@ def _inside(reach: range, size: int) -> range:
     """What of ``reach`` lies within ``range(size)``; where nothing does, an empty range at the nearer end."""
     start = min(max(reach.start, 0), reach.stop)
     return range(start, max(min(reach.stop, size), start))
-
-
-def all_parts(geometry: Geometry):
-    """Rows, columns and tiles of every part, in order."""
-    return itertools.product(geometry.tiles, geometry.rows, geometry.columns)

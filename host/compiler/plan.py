@@ -12,10 +12,12 @@ from ..graph import Convolution, Graph, Layer, Window
 from .storage import NO_ADDRESSES, Addresses, Storage
 
 if TYPE_CHECKING:
+    from .constants import Arrival
     from .jobs import Residence
     from .operation import Job, Operation
     from .parts import Cut
     from .placement import Span
+    from .segments import Segment
 
 
 class CompileError(ValueError):
@@ -34,12 +36,16 @@ class Command:
     layer : int or None
         The layer that it belongs to, if it is a COMPUTE.
     reads, writes : int64[...]
-        Bytes of the feature memory whose contents matter to the command, and those that it changes.
+        Bytes of the feature memory whose contents matter to the command, and those that it changes; further numbers
+        stand for what is loaded into the memories for constants in every inference, see :mod:`.units`.
     after : bool
     waits_for : int or None
         Index of the latest command of the other queue that must be complete, where no earlier wait says so already.
     signal : int
         Commands of the other queue that wait for this one.
+    begin, end : int
+        Predicted: the cycle in which a unit gets a command of the DMA queue or in which a COMPUTE issues its first
+        step, and that of its completion.
     """
 
     opcode: Opcode
@@ -50,6 +56,8 @@ class Command:
     after: bool = False
     waits_for: int | None = None
     signal: int = 0
+    begin: int = 0
+    end: int = 0
 
     @property
     def queue(self) -> str:
@@ -85,8 +93,14 @@ class Plan:
         The parts in which the layers are executed, in order.
     residences : list of Residence
         What lies in the feature memory for which of them, in the order of the first.
+    segments : dict of LocalMemory to dict of int to list of Segment
+        Which tiles of each layer have weights and parameters that stay in their memory, and which are streamed.
     images : dict of LocalMemory to bytes
-        What the prologue loads into the memories for constants.
+        What the prologue loads into the memories for constants, from their first unit on.
+    arrivals : list of Arrival
+        What is loaded into them in every inference.
+    streamed : bytes
+        Where that comes from; it lies in the arena behind the images.
     external : dict of str to int
         Address in the arena of each tensor that lies there.
     external_bytes : int
@@ -107,7 +121,10 @@ class Plan:
     operations: list[Operation] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
     residences: list[Residence] = field(default_factory=list)
+    segments: dict[LocalMemory, dict[int, list[Segment]]] = field(default_factory=dict)
     images: dict[LocalMemory, bytes] = field(default_factory=dict)
+    arrivals: list[Arrival] = field(default_factory=list)
+    streamed: bytes = field(default=b"", repr=False)
     external: dict[str, int] = field(default_factory=dict)
     external_bytes: int = 0
     computes: list[list[Command]] = field(default_factory=list)

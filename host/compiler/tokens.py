@@ -7,6 +7,7 @@ import numpy as np
 
 from ...golden.isa import Opcode
 from .plan import Addresses, Command, Plan
+from .units import number_count
 
 _OTHER = {"dma": "compute", "compute": "dma"}
 
@@ -16,11 +17,12 @@ class _Queue:
     """What is known of one queue while its commands are taken in order.
 
     ``done`` and ``other_done`` are the latest commands of this and of the other queue that are complete when the
-    command at hand begins.
+    command at hand begins, ``latest`` is the latest command of each kind.
     """
 
     size: int
     commands: list[Command] = field(default_factory=list)
+    latest: dict[Opcode, int] = field(default_factory=dict)
     done: int = -1
     other_done: int = -1
     knowledge: list[tuple[int, int]] = field(default_factory=list)
@@ -31,10 +33,6 @@ class _Queue:
         self.last_write = np.full(self.size, -1)
         self.last_read = np.full(self.size, -1)
 
-    def latest(self, opcodes: tuple[Opcode, ...]) -> int:
-        """Latest command with one of these opcodes."""
-        return max((index for index, command in enumerate(self.commands) if command.opcode in opcodes), default=-1)
-
 
 def synchronise(plan: Plan) -> Plan:
     """Set ``after``, ``waits_for`` and ``signal`` of all commands.
@@ -44,7 +42,7 @@ def synchronise(plan: Plan) -> Plan:
     what it writes. Within the compute queue only reading what may still be under way needs `after`: results land, and
     words are read, in order. Within the DMA queue the hardware separates loads and fills from stores.
     """
-    queues = {name: _Queue(plan.config.memory.feature_bytes) for name in _OTHER}
+    queues = {name: _Queue(number_count(plan.config)) for name in _OTHER}
     for command in plan.commands:
         own, other = queues[command.queue], queues[_OTHER[command.queue]]
         index = len(own.commands)
@@ -60,10 +58,10 @@ def synchronise(plan: Plan) -> Plan:
         if command.opcode is Opcode.COMPUTE:
             hazard = _latest(own.last_write, command.reads)
         elif command.opcode is Opcode.STORE:
-            own.done = max(own.done, own.latest((Opcode.LOAD, Opcode.FILL)))
+            own.done = max(own.done, own.latest.get(Opcode.LOAD, -1), own.latest.get(Opcode.FILL, -1))
             hazard = -1
         else:
-            own.done = max(own.done, own.latest((Opcode.STORE,)))
+            own.done = max(own.done, own.latest.get(Opcode.STORE, -1))
             hazard = _latest(own.last_write, command.writes)
         if hazard > own.done:
             command.after = True
@@ -73,6 +71,7 @@ def synchronise(plan: Plan) -> Plan:
         own.last_write[command.writes] = index
         own.knowledge.append((own.done, own.other_done))
         own.commands.append(command)
+        own.latest[command.opcode] = index
     return plan
 
 

@@ -1,0 +1,206 @@
+"""Segments: which output tiles' weights and parameters stay in their memories, and which are loaded in every inference.
+
+What does not fit is streamed through a ring in the rest of the memory while the array works on other tiles. Pieces that
+the ring takes two of leave most room for what stays; and they are chosen as evenly over the inference as the bus needs
+time for them, those that would be loaded least often first.
+"""
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ...golden.config import Config
+from ...golden.isa import LocalMemory
+from ...golden.timing import OVERHEADS
+from .parts import Geometry, ranges
+from .plan import CompileError, Plan
+from .units import capacity, name_of, unit_bytes
+
+#: Cycles that one more job and one more LOAD cost.
+_JOB = 24
+_TILED = (LocalMemory.WEIGHT, LocalMemory.PARAMETER)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Some output tiles of a layer whose constants lie together."""
+
+    tiles: range
+    is_streamed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """What may be streamed.
+
+    Attributes
+    ----------
+    size : int
+        Units of its memory.
+    loads : int
+        How often it is loaded in an inference, if it is streamed.
+    load : int
+        Bus cycles of each time.
+    time : int
+        Array cycles in an inference that use it.
+    """
+
+    size: int
+    loads: int
+    load: int
+    time: int
+
+    @property
+    def cost(self) -> int:
+        """Bus cycles in an inference, if it is streamed."""
+        return self.loads * self.load
+
+
+def plan_segments(plan: Plan) -> Plan:
+    """Choose what is streamed of the weights and of the parameters.
+
+    Raises
+    ------
+    CompileError
+        If one tile's exceed their memory.
+    """
+    for memory in _TILED:
+        plan.segments[memory] = _segments(plan, memory)
+    return plan
+
+
+def choose_streamed(items: Sequence[Item], excess: int) -> tuple[list[bool], float]:
+    """Choose items of ``excess`` units in all, at least, at an even pace.
+
+    The bus earns credit while the array works on an item, and an item is streamed when there is enough credit for it.
+    The pace is the least that streams enough.
+
+    Returns
+    -------
+    list of bool
+        Which of the items are streamed.
+    float
+        Bus cycles for each array cycle.
+    """
+    low, high = 0.0, 1.0
+    while sum(item.size for item, chosen in zip(items, _paced(items, high), strict=True) if chosen) < excess:
+        low, high = high, 2 * high
+    for _ in range(20):
+        pace = (low + high) / 2
+        enough = sum(item.size for item, chosen in zip(items, _paced(items, pace), strict=True) if chosen) >= excess
+        low, high = (low, pace) if enough else (pace, high)
+    return _paced(items, high), high
+
+
+def _paced(items: Sequence[Item], pace: float) -> list[bool]:
+    credit, chosen = 0.0, []
+    for item in items:
+        credit += pace * item.time
+        chosen.append(credit >= item.cost)
+        if chosen[-1]:
+            credit -= item.cost
+    return chosen
+
+
+def load_cycles(config: Config, memory: LocalMemory, units: int) -> int:
+    """Bus cycles to load so many units of a memory."""
+    return -(-units * unit_bytes(config, memory) // config.axi.data_bytes) + OVERHEADS.read_latency
+
+
+def _segments(plan: Plan, memory: LocalMemory) -> dict[int, list[Segment]]:
+    tile_units, room = _tile_units(plan, memory), capacity(plan.config, memory)
+    whole = {index: [Segment(range(plan.operations[index].tiles), is_streamed=False)] for index in tile_units}
+    images = {constant.image for operation in plan.operations
+              for kind, constant in operation.constants.items() if kind is memory}
+    # Images that have no tiles of their own stay.
+    fixed = sum(map(len, images)) // unit_bytes(plan.config, memory)
+    if fixed <= room:
+        return whole
+    fixed -= sum(units * plan.operations[index].tiles for index, units in tile_units.items())
+    best, least = None, 0.0
+    size = 1 << max(room.bit_length() - 9, 0)
+    # The ring takes two pieces. If it must, it takes one, which is loaded while the array waits.
+    while 2 * size <= room or (best is None and size <= room):
+        pieces = {index: _pieces(plan, index, size // units) for index, units in tile_units.items()}
+        items = {(index, tiles): _item(plan, memory, index, tiles, tile_units[index], len(pieces[index]))
+                 for index in tile_units for tiles in pieces[index]}
+        movable = {place: item for place, item in items.items() if item.size <= size}
+        left = room - min(2 * size, room) - max(fixed, 0)
+        left -= sum(item.size for place, item in items.items() if place not in movable)
+        if left >= 0:
+            excess = sum(item.size for item in movable.values()) - left
+            chosen, pace = choose_streamed([*movable.values()], excess)
+            streamed = {place for place, is_chosen in zip(movable, chosen, strict=True) if is_chosen}
+            cycles = _estimate([items[place] for place in streamed], pace, sum(item.time for item in items.values()))
+            # The first piece of a layer comes while the one before may need the bus itself.
+            cycles += sum(max(items[place].load for place in streamed if place[0] == index)
+                          for index in {index for index, _ in streamed})
+            if best is None or cycles < least:
+                best, least = _merged(pieces, streamed), cycles
+        size *= 2
+    if best is None:
+        index = max(tile_units, key=tile_units.get)
+        raise CompileError(f"{plan.graph.layers[index].name}: one tile of its output needs "
+                           f"{tile_units[index] * unit_bytes(plan.config, memory)} bytes of {name_of(memory)}, the "
+                           f"configuration has {plan.config.memory.size_bytes(memory)}; choose a larger --config")
+    return best
+
+
+def _tile_units(plan: Plan, memory: LocalMemory) -> dict[int, int]:
+    """Units of each tile, for the layers that have any of their own."""
+    return {
+        operation.index: operation.constants[memory].tile_bytes // unit_bytes(plan.config, memory)
+        for operation in plan.operations
+        if memory in operation.constants and operation.constants[memory].tile_bytes
+    }
+
+
+def _pieces(plan: Plan, index: int, most: int) -> list[range]:
+    """The tiles of a layer in pieces of ``most``, none of them in two blocks of its cut."""
+    tiles = plan.operations[index].tiles
+    block = plan.cuts[index][0].tiles if index in plan.cuts else tiles
+    return [range(start + piece.start, start + piece.stop)
+            for start in range(0, tiles, block) for piece in ranges(min(block, tiles - start), max(most, 1))]
+
+
+def _item(plan: Plan, memory: LocalMemory, index: int, tiles: range, tile_units: int, pieces: int) -> Item:
+    operation = plan.operations[index]
+    height, width, _ = plan.graph.tensors[operation.layer.output].shape
+    parts = 1
+    if index in plan.cuts:
+        geometry = Geometry(plan, index, plan.cuts[index][0], plan.partial(index))
+        parts = len(geometry.rows) * len(geometry.columns)
+        # The only piece of a block stays for all parts.
+        if pieces == len(geometry.tiles):
+            parts = 1
+    size = len(tiles) * tile_units
+    return Item(size, parts, load_cycles(plan.config, memory, size), operation.cycles(height, width, len(tiles)))
+
+
+def _estimate(streamed: Sequence[Item], pace: float, time: int) -> float:
+    """Cycles of an inference: the array waits for the bus if that has to be faster, and each job costs some."""
+    return time * max(pace, 1) + _JOB * sum(item.loads for item in streamed)
+
+
+def _merged(pieces: dict[int, list[range]], streamed: set[tuple[int, range]]) -> dict[int, list[Segment]]:
+    """Segments of all layers; neighbours that stay are one."""
+    segments: dict[int, list[Segment]] = {}
+    for index, layer_pieces in pieces.items():
+        merged: list[Segment] = []
+        for tiles in layer_pieces:
+            if (index, tiles) not in streamed and merged and not merged[-1].is_streamed:
+                merged[-1] = Segment(range(merged[-1].tiles.start, tiles.stop), is_streamed=False)
+            else:
+                merged.append(Segment(tiles, (index, tiles) in streamed))
+        segments[index] = merged
+    return segments
+
+
+def split(plan: Plan, index: int, tiles: range) -> Iterator[range]:
+    """``tiles`` of a layer in ranges, none of them in two segments."""
+    edges = {tiles.start, tiles.stop}
+    for segments in plan.segments.values():
+        edges |= {segment.tiles.start for segment in segments.get(index, ()) if segment.tiles.start in tiles}
+    ordered = sorted(edges)
+    yield from (range(start, stop) for start, stop in itertools.pairwise(ordered))
