@@ -170,15 +170,13 @@ def split(draw: Draw, made: Maker) -> None:
 def average(draw: Draw, made: Maker) -> None:
     """The average of the whole map."""
     scale, zero = made.quantisation(float(made.value(made.scale)) * draw(st.sampled_from([1, 0.4])))
-    if made.form == "qop" and len(made.shape) == 4:
+    result = (*made.shape[:2], *(1 for _ in made.shape[2:]))
+    if made.form == "qop":
         ends = [made.tensor, made.scale, made.zero, scale, zero]
         made.tensor = made.node("QLinearGlobalAveragePool", ends, domain="com.microsoft")
-        made.scale, made.zero = scale, zero
-    elif len(made.shape) == 4:
-        made.quantise(made.node("GlobalAveragePool", [made.dequantised()]), scale, zero, ())
+        made.scale, made.zero, made.shape = scale, zero, result
     else:
-        return
-    made.shape = (*made.shape[:2], 1, 1)
+        made.quantise(made.node("GlobalAveragePool", [made.dequantised()]), scale, zero, result)
 
 
 def pad(draw: Draw, made: Maker) -> None:

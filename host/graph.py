@@ -18,8 +18,9 @@ Int8 = npt.NDArray[np.int8]
 class View:
     """An ONNX tensor that holds the same codes as a tensor of the graph.
 
-    ``onnx = codes[height, width, channels].transpose(axes).reshape(shape)``, plus 128 as uint8 if ``unsigned``. With
-    ``pads`` (top, left, bottom, right) the codes have a border of the code ``border`` first.
+    ``onnx = codes[height, width, channels].transpose(axes).reshape(shape)``, plus 128 as uint8 if ``unsigned``. Before,
+    the codes are looked up in ``table`` int8[256] if there is one, and with ``pads`` (top, left, bottom, right) they get
+    a border of the code ``border``.
     """
 
     name: str
@@ -28,6 +29,7 @@ class View:
     unsigned: bool
     pads: tuple[int, int, int, int] = (0, 0, 0, 0)
     border: int = 0
+    table: Int8 | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,12 @@ from .averaging import lower_average
 from .build import Build, follow_layout
 from .channels import lower_concat, lower_split
 from .classify import classify
+from .combination import lower_combination
 from .cut import cut_between
 from .describe import Row, describe
 from .errors import ModelError, UnsupportedError
 from .executed import Executed, read_executed
-from .fuse import fuse_tables
+from .fuse import drop_unread, fuse_tables
 from .inputs import place_input
 from .linear import check_linear, lower_linear
 from .padding import lower_pad, merge_pads
@@ -130,6 +131,7 @@ _LOWERINGS: dict[Kind, Callable[[Build, Unit], None]] = {
     Kind.CONCAT: lower_concat,
     Kind.SPLIT: lower_split,
     Kind.PAD: lower_pad,
+    Kind.COMBINATION: lower_combination,
     Kind.LAYOUT: _lower_layout,
 }
 
@@ -154,6 +156,10 @@ def _merge_pads(state: _State) -> None:
     merge_pads(state.build.graph)
 
 
+def _drop_unread(state: _State) -> None:
+    drop_unread(state.build.graph)
+
+
 def _fuse_tables(state: _State) -> None:
     fuse_tables(state.build.graph)
 
@@ -167,5 +173,6 @@ PASSES: tuple[tuple[str, Callable[[_State], None]], ...] = (
     ("partition and lower", _lower),
     ("cut host parts", _cut_host_parts),
     ("merge pads", _merge_pads),
+    ("drop unread tables", _drop_unread),
     ("fuse tables", _fuse_tables),
 )

@@ -61,7 +61,7 @@ def _judge(source: Source, unit: Unit) -> tuple[Kind, str]:
     if several:
         return Kind.HOST, several
     if len(unit.inputs) > 1:
-        return _judge_sum(unit)
+        return _judge_combination(source, unit)
     foreign = [node for node in unit.nodes if node.op_type not in (*POINTWISE, *POOLING, *LAYOUT)]
     if any(node.op_type == "BatchNormalization" for node in foreign):
         unit.remedy = FOLD
@@ -81,6 +81,7 @@ def _judge_special(source: Source, unit: Unit, kind: Kind, operators: tuple[str,
     """A unit with an operator that makes it ``kind``: whether the others in it may stand there."""
     special = [node for node in unit.nodes if node.op_type in operators]
     for node in [*special[1:], *(node for node in unit.nodes if node.op_type not in (*operators, *companions))]:
+        unit.remedy = "put QuantizeLinear and DequantizeLinear between them"
         return Kind.HOST, f"{label(node)} stands with {label(special[0])} between quantised tensors"
     for node in unit.nodes:
         if node is not special[0] and len(source.dynamic_inputs(node)) > 1:
@@ -93,12 +94,18 @@ def _judge_special(source: Source, unit: Unit, kind: Kind, operators: tuple[str,
     return kind, ""
 
 
-def _judge_sum(unit: Unit) -> tuple[Kind, str]:
-    """A unit that combines several activations: whether it is the sum of two."""
+def _judge_combination(source: Source, unit: Unit) -> tuple[Kind, str]:
+    """A unit that combines several activations: the sum of two, or perhaps a function of a single one."""
     operators = [node.op_type for node in unit.nodes if node.op_type not in (*QUANTISERS, *TRANSPARENT)]
     if len(unit.inputs) == 2 and operators[0] in SUM and set(operators[1:]) <= {"Relu", "Clip"}:
         return Kind.SUM, ""
-    return Kind.HOST, f"it combines {len(unit.inputs)} activations ({_listed(unit.inputs)})"
+    pointwise = all(node.op_type in POINTWISE and not _pointwise_problem(source, node) for node in unit.nodes)
+    return (Kind.COMBINATION, "") if pointwise else (Kind.HOST, combines(unit))
+
+
+def combines(unit: Unit) -> str:
+    """Why a unit cannot be a table."""
+    return f"it combines {len(unit.inputs)} activations ({_listed(unit.inputs)})"
 
 
 def _listed(names: list[str]) -> str:

@@ -11,6 +11,7 @@ from ..tabulate import CODES
 from .build import Build, attributes
 from .channels import tabulate_past
 from .checks import check_layers
+from .classify import quantisation
 from .errors import UnsupportedError
 from .layout import CHANNELS_FIRST, CHANNELS_LAST, Place, Shape3, image_shape, same_order
 from .source import Source
@@ -33,7 +34,7 @@ def lower_pad(build: Build, unit: Unit) -> None:
     place, name = build.places[start], build.places[start].tensor
     height, width, channels = build.shape_of(place)
     table = tabulate_past(source, unit, helper.make_node("Identity", node.input[:1], node.output, node.name), end)
-    if (table != CODES).any():
+    if (table != CODES).any() or build.graph.tensors[name].zero_point != quantisation(source, end)[1]:
         # The padded float tensor lends its name: nothing else in the graph has it.
         name = node.output[0]
         build.add_tensor(name, (height, width, channels), end)

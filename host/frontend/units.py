@@ -44,6 +44,7 @@ class Kind(enum.Enum):
     CONCAT = "concatenation of channels"
     SPLIT = "selection of channels"
     PAD = "border"
+    COMBINATION = "pointwise operators on several activations"
     LAYOUT = "layout only"
     HOST = "host only"
 
