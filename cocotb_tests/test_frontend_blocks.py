@@ -324,7 +324,7 @@ def test_a_border_with_operators_around_it():
 
 
 @BOTH_FORMS
-def test_products_with_and_sums_of_scalar_constants_are_tables(form: str):
+def test_products_with_and_sums_of_scalar_constants_are_one_table(form: str):
     made = maker((1, 3, 6, 6), form)
     for operator, value in (("Mul", 1.7), ("Add", 0.3), ("Sub", 0.1), ("Div", 3.1)):
         scale, zero = made.quantisation(0.03)
@@ -336,7 +336,42 @@ def test_products_with_and_sums_of_scalar_constants_are_tables(form: str):
         else:
             tensor = made.node(operator, [made.dequantised(), made.constant("operand", np.float32([[value]]))])
             made.quantise(tensor, scale, zero, made.shape)
-    assert kinds(exact(made)) == [Pointwise] * 4
+    layer, = exact(made).layers
+    assert isinstance(layer, Pointwise)
+
+
+def gated(made: Maker) -> None:
+    """x * sigmoid(x), quantised in between."""
+    trunk = made.tensor, made.scale, made.zero
+    made.activation("Sigmoid")
+    gate = made.tensor, made.scale, made.zero
+    scale, zero = made.quantisation(0.015)
+    if made.form == "qop":
+        made.tensor = made.node("QLinearMul", [*trunk, *gate, scale, zero], domain="com.microsoft")
+        made.scale, made.zero = scale, zero
+    else:
+        operands = [made.node("DequantizeLinear", operand) for operand in (trunk, gate)]
+        made.quantise(made.node("Mul", operands), scale, zero, made.shape)
+
+
+@BOTH_TYPES
+@BOTH_FORMS
+def test_operators_on_a_tensor_and_a_function_of_it_are_one_table(form: str, unsigned: bool):
+    made = maker((1, 3, 6, 6), form, unsigned=unsigned)
+    made.product("Conv", (4, 3, 1, 1), 0, (1, 4, 6, 6))
+    gated(made)
+    made.product("Conv", (2, 4, 1, 1), 0, (1, 2, 6, 6))
+    graph = exact(made)
+    assert kinds(graph) == [Convolution, Convolution]
+    assert graph.layers[0].table is not None
+    assert [view.table is None for view in graph.tensors[graph.layers[0].requantised].views] == [True, False]
+
+
+def test_a_gate_that_leaves_the_accelerator_is_computed():
+    made = maker((1, 3, 6, 6))
+    gated(made)
+    gate = next(node.output[0] for node in made.nodes if node.op_type == "QuantizeLinear")
+    assert kinds(exact(made, outputs=(gate, made.tensor))) == [Pointwise, Pointwise]
 
 
 @BOTH_FORMS

@@ -83,7 +83,8 @@ def _look_up(codes: Int8, table: Int8 | None) -> Int8:
 def to_onnx(view: View, codes: Int8) -> np.ndarray:
     """The ONNX tensor of a view, int8 or uint8 of ``view.shape``, that ``codes`` int8[height, width, channels] are."""
     top, left, bottom, right = view.pads
-    padded = np.pad(_look_up(codes, view.table), ((top, bottom), (left, right), (0, 0)), constant_values=np.int8(view.border))
+    sides = ((top, bottom), (left, right), (0, 0))
+    padded = np.pad(_look_up(codes, view.table), sides, constant_values=np.int8(view.border))
     array = np.ascontiguousarray(padded.transpose(view.axes)).reshape(view.shape)
     return from_codes(array, np.dtype(np.uint8 if view.unsigned else np.int8))
 

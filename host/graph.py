@@ -19,8 +19,8 @@ class View:
     """An ONNX tensor that holds the same codes as a tensor of the graph.
 
     ``onnx = codes[height, width, channels].transpose(axes).reshape(shape)``, plus 128 as uint8 if ``unsigned``. Before,
-    the codes are looked up in ``table`` int8[256] if there is one, and with ``pads`` (top, left, bottom, right) they get
-    a border of the code ``border``.
+    the codes are looked up in ``table`` int8[256] if there is one, and with ``pads`` (top, left, bottom, right) they
+    get a border of the code ``border``.
     """
 
     name: str

@@ -5,10 +5,13 @@ network* (EP 19290051.2): between two quantised tensors any chain of pointwise o
 """
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import onnx
 import onnxruntime
 
+from ..golden.tables import apply_table
 from .graph import Int8
 from .reference import is_qdq, open_session, session_options
 
@@ -36,15 +39,15 @@ def open_single_threaded(model: onnx.ModelProto) -> onnxruntime.InferenceSession
     return open_session(model.SerializeToString(), options)
 
 
-def tabulate(model: onnx.ModelProto, dtype: np.dtype) -> Int8:
+def tabulate(model: onnx.ModelProto, ahead: Mapping[str, Int8] | None = None) -> Int8:
     """Tabulate a model that maps codes to codes.
 
     Parameters
     ----------
     model : ModelProto
-        One input of shape [n] with any n, one output, both int8 or uint8.
-    dtype : dtype
-        Of the input.
+        Inputs of shape [n] with any n, one output, all int8 or uint8.
+    ahead : mapping of str to int8[256]
+        Tables through which a code reaches each input; by default it is the one input itself.
 
     Returns
     -------
@@ -57,10 +60,13 @@ def tabulate(model: onnx.ModelProto, dtype: np.dtype) -> Int8:
         If ONNX Runtime's result for a code depends on where in a tensor it stands, so that no table gives its bytes.
     """
     session = open_single_threaded(model)
-    name = session.get_inputs()[0].name
+    types = {value.name: np.dtype(np.uint8 if value.type == "tensor(uint8)" else np.int8)
+             for value in session.get_inputs()}
 
     def run(codes: Int8) -> Int8:
-        return to_codes(session.run(None, {name: from_codes(codes, dtype)})[0].reshape(-1))
+        feeds = {name: codes if ahead is None else apply_table(codes, ahead[name]) for name in types}
+        feeds = {name: from_codes(codes, types[name]) for name, codes in feeds.items()}
+        return to_codes(session.run(None, feeds)[0].reshape(-1))
 
     table = run(CODES)
     for length in _REST_LENGTHS:

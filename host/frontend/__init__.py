@@ -15,7 +15,7 @@ from .cut import cut_between
 from .describe import Row, describe
 from .errors import ModelError, UnsupportedError
 from .executed import Executed, read_executed
-from .fuse import drop_unread, fuse_tables
+from .fuse import compose_tables, fuse_tables
 from .inputs import place_input
 from .linear import check_linear, lower_linear
 from .padding import lower_pad, merge_pads
@@ -156,8 +156,8 @@ def _merge_pads(state: _State) -> None:
     merge_pads(state.build.graph)
 
 
-def _drop_unread(state: _State) -> None:
-    drop_unread(state.build.graph)
+def _compose_tables(state: _State) -> None:
+    compose_tables(state.build.graph)
 
 
 def _fuse_tables(state: _State) -> None:
@@ -173,6 +173,6 @@ PASSES: tuple[tuple[str, Callable[[_State], None]], ...] = (
     ("partition and lower", _lower),
     ("cut host parts", _cut_host_parts),
     ("merge pads", _merge_pads),
-    ("drop unread tables", _drop_unread),
+    ("compose tables", _compose_tables),
     ("fuse tables", _fuse_tables),
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 from onnx import NodeProto, helper
 
 from ..graph import Concat, Int8, Pointwise, Slice
-from ..tabulate import CODES, tabulate
+from ..tabulate import CODES
 from .build import Build, attributes, show
-from .checks import check_layers
+from .checks import check_layers, table_of
 from .cut import cut
 from .errors import UnsupportedError
 from .layout import CHANNELS_FIRST, CHANNELS_LAST, Place, Shape3, image_shape, same_order
@@ -156,7 +156,7 @@ def tabulate_past(source: Source, unit: Unit, replacement: NodeProto, end: str) 
         path.append(chosen)
         above |= set(chosen.input)
     start = next(name for name in unit.inputs if name in above)
-    return tabulate(cut(source, path[::-1], {start: ["codes"]}, [end]), source.types[start])
+    return table_of(cut(source, path[::-1], {start: ["codes"]}, [end]))
 
 
 def _above(source: Source, unit: Unit, end: str) -> set[str]:

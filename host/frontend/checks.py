@@ -1,18 +1,35 @@
-"""Compare what a unit was lowered to with the unit in ONNX Runtime, at its own shape."""
+"""Tables of parts of the model, and the comparison of what a unit was lowered to with the unit in ONNX Runtime."""
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
+import onnx
 
 from ..evaluate import evaluate_layer, to_onnx
-from ..graph import View
-from ..tabulate import CODES, open_single_threaded
+from ..graph import Int8, View
+from ..tabulate import CODES, open_single_threaded, tabulate
 from .build import Build
 from .cut import cut
 from .errors import UnsupportedError
 from .units import Unit
 
 
-def check_layers(build: Build, unit: Unit, first_layer: int) -> None:
+def table_of(model: onnx.ModelProto, ahead: Mapping[str, Int8] | None = None) -> Int8:
+    """The table of a part of the model, see :func:`~lutterfly.host.tabulate.tabulate`.
+
+    Raises
+    ------
+    UnsupportedError
+        If ONNX Runtime's result for a code depends on its position.
+    """
+    try:
+        return tabulate(model, ahead)
+    except ValueError as error:
+        raise UnsupportedError(f"it cannot be a table: {error}", "replace the operator") from error
+
+
+def check_layers(build: Build, unit: Unit, first_layer: int, values: Mapping[str, Int8] | None = None) -> None:
     """Run a unit and its layers on codes in random order.
 
     Parameters
@@ -22,18 +39,20 @@ def check_layers(build: Build, unit: Unit, first_layer: int) -> None:
         Its outputs have their places.
     first_layer : int
         Index of its first layer in the graph; those behind it are its own.
+    values : mapping of str to int8[height, width, channels]
+        Codes of the graph's tensors that they read, by default random ones.
 
     Raises
     ------
     UnsupportedError
         If a byte of an output differs.
     """
-    source, generator = build.source, np.random.default_rng(0)
+    source = build.source
     shapes = {name: source.shapes[name] for name in unit.inputs}
     session = open_single_threaded(cut(source, unit.nodes, shapes, unit.outputs))
     # Two ONNX tensors may be views of one tensor.
     read = dict.fromkeys(build.places[name].tensor for name in unit.inputs)
-    values = {name: _shuffled(generator, build.graph.tensors[name].shape) for name in read}
+    values = dict(values or {name: random_codes(build, name, seed) for seed, name in enumerate(read)})
     feeds = {name: to_onnx(_view(build, name), values[build.places[name].tensor]) for name in unit.inputs}
     for layer in build.graph.layers[first_layer:]:
         values |= evaluate_layer(layer, values, build.graph.tensors)
@@ -44,8 +63,10 @@ def check_layers(build: Build, unit: Unit, first_layer: int) -> None:
                                "replace the operator")
 
 
-def _shuffled(generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    codes = np.resize(generator.permutation(CODES), shape)
+def random_codes(build: Build, tensor: str, seed: int = 0) -> Int8:
+    """Codes of a tensor of the graph in random order: all 256, if it has that many elements."""
+    generator = np.random.default_rng(seed)
+    codes = np.resize(generator.permutation(CODES), build.graph.tensors[tensor].shape)
     generator.shuffle(codes.reshape(-1))
     return codes
 

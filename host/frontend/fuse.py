@@ -1,9 +1,22 @@
-"""Fuse tables into the layer that feeds them."""
+"""Make tables in a row one, drop those that nothing reads, and fuse the others into the layer that feeds them."""
 from __future__ import annotations
 
 import dataclasses
 
+from ...golden.tables import apply_table
 from ..graph import Add, Convolution, Graph, Layer, MaxPool, Pointwise
+
+
+def compose_tables(graph: Graph) -> None:
+    """Let a table behind a table read what that one reads, where nothing else reads the codes in between."""
+    for at, layer in enumerate(graph.layers):
+        before = next((other for other in graph.layers if other.output == layer.input), None)
+        readers = sum(layer.input in other.inputs for other in graph.layers)
+        alone = readers == 1 and layer.input not in graph.outputs
+        if isinstance(layer, Pointwise) and isinstance(before, Pointwise) and alone:
+            table = apply_table(before.table, layer.table)
+            graph.layers[at] = dataclasses.replace(layer, inputs=before.inputs, table=table)
+    _drop_unread(graph)
 
 
 def fuse_tables(graph: Graph) -> None:
@@ -21,3 +34,18 @@ def fuse_tables(graph: Graph) -> None:
             fused[before] = dataclasses.replace(before, output=layer.output, table=layer.table, **inner)
             dropped.add(layer)
     graph.layers = [fused.get(layer, layer) for layer in graph.layers if layer not in dropped]
+
+
+def _drop_unread(graph: Graph) -> None:
+    """Drop tables whose result no layer reads and that is no output: its ONNX tensors become views of their input."""
+    for layer in reversed(graph.layers):
+        read = layer.output in graph.outputs or any(layer.output in other.inputs for other in graph.layers)
+        if read or not isinstance(layer, Pointwise):
+            continue
+        graph.layers = [other for other in graph.layers if other is not layer]
+        source = graph.tensors[layer.input]
+        views = [
+            dataclasses.replace(view, table=layer.table if view.table is None else apply_table(layer.table, view.table))
+            for view in graph.tensors.pop(layer.output).views
+        ]
+        graph.tensors[layer.input] = dataclasses.replace(source, views=(*source.views, *views))

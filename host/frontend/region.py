@@ -7,9 +7,9 @@ from onnx import NodeProto, helper
 
 from ..graph import Pointwise
 from ..reference import expose
-from ..tabulate import CODES, from_codes, open_single_threaded, tabulate
+from ..tabulate import CODES, from_codes, open_single_threaded
 from .build import Build, follow_trunk
-from .checks import check_layers
+from .checks import check_layers, table_of
 from .classify import quantisation
 from .cut import cut
 from .errors import UnsupportedError
@@ -33,10 +33,7 @@ def lower_region(build: Build, unit: Unit) -> None:
     for node in steps:
         _check_passed_by_all(source, unit, node)
     pointwise = _bypass(source, unit, steps)
-    try:
-        table = tabulate(pointwise, source.types[start])
-    except ValueError as error:
-        raise UnsupportedError(f"it cannot be a table: {error}", "replace the operator") from error
+    table = table_of(pointwise)
     leading = _count_leading(source, unit, pointwise, pools)
     at = steps.index(pools[leading]) if leading < len(pools) else len(steps)
     first_layer = len(build.graph.layers)
