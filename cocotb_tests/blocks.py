@@ -199,6 +199,20 @@ def activation(draw: Draw, made: Maker) -> None:
     made.activation(draw(st.sampled_from(ACTIVATIONS)))
 
 
+def gate(draw: Draw, made: Maker) -> None:
+    """x * f(x), quantised in between: hard swish and its like."""
+    trunk = state(made)
+    made.activation(draw(st.sampled_from(["Sigmoid", "HardSigmoid", "Tanh"])))
+    scale, zero = made.quantisation(0.5 * float(made.value(trunk[1])))
+    operands = [trunk, state(made)][::draw(st.sampled_from([1, -1]))]
+    if made.form == "qop":
+        ends = [*operands[0][:3], *operands[1][:3], scale, zero]
+        made.tensor = made.node("QLinearMul", ends, domain="com.microsoft")
+        made.scale, made.zero = scale, zero
+    else:
+        made.quantise(made.node("Mul", [dequantised(made, operand) for operand in operands]), scale, zero, trunk[3])
+
+
 def maximum(draw: Draw, made: Maker) -> None:
     made.max_pool()
 
@@ -210,6 +224,6 @@ def connect(draw: Draw, made: Maker) -> None:
 
 BLOCKS: dict[str, Callable[[Draw, Maker], None]] = {
     "activation": activation, "average": average, "concatenate": concatenate, "connect": connect, "convolve": convolve,
-    "depthwise": depthwise, "grouped": grouped, "inverted residual": inverted_residual, "maximum": maximum, "pad": pad,
-    "residual": residual, "split": split,
+    "depthwise": depthwise, "gate": gate, "grouped": grouped, "inverted residual": inverted_residual,
+    "maximum": maximum, "pad": pad, "residual": residual, "split": split,
 }
