@@ -197,6 +197,15 @@ def test_a_sum_of_two_shapes():
         "its operands have the shapes [1, 3, 1, 1] and [1, 3, 6, 6]; give both operands one shape")
 
 
+def test_a_sum_of_codes_as_integers():
+    made = maker((1, 3, 6, 6), "qop")
+    made.product("Conv", (3, 3, 1, 1), 0, (1, 3, 6, 6))
+    leaving = made.tensor
+    made.tensor = made.node("Add", [leaving, "x"])
+    assert refusal_in_the_middle(made, "Add") == (
+        f"it combines 2 activations ('{leaving}', 'x'); replace it, or end the quantised network before it")
+
+
 def test_a_product_of_two_feature_maps():
     made = maker((1, 3, 6, 6))
     skip = made.dequantised()

@@ -96,8 +96,10 @@ def _judge_special(source: Source, unit: Unit, kind: Kind, operators: tuple[str,
 
 def _judge_combination(source: Source, unit: Unit) -> tuple[Kind, str]:
     """A unit that combines several activations: the sum of two, or perhaps a function of a single one."""
-    operators = [node.op_type for node in unit.nodes if node.op_type not in (*QUANTISERS, *TRANSPARENT)]
-    if len(unit.inputs) == 2 and operators[0] in SUM and set(operators[1:]) <= {"Relu", "Clip"}:
+    first, *behind = (node for node in unit.nodes if node.op_type not in (*QUANTISERS, *TRANSPARENT))
+    # ONNX' own Add of codes adds them as integers, without their scales.
+    quantised = first.op_type in SUM and not (first.op_type == "Add" and source.is_codes(first.output[0]))
+    if len(unit.inputs) == 2 and quantised and {node.op_type for node in behind} <= {"Relu", "Clip"}:
         return Kind.SUM, ""
     pointwise = all(node.op_type in POINTWISE and not _pointwise_problem(source, node) for node in unit.nodes)
     return (Kind.COMBINATION, "") if pointwise else (Kind.HOST, combines(unit))
