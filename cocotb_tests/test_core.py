@@ -18,7 +18,7 @@ from responses import answer_reads, answer_writes
 from lutterfly.golden import isa, registers
 from lutterfly.golden.config import PRESETS, Config
 from lutterfly.golden.isa import ErrorCode, Unit
-from lutterfly.golden.timing import RESET_CYCLES
+from lutterfly.golden.timing import RESET_CYCLES, issue_steps
 from lutterfly.hdl.axi import Response
 from lutterfly.hdl.top_axi import TopAxi, generate
 
@@ -127,7 +127,7 @@ async def counters_and_interrupt(dut) -> None:
     assert await core.read("DMA_DONE") == len(job.body.dma) // isa.COMMAND_BYTES
     assert await core.read("COMPUTE_DONE") == len(job.body.compute) // isa.COMMAND_BYTES
     commands = [isa.COMPUTE.decode(job.body.compute[at : at + 64]) for at in range(64, 64 * (COMMANDS + 1), 64)]
-    assert counters["COMPUTE_BUSY"] == sum(c["outer"] * c["middle"] * c["inner"] * c["steps"] for c in commands)
+    assert counters["COMPUTE_BUSY"] == sum(issue_steps(c) for c in commands)
     beats = (job.input.stop - job.input.start + job.output.stop - job.output.start) // core.config.axi.data_bytes
     assert beats < counters["DMA_BUSY"] < counters["CYCLES"]
     assert counters["DMA_BUSY"] + counters["DMA_STALLED"] < counters["CYCLES"]
@@ -152,12 +152,13 @@ LOAD, FILL, STORE, FIRST = 0, 3, 4, 1
 def _broken(job: Job, case: str) -> tuple[Job, tuple[ErrorCode, Unit, int, int]]:
     """A job with one fault in its program, and the error that it ends in."""
     dma, compute = _commands(job.body.dma), _commands(job.body.compute)
-    size, engines = job.config.memory.feature_bytes, 5
+    size = job.config.memory.feature_bytes
+    missing_engine = max(job.config.engines) + 1
     match case:
         case "opcode":
             return job.with_body(dma=[*dma[:2], bytes(64), *dma[3:]]), (ErrorCode.ILLEGAL_OPCODE, Unit.DMA_QUEUE, 2, 0)
         case "engine":
-            changed = _changed(compute, FIRST, isa.COMPUTE, engine=engines)
+            changed = _changed(compute, FIRST, isa.COMPUTE, engine=missing_engine)
             return job.with_body(compute=changed), (ErrorCode.ILLEGAL_ENGINE, Unit.COMPUTE_QUEUE, FIRST, 0)
         case "reserved":
             changed = _changed(compute, 0, isa.SYNC, reserved=1)
