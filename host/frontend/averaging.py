@@ -98,7 +98,7 @@ def _check_ties(node: NodeProto, source: Tensor, target: Tensor, elements: int) 
 
     In units of the result's scale the mean is ``sum * ratio``. Dequantising rounds each element once, the mean adds
     them with ``elements - 1`` roundings, divides with up to two, and quantising with up to two more; each is relative
-    to at most the greatest element. The requantiser's two roundings are within the same bound.
+    to at most the greatest element. What the multiplier and the requantiser round is within the same bound.
     """
     ratio = float(source.scale) / float(target.scale) / elements
     ends = -128 - source.zero_point, 127 - source.zero_point

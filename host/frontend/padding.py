@@ -58,17 +58,16 @@ def _border(build: Build, node: NodeProto, place: Place) -> tuple[Shape3, Pads]:
     if given.get("mode", b"constant") != b"constant":
         raise UnsupportedError(f"{label(node)} pads with mode {given['mode'].decode()}", "pad with zeros")
     before, behind = padded_axes(build.source, node)
-    shape = build.shape_of(place)
-    order = border_order(build.source, node)
-    fits = same_order(place.axes, order, shape) and (
-        image_shape(place.shape) == shape if order == CHANNELS_FIRST else place.shape[1:] == shape)
-    spatial = [axis for axis in range(1, len(place.shape)) if axis != (1 if order == CHANNELS_FIRST else 3)]
-    others = [axis for axis in range(len(place.shape)) if axis not in spatial]
-    if not fits or any(before[axis] or behind[axis] for axis in others) or min(*before, *behind) < 0:
+    order, shape, rank = border_order(build.source, node), build.shape_of(place), len(place.shape)
+    if order == CHANNELS_FIRST:
+        fits, spatial = image_shape(place.shape) == shape, range(2, rank)
+    else:
+        fits, spatial = place.shape[1:] == shape, range(1, 3)
+    fits = fits and same_order(place.axes, order, shape)
+    if not fits or min(*before, *behind) < 0 or any(before[at] or behind[at] for at in {*range(rank)} - {*spatial}):
         raise UnsupportedError(f"{label(node)} does not put a border around a feature map",
                                "pad the spatial axes alone, with positive sizes")
-    top, left = ([0] * (2 - len(spatial)) + [before[axis] for axis in spatial])
-    bottom, right = ([0] * (2 - len(spatial)) + [behind[axis] for axis in spatial])
+    (top, left), (bottom, right) = ([0, *(sizes[at] for at in spatial)][-2:] for sizes in (before, behind))
     return order, (top, left, bottom, right)
 
 
@@ -95,10 +94,9 @@ def padded_axes(source: Source, node: NodeProto) -> tuple[list[int], list[int]]:
 
 
 def border_order(source: Source, node: NodeProto) -> Shape3:
-    """The order of height, width and channels that a Pad seems to work on: it leaves the channels alone."""
-    before, behind = padded_axes(source, node)
-    return CHANNELS_LAST if len(before) == 4 and not (before[3] or behind[3]) and (before[1] or behind[1]) else (
-        CHANNELS_FIRST)
+    """The order of height, width and channels that a Pad works on, as it leaves the channels alone."""
+    padded = [bool(sizes[0] or sizes[1]) for sizes in zip(*padded_axes(source, node), strict=True)]
+    return CHANNELS_LAST if len(padded) == 4 and padded[1] and not padded[3] else CHANNELS_FIRST
 
 
 def merge_pads(graph: Graph) -> None:
