@@ -191,7 +191,7 @@ def pad(draw: Draw, made: Maker) -> None:
         value = made.constant("nothing", np.float32(0))
         made.quantise(made.node("Pad", [made.dequantised(), sizes, value]), made.scale, made.zero, result)
     if draw(st.booleans()):
-        made.max_pool()
+        maximum(draw, made)
     convolve(draw, made)
 
 
@@ -214,7 +214,9 @@ def gate(draw: Draw, made: Maker) -> None:
 
 
 def maximum(draw: Draw, made: Maker) -> None:
-    made.max_pool()
+    """Max pooling, without ceil_mode: ONNX Runtime infers another shape for it than it computes, and then refuses what
+    follows."""
+    made.max_pool(ceil_mode=0)
 
 
 def connect(draw: Draw, made: Maker) -> None:

@@ -242,7 +242,7 @@ class Maker:
         else:
             self.quantise(output, self.scale, self.zero, shape)
 
-    def max_pool(self) -> None:
+    def max_pool(self, ceil_mode: int | None = None) -> None:
         """Max pooling of random geometry."""
         rng, sides = self.rng, self.shape[2:]
         kernel = [min(int(rng.integers(2, 4)), side) for side in sides]
@@ -250,7 +250,7 @@ class Maker:
         dilation = [2 if 2 * (k - 1) < side and rng.random() < 0.2 else 1
                     for k, side in zip(kernel, sides, strict=True)]
         extent = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
-        ceil_mode = int(rng.random() < 0.2)
+        ceil_mode = int(rng.random() < 0.2) if ceil_mode is None else ceil_mode
         pads = [int(rng.integers(0, min(k, 3))) if rng.random() < 0.3 else 0 for k in [*kernel, *kernel]]
         out = _pooled(sides, extent, stride, pads, ceil_mode)
         if self.shape[1] * math.prod(out) > self.limits.map_bytes:
