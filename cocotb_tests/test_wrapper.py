@@ -14,9 +14,14 @@ module lutterfly(clk, rst, data, sum);
   input rst;
   input [7:0] data;
   output [8:0] sum;
+  initial begin
     storage[12] = 32'd0;
     storage[13] = 32'd10;
     \\odd.name [3] = 128'h00000000;
+  end
+  always @* begin
+    \\$1 [0] = 1'h0;
+  end
   always @(posedge clk) x <= 1'h0;
 endmodule
 """
@@ -37,6 +42,10 @@ def test_zeros_are_dropped_and_other_words_kept() -> None:
     assert "x <= 1'h0;" in text
     assert "storage[12]" not in text
     assert "odd.name" not in text
+
+
+def test_a_bit_that_is_cleared_is_no_memory_word() -> None:
+    assert "\\$1 [0] = 1'h0;" in wrap(TEXT, "lutterfly")
 
 
 def test_refuses_verilog_without_the_module() -> None:

@@ -18,6 +18,9 @@ from .toolchain import ToolError
 WRAPPER_NAME = "simulation"
 
 _PORT = re.compile(r"^ *(input|output) (?:(\[\d+:0\]) )?(\w+);", re.MULTILINE)
+#: What memories hold at first; elsewhere a line of the same form clears a bit in every cycle.
+_INITIAL = re.compile(r"^ *initial begin\n.*?^ *end\n", re.MULTILINE | re.DOTALL)
+_ZERO = re.compile(r"^ *\S+ ?\[\d+\] = \d+'[hd]0+;\n", re.MULTILINE)
 _CLOCK = "clk"
 
 
@@ -60,4 +63,4 @@ def _without_zeros(text: str) -> str:
 
     The model's memories are zero at first anyway, and thousands of such lines compile slowly.
     """
-    return re.sub(r"^ *\S+ ?\[\d+\] = \d+'[hd]0+;\n", "", text, flags=re.MULTILINE)
+    return _INITIAL.sub(lambda block: _ZERO.sub("", block[0]), text)
