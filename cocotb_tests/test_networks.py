@@ -1,4 +1,4 @@
-"""The networks of MLPerf Tiny: the golden functions give ONNX Runtime's bytes at every quantised tensor."""
+"""The networks of MLPerf Tiny: ONNX Runtime's bytes at every quantised tensor, from golden functions and core alike."""
 from __future__ import annotations
 
 from collections import Counter
@@ -8,12 +8,17 @@ import onnx
 import pytest
 from exactness import assert_exact, differing, integer_tensors, needs_reference
 
+from lutterfly.golden.config import PRESETS
 from lutterfly.host.frontend import describe, import_model
+from lutterfly.host.simulator import MemorySettings
+from lutterfly.host.verify import verify
 
 pytestmark = needs_reference
 
 NETWORKS = ("ad", "ic", "kws", "vww")
 FORMS = ("qop", "qdq")
+#: Cycles of an inference on `ecp5-85k` from start to interrupt, at most.
+BOUNDS = {"ad": 3_000, "ic": 122_800, "kws": 31_600, "vww": 102_400}
 
 
 def random_codes(data: bytes, seed: int) -> dict[str, np.ndarray]:
@@ -55,3 +60,30 @@ def test_the_autoencoder_in_detail(models_dir, form: str):
     graph = assert_exact(data, random_codes(data, 0))
     assert [item.weights.shape for item in graph.layers][:2] == [(128, 1, 1, 640), (128, 1, 1, 128)]
     assert (graph.inputs, graph.outputs, graph.head, graph.tail) == (["input"], ["op9_fully_connected"], b"", b"")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("samples", [2, pytest.param(16, marks=pytest.mark.regress)])
+def test_bytes_and_cycles_on_the_core(models_dir, network: str, form: str, samples: int):
+    report = verify((models_dir / f"{network}_{form}.onnx").read_bytes(), PRESETS["ecp5-85k"], samples=samples)
+    assert not report.mismatched_bytes
+    assert report.is_right, [layer for layer in report.layers if not layer.is_right]
+    assert report.cycles <= BOUNDS[network]
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_bytes_on_the_smallest_core(models_dir, network: str):
+    """Where neither feature maps nor weights fit, layers run in parts and weights are streamed."""
+    report = verify((models_dir / f"{network}_qop.onnx").read_bytes(), PRESETS["tiny"], samples=1)
+    assert report.bytes
+    assert not report.mismatched_bytes
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_bytes_on_a_slow_bus(models_dir, network: str):
+    settings = MemorySettings(read_latency=150, write_latency=90, beat_interval=2, stall_probability=0.3, seed=5)
+    data = (models_dir / f"{network}_qop.onnx").read_bytes()
+    report = verify(data, PRESETS["ecp5-85k"], samples=1, settings=settings)
+    assert report.bytes
+    assert not report.mismatched_bytes
