@@ -138,6 +138,10 @@ class LayerReport:
         Predicted, from the last issue of the layer before to its own last issue.
     array_cycles : int
         Steps that it issues.
+    bus_cycles : int
+        Beats of its inputs, outputs and constants on the bus, as far as they do not stay on the chip.
+    bound : str
+        ``"bus"`` or ``"array"``, whichever takes longer.
     fold : str
         How its input is folded, for people.
     """
@@ -148,6 +152,8 @@ class LayerReport:
     macs: int
     cycles: int
     array_cycles: int
+    bus_cycles: int
+    bound: str
     fold: str
 
 

@@ -84,6 +84,14 @@ class Overheads:
         Of a FILL beside the cycles in which it writes.
     store : int
         From a STORE at its unit to its first beat.
+    fetch : int
+        From the start of a run, or from where there is room for a command, to the request of a burst of commands.
+    fetch_interval : int
+        From a request of commands to the next one.
+    refetch : int
+        From the end of a burst of commands to a request that it has held up.
+    fetched : int
+        From the last word of a command on the bus to the command at its unit.
     """
 
     start: int = 4
@@ -98,14 +106,23 @@ class Overheads:
     load_finish: int = 11
     fill: int = 10
     store: int = 15
+    fetch: int = 4
+    fetch_interval: int = 2
+    refetch: int = 3
+    fetched: int = 7
 
 
 OVERHEADS = Overheads()
 
 
+def command_beats(config: Config) -> int:
+    """Beats of one command on the bus."""
+    return COMMAND_BITS // config.axi.data_bits
+
+
 def command_cycles(config: Config) -> int:
     """Least cycles from one command to the next, of the same queue."""
-    return COMMAND_BITS // config.axi.data_bits + OVERHEADS.command
+    return command_beats(config) + OVERHEADS.command
 
 
 def burst_beats(config: Config, address: int, size_bytes: int) -> list[int]:
@@ -127,6 +144,12 @@ def run_cycles(config: Config, size_bytes: int) -> int:
     """
     bursts = burst_beats(config, 0, size_bytes)
     return max(sum(bursts), -(-len(bursts) * (OVERHEADS.read_latency + bursts[-1]) // config.axi.outstanding))
+
+
+def write_cycles(config: Config, bursts: Sequence[int]) -> int:
+    """Cycles in which the bus takes write bursts of so many beats: short ones wait for the answers of earlier ones."""
+    answer = OVERHEADS.store + OVERHEADS.write_latency
+    return sum(max(beats, -(-(beats + answer) // config.axi.outstanding)) for beats in bursts)
 
 
 def chunk_cycles(config: Config, pieces: int, piece_bytes: int) -> int:

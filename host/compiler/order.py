@@ -109,19 +109,30 @@ def _tasks(plan: Plan) -> list[_Task]:
 
         fills = fill_border(storage, shape)
         if fills:
-            tasks.append(_Task(fills, free, residence.border, drained))
+            tasks.append(_Task(_of_layer(plan, fills, residence.border), free, residence.border, drained))
         arriving = []
         for job, rows in residence.arrivals.items():
             commands = load(storage, shape, plan.external[residence.tensor], rows)
             sources = [task for other, task in stores.get(residence.tensor, ()) if _overlap(other, residence)]
-            arriving.append(_Task(commands, free, job, drained + sources))
+            arriving.append(_Task(_of_layer(plan, commands, job), free, job, drained + sources))
         tasks += [task for task in arriving if task.commands]
         if residence.leaves is not None:
             commands = store(storage, shape, plan.external[residence.tensor])
-            task = store_of[number] = _Task(commands, residence.leaves, end, arriving)
+            leaving = _of_layer(plan, commands, residence.leaves)
+            task = store_of[number] = _Task(leaving, residence.leaves, end, arriving)
             stores.setdefault(residence.tensor, []).append((residence, task))
             tasks.append(task)
-    return tasks + [_Task([_arrive(plan, arrival)], arrival.release, arrival.deadline) for arrival in plan.arrivals]
+    for arrival in plan.arrivals:
+        commands = _of_layer(plan, [_arrive(plan, arrival)], arrival.deadline)
+        tasks.append(_Task(commands, arrival.release, arrival.deadline))
+    return tasks
+
+
+def _of_layer(plan: Plan, commands: list[Command], job: int) -> list[Command]:
+    """The same commands, as those of a job's layer; of none where there is no such job."""
+    for command in commands:
+        command.layer = plan.jobs[job].index if 0 <= job < len(plan.jobs) else None
+    return commands
 
 
 def _arrive(plan: Plan, arrival: Arrival) -> Command:

@@ -34,7 +34,7 @@ class Command:
     fields : dict
         Without ``after``, ``wait`` and ``signal``.
     layer : int or None
-        The layer that it belongs to, if it is a COMPUTE.
+        The layer that it belongs to: that it computes, that reads what it loads, that has computed what it stores.
     reads, writes : int64[...]
         Bytes of the feature memory whose contents matter to the command, and those that it changes; further numbers
         stand for what is loaded into the memories for constants in every inference, see :mod:`.units`.

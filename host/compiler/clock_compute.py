@@ -1,0 +1,80 @@
+"""The compute queue against the clock."""
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from ...golden import timing
+from ...golden.config import Config
+from ...golden.isa import Engine
+from ...golden.timing import OVERHEADS
+from .clock_bus import ReadBus
+from .plan import Command
+
+#: First cycle, last cycle, and how many of the cycles between are taken.
+Span = tuple[int, int, int]
+
+
+@dataclass
+class ComputeClock:
+    """The compute queue and its unit."""
+
+    config: Config
+    bus: ReadBus
+    completed: list[int] = field(default_factory=list)
+    #: Of each command, the cycles of the first and the last issue and the steps; the same of the writes of its results.
+    issues: list[Span] = field(default_factory=list)
+    writes: list[Span] = field(default_factory=list)
+    #: When the last command was offered, when its first step was issued, when the next one's can be.
+    offered: int = OVERHEADS.start
+    first_issue: int = 0
+    ready: int = 0
+    landed: int = 0
+    backlog: int = 0
+    engine: int | None = None
+
+    def run(self, command: Command, allowed: int) -> None:
+        """Take the next command, which may begin when it is ``allowed`` to."""
+        fields = command.fields
+        # One command waits in the unit while the one before it is worked on.
+        arrival = self.bus.arrival("compute", len(self.completed))
+        self.offered = max(self.offered + timing.command_cycles(self.config), self.first_issue, allowed, arrival)
+        self.bus.taken("compute", self.offered)
+        first = max(self.ready, self.offered + OVERHEADS.issue)
+        if command.after or fields["engine"] != self.engine:
+            first = max(first, self.landed)
+        idle = first - (self.issues[-1][1] + 1 if self.issues else 0)
+        cycles, self.backlog = _issue(fields, max(self.backlog - idle, 0), self.config)
+        self.engine = fields["engine"]
+        last = first + cycles - 1
+        steps = fields["steps"]
+        self.issues.append((first, last, timing.issue_steps(fields)))
+        self.first_issue, self.ready = first, first + cycles
+        # The last window's own groups but for one, and what waits before them, come on top of the latency of a group.
+        latency = timing.landing_latency(self.config, Engine(self.engine))
+        self.landed = last + latency + self.backlog - 1
+        self.writes.append((first + steps - 1 + latency, self.landed, _writes(fields, self.config)))
+        self.completed.append(self.landed + OVERHEADS.completion)
+        command.begin, command.end = first, self.completed[-1]
+
+
+def _issue(fields: dict[str, int], backlog: int, config: Config) -> tuple[int, int]:
+    """Cycles that a command issues, and the groups that wait afterwards."""
+    full, last = (timing.result_groups(config, fields[name]) for name in ("lanes", "last_lanes"))
+    steps = fields["steps"]
+    if fields.get("tile_inner"):
+        windows = [(steps, full)] * (fields["inner"] - 1) + [(steps, last)]
+        return timing.issue_windows(backlog, windows, fields["outer"] * fields["middle"])
+    later = [steps - fields.get("skip", 0)] * (fields["inner"] - 1)
+    cycles = 0
+    for groups, tiles in ((full, fields["outer"] - 1), (last, 1)):
+        row = [(count, groups) for count in (steps, *later)]
+        more, backlog = timing.issue_windows(backlog, row, tiles * fields["middle"])
+        cycles += more
+    return cycles, backlog
+
+
+def _writes(fields: dict[str, int], config: Config) -> int:
+    """Writes of the results of a command, at most."""
+    pieces = -(-fields["lanes"] // config.array.columns)
+    return math.prod(fields[name] for name in ("outer", "middle", "inner")) * pieces
