@@ -2,6 +2,10 @@
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -60,10 +64,28 @@ def check(graph: Graph, config=TINY):
     return plan
 
 
+def alike() -> Graph:
+    """A part of the input is as large as one of the output."""
+    maker = GraphMaker((32, 32, 16))
+    return maker.finish(maker.convolution("x", 16, POINT))
+
+
 @pytest.mark.parametrize("make", [chain, long_lived, wide, folded])
 def test_networks_larger_than_the_memory_are_exact(make) -> None:
     plan = check(make())
     assert plan.cuts
+
+
+def test_the_same_network_gives_the_same_program_in_every_process() -> None:
+    """Python draws anew, in each, in which order the elements of a set come."""
+    script = ("from test_compiler_memory import TINY, alike; from lutterfly.host.compiler import compile_graph; "
+              "import hashlib; print(hashlib.sha256(compile_graph(alike(), TINY).to_bytes()).hexdigest())")
+    digests = {
+        subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True,
+                       cwd=Path(__file__).parent, env={**os.environ, "PYTHONHASHSEED": str(seed)}).stdout
+        for seed in range(4)
+    }
+    assert len(digests) == 1
 
 
 def test_a_tensor_that_is_read_again_later_stays_until_its_place_is_needed() -> None:

@@ -70,7 +70,8 @@ def _cut_layer(plan: Plan, index: int, partial: frozenset[str], minimal: Mapping
     best = math.inf
     sizes = Geometry(plan, index, cut, partial).buffers()
     plan.cuts[index] = cut, {name: tuple(minimal[name, number] for number in range(len(sizes[name]))) for name in sizes}
-    folded = next((name for name in partial if fold_choices(plan, name)), None)
+    inputs = plan.graph.layers[index].inputs
+    folded = next((name for name in inputs if name in partial and fold_choices(plan, name)), None)
     for storage in fold_choices(plan, folded) if folded else [None]:
         kept = plan.storages.copy(), plan.operations[index]
         if folded:

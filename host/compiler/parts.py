@@ -108,7 +108,10 @@ class Geometry:
     def buffers(self) -> dict[str, list[int]]:
         """Bytes of each buffer for each tensor that is not whole: one, if there is but one part."""
         parts, sizes = len(self.rows) * len(self.columns), {}
-        for name in self.partial:
+        # In the layer's order: that of a set differs from run to run, and with it would the program.
+        for name in dict.fromkeys((*self.layer.inputs, self.layer.output)):
+            if name not in self.partial:
+                continue
             if name == self.layer.output:
                 size, count = self.target(self.rows[0], self.columns[0], self.tiles[0]).size_bytes, len(self.tiles)
             else:
