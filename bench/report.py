@@ -66,11 +66,12 @@ def main() -> None:
     if not options.layers:
         return
     for network, measured in rows:
-        print(f"\n| {network.name}: layer | kind | cycles | predicted | off by | utilisation | fold |")
-        print("|---|---|---|---|---|---|---|")
+        print(f"\n| {network.name}: layer | kind | cycles | predicted | off by | bound | utilisation | fold |")
+        print("|---|---|---|---|---|---|---|---|")
         for layer, cycles in zip(network.program.layers, measured.layers, strict=True):
+            used = utilisation(layer.macs, cycles, network.multipliers) if layer.macs else ""
             print(f"| {layer.name} | {layer.kind} | {cycles:,} | {layer.cycles:,} | {difference(layer.cycles, cycles)} "
-                  f"| {utilisation(layer.macs, cycles, network.multipliers) if layer.macs else ''} | {layer.fold} |")
+                  f"| {layer.bound} | {used} | {layer.fold} |")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from ...golden import timing
 from ...golden.isa import Opcode
 from ...golden.program import LayerReport
 from ...golden.timing import OVERHEADS
-from ..graph import Add, AveragePool, Concat, Convolution, Layer, MaxPool, Pointwise, Slice
+from ..graph import Add, AveragePool, Concat, Convolution, Layer, MaxPool, Pad, Pointwise, Slice
 from .clock_bus import ReadBus
 from .clock_compute import ComputeClock
 from .clock_dma import DmaClock
@@ -43,12 +43,11 @@ def predict(plan: Plan) -> Plan:
         commands = [command for command in plan.commands if command.layer == index]
         busy = sum(compute.issues[number][1] - compute.issues[number][0] + 1 for number in indices[index])
         moving = sum(_bus_cycles(plan, command) for command in commands)
-        height, width, _ = plan.graph.tensors[layer.output].shape
         plan.reports.append(LayerReport(
             layer.name,
             _kind(plan, layer),
             tuple(indices[index]),
-            macs=height * width * layer.weights.size if isinstance(layer, Convolution) else 0,
+            macs=_macs(plan, layer),
             cycles=last - before,
             array_cycles=sum(timing.issue_steps(command.fields) for command in commands if command.queue == "compute"),
             bus_cycles=moving,
@@ -59,6 +58,14 @@ def predict(plan: Plan) -> Plan:
     ends = [queue.completed[-1] for queue in (dma, compute) if queue.completed]
     plan.predicted_cycles = max(ends, default=OVERHEADS.start) + OVERHEADS.finish
     return plan
+
+
+def _macs(plan: Plan, layer: Layer) -> int:
+    """Multiply-accumulates as the network defines them: averages and borders are the accelerator's convolutions."""
+    if not isinstance(layer, Convolution) or isinstance(layer, (AveragePool, Pad)):
+        return 0
+    height, width, _ = plan.graph.tensors[layer.output].shape
+    return height * width * layer.weights.size
 
 
 def _bus_cycles(plan: Plan, command: Command) -> int:
