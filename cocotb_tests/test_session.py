@@ -12,8 +12,12 @@ from golden_transport import GoldenTransport
 
 from lutterfly.examples import digits
 from lutterfly.golden.config import PRESETS
+from lutterfly.golden.isa import COMMAND_BYTES, FORMATS, LocalMemory, Opcode
+from lutterfly.golden.program import Queues
 from lutterfly.host import InferenceSession, reference
 from lutterfly.host.session import load_program
+from lutterfly.host.simulator import EventKind
+from lutterfly.host.verilator_transport import VerilatorTransport
 
 CONFIG = PRESETS["ecp5-85k"]
 
@@ -39,6 +43,49 @@ def test_a_batch_has_the_bytes_of_onnx_runtime(form: str) -> None:
     expected = reference.open_session(digits.model_path(form).read_bytes()).run(None, {"pixels": images})[0]
     np.testing.assert_array_equal(session.run(["logits"], {"pixels": images})[0], expected)
     assert len(session.counters) == 3
+
+
+def loads(queues: Queues) -> list[tuple[LocalMemory, int]]:
+    """Memory and bytes of every LOAD."""
+    commands = [queues.dma[start : start + COMMAND_BYTES] for start in range(0, len(queues.dma), COMMAND_BYTES)]
+    fields = [FORMATS[Opcode.LOAD].decode(word) for word in commands if word[0] & 15 == Opcode.LOAD]
+    return [
+        (
+            LocalMemory(load["memory"]),
+            load["rows"] * load["folds"] * load["row_pieces"] * load["piece_bytes"],
+        )
+        for load in fields
+    ]
+
+
+def test_a_batch_runs_the_prologue_once_and_no_body_loads_what_stays() -> None:
+    transport = GoldenTransport(CONFIG)
+    session = InferenceSession(digits.model_path("qop"), CONFIG, transport)
+    session.run(None, {"pixels": digits.images()[:5]})
+    session.run(None, {"pixels": digits.images()[:2]})
+    prologue, body = session.program.prologue, session.program.body
+    assert transport.starts == [prologue.dma_address] + 7 * [body.dma_address]
+    assert {memory for memory, _ in loads(prologue)} >= {LocalMemory.WEIGHT, LocalMemory.PARAMETER, LocalMemory.TABLE}
+    (port,) = session.program.inputs
+    assert {memory for memory, _ in loads(body)} == {LocalMemory.FEATURE}
+    assert sum(size for _, size in loads(body)) == port.size_bytes
+
+
+def test_a_batch_on_the_simulated_core_never_reads_the_weights_again() -> None:
+    transport = VerilatorTransport(CONFIG)
+    session = InferenceSession(digits.model_path("qop"), CONFIG, transport)
+    program, images = session.program, digits.images()[:4]
+    expected = open_session("qop").run(None, {"pixels": images})[0]
+    session.driver()
+    # Whoever reads constants from now on gets others.
+    address = transport.arena_base + program.constants_address
+    transport.write_memory(address, bytes(byte ^ 0x55 for byte in program.constants))
+    np.testing.assert_array_equal(session.run(None, {"pixels": images})[0], expected)
+    completed = [int(kind) for _, kind in transport.simulator.events()].count(EventKind.DMA_DONE)
+    # All but END.
+    once, each = (len(queues.dma) // COMMAND_BYTES - 1 for queues in (program.prologue, program.body))
+    assert completed == once + len(images) * each
+    assert [counters["dma_done"] for counters in session.counters] == len(images) * [each]
 
 
 @pytest.mark.parametrize(
