@@ -219,6 +219,35 @@ def maximum(draw: Draw, made: Maker) -> None:
     made.max_pool(ceil_mode=0)
 
 
+def pool(draw: Draw, made: Maker, *, keep_size: bool) -> None:
+    """Max pooling with a border; with ``keep_size`` the feature map keeps its sides."""
+    kernel, strides, dilations, begin, end, result = [], [], [], [], [], []
+    for side in made.shape[2:]:
+        size, dilation = draw(st.integers(2, 5)), draw(st.sampled_from([1, 1, 2]))
+        reach = dilation * (size - 1)
+        # ONNX Runtime takes no border as wide as the kernel.
+        most = size - 1
+        before = draw(st.integers(max(reach - most, 0), min(reach, most)) if keep_size else st.integers(0, most))
+        behind = reach - before if keep_size else draw(st.integers(0, most))
+        if before + side + behind <= reach:
+            size, dilation, reach, before, behind = 1, 1, 0, 0, 0
+        stride = 1 if keep_size else draw(st.integers(1, 3))
+        for values, value in ((kernel, size), (strides, stride), (dilations, dilation), (begin, before), (end, behind),
+                              (result, (before + side + behind - reach - 1) // stride + 1)):
+            values.append(value)
+    made.pool([*made.shape[:2], *result], kernel_shape=kernel, strides=strides, dilations=dilations, pads=begin + end)
+
+
+def pool_beside(draw: Draw, made: Maker) -> None:
+    """A max pooling and a convolution of one tensor, joined: what lies in its border differs for them."""
+    trunk = state(made)
+    pool(draw, made, keep_size=True)
+    pooled = state(made)
+    restore(made, trunk)
+    convolve(draw, made, keep_size=True)
+    join(made, [pooled, state(made)])
+
+
 def connect(draw: Draw, made: Maker) -> None:
     """A fully connected layer on the whole map: the last block."""
     made.fully_connected(draw(st.integers(1, 12)))
@@ -227,5 +256,5 @@ def connect(draw: Draw, made: Maker) -> None:
 BLOCKS: dict[str, Callable[[Draw, Maker], None]] = {
     "activation": activation, "average": average, "concatenate": concatenate, "connect": connect, "convolve": convolve,
     "depthwise": depthwise, "gate": gate, "grouped": grouped, "inverted residual": inverted_residual,
-    "maximum": maximum, "pad": pad, "residual": residual, "split": split,
+    "maximum": maximum, "pad": pad, "pool beside": pool_beside, "residual": residual, "split": split,
 }

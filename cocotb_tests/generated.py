@@ -257,9 +257,11 @@ class Maker:
             pads = [0] * len(pads)
             out = _pooled(sides, extent, stride, pads, ceil_mode)
         self.text.append(f"max pool {kernel} / {stride}, pads {pads}, ceil_mode {ceil_mode}")
-        result = (*self.shape[:2], *out)
-        attributes = {"kernel_shape": kernel, "strides": stride, "dilations": dilation, "pads": pads,
-                      "ceil_mode": ceil_mode}
+        self.pool((*self.shape[:2], *out), kernel_shape=kernel, strides=stride, dilations=dilation, pads=pads,
+                  ceil_mode=ceil_mode)
+
+    def pool(self, result: tuple[int, ...], **attributes) -> None:
+        """Append a max pooling."""
         if self.form == "qop":
             self.tensor, self.shape = self.node("MaxPool", [self.tensor], **attributes), result
         else:

@@ -172,17 +172,6 @@ def test_equal_tables_are_stored_once() -> None:
     assert differing_bytes(graph, emit(plan, "tiny"), config, order="random") == 0
 
 
-def test_borders_of_different_values_are_refused() -> None:
-    maker = GraphMaker((8, 8, 4))
-    trunk = maker.convolution("x", 6, SAME, zero_point=3)
-    graph = maker.finish(maker.convolution(trunk, 5, SAME), maker.max_pool(trunk, Window((3, 3), pads=(1, 1, 1, 1))))
-    with pytest.raises(
-        CompileError,
-        match=r"^t0: conv_t1 pads it with 3, pool_t2 with -128, but a tensor has one border; pad one of them",
-    ):
-        compile_graph(graph, PRESETS["tiny"])
-
-
 def test_what_cannot_be_computed_in_parts_is_refused_by_name() -> None:
     maker = GraphMaker((64, 64, 4))
     graph = maker.finish(maker.fully_connected("x", 4))

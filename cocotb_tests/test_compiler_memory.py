@@ -39,7 +39,7 @@ def long_lived() -> Graph:
     """A tensor that is read again when larger ones have been there in between."""
     maker = GraphMaker((16, 16, 4), zero_point=-9)
     first = maker.convolution("x", 4, SAME)
-    name = maker.convolution(maker.convolution(first, 12, SAME), 12, SAME)
+    name = maker.convolution(maker.convolution(first, 13, SAME), 13, SAME)
     return maker.finish(maker.max_pool(name, SAME), maker.convolution(first, 6, Window((2, 2), (2, 2))))
 
 

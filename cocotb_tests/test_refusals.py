@@ -78,15 +78,6 @@ def network_larger_than_the_memories() -> bytes:
     return made.serialise()
 
 
-def two_pad_values() -> bytes:
-    """A convolution and a max pooling, both with borders, on one tensor."""
-    made = convolved()
-    made.constants[made.zero] = np.int8(5)
-    pooled = made.node("MaxPool", [made.tensor], kernel_shape=[3, 3], pads=[1, 1, 1, 1])
-    made.product("Conv", (2, 4, 3, 3), 0, (1, 2, 6, 6), pads=[1, 1, 1, 1])
-    return made.serialise([pooled, made.tensor])
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -102,7 +93,6 @@ def two_pad_values() -> bytes:
             r"the zero point of the weights 'w_\d+' of QLinearConv '.*' must be 0, not 3; quantise with symmetric .*",
         ),
         (network_larger_than_the_memories, r".* bytes of .* memory.*; choose a larger --config"),
-        (two_pad_values, r".*: .* pads it with .*, but a tensor has one border; pad one of them with .*"),
     ],
 )
 def test_models(make: Callable[[], bytes], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -132,7 +132,9 @@ def _estimate(plan: Plan, index: int, geometry: Geometry, *, streamed: bool) -> 
         if source.fold:
             row = source.fold.rows * source.width * -(-source.channels // source.fold.rows // beat)
         else:
-            row = max(-(-row_bytes // beat), 0 if len(geometry.columns) == 1 else run_cycles(config, row_bytes))
+            # A part that lies in the border only has none of the input.
+            is_run = len(geometry.columns) > 1 and row_bytes
+            row = max(-(-row_bytes // beat), run_cycles(config, row_bytes) if is_run else 0)
         loading += (source.top + source.height + source.bottom) * row
     if layer.output in geometry.partial:
         target = geometry.target(geometry.rows[0], geometry.columns[0], geometry.tiles[0])

@@ -1,4 +1,8 @@
-"""Max pooling and pointwise tables: windows on the lane-wise maximum, each lane a byte of its own."""
+"""Max pooling and pointwise tables: windows on the lane-wise maximum, each lane a byte of its own.
+
+A max pooling reads no border. It runs in border classes, each with a step list of its own: the maximum of the elements
+inside is the same, and they are fewer.
+"""
 from __future__ import annotations
 
 from functools import cached_property
@@ -7,6 +11,7 @@ import numpy as np
 
 from ...golden.isa import Engine, LocalMemory, Opcode
 from ...golden.timing import result_groups
+from .border_classes import BorderClass, border_classes
 from .folding import window_pitches
 from .operation import Constant, Job, Operation, identity_parameters, step_list, table_constants
 from .plan import Command, Plan, window_of
@@ -19,24 +24,41 @@ class LanewiseOperation(Operation):
     def __init__(self, plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage):
         super().__init__(plan, index, sources, target)
         (source,) = sources
+        height, width, self.tile_channels = plan.graph.tensors[self.layer.output].shape
         self.window = window_of(self.layer)
-        self.tile_channels = target.channels
+        self.input_size = plan.graph.tensors[self.layer.input].shape[:2]
         row, column = np.ogrid[:self.window.kernel[0], :self.window.kernel[1]]
         self.taps = (row * self.window.dilation[0] * source.row_pitch
-                     + column * self.window.dilation[1] * source.pixel_pitch).reshape(-1)
+                     + column * self.window.dilation[1] * source.pixel_pitch)
+        #: The step lists, each with its first entry.
+        self.lists: dict[tuple[int, ...], int] = {}
+        classes = border_classes(self.window, self.input_size, range(height), range(width))
+        for part in classes:
+            steps = self._steps_of(part)
+            self.lists.setdefault(steps, sum(map(len, self.lists)))
         self.is_dense = source.gap == target.gap == 0
         lanes = self.config.array.lanes
         run, _, _ = self._loops(target.height, target.width, is_dense=self.is_dense)
-        self.fold = f"{min(run, lanes)} of {lanes} lanes"
+        split = f", {len(classes)} border classes" if len(classes) > 1 else ""
+        self.fold = f"{min(run, lanes)} of {lanes} lanes{split}"
 
     @cached_property
     def constants(self) -> dict[LocalMemory, Constant]:
-        """The parameter that leaves codes as they are, a step list, perhaps a table."""
+        """The parameter that leaves codes as they are, the step lists, perhaps a table."""
+        lists = b"".join(step_list(np.array(steps)).image for steps in self.lists)
         return {
             LocalMemory.PARAMETER: identity_parameters(self.config),
-            LocalMemory.LIST: step_list(self.taps),
+            LocalMemory.LIST: Constant(lists),
             **table_constants(self.layer.table),
         }
+
+    def _steps_of(self, part: BorderClass) -> tuple[int, ...]:
+        """Where the elements of a class's windows lie, from the first one on; any byte, where there are none."""
+        if part.is_empty:
+            return (0,)
+        taps = self.taps[part.kernel_rows.start:part.kernel_rows.stop,
+                         part.kernel_columns.start:part.kernel_columns.stop].reshape(-1)
+        return tuple((taps - taps[0]).tolist())
 
     def _loops(self, rows: int, columns: int, *, is_dense: bool) -> tuple[int, int, int]:
         """Bytes of a run of results, and the runs in the middle and the inner loop.
@@ -52,44 +74,53 @@ class LanewiseOperation(Operation):
         return columns * channels, 1, rows
 
     def lower(self, job: Job) -> list[Command]:
-        """One command; its tiles are ``lanes`` bytes of a run."""
+        """One command for each class; its tiles are ``lanes`` bytes of a run."""
+        return [self._command(job, part)
+                for part in border_classes(self.window, self.input_size, job.rows, job.columns)]
+
+    def _command(self, job: Job, part: BorderClass) -> Command:
         (source,), target, lanes = job.sources, job.target, self.config.array.lanes
-        rows, columns = len(job.rows), len(job.columns)
+        rows, columns = len(part.rows), len(part.columns)
         row_bytes = columns * self.tile_channels
         run, middle, inner = self._loops(rows, columns, is_dense=source.row_pitch == target.row_pitch == row_bytes)
         tiles = -(-run // lanes)
         last_lanes = run - (tiles - 1) * lanes
-        first, below, beside = window_pitches(self.window, source)
-        first += job.rows.start * below + job.columns.start * beside
-        pixels_inside = self.window.stride[1] > 1
-        writes = target.addresses(job.rows, job.columns)
+        steps = self._steps_of(part)
+        writes = target.addresses(part.rows, part.columns)
         fields = {
             "engine": Engine.MAXIMUM, "tile_inner": 0,
             "outer": tiles, "middle": middle, "inner": inner,
-            "steps": len(self.taps),
-            "list": job.addresses[LocalMemory.LIST],
-            "source": first,
-            "source_outer": lanes, "source_middle": below, "source_inner": beside if pixels_inside else below,
+            "steps": len(steps),
+            "list": job.addresses[LocalMemory.LIST] + self.lists[steps],
             "destination": int(writes[0]),
             "destination_outer": lanes, "destination_middle": target.row_pitch,
-            "destination_inner": target.pixel_pitch if pixels_inside else target.row_pitch,
+            "destination_inner": target.pixel_pitch if self.window.stride[1] > 1 else target.row_pitch,
             "parameter": job.addresses[LocalMemory.PARAMETER], "parameter_shared": 1,
             "lanes": lanes if tiles > 1 else last_lanes, "last_lanes": last_lanes,
             "zero_point": 0, "low": -128, "high": 127,
             "table_enable": int(LocalMemory.TABLE in job.addresses), "table": job.addresses.get(LocalMemory.TABLE, 0),
         }
+        if part.is_empty:
+            # Whatever is read, at the address 0 or elsewhere, the least code comes of it.
+            fields |= {"source": 0, "high": -128}
+            return Command(Opcode.COMPUTE, fields, self.index, writes=writes)
+        first, below, beside = window_pitches(self.window, source)
+        first += part.rows.start * below + part.columns.start * beside
+        first += int(self.taps[part.kernel_rows.start, part.kernel_columns.start])
+        fields |= {"source": first, "source_outer": lanes, "source_middle": below,
+                   "source_inner": beside if self.window.stride[1] > 1 else below}
         y, x, channel = np.ogrid[:rows, :columns, :self.tile_channels]
         windows = first + y * below + x * beside + channel
-        return [Command(Opcode.COMPUTE, fields, self.index, (windows[..., None] + self.taps).reshape(-1), writes)]
+        return Command(Opcode.COMPUTE, fields, self.index, (windows[..., None] + np.array(steps)).reshape(-1), writes)
 
     def steps(self, rows: int, columns: int, tiles: int) -> int:
         """A word for each element of a window."""
         run, middle, inner = self._loops(rows, columns, is_dense=self.is_dense)
-        return tiles * -(-run // self.config.array.lanes) * middle * inner * len(self.taps)
+        return tiles * -(-run // self.config.array.lanes) * middle * inner * self.taps.size
 
     def cycles(self, rows: int, columns: int, tiles: int) -> int:
         """A step a cycle, or a group of results, whichever takes longer."""
         run, middle, inner = self._loops(rows, columns, is_dense=self.is_dense)
         lanes = self.config.array.lanes
         groups = result_groups(self.config, min(run, lanes))
-        return tiles * -(-run // lanes) * middle * inner * max(len(self.taps), groups)
+        return tiles * -(-run // lanes) * middle * inner * max(self.taps.size, groups)

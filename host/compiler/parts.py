@@ -4,7 +4,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from ..graph import Layer, Window
+from ..graph import Layer, MaxPool, Window
 from .plan import Plan, window_of
 from .storage import Storage
 
@@ -74,14 +74,14 @@ class Geometry:
                 self.pitch = max(self.pitch, whole.width + whole.gap)
                 continue
             for columns in self.columns:
-                _, across = reached(window, whole, range(1), columns)
+                _, across = self._read(whole, range(1), columns)
                 width, inside = len(across), _inside(across, whole.width)
                 self.pitch = max(self.pitch, width - min(inside.start - across.start, across.stop - inside.stop))
 
     def source(self, name: str, rows: range, columns: range) -> Storage:
         """What of the input ``name`` the windows of some rows and columns of the output read."""
         whole = self.storages[name]
-        down, across = reached(window_of(self.layer), whole, rows, columns)
+        down, across = self._read(whole, rows, columns)
         inside_rows, inside_columns = _inside(down, whole.height), _inside(across, whole.width)
         return dataclasses.replace(
             whole,
@@ -91,6 +91,24 @@ class Geometry:
             left=inside_columns.start - across.start, right=across.stop - inside_columns.stop,
             gap=self.pitch - len(inside_columns),
         )
+
+    def _read(self, whole: Storage, rows: range, columns: range) -> tuple[range, range]:
+        """Stored rows and columns that are read for some of the output: a max pooling reads no border."""
+        down, across = reached(window_of(self.layer), whole, rows, columns)
+        if isinstance(self.layer, MaxPool):
+            return _inside(down, whole.height), _inside(across, whole.width)
+        return down, across
+
+    def _most_bytes(self, name: str, columns: range) -> int:
+        """Bytes of the largest part of an input with these columns of the output.
+
+        All parts but the last have as many rows, borders included; without them, any but the first may have as many.
+        """
+        part = self.source(name, self.rows[0], columns)
+        if not isinstance(self.layer, MaxPool):
+            return part.size_bytes
+        down, _ = reached(window_of(self.layer), part, self.rows[0], columns)
+        return dataclasses.replace(part, height=min(len(down), self.storages[name].height)).size_bytes
 
     def target(self, rows: range, columns: range, tiles: range) -> Storage:
         """The part of the output, without border."""
@@ -115,8 +133,7 @@ class Geometry:
             if name == self.layer.output:
                 size, count = self.target(self.rows[0], self.columns[0], self.tiles[0]).size_bytes, len(self.tiles)
             else:
-                # All parts but the last have as many rows, borders included.
-                size, count = max(self.source(name, self.rows[0], columns).size_bytes for columns in self.columns), 1
+                size, count = max(self._most_bytes(name, columns) for columns in self.columns), 1
             sizes[name] = [size] * min(self.cut.buffers, parts * count)
         return sizes
 

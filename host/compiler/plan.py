@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...golden.config import Config
 from ...golden.isa import FORMATS, LocalMemory, Opcode
 from ...golden.program import LayerReport
-from ..graph import Convolution, Graph, Layer, Window
+from ..graph import Graph, Layer, Window
 from .storage import NO_ADDRESSES, Addresses, Storage
 
 if TYPE_CHECKING:
@@ -150,8 +150,3 @@ class Plan:
 def window_of(layer: Layer) -> Window:
     """The window that a layer reads its input with."""
     return getattr(layer, "window", Window((1, 1)))
-
-
-def pad_value(layer: Layer, zero_point: int) -> int:
-    """What a layer takes an element in the border for: an int8 code."""
-    return zero_point if isinstance(layer, Convolution) else -128

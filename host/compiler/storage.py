@@ -98,6 +98,8 @@ class Storage:
     def size_bytes(self) -> int:
         """From the first byte of the border to its last."""
         rows = self.top + self.height + self.bottom - 1
+        if rows < 0:
+            return 0
         return rows * self.row_pitch + (self.left + self.width + self.right) * self.channels
 
     @property
