@@ -21,6 +21,7 @@ from .operations import plan_operations
 from .order import order_commands
 from .plan import CompileError, Plan
 from .segments import plan_segments
+from .separate import separate
 from .tokens import check_tokens, synchronise
 
 __all__ = ["PASSES", "CompileError", "Pass", "compile_graph", "compile_model", "plan_graph"]
@@ -46,6 +47,7 @@ class Pass:
 
 PASSES = (
     Pass("normalise", normalise),
+    Pass("separate", separate),
     Pass("borders", plan_borders, check_borders),
     Pass("folds", plan_folds, check_borders),
     Pass("operations", plan_operations),

@@ -53,10 +53,11 @@ def emit(plan: Plan, config_name: str) -> Program:
         inputs=tuple(_port(plan, graph.tensors[name]) for name in graph.inputs),
         outputs=tuple(_port(plan, graph.tensors[name]) for name in graph.outputs),
         layers=tuple(plan.reports),
-        written=tuple(_written(plan, index) for index, layer in enumerate(graph.layers) if layer.output in plan.spans),
+        written=tuple(_written(plan, index) for index, layer in enumerate(graph.layers)
+                      if layer.output in plan.spans and graph.tensors[layer.output].views),
         spilled=tuple(SpilledTensor(name, address, graph.tensors[name].shape)
                       for name, address in plan.external.items()
-                      if name not in plan.spans and name not in graph.inputs),
+                      if name not in plan.spans and name not in graph.inputs and graph.tensors[name].views),
         predicted_cycles=plan.predicted_cycles,
         head=graph.head,
         tail=graph.tail,
