@@ -4,7 +4,7 @@ PYTHON ?= python3
 JOBS ?= 2
 BIN := .venv/bin
 
-.PHONY: help demo test check regress synth requirements clean distclean
+.PHONY: help demo test check regress synth requirements browser clean distclean
 
 help:
 	@echo "make demo     classify handwritten digits on the simulated accelerator"
@@ -17,7 +17,7 @@ help:
 demo: .venv/installed
 	@$(BIN)/lutterfly demo
 
-test: .venv/installed-synth
+test: .venv/installed-synth browser
 	$(BIN)/ruff check
 	$(BIN)/python -m pytest -n $(JOBS)
 
@@ -25,7 +25,7 @@ check: .venv/installed
 	$(BIN)/ruff check
 	$(BIN)/mypy
 
-regress: .venv/installed-synth
+regress: .venv/installed-synth browser
 	$(BIN)/ruff check
 	$(BIN)/python -m pytest -n $(JOBS) -m "regress or not regress"
 
@@ -44,6 +44,14 @@ requirements:
 	    missing="$$missing\n  Python's venv (on Debian and Ubuntu: apt install python3-venv)"; \
 	fi; \
 	if [ -n "$$missing" ]; then printf "Lutterfly needs, and this machine lacks:$$missing\n" >&2; exit 1; fi
+
+# Reports are opened in Chromium. Where there is none, root gets it on Debian; elsewhere that test is skipped and says so.
+browser:
+	@if ! command -v chromium >/dev/null && command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+	    echo "Installing Chromium, to open reports in: about a minute, once"; \
+	    { timeout 120 apt-get update -qq && DEBIAN_FRONTEND=noninteractive timeout 400 \
+	        apt-get install -y -qq --no-install-recommends chromium; } >/dev/null 2>&1 || true; \
+	fi
 
 # Order-only: the check runs every time, and does not by itself cause a new installation.
 .venv/installed: pyproject.toml | requirements

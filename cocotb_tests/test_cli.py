@@ -25,7 +25,7 @@ def answer(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict]:
 
 
 def test_the_command_line_imports_little() -> None:
-    heavy = ("amaranth", "onnx", "onnxruntime", "rich")
+    heavy = ("amaranth", "onnx", "onnxruntime", "plotly", "rich")
     script = f"import sys, lutterfly.host.cli; print([name for name in {heavy} if name in sys.modules])"
     assert (
         subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip()

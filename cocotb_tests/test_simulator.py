@@ -119,6 +119,17 @@ def test_time_of_a_burst(simulator: Simulator, read_latency: int, write_latency:
     assert done[1] - done[0] == (read_latency + beats + 1) + (1 + beats) + write_latency + 1
 
 
+def test_the_trace_has_each_rise_of_the_interrupt(simulator: Simulator) -> None:
+    rises = []
+    for _ in range(2):
+        start(simulator, bursts=1)
+        assert simulator.run(10_000, until_interrupt=True) is Outcome.INTERRUPT
+        rises.append(simulator.cycle)
+        # However long it stays high.
+        simulator.run(50)
+    assert [int(cycle) for cycle, kind in simulator.events() if kind == EventKind.INTERRUPT] == rises
+
+
 def test_stops_at_a_completed_command(simulator: Simulator, config: Config) -> None:
     start(simulator, bursts=3)
     size = BEATS * config.axi.data_bytes

@@ -135,12 +135,20 @@ def run(
             "--output", "-o", metavar="[NAME=]FILE", show_default=False, help="Where an output goes, as a NumPy file."
         ),
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.html",
+            show_default=False,
+            help="Write a page that shows where cycles and bytes go, layer by layer (needs the extra `report`).",
+        ),
+    ] = None,
     config: ConfigOption = DEFAULT_PRESET,
     as_json: Json = False,
 ) -> None:
     """Run inference on the simulated accelerator."""
     with _reporting(as_json), ProgressBar(enabled=not as_json) as progress:
-        _finish(commands.run(model, inputs, outputs or [], config, progress), as_json)
+        _finish(commands.run(model, inputs, outputs or [], report, config, progress), as_json)
 
 
 @app.command()

@@ -6,6 +6,7 @@ Whatever takes long to import is imported by the command that needs it.
 # ruff: noqa: PLC0415
 from __future__ import annotations
 
+import contextlib
 import io
 import zipfile
 import zlib
@@ -132,19 +133,32 @@ def quantize(model: Path, calibrate: Path, output: Path | None, config: str, pro
     return Report("\n".join(text), values)
 
 
-def run(model: Path, inputs: Sequence[str], outputs: Sequence[str], config: str, progress: Progress) -> Report:
+def run(
+    model: Path, inputs: Sequence[str], outputs: Sequence[str], report: Path | None, config: str, progress: Progress
+) -> Report:
     """Run inference on files."""
+    from . import report as reports
+
     found = find_config(config)
     session = InferenceSession(model, found, progress=progress)
-    feeds = {name: _load(path) for name, path in _assign("input", inputs, session.get_inputs()).items()}
+    sources = _assign("input", inputs, session.get_inputs())
     targets = _assign("output", outputs, session.get_outputs())
+    feeds = {name: _load(path) for name, path in sources.items()}
     names = [info.name for info in session.get_outputs()]
-    results = dict(zip(names, session.run(None, feeds), strict=True))
-    for name, path in targets.items():
-        stream = io.BytesIO()
-        np.save(stream, results[name])
-        _write(Path(path), stream.getvalue())
-    program, cycles = session.program, session.counters[-1]["cycles"]
+    files = (model, *map(Path, (*sources.values(), *targets.values())))
+    with reports.reserved(report, files) if report else contextlib.nullcontext():
+        plan = reports.plan_of(session, str(model)) if report else None
+        results = dict(zip(names, session.run(None, feeds), strict=True))
+        for name, path in targets.items():
+            stream = io.BytesIO()
+            np.save(stream, results[name])
+            _write(Path(path), stream.getvalue())
+        # Before the report's own inference, which leaves other counters.
+        counters = session.counters[-1]
+        if report and plan:
+            progress("drawing the report")
+            _write(report, reports.make(session, plan, {name: array[-1:] for name, array in feeds.items()}, model.name))
+    program, cycles = session.program, counters["cycles"]
     macs = _macs(program)
     utilisation = macs / (cycles * found.multipliers)
     values = {
@@ -154,8 +168,10 @@ def run(model: Path, inputs: Sequence[str], outputs: Sequence[str], config: str,
         "utilisation": round(utilisation, 4),
         "samples": len(session.counters),
         "outputs": {name: list(array.shape) for name, array in results.items()},
-        "counters": session.counters[-1],
+        "counters": counters,
     }
+    if report:
+        values["report"] = str(report)
     shown = [
         f"{name}: {array.dtype} {_shape(array.shape)}" + (f" -> {targets[name]}" if name in targets else _brief(array))
         for name, array in results.items()
@@ -166,6 +182,8 @@ def run(model: Path, inputs: Sequence[str], outputs: Sequence[str], config: str,
     )
     if len(session.counters) == 1:
         text += "\nthe first inference fetches the program as well; later ones find it in the accelerator"
+    if report:
+        text += f"\nreport: {report}"
     return Report("\n".join([*shown, text]), values)
 
 

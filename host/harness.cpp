@@ -30,7 +30,7 @@ struct Event {
     uint64_t cycle;
     uint64_t kind;
 };
-enum Kind : unsigned { kIssueFirst, kIssueLast, kComputeDoneEvent, kDmaBegin, kDmaDone };
+enum Kind : unsigned { kIssueFirst, kIssueLast, kComputeDoneEvent, kDmaBegin, kDmaDone, kInterruptEvent };
 
 // What the register port's master drives.
 struct ControlWires {
@@ -148,6 +148,8 @@ class Simulator {
             record(TRACE(compute_done), kComputeDoneEvent);
             record(TRACE(dma_begin), kDmaBegin);
             record(TRACE(dma_done), kDmaDone);
+            record(INTERRUPT && !interrupt_, kInterruptEvent);
+            interrupt_ = INTERRUPT;
             compute_done_ += TRACE(compute_done);
         }
         ++cycle_;
@@ -230,6 +232,7 @@ class Simulator {
     Random random_{0};
     double stall_ = 0;
     uint64_t cycle_ = 0, compute_done_ = 0;
+    bool interrupt_ = false;
 };
 
 }  // namespace

@@ -144,11 +144,17 @@ class InferenceSession:
             self.counters.append(driver.counters())
         return [np.concatenate([result[name] for result in results]) for name in names]
 
+    @property
+    def transport(self) -> Transport:
+        """The accelerator; if it is simulated, the simulator is built on the first use."""
+        if self._transport is None:
+            self._transport = VerilatorTransport(self.config, progress=self._progress)
+        return self._transport
+
     def driver(self) -> Driver:
         """The driver with the program loaded; made, with the simulator, on the first call."""
         if self._driver is None:
-            transport = self._transport or VerilatorTransport(self.config, progress=self._progress)
-            driver = Driver(transport, self.config)
+            driver = Driver(self.transport, self.config)
             driver.load(self.program)
             self._driver = driver
         return self._driver

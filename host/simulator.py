@@ -67,13 +67,14 @@ class Outcome(enum.IntEnum):
 
 
 class EventKind(enum.IntEnum):
-    """What the trace records: pulses of the core's ``trace`` outputs."""
+    """What the trace records: pulses of the core's ``trace`` outputs, and that the interrupt line rises."""
 
     ISSUE_FIRST = 0
     ISSUE_LAST = 1
     COMPUTE_DONE = 2
     DMA_BEGIN = 3
     DMA_DONE = 4
+    INTERRUPT = 5
 
 
 class Fault(enum.IntEnum):

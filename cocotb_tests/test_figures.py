@@ -1,0 +1,84 @@
+"""The figures show the numbers of the program and of the run, and nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from reported import NETWORKS, report_of
+
+from lutterfly.host.report import figures, timeline
+from lutterfly.host.report.timeline import Bar, _joined
+
+
+def traces(drawn) -> dict[str, dict]:
+    return {trace["name"]: trace for trace in drawn.to_dict()["data"]}
+
+
+def bars(trace: dict, rows: range) -> list[tuple[int, int, int]]:
+    """(row, begin, end) of the bars in some rows."""
+    return [
+        (row, begin, begin + length)
+        for row, begin, length in zip(trace["y"], trace["base"], trace["x"], strict=True)
+        if row in rows
+    ]
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_every_command_is_a_bar_in_its_layers_row_and_in_its_units(network: str) -> None:
+    _, facts = report_of(network)
+    ran, shown = facts.observation, traces(timeline.timeline(facts))
+    expected = [(2 + r.command.layer, r.begin, r.issued) for r in ran.compute]
+    assert bars(shown["array takes steps"], range(2, 99)) == expected
+    assert bars(shown["array takes steps"], range(1)) == [(0, begin, end) for _, begin, end in expected]
+    for kind in ("LOAD", "STORE", "FILL"):
+        name = kind if kind in shown else "FILL (borders)"
+        moved = [r for r in ran.dma if r.kind == kind]
+        assert bars(shown[name], range(1, 2)) == [(1, r.begin, r.end) for r in moved]
+        assert bars(shown[name], range(2, 99)) == [
+            (2 + r.command.layer, r.begin, r.end) for r in moved if r.command.layer is not None
+        ]
+    assert shown["predicted"]["visible"] == "legendonly"
+    assert max(base + length for *_, base, length in bars(shown["predicted"], range(2, 99))) > 0
+
+
+def test_of_too_many_bars_neighbours_are_joined_and_no_cycle_is_lost() -> None:
+    many = [Bar(row, 10 * index, 10 * index + 9, 1, f"LOAD {index}") for row in (0, 1) for index in range(3000)]
+    far = Bar(0, 100_000, 100_010, 1, "LOAD 9999")
+    joined = _joined([*many, far], cycles=200_000)
+    assert joined == [
+        Bar(0, 0, 29_999, 3000, "LOAD 0 to LOAD 2999"), far, Bar(1, 0, 29_999, 3000, "LOAD 0 to LOAD 2999")
+    ]
+    assert _joined(many[:10], cycles=200_000) == many[:10]
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_shares_of_cycles_add_up_to_the_inference(network: str) -> None:
+    _, facts = report_of(network)
+    drawn = figures.cycle_shares(facts)
+    total = np.zeros(len(facts.layers) + 1)
+    for trace in drawn.to_dict()["data"]:
+        np.add.at(total, trace["y"], trace["x"])
+    np.testing.assert_allclose(total[:-1], [layer.share.cycles for layer in facts.layers])
+    assert total.sum() == pytest.approx(facts.observation.counters["cycles"])
+    assert list(drawn.layout.yaxis.ticktext) == [*(layer.label for layer in facts.layers), figures.BEHIND]
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_points_of_the_roofline_are_under_its_ceilings(network: str) -> None:
+    _, facts = report_of(network)
+    shown = traces(figures.roofline(facts))
+    array, bus = facts.config.multipliers, facts.config.axi.data_bytes
+    assert shown[f"array: {array} multipliers"]["y"] == [array, array]
+    assert shown[f"bus: {bus} bytes per cycle"]["y"][1] / shown[f"bus: {bus} bytes per cycle"]["x"][1] == bus
+    points = {}
+    for name in ("layers", "layers without bus traffic"):
+        trace = shown.get(name, {"text": [], "x": [], "y": []})
+        points |= {int(text) - 1: (x, y) for text, x, y in zip(trace["text"], trace["x"], trace["y"], strict=True)}
+    assert set(points) == {index for index, layer in enumerate(facts.layers) if layer.report.macs}
+    for index, (x, y) in points.items():
+        layer = facts.layers[index]
+        assert y == layer.report.macs / layer.share.cycles <= array
+        if layer.moved_bytes:
+            assert x == layer.report.macs / layer.moved_bytes
+    whole = shown["whole network"]
+    assert whole["y"][0] <= min(array, bus * whole["x"][0])

@@ -1,0 +1,80 @@
+"""Observed inferences: every command's time is measured, in order, and near what the compiler predicts."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+from reported import NETWORKS, feeds, model, report_of
+
+from lutterfly.golden.config import PRESETS
+from lutterfly.golden.isa import COMMAND_BYTES
+from lutterfly.host import InferenceSession
+from lutterfly.host.report.observe import observe, plan_of
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_every_command_of_the_program_is_there(network: str) -> None:
+    plan, facts = report_of(network)
+    ran, body = facts.observation, facts.program.body
+    # Each queue ends with END, which the trace does not show and the counters count.
+    assert len(ran.dma) == len(body.dma) // COMMAND_BYTES - 1 == ran.counters["dma_done"] - 1
+    assert len(ran.compute) == len(body.compute) // COMMAND_BYTES - 1 == ran.counters["compute_done"] - 1
+    assert [command.command for command in ran.dma] == plan.queue("dma")
+    assert ran.cycles == ran.counters["cycles"]
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_times_are_in_order_and_within_the_run(network: str) -> None:
+    ran = report_of(network)[1].observation
+    for queue in (ran.dma, ran.compute):
+        assert all(0 <= command.begin < command.issued <= command.end <= ran.cycles for command in queue)
+        for one, other in itertools.pairwise(queue):
+            assert one.begin < other.begin
+            assert one.end < other.end
+    for one, other in itertools.pairwise(ran.compute):
+        assert one.issued <= other.begin
+    assert ran.cycles - max(ran.dma[-1].end, ran.compute[-1].end) < 16
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_a_command_that_waits_for_another_runs_behind_it(network: str) -> None:
+    ran = report_of(network)[1].observation
+    waited = 0
+    for queue, other in ((ran.dma, ran.compute), (ran.compute, ran.dma)):
+        for command in queue:
+            if command.command.waits_for is not None:
+                assert command.begin >= other[command.command.waits_for].end
+                waited += 1
+    assert waited
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_predicted_times_are_near_the_measured_ones(network: str) -> None:
+    ran = report_of(network)[1].observation
+    for command in (*ran.dma, *ran.compute):
+        assert abs(command.command.end - command.end) <= max(16, 0.02 * ran.cycles), command
+
+
+def test_outputs_are_those_of_the_run() -> None:
+    session = InferenceSession(model("digits"), PRESETS["tiny"])
+    inputs = feeds(session)
+    expected = session.run(None, inputs)
+    plan = plan_of(session.program, session.config, "digits")
+    for _ in range(2):
+        observation = observe(session, session.transport.simulator, plan, inputs)
+        found = session.tail(inputs, observation.outputs)
+        for info, array in zip(session.get_outputs(), expected, strict=True):
+            np.testing.assert_array_equal(found[info.name], array)
+
+
+def test_a_program_of_another_compiler_is_refused() -> None:
+    program = report_of("digits")[1].program
+    queues = dataclasses.replace(program.body, compute=program.body.compute[COMMAND_BYTES:])
+    with pytest.raises(
+        ValueError,
+        match=r"^old.prog: the program must be one that this release's compiler makes, for a report; compile it again$",
+    ):
+        plan_of(dataclasses.replace(program, body=queues), PRESETS["tiny"], "old.prog")

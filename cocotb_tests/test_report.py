@@ -1,0 +1,137 @@
+"""`lutterfly run --report`: the page is written, and what stands in its way is said before anything runs."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lutterfly.examples import digits
+from lutterfly.golden.config import PRESETS
+from lutterfly.host import commands
+from lutterfly.host.cli import main
+from lutterfly.host.compiler import compile_model
+from lutterfly.host.driver import AcceleratorError
+from lutterfly.host.report import reserved
+from lutterfly.host.session import InferenceSession
+
+MODEL = digits.model_path("qop")
+
+
+@pytest.fixture
+def pixels(tmp_path: Path) -> str:
+    np.save(tmp_path / "pixels.npy", digits.images()[:2])
+    return str(tmp_path / "pixels.npy")
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict]:
+    code = main(["run", *words, "--config", "tiny", "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+@pytest.fixture
+def never_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        pytest.fail("an inference ran")
+
+    monkeypatch.setattr(InferenceSession, "run", fail)
+
+
+def test_a_report_changes_no_answer(capsys: pytest.CaptureFixture[str], tmp_path: Path, pixels: str) -> None:
+    target = tmp_path / "report.html"
+    plain = run(capsys, str(MODEL), "--input", pixels)
+    code, values = run(capsys, str(MODEL), "--input", pixels, "--report", str(target))
+    assert (code, values.pop("report")) == (0, str(target))
+    assert (0, values) == plain
+    page = target.read_text()
+    assert f"<title>{MODEL.name}: {values['cycles']:,} cycles on tiny</title>" in page
+    assert all(f">{value:,}<" in page for value in values["counters"].values())
+
+
+def test_the_text_names_the_report(capsys: pytest.CaptureFixture[str], tmp_path: Path, pixels: str) -> None:
+    target = tmp_path / "report.html"
+    assert main(["run", str(MODEL), "--input", pixels, "--config", "tiny", "--report", str(target)]) == 0
+    assert capsys.readouterr().out.endswith(f"\nreport: {target}\n")
+
+
+def test_a_compiled_program_has_a_report_too(capsys: pytest.CaptureFixture[str], tmp_path: Path, pixels: str) -> None:
+    program, target = tmp_path / "digits.program", tmp_path / "report.html"
+    program.write_bytes(compile_model(MODEL.read_bytes(), PRESETS["tiny"]).to_bytes())
+    assert run(capsys, str(program), "--input", pixels, "--report", str(target))[0] == 0
+    assert "node_conv2d" in target.read_text()
+
+
+@pytest.mark.usefixtures("never_runs")
+@pytest.mark.parametrize(
+    ("target", "reason"), [("nowhere/x.html", "No such file or directory"), (".", "Is a directory")]
+)
+def test_a_place_that_cannot_be_written_is_refused_before_anything_runs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, pixels: str, target: str, reason: str
+) -> None:
+    path = tmp_path / target
+    assert run(capsys, str(MODEL), "--input", pixels, "--report", str(path)) == (
+        2, {"error": f"{path}: cannot be written: {reason}"}
+    )
+
+
+@pytest.mark.usefixtures("never_runs")
+def test_the_report_takes_no_other_files_place(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, pixels: str
+) -> None:
+    output = tmp_path / "y.npy"
+    for path in (pixels, str(MODEL), str(output)):
+        before = Path(path).read_bytes() if Path(path).exists() else None
+        code, values = run(capsys, str(MODEL), "--input", pixels, "--output", str(output), "--report", path)
+        assert (code, values["error"]) == (
+            2, f"report must be another file than what the run reads and writes, not {path}"
+        )
+        assert (Path(path).read_bytes() if Path(path).exists() else None) == before
+
+
+@pytest.mark.usefixtures("never_runs")
+def test_without_plotly_the_remedy_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, pixels: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "plotly" else found(name))
+    target = tmp_path / "report.html"
+    assert run(capsys, str(MODEL), "--input", pixels, "--report", str(target)) == (
+        2, {"error": "a report needs Plotly, which is not installed; run: pip install 'lutterfly[report]'"}
+    )
+    assert not target.exists()
+
+
+def test_a_run_without_report_needs_no_plotly(pixels: str) -> None:
+    script = (
+        "import sys; sys.modules['plotly'] = None; from lutterfly.host.cli import main; "
+        f"sys.exit(main(['run', {str(MODEL)!r}, '--input', {pixels!r}, '--config', 'tiny']))"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+
+
+def test_a_run_that_fails_leaves_no_report_and_harms_none(
+    tmp_path: Path, pixels: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise AcceleratorError("stopped", code=0, unit=0)
+
+    monkeypatch.setattr(InferenceSession, "run", fail)
+    old = tmp_path / "old.html"
+    old.write_text("before")
+    for target in (tmp_path / "new.html", old):
+        with pytest.raises(AcceleratorError):
+            commands.run(MODEL, [pixels], [], target, "tiny", lambda *_: None)
+    assert not (tmp_path / "new.html").exists()
+    assert old.read_text() == "before"
+
+
+def test_reserving_leaves_the_file_to_the_writer(tmp_path: Path) -> None:
+    target = tmp_path / "report.html"
+    with reserved(target, ()):
+        target.write_text("page")
+    assert target.read_text() == "page"

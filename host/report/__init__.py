@@ -1,0 +1,97 @@
+"""The report of `lutterfly run --report`: one HTML page that shows where an inference's cycles and bytes go.
+
+Importing this package needs none of what the extra `report` installs.
+"""
+
+# ruff: noqa: PLC0415
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..toolchain import ToolError
+
+if TYPE_CHECKING:
+    from ..compiler.plan import Plan
+    from ..session import InferenceSession
+
+
+@contextlib.contextmanager
+def reserved(path: Path, others: Iterable[Path]) -> Iterator[None]:
+    """Make sure, before anything runs, that a report can be made and written; if it is not, no file is left behind.
+
+    Parameters
+    ----------
+    path : Path
+        Of the report.
+    others : iterable of Path
+        Files that it must not take the place of.
+
+    Raises
+    ------
+    ToolError
+        If Plotly is not installed.
+    ValueError
+        If the file cannot be written, or is one of the others.
+    """
+    if importlib.util.find_spec("plotly") is None:
+        raise ToolError("a report needs Plotly, which is not installed; run: pip install 'lutterfly[report]'")
+    for other in others:
+        if other.resolve() == path.resolve():
+            raise ValueError(f"report must be another file than what the run reads and writes, not {path}")
+    is_new = not path.exists()
+    try:
+        path.open("ab").close()
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be written: {error.strerror}") from error
+    try:
+        yield
+    except BaseException:
+        if is_new:
+            path.unlink(missing_ok=True)
+        raise
+
+
+def plan_of(session: InferenceSession, name: str) -> Plan:
+    """The compiler's plan of a session's program; ``name`` is what messages call it.
+
+    Raises
+    ------
+    ValueError
+        If the program is not one that this release's compiler makes.
+    """
+    from .observe import plan_of as plan_of_program
+
+    return plan_of_program(session.program, session.config, name)
+
+
+def make(session: InferenceSession, plan: Plan, feeds: Mapping[str, np.ndarray], name: str) -> bytes:
+    """Run one more inference, observe it, and draw it.
+
+    Parameters
+    ----------
+    session : InferenceSession
+        On a simulated accelerator, on which an inference has run: its program is loaded.
+    plan : Plan
+        From :func:`plan_of`.
+    feeds : mapping of str to array
+        The model's inputs, one sample each.
+    name : str
+        Of the model, for people.
+
+    Returns
+    -------
+    bytes
+        The HTML page.
+    """
+    from .gather import gather
+    from .observe import observe
+    from .page import page
+
+    observation = observe(session, session.transport.simulator, plan, feeds)
+    return page(gather(name, session.program, session.config, plan, observation)).encode()

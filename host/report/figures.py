@@ -1,0 +1,159 @@
+"""Where the cycles go: shares of each layer, and the roofline."""
+
+from __future__ import annotations
+
+import math
+
+import plotly.graph_objects as go
+
+from . import style
+from .gather import Facts, LayerFacts
+from .stalls import LOADED, REQUANTISER, RESULTS, STORED, TURNAROUND
+
+FULL, PARTIAL = "all multipliers", "steps beyond that"
+#: Reasons in the order in which they are drawn.
+WAITS = (
+    (LOADED, "waits: LOAD or FILL", style.LOAD),
+    (STORED, "waits: STORE", style.STORE),
+    (RESULTS, "waits: earlier results", style.RESULTS),
+    (REQUANTISER, "waits: requantiser", style.REQUANTISER),
+    (TURNAROUND, "waits: command turnaround", style.TURNAROUND),
+)
+BEHIND = "behind the last step"
+
+
+def cycle_shares(facts: Facts) -> go.Figure:
+    """What each layer's cycles were spent on, stacked."""
+    labels = [*(layer.label for layer in facts.layers), BEHIND]
+    drawn = style.figure(height=150 + 24 * len(labels), x_title="cycles (measured)")
+    style.rows(drawn, labels)
+    full = [ideal_cycles(facts, layer) for layer in facts.layers]
+    parts = [
+        (FULL, style.STEPS, full),
+        (PARTIAL, style.PARTIAL, [layer.share.steps - ideal for layer, ideal in zip(facts.layers, full, strict=True)]),
+        *((name, colour, [layer.share.waits[reason] for layer in facts.layers]) for reason, name, colour in WAITS),
+    ]
+    rows = list(range(len(facts.layers)))
+    for name, colour, cycles in parts:
+        if any(cycles):
+            drawn.add_trace(_stacked(name, colour, rows, cycles))
+    behind = facts.observation.cycles - facts.layers[-1].share.end
+    drawn.add_trace(_stacked("last results land, outputs are stored", style.MUTED, [len(rows)], [behind]))
+    buttons = [
+        {"label": label, "method": "relayout", "args": [{"barnorm": norm, "xaxis.title.text": title}]}
+        for label, norm, title in (
+            ("cycles", "", "cycles (measured)"),
+            ("per cent", "percent", "per cent of the layer's cycles (measured)"),
+        )
+    ]
+    drawn.update_layout(
+        barmode="stack",
+        bargap=0.3,
+        updatemenus=[{
+            "type": "buttons", "direction": "right", "buttons": buttons, "x": 1, "xanchor": "right", "y": 0,
+            "yanchor": "top", "pad": {"t": 34}, "bgcolor": "white", "bordercolor": style.GRID,
+        }],
+        margin={"b": 84},
+    )
+    return drawn
+
+
+def ideal_cycles(facts: Facts, layer: LayerFacts) -> float:
+    """Cycles in which all multipliers together could do a layer's multiply-accumulates."""
+    return layer.report.macs / facts.config.multipliers
+
+
+def _stacked(name: str, colour: str, rows: list[int], cycles: list[float]) -> go.Bar:
+    return go.Bar(
+        name=name,
+        orientation="h",
+        y=rows,
+        x=cycles,
+        marker={"color": colour},
+        hovertemplate=f"{name}: %{{x:,.0f}}<extra></extra>",
+    )
+
+
+def roofline(facts: Facts) -> go.Figure:
+    """Multiply-accumulates per cycle over multiply-accumulates per byte moved, with the ceilings of the configuration.
+
+    Layers that move nothing over the bus stand on the right, in the order of execution.
+    """
+    layers = [(index + 1, layer) for index, layer in enumerate(facts.layers) if layer.report.macs]
+    array, bus = facts.config.multipliers, facts.config.axi.data_bytes
+    moving = [(number, layer, layer.report.macs / layer.moved_bytes) for number, layer in layers if layer.moved_bytes]
+    staying = [(number, layer) for number, layer in layers if not layer.moved_bytes]
+    whole = facts.macs / max(facts.moved_bytes, 1)
+    ridge = array / bus
+    low = min([ridge, whole, *(intensity for *_, intensity in moving)]) / 4
+    high = max([ridge, whole, *(intensity for *_, intensity in moving)]) * 4
+    bottom = min([1, *(layer.macs_per_cycle for _, layer in layers)]) / 2
+    drawn = style.figure(
+        height=460,
+        x_title="multiply-accumulates per byte moved over the bus (logarithmic)",
+        y_title="multiply-accumulates per cycle (measured, logarithmic)",
+    )
+    band = high * (high / low) ** 0.45 if staying else high
+    _ceilings(drawn, facts, low, ridge, band, is_depthwise=any("depthwise" in layer.kind for _, layer in layers))
+    if staying:
+        # Evenly spread over the band, so that no two points hide each other.
+        places = [
+            high * (band / high) ** ((place + 0.5) / len(staying)) for place in range(len(staying))
+        ]
+        drawn.add_vrect(
+            x0=high, x1=band, fillcolor="#f3f4f6", line_width=0, layer="below",
+            annotation={"text": "no bus traffic", "font": {"color": style.MUTED}}, annotation_position="bottom",
+        )
+        drawn.add_trace(_points("layers without bus traffic", style.PARTIAL, staying, places))
+    if moving:
+        drawn.add_trace(
+            _points("layers", style.STEPS, [entry[:2] for entry in moving], [intensity for *_, intensity in moving])
+        )
+    drawn.add_trace(go.Scatter(
+        name="whole network",
+        x=[whole],
+        y=[facts.macs / facts.observation.cycles],
+        mode="markers",
+        marker={"symbol": "diamond", "size": 14, "color": style.REQUANTISER},
+        hovertemplate="whole network<br>%{y:.1f} multiply-accumulates per cycle<br>%{x:,.1f} per byte<extra></extra>",
+    ))
+    ticks = [10.0**power for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
+    drawn.update_xaxes(
+        type="log", range=[math.log10(low), math.log10(band)],
+        tickvals=[tick for tick in ticks if low <= tick <= high],
+        ticktext=[f"{tick:,.10g}" for tick in ticks if low <= tick <= high],
+    )
+    drawn.update_yaxes(type="log", range=[math.log10(bottom), math.log10(array * 1.8)], dtick=1)
+    return drawn
+
+
+def _ceilings(drawn: go.Figure, facts: Facts, low: float, ridge: float, high: float, *, is_depthwise: bool) -> None:
+    array, bus, shape = facts.config.multipliers, facts.config.axi.data_bytes, facts.config.array
+    lines = [(f"array: {array} multipliers", [ridge, high], [array, array], "solid"),
+             (f"bus: {bus} bytes per cycle", [low, ridge], [low * bus, array], "dash")]
+    if is_depthwise:
+        most = shape.lanes * shape.depthwise_taps
+        lines.append((f"depthwise: {shape.lanes} lanes x {shape.depthwise_taps} taps",
+                      [most / bus, high], [most, most], "dot"))
+    for name, x, y, dash in lines:
+        drawn.add_trace(go.Scatter(
+            name=name, x=x, y=y, mode="lines", line={"color": style.TEXT, "width": 1.5, "dash": dash}, hoverinfo="name"
+        ))
+
+
+def _points(name: str, colour: str, layers: list[tuple[int, LayerFacts]], places: list[float]) -> go.Scatter:
+    return go.Scatter(
+        name=name,
+        x=places,
+        y=[layer.macs_per_cycle for _, layer in layers],
+        mode="markers+text",
+        text=[str(number) for number, _ in layers],
+        textposition="top center",
+        cliponaxis=False,
+        marker={"size": 10, "color": colour, "line": {"color": "white", "width": 1}},
+        customdata=[(style.escaped(layer.label), layer.moved_bytes) for _, layer in layers],
+        hovertemplate=(
+            "%{customdata[0]}<br>%{y:.1f} multiply-accumulates per cycle<br>%{customdata[1]:,} bytes moved"
+            "<extra></extra>"
+        ),
+    )

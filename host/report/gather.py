@@ -1,0 +1,202 @@
+"""Gather what a report shows: the layers with their cycles, the memories, the tables, from a plan and a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...golden.config import Config
+from ...golden.isa import TABLE_BYTES, LocalMemory
+from ...golden.program import LayerReport, Program
+from ..compiler.memory_map import Block, LayerMemory, bus_bytes, constant_blocks, layer_memory
+from ..compiler.plan import Plan
+from ..compiler.units import MEMORIES, name_of
+from ..frontend.describe import kind_of
+from ..graph import Concat, Layer
+from .observe import Observation
+from .occupancy import Occupant, occupants
+from .stalls import Share, shares
+
+#: Longer names are cut in the middle; the whole name is in the table of the layers and where the mouse points.
+LABEL_CHARACTERS = 28
+
+
+@dataclass(frozen=True, slots=True)
+class LayerFacts:
+    """One layer of a report.
+
+    Attributes
+    ----------
+    label : str
+        Its number and its name, shortened: unique.
+    kind : str
+        The operation.
+    report : LayerReport
+        What the compiler says: predicted.
+    share : Share
+        Where its cycles went: measured.
+    memory : LayerMemory
+    """
+
+    label: str
+    kind: str
+    report: LayerReport
+    share: Share
+    memory: LayerMemory
+
+    @property
+    def moved_bytes(self) -> int:
+        """What it moves over the bus in an inference."""
+        return self.memory.loaded_bytes + self.memory.stored_bytes
+
+    @property
+    def macs_per_cycle(self) -> float:
+        """Measured."""
+        return self.report.macs / self.share.cycles
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """Bytes of one memory: those that stay, by what they are, and how many there are in all."""
+
+    name: str
+    parts: Mapping[str, int]
+    capacity: int | None
+
+    @property
+    def used(self) -> int:
+        """All bytes that are taken."""
+        return sum(self.parts.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A transfer table, int8[256] indexed by the code plus 128, and the numbers of the layers that use it."""
+
+    codes: np.ndarray
+    layers: tuple[int, ...]
+    is_streamed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All that a report shows; see :func:`gather`."""
+
+    name: str
+    config_name: str
+    config: Config
+    program: Program
+    observation: Observation
+    layers: tuple[LayerFacts, ...]
+    occupants: tuple[Occupant, ...]
+    constants: tuple[Use, ...]
+    external: Use
+    tables: tuple[Table, ...]
+    chains: int
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulates of an inference."""
+        return sum(layer.report.macs for layer in self.layers)
+
+    @property
+    def moved_bytes(self) -> int:
+        """What LOADs and STOREs move over the bus in an inference."""
+        return sum(bus_bytes(ran.command) for ran in self.observation.dma)
+
+    @property
+    def utilisation(self) -> float:
+        """The part of all multipliers in all cycles that multiplied for the network."""
+        return self.macs / (self.observation.cycles * self.config.multipliers)
+
+
+def gather(name: str, program: Program, config: Config, plan: Plan, observation: Observation) -> Facts:
+    """Put a plan and a run together.
+
+    Parameters
+    ----------
+    name : str
+        Of the model, for people.
+    program : Program
+    config : Config
+    plan : Plan
+        That the program was encoded from.
+    observation : Observation
+        Of one inference.
+    """
+    divided = shares(observation, [layer.commands for layer in program.layers])
+    rows = zip(plan.graph.layers, program.layers, divided, layer_memory(plan), strict=True)
+    layers = tuple(
+        LayerFacts(_label(index, layer.name), kind_of(plan.graph, layer), report, share, memory)
+        for index, (layer, report, share, memory) in enumerate(rows)
+    )
+    blocks = constant_blocks(plan)
+    return Facts(
+        name,
+        program.config_name,
+        config,
+        program,
+        observation,
+        layers,
+        tuple(occupants(plan, observation)),
+        tuple(_use(plan, memory, [block for block in blocks if block.memory is memory], layers) for memory in MEMORIES),
+        _external(plan, program),
+        tuple(_tables(plan, blocks)),
+        sum(_chains(layer) for layer in plan.graph.layers),
+    )
+
+
+def _label(index: int, name: str) -> str:
+    if len(name) > LABEL_CHARACTERS:
+        half = (LABEL_CHARACTERS - 1) // 2
+        name = f"{name[:half]}…{name[-half:]}"
+    return f"{index + 1} {name}"
+
+
+def _use(plan: Plan, memory: LocalMemory, blocks: list[Block], layers: tuple[LayerFacts, ...]) -> Use:
+    parts: dict[str, int] = {}
+    for block in blocks:
+        if not block.is_streamed:
+            users = ", ".join(layers[index].label for index in block.layers)
+            parts[users] = parts.get(users, 0) + block.size_bytes
+    capacity = plan.config.memory.size_bytes(memory)
+    if any(block.is_streamed for block in blocks):
+        parts["loaded in every inference"] = capacity - sum(parts.values())
+    return Use(name_of(memory), parts, capacity)
+
+
+def _external(plan: Plan, program: Program) -> Use:
+    """The arena: what lies in external memory."""
+    commands = sum(len(queue) for run in (program.prologue, program.body) for queue in (run.dma, run.compute))
+    parts = {"inputs": 0, "outputs": 0, "spilled tensors": 0}
+    # A tensor that the host reads is often one that was spilled: it lies there once.
+    seen: set[int] = set()
+    for kind, tensors in zip(parts, (program.inputs, program.outputs, program.spilled), strict=True):
+        for tensor in tensors:
+            parts[kind] += 0 if tensor.address in seen else tensor.size_bytes
+            seen.add(tensor.address)
+    parts |= {
+        "constants that stay on the chip": len(program.constants) - len(plan.streamed),
+        "constants for every inference": len(plan.streamed),
+        "commands": commands,
+    }
+    parts["alignment"] = program.arena_bytes - sum(parts.values())
+    return Use("external memory", {name: size for name, size in parts.items() if size}, None)
+
+
+def _tables(plan: Plan, blocks: list[Block]) -> list[Table]:
+    """Every transfer table of the table memory; the layer that concatenates has one for each input that needs it."""
+    found = []
+    for block in blocks:
+        if block.memory is LocalMemory.TABLE:
+            images = np.frombuffer(plan.operations[block.layers[0]].constants[LocalMemory.TABLE].image, np.int8)
+            found += [Table(codes, block.layers, block.is_streamed) for codes in images.reshape(-1, TABLE_BYTES)]
+    return found
+
+
+def _chains(layer: Layer) -> int:
+    """Chains of pointwise operators that a layer looks up."""
+    tables = layer.tables if isinstance(layer, Concat) else (getattr(layer, "table", None),)
+    return sum(table is not None for table in tables)

@@ -1,0 +1,127 @@
+"""Where the bytes lie: the feature memory over time, the memories for constants, external memory, the tables."""
+
+from __future__ import annotations
+
+from itertools import cycle
+
+import plotly.graph_objects as go
+
+from . import style
+from .gather import Facts, Use
+from .occupancy import used_bytes
+
+FREE = "#f3f4f6"
+
+
+def feature_memory(facts: Facts) -> go.Figure:
+    """Which tensor lay where, from when to when."""
+    found, size = facts.occupants, facts.config.memory.feature_bytes
+    top = max((occupant.address + occupant.size_bytes for occupant in found), default=0)
+    drawn = style.figure(
+        height=460, x_title="cycles from the start of the run (measured)", y_title="address in bytes (the compiler's)"
+    )
+    names = dict.fromkeys(occupant.tensor for occupant in found)
+    colours = dict(zip(names, cycle(style.CYCLE), strict=False))
+    drawn.add_trace(go.Bar(
+        orientation="h",
+        y=[occupant.address + occupant.size_bytes / 2 for occupant in found],
+        width=[occupant.size_bytes for occupant in found],
+        base=[occupant.begin for occupant in found],
+        x=[occupant.end - occupant.begin for occupant in found],
+        marker={"color": [colours[occupant.tensor] for occupant in found], "line": {"color": "white", "width": 0.5}},
+        text=[style.escaped(occupant.tensor) for occupant in found],
+        textposition="inside",
+        insidetextanchor="middle",
+        textangle=0,
+        customdata=[
+            (
+                style.escaped(occupant.tensor),
+                "" if occupant.is_whole else " (a part)",
+                occupant.size_bytes,
+                occupant.address,
+                occupant.begin,
+                occupant.end,
+            )
+            for occupant in found
+        ],
+        hovertemplate=(
+            "%{customdata[0]}%{customdata[1]}<br>%{customdata[2]:,} bytes at %{customdata[3]:,}<br>"
+            "cycles %{customdata[4]:,} to %{customdata[5]:,}<extra></extra>"
+        ),
+        showlegend=False,
+    ))
+    levels = used_bytes(found)
+    drawn.add_trace(go.Scatter(
+        name="bytes taken", x=list(levels), y=list(levels.values()), mode="lines",
+        line={"shape": "hv", "color": style.TEXT, "width": 1.5},
+        hovertemplate="%{y:,} bytes taken<extra></extra>",
+    ))
+    drawn.add_hline(y=size, line={"color": style.REQUANTISER, "dash": "dash", "width": 1})
+    drawn.add_annotation(
+        x=0, xref="paper", xanchor="left", y=size, yanchor="bottom", showarrow=False,
+        text=f"all of it: {size:,} bytes", font={"color": style.REQUANTISER},
+    )
+    drawn.update_layout(barmode="overlay", uniformtext={"minsize": 9, "mode": "hide"}, showlegend=True)
+    # A memory that is hardly used would leave its contents too small to be seen.
+    drawn.update_yaxes(range=[0, 1.12 * (size if 4 * top >= size else top)], separatethousands=True, tickformat=",")
+    drawn.update_xaxes(range=[0, facts.observation.cycles])
+    return drawn
+
+
+def constant_memories(facts: Facts) -> go.Figure:
+    """How full each memory for constants is, and what with."""
+    return _uses(list(facts.constants), "per cent of the memory (the compiler's plan)")
+
+
+def external_memory(facts: Facts) -> go.Figure:
+    """What the arena consists of."""
+    return _uses([facts.external], "per cent of the arena (the compiler's plan)")
+
+
+def _uses(uses: list[Use], title: str) -> go.Figure:
+    drawn = style.figure(height=128 + 44 * len(uses), x_title=title)
+    style.rows(drawn, [f"{use.name}, {use.used:,}" + (f" of {use.capacity:,}" if use.capacity else "") + " bytes"
+                       for use in uses])
+    for row, use in enumerate(uses):
+        whole, colours = use.capacity or use.used, cycle(style.CYCLE)
+        parts = [(name, size, next(colours)) for name, size in use.parts.items()]
+        if use.capacity:
+            parts.append(("free", use.capacity - use.used, FREE))
+        for name, size, colour in parts:
+            if size:
+                shown = 100 * size / whole
+                drawn.add_trace(go.Bar(
+                    orientation="h", y=[row], x=[shown],
+                    marker={"color": colour, "line": {"color": "white", "width": 0.5}},
+                    text=[style.escaped(name)], textposition="inside", insidetextanchor="middle", textangle=0,
+                    customdata=[(_wrapped(style.escaped(name)), size)],
+                    hovertemplate="%{customdata[0]}<br>%{customdata[1]:,} bytes, %{x:.1f} %<extra></extra>",
+                    showlegend=False,
+                ))
+    drawn.update_layout(barmode="stack", bargap=0.25, uniformtext={"minsize": 9, "mode": "hide"}, margin={"t": 40})
+    drawn.update_xaxes(range=[0, 100])
+    return drawn
+
+
+def transfer_tables(facts: Facts) -> go.Figure:
+    """Each table as the function that it is."""
+    drawn = style.figure(height=380, x_title="code in (int8)", y_title="code out (int8)")
+    codes = list(range(-128, 128))
+    for number, (table, colour) in enumerate(zip(facts.tables, cycle(style.CYCLE), strict=False)):
+        users = ", ".join(facts.layers[index].label for index in table.layers)
+        drawn.add_trace(go.Scatter(
+            name=f"table {number}", x=codes, y=table.codes.tolist(), mode="lines",
+            line={"color": colour, "shape": "hvh", "width": 1.5},
+            customdata=[_wrapped(style.escaped(users))] * len(codes),
+            hovertemplate=f"table {number}: %{{x}} to %{{y}}<br>%{{customdata}}<extra></extra>",
+        ))
+    drawn.update_layout(showlegend=True)
+    drawn.update_xaxes(range=[-132, 132])
+    drawn.update_yaxes(range=[-132, 132])
+    return drawn
+
+
+def _wrapped(names: str) -> str:
+    """Many names on several lines."""
+    words = names.split(", ")
+    return "<br>".join(", ".join(words[start : start + 4]) for start in range(0, len(words), 4))

@@ -1,0 +1,132 @@
+"""Observe one inference on the simulated core: when every command begins and ends, from the harness's trace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...golden.config import Config
+from ...golden.isa import END, Opcode
+from ...golden.program import Program
+from ..compiler import plan_graph
+from ..compiler.plan import Command, Plan
+from ..frontend import import_model
+from ..session import InferenceSession
+from ..simulator import EventKind, Simulator
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A command as it ran. Times are measured, in cycles from the start of the run.
+
+    Attributes
+    ----------
+    command : Command
+        The compiler's, with the predicted times.
+    index : int
+        In its queue.
+    begin : int
+        When its unit got it (LOAD, STORE, FILL), or when its first step was issued (COMPUTE).
+    issued : int
+        Behind its last step (COMPUTE); else ``end``.
+    end : int
+        Behind its completion: its last byte is written, its last result can be read.
+    """
+
+    command: Command
+    index: int
+    begin: int
+    issued: int
+    end: int
+
+    @property
+    def kind(self) -> str:
+        """The opcode's name."""
+        return Opcode(self.command.opcode).name
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One inference.
+
+    Attributes
+    ----------
+    cycles : int
+        From start to done, as the core's own counter says.
+    counters : dict of str to int
+        All performance counters.
+    dma, compute : tuple of Ran
+        The commands of each queue, in order.
+    outputs : list of arrays
+        What the accelerator returned.
+    """
+
+    cycles: int
+    counters: dict[str, int]
+    dma: tuple[Ran, ...]
+    compute: tuple[Ran, ...]
+    outputs: list[np.ndarray]
+
+
+def plan_of(program: Program, config: Config, name: str) -> Plan:
+    """The plan that a program was encoded from; ``name`` is what messages call it.
+
+    Raises
+    ------
+    ValueError
+        If this release's compiler would make another program of the same model.
+    """
+    plan = plan_graph(import_model(program.model, name), config)
+    for queue, stream in (("dma", program.body.dma), ("compute", program.body.compute)):
+        if b"".join(command.encode() for command in plan.queue(queue)) + END.encode() != stream:
+            raise ValueError(
+                f"{name}: the program must be one that this release's compiler makes, for a report; compile it again"
+            )
+    return plan
+
+
+def observe(
+    session: InferenceSession, simulator: Simulator, plan: Plan, feeds: Mapping[str, np.ndarray]
+) -> Observation:
+    """Run one sample, and say when each command ran.
+
+    Parameters
+    ----------
+    session : InferenceSession
+        On the simulated core.
+    simulator : Simulator
+        That core.
+    plan : Plan
+        Of the session's program.
+    feeds : mapping of str to array
+        The model's inputs, one sample each.
+
+    Raises
+    ------
+    AcceleratorError
+        If the core stops.
+    """
+    driver, inputs = session.driver(), session.head(feeds)
+    simulator.clear_events()
+    outputs = driver.infer(inputs)
+    counters = driver.counters()
+    events = simulator.events().astype(np.int64)
+    times = {kind: events[events[:, 1] == kind, 0] for kind in EventKind}
+    # The interrupt rises when the run is done, and the counter knows how long that took.
+    start = int(times[EventKind.INTERRUPT][-1]) - counters["cycles"]
+    moved = (times[EventKind.DMA_BEGIN], times[EventKind.DMA_DONE], times[EventKind.DMA_DONE])
+    computed = (times[EventKind.ISSUE_FIRST], times[EventKind.ISSUE_LAST] + 1, times[EventKind.COMPUTE_DONE])
+    return Observation(
+        counters["cycles"],
+        counters,
+        *(
+            tuple(
+                Ran(command, index, *(int(cycle) - start for cycle in cycles))
+                for index, (command, *cycles) in enumerate(zip(plan.queue(name), *columns, strict=True))
+            )
+            for name, columns in (("dma", moved), ("compute", computed))
+        ),
+        outputs,
+    )

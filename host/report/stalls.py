@@ -1,0 +1,90 @@
+"""Where the cycles of each layer go: steps that multiply, steps that do not, and what the array waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...golden import timing
+from .observe import Observation, Ran
+
+#: Why no step was issued, in the order in which a cycle is charged.
+RESULTS, LOADED, STORED, TURNAROUND, REQUANTISER = WAITS = (
+    "earlier results",
+    "LOAD or FILL",
+    "STORE",
+    "command turnaround",
+    "requantiser",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The cycles of one layer, from the last step of the layer before, measured.
+
+    Attributes
+    ----------
+    begin, end : int
+        The first of them, and the one behind the last.
+    steps : int
+        Cycles in which the array took a step.
+    waits : dict of str to int
+        The others, by reason.
+    """
+
+    begin: int
+    end: int
+    steps: int
+    waits: dict[str, int]
+
+    @property
+    def cycles(self) -> int:
+        """All of them."""
+        return self.end - self.begin
+
+
+def shares(observation: Observation, layers: Sequence[Sequence[int]]) -> list[Share]:
+    """Divide an inference up to its last step among the layers.
+
+    Parameters
+    ----------
+    observation : Observation
+    layers : sequence of sequence of int
+        The compute commands of each layer, in order of execution.
+
+    Returns
+    -------
+    list of Share
+        One for each layer. Behind the last one's end the results land and the outputs are stored.
+    """
+    found, end = [], 0
+    before: Ran | None = None
+    for commands in layers:
+        begin, steps, waits = end, 0, dict.fromkeys(WAITS, 0)
+        for ran in (observation.compute[index] for index in commands):
+            for reason, cycles in _gap(ran, before, end, observation.dma).items():
+                waits[reason] += cycles
+            issued = timing.issue_steps(ran.command.fields)
+            steps += issued
+            waits[REQUANTISER] += ran.issued - ran.begin - issued
+            before, end = ran, ran.issued
+        found.append(Share(begin, end, steps, waits))
+    return found
+
+
+def _gap(ran: Ran, before: Ran | None, start: int, dma: Sequence[Ran]) -> dict[str, int]:
+    """The cycles from ``start`` to a command's first step, by reason."""
+    waits, now = {}, start
+    is_dependent = before is not None and (
+        ran.command.after or ran.command.fields["engine"] != before.command.fields["engine"]
+    )
+    if is_dependent:
+        # These would have passed whatever the DMA did.
+        until = min(max(before.end, now), ran.begin)
+        waits[RESULTS], now = until - now, until
+    if ran.command.waits_for is not None:
+        waited_for = dma[ran.command.waits_for]
+        until = min(max(waited_for.end, now), ran.begin)
+        waits[STORED if waited_for.kind == "STORE" else LOADED], now = until - now, until
+    waits[TURNAROUND] = ran.begin - now
+    return waits
