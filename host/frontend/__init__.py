@@ -17,6 +17,7 @@ from .errors import ModelError, UnsupportedError
 from .executed import Executed, read_executed
 from .fuse import compose_tables, fuse_tables
 from .inputs import place_input
+from .integer import replace_integer_products
 from .linear import check_linear, lower_linear
 from .padding import lower_pad, merge_pads
 from .partition import partition
@@ -72,6 +73,10 @@ def _fix_batch(state: _State) -> None:
 
 def _measure(state: _State) -> None:
     measure(state.source)
+
+
+def _replace_integer_products(state: _State) -> None:
+    state.source = replace_integer_products(state.source)
 
 
 def _find_units(state: _State) -> None:
@@ -168,6 +173,7 @@ def _fuse_tables(state: _State) -> None:
 PASSES: tuple[tuple[str, Callable[[_State], None]], ...] = (
     ("fix batch", _fix_batch),
     ("measure", _measure),
+    ("replace integer products", _replace_integer_products),
     ("find units", _find_units),
     ("check products", _check_products),
     ("partition and lower", _lower),

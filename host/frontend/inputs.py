@@ -56,7 +56,7 @@ def _find_spatial(source: Source, name: str, path: list[NodeProto]) -> _Wish | N
                 image = image_shape(shape)
                 if image is not None:
                     return path, image, CHANNELS_FIRST, shape
-            elif len(shape) > 2:
+            elif size(shape[:-1]) > 1:
                 return path, (1, size(shape[:-1]), shape[-1]), CHANNELS_LAST, shape
             continue
         if node.op_type in (*CONCAT, *SPLIT, *PAD):

@@ -13,7 +13,7 @@ from ..reference import RUNTIME_ERRORS, computed_tensors, expose, is_qdq, plain_
 from .errors import ModelError
 
 QUANTISE = "quantise the float model with `lutterfly quantize MODEL --calibrate inputs.npz`"
-DYNAMIC_OPERATORS = ("DynamicQuantizeLinear", "DynamicQuantizeMatMul", "MatMulInteger", "ConvInteger")
+DYNAMIC_OPERATORS = ("DynamicQuantizeLinear", "DynamicQuantizeMatMul")
 
 # A serialised ModelProto begins with field 1, the IR version.
 _MODEL_TAG = b"\x08"
