@@ -62,6 +62,7 @@ def test_compile_for_a_configuration_file(capsys: pytest.CaptureFixture[str], tm
         (["run", MODEL], "Missing option '--input'."),
         (["run", MODEL, "--input", "x=x.npy"], "input must be one of pixels, not x"),
         (["run", MODEL, "--input", __file__], f"{__file__}: must be a NumPy file (.npy): "),
+        (["run", MODEL, "--input", "x.npy", "--batch", "2"], "node_conv2d_quant: batch must be 1 for a network with "),
         (["demo", "--form", "none"], "form must be one of qdq, qop, uint8, not none"),
         (["verify", MODEL, "--samples", "0"], "Invalid value for '--samples': "),
     ],

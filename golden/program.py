@@ -50,7 +50,7 @@ class Port:
     address : int
         Of the first byte in the arena.
     onnx_shape : tuple of int
-        Shape of the ONNX tensor for one sample, batch axis 1 included.
+        Shape of the ONNX tensor for one inference, batch axis included.
     onnx_axes : tuple of int
         The ONNX tensor is ``codes.reshape(height, width, channels).transpose(onnx_axes).reshape(onnx_shape)``.
     unsigned : bool

@@ -143,12 +143,18 @@ def run(
             help="Write a page that shows where cycles and bytes go, layer by layer (needs the extra `report`).",
         ),
     ] = None,
+    batch: Annotated[
+        int,
+        typer.Option(
+            help="Samples of an inference: those of a fully connected network share weights that do not stay.", min=1
+        ),
+    ] = 1,
     config: ConfigOption = DEFAULT_PRESET,
     as_json: Json = False,
 ) -> None:
     """Run inference on the simulated accelerator."""
     with _reporting(as_json), ProgressBar(enabled=not as_json) as progress:
-        _finish(commands.run(model, inputs, outputs or [], report, config, progress), as_json)
+        _finish(commands.run(model, inputs, outputs or [], report, batch, config, progress), as_json)
 
 
 @app.command()

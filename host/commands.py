@@ -134,13 +134,19 @@ def quantize(model: Path, calibrate: Path, output: Path | None, config: str, pro
 
 
 def run(
-    model: Path, inputs: Sequence[str], outputs: Sequence[str], report: Path | None, config: str, progress: Progress
+    model: Path,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    report: Path | None,
+    batch: int,
+    config: str,
+    progress: Progress,
 ) -> Report:
     """Run inference on files."""
     from . import report as reports
 
     found = find_config(config)
-    session = InferenceSession(model, found, progress=progress)
+    session = InferenceSession(model, found, progress=progress, batch=batch)
     sources = _assign("input", inputs, session.get_inputs())
     targets = _assign("output", outputs, session.get_outputs())
     feeds = {name: _load(path) for name, path in sources.items()}
@@ -157,7 +163,8 @@ def run(
         counters = session.counters[-1]
         if report and plan:
             progress("drawing the report")
-            _write(report, reports.make(session, plan, {name: array[-1:] for name, array in feeds.items()}, model.name))
+            last = {name: array[-batch:] for name, array in feeds.items()}
+            _write(report, reports.make(session, plan, last, model.name))
     program, cycles = session.program, counters["cycles"]
     macs = _macs(program)
     utilisation = macs / (cycles * found.multipliers)
@@ -166,7 +173,8 @@ def run(
         "predicted_cycles": program.predicted_cycles,
         "macs": macs,
         "utilisation": round(utilisation, 4),
-        "samples": len(session.counters),
+        "samples": len(next(iter(feeds.values()))),
+        "batch": batch,
         "outputs": {name: list(array.shape) for name, array in results.items()},
         "counters": counters,
     }
@@ -176,8 +184,9 @@ def run(
         f"{name}: {array.dtype} {_shape(array.shape)}" + (f" -> {targets[name]}" if name in targets else _brief(array))
         for name, array in results.items()
     ]
+    of_batch = f" of {batch} samples" if batch > 1 else ""
     text = (
-        f"{cycles:,} cycles for an inference (predicted {program.predicted_cycles:,}), "
+        f"{cycles:,} cycles for an inference{of_batch} (predicted {program.predicted_cycles:,}), "
         f"{utilisation:.1%} of {found.multipliers} multipliers busy"
     )
     if len(session.counters) == 1:

@@ -26,8 +26,11 @@ def load_program(
     config: str | Path | Config = DEFAULT_PRESET,
     *,
     name: str = "model",
+    batch: int = 1,
 ) -> Program:
     """The program in a program file, or the program that an ONNX file compiles to; messages call bytes ``name``.
+
+    ``batch`` are the samples of an inference; a program's have been chosen.
 
     Raises
     ------
@@ -36,6 +39,7 @@ def load_program(
     """
     found = find_config(config)
     if isinstance(path_or_bytes, Program):
+        _check_batch(batch)
         check_config(path_or_bytes, found)
         return path_or_bytes
     if isinstance(path_or_bytes, bytes):
@@ -47,6 +51,7 @@ def load_program(
         except OSError as error:
             raise ValueError(f"{name}: must be a file that can be read: {error.strerror}") from error
     if data.startswith(MAGIC):
+        _check_batch(batch)
         try:
             program = Program.from_bytes(data)
         except ValueError as error:
@@ -56,7 +61,13 @@ def load_program(
     # A program file needs no compiler, which takes a while to import.
     from .compiler import compile_model  # noqa: PLC0415
 
-    return compile_model(data, found, name)
+    return compile_model(data, found, name, batch=batch)
+
+
+def _check_batch(batch: int) -> None:
+    if batch != 1:
+        raise ValueError(f"batch must be 1 for a program, which is compiled for single samples, not {batch}; open the "
+                         "model instead")
 
 
 class InferenceSession:
@@ -72,12 +83,22 @@ class InferenceSession:
         The accelerator; by default it is simulated, and the simulator is built on the first run.
     progress : callable
         Told what is being built.
+    batch : int
+        Samples of an inference. Those of a fully connected network can share the weights that do not fit the
+        accelerator's memory and are loaded in every inference; what is missing in the last inference is computed in
+        vain.
 
     Attributes
     ----------
     program : Program
+    batch : int
     counters : list of dict
-        Performance counters of each sample of the last :meth:`run`.
+        Performance counters of each inference of the last :meth:`run`.
+
+    Raises
+    ------
+    ValueError
+        If the model is refused, or cannot be run in batches of that size.
     """
 
     def __init__(
@@ -87,9 +108,11 @@ class InferenceSession:
         transport: Transport | None = None,
         *,
         progress: Progress = silent,
+        batch: int = 1,
     ):
         self.config = find_config(config)
-        self.program = load_program(path_or_bytes, self.config)
+        self.program = load_program(path_or_bytes, self.config, batch=batch)
+        self.batch = batch
         self.counters: list[dict[str, int]] = []
         self._transport = transport
         self._progress = progress
@@ -107,7 +130,7 @@ class InferenceSession:
         return list(self._outputs)
 
     def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """Run the model; a batch is run sample by sample.
+        """Run the model, :attr:`batch` samples at a time.
 
         Parameters
         ----------
@@ -137,9 +160,9 @@ class InferenceSession:
         driver = self.driver()
         self.counters = []
         results = []
-        for index in range(samples):
-            self._progress("running samples", index, samples)
-            feeds = {name: array[index : index + 1] for name, array in input_feed.items()}
+        for start in range(0, samples, self.batch):
+            self._progress("running samples", start, samples)
+            feeds = {name: array[start : start + self.batch] for name, array in input_feed.items()}
             results.append(self.tail(feeds, driver.infer(self.head(feeds))))
             self.counters.append(driver.counters())
         return [np.concatenate([result[name] for result in results]) for name in names]
@@ -160,15 +183,30 @@ class InferenceSession:
         return self._driver
 
     def head(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """What the host hands to the accelerator for one sample: the arrays of the program's input ports."""
-        values = dict(feeds) | _run(self._head, feeds)
-        return [values[port.name] for port in self.program.inputs]
+        """What the host hands to the accelerator for one inference: the arrays of the program's input ports.
+
+        ``feeds`` are at most :attr:`batch` samples; the last one stands for those that are missing.
+        """
+        samples = [sample | _run(self._head, sample) for sample in _samples(feeds)]
+        samples += samples[-1:] * (self.batch - len(samples))
+        return [np.concatenate([sample[port.name] for sample in samples]) for port in self.program.inputs]
 
     def tail(self, feeds: Mapping[str, np.ndarray], outputs: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-        """The model's outputs for one sample by name, from the arrays of the program's output ports."""
-        values = dict(zip([port.name for port in self.program.outputs], outputs, strict=True))
-        values |= _run(self._tail, {**feeds, **values})
-        return {info.name: values[info.name] for info in self._outputs}
+        """The model's outputs for one inference by name, from the arrays of the program's output ports."""
+        split = {
+            port.name: np.split(array, self.batch) for port, array in zip(self.program.outputs, outputs, strict=True)
+        }
+        samples = []
+        for index, sample in enumerate(_samples(feeds)):
+            values = {name: arrays[index] for name, arrays in split.items()}
+            samples.append(values | _run(self._tail, {**sample, **values}))
+        return {info.name: np.concatenate([sample[info.name] for sample in samples]) for info in self._outputs}
+
+
+def _samples(feeds: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
+    """The samples of a batch, each with a batch axis of 1."""
+    count = len(next(iter(feeds.values())))
+    return [{name: array[index : index + 1] for name, array in feeds.items()} for index in range(count)]
 
 
 def _open(model: bytes) -> onnxruntime.InferenceSession | None:

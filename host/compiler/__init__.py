@@ -8,6 +8,7 @@ from ...golden.config import PRESETS, Config
 from ...golden.program import Program
 from ..graph import Graph
 from .arena import plan_arena
+from .batch import batched
 from .borders import check_borders, plan_borders
 from .constants import check_constants, place_constants
 from .cycles import predict
@@ -63,7 +64,7 @@ PASSES = (
 )
 
 
-def compile_model(data: bytes, config: Config, name: str = "model") -> Program:
+def compile_model(data: bytes, config: Config, name: str = "model", *, batch: int = 1) -> Program:
     """Compile an ONNX file.
 
     Parameters
@@ -74,6 +75,8 @@ def compile_model(data: bytes, config: Config, name: str = "model") -> Program:
         The accelerator that the program is for.
     name : str
         Name of the model, for messages.
+    batch : int
+        Samples of an inference, see :func:`.batch.batched`.
 
     Returns
     -------
@@ -88,7 +91,7 @@ def compile_model(data: bytes, config: Config, name: str = "model") -> Program:
     # ONNX Runtime takes a second to import, and who compiles graphs needs none of it.
     from ..frontend import import_model  # noqa: PLC0415
 
-    return compile_graph(import_model(data, name), config)
+    return compile_graph(batched(import_model(data, name), batch), config)
 
 
 def compile_graph(graph: Graph, config: Config) -> Program:

@@ -43,7 +43,7 @@ class Residence:
 def plan_jobs(plan: Plan) -> Plan:
     """Cut every layer into jobs: one, if all of its tensors are in the feature memory.
 
-    A first layer that may begin before its whole input is there has one for each group of rows.
+    A first layer that may begin before its whole input is there has one for each group of rows, if its constants stay.
     """
     for index in range(len(plan.graph.layers)):
         if index in plan.cuts:
@@ -71,7 +71,9 @@ def check_jobs(plan: Plan) -> None:
 def _whole_jobs(plan: Plan, index: int) -> None:
     layer = plan.graph.layers[index]
     height, width, _ = plan.graph.tensors[layer.output].shape
-    groups = row_groups(plan) if index == 0 else (height,)
+    # Each group of rows would load the weights again that do not stay.
+    is_streamed = any(segment.is_streamed for segments in plan.segments.values() for segment in segments.get(index, ()))
+    groups = row_groups(plan) if index == 0 and not is_streamed else (height,)
     sources = tuple(plan.storages[name] for name in layer.inputs)
     for start, end in itertools.pairwise(itertools.accumulate(groups, initial=0)):
         plan.jobs += [

@@ -67,7 +67,7 @@ def plan_of(session: InferenceSession, name: str) -> Plan:
     """
     from .observe import plan_of as plan_of_program
 
-    return plan_of_program(session.program, session.config, name)
+    return plan_of_program(session.program, session.config, name, session.batch)
 
 
 def make(session: InferenceSession, plan: Plan, feeds: Mapping[str, np.ndarray], name: str) -> bytes:
@@ -80,7 +80,7 @@ def make(session: InferenceSession, plan: Plan, feeds: Mapping[str, np.ndarray],
     plan : Plan
         From :func:`plan_of`.
     feeds : mapping of str to array
-        The model's inputs, one sample each.
+        The model's inputs, at most ``session.batch`` samples of each.
     name : str
         Of the model, for people.
 

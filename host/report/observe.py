@@ -11,6 +11,7 @@ from ...golden.config import Config
 from ...golden.isa import END, Opcode
 from ...golden.program import Program
 from ..compiler import plan_graph
+from ..compiler.batch import batched
 from ..compiler.plan import Command, Plan
 from ..frontend import import_model
 from ..session import InferenceSession
@@ -70,15 +71,15 @@ class Observation:
     outputs: list[np.ndarray]
 
 
-def plan_of(program: Program, config: Config, name: str) -> Plan:
-    """The plan that a program was encoded from; ``name`` is what messages call it.
+def plan_of(program: Program, config: Config, name: str, batch: int = 1) -> Plan:
+    """The plan that a program for ``batch`` samples was encoded from; ``name`` is what messages call it.
 
     Raises
     ------
     ValueError
         If this release's compiler would make another program of the same model.
     """
-    plan = plan_graph(import_model(program.model, name), config)
+    plan = plan_graph(batched(import_model(program.model, name), batch), config)
     for queue, stream in (("dma", program.body.dma), ("compute", program.body.compute)):
         if b"".join(command.encode() for command in plan.queue(queue)) + END.encode() != stream:
             raise ValueError(
@@ -90,7 +91,7 @@ def plan_of(program: Program, config: Config, name: str) -> Plan:
 def observe(
     session: InferenceSession, simulator: Simulator, plan: Plan, feeds: Mapping[str, np.ndarray]
 ) -> Observation:
-    """Run one sample, and say when each command ran.
+    """Run one inference, and say when each command ran.
 
     Parameters
     ----------
@@ -101,7 +102,7 @@ def observe(
     plan : Plan
         Of the session's program.
     feeds : mapping of str to array
-        The model's inputs, one sample each.
+        The model's inputs, at most ``session.batch`` samples of each.
 
     Raises
     ------

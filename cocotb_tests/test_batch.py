@@ -1,0 +1,101 @@
+"""Several samples in one inference: the bytes of single ones, with weights that are loaded for all of them at once."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from exactness import needs_reference
+from execution import differing_bytes
+from generated import Limits, Maker
+from graphs import GraphMaker
+
+from lutterfly.golden.config import PRESETS
+from lutterfly.golden.isa import LocalMemory, Opcode
+from lutterfly.golden.machine import ORDERS
+from lutterfly.host import InferenceSession, reference
+from lutterfly.host.compiler import CompileError, compile_graph, plan_graph
+from lutterfly.host.compiler.batch import batched
+from lutterfly.host.graph import Graph, Window
+from lutterfly.host.report import plan_of
+from lutterfly.host.verify import TOLERANCE, TOLERANCE_CYCLES
+
+TINY, ECP5 = PRESETS["tiny"], PRESETS["ecp5-85k"]
+
+
+def every_layer() -> Graph:
+    """All that is possible without feature maps, with weights that exceed `tiny`'s memory."""
+    maker = GraphMaker((1, 1, 300))
+    first = maker.fully_connected("x", 60, table=True)
+    second = maker.pointwise(maker.fully_connected(first, 60))
+    both = maker.concat(maker.add(first, second), maker.slice(second, 7, 20))
+    return maker.finish(maker.max_pool(maker.fully_connected(both, 50), Window((1, 1))), second)
+
+
+def large() -> Graph:
+    maker = GraphMaker((1, 1, 1024))
+    return maker.finish(maker.fully_connected(maker.fully_connected("x", 512), 1000))
+
+
+@pytest.mark.parametrize("samples", [1, 2, 7, 40])
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_batch_has_the_bytes_of_its_samples(samples: int, order: str) -> None:
+    graph = batched(every_layer(), samples)
+    assert graph.tensors["x"].shape == (samples, 1, 300)
+    for config in (TINY, ECP5):
+        assert differing_bytes(graph, compile_graph(graph, config), config, order=order) == 0
+
+
+def test_streamed_weights_are_loaded_once_for_a_batch() -> None:
+    def loaded(samples: int) -> tuple[int, int]:
+        """Bytes of weights that an inference loads, and its cycles."""
+        plan = plan_graph(batched(large(), samples), ECP5)
+        loads = [command.fields for command in plan.queue("dma") if command.opcode is Opcode.LOAD]
+        return sum(load["rows"] * load["folds"] * load["row_pieces"] * load["piece_bytes"] for load in loads
+                   if load["memory"] == LocalMemory.WEIGHT), plan.predicted_cycles
+
+    (one, cycles), (many, cycles_of_many) = loaded(1), loaded(16)
+    assert 700_000 < many <= 1.1 * one
+    assert cycles_of_many / 16 < cycles / 10
+
+
+@needs_reference
+@pytest.mark.parametrize(("form", "float_ends"), [("qop", False), ("qdq", True)])
+def test_a_session_runs_a_batch_on_the_core(form: str, *, float_ends: bool) -> None:
+    maker = Maker(np.random.default_rng(5), form, unsigned=False, limits=Limits(channels=64))
+    maker.start((1, 640))
+    maker.fully_connected(64)
+    maker.activation("Tanh")
+    maker.fully_connected(33)
+    model = maker.finish(float_ends=float_ends)
+    feeds = {"x": np.concatenate([model.feeds(seed)["x"] for seed in range(6)])}
+    session = InferenceSession(model.model, TINY, batch=4)
+    found, = session.run(None, feeds)
+    expected = [reference.open_session(model.model).run(None, {"x": feeds["x"][index:index + 1]})[0]
+                for index in range(6)]
+    np.testing.assert_array_equal(found, np.concatenate(expected))
+    assert len(session.counters) == 2
+    # The first inference also fetches the program.
+    cycles, predicted = session.counters[1]["cycles"], session.program.predicted_cycles
+    assert abs(cycles - predicted) <= max(TOLERANCE_CYCLES, TOLERANCE * cycles)
+    assert plan_of(session, "model").predicted_cycles == predicted
+    alone = InferenceSession(model.model, TINY)
+    alone.run(None, {"x": feeds["x"][:2]})
+    assert cycles < 3 * alone.counters[1]["cycles"]
+
+
+def test_refuses() -> None:
+    maker = GraphMaker((1, 1, 8))
+    on_a_border = maker.finish(maker.convolution("x", 4, Window((3, 3), pads=(1, 1, 1, 1))))
+    maker = GraphMaker((2, 2, 8))
+    on_a_map = maker.finish(maker.fully_connected("x", 4))
+    for graph in (on_a_border, on_a_map):
+        assert batched(graph, 1) is graph
+        with pytest.raises(CompileError, match=r"^conv_t0: batch must be 1 for a network with feature maps, not 3; "
+                                               "leave it out, and samples are run one by one$"):
+            batched(graph, 3)
+    with pytest.raises(ValueError, match=r"^batch must be at least 1, not 0$"):
+        batched(on_a_map, 0)
+    program = compile_graph(large(), ECP5)
+    for opened in (program, program.to_bytes()):
+        with pytest.raises(ValueError, match=r"^batch must be 1 for a program, which is compiled for single samples, "
+                                             r"not 2; open the model instead$"):
+            InferenceSession(opened, ECP5, batch=2)
