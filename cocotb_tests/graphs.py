@@ -74,12 +74,14 @@ class GraphMaker:
                                      requantised, self.table() if table else None))
         return self._tensor(name, tensors[first].shape, zero_points[2])
 
-    def concat(self, *sources: str) -> str:
+    def concat(self, *sources: str, tables: bool = True) -> str:
+        """Channels side by side; without ``tables`` all codes stay, and so does the zero point of the first source."""
         shapes = [self.graph.tensors[source].shape for source in sources]
-        tables = tuple(self.table() if self.rng.integers(2) else None for _ in sources)
+        zero_point = 0 if tables else self.graph.tensors[sources[0]].zero_point
+        tables = tuple(self.table() if tables and self.rng.integers(2) else None for _ in sources)
         name = self._name()
         self.graph.layers.append(Concat(f"concat_{name}", sources, name, tables))
-        return self._tensor(name, (*shapes[0][:2], sum(shape[2] for shape in shapes)), 0)
+        return self._tensor(name, (*shapes[0][:2], sum(shape[2] for shape in shapes)), zero_point)
 
     def slice(self, source: str, first: int, channels: int) -> str:
         tensor, name = self.graph.tensors[source], self._name()
@@ -207,6 +209,42 @@ def random_graph(seed: int) -> Graph:
         if rng.integers(4) == 0:
             outputs.append(name)
     return maker.finish(*dict.fromkeys([*outputs, name]))
+
+
+def random_fork(seed: int) -> Graph:
+    """Layers that read any of the tensors before, so that channels are joined and taken apart in every way."""
+    rng = np.random.default_rng(seed)
+    shape = (int(rng.integers(1, 8)), int(rng.integers(1, 8)), int(rng.choice([2, 4, 6, 9])))
+    maker, names, same = GraphMaker(shape, seed=seed), ["x"], Window((3, 3), pads=(1, 1, 1, 1))
+    channels = {"x": shape[2]}
+    for _ in range(int(rng.integers(3, 9))):
+        name = str(rng.choice(names))
+        depth = channels[name]
+        alike = [other for other in names if channels[other] == depth]
+        kind = rng.choice([*2 * ["convolution", "concat"], "depthwise", "pool", "slice", "add", "table"])
+        if kind == "convolution":
+            window = same if rng.integers(2) else Window((1, 1))
+            name = maker.convolution(name, int(rng.integers(1, 9)), window, zero_point=3, table=rng.integers(5) == 0)
+        elif kind == "depthwise":
+            name = maker.depthwise(name, same, zero_point=3)
+        elif kind == "pool":
+            name = maker.max_pool(name, same)
+        elif kind == "concat":
+            parts = [str(part) for part in rng.choice(names, int(rng.integers(2, 4)))]
+            if sum(channels[part] for part in parts) > 40:
+                continue
+            name = maker.concat(*parts, tables=bool(rng.integers(4) == 0))
+        elif kind == "slice":
+            first = int(rng.integers(depth))
+            name = maker.slice(name, first, int(rng.integers(1, depth - first + 1)))
+        elif kind == "add":
+            name = maker.add(name, str(rng.choice(alike)))
+        else:
+            name = maker.pointwise(name)
+        names.append(name)
+        channels[name] = maker.graph.tensors[name].shape[2]
+    read = {name for layer in maker.graph.layers for name in layer.inputs}
+    return maker.finish(*(name for name in names if (name not in read and name != "x") or name == names[-1]))
 
 
 def random_window(rng: np.random.Generator, shape: tuple[int, int, int]) -> Window:

@@ -67,7 +67,7 @@ def check(model: Path, config: str, progress: Progress) -> Report:
                 _shape(row.output_shape),
                 row.where,
                 f"{layer.cycles:,}" if layer else "",
-                layer.fold if layer else "",
+                layer.fold if layer else "in place" if row.where == "accelerator" else "",
             )
         )
     text = [_table(table), "", _prediction(program, found.multipliers), *(f"note: {note}" for note in graph.notes)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -244,8 +245,9 @@ class _Verification:
         driver.begin(inputs)
         self._started = simulator.cycle
         tensors = {}
-        for tensor in sorted(self.program.written, key=lambda tensor: tensor.command):
-            ordinal = sum(opcode is Opcode.COMPUTE for opcode in self._compute_opcodes()[: tensor.command + 1])
+        written = sorted(self.program.written, key=lambda tensor: tensor.command)
+        for command, group in itertools.groupby(written, lambda tensor: tensor.command):
+            ordinal = sum(opcode is Opcode.COMPUTE for opcode in self._compute_opcodes()[: command + 1])
             if (
                 simulator.run(_COMMAND_CYCLES, until_interrupt=True, until_compute_done=ordinal)
                 is not Outcome.COMPUTE_DONE
@@ -253,7 +255,7 @@ class _Verification:
                 break
             simulator.run(_LANDING_CYCLES)
             feature = np.frombuffer(simulator.read_feature(0, self.config.memory.feature_bytes), np.uint8)
-            tensors[tensor.name] = machine.read_tensor(tensor, feature)
+            tensors |= {tensor.name: machine.read_tensor(tensor, feature) for tensor in group}
         self._outputs = driver.finish()
         self.report.cycles = driver.counters()["cycles"]
         for tensor in self.program.spilled:

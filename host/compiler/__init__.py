@@ -10,6 +10,7 @@ from ..graph import Graph
 from .arena import plan_arena
 from .batch import batched
 from .borders import check_borders, plan_borders
+from .concat_tables import move_tables
 from .constants import check_constants, place_constants
 from .cycles import predict
 from .emit import check_program, emit
@@ -24,6 +25,7 @@ from .plan import CompileError, Plan
 from .segments import plan_segments
 from .separate import separate
 from .tokens import check_tokens, synchronise
+from .views import plan_views
 
 __all__ = ["PASSES", "CompileError", "Pass", "compile_graph", "compile_model", "plan_graph"]
 
@@ -48,7 +50,9 @@ class Pass:
 
 PASSES = (
     Pass("normalise", normalise),
+    Pass("tables", move_tables),
     Pass("separate", separate),
+    Pass("views", plan_views),
     Pass("borders", plan_borders, check_borders),
     Pass("folds", plan_folds, check_borders),
     Pass("operations", plan_operations),

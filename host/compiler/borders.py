@@ -39,23 +39,31 @@ def reach(layer: Layer, shape: tuple[int, int, int]) -> _Reach:
 def plan_borders(plan: Plan) -> Plan:
     """Choose the layout of every tensor that lies in the feature memory."""
     tensors = plan.graph.tensors
-    stored = dict.fromkeys([*plan.graph.inputs, *(layer.output for layer in plan.graph.layers)])
-    for name in stored:
+    for name in plan.roots:
         height, width, channels = shape = tensors[name].shape
-        reaches = [reach(layer, shape) for _, layer in plan.consumers(name)]
+        readers = [layer for _, layer in plan.readers(name)]
+        reaches = [reach(layer, shape) for layer in readers]
         sides = {side: max((getattr(need, side) for need in reaches), default=0)
                  for side in ("top", "left", "bottom", "right")}
         # Two kernel rows must never read the same byte with two weights: no window may be wider than the row pitch.
-        widest = max((window_of(layer).extent[1] for _, layer in plan.consumers(name)), default=0)
+        widest = max((window_of(layer).extent[1] for layer in readers), default=0)
         gap = max(sides["left"], sides["right"], widest - width)
         plan.storages[name] = Storage(height, width, channels, **sides, gap=gap, value=tensors[name].zero_point)
     _align_operands(plan)
+    place_views(plan)
     return plan
+
+
+def place_views(plan: Plan) -> None:
+    """Let every view lie in its tensor."""
+    for name in plan.views:
+        root, first = plan.place_of(name)
+        plan.storages[name] = plan.storages[root].view(first, plan.graph.tensors[name].shape[2])
 
 
 def _align_operands(plan: Plan) -> None:
     """Give the operands of an Add rows that are equally far apart: one pitch leads through both."""
-    operands = [layer.inputs for layer in plan.graph.layers if isinstance(layer, Add)]
+    operands = [[*map(plan.root, layer.inputs)] for layer in plan.graph.layers if isinstance(layer, Add)]
     while True:
         changed = False
         for names in operands:

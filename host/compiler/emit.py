@@ -1,6 +1,8 @@
 """Emit: lay out the arena and encode the program."""
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ...golden.isa import COMMAND_BYTES, END, LOAD, LocalMemory
 from ...golden.program import Port, Program, Queues, SpilledTensor, WrittenTensor
 from ..graph import Tensor
@@ -53,8 +55,7 @@ def emit(plan: Plan, config_name: str) -> Program:
         inputs=tuple(_port(plan, graph.tensors[name]) for name in graph.inputs),
         outputs=tuple(_port(plan, graph.tensors[name]) for name in graph.outputs),
         layers=tuple(plan.reports),
-        written=tuple(_written(plan, index) for index, layer in enumerate(graph.layers)
-                      if layer.output in plan.spans and graph.tensors[layer.output].views),
+        written=tuple(_written(plan)),
         spilled=tuple(SpilledTensor(name, address, graph.tensors[name].shape)
                       for name, address in plan.external.items()
                       if name not in plan.spans and name not in graph.inputs and graph.tensors[name].views),
@@ -83,14 +84,17 @@ def _port(plan: Plan, tensor: Tensor) -> Port:
     return Port(view.name, tensor.shape, plan.external[tensor.name], view.shape, view.axes, view.unsigned)
 
 
-def _written(plan: Plan, index: int) -> WrittenTensor:
-    layer = plan.graph.layers[index]
-    storage = plan.storages[layer.output]
-    return WrittenTensor(
-        layer.output,
-        plan.reports[index].commands[-1],
-        storage.origin,
-        storage.row_pitch,
-        storage.channels,
-        plan.graph.tensors[layer.output].shape,
-    )
+def _written(plan: Plan) -> Iterator[WrittenTensor]:
+    """The model's tensors that are computed and lie whole in the feature memory, each with the last of its writers."""
+    for name in dict.fromkeys([*plan.views, *(layer.output for layer in plan.graph.layers), *plan.roots]):
+        tensor, storage = plan.graph.tensors[name], plan.storages[name]
+        root, first = plan.place_of(name)
+        writers = [
+            index for index, layer in enumerate(plan.graph.layers)
+            for other, channel in [plan.place_of(layer.output)]
+            if other == root and channel < first + tensor.shape[2]
+            and first < channel + plan.graph.tensors[layer.output].shape[2]
+        ]
+        if writers and root in plan.spans and tensor.views:
+            yield WrittenTensor(name, plan.reports[writers[-1]].commands[-1], storage.origin, storage.row_pitch,
+                                storage.pixel_pitch, tensor.shape)

@@ -28,7 +28,7 @@ def tap_offsets(window: Window, channels: int, storage: Storage) -> Addresses:
     int64[kernel rows, kernel columns, channels]
     """
     row, column, channel = np.ogrid[:window.kernel[0], :window.kernel[1], :channels]
-    across = column * window.dilation[1] * storage.channels + channel
+    across = column * window.dilation[1] * storage.pixel_pitch + channel
     fold = storage.fold
     if fold is None:
         return row * window.dilation[0] * storage.row_pitch + across
@@ -39,14 +39,14 @@ def tap_offsets(window: Window, channels: int, storage: Storage) -> Addresses:
 def window_pitches(window: Window, storage: Storage) -> tuple[int, int, int]:
     """Address of the first window's first byte, and bytes from a window to the one below and to the one beside it."""
     top, left, _, _ = window.pads
-    beside = window.stride[1] * storage.channels
+    beside = window.stride[1] * storage.pixel_pitch
     if storage.fold:
         return (
-            storage.origin - left * storage.channels,
+            storage.origin - left * storage.pixel_pitch,
             window.stride[0] // storage.fold.step * storage.row_pitch,
             beside,
         )
-    first = storage.origin - top * storage.row_pitch - left * storage.channels
+    first = storage.origin - top * storage.row_pitch - left * storage.pixel_pitch
     return first, window.stride[0] * storage.row_pitch, beside
 
 
@@ -133,6 +133,8 @@ def fold_choices(plan: Plan, name: str) -> list[Storage]:
     """Layouts of a tensor with rows folded and without, the fastest first; none where it cannot be folded."""
     if name not in plan.graph.inputs or name in plan.graph.outputs:
         return []
+    if any(name == root for root, _ in plan.views.values()):
+        return []
     consumers, shape = plan.consumers(name), plan.graph.tensors[name].shape
     if len(consumers) != 1 or not isinstance(consumers[0][1], Convolution) or consumers[0][1].groups != 1:
         return []
@@ -149,7 +151,7 @@ def fold_choices(plan: Plan, name: str) -> list[Storage]:
 
 def plan_folds(plan: Plan) -> Plan:
     """Fold each input in height as far as it makes the slower of DMA and array faster, and as the memory holds it."""
-    spans = lifetimes(plan.graph)
+    spans = lifetimes(plan)
     for name in plan.graph.inputs:
         plain = plan.storages[name]
         for choice in fold_choices(plan, name):

@@ -125,13 +125,14 @@ def _residence(plan: Plan, name: str) -> Residence:
     jobs: list[list[int]] = [[] for _ in graph.layers]
     for number, job in enumerate(plan.jobs):
         jobs[job.index].append(number)
-    readers = [index for index, _ in plan.consumers(name)]
+    readers = [index for index, _ in plan.readers(name)]
+    writers = [index for index, layer in enumerate(graph.layers) if plan.root(layer.output) == name]
     near = [index for index in readers if index <= end]
     last = -1 if end < 0 else jobs[end][-1] if end < len(jobs) else len(plan.jobs)
     residence = Residence(name, storage, -1 if born < 0 else jobs[born][0], last,
                           border=jobs[near[0]][0] if near else len(plan.jobs))
     if name in graph.outputs or near != readers:
-        residence.leaves = -1 if born < 0 else jobs[born][-1]
+        residence.leaves = jobs[writers[-1]][-1] if writers else -1
     if born < 0:
         residence.arrivals = _arrivals(plan, name, jobs[near[0]]) if near else {len(plan.jobs): storage.rows}
     return residence

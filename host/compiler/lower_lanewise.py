@@ -37,6 +37,9 @@ class LanewiseOperation(Operation):
             steps = self._steps_of(part)
             self.lists.setdefault(steps, sum(map(len, self.lists)))
         self.is_dense = source.gap == target.gap == 0
+        #: Whether a run is the channels of a pixel: windows do not lie side by side, or the pixels do not.
+        self.by_pixel = (self.window.stride[1] > 1
+                         or not source.pixel_pitch == target.pixel_pitch == self.tile_channels)
         lanes = self.config.array.lanes
         run, _, _ = self._loops(target.height, target.width, is_dense=self.is_dense)
         split = f", {len(classes)} border classes" if len(classes) > 1 else ""
@@ -67,7 +70,7 @@ class LanewiseOperation(Operation):
         one if its rows lie side by side too. Else a run is the channels of a pixel.
         """
         window, channels = self.window, self.tile_channels
-        if window.stride[1] > 1:
+        if self.by_pixel:
             return channels, rows, columns
         if is_dense and window.kernel[1] == 1 and window.stride[0] == 1:
             return rows * columns * channels, 1, 1
@@ -94,7 +97,7 @@ class LanewiseOperation(Operation):
             "list": job.addresses[LocalMemory.LIST] + self.lists[steps],
             "destination": int(writes[0]),
             "destination_outer": lanes, "destination_middle": target.row_pitch,
-            "destination_inner": target.pixel_pitch if self.window.stride[1] > 1 else target.row_pitch,
+            "destination_inner": target.pixel_pitch if self.by_pixel else target.row_pitch,
             "parameter": job.addresses[LocalMemory.PARAMETER], "parameter_shared": 1,
             "lanes": lanes if tiles > 1 else last_lanes, "last_lanes": last_lanes,
             "zero_point": 0, "low": -128, "high": 127,
@@ -108,7 +111,7 @@ class LanewiseOperation(Operation):
         first += part.rows.start * below + part.columns.start * beside
         first += int(self.taps[part.kernel_rows.start, part.kernel_columns.start])
         fields |= {"source": first, "source_outer": lanes, "source_middle": below,
-                   "source_inner": beside if self.window.stride[1] > 1 else below}
+                   "source_inner": beside if self.by_pixel else below}
         y, x, channel = np.ogrid[:rows, :columns, :self.tile_channels]
         windows = first + y * below + x * beside + channel
         return Command(Opcode.COMPUTE, fields, self.index, (windows[..., None] + np.array(steps)).reshape(-1), writes)

@@ -37,9 +37,9 @@ def check_lowered(plan: Plan) -> None:
             assert command.fields["list"] + command.fields["steps"] <= entries, name
             assert job.target.address <= command.writes.min(), name
             assert command.writes.max() < job.target.address + job.target.size_bytes, name
-    for layer, count in zip(plan.graph.layers, written, strict=True):
-        height, width, channels = plan.graph.tensors[layer.output].shape
-        assert count == height * width * channels, layer.name
+    for layer, operation, count in zip(plan.graph.layers, plan.operations, written, strict=True):
+        height, width, _ = plan.graph.tensors[layer.output].shape
+        assert count == height * width * operation.written_channels, layer.name
 
 
 def _check_limits(layer: str, command: Command) -> None:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 
 from ...golden.isa import LocalMemory
+from .borders import place_views
 from .cuts import choose_cut, smallest_cut
 from .folding import fold_choices
 from .operations import make_operation
@@ -29,6 +30,7 @@ def plan_memory(plan: Plan) -> Plan:
     plan.spans, addresses = _Spilling(plan).settle()
     for name in plan.spans:
         plan.storages[name] = dataclasses.replace(plan.storages[name], address=addresses[name])
+    place_views(plan)
     for index in range(len(plan.graph.layers)):
         partial = plan.partial(index)
         if partial:
@@ -39,7 +41,8 @@ def plan_memory(plan: Plan) -> Plan:
 
 
 def check_memory(plan: Plan) -> None:
-    """What is there at the same time does not overlap, and all lies within the memory."""
+    """What is there at the same time does not overlap, and all lies within the memory; no view is of a part."""
+    assert not (plan.views and plan.cuts)
     for index, layer in enumerate(plan.graph.layers):
         taken = _whole(plan, index)
         if index in plan.cuts:
@@ -100,8 +103,8 @@ class _Spilling:
     def __init__(self, plan: Plan):
         self.plan = plan
         self.graph = plan.graph
-        self.full = lifetimes(plan.graph)
-        self.readers = {name: [index for index, _ in plan.consumers(name)] for name in self.full}
+        self.full = lifetimes(plan)
+        self.readers = {name: [index for index, _ in plan.readers(name)] for name in self.full}
         images = [operation.constants[LocalMemory.WEIGHT].image if LocalMemory.WEIGHT in operation.constants else b""
                   for operation in plan.operations]
         few = plan.config.memory.weight_bytes // 4 if _is_streamed(plan) else math.inf

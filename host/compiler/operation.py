@@ -106,6 +106,7 @@ class Operation(ABC):
         self.index = index
         self.layer = plan.graph.layers[index]
         self.config: Config = plan.config
+        self.output_channels = plan.graph.tensors[self.layer.output].shape[2]
         self.sources = sources
         self.target = target
 
@@ -131,6 +132,11 @@ class Operation(ABC):
     @abstractmethod
     def steps(self, rows: int, columns: int, tiles: int) -> int:
         """Cycles of these in which the array reads the feature memory."""
+
+    @property
+    def written_channels(self) -> int:
+        """Channels of the output that it writes: all, unless some are written in place by other layers."""
+        return self.output_channels
 
     def job_constants(self, job: Job) -> dict[LocalMemory, Constant]:
         """Further constants, which depend on where a job's inputs lie."""

@@ -2,9 +2,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from ..graph import Graph
+if TYPE_CHECKING:
+    from .plan import Plan
 
 #: First byte, and the byte behind the last.
 Gap = tuple[int, int]
@@ -14,18 +15,18 @@ Span = tuple[int, int]
 Key = TypeVar("Key", bound=Hashable)
 
 
-def lifetimes(graph: Graph) -> dict[str, Span]:
-    """First and last layer, both included, during which each stored tensor is written or read.
+def lifetimes(plan: Plan) -> dict[str, Span]:
+    """First and last layer, both included, during which each tensor that is no view is written or read.
 
     Inputs live from before the first layer (-1), outputs until behind the last one.
     """
+    graph = plan.graph
     spans = {name: [-1, -1] for name in graph.inputs}
     for index, layer in enumerate(graph.layers):
-        spans.setdefault(layer.output, [index, index])
-        for name in layer.inputs:
-            spans[name][1] = index
+        for name in (layer.output, *layer.inputs):
+            spans.setdefault(plan.root(name), [index, index])[1] = index
     for name in graph.outputs:
-        spans[name][1] = len(graph.layers)
+        spans[plan.root(name)][1] = len(graph.layers)
     return {name: (first, last) for name, (first, last) in spans.items()}
 
 

@@ -79,11 +79,13 @@ class Plan:
     ----------
     graph, config
         What is compiled, and for which accelerator.
+    views : dict of str to tuple of (str, int)
+        Tensors that are some channels of another one: which one's, and the first of them.
     storages : dict of str to Storage
         How each tensor lies in the feature memory, and where, if it ever is whole there.
     spans : dict of str to tuple of int
         First and last layer, both included, during which a tensor lies whole in the feature memory. Tensors that never
-        do are missing.
+        do are missing, and so are views.
     cuts : dict of int to tuple
         For each layer that reads or writes a tensor which is not whole there: the size of its parts, and the address of
         each buffer for the parts of each such tensor.
@@ -115,6 +117,7 @@ class Plan:
 
     graph: Graph
     config: Config
+    views: dict[str, tuple[str, int]] = field(default_factory=dict)
     storages: dict[str, Storage] = field(default_factory=dict)
     spans: dict[str, Span] = field(default_factory=dict)
     cuts: dict[int, tuple[Cut, dict[str, tuple[int, ...]]]] = field(default_factory=dict)
@@ -136,11 +139,33 @@ class Plan:
         """The layers that read ``tensor``, with their indices."""
         return [(index, layer) for index, layer in enumerate(self.graph.layers) if tensor in layer.inputs]
 
+    def place_of(self, name: str) -> tuple[str, int]:
+        """The tensor that is no view in which a tensor lies, and its first channel there."""
+        channel = 0
+        while name in self.views:
+            name, first = self.views[name]
+            channel += first
+        return name, channel
+
+    def root(self, name: str) -> str:
+        """The tensor that is no view in which a tensor lies: itself, if it is none."""
+        return self.place_of(name)[0]
+
+    @property
+    def roots(self) -> list[str]:
+        """Every tensor that lies in the feature memory and is no view: inputs first, then in the order of writing."""
+        names = [*self.graph.inputs, *(layer.output for layer in self.graph.layers)]
+        return list(dict.fromkeys(map(self.root, names)))
+
+    def readers(self, root: str) -> list[tuple[int, Layer]]:
+        """The layers that read a tensor or a view of it, with their indices."""
+        return [(index, layer) for index, layer in enumerate(self.graph.layers) if root in map(self.root, layer.inputs)]
+
     def partial(self, index: int, spans: Mapping[str, Span] | None = None) -> frozenset[str]:
         """The inputs and outputs of a layer that are not whole in the feature memory while it runs."""
         layer, spans = self.graph.layers[index], self.spans if spans is None else spans
         return frozenset(name for name in (*layer.inputs, layer.output)
-                         if name not in spans or not spans[name][0] <= index <= spans[name][1])
+                         if not (span := spans.get(self.root(name))) or not span[0] <= index <= span[1])
 
     def queue(self, name: str) -> list[Command]:
         """The commands of one queue."""

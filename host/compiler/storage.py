@@ -1,6 +1,7 @@
 """Storage: how a tensor, or a part of it, lies in the feature memory."""
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,6 +58,8 @@ class Storage:
         Of the first byte, border included.
     row, column, channel : int
         Where the part begins in the tensor.
+    pixel_bytes : int
+        From pixel to pixel, where that is more than the channels: the tensor is a view.
     """
 
     height: int
@@ -73,16 +76,17 @@ class Storage:
     row: int = 0
     column: int = 0
     channel: int = 0
+    pixel_bytes: int = 0
 
     @property
     def row_pitch(self) -> int:
         """Bytes from row to row."""
-        return (self.width + self.gap) * self.channels
+        return (self.width + self.gap) * self.pixel_pitch
 
     @property
     def pixel_pitch(self) -> int:
         """Bytes from pixel to pixel."""
-        return self.channels
+        return self.pixel_bytes or self.channels
 
     @property
     def first(self) -> int:
@@ -100,7 +104,8 @@ class Storage:
         rows = self.top + self.height + self.bottom - 1
         if rows < 0:
             return 0
-        return rows * self.row_pitch + (self.left + self.width + self.right) * self.channels
+        columns = self.left + self.width + self.right - 1
+        return rows * self.row_pitch + columns * self.pixel_pitch + self.channels
 
     @property
     def rows(self) -> range:
@@ -111,6 +116,10 @@ class Storage:
     def columns(self) -> range:
         """Columns of the tensor that are stored."""
         return range(self.column, self.column + self.width)
+
+    def view(self, first: int, channels: int) -> Storage:
+        """Some channels, as a tensor of its own."""
+        return dataclasses.replace(self, address=self.address + first, channels=channels, pixel_bytes=self.pixel_pitch)
 
     def addresses(self, rows: range | None = None, columns: range | None = None,
                   channels: range | None = None) -> Addresses:

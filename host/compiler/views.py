@@ -1,0 +1,109 @@
+"""Views: channels that are put side by side are written side by side, and channels that are taken apart are read so."""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from ..graph import Add, Concat, Layer, Slice
+from .borders import plan_borders
+from .lower_copy import copies, selections
+from .operations import make_operation
+from .placement import extent, lifetimes, place
+from .plan import Plan
+
+#: Tensors, the one that each becomes a view of, and the first channel there.
+_Views = dict[str, tuple[str, int]]
+
+
+def plan_views(plan: Plan) -> Plan:
+    """Choose which tensors are views of others, and leave out the layers that have nothing to copy then.
+
+    A copy is kept where a view would cost more cycles than the copy (a convolution reads more words where the pixels
+    lie further apart) or more memory than there is, where both operands of a sum must lie alike, and for inputs and
+    outputs of the network, which the DMA moves in runs. A network whose tensors do not all fit has no views.
+    """
+    plan = _trial(plan, {})
+    cycles = _cycles(plan)
+    if _fits(plan):
+        # The last concatenation first: what it holds may be what an earlier one joins, in the same order.
+        for layer in reversed(plan.graph.layers):
+            for more in _choices(plan, layer):
+                trial = _trial(plan, more | plan.views)
+                if trial.views == plan.views or not trial.storages or not _fits(trial):
+                    continue
+                found = _cycles(trial, plan, cycles)
+                if sum(found) <= sum(cycles):
+                    plan, cycles = trial, found
+    layers = [layer for layer in plan.graph.layers if not isinstance(layer, Concat | Slice) or copies(plan, layer)]
+    return dataclasses.replace(plan, graph=dataclasses.replace(plan.graph, layers=layers), storages={})
+
+
+def _choices(plan: Plan, layer: Layer) -> Iterator[_Views]:
+    """The views that a layer suggests: all together, then one by one, so that each may depend on those before."""
+    if isinstance(layer, Slice):
+        # A sum of two slices takes both as views or none.
+        yield {other.output: (other.input, other.first) for other in plan.graph.layers
+               if isinstance(other, Slice) and other.input == layer.input}
+        yield {layer.output: (layer.input, layer.first)}
+    if not isinstance(layer, Concat):
+        return
+    parts = selections(plan, layer)
+    places = [plan.place_of(name) for name in layer.inputs]
+    root, first = places[0]
+    if root != layer.inputs[0] and places == [(root, first + part.target) for part in parts]:
+        yield {layer.output: (root, first)}
+    for part in parts:
+        if part.table is None:
+            yield {layer.inputs[part.source]: (layer.output, part.target)}
+
+
+def _trial(plan: Plan, views: _Views) -> Plan:
+    """The same plan with other views, and with storages if these are possible."""
+    trial = dataclasses.replace(plan, views=views, storages={})
+    if _is_sound(trial):
+        plan_borders(trial)
+        if not _lie_alike(trial):
+            trial.storages = {}
+    return trial
+
+
+def _is_sound(plan: Plan) -> bool:
+    """Whether every view leads to a tensor that is none, in whose border the same code is."""
+    graph = plan.graph
+    for name in plan.views:
+        seen, at = {name}, name
+        while at in plan.views:
+            at, _ = plan.views[at]
+            if at in seen:
+                return False
+            seen.add(at)
+        if name in (*graph.inputs, *graph.outputs) or graph.tensors[name].zero_point != graph.tensors[at].zero_point:
+            return False
+    return True
+
+
+def _lie_alike(plan: Plan) -> bool:
+    """Whether the operands of every sum have their pixels equally far apart."""
+    sums = ([plan.storages[name].pixel_pitch for name in layer.inputs]
+            for layer in plan.graph.layers if isinstance(layer, Add))
+    return all(len(set(pitches)) == 1 for pitches in sums)
+
+
+def _fits(plan: Plan) -> bool:
+    spans = lifetimes(plan)
+    sizes = {name: plan.storages[name].size_bytes for name in spans}
+    return extent(place(spans, sizes, plan.config.array.lanes), sizes) <= plan.config.memory.feature_bytes
+
+
+def _cycles(plan: Plan, before: Plan | None = None, known: list[int] | None = None) -> list[int]:
+    """Array cycles of each layer; ``known`` are those of the plan ``before``, where nothing has changed."""
+    cycles = []
+    for index, layer in enumerate(plan.graph.layers):
+        names = (*layer.inputs, layer.output)
+        if before and all(plan.storages[name] == before.storages[name] for name in names):
+            cycles.append(known[index])
+            continue
+        height, width, _ = plan.graph.tensors[layer.output].shape
+        operation = make_operation(plan, index)
+        cycles.append(operation.cycles(height, width, operation.tiles))
+    return cycles
