@@ -1,4 +1,7 @@
-"""Reports of two networks, each observed once on the simulated core: one that its memories hold, one that is more."""
+"""Reports of networks, each observed once on the simulated core: one that its memories hold, one that is more.
+
+A third one, ``joined``, has tensors that are channels of another one.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ import functools
 from pathlib import Path
 
 import numpy as np
-from generated import Limits, chain
+from blocks import join, restore, state
+from generated import TINY, Limits, Maker, chain
 
 from lutterfly.examples import digits
 from lutterfly.golden.config import PRESETS
@@ -23,7 +27,21 @@ _LARGE = Limits(side=24, map_bytes=24 << 10, weight_bytes=32 << 10, macs=1_500_0
 def model(network: str) -> bytes:
     if network == "digits":
         return Path(digits.model_path("qdq")).read_bytes()
-    return chain(16, form="qdq", limits=_LARGE).model
+    return chain(16, form="qdq", limits=_LARGE).model if network == "large" else _joined()
+
+
+def _joined() -> bytes:
+    made = Maker(np.random.default_rng(0), "qdq", unsigned=False, limits=TINY)
+    made.start((1, 4, 8, 8))
+    trunk, parts = state(made), []
+    for _ in range(2):
+        restore(made, trunk)
+        made.product("Conv", (8, 4, 3, 3), 0, (1, 8, 8, 8), pads=[1, 1, 1, 1])
+        parts.append(state(made))
+    # What is written first does not lie first.
+    join(made, parts[::-1])
+    made.product("Conv", (6, 16, 1, 1), 0, (1, 6, 8, 8))
+    return made.serialise()
 
 
 def feeds(session: InferenceSession, samples: int = 1) -> dict[str, np.ndarray]:

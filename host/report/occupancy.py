@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ...golden.isa import LocalMemory, Opcode
 from ..compiler.jobs import Residence
 from ..compiler.plan import Command, Plan
+from ..compiler.storage import Storage
 from .observe import Observation
 
 #: First cycle, and the one behind the last.
@@ -50,7 +51,7 @@ def occupants(plan: Plan, observation: Observation) -> list[Occupant]:
     for number, residence in enumerate(plan.residences):
         for job in range(max(residence.first, 0), min(residence.last, len(plan.jobs) - 1) + 1):
             ran = [commands[id(command)] for command in plan.computes[job]]
-            if plan.jobs[job].target.address == residence.storage.address:
+            if _holds(residence, plan.jobs[job].target):
                 touched[number] += [(command.begin, command.end) for command in ran]
             elif _reads(plan, job, residence):
                 touched[number] += [(command.begin, command.issued) for command in ran]
@@ -60,7 +61,9 @@ def occupants(plan: Plan, observation: Observation) -> list[Occupant]:
             owner = _owner(plan.residences, places, address, position[id(command)], command.opcode)
             ran = commands[id(command)]
             touched[owner].append((ran.begin, ran.end))
-    return [_occupant(plan, residence, touched[number]) for number, residence in enumerate(plan.residences)]
+    # A part that lies wholly in the border has no bytes.
+    found = zip(plan.residences, touched, strict=True)
+    return [_occupant(plan, residence, spans) for residence, spans in found if spans]
 
 
 def used_bytes(found: Sequence[Occupant]) -> Mapping[int, int]:
@@ -81,7 +84,12 @@ def used_bytes(found: Sequence[Occupant]) -> Mapping[int, int]:
 
 
 def _reads(plan: Plan, job: int, residence: Residence) -> bool:
-    return any(source.address == residence.storage.address for source in plan.jobs[job].sources)
+    return any(_holds(residence, source) for source in plan.jobs[job].sources)
+
+
+def _holds(residence: Residence, storage: Storage) -> bool:
+    """Whether what a job reads or writes is a tensor, a view of it, or a part of it that is there."""
+    return residence.storage.address <= storage.address < residence.storage.address + residence.storage.size_bytes
 
 
 def _address(command: Command) -> int | None:
