@@ -1,7 +1,5 @@
-"""Reports of networks, each observed once on the simulated core: one that its memories hold, one that is more.
-
-A third one, ``joined``, has tensors that are channels of another one.
-"""
+"""Reports of three networks, each observed once on the simulated core: one that its memories hold, one that is more,
+and one whose channels are put side by side without a copy."""
 
 from __future__ import annotations
 
@@ -15,11 +13,13 @@ from generated import TINY, Limits, Maker, chain
 from lutterfly.examples import digits
 from lutterfly.golden.config import PRESETS
 from lutterfly.host import InferenceSession
+from lutterfly.host.compiler import encode, plan_graph
 from lutterfly.host.compiler.plan import Plan
+from lutterfly.host.frontend import import_model
 from lutterfly.host.report.gather import Facts, gather
-from lutterfly.host.report.observe import observe, plan_of
+from lutterfly.host.report.observe import observe
 
-NETWORKS = ("digits", "large")
+NETWORKS = ("digits", "large", "joined")
 #: More than `tiny` holds: its chain 16 spills a tensor, is executed in parts, and streams weights and commands.
 _LARGE = Limits(side=24, map_bytes=24 << 10, weight_bytes=32 << 10, macs=1_500_000)
 
@@ -27,21 +27,23 @@ _LARGE = Limits(side=24, map_bytes=24 << 10, weight_bytes=32 << 10, macs=1_500_0
 def model(network: str) -> bytes:
     if network == "digits":
         return Path(digits.model_path("qdq")).read_bytes()
-    return chain(16, form="qdq", limits=_LARGE).model if network == "large" else _joined()
+    return _joined() if network == "joined" else chain(16, form="qdq", limits=_LARGE).model
 
 
 def _joined() -> bytes:
-    made = Maker(np.random.default_rng(0), "qdq", unsigned=False, limits=TINY)
-    made.start((1, 4, 8, 8))
-    trunk, parts = state(made), []
-    for _ in range(2):
-        restore(made, trunk)
-        made.product("Conv", (8, 4, 3, 3), 0, (1, 8, 8, 8), pads=[1, 1, 1, 1])
+    """A convolution on what two others give, side by side, and max pooling that is done in two steps."""
+    made = Maker(np.random.default_rng(7), "qop", False, TINY)
+    made.start((1, 4, 7, 7))
+    start, parts = state(made), []
+    for size in (1, 3):
+        restore(made, start)
+        made.product("Conv", (8, 4, size, size), 0, (1, 8, 7, 7), pads=[size // 2] * 4)
         parts.append(state(made))
     # What is written first does not lie first.
     join(made, parts[::-1])
-    made.product("Conv", (6, 16, 1, 1), 0, (1, 6, 8, 8))
-    return made.serialise()
+    made.product("Conv", (4, 16, 1, 1), 0, (1, 4, 7, 7))
+    made.pool((1, 4, 7, 7), kernel_shape=[5, 5], pads=[2, 2, 2, 2])
+    return made.finish().model
 
 
 def feeds(session: InferenceSession, samples: int = 1) -> dict[str, np.ndarray]:
@@ -55,9 +57,9 @@ def feeds(session: InferenceSession, samples: int = 1) -> dict[str, np.ndarray]:
 @functools.cache
 def report_of(network: str) -> tuple[Plan, Facts]:
     config = PRESETS["tiny"]
-    session = InferenceSession(model(network), config)
+    plan = plan_graph(import_model(model(network)), config)
+    session = InferenceSession(encode(plan), config)
     inputs = feeds(session)
     session.run(None, inputs)
-    plan = plan_of(session.program, config, network)
     observation = observe(session, session.transport.simulator, plan, inputs)
     return plan, gather(f"{network}.onnx", session.program, config, plan, observation)

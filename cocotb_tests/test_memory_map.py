@@ -52,6 +52,14 @@ def test_layers_account_for_all_bytes_on_the_bus(network: str) -> None:
     assert any(layer.streamed_weight_bytes for layer in memory) == (network == "large")
 
 
+@pytest.mark.parametrize("network", NETWORKS)
+def test_spilled_tensors_are_those_that_the_program_leaves_in_external_memory(network: str) -> None:
+    plan, facts = report_of(network)
+    spilled = {name for layer in layer_memory(plan) for name in layer.spilled}
+    assert spilled == {tensor.name for tensor in facts.program.spilled} - set(plan.graph.outputs)
+    assert bool(spilled) == (network == "large")
+
+
 def test_equal_tables_are_one_block() -> None:
     maker = GraphMaker((4, 4, 8))
     plan = plan_graph(maker.finish(maker.pointwise(maker.pointwise("x"))), PRESETS["tiny"])
@@ -69,4 +77,6 @@ def test_a_layer_without_weights_and_one_with() -> None:
     # 6 output channels are three tiles of two columns; 8 input channels two words of four lanes.
     assert convolution.weight_bytes == 3 * 2 * PRESETS["tiny"].weight_word_bytes
     assert (pooling.weight_bytes, pooling.streamed_weight_bytes, pooling.in_parts) == (0, 0, ())
+    # Input and output of each, without borders: the input of the convolution is gone when the pooling runs.
+    assert (convolution.feature_bytes, pooling.feature_bytes) == (4 * 4 * 8 + 4 * 4 * 6, 4 * 4 * 6 + 2 * 2 * 6)
     assert (convolution.loaded_bytes, pooling.stored_bytes) == (4 * 4 * 8, 2 * 2 * 6)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 
 import numpy as np
 import pytest
-from reported import NETWORKS, feeds, model, report_of
+from reported import NETWORKS, feeds, report_of
 
 from lutterfly.golden.config import PRESETS
 from lutterfly.golden.isa import COMMAND_BYTES
 from lutterfly.host import InferenceSession
-from lutterfly.host.report.observe import observe, plan_of
+from lutterfly.host.report.observe import observe
 
 
 @pytest.mark.parametrize("network", NETWORKS)
@@ -59,22 +58,12 @@ def test_predicted_times_are_near_the_measured_ones(network: str) -> None:
 
 
 def test_outputs_are_those_of_the_run() -> None:
-    session = InferenceSession(model("digits"), PRESETS["tiny"])
+    plan, facts = report_of("digits")
+    session = InferenceSession(facts.program, PRESETS["tiny"])
     inputs = feeds(session)
     expected = session.run(None, inputs)
-    plan = plan_of(session.program, session.config, "digits")
     for _ in range(2):
         observation = observe(session, session.transport.simulator, plan, inputs)
         found = session.tail(inputs, observation.outputs)
         for info, array in zip(session.get_outputs(), expected, strict=True):
             np.testing.assert_array_equal(found[info.name], array)
-
-
-def test_a_program_of_another_compiler_is_refused() -> None:
-    program = report_of("digits")[1].program
-    queues = dataclasses.replace(program.body, compute=program.body.compute[COMMAND_BYTES:])
-    with pytest.raises(
-        ValueError,
-        match=r"^old.prog: the program must be one that this release's compiler makes, for a report; compile it again$",
-    ):
-        plan_of(dataclasses.replace(program, body=queues), PRESETS["tiny"], "old.prog")

@@ -22,7 +22,7 @@ def feature_spans(ran) -> Iterator[tuple[int, int, int]]:
             yield int(addresses.min()), int(addresses.max()), end
 
 
-@pytest.mark.parametrize("network", [*NETWORKS, "joined"])
+@pytest.mark.parametrize("network", NETWORKS)
 def test_where_two_share_bytes_the_first_is_done_with_them(network: str) -> None:
     _, facts = report_of(network)
     ran = (*facts.observation.dma, *facts.observation.compute)
@@ -40,7 +40,7 @@ def test_where_two_share_bytes_the_first_is_done_with_them(network: str) -> None
     assert bool(overlapping) == (network == "large")
 
 
-@pytest.mark.parametrize("network", [*NETWORKS, "joined"])
+@pytest.mark.parametrize("network", NETWORKS)
 def test_whatever_is_read_or_written_belongs_to_occupants_of_that_time(network: str) -> None:
     _, facts = report_of(network)
     ran, checked = facts.observation, 0
@@ -58,18 +58,18 @@ def test_whatever_is_read_or_written_belongs_to_occupants_of_that_time(network: 
     assert checked >= 2 * len(ran.compute)
 
 
-@pytest.mark.parametrize("network", [*NETWORKS, "joined"])
+@pytest.mark.parametrize("network", NETWORKS)
 def test_every_tensor_of_the_feature_memory_is_shown(network: str) -> None:
     plan, facts = report_of(network)
     shown = {occupant.tensor for occupant in facts.occupants}
     assert shown == set(plan.roots)
     assert bool(plan.views) == (network == "joined")
     parts = {occupant.tensor for occupant in facts.occupants if not occupant.is_whole}
-    assert parts == set().union(*(layer.memory.in_parts for layer in facts.layers))
+    assert parts == {plan.root(name) for layer in facts.layers for name in layer.memory.in_parts}
     assert bool(parts) == (network == "large")
 
 
-@pytest.mark.parametrize("network", [*NETWORKS, "joined"])
+@pytest.mark.parametrize("network", NETWORKS)
 def test_the_level_never_exceeds_the_memory_and_ends_at_zero(network: str) -> None:
     _, facts = report_of(network)
     levels = used_bytes(facts.occupants)

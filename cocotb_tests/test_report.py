@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from generated import TINY, Maker
 
 from lutterfly.examples import digits
 from lutterfly.golden.config import PRESETS
@@ -51,6 +52,22 @@ def test_a_report_changes_no_answer(capsys: pytest.CaptureFixture[str], tmp_path
     page = target.read_text()
     assert f"<title>{MODEL.name}: {values['cycles']:,} cycles on tiny</title>" in page
     assert all(f">{value:,}<" in page for value in values["counters"].values())
+
+
+def test_a_batch_has_a_report_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    maker = Maker(np.random.default_rng(3), "qop", False, TINY)
+    maker.start((1, 24))
+    maker.fully_connected(10)
+    network, target = tmp_path / "net.onnx", tmp_path / "report.html"
+    network.write_bytes(maker.finish().model)
+    inputs = str(tmp_path / "x.npy")
+    np.save(inputs, np.zeros((5, 24), np.int8))
+    code, values = run(capsys, str(network), "--input", inputs, "--batch", "4", "--report", str(target))
+    assert (code, values["batch"]) == (0, 4)
+    page = target.read_text()
+    # Of the second inference, whose last three samples are missing.
+    assert f"<title>net.onnx: {values['cycles']:,} cycles on tiny</title>" in page
+    assert f">{values['counters']['compute_busy']:,}<" in page
 
 
 def test_the_text_names_the_report(capsys: pytest.CaptureFixture[str], tmp_path: Path, pixels: str) -> None:
@@ -125,7 +142,7 @@ def test_a_run_that_fails_leaves_no_report_and_harms_none(
     old.write_text("before")
     for target in (tmp_path / "new.html", old):
         with pytest.raises(AcceleratorError):
-            commands.run(MODEL, [pixels], [], target, "tiny", lambda *_: None)
+            commands.run(MODEL, [pixels], [], target, 1, "tiny", lambda *_: None)
     assert not (tmp_path / "new.html").exists()
     assert old.read_text() == "before"
 

@@ -23,7 +23,7 @@ from .arrays import TensorInfo
 from .build import verilog as generate_verilog
 from .configuration import find_config
 from .progress import Progress
-from .session import InferenceSession, load_program
+from .session import InferenceSession, load_plan, load_program
 from .toolchain import ToolError
 
 
@@ -47,46 +47,28 @@ class Report:
 
 
 def check(model: Path, config: str, progress: Progress) -> Report:
-    """Show where each layer runs."""
-    from .frontend import describe, import_model
+    """Show where each layer runs, how fast, and what memory it needs."""
+    from . import check as layers
 
-    progress("reading the model")
+    progress("compiling")
     found = find_config(config)
-    program = load_program(model, found)
-    graph = import_model(program.model, str(model))
-    rows = describe(graph)
-    layers = {layer.name: layer for layer in program.layers}
-    table = [("layer", "operation", "input", "output", "where", "cycles", "fold")]
-    for row in rows:
-        layer = layers.get(row.layer) if row.where == "accelerator" else None
-        table.append(
-            (
-                row.layer,
-                row.kind,
-                _shape(row.input_shape),
-                _shape(row.output_shape),
-                row.where,
-                f"{layer.cycles:,}" if layer else "",
-                layer.fold if layer else "in place" if row.where == "accelerator" else "",
-            )
-        )
-    text = [_table(table), "", _prediction(program, found.multipliers), *(f"note: {note}" for note in graph.notes)]
-    values = {
-        "layers": [
-            {
-                "name": row.layer,
-                "operation": row.kind,
-                "where": row.where,
-                "input_shape": row.input_shape,
-                "output_shape": row.output_shape,
-            }
-            for row in rows
-        ],
+    program, plan, graph = load_plan(model, found)
+    table, values = layers.layer_table(graph, plan)
+    memories = layers.memories(plan)
+    text = [
+        _table(table),
+        "",
+        *(f"{name}: {used:,} of {size:,} bytes{more}" for name, used, size, more in memories if used or more),
+        _prediction(program, found.multipliers),
+        *(f"note: {note}" for note in plan.graph.notes),
+    ]
+    return Report("\n".join(text), {
+        "layers": values,
+        "memories": {name: {"used_bytes": used, "bytes": size} for name, used, size, _ in memories},
         "predicted_cycles": program.predicted_cycles,
         "macs": _macs(program),
-        "notes": graph.notes,
-    }
-    return Report("\n".join(text), values)
+        "notes": plan.graph.notes,
+    })
 
 
 def compile_(model: Path, output: Path, config: str, progress: Progress) -> Report:
@@ -146,14 +128,18 @@ def run(
     from . import report as reports
 
     found = find_config(config)
-    session = InferenceSession(model, found, progress=progress, batch=batch)
+    plan = None
+    if report:
+        reports.check_available()
+        program, plan, _ = load_plan(model, found, batch=batch)
+    # A session takes a program for single samples alone.
+    session = InferenceSession(program if plan and batch == 1 else model, found, progress=progress, batch=batch)
     sources = _assign("input", inputs, session.get_inputs())
     targets = _assign("output", outputs, session.get_outputs())
     feeds = {name: _load(path) for name, path in sources.items()}
     names = [info.name for info in session.get_outputs()]
     files = (model, *map(Path, (*sources.values(), *targets.values())))
     with reports.reserved(report, files) if report else contextlib.nullcontext():
-        plan = reports.plan_of(session, str(model)) if report else None
         results = dict(zip(names, session.run(None, feeds), strict=True))
         for name, path in targets.items():
             stream = io.BytesIO()

@@ -20,6 +20,9 @@ from .verilator_transport import VerilatorTransport
 if TYPE_CHECKING:
     import onnxruntime
 
+    from .compiler.plan import Plan
+    from .graph import Graph
+
 
 def load_program(
     path_or_bytes: str | Path | bytes | Program,
@@ -45,11 +48,7 @@ def load_program(
     if isinstance(path_or_bytes, bytes):
         data = path_or_bytes
     else:
-        name = str(path_or_bytes)
-        try:
-            data = Path(path_or_bytes).read_bytes()
-        except OSError as error:
-            raise ValueError(f"{name}: must be a file that can be read: {error.strerror}") from error
+        name, data = str(path_or_bytes), _read(path_or_bytes)
     if data.startswith(MAGIC):
         _check_batch(batch)
         try:
@@ -68,6 +67,37 @@ def _check_batch(batch: int) -> None:
     if batch != 1:
         raise ValueError(f"batch must be 1 for a program, which is compiled for single samples, not {batch}; open the "
                          "model instead")
+
+
+def load_plan(
+    path: str | Path, config: str | Path | Config = DEFAULT_PRESET, *, batch: int = 1
+) -> tuple[Program, Plan, Graph]:
+    """The program as :func:`load_program` gives it, the compiler's plan of it, and the network that was compiled.
+
+    Raises
+    ------
+    ValueError
+        As :func:`load_program`; also if this release's compiler would not make the program of a program file.
+    """
+    from .compiler import encode, plan_graph  # noqa: PLC0415
+    from .compiler.batch import batched  # noqa: PLC0415
+    from .frontend import import_model  # noqa: PLC0415
+
+    found, name, data = find_config(config), str(path), _read(path)
+    program = load_program(data, found, name=name, batch=batch) if data.startswith(MAGIC) else None
+    graph = batched(import_model(program.model if program else data, name), batch)
+    plan = plan_graph(graph, found)
+    encoded = encode(plan)
+    if program is not None and program.body != encoded.body:
+        raise ValueError(f"{name}: the program must be one that this release's compiler makes; compile it again")
+    return program or encoded, plan, graph
+
+
+def _read(path: str | Path) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path}: must be a file that can be read: {error.strerror}") from error
 
 
 class InferenceSession:

@@ -27,7 +27,7 @@ from .separate import separate
 from .tokens import check_tokens, synchronise
 from .views import plan_views
 
-__all__ = ["PASSES", "CompileError", "Pass", "compile_graph", "compile_model", "plan_graph"]
+__all__ = ["PASSES", "CompileError", "Pass", "compile_graph", "compile_model", "encode", "plan_graph"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,12 @@ def compile_graph(graph: Graph, config: Config) -> Program:
     CompileError
         If the graph does not fit the configuration.
     """
-    plan = plan_graph(graph, config)
-    preset = next((name for name, known in PRESETS.items() if known == config), "custom")
+    return encode(plan_graph(graph, config))
+
+
+def encode(plan: Plan) -> Program:
+    """The program of a finished plan."""
+    preset = next((name for name, known in PRESETS.items() if known == plan.config), "custom")
     program = emit(plan, preset)
     check_program(plan, program)
     return program

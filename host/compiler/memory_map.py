@@ -42,8 +42,9 @@ class LayerMemory:
         Of its weights as they lie in the weight memory, and of these what is loaded in every inference.
     feature_bytes : int
         Taken in the feature memory while it runs, at most: its own tensors and those that wait for later layers.
-    in_parts : tuple of str
-        Tensors that it reads or writes which are not whole in the feature memory while it runs.
+    in_parts, spilled : tuple of str
+        Tensors that it reads or writes which are not whole in the feature memory while it runs, and those of them that
+        go through external memory only because of that: they are neither inputs nor outputs of the accelerator.
     loaded_bytes, stored_bytes : int
         What LOADs and STOREs move for it over the bus in an inference.
     """
@@ -52,6 +53,7 @@ class LayerMemory:
     streamed_weight_bytes: int
     feature_bytes: int
     in_parts: tuple[str, ...]
+    spilled: tuple[str, ...]
     loaded_bytes: int
     stored_bytes: int
 
@@ -88,6 +90,7 @@ def layer_memory(plan: Plan) -> list[LayerMemory]:
             ),
             feature_bytes=_feature_bytes(plan, index),
             in_parts=tuple(sorted(plan.partial(index))),
+            spilled=tuple(sorted(plan.partial(index) - {*plan.graph.inputs, *plan.graph.outputs})),
             loaded_bytes=moved[index][Opcode.LOAD],
             stored_bytes=moved[index][Opcode.STORE],
         )

@@ -21,9 +21,15 @@ if TYPE_CHECKING:
     from ..session import InferenceSession
 
 
+def check_available() -> None:
+    """Raise ToolError if Plotly, which draws a report, is not installed."""
+    if importlib.util.find_spec("plotly") is None:
+        raise ToolError("a report needs Plotly, which is not installed; run: pip install 'lutterfly[report]'")
+
+
 @contextlib.contextmanager
 def reserved(path: Path, others: Iterable[Path]) -> Iterator[None]:
-    """Make sure, before anything runs, that a report can be made and written; if it is not, no file is left behind.
+    """Make sure, before anything runs, that a report can be written; if it is not, no file is left behind.
 
     Parameters
     ----------
@@ -34,13 +40,9 @@ def reserved(path: Path, others: Iterable[Path]) -> Iterator[None]:
 
     Raises
     ------
-    ToolError
-        If Plotly is not installed.
     ValueError
         If the file cannot be written, or is one of the others.
     """
-    if importlib.util.find_spec("plotly") is None:
-        raise ToolError("a report needs Plotly, which is not installed; run: pip install 'lutterfly[report]'")
     for other in others:
         if other.resolve() == path.resolve():
             raise ValueError(f"report must be another file than what the run reads and writes, not {path}")
@@ -57,19 +59,6 @@ def reserved(path: Path, others: Iterable[Path]) -> Iterator[None]:
         raise
 
 
-def plan_of(session: InferenceSession, name: str) -> Plan:
-    """The compiler's plan of a session's program; ``name`` is what messages call it.
-
-    Raises
-    ------
-    ValueError
-        If the program is not one that this release's compiler makes.
-    """
-    from .observe import plan_of as plan_of_program
-
-    return plan_of_program(session.program, session.config, name, session.batch)
-
-
 def make(session: InferenceSession, plan: Plan, feeds: Mapping[str, np.ndarray], name: str) -> bytes:
     """Run one more inference, observe it, and draw it.
 
@@ -78,7 +67,7 @@ def make(session: InferenceSession, plan: Plan, feeds: Mapping[str, np.ndarray],
     session : InferenceSession
         On a simulated accelerator, on which an inference has run: its program is loaded.
     plan : Plan
-        From :func:`plan_of`.
+        Of the session's program, see :func:`~lutterfly.host.session.load_plan`.
     feeds : mapping of str to array
         The model's inputs, at most ``session.batch`` samples of each.
     name : str

@@ -7,13 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...golden.config import Config
-from ...golden.isa import END, Opcode
-from ...golden.program import Program
-from ..compiler import plan_graph
-from ..compiler.batch import batched
+from ...golden.isa import Opcode
 from ..compiler.plan import Command, Plan
-from ..frontend import import_model
 from ..session import InferenceSession
 from ..simulator import EventKind, Simulator
 
@@ -69,23 +64,6 @@ class Observation:
     dma: tuple[Ran, ...]
     compute: tuple[Ran, ...]
     outputs: list[np.ndarray]
-
-
-def plan_of(program: Program, config: Config, name: str, batch: int = 1) -> Plan:
-    """The plan that a program for ``batch`` samples was encoded from; ``name`` is what messages call it.
-
-    Raises
-    ------
-    ValueError
-        If this release's compiler would make another program of the same model.
-    """
-    plan = plan_graph(batched(import_model(program.model, name), batch), config)
-    for queue, stream in (("dma", program.body.dma), ("compute", program.body.compute)):
-        if b"".join(command.encode() for command in plan.queue(queue)) + END.encode() != stream:
-            raise ValueError(
-                f"{name}: the program must be one that this release's compiler makes, for a report; compile it again"
-            )
-    return plan
 
 
 def observe(

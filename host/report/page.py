@@ -43,7 +43,7 @@ def page(facts: Facts) -> str:
     tables = f"{len(facts.tables)} in the table memory for {facts.chains} chains of pointwise operators"
     intro = (
         "One inference on the simulated accelerator with its program loaded, on the bus that cycles are predicted for: "
-        "the last sample of the run. What is <i>measured</i> comes from the simulated hardware, what is "
+        "the last of the run, once more. What is <i>measured</i> comes from the simulated hardware, what is "
         "<i>predicted</i> from the compiler."
     )
     parts = [
