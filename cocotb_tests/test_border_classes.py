@@ -11,8 +11,9 @@ from exactness import assert_exact, needs_reference
 from execution import differing_bytes
 from generated import FORMS, TINY, Generated, Maker
 from graphs import GraphMaker, random_window
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from kept import PATIENT, kept
 
 from lutterfly.golden.config import PRESETS
 from lutterfly.golden.machine import ORDERS
@@ -23,7 +24,6 @@ from lutterfly.host.graph import Graph, Window
 from lutterfly.host.verify import verify
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
-PATIENT = settings(deadline=None, suppress_health_check=list(HealthCheck), print_blob=True, derandomize=True)
 
 
 @st.composite
@@ -129,19 +129,21 @@ def test_max_pooling_needs_no_border() -> None:
 @needs_reference
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
 @given(model=forks(), order=st.sampled_from(ORDERS))
-@settings(PATIENT, max_examples=40)
+@settings(PATIENT, max_examples=40, derandomize=True)
 def test_the_bytes_are_onnx_runtimes(preset: str, model: Generated, order: str) -> None:
     config = PRESETS[preset]
-    graph = assert_exact(model.model, model.feeds(0))
-    assert differing_bytes(graph, compile_graph(graph, config), config, order=order) == 0
+    with kept(model, f"fork_{preset}"):
+        graph = assert_exact(model.model, model.feeds(0))
+        assert differing_bytes(graph, compile_graph(graph, config), config, order=order) == 0
 
 
 @needs_reference
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
 @given(model=forks() | networks(kinds=["pool beside", "residual"], most=2))
-@settings(PATIENT, max_examples=8)
+@settings(PATIENT, max_examples=8, derandomize=True)
 def test_bytes_and_cycles_on_the_core(preset: str, model: Generated) -> None:
-    report = verify(model.model, PRESETS[preset], samples=1)
-    assert not report.mismatched_bytes
-    assert report.is_right, [layer for layer in report.layers if not layer.is_right]
-    assert any(tensor.rtl is not None for tensor in report.tensors)
+    with kept(model, f"fork_on_the_core_{preset}"):
+        report = verify(model.model, PRESETS[preset], samples=1)
+        assert not report.mismatched_bytes
+        assert report.is_right, [layer for layer in report.layers if not layer.is_right]
+        assert any(tensor.rtl is not None for tensor in report.tensors)

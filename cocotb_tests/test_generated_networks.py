@@ -1,13 +1,9 @@
-"""Generated networks of every supported layer: the golden functions have ONNX Runtime's bytes, programs have theirs.
+"""Generated networks of every supported layer: golden functions, programs and the core have ONNX Runtime's bytes.
 
-A network that fails shrinks to a small one, which is kept as a file: move it to ``regressions`` and it is tried ever
-after.
+A network that fails shrinks to a small one, which is kept in ``regressions`` and tried ever after, see ``kept.py``.
 """
 from __future__ import annotations
 
-import contextlib
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,43 +13,43 @@ from blocks import BLOCKS, networks
 from exactness import assert_exact, needs_reference
 from execution import differing_bytes
 from generated import Generated, Limits
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from kept import PATIENT, REGRESSIONS, kept
 
 from lutterfly.golden.config import PRESETS
 from lutterfly.golden.machine import ORDERS
 from lutterfly.host import reference
 from lutterfly.host.compiler import compile_graph
 from lutterfly.host.frontend import import_model
+from lutterfly.host.verify import verify
 
 pytestmark = needs_reference
 
-REGRESSIONS = Path(__file__).parent / "regressions"
-#: A slow machine is no failure, and neither is a network that is slow to draw.
-PATIENT = settings(deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+CORES = ("tiny", "ecp5-85k")
 
 
-@contextlib.contextmanager
-def kept(network: Generated) -> Iterator[None]:
-    """Write the network to a file if the body fails."""
-    try:
-        yield
-    except Exception as error:
-        path = Path(tempfile.gettempdir()) / "lutterfly_failing.onnx"
-        path.write_bytes(network.model)
-        error.add_note(f"{network.text}; kept as {path}")
-        raise
-
-
-def check(network: Generated) -> None:
-    """No byte of any quantised tensor differs, and the accelerator computes them all."""
+def assume_a_reference(network: Generated) -> None:
     try:
         reference.reference(network.model)
     except reference.RUNTIME_ERRORS:
         # It fuses a Pad into a MaxPool, and then refuses the result for borders as wide as the kernel.
         assume(False)
-    with kept(network):
+
+
+def check(network: Generated, name: str) -> None:
+    """No byte of any quantised tensor differs, and the accelerator computes them all."""
+    assume_a_reference(network)
+    with kept(network, name):
         assert_exact(network.model, network.feeds(0))
+
+
+def check_on_the_core(model: bytes, preset: str) -> None:
+    """No byte of any quantised tensor differs on the golden machine and on the simulated core, and cycles are right."""
+    report = verify(model, PRESETS[preset], samples=1)
+    assert not report.mismatched_bytes, [tensor for tensor in report.tensors if tensor.mismatched]
+    assert any(tensor.rtl is not None for tensor in report.tensors)
+    assert report.is_right, [layer for layer in report.layers if not layer.is_right]
 
 
 @pytest.mark.parametrize("kind", BLOCKS)
@@ -61,7 +57,7 @@ def test_one_block(kind: str):
     @given(networks(kinds=[kind], most=1))
     @settings(PATIENT, max_examples=12, derandomize=True)
     def run(network: Generated) -> None:
-        check(network)
+        check(network, kind.replace(" ", "_"))
 
     run()
 
@@ -69,23 +65,42 @@ def test_one_block(kind: str):
 @given(networks())
 @settings(PATIENT, max_examples=60, derandomize=True)
 def test_networks(network: Generated):
-    check(network)
+    check(network, "network")
 
 
 @pytest.mark.regress
 @given(networks(limits=Limits(map_bytes=8 << 10), most=8))
 @settings(PATIENT, max_examples=600)
 def test_many_networks(network: Generated):
-    check(network)
+    check(network, "larger_network")
 
 
-@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+@pytest.mark.parametrize("preset", CORES)
 @given(network=networks(), order=st.sampled_from(ORDERS))
 @settings(PATIENT, max_examples=25, derandomize=True)
 def test_programs_of_networks(preset: str, network: Generated, order: str):
     graph, config = import_model(network.model), PRESETS[preset]
-    with kept(network):
+    with kept(network, f"program_{preset}"):
         assert differing_bytes(graph, compile_graph(graph, config), config, order=order) == 0
+
+
+@pytest.mark.parametrize("preset", CORES)
+@given(network=networks())
+@settings(PATIENT, max_examples=10, derandomize=True)
+def test_networks_on_the_core(preset: str, network: Generated):
+    assume_a_reference(network)
+    with kept(network, f"core_{preset}"):
+        check_on_the_core(network.model, preset)
+
+
+@pytest.mark.regress
+@pytest.mark.parametrize("preset", CORES)
+@given(network=networks(most=6))
+@settings(PATIENT, max_examples=300)
+def test_many_networks_on_the_core(preset: str, network: Generated):
+    assume_a_reference(network)
+    with kept(network, f"core_{preset}"):
+        check_on_the_core(network.model, preset)
 
 
 @pytest.mark.parametrize("path", sorted(REGRESSIONS.glob("*.onnx")), ids=lambda path: path.stem)
@@ -96,3 +111,25 @@ def test_networks_that_once_failed(path: Path):
     limits = np.iinfo(dtype)
     codes = np.random.default_rng(0).integers(limits.min, limits.max + 1, shape, dtype)
     assert_exact(path.read_bytes(), {value.name: codes}, covered=False)
+    for preset in CORES:
+        check_on_the_core(path.read_bytes(), preset)
+
+
+def test_a_failing_network_shrinks_to_a_small_one_that_is_kept(tmp_path: Path):
+    @given(networks(kinds=["residual", "convolve", "maximum"]))
+    @settings(PATIENT, max_examples=100, derandomize=True, database=None)
+    def run(network: Generated) -> None:
+        with kept(network, "sum", tmp_path):
+            kinds = [node.op_type.removeprefix("QLinear") for node in onnx.load_from_string(network.model).graph.node]
+            assert kinds.count("Add") < 2
+
+    with pytest.raises(AssertionError) as failure:
+        run()
+    path, = tmp_path.iterdir()
+    assert path.name == "failing_sum.onnx"
+    assert failure.value.__notes__[0].endswith(f"kept as {path}")
+    graph = onnx.load(path).graph
+    kinds = [node.op_type.removeprefix("QLinear") for node in graph.node]
+    # Each sum has a convolution on one side.
+    assert sorted(kinds) == ["Add", "Add", "Conv", "Conv"]
+    assert all(dimension.dim_value == 1 for dimension in graph.input[0].type.tensor_type.shape.dim[1:])
