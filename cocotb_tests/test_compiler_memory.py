@@ -141,6 +141,29 @@ def test_parts_hold_what_their_windows_read(seed: int) -> None:
         assert part.size_bytes <= geometry.buffers()["t0"][0]
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_parts_of_max_pooling_have_no_border(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    size = height, width = tuple(int(n) for n in rng.integers(3, 14, 2))
+    kernel, stride, dilation, pads = (tuple(int(n) for n in rng.integers(low, high, shape)) for low, high, shape in (
+        (1, 4, 2), (1, 4, 2), (1, 3, 2), (0, 5, 4)))
+    window = Window(kernel, stride, dilation, pads)
+    if min(window.output_size(*size)) < 1:
+        return
+    maker = GraphMaker((*size, 2))
+    plan = plan_graph(maker.finish(maker.max_pool(maker.pointwise("x"), window)), PRESETS["large"])
+    geometry = Geometry(plan, 1, Cut(int(rng.integers(1, 5)), int(rng.integers(1, 5)), 1, 2), frozenset({"t0", "t1"}))
+    for rows, columns in itertools.product(geometry.rows, geometry.columns):
+        part = geometry.source("t0", rows, columns)
+        assert (part.top, part.left, part.bottom, part.right) == (0, 0, 0, 0)
+        down, across = ({at * step - before + tap * apart for at in outputs for tap in range(taps)} & {*range(limit)}
+                        for outputs, step, before, taps, apart, limit in zip(
+                            (rows, columns), stride, pads, kernel, dilation, (height, width), strict=False))
+        assert down <= {*part.rows}
+        assert across <= {*part.columns}
+        assert part.size_bytes <= geometry.buffers()["t0"][0]
+
+
 def test_gaps_are_filled_largest_piece_first() -> None:
     gaps = free([(16, 32), (0, 4), (40, 64)], 64)
     assert gaps == [(4, 16), (32, 40)]

@@ -28,8 +28,10 @@ def plan_views(plan: Plan) -> Plan:
         # The last concatenation first: what it holds may be what an earlier one joins, in the same order.
         for layer in reversed(plan.graph.layers):
             for more in _choices(plan, layer):
+                if more.keys() <= plan.views.keys():
+                    continue
                 trial = _trial(plan, more | plan.views)
-                if trial.views == plan.views or not trial.storages or not _fits(trial):
+                if not trial.storages or not _fits(trial):
                     continue
                 found = _cycles(trial, plan, cycles)
                 if sum(found) <= sum(cycles):
