@@ -47,7 +47,8 @@ requirements:
 
 # Reports are opened in Chromium. Where there is none, root gets it on Debian; elsewhere that test is skipped and says so.
 browser:
-	@if ! command -v chromium >/dev/null && command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+	@for program in chromium chromium-browser google-chrome; do command -v $$program >/dev/null && exit; done; \
+	if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
 	    echo "Installing Chromium, to open reports in: about a minute, once"; \
 	    { timeout 120 apt-get update -qq && DEBIAN_FRONTEND=noninteractive timeout 400 \
 	        apt-get install -y -qq --no-install-recommends chromium; } >/dev/null 2>&1 || true; \

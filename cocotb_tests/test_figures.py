@@ -72,8 +72,11 @@ def test_points_of_the_roofline_are_under_its_ceilings(network: str) -> None:
     assert shown[f"bus: {bus} bytes per cycle"]["y"][1] / shown[f"bus: {bus} bytes per cycle"]["x"][1] == bus
     points = {}
     for name in ("layers", "layers without bus traffic"):
-        trace = shown.get(name, {"text": [], "x": [], "y": []})
-        points |= {int(text) - 1: (x, y) for text, x, y in zip(trace["text"], trace["x"], trace["y"], strict=True)}
+        trace = shown.get(name, {"text": [], "x": [], "y": [], "customdata": []})
+        labels = [label for label, _ in trace["customdata"]]
+        points |= {int(label.split()[0]) - 1: at for label, *at in zip(labels, trace["x"], trace["y"], strict=True)}
+        # "3 +2" stands for three points.
+        assert sum(1 + int(text.partition(" +")[2] or 0) for text in trace["text"] if text) == len(labels)
     assert set(points) == {index for index, layer in enumerate(facts.layers) if layer.report.macs}
     for index, (x, y) in points.items():
         layer = facts.layers[index]
@@ -82,3 +85,8 @@ def test_points_of_the_roofline_are_under_its_ceilings(network: str) -> None:
             assert x == layer.report.macs / layer.moved_bytes
     whole = shown["whole network"]
     assert whole["y"][0] <= min(array, bus * whole["x"][0])
+
+
+def test_points_that_would_cover_each_other_have_one_label() -> None:
+    points = [(1, 10.0, 5.0), (2, 100.0, 5.0), (4, 10.2, 5.1), (7, 10.0, 8.0)]
+    assert figures._numbers(points) == ["1 +1", "2", "", "7"]

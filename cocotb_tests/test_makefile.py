@@ -42,3 +42,21 @@ def test_a_python_that_does_not_serve_is_named(tmp_path: Path, body: str, line: 
     python.chmod(0o755)
     result = requirements(tmp_path, "g++", "make", "perl", python=str(python))
     assert result.stderr.splitlines()[:2] == [HEAD, line.format(python=python)]
+
+
+@pytest.mark.parametrize("script", ["exit 100", "echo noise; echo trouble >&2"])
+def test_a_browser_that_cannot_be_installed_is_no_failure(tmp_path: Path, script: str):
+    for program in ("make", "sh", "timeout", "env"):
+        (tmp_path / program).symlink_to(shutil.which(program))
+    for name, body in (("id", "echo 0"), ("apt-get", f'echo "$*" >> {tmp_path}/asked; {script}')):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    command = [shutil.which("make"), "-C", ROOT, "--no-print-directory", "browser"]
+    result = subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, timeout=60,
+                            check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == "Installing Chromium, to open reports in: about a minute, once\n"
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert asked[0] == "update -qq"
+    # An update that fails is the end.
+    assert asked[1:] == ([] if "exit" in script else ["install -y -qq --no-install-recommends chromium"])

@@ -7,6 +7,7 @@ import pytest
 from reported import NETWORKS, report_of
 
 from lutterfly.host.report import memory_figures
+from lutterfly.host.report.occupancy import used_bytes
 
 
 @pytest.mark.parametrize("network", NETWORKS)
@@ -18,7 +19,7 @@ def test_every_occupant_is_a_rectangle(network: str) -> None:
         for text, y, width, base, x in zip(*(boxes[name] for name in ("text", "y", "width", "base", "x")), strict=True)
     ]
     assert found == [(o.tensor, o.address, o.size_bytes, o.begin, o.end) for o in facts.occupants]
-    assert max(level["y"]) <= facts.config.memory.feature_bytes
+    assert dict(zip(level["x"], level["y"], strict=True)) == used_bytes(facts.occupants)
 
 
 @pytest.mark.parametrize("network", NETWORKS)

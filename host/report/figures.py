@@ -20,6 +20,8 @@ WAITS = (
     (TURNAROUND, "waits: command turnaround", style.TURNAROUND),
 )
 BEHIND = "behind the last step"
+#: Points of the roofline that are no further apart, as logarithms, have one label.
+_NEAR = 0.1
 
 
 def cycle_shares(facts: Facts) -> go.Figure:
@@ -131,8 +133,8 @@ def _ceilings(drawn: go.Figure, facts: Facts, low: float, ridge: float, high: fl
     array, bus, shape = facts.config.multipliers, facts.config.axi.data_bytes, facts.config.array
     lines = [(f"array: {array} multipliers", [ridge, high], [array, array], "solid"),
              (f"bus: {bus} bytes per cycle", [low, ridge], [low * bus, array], "dash")]
-    if is_depthwise:
-        most = shape.lanes * shape.depthwise_taps
+    most = shape.lanes * shape.depthwise_taps
+    if is_depthwise and most < array:
         lines.append((f"depthwise: {shape.lanes} lanes x {shape.depthwise_taps} taps",
                       [most / bus, high], [most, most], "dot"))
     for name, x, y, dash in lines:
@@ -141,13 +143,36 @@ def _ceilings(drawn: go.Figure, facts: Facts, low: float, ridge: float, high: fl
         ))
 
 
+def _numbers(points: list[tuple[int, float, float]]) -> list[str]:
+    """What is written at each point (number, x, y): of points close together, the first and how many more."""
+    groups: list[tuple[float, float, list[int]]] = []
+    texts = []
+    for number, x, y in points:
+        near = (group for group in groups
+                if abs(math.log(x / group[0])) < _NEAR and abs(math.log(y / group[1])) < _NEAR)
+        group = next(near, None)
+        if group is None:
+            group = (x, y, [])
+            groups.append(group)
+        group[2].append(number)
+        texts.append(group)
+    return [_label(number, group[2]) for (number, _, _), group in zip(points, texts, strict=True)]
+
+
+def _label(number: int, group: list[int]) -> str:
+    if number != group[0]:
+        return ""
+    return f"{number} +{len(group) - 1}" if len(group) > 1 else str(number)
+
+
 def _points(name: str, colour: str, layers: list[tuple[int, LayerFacts]], places: list[float]) -> go.Scatter:
+    heights = [layer.macs_per_cycle for _, layer in layers]
     return go.Scatter(
         name=name,
         x=places,
-        y=[layer.macs_per_cycle for _, layer in layers],
+        y=heights,
         mode="markers+text",
-        text=[str(number) for number, _ in layers],
+        text=_numbers([(number, x, y) for (number, _), x, y in zip(layers, places, heights, strict=True)]),
         textposition="top center",
         cliponaxis=False,
         marker={"size": 10, "color": colour, "line": {"color": "white", "width": 1}},

@@ -2,27 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import cycle
 
 import plotly.graph_objects as go
 
 from . import style
 from .gather import Facts, Use
-from .occupancy import used_bytes
+from .occupancy import Occupant, used_bytes
 
 FREE = "#f3f4f6"
 
 
 def feature_memory(facts: Facts) -> go.Figure:
-    """Which tensor lay where, from when to when."""
+    """Which tensor lay where, from when to when; above, how many bytes were taken."""
     found, size = facts.occupants, facts.config.memory.feature_bytes
     top = max((occupant.address + occupant.size_bytes for occupant in found), default=0)
-    drawn = style.figure(
-        height=460, x_title="cycles from the start of the run (measured)", y_title="address in bytes (the compiler's)"
+    # A memory that is hardly used would leave its contents too small to be seen.
+    limit = size if 4 * top >= size else top
+    drawn = style.figure(height=560, x_title="cycles from the start of the run (measured)")
+    drawn.update_layout(
+        barmode="overlay",
+        uniformtext={"minsize": 9, "mode": "hide"},
+        yaxis={"domain": [0, 0.72], "range": [0, 1.06 * limit], "title": {"text": "address in bytes (the compiler's)"}},
+        yaxis2={
+            "domain": [0.8, 1], "range": [0, 1.15 * limit], "title": {"text": "bytes taken", "standoff": 8},
+            "automargin": True, "gridcolor": style.GRID, "zeroline": False, "ticks": "", "nticks": 4,
+        },
+        xaxis={"range": [0, facts.observation.cycles], "anchor": "y"},
     )
+    drawn.add_trace(_rectangles(found))
+    levels = used_bytes(found)
+    drawn.add_trace(go.Scatter(
+        x=list(levels), y=list(levels.values()), yaxis="y2", mode="lines", fill="tozeroy", fillcolor=style.LANDING,
+        line={"shape": "hv", "color": style.STEPS, "width": 1}, showlegend=False,
+        hovertemplate="cycle %{x:,}: %{y:,} bytes taken<extra></extra>",
+    ))
+    for axis in ("y", "y2") if limit == size else ():
+        drawn.add_shape(
+            type="line", x0=0, x1=1, xref="paper", y0=size, y1=size, yref=axis,
+            line={"color": style.REQUANTISER, "dash": "dash", "width": 1},
+        )
+    drawn.add_annotation(
+        x=1, xref="paper", xanchor="right", y=1, yref="paper", yanchor="bottom", showarrow=False,
+        text=f"of {size:,} bytes", font={"color": style.REQUANTISER},
+    )
+    drawn.update_yaxes(tickformat=",")
+    return drawn
+
+
+def _rectangles(found: Sequence[Occupant]) -> go.Bar:
     names = dict.fromkeys(occupant.tensor for occupant in found)
     colours = dict(zip(names, cycle(style.CYCLE), strict=False))
-    drawn.add_trace(go.Bar(
+    return go.Bar(
         orientation="h",
         y=[occupant.address + occupant.size_bytes / 2 for occupant in found],
         width=[occupant.size_bytes for occupant in found],
@@ -49,23 +81,7 @@ def feature_memory(facts: Facts) -> go.Figure:
             "cycles %{customdata[4]:,} to %{customdata[5]:,}<extra></extra>"
         ),
         showlegend=False,
-    ))
-    levels = used_bytes(found)
-    drawn.add_trace(go.Scatter(
-        name="bytes taken", x=list(levels), y=list(levels.values()), mode="lines",
-        line={"shape": "hv", "color": style.TEXT, "width": 1.5},
-        hovertemplate="%{y:,} bytes taken<extra></extra>",
-    ))
-    drawn.add_hline(y=size, line={"color": style.REQUANTISER, "dash": "dash", "width": 1})
-    drawn.add_annotation(
-        x=0, xref="paper", xanchor="left", y=size, yanchor="bottom", showarrow=False,
-        text=f"all of it: {size:,} bytes", font={"color": style.REQUANTISER},
     )
-    drawn.update_layout(barmode="overlay", uniformtext={"minsize": 9, "mode": "hide"}, showlegend=True)
-    # A memory that is hardly used would leave its contents too small to be seen.
-    drawn.update_yaxes(range=[0, 1.12 * (size if 4 * top >= size else top)], separatethousands=True, tickformat=",")
-    drawn.update_xaxes(range=[0, facts.observation.cycles])
-    return drawn
 
 
 def constant_memories(facts: Facts) -> go.Figure:

@@ -30,7 +30,8 @@ section { padding: 16px 20px; margin-top: 20px }
 .card span { color: #57606a; font-size: 13px }
 .tag { font-size: 12px; font-weight: 500; border-radius: 10px; padding: 1px 8px; margin-left: 6px; vertical-align: 2px }
 .measured { background: #e3eef6; color: #23516f } .predicted { background: #f1ebf5; color: #634978 }
-.scroll { overflow-x: auto } table { border-collapse: collapse; font-size: 13px; width: 100% }
+summary { cursor: pointer; color: #57606a } .scroll { overflow-x: auto }
+table { border-collapse: collapse; font-size: 13px; width: 100% }
 th, td { padding: 4px 10px; text-align: left; border-bottom: 1px solid #eaecef; vertical-align: top }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
 th { color: #57606a; font-weight: 600 } tr:last-child td { border-bottom: 0 }
@@ -61,7 +62,7 @@ def page(facts: Facts) -> str:
             "From the last step of the layer before to its own last step. <i>All multipliers</i> is the least that the "
             "array could take; steps beyond that leave lanes or columns unused, or multiply nothing (pooling, sums, "
             "tables).",
-            figures.cycle_shares(facts), "shares",
+            figures.cycle_shares(facts), "shares", _shares(facts),
         ),
         _text_section("Layers", (MEASURED, PREDICTED), "", _layers(facts)),
         _text_section(
@@ -72,7 +73,9 @@ def page(facts: Facts) -> str:
         _section(
             "Roofline", (MEASURED,),
             "How much of the array each layer uses, and whether the bus or the array bounds it. The numbers are those "
-            "of the layers; layers without products are left out. Constants that stay on the chip are no traffic.",
+            "of the layers, <i>+n</i> says how many more are near; layers without products are left out. Constants "
+            "that stay on the chip are no traffic; what is loaded while the layer before is computed can lift a layer "
+            "above the bus's ceiling.",
             figures.roofline(facts), "roofline",
         ),
         _section(
@@ -127,14 +130,25 @@ def _cards(facts: Facts) -> str:
     ) + "</div>"
 
 
-def _section(title: str, tags: Sequence[str], text: str, drawn: go.Figure, name: str) -> str:
+def _section(title: str, tags: Sequence[str], text: str, drawn: go.Figure, name: str, below: str = "") -> str:
     chart = drawn.to_html(full_html=False, include_plotlyjs=False, div_id=name, config=CONFIG)
-    return _text_section(title, tags, text, chart)
+    return _text_section(title, tags, text, chart + below)
 
 
 def _text_section(title: str, tags: Sequence[str], text: str, body: str) -> str:
     shown = "".join(f'<span class="tag {tag}">{tag}</span>' for tag in tags)
     return f"<section><h2>{title}{shown}</h2><p>{text}</p>{body}</section>\n"
+
+
+def _shares(facts: Facts) -> str:
+    """The same in numbers, with what the DMA did meanwhile."""
+    head = ("layer", "cycles", "steps", *(f"waits: {reason}" for reason in WAITS), "DMA in progress")
+    rows = [
+        (layer.label, *(f"{cycles:,}" for cycles in (share.cycles, share.steps, *share.waits.values(), share.dma)))
+        for layer, share in ((layer, layer.share) for layer in facts.layers)
+    ]
+    table = _table(head, rows, numeric=set(range(1, len(head))))
+    return f"<details><summary>in numbers, with what the DMA did meanwhile</summary>{table}</details>"
 
 
 def _layers(facts: Facts) -> str:

@@ -30,12 +30,15 @@ class Share:
         Cycles in which the array took a step.
     waits : dict of str to int
         The others, by reason.
+    dma : int
+        Cycles, of all of them, in which a LOAD, STORE or FILL was in progress, for whatever layer.
     """
 
     begin: int
     end: int
     steps: int
     waits: dict[str, int]
+    dma: int
 
     @property
     def cycles(self) -> int:
@@ -68,8 +71,18 @@ def shares(observation: Observation, layers: Sequence[Sequence[int]]) -> list[Sh
             steps += issued
             waits[REQUANTISER] += ran.issued - ran.begin - issued
             before, end = ran, ran.issued
-        found.append(Share(begin, end, steps, waits))
+        found.append(Share(begin, end, steps, waits, _moving(observation.dma, begin, end)))
     return found
+
+
+def _moving(dma: Sequence[Ran], begin: int, end: int) -> int:
+    """Cycles from ``begin`` up to ``end`` in which a command of the DMA queue was in progress."""
+    cycles, now = 0, begin
+    for ran in dma:
+        first, behind = max(ran.begin, now), min(ran.end, end)
+        if first < behind:
+            cycles, now = cycles + behind - first, behind
+    return cycles
 
 
 def _gap(ran: Ran, before: Ran | None, start: int, dma: Sequence[Ran]) -> dict[str, int]:

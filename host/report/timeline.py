@@ -34,8 +34,9 @@ def timeline(facts: Facts) -> go.Figure:
     style.rows(drawn, labels)
     ran, cycles = facts.observation, facts.observation.cycles
     kinds = (
-        ("array takes steps", style.STEPS, -0.4, 0.42, _bars(ran.compute, 0, cycles, until_issued=True)),
+        # Results land while the next command takes steps: what is drawn later covers them.
         ("results land", style.LANDING, -0.4, 0.42, _landing(ran.compute)),
+        ("array takes steps", style.STEPS, -0.4, 0.42, _bars(ran.compute, 0, cycles, until_issued=True)),
         ("LOAD", style.LOAD, 0.06, 0.3, _bars((r for r in ran.dma if r.kind == "LOAD"), 1, cycles)),
         ("STORE", style.STORE, 0.06, 0.3, _bars((r for r in ran.dma if r.kind == "STORE"), 1, cycles)),
         ("FILL (borders)", style.FILL, 0.06, 0.3, _bars((r for r in ran.dma if r.kind == "FILL"), 1, cycles)),
