@@ -158,7 +158,7 @@ async def no_gap_and_exact_turnaround(dut) -> None:
     # With at least as many steps as groups nothing waits for the requantiser.
     assert steps >= groups
     turnaround = {engine: latency + groups + 2 for engine, latency in LANDING.items()}
-    assert gaps == [1, turnaround[Engine.MAC], turnaround[Engine.MAC], turnaround[Engine.MAXIMUM]]
+    assert gaps == [2, turnaround[Engine.MAC], turnaround[Engine.MAC], turnaround[Engine.MAXIMUM]]
     assert all(last - first == 2 * 3 * steps - 1 for first, last in zip(bench.first, bench.last, strict=True))
 
 

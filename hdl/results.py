@@ -2,7 +2,6 @@
 
 from amaranth.hdl import Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, memory, stream, wiring
-from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
@@ -11,7 +10,9 @@ from ..golden.config import Config
 from ..golden.timing import RESULT_WINDOWS
 from .device import RAM_LATENCY, Ram
 from .engine import ACCUMULATOR_BITS, result_layout
+from .fifo import Buffer, Fifo
 from .isa import INDEX_BITS, ErrorReport, command_shape, field_shape, report
+from .lookahead import Lookahead
 from .loops import Loops
 from .pipeline import delay
 
@@ -21,7 +22,7 @@ __all__ = ["COMMANDS_IN_FLIGHT", "RESULTS_LATENCY", "Place", "Results", "Setting
 #: memory.
 RESULTS_LATENCY = 1 + RAM_LATENCY
 
-#: Commands whose first step is issued and whose last result is not yet selected.
+#: Commands that wait behind the one whose groups are walked, at least.
 COMMANDS_IN_FLIGHT = 4
 
 _COMMAND = command_shape(isa.COMPUTE)
@@ -106,54 +107,120 @@ class Results(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        lanes, lane_bits = self.config.array.lanes, ceil_log2(self.requant_lanes)
-        available, head, pop = self._elaborate_fifo(m)
+        m.submodules.lookahead = lookahead = Lookahead(self._group_layout())
+        self._elaborate_walk(m, lookahead)
 
-        # The command whose results come now.
-        m.submodules.contexts = contexts = SyncFIFO(width=_COMMAND.size, depth=COMMANDS_IN_FLIGHT)
-        active, command, take = Signal(), Signal(_COMMAND, reset_less=True), Signal()
-        next_command = data.View(_COMMAND, contexts.r_data)
-        m.submodules.loops = loops = Loops(side="destination", word_bits=self.pointer_bits)
-        serve, last_group = Signal(), Signal()
-        group = Signal(range(max(lanes // self.requant_lanes, 2)))
-        last_of_full, last_of_tail = Signal.like(group, reset_less=True), Signal.like(group, reset_less=True)
+        # A group goes on when its result is there.
+        group, serve = lookahead.output, Signal()
+        available, head, pop = self._elaborate_fifo(m)
         m.d.comb += [
-            self.context.ready.eq(contexts.w_rdy),
-            contexts.w_en.eq(self.context.valid),
-            contexts.w_data.eq(self.context.payload),
-            contexts.r_en.eq(take),
-            take.eq(contexts.r_rdy & (~active | (pop & loops.last))),
+            group.ready.eq(available & ~self.halt),
+            serve.eq(group.valid & group.ready),
+            pop.eq(serve & group.payload.last),
+        ]
+        self._elaborate_parameters(m, serve, group.payload.word, group.payload.place.index)
+        self._elaborate_accumulators(m, head, group.payload.number)
+        place = Signal(Place)
+        m.d.comb += [
+            place.eq(group.payload.place),
+            place.valid.eq(serve),
+            place.write.eq(serve & group.payload.place.write),
+            place.finish.eq(serve & group.payload.place.finish),
+            self.place.eq(delay(m, place, RAM_LATENCY, name="place")),
+            self.settings.eq(delay(m, group.payload.settings, RAM_LATENCY, name="settings")),
+        ]
+        return m
+
+    def _group_layout(self) -> data.StructLayout:
+        """A group that will come: its number in its window, whether it is the last one there, its parameter word."""
+        return data.StructLayout(
+            {
+                "number": range(max(self.config.array.lanes // self.requant_lanes, 2)),
+                "last": unsigned(1),
+                "word": unsigned(self.pointer_bits),
+                "settings": Settings,
+                "place": Place,
+            }
+        )
+
+    def _elaborate_walk(self, m: Module, lookahead: Lookahead) -> None:
+        """Walk the groups of the commands, ahead of their results, with a pause between commands."""
+        m.submodules.contexts = contexts = Fifo(_COMMAND, depth=COMMANDS_IN_FLIGHT)
+        m.submodules.next_context = next_context = Buffer(_COMMAND)
+        m.submodules.loops = loops = Loops(side="destination", word_bits=self.pointer_bits)
+        wiring.connect(m, wiring.flipped(self.context), contexts.input)
+        wiring.connect(m, contexts.output, next_context.input)
+
+        active, command, take = Signal(), Signal(_COMMAND, reset_less=True), Signal()
+        next_command = next_context.output.payload
+        number = Signal(self._group_layout()["number"].shape)
+        last_of_full, last_of_tail = Signal.like(number, reset_less=True), Signal.like(number, reset_less=True)
+        walk, last = Signal(), Signal()
+        m.d.comb += [
+            next_context.output.ready.eq(~active),
+            take.eq(next_context.output.valid & ~active),
+            walk.eq(active & lookahead.room),
+            last.eq(number == Mux(loops.last_tile, last_of_tail, last_of_full)),
             loops.command.eq(command),
             loops.first.eq(next_command),
             loops.first_word.eq(next_command.parameter),
             loops.load.eq(take),
-            loops.step.eq(serve & ~command.parameter_shared),
-            loops.advance.eq(pop),
+            loops.step.eq(walk & ~command.parameter_shared),
+            loops.advance.eq(walk & last),
         ]
         with m.If(take):
-            m.d.sync += [active.eq(1), command.eq(next_command)]
-        with m.Elif(pop & loops.last):
-            m.d.sync += active.eq(0)
-
-        with m.If(take):
+            lane_bits = ceil_log2(self.requant_lanes)
             m.d.sync += [
+                active.eq(1),
+                command.eq(next_command),
                 last_of_full.eq((next_command.lanes - 1) >> lane_bits),
                 last_of_tail.eq((next_command.last_lanes - 1) >> lane_bits),
             ]
+        with m.If(walk):
+            m.d.sync += number.eq(Mux(last, 0, number + 1))
+        with m.If(walk & last & loops.last):
+            m.d.sync += active.eq(0)
 
-        # Its current window, group by group.
-        m.d.comb += [
-            last_group.eq(group == Mux(loops.last_tile, last_of_tail, last_of_full)),
-            serve.eq(available & active & ~self.halt),
-            pop.eq(serve & last_group),
+        # A cycle later the loops' pointer has arrived as well; the command is still the same then.
+        walked, last_tile = Signal(), Signal(reset_less=True)
+        group = Signal(self._group_layout(), reset_less=True)
+        pushed = Signal(self._group_layout())
+        slot = number[: self._slot_bits]
+        m.d.sync += [
+            walked.eq(walk),
+            last_tile.eq(loops.last_tile),
+            group.number.eq(number),
+            group.last.eq(last),
+            group.word.eq(loops.word),
+            group.place.slot.eq(slot),
+            group.place.write.eq(last | slot.all()),
+            group.place.finish.eq(last & loops.last),
         ]
-        with m.If(serve):
-            m.d.sync += group.eq(Mux(last_group, 0, group + 1))
+        m.d.comb += [
+            pushed.eq(group),
+            *(pushed.settings[name].eq(command[name]) for name in _SETTINGS),
+            pushed.settings.is_add.eq(command.engine == isa.Engine.ADD),
+            *self._piece(pushed.place, group.number, command, loops.pointer, last_tile),
+            lookahead.reserve.eq(walk),
+            lookahead.input.valid.eq(walked),
+            lookahead.input.payload.eq(pushed),
+        ]
 
-        self._elaborate_parameters(m, serve, loops.word, command.index)
-        self._elaborate_accumulators(m, head, group)
-        self._elaborate_place(m, group, serve, last_group, command, loops)
-        return m
+    def _piece(self, place, number, command, pointer, last_tile) -> list:
+        """Assign where the piece of a group begins, and what of it there is."""
+        columns = self.config.array.columns
+        start = (number >> self._slot_bits) * columns
+        left = Mux(last_tile, command.last_lanes, command.lanes) - start
+        return [
+            place.address.eq(pointer + start),
+            place.count.eq(Mux(left > columns, columns, left)),
+            place.index.eq(command.index),
+        ]
+
+    @property
+    def _slot_bits(self) -> int:
+        """Bits of a group's number within its piece."""
+        return ceil_log2(self.config.array.columns // self.requant_lanes)
 
     def _elaborate_fifo(self, m: Module) -> tuple:
         """The results that wait: whether there is one, the first, and the signal that drops it."""
@@ -203,36 +270,3 @@ class Results(wiring.Component):
                         for lane in range(self.requant_lanes)
                     ]
         m.d.comb += self.accumulators.eq(delay(m, selected, RAM_LATENCY - 1, name="selected"))
-
-    def _elaborate_place(self, m: Module, group, serve, last_group, command, loops: Loops) -> None:
-        """Work out where the group goes, in two stages beside the parameter memory."""
-        columns = self.config.array.columns
-        slot_bits = ceil_log2(columns // self.requant_lanes)
-        slot = group[:slot_bits]
-        piece_start = (group >> slot_bits) * columns
-
-        place, settings = Signal(Place, reset_less=True), Signal(Settings, reset_less=True)
-        offset, left = Signal(range(self.config.array.lanes), reset_less=True), Signal(signed(9), reset_less=True)
-        m.d.sync += [
-            place.valid.eq(serve),
-            place.write.eq(serve & (last_group | slot.all())),
-            place.finish.eq(serve & last_group & loops.last),
-            place.slot.eq(slot),
-            place.index.eq(command.index),
-            offset.eq(piece_start),
-            # What is left of the window from the start of the piece on.
-            left.eq(Mux(loops.last_tile, command.last_lanes, command.lanes) - piece_start),
-            settings.is_add.eq(command.engine == isa.Engine.ADD),
-            *(settings[name].eq(command[name]) for name in _SETTINGS),
-        ]
-        placed = Signal(Place)
-        m.d.comb += [
-            placed.eq(place),
-            # The pointer is as late as `place`.
-            placed.address.eq(loops.pointer + offset),
-            placed.count.eq(Mux(left > columns, columns, left)),
-        ]
-        m.d.comb += [
-            self.place.eq(delay(m, placed, RAM_LATENCY - 1, name="place")),
-            self.settings.eq(delay(m, settings, RAM_LATENCY - 1, name="settings")),
-        ]

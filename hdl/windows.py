@@ -1,16 +1,19 @@
 """Issue: walk the windows of COMPUTE commands, one step per cycle, from the step lists."""
 
-from amaranth.hdl import Module, Mux, Signal, unsigned
+from dataclasses import dataclass
+
+from amaranth.hdl import Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from ..golden import isa
 from ..golden.config import Config
-from ..golden.timing import BACKLOG_LIMIT
 from .device import RAM_LATENCY, Ram
 from .engine import Step
+from .foresight import Foresight, foreseen_layout
 from .isa import INDEX_BITS, ErrorReport, command_shape, field_shape, report
+from .lookahead import Lookahead
 from .loops import Loops
 from .pipeline import delay
 
@@ -55,26 +58,37 @@ def _takes_weight(command, steps_left):
     return (command.engine != isa.Engine.DEPTHWISE) | (steps_left < command.rows)
 
 
+@dataclass(frozen=True)
+class _Intake:
+    """The next command: ``ready`` to be taken or ``illegal``, whether it ``waits`` for every earlier result, and its
+    positions."""
+
+    command: data.View
+    ready: Value
+    illegal: Value
+    waits: Signal
+    beginning: data.View
+    continuation: data.View
+
+
 class Windows(wiring.Component):
     """Issue one step per cycle: an address, a weight word and flags, ``ISSUE_LATENCY`` cycles later.
 
-    Nothing behind the issue can stall. Two counters foresee what happens there: ``backlog``, the groups of results that
-    wait for the requantiser, holds the last step of a window back while its result could overflow the result FIFO;
-    ``landing``, the cycles until the last result can be read, holds a dependent command back. Two commands that are not
-    dependent follow without a cycle between. Golden twin: :mod:`lutterfly.golden.windows`.
+    A walker finds the steps and runs ahead of the issue, where :class:`~lutterfly.hdl.foresight.Foresight` lets them
+    pass. Two commands that are not dependent follow with one cycle between. Golden twin:
+    :mod:`lutterfly.golden.windows`.
 
     Parameters
     ----------
     config : Config
     landing_latency : dict of Engine to int
-        Cycles from the last issue of a window with one group, when nothing waits, to the first issue that may read its
-        result.
+        See :class:`~lutterfly.hdl.foresight.Foresight`.
 
     Members
     -------
     command : In(stream of COMPUTE)
     context : Out(stream of COMPUTE)
-        Each command again, when its first step is issued, for the other end of the pipeline.
+        Each command again, before its first step is issued, for the other end of the pipeline.
     halt : In(1)
         Issue nothing more.
     list_write_enable, list_write_address, list_write_data : In
@@ -119,80 +133,128 @@ class Windows(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        next_command, next_positions, legal, checked, take = self._elaborate_intake(m)
-
-        # The active command. Its loops give the window, `position` the step within it.
-        active, command = Signal(), Signal(_COMMAND, reset_less=True)
         m.submodules.loops = loops = Loops(side="source", word_bits=self.weight_bits)
+        m.submodules.lookahead = lookahead = Lookahead(self._step_layout())
+        m.submodules.foresight = foresight = Foresight(self.config, landing_latency=self.landing_latency)
+        active, command, take = Signal(), Signal(_COMMAND, reset_less=True), Signal()
+        intake = self._elaborate_intake(m, command.engine, take)
+        m.d.comb += [
+            take.eq(intake.ready & ~active & self.context.ready),
+            self.context.valid.eq(take),
+            self.context.payload.eq(intake.command),
+        ]
+        with m.If(take):
+            m.d.sync += [active.eq(1), command.eq(intake.command)]
+        self._elaborate_walk(m, intake, command, active, take, loops, lookahead)
+
+        step, issue = lookahead.output, Signal()
+        m.d.comb += [
+            foresight.steps.valid.eq(step.valid),
+            foresight.steps.payload.eq(step.payload.foreseen),
+            foresight.halt.eq(self.halt),
+            step.ready.eq(foresight.steps.ready),
+            issue.eq(step.valid & step.ready),
+            self.issued.eq(issue),
+            self.stalled.eq((active | intake.ready | step.valid) & ~issue),
+            self.first.eq(issue & step.payload.first),
+            self.last.eq(issue & step.payload.last),
+        ]
+        self._elaborate_lookup(m, issue, step.payload)
+        with m.If(intake.illegal):
+            m.d.sync += report(self.error, isa.ErrorCode.ILLEGAL_FIELD, isa.Unit.FETCH, intake.command.index)
+        return m
+
+    def _step_layout(self) -> data.StructLayout:
+        """A step on its way to the issue."""
+        return data.StructLayout(
+            {
+                "foreseen": foreseen_layout(self.config),
+                "entry": field_shape(isa.COMPUTE, "list"),
+                "base": unsigned(isa.LOCAL_BITS),
+                "weight": unsigned(self.weight_bits),
+                "rows": field_shape(isa.COMPUTE, "rows"),
+                "index": unsigned(INDEX_BITS),
+                "first": unsigned(1),
+                "last": unsigned(1),
+            }
+        )
+
+    def _elaborate_walk(
+        self, m: Module, intake: "_Intake", command, active, take, loops: Loops, lookahead: Lookahead
+    ) -> None:
+        """Walk the active command: the loops give the window, ``position`` the step within it."""
         position, beginning, continuation = (
             Signal(_Position, name=name, reset_less=True) for name in ("position", "beginning", "continuation")
         )
-        first_step = Signal(reset_less=True)
-        held, issue, window_ends, command_ends = Signal(), Signal(), Signal(), Signal()
+        walk, window_ends, first = Signal(), Signal(), Signal(reset_less=True)
         m.d.comb += [
-            issue.eq(active & ~held & ~self.halt),
-            window_ends.eq(issue & position.last),
-            command_ends.eq(window_ends & loops.last),
+            walk.eq(active & lookahead.room),
+            window_ends.eq(walk & position.last),
             loops.command.eq(command),
-            loops.first.eq(next_command),
-            loops.first_word.eq(next_command.weight),
+            loops.first.eq(intake.command),
+            loops.first_word.eq(intake.command.weight),
             loops.load.eq(take),
-            loops.step.eq(issue & position.takes_weight),
+            loops.step.eq(walk & position.takes_weight),
             loops.advance.eq(window_ends),
         ]
-        with m.If(issue):
-            m.d.sync += first_step.eq(0)
+        with m.If(walk):
+            m.d.sync += first.eq(0)
             with m.If(~position.last):
                 m.d.sync += _follow(position, command)
             with m.Elif(loops.row_ends):
                 m.d.sync += position.eq(beginning)
             with m.Else():
                 m.d.sync += position.eq(continuation)
-        with m.If(command_ends):
+        with m.If(window_ends & loops.last):
             m.d.sync += active.eq(0)
         with m.If(take):
             m.d.sync += [
-                active.eq(1),
-                first_step.eq(1),
-                command.eq(next_command),
-                position.eq(next_positions["beginning"]),
-                beginning.eq(next_positions["beginning"]),
-                continuation.eq(next_positions["continuation"]),
+                first.eq(1),
+                position.eq(intake.beginning),
+                beginning.eq(intake.beginning),
+                continuation.eq(intake.continuation),
             ]
 
-        may_read = self._elaborate_foresight(m, command, loops.last_tile, window_ends, held, position.last)
-
-        engine_stays = Signal()
+        # A cycle later the loops' pointer has arrived as well; the command is still the same then.
+        walked, last_tile = Signal(), Signal(reset_less=True)
+        step = Signal(self._step_layout(), reset_less=True)
+        pushed = Signal(self._step_layout())
+        waits = Signal(reset_less=True)
+        with m.If(take):
+            m.d.sync += waits.eq(intake.waits)
+        m.d.sync += [
+            walked.eq(walk),
+            last_tile.eq(loops.last_tile),
+            step.entry.eq(position.entry),
+            step.weight.eq(loops.word),
+            step.first.eq(first),
+            step.last.eq(position.last & loops.last),
+            step.foreseen.window_ends.eq(position.last),
+            step.foreseen.waits.eq(first & waits),
+        ]
+        lane_bits = ceil_log2(self.config.array.requant_lanes)
+        lanes = Mux(last_tile, command.last_lanes, command.lanes)
         m.d.comb += [
-            engine_stays.eq(next_command.engine == command.engine),
-            take.eq(
-                checked
-                & legal
-                & (~active | command_ends)
-                & self.context.ready
-                & ~self.halt
-                & (may_read | (engine_stays & ~next_command.after))
-            ),
-            self.context.valid.eq(take),
-            self.context.payload.eq(next_command),
-            self.issued.eq(issue),
-            self.stalled.eq((active | checked) & ~issue),
-            self.first.eq(issue & first_step),
-            self.last.eq(command_ends),
+            pushed.eq(step),
+            pushed.base.eq(loops.pointer),
+            pushed.rows.eq(command.rows),
+            pushed.index.eq(command.index),
+            pushed.foreseen.engine.eq(command.engine),
+            pushed.foreseen.groups.eq((lanes + (1 << lane_bits) - 1) >> lane_bits),
+            lookahead.reserve.eq(walk),
+            lookahead.input.valid.eq(walked),
+            lookahead.input.payload.eq(pushed),
         ]
 
-        self._elaborate_lookup(m, issue, position.entry, command, loops)
-        with m.If(checked & ~legal):
-            m.d.sync += report(self.error, isa.ErrorCode.ILLEGAL_FIELD, isa.Unit.FETCH, next_command.index)
-        return m
-
-    def _elaborate_intake(self, m: Module) -> tuple:
+    def _elaborate_intake(self, m: Module, last_engine, take) -> "_Intake":
         """Hold the next command; check its counts and work out its positions, a cycle before it may be taken."""
-        waiting, checked, legal, take = Signal(), Signal(), Signal(), Signal()
+        waiting, checked, legal = Signal(), Signal(), Signal()
         command = Signal(_COMMAND, reset_less=True)
-        m.d.comb += self.command.ready.eq(~waiting | take)
-        with m.If(self.command.ready):
+        m.d.comb += self.command.ready.eq(~waiting)
+        with m.If(~waiting):
             m.d.sync += [waiting.eq(self.command.valid), command.eq(self.command.payload)]
+        with m.Elif(take):
+            m.d.sync += waiting.eq(0)
         limit = Mux(command.engine == isa.Engine.MAC, self.config.array.columns, self.config.array.lanes)
         legal_for_engine = Signal(init=1)
         with m.Switch(command.engine):
@@ -227,68 +289,31 @@ class Windows(wiring.Component):
                 & legal_for_engine
             ),
         ]
-        return command, positions, legal, checked, take
+        waits = Signal(reset_less=True)
+        m.d.sync += waits.eq(command.after | (command.engine != last_engine))
+        return _Intake(
+            command=command,
+            ready=checked & legal,
+            illegal=checked & ~legal,
+            waits=waits,
+            beginning=positions["beginning"],
+            continuation=positions["continuation"],
+        )
 
-    def _elaborate_foresight(self, m: Module, command, last_tile, window_ends, held, last_step) -> Signal:
-        """Count what waits for the requantiser and how long results are under way; true when all can be read."""
-        lane_bits = ceil_log2(self.config.array.requant_lanes)
-        lanes = Signal.like(command.lanes)
-        groups = Signal(range(self.config.array.lanes // self.config.array.requant_lanes + 1))
-        backlog = Signal(range(BACKLOG_LIMIT + self.config.array.lanes + 1))
-        working = Signal.like(backlog)
-        m.d.comb += [
-            lanes.eq(Mux(last_tile, command.last_lanes, command.lanes)),
-            groups.eq((lanes + (1 << lane_bits) - 1) >> lane_bits),
-            working.eq(Mux(backlog == 0, 0, backlog - 1)),
-            held.eq(last_step & (backlog > BACKLOG_LIMIT)),
-        ]
-        m.d.sync += backlog.eq(Mux(window_ends, working + groups, working))
-
-        latencies = {engine: self.landing_latency[engine] for engine in self.config.engines}
-        landing = Signal(range(max(latencies.values()) + BACKLOG_LIMIT + self.config.array.lanes + 1))
-        latency = Signal.like(landing)
-        with m.Switch(command.engine):
-            for engine, cycles in latencies.items():
-                with m.Case(engine):
-                    m.d.comb += latency.eq(cycles)
-        with m.If(window_ends):
-            # The last group leaves the requantiser when all that waits has been worked off.
-            m.d.sync += landing.eq(latency + working + groups)
-        with m.Elif(landing != 0):
-            m.d.sync += landing.eq(landing - 1)
-        may_read = Signal()
-        m.d.comb += may_read.eq((landing == 0) & ~window_ends)
-        return may_read
-
-    def _elaborate_lookup(self, m: Module, issue, entry, command, loops: Loops) -> None:
+    def _elaborate_lookup(self, m: Module, issue, step) -> None:
         """Read the step's list entry and add its offset to the window's base."""
         flag_bits = 2
         m.submodules.lists = lists = Ram(width=self.offset_bits + flag_bits, depth=self.config.memory.list_entries)
         m.d.comb += [
-            lists.read_address.eq(entry),
+            lists.read_address.eq(step.entry),
             lists.write_enable.eq(self.list_write_enable),
             lists.write_address.eq(self.list_write_address),
             lists.write_data[: self.offset_bits].eq(self.list_write_data),
             lists.write_data[self.offset_bits :].eq(self.list_write_data[-flag_bits:]),
         ]
-        behind = data.StructLayout(
-            {
-                "weight": unsigned(self.weight_bits),
-                "engine": unsigned(4),
-                "rows": field_shape(isa.COMPUTE, "rows"),
-                "index": unsigned(INDEX_BITS),
-            }
-        )
-        now = Signal(behind)
-        m.d.comb += [
-            now.weight.eq(loops.word),
-            now.engine.eq(command.engine),
-            now.rows.eq(command.rows),
-            now.index.eq(command.index),
-        ]
         valid = delay(m, issue, RAM_LATENCY, name="valid")
-        now = delay(m, now, RAM_LATENCY, name="behind")
-        base = delay(m, loops.pointer, RAM_LATENCY - 1, name="base")
+        now = delay(m, step, RAM_LATENCY, name="step")
+        engine = now.foreseen.engine
 
         flags = lists.read_data[self.offset_bits :]
         index = Signal(INDEX_BITS, reset_less=True)
@@ -297,12 +322,12 @@ class Windows(wiring.Component):
             valid_address.eq(valid & ~self.halt),
             self.step.clear.eq(flags[0]),
             self.step.fire.eq(flags[1]),
-            self.engine.eq(now.engine),
+            self.engine.eq(engine),
             self.rows.eq(now.rows),
-            self.address.eq(base + lists.read_data[: self.offset_bits]),
+            self.address.eq(now.base + lists.read_data[: self.offset_bits]),
             weight.eq(now.weight),
             index.eq(now.index),
-            uses_weights.eq((now.engine == isa.Engine.MAC) | (now.engine == isa.Engine.DEPTHWISE)),
+            uses_weights.eq((engine == isa.Engine.MAC) | (engine == isa.Engine.DEPTHWISE)),
             self.error.valid.eq(0),
         ]
         bad_address, bad_weight = Signal(), Signal()
