@@ -28,7 +28,7 @@ MULTIPLIER_LATENCY = 3
 #: the piece, and from there to the first cycle in which its address may be read.
 RESULTS_LATENCY = 3
 ADD_TABLE_LATENCY = 3
-REQUANTISE_LATENCY = 12
+REQUANTISE_LATENCY = 13
 TABLE_LATENCY = 2
 WRITE_BACK_LATENCY = 2
 WRITE_LATENCY = 2
@@ -68,6 +68,8 @@ class Overheads:
         From the completion of a command to the first cycle of a command of the other queue that waited for it.
     issue : int
         From a COMPUTE command at its unit to its first issue.
+    between : int
+        Between the last issue of a COMPUTE command and the first of the next one.
     command : int
         To check and offer a command, beside one cycle for each word in which it is read.
     completion : int
@@ -95,21 +97,22 @@ class Overheads:
     """
 
     start: int = 4
-    finish: int = 3
+    finish: int = 4
     token: int = 3
-    issue: int = 3
-    command: int = 4
+    issue: int = 6
+    between: int = 1
+    command: int = 5
     completion: int = 0
     read_latency: int = 40
     write_latency: int = 40
     load: int = 6
-    load_finish: int = 11
+    load_finish: int = 12
     fill: int = 10
-    store: int = 15
+    store: int = 18
     fetch: int = 4
     fetch_interval: int = 2
     refetch: int = 3
-    fetched: int = 7
+    fetched: int = 8
 
 
 OVERHEADS = Overheads()

@@ -204,22 +204,17 @@ class AxiGuard(wiring.Component):
         def is_due(valid, identifier, tag: int):
             return valid & ~exhausted & (identifier == Cat(Const(tag, 1), epoch))
 
-        read_valid, read_id = Signal(), Signal.like(bus.rid)
         beat = Signal(self.load.r.payload.shape(), name="read_beat", reset_less=True)
         m.d.sync += [
-            read_valid.eq(bus.rvalid),
-            read_id.eq(bus.rid),
             beat.data.eq(bus.rdata),
             beat.response.eq(bus.rresp),
             beat.last.eq(bus.rlast),
         ]
         for master, tag in ((self.load, TAG_LOAD), (self.program, TAG_PROGRAM)):
-            m.d.comb += [master.r.payload.eq(beat), master.r.valid.eq(is_due(read_valid, read_id, tag))]
-
-        write_valid, write_id, response = Signal(), Signal.like(bus.bid), Signal.like(bus.bresp)
-        m.d.sync += [write_valid.eq(bus.bvalid), write_id.eq(bus.bid), response.eq(bus.bresp)]
-        m.d.comb += [
-            self.store.b.payload.response.eq(response),
-            self.store.b.valid.eq(is_due(write_valid, write_id, _TAG_STORE)),
+            m.d.comb += master.r.payload.eq(beat)
+            m.d.sync += master.r.valid.eq(is_due(bus.rvalid, bus.rid, tag))
+        m.d.sync += [
+            self.store.b.payload.response.eq(bus.bresp),
+            self.store.b.valid.eq(is_due(bus.bvalid, bus.bid, _TAG_STORE)),
         ]
         return bus.rvalid & bus.rlast, bus.bvalid

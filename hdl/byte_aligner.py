@@ -16,7 +16,7 @@ __all__ = ["ByteAligner", "chunk_layout"]
 
 
 def chunk_layout(config: Config) -> data.StructLayout:
-    """The first ``count`` bytes go to ``address`` of ``memory``.
+    """The first ``count`` bytes go to ``address`` of ``memory``; if it is ``void``, nowhere.
 
     The bytes of a FILL are all the same, those that do not fit into ``data`` too.
     """
@@ -27,6 +27,7 @@ def chunk_layout(config: Config) -> data.StructLayout:
             "address": unsigned(isa.LOCAL_BITS),
             "count": step["count"].shape,
             "last": unsigned(1),
+            "void": unsigned(1),
             "data": unsigned(config.axi.data_bits),
         }
     )
@@ -35,8 +36,8 @@ def chunk_layout(config: Config) -> data.StructLayout:
 class ByteAligner(wiring.Component):
     """Cut one chunk each cycle out of a stream of beats, taking at most one beat each cycle; the latency is one cycle.
 
-    ``chunks`` is registered. ``beats.ready`` and ``steps.ready`` depend combinationally on ``chunks.ready``, on
-    ``halt`` and on the valid of the other one.
+    ``chunks`` is registered, and moves whenever ``chunks.ready`` lets it, with a chunk or without. ``beats.ready`` and
+    ``steps.ready`` depend combinationally on ``chunks.ready`` and on the valid of the other one.
 
     Parameters
     ----------
@@ -48,9 +49,9 @@ class ByteAligner(wiring.Component):
     steps : In(stream of step_layout)
     chunks : Out(stream of chunk_layout)
     halt : In(1)
-        No chunk comes into being.
+        From the next cycle on all chunks are void, until reset.
     strayed : Out(ErrorReport)
-        Combinational: the piece at hand does not lie in its memory. It is held back: the parent stops.
+        Registered: a piece does not lie in its memory. All chunks are void from its own on.
     """
 
     def __init__(self, config: Config):
@@ -71,30 +72,31 @@ class ByteAligner(wiring.Component):
         held = Signal(self.config.axi.data_bits, reset_less=True)
         holding = Signal()
 
-        supplied, move, uses_up, skip = Signal(), Signal(), Signal(), Signal()
+        supplied, move, stopped = Signal(), Signal(), Signal()
         m.d.comb += [
             supplied.eq(step.is_fill | holding & (~step.crosses | beat.valid)),
-            move.eq(self.steps.valid & supplied & ~step.out_of_range & ~self.halt & (~chunk.valid | chunk.ready)),
-            uses_up.eq(move & step.advances & ~step.is_fill),
-            # The last chunk of a run that reaches into another beat finishes that one as well.
-            skip.eq(uses_up & step.ends_run & step.crosses),
-            beat.ready.eq(~holding | uses_up),
+            move.eq(self.steps.valid & supplied & chunk.ready),
+            beat.ready.eq(~holding | move & step.advances),
             self.steps.ready.eq(move),
         ]
         with m.If(beat.ready):
-            m.d.sync += [held.eq(beat.payload), holding.eq(beat.valid & ~skip)]
+            m.d.sync += [held.eq(beat.payload), holding.eq(beat.valid & ~(move & step.skips))]
+        m.d.sync += stopped.eq(stopped | self.halt | move & step.out_of_range)
 
         window = Cat(held, beat.payload)
-        with m.If(~chunk.valid | chunk.ready):
+        with m.If(chunk.ready):
             m.d.sync += [
                 chunk.valid.eq(move),
+                chunk.payload.void.eq(stopped | step.out_of_range),
                 [chunk.payload[name].eq(step[name]) for name in ("memory", "address", "count", "last")],
                 chunk.payload.data.eq(
                     Mux(step.is_fill, step.value.replicate(self.config.axi.data_bytes), window >> (step.offset << 3))
                 ),
             ]
-        with m.If(self.steps.valid & step.out_of_range & ~self.halt):
-            m.d.comb += report(
+        m.d.sync += [
+            report(
                 self.strayed, ErrorCode.ADDRESS_RANGE, Mux(step.is_fill, Unit.FILL, Unit.LOAD), step.index, step.address
-            )
+            ),
+            self.strayed.valid.eq(move & step.out_of_range & ~stopped),
+        ]
         return m

@@ -128,7 +128,9 @@ class DmaLoad(wiring.Component):
             data.StructLayout({"index": unsigned(INDEX_BITS), "address": unsigned(isa.EXTERNAL_BITS)}),
             depth=axi.outstanding,
         )
+        m.submodules.requests = requests = Buffer(self.bus.ar.payload.shape())
         connect(m, m.submodules.commands.runs, runs.nests)
+        connect(m, requests.output, flipped(self.bus.ar))
         run = runs.iterations.payload
         m.d.comb += [
             splitter.runs.valid.eq(runs.iterations.valid),
@@ -138,36 +140,30 @@ class DmaLoad(wiring.Component):
             splitter.runs.payload.context.index.eq(run.context.index),
         ]
 
-        ar, r, bursts, beats = self.bus.ar, self.bus.r, splitter.bursts, m.submodules.beats
+        r, bursts, beats = self.bus.r, splitter.bursts, m.submodules.beats
         # Beats that may still be requested, but for the two bursts that count at most (one begins, and one began in the
         # cycle before) and whose lengths are left out, to keep them off the path.
         room = Signal(range(self._beats + 1), init=self._beats)
-        has_room, begin, began, freed = Signal(), Signal(), Signal(), Signal()
+        has_room, begin, freed = Signal(), Signal(), Signal()
+        began = Signal(range(axi.BURST_BEATS + 1))
         m.d.comb += [
             has_room.eq(room >= 2 * axi.BURST_BEATS),
-            begin.eq(bursts.valid & ~stop & has_room & pending.input.ready & (~ar.valid | ar.ready)),
+            begin.eq(bursts.valid & ~stop & has_room & pending.input.ready & requests.input.ready),
             bursts.ready.eq(begin),
             pending.input.valid.eq(begin),
             pending.input.payload.index.eq(bursts.payload.context.index),
             pending.input.payload.address.eq(bursts.payload.address),
+            requests.input.valid.eq(begin),
+            [requests.input.payload[name].eq(bursts.payload[name]) for name in ("address", "beats_minus_one")],
             beats.input.valid.eq(r.valid),
             beats.input.payload.eq(r.payload.data),
             pending.output.ready.eq(r.valid & r.payload.last),
         ]
         m.d.sync += [
-            began.eq(begin),
+            began.eq(Mux(begin, bursts.payload.beats_minus_one + 1, 0)),
             freed.eq(beats.output.valid & beats.output.ready),
-            room.eq(room + freed - Mux(began, ar.payload.beats_minus_one + 1, 0)),
+            room.eq(room + freed - began),
         ]
-        with m.If(ar.ready):
-            m.d.sync += ar.valid.eq(0)
-        with m.If(begin):
-            m.d.sync += [
-                ar.valid.eq(1),
-                ar.payload.address.eq(bursts.payload.address),
-                ar.payload.beats_minus_one.eq(bursts.payload.beats_minus_one),
-            ]
-
         problem = Signal(ErrorReport, name="burst_failed")
         with m.If(r.valid & r.payload.response[1]):
             code = Mux(r.payload.response == Response.DECERR, ErrorCode.AXI_DECODE, ErrorCode.AXI_SLAVE)

@@ -68,7 +68,10 @@ class DmaStore(wiring.Component):
         m.submodules.starts = starts = Buffer(beats.bursts.payload.shape())
         connect(m, starts.output, beats.bursts)
         connect(m, beats.read, wiring.flipped(self.read))
-        connect(m, beats.beats, wiring.flipped(self.bus.w))
+        # Nor has a bus that is not ready to stop the queues of words and strobes.
+        m.submodules.outgoing = outgoing = Buffer(self.bus.w.payload.shape())
+        connect(m, beats.beats, outgoing.input)
+        connect(m, outgoing.output, wiring.flipped(self.bus.w))
         m.d.comb += beats.word.eq(self.word)
 
         failed, stop = Signal(), Signal()
@@ -91,21 +94,31 @@ class DmaStore(wiring.Component):
         m.submodules.rows = rows = LoopNest(
             Nest(counts={"row": 16}, pointers={"external": isa.EXTERNAL_BITS, "local": isa.LOCAL_BITS}, context=context)
         )
-        command, nest = self.command, rows.nests
-        illegal = (command.payload.row_bytes == 0) | (command.payload.rows == 0)
+        # A cycle to take a command, one to check it, and one to begin it or to stay here until the reset.
+        nest = rows.nests
+        waiting, checked, legal = Signal(), Signal(), Signal()
+        command = Signal(self.command.payload.shape(), name="waiting_command", reset_less=True)
+        m.d.comb += self.command.ready.eq(~waiting & ~stop)
+        with m.If(~waiting):
+            m.d.sync += [waiting.eq(self.command.valid & ~stop), command.eq(self.command.payload)]
+        with m.Elif(nest.valid & nest.ready):
+            m.d.sync += waiting.eq(0)
+        m.d.sync += [
+            checked.eq(waiting & ~(nest.valid & nest.ready)),
+            legal.eq((command.row_bytes != 0) & (command.rows != 0)),
+        ]
         fields = nest.payload
         m.d.comb += [
-            command.ready.eq(~stop & (nest.ready | illegal)),
-            nest.valid.eq(command.valid & ~stop & ~illegal),
-            fields.count.row.eq(command.payload.rows),
-            [fields.start[name].eq(command.payload[name]) for name in ("external", "local")],
-            [fields.pitch[name].row.eq(command.payload[f"{name}_row"]) for name in ("external", "local")],
-            fields.context.index.eq(command.payload.index),
-            fields.context.last_byte.eq(command.payload.row_bytes - 1),
+            nest.valid.eq(checked & legal & ~stop),
+            fields.count.row.eq(command.rows),
+            [fields.start[name].eq(command[name]) for name in ("external", "local")],
+            [fields.pitch[name].row.eq(command[f"{name}_row"]) for name in ("external", "local")],
+            fields.context.index.eq(command.index),
+            fields.context.last_byte.eq(command.row_bytes - 1),
         ]
         refused = Signal(ErrorReport, name="refused")
-        with m.If(command.valid & command.ready & illegal):
-            m.d.comb += report(refused, ErrorCode.ILLEGAL_FIELD, Unit.STORE, command.payload.index)
+        with m.If(checked & ~legal):
+            m.d.comb += report(refused, ErrorCode.ILLEGAL_FIELD, Unit.STORE, command.index)
         return rows.iterations, refused
 
     def _elaborate_bursts(self, m: Module, rows: stream.Interface, stop):
@@ -159,28 +172,24 @@ class DmaStore(wiring.Component):
         with m.If(checked & out_of_range & ~splitter.bursts.valid):
             m.d.comb += report(strayed, ErrorCode.ADDRESS_RANGE, Unit.STORE, run.context.index, local)
 
-        aw, bursts, starts = self.bus.aw, splitter.bursts, m.submodules.starts.input
+        m.submodules.requests = requests = Buffer(self.bus.aw.payload.shape())
+        connect(m, requests.output, wiring.flipped(self.bus.aw))
+        bursts, starts = splitter.bursts, m.submodules.starts.input
         burst = bursts.payload
         begin = Signal()
         m.d.comb += [
-            begin.eq(bursts.valid & ~stop & starts.ready & pending.input.ready & (~aw.valid | aw.ready)),
+            begin.eq(bursts.valid & ~stop & starts.ready & pending.input.ready & requests.input.ready),
             bursts.ready.eq(begin),
             starts.valid.eq(begin),
             [starts.payload[name].eq(burst[name]) for name in ("beats_minus_one", "first_byte", "last_byte", "first")],
             starts.payload.source.eq(burst.context.source),
+            requests.input.valid.eq(begin),
+            [requests.input.payload[name].eq(burst[name]) for name in ("address", "beats_minus_one")],
             pending.input.valid.eq(begin),
             pending.input.payload.index.eq(burst.context.index),
             pending.input.payload.address.eq(burst.address),
             pending.input.payload.last.eq(burst.last & burst.context.last_row),
         ]
-        with m.If(aw.ready):
-            m.d.sync += aw.valid.eq(0)
-        with m.If(begin):
-            m.d.sync += [
-                aw.valid.eq(1),
-                aw.payload.address.eq(burst.address),
-                aw.payload.beats_minus_one.eq(burst.beats_minus_one),
-            ]
         return strayed
 
     def _elaborate_responses(self, m: Module, failed):

@@ -84,7 +84,7 @@ class Fifo(wiring.Component):
 
 
 class BlockFifo(wiring.Component):
-    """Queue up to ``depth`` words, one in and one out each cycle, with a latency of three cycles.
+    """Queue up to ``depth`` words, one in and one out each cycle, with a latency of four cycles.
 
     Whoever writes keeps count of the room: a write into a full queue is lost. The output is registered; the stages
     behind the RAM move when ``output.ready`` lets them, combinationally.
@@ -122,19 +122,21 @@ class BlockFifo(wiring.Component):
         m.submodules.storage = storage = memory.Memory(shape=width, depth=self.depth, init=[], attrs={"no_rw_check": 1})
         write, read = storage.write_port(), storage.read_port()
         stored = Signal(range(self.depth + 1))
-        fetch, fetched, move_fetched, move_output = Signal(), Signal(), Signal(), Signal()
+        waits, fetch, fetched, move_fetched, move_output = Signal(), Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             write.data.eq(self.input.payload),
             write.en.eq(self.input.valid),
             move_output.eq(~self.output.valid | self.output.ready),
             move_fetched.eq(~fetched | move_output),
-            fetch.eq((stored != 0) & move_fetched),
+            fetch.eq(waits & move_fetched),
             read.en.eq(move_fetched),
         ]
         m.d.sync += [
             write.addr.eq(write.addr + self.input.valid),
             read.addr.eq(read.addr + fetch),
             stored.eq(stored + self.input.valid - fetch),
+            # What is written in this cycle counts later, which keeps the sum off the path.
+            waits.eq((stored > 1) | (stored[0] & ~fetch)),
         ]
         with m.If(move_fetched):
             m.d.sync += fetched.eq(fetch)

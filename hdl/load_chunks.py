@@ -60,10 +60,11 @@ def transfer_nest(config: Config) -> Nest:
 def step_layout(config: Config) -> data.StructLayout:
     """One chunk: ``count`` bytes to ``address``, from byte ``offset`` of the current beat on.
 
-    ``crosses``: it needs bytes of the next beat too. ``advances``: the current beat is used up. ``ends_run``: and so
-    is the next beat, if it crosses. ``out_of_range``: the piece does not lie in its memory. ``last``: of the command.
+    ``crosses``: it needs bytes of the next beat too. ``advances``: the current beat is used up. ``skips``: and so is
+    the next beat, with which a run ends. None of these for a FILL. ``out_of_range``: the piece does not lie in its
+    memory. ``last``: of the command.
     """
-    flags = ("crosses", "advances", "ends_run", "out_of_range", "last")
+    flags = ("crosses", "advances", "skips", "out_of_range", "last")
     return data.StructLayout(
         {
             **_common_fields(config),
@@ -158,7 +159,7 @@ class LoadChunks(wiring.Component):
         step, out = Signal(step_layout(self.config)), self.steps
         count = Signal.like(piece.context.chunk_bytes)
         end = Signal(len(count) + 1)
-        ends_run = Signal()
+        ends_run, crosses = Signal(), Signal()
         m.d.comb += [
             count.eq(Mux(at_tail, piece.context.tail_bytes, piece.context.chunk_bytes)),
             end.eq(offset + count),
@@ -167,9 +168,10 @@ class LoadChunks(wiring.Component):
             step.address.eq(piece.address),
             step.count.eq(count),
             step.offset.eq(offset),
-            step.crosses.eq(end > data_bytes),
-            step.advances.eq((end >= data_bytes) | ends_run),
-            step.ends_run.eq(ends_run),
+            crosses.eq((end > data_bytes) & ~piece.context.is_fill),
+            step.crosses.eq(crosses),
+            step.advances.eq(((end >= data_bytes) | ends_run) & ~piece.context.is_fill),
+            step.skips.eq(ends_run & crosses),
             step.out_of_range.eq(piece.out_of_range),
             step.last.eq(at_tail & piece.last),
             out.valid.eq(valid),

@@ -68,13 +68,14 @@ class LocalWrite(wiring.Component):
         m = Module()
         lanes, data_bytes = self.config.array.lanes, self.config.axi.data_bytes
         chunk = self.chunks.payload
-        is_feature, taken = Signal(), Signal()
+        is_feature, taken, written = Signal(), Signal(), Signal()
         m.d.comb += [
             is_feature.eq(chunk.memory == LocalMemory.FEATURE),
             self.chunks.ready.eq(~is_feature | self.feature.ready),
             taken.eq(self.chunks.valid & self.chunks.ready),
-            self.done.eq(taken & chunk.last),
-            self.feature.valid.eq(self.chunks.valid & is_feature),
+            written.eq(taken & ~chunk.void),
+            self.done.eq(written & chunk.last),
+            self.feature.valid.eq(self.chunks.valid & is_feature & ~chunk.void),
             self.feature.payload.address.eq(chunk.address),
             self.feature.payload.count.eq(chunk.count),
             # Beyond a beat only a FILL writes, whose bytes are all the same.
@@ -88,7 +89,7 @@ class LocalWrite(wiring.Component):
         m.d.comb += self.local.data.eq(words)
         m.d.sync += [self.local.valid.eq(0), self.local.memory.eq(chunk.memory)]
         byte_bits = ceil_log2(data_bytes)
-        with m.If(taken), m.Switch(chunk.memory):
+        with m.If(written), m.Switch(chunk.memory):
             for memory in LocalMemory:
                 if memory is LocalMemory.FEATURE:
                     continue

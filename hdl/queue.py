@@ -1,13 +1,14 @@
 """A command queue: reads commands, checks them, takes and gives tokens, and hands them to units."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
-from amaranth.lib import data, fifo, stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..golden import isa
 from ..golden.config import Config
 from ..golden.isa import ErrorCode, Opcode, Unit
 from .dma_load import load_command_layout
+from .fifo import Buffer, Fifo
 from .isa import INDEX_BITS, ErrorReport, command_shape, report, view
 
 __all__ = ["Queue", "Standing"]
@@ -34,7 +35,7 @@ class Standing(data.Struct):
 
 
 class Queue(wiring.Component):
-    """Begin commands in order, at most one every ``COMMAND_BITS / data_bits`` + 3 cycles; give tokens as they complete.
+    """Begin commands in order, at most one every ``COMMAND_BITS / data_bits`` + 4 cycles; give tokens as they complete.
 
     A command is read and checked while those before it run. Commands complete in order: a SYNC completes with the
     command before it.
@@ -124,28 +125,33 @@ class Queue(wiring.Component):
         index = Signal(INDEX_BITS)
         header = view(isa.SYNC, command)
         self._elaborate_outputs(m, command, index)
-        illegal = self._elaborate_check(m, command)
-        flight, head, idle = self._elaborate_flight(m)
+        illegal, legal = self._elaborate_check(m, command)
+        flight, idle = self._elaborate_flight(m)
 
         tokens = Signal(TOKEN_BITS)
-        enough, in_turn, begin = Signal(), Signal(), Signal()
+        enough, may_begin, begin = Signal(), Signal(), Signal()
         m.d.sync += [
             tokens.eq(tokens + self.granted - Mux(begin, header.wait, 0)),
-            # Of the cycle before; tokens are taken only where this is not looked at, and more of them do no harm.
+            # Both of the cycle before: while a command waits to begin, they can only become true.
             enough.eq(tokens >= header.wait),
+            may_begin.eq((tokens >= header.wait) & self._in_turn(m, header, idle) & flight.ready),
         ]
         m.d.comb += [
-            in_turn.eq(self._in_turn(m, header, idle)),
             self.tokens_left.eq(tokens != 0),
             self.began.eq(begin),
-            flight.w_en.eq(begin),
-            head["input"].signal.eq(header.signal),
-            head["input"].unit.eq(self._unit_of(header.opcode)),
+            flight.valid.eq(begin),
+            flight.payload.signal.eq(header.signal),
+            flight.payload.unit.eq(self._unit_of(header.opcode)),
         ]
 
         words = isa.COMMAND_BITS // self.config.axi.data_bits
         position = Signal(range(words))
         moved = Signal()
+        # A register on the way, so that the words' arrival does not have to reach all of the command in one cycle.
+        word, shift = Signal.like(self.words.payload, reset_less=True), Signal()
+        m.d.sync += [word.eq(self.words.payload), shift.eq(self.words.valid & self.words.ready)]
+        with m.If(shift):
+            m.d.sync += command.eq(word << isa.COMMAND_BITS - len(word) | command >> len(word))
         m.d.comb += self.progress.eq(moved | begin | self.completed)
         m.d.sync += self.error.valid.eq(0)
         with m.FSM(name="queue"):
@@ -156,27 +162,23 @@ class Queue(wiring.Component):
                 m.d.comb += self.words.ready.eq(1)
                 with m.If(self.words.valid):
                     m.d.comb += moved.eq(1)
-                    m.d.sync += [
-                        command.eq(
-                            self.words.payload << isa.COMMAND_BITS - self.config.axi.data_bits
-                            | command >> self.config.axi.data_bits
-                        ),
-                        position.eq(position + 1),
-                    ]
+                    m.d.sync += position.eq(position + 1)
                     with m.If(position == words - 1):
-                        m.next = "CHECK"
+                        m.next = "SETTLE"
                 with m.Elif(self.exhausted):
                     m.d.sync += report(self.error, ErrorCode.PROGRAM_END, self.unit, index)
                     m.next = "STOP"
                 m.d.comb += self.standing.missing.eq(1)
+            with m.State("SETTLE"):
+                m.next = "CHECK"
             with m.State("CHECK"):
                 m.next = "BEGIN"
             with m.State("BEGIN"):
-                m.d.comb += [self.stalled.eq(~enough & (illegal == ErrorCode.NONE)), self.standing.waiting.eq(1)]
-                with m.If(illegal != ErrorCode.NONE):
+                m.d.comb += [self.stalled.eq(~enough & legal), self.standing.waiting.eq(1)]
+                with m.If(~legal):
                     m.d.sync += report(self.error, illegal, self.unit, index)
                     m.next = "STOP"
-                with m.Elif(enough & in_turn & flight.w_rdy & ~self.halt):
+                with m.Elif(may_begin & ~self.halt):
                     m.d.comb += begin.eq(1)
                     with m.Switch(header.opcode):
                         with m.Case(Opcode.SYNC):
@@ -253,8 +255,8 @@ class Queue(wiring.Component):
         else:
             decode(self.compute.payload, Opcode.COMPUTE)
 
-    def _elaborate_check(self, m: Module, command) -> Signal:
-        """Why the command must not begin, or NONE; valid a cycle after the command is complete."""
+    def _elaborate_check(self, m: Module, command) -> tuple[Signal, Signal]:
+        """Why the command must not begin, and whether it may; valid a cycle after the command is complete."""
         header = view(isa.SYNC, command)
         sizes = {
             opcode: max(field.lsb + field.width for field in isa.FORMATS[opcode].fields) for opcode in self.opcodes
@@ -274,38 +276,45 @@ class Queue(wiring.Component):
                     if opcode is Opcode.COMPUTE:
                         engine = view(isa.COMPUTE, command).engine
                         m.d.comb += has_engine.eq(Cat(engine == code for code in self.config.engines).any())
-        illegal = Signal(ErrorCode)
-        m.d.sync += illegal.eq(
-            Mux(
-                ~is_legal,
-                ErrorCode.ILLEGAL_OPCODE,
-                Mux(~has_engine, ErrorCode.ILLEGAL_ENGINE, Mux(~is_clean, ErrorCode.ILLEGAL_FIELD, ErrorCode.NONE)),
-            )
-        )
-        return illegal
+        illegal, legal = Signal(ErrorCode), Signal()
+        m.d.sync += [
+            illegal.eq(
+                Mux(
+                    ~is_legal,
+                    ErrorCode.ILLEGAL_OPCODE,
+                    Mux(~has_engine, ErrorCode.ILLEGAL_ENGINE, ErrorCode.ILLEGAL_FIELD),
+                )
+            ),
+            legal.eq(is_legal & has_engine & is_clean),
+        ]
+        return illegal, legal
 
     def _elaborate_flight(self, m: Module) -> tuple:
         """Commands in flight, oldest first, with what they signal and the unit that completes them."""
         entry = data.StructLayout({"signal": unsigned(_SIGNAL_BITS), "unit": unsigned(4)})
-        m.submodules.flight = flight = fifo.SyncFIFO(width=entry.size, depth=_IN_FLIGHT)
-        head = {"input": data.View(entry, flight.w_data), "output": data.View(entry, flight.r_data)}
+        m.submodules.flight = flight = Fifo(entry, depth=_IN_FLIGHT)
+        m.submodules.oldest_in_flight = oldest_in_flight = Buffer(entry)
+        wiring.connect(m, flight.output, oldest_in_flight.input)
+        head = oldest_in_flight.output
         # A command behind a SYNC can be done before the SYNC has left the queue.
-        finished = Signal(range(_IN_FLIGHT + 1))
-        by_itself, idle = Signal(), Signal()
+        finished, finished_later = Signal(range(_IN_FLIGHT + 1)), Signal(range(_IN_FLIGHT + 1))
+        has_finished, by_itself, idle = Signal(), Signal(), Signal()
         oldest = Signal(INDEX_BITS)
         m.d.comb += [
-            by_itself.eq(head["output"].unit == Unit.NONE),
-            self.completed.eq(flight.r_rdy & (by_itself | self.finished | (finished != 0))),
-            flight.r_en.eq(self.completed),
-            idle.eq(~flight.r_rdy),
-            self.in_flight.eq(flight.r_rdy),
-            self.standing.in_flight.eq(flight.r_rdy),
-            self.standing.unit.eq(head["output"].unit),
+            by_itself.eq(head.payload.unit == Unit.NONE),
+            self.completed.eq(head.valid & (by_itself | self.finished | has_finished)),
+            head.ready.eq(self.completed),
+            finished_later.eq(finished + self.finished - (self.completed & ~by_itself)),
+            idle.eq(~head.valid & ~flight.output.valid),
+            self.in_flight.eq(~idle),
+            self.standing.in_flight.eq(head.valid),
+            self.standing.unit.eq(head.payload.unit),
             self.standing.oldest.eq(oldest),
         ]
         m.d.sync += [
-            finished.eq(finished + self.finished - (self.completed & ~by_itself)),
-            self.grant.eq(Mux(self.completed, head["output"].signal, 0)),
+            finished.eq(finished_later),
+            has_finished.eq(finished_later != 0),
+            self.grant.eq(Mux(self.completed, head.payload.signal, 0)),
             oldest.eq(Mux(self.start, 0, oldest + self.completed)),
         ]
-        return flight, head, idle
+        return flight.input, idle

@@ -12,7 +12,7 @@ from .device import MULTIPLIER_LATENCY, Multiplier
 __all__ = ["LATENCY", "Parameter", "Requantiser", "Scale"]
 
 #: Registers before the multiplier's first, and behind its last.
-_STAGES_BEFORE, _STAGES_BEHIND = 3, 6
+_STAGES_BEFORE, _STAGES_BEHIND = 4, 6
 LATENCY = _STAGES_BEFORE + MULTIPLIER_LATENCY + _STAGES_BEHIND
 
 _ACC_BITS = 32
@@ -95,7 +95,7 @@ class Requantiser(wiring.Component):
         return m
 
     def _normalise(self, m: Module) -> tuple[Value, Value, Value]:
-        """Three stages: add, and shift to the left until the highest bit is set.
+        """Four stages: add, and shift to the left until the highest bit is set.
 
         An accumulator gets as many bits of fraction as a sum of Add tables has. A negative sum is complemented; the one
         that is missing to its magnitude is added by the rounding. Ones are shifted in, so that it may be added at the
@@ -106,7 +106,7 @@ class Requantiser(wiring.Component):
         total = _register(m, Mux(self.is_sum, added.as_unsigned(), accumulated), "total")
         sign = total[-1]
         word, count = total ^ sign.replicate(_SUM_BITS), Value.cast(Cat())
-        for step, is_last in ((16, False), (8, True), (4, False), (2, False), (1, True)):
+        for step, is_last in ((16, True), (8, False), (4, True), (2, False), (1, True)):
             is_empty = Signal(name=f"is_empty_{step}")
             m.d.comb += is_empty.eq(word[-step:] == 0)
             word = Mux(is_empty, Cat(sign.replicate(step), word[:-step]), word)

@@ -100,10 +100,13 @@ class Supervisor(wiring.Component):
             m.d.sync += [busy.eq(1), done.eq(0)]
 
         first = self._elaborate_first_error(m, busy, ended)
-        with m.If(ended):
+        # How the run ends is decided in one cycle, and carried out in the next.
+        verdict, closes = Signal(ErrorReport), Signal()
+        m.d.sync += [verdict.eq(first), closes.eq(ended & ~closes)]
+        with m.If(closes):
             m.d.sync += [busy.eq(0), done.eq(1), pending.eq(1)]
-        with m.If(first.valid & ~error.valid):
-            m.d.sync += [error.eq(first), busy.eq(0), done.eq(0), pending.eq(1)]
+        with m.If(verdict.valid & ~error.valid):
+            m.d.sync += [error.eq(verdict), busy.eq(0), done.eq(0), pending.eq(1)]
 
         self._elaborate_counters(m, busy, accepted)
         m.d.comb += [

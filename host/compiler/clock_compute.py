@@ -49,7 +49,7 @@ class ComputeClock:
         last = first + cycles - 1
         steps = fields["steps"]
         self.issues.append((first, last, timing.issue_steps(fields)))
-        self.first_issue, self.ready = first, first + cycles
+        self.first_issue, self.ready = first, first + cycles + OVERHEADS.between
         # The last window's own groups but for one, and what waits before them, come on top of the latency of a group.
         latency = timing.landing_latency(self.config, Engine(self.engine))
         self.landed = last + latency + self.backlog - 1
