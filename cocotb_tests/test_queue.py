@@ -218,7 +218,7 @@ async def commands_follow_without_bubbles(dut) -> None:
     await bench.run([fmt.encode()] * 20 + [isa.END.encode()], 0)
     words = isa.COMMAND_BITS // bench.config.axi.data_bits
     assert len(bench.handed) == 20
-    assert {b[2] - a[2] for a, b in zip(bench.handed, bench.handed[1:], strict=False)} == {words + 4}
+    assert {b[2] - a[2] for a, b in zip(bench.handed, bench.handed[1:], strict=False)} == {words + 5}
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

@@ -73,7 +73,7 @@ async def ends_when_all_is_done(dut) -> None:
         await _cycles(dut, 5)
         assert _read(dut, "STATUS") == registers.STATUS_BUSY
     dut.fetching.value = 0
-    await _cycles(dut, 3)
+    await _cycles(dut, 4)
     assert _read(dut, "STATUS") == registers.STATUS_DONE
     assert _read(dut, "INTERRUPT") == 1
     # The queues look done until the run has begun.
@@ -124,7 +124,7 @@ async def tokens_left(dut, side: str) -> None:
     getattr(dut, f"{side}_standing").value = Standing.const({"index": 12}).as_bits()
     await _cycles(dut, 5)
     dut.dma_done.value = dut.compute_done.value = 1
-    await _cycles(dut, 3)
+    await _cycles(dut, 4)
     assert _error(dut) == (ErrorCode.TOKENS_LEFT, Unit[f"{side.upper()}_QUEUE"], 12, 0)
     assert _read(dut, "STATUS") == registers.STATUS_ERROR
 
@@ -157,7 +157,7 @@ async def watchdog_names_who_is_stuck(dut, case: int) -> None:
         assert _read(dut, "STATUS") == registers.STATUS_BUSY
     await _cycles(dut, 45)
     assert _read(dut, "STATUS") == registers.STATUS_BUSY
-    await _cycles(dut, 11)
+    await _cycles(dut, 13)
     assert _error(dut) == (ErrorCode.WATCHDOG, *expected, 0)
 
 
@@ -193,8 +193,8 @@ async def counters(dut) -> None:
     dut.dma_done.value = dut.compute_done.value = 1
     await _cycles(dut, 5)
     assert {name: _read(dut, name.upper()) for name in names} == expected
-    # The events, a cycle before and two behind them.
-    assert _read(dut, "CYCLES") == 200 + 3
+    # The events, a cycle before and three behind them.
+    assert _read(dut, "CYCLES") == 200 + 4
     # The next run begins at zero.
     await _pulse(dut, "start")
     await FallingEdge(dut.clk)

@@ -26,7 +26,7 @@ FETCH_LATENCY = 5
 MULTIPLIER_LATENCY = 3
 #: From an engine's result to its first group, through the Add tables, the requantiser and the table, to the write of
 #: the piece, and from there to the first cycle in which its address may be read.
-RESULTS_LATENCY = 3
+RESULTS_LATENCY = 4
 ADD_TABLE_LATENCY = 3
 REQUANTISE_LATENCY = 13
 TABLE_LATENCY = 2
@@ -97,22 +97,22 @@ class Overheads:
     """
 
     start: int = 4
-    finish: int = 4
+    finish: int = 5
     token: int = 3
     issue: int = 6
     between: int = 1
-    command: int = 5
+    command: int = 6
     completion: int = 0
     read_latency: int = 40
     write_latency: int = 40
-    load: int = 6
+    load: int = 8
     load_finish: int = 12
     fill: int = 10
-    store: int = 18
+    store: int = 19
     fetch: int = 4
     fetch_interval: int = 2
     refetch: int = 3
-    fetched: int = 8
+    fetched: int = 10
 
 
 OVERHEADS = Overheads()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
-from amaranth.lib import fifo, wiring
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from ..golden.config import Config
 from .axi import BEATS_BITS, ReadSignature, WriteSignature, axi4_signature
+from .fifo import Fifo
 
 __all__ = ["TAG_LOAD", "TAG_PROGRAM", "AxiGuard"]
 
@@ -56,8 +57,8 @@ class AxiGuard(wiring.Component):
     base : In(32)
         EXTERNAL_BASE, a multiple of 4096: added to every address.
     soft_reset : In(1)
-        Begins a soft reset. Nothing is taken from the masters from this cycle on, until ``resetting`` falls; they must
-        be reset before that.
+        Begins a soft reset. Nothing is taken from the masters from the next cycle on, until ``resetting`` falls; they
+        must be reset before that.
     resetting : Out(1)
         High from the next cycle on, until four cycles after the last one of ``soft_reset``.
     memory : Out(axi4_signature)
@@ -81,22 +82,25 @@ class AxiGuard(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        m.submodules.owed = owed = fifo.SyncFIFO(width=BEATS_BITS, depth=16)
+        m.submodules.owed = owed = Fifo(unsigned(BEATS_BITS), depth=16)
         in_flight = Signal(_FLIGHT_BITS)
         epoch, exhausted = self._elaborate_epochs(m, in_flight)
         # Late by a cycle, which the spare flights and the cycles of a reset allow.
-        held, may_begin = Signal(), Signal()
-        m.d.sync += held.eq(in_flight[-1] | exhausted)
-        m.d.comb += may_begin.eq(~self.soft_reset & ~self.resetting & ~held)
+        held, may_begin, may_write = Signal(), Signal(), Signal()
+        m.d.sync += [
+            held.eq(in_flight[-1] | exhausted),
+            may_begin.eq(~self.soft_reset & ~self.resetting & ~held),
+        ]
         # Owed beats are made up here, from a soft reset on until none is owed.
         padding = Signal()
         with m.If(self.soft_reset):
             m.d.sync += padding.eq(1)
-        with m.Elif(~owed.r_rdy):
+        with m.Elif(~owed.output.valid):
             m.d.sync += padding.eq(0)
 
         reads = self._elaborate_read_requests(m, epoch, may_begin)
-        writes = self._elaborate_write_requests(m, epoch, may_begin & ~padding, owed)
+        m.d.comb += may_write.eq(may_begin & ~padding)
+        writes = self._elaborate_write_requests(m, epoch, may_write, owed)
         self._elaborate_write_data(m, owed, padding)
         read_ends, write_ends = self._elaborate_answers(m, epoch, exhausted)
         m.d.sync += in_flight.eq(in_flight + reads + writes - read_ends - write_ends)
@@ -159,17 +163,17 @@ class AxiGuard(wiring.Component):
     def _elaborate_write_requests(self, m: Module, epoch, may_begin, owed):
         bus, request = self.memory, self.store.aw
         m.d.comb += [
-            request.ready.eq(may_begin & (~bus.awvalid | bus.awready) & owed.w_rdy),
+            request.ready.eq(may_begin & (~bus.awvalid | bus.awready) & owed.input.ready),
             bus.awsize.eq(ceil_log2(self.config.axi.data_bytes)),
             bus.awburst.eq(_INCREMENTING),
-            owed.w_data.eq(request.payload.beats_minus_one),
-            owed.w_en.eq(request.valid & request.ready),
+            owed.input.payload.eq(request.payload.beats_minus_one),
+            owed.input.valid.eq(request.valid & request.ready),
         ]
         with m.If(bus.awready):
             m.d.sync += bus.awvalid.eq(0)
-        with m.If(owed.w_en):
+        with m.If(owed.input.valid):
             m.d.sync += self._request("aw", request.payload, Cat(Const(_TAG_STORE, 1), epoch))
-        return owed.w_en
+        return owed.input.valid
 
     def _elaborate_write_data(self, m: Module, owed, padding) -> None:
         """Beats go out once their burst is offered; while ``padding`` the guard makes them up."""
@@ -179,11 +183,11 @@ class AxiGuard(wiring.Component):
         taken = Signal(name="write_taken")
         last = Signal(name="write_last")
         m.d.comb += [
-            can_take.eq(owed.r_rdy & (~bus.wvalid | bus.wready)),
+            can_take.eq(owed.output.valid & (~bus.wvalid | bus.wready)),
             beat.ready.eq(can_take & ~self.soft_reset & ~padding),
             taken.eq(beat.valid & beat.ready | can_take & padding),
-            last.eq(sent == owed.r_data),
-            owed.r_en.eq(taken & last),
+            last.eq(sent == owed.output.payload),
+            owed.output.ready.eq(taken & last),
         ]
         with m.If(bus.wready):
             m.d.sync += bus.wvalid.eq(0)

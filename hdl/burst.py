@@ -9,6 +9,7 @@ from amaranth.utils import ceil_log2
 
 from ..golden.config import AxiConfig
 from .axi import BEATS_BITS
+from .fifo import Buffer
 
 __all__ = ["BurstSplitter"]
 
@@ -74,7 +75,9 @@ class BurstSplitter(wiring.Component):
         m = Module()
         byte_bits = ceil_log2(self.data_bytes)
         block_bits = byte_bits + BEATS_BITS
-        run, burst = self.runs.payload, self.bursts.payload
+        m.submodules.found = found = Buffer(self.bursts.payload.shape())
+        wiring.connect(m, found.output, wiring.flipped(self.bursts))
+        run, burst, valid = self.runs.payload, found.input.payload, Signal()
 
         block = Signal(AxiConfig.ADDRESS_BITS - block_bits, reset_less=True)
         start = Signal(block_bits, reset_less=True)
@@ -98,10 +101,11 @@ class BurstSplitter(wiring.Component):
             burst.last.eq(last),
             burst.context.eq(context),
             # Not in the cycle of the last burst as well: that would couple what comes before to what comes behind.
-            self.runs.ready.eq(~self.bursts.valid),
+            self.runs.ready.eq(~valid),
+            found.input.valid.eq(valid),
         ]
-        with m.If(self.bursts.ready & self.bursts.valid):
-            m.d.sync += [self.bursts.valid.eq(~last), first.eq(0), block.eq(block + 1)]
+        with m.If(found.input.ready & valid):
+            m.d.sync += [valid.eq(~last), first.eq(0), block.eq(block + 1)]
             m.d.sync += [blocks_left.eq(blocks_left - 1), last.eq(blocks_left == 1)]
         # Whether the first block is the last one, beside the long addition instead of behind it.
         end_in_block = Signal(block_bits + 1)
@@ -109,7 +113,7 @@ class BurstSplitter(wiring.Component):
         with m.If(self.runs.ready & self.runs.valid):
             m.d.sync += [
                 last.eq(~run.last_byte[block_bits:].any() & ~end_in_block[-1]),
-                self.bursts.valid.eq(1),
+                valid.eq(1),
                 first.eq(1),
                 Cat(start, block).eq(run.address),
                 span.eq(run.address[:block_bits] + run.last_byte),

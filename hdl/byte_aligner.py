@@ -74,7 +74,7 @@ class ByteAligner(wiring.Component):
 
         supplied, move, stopped = Signal(), Signal(), Signal()
         m.d.comb += [
-            supplied.eq(step.is_fill | holding & (~step.crosses | beat.valid)),
+            supplied.eq((holding | ~step.needs_beat) & (beat.valid | ~step.crosses)),
             move.eq(self.steps.valid & supplied & chunk.ready),
             beat.ready.eq(~holding | move & step.advances),
             self.steps.ready.eq(move),

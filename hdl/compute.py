@@ -20,7 +20,7 @@ from .maximum import Maximum
 from .pipeline import delay
 from .requant import LATENCY as REQUANT_LATENCY
 from .requant import Parameter, Requantiser
-from .results import Results
+from .results import RESULTS_LATENCY, Results
 from .transfer_tables import TransferTables
 from .weight_memory import WeightMemory
 from .windows import Windows
@@ -28,8 +28,8 @@ from .write_back import WRITE_BACK_LATENCY, WriteBack
 
 __all__ = ["Compute"]
 
-#: From the cycle in which a group is selected to its write.
-_GROUP_LATENCY = RAM_LATENCY + ADD_LATENCY + REQUANT_LATENCY + RAM_LATENCY + WRITE_BACK_LATENCY
+#: From the result of an engine to the write of its first group, less a cycle.
+_GROUP_LATENCY = RESULTS_LATENCY - 1 + ADD_LATENCY + REQUANT_LATENCY + RAM_LATENCY + WRITE_BACK_LATENCY
 
 #: The components that stand for the codes of ``Engine``: an engine is one line here.
 ENGINES = {
@@ -123,11 +123,11 @@ class Compute(wiring.Component):
             self.last.eq(windows.last),
         ]
         with m.If(windows.error.valid):
-            m.d.comb += self.error.eq(windows.error)
+            m.d.sync += self.error.eq(windows.error)
         with m.Elif(results.error.valid):
-            m.d.comb += self.error.eq(results.error)
+            m.d.sync += self.error.eq(results.error)
         with m.Else():
-            m.d.comb += self.error.eq(write_back.error)
+            m.d.sync += self.error.eq(write_back.error)
         return m
 
     def _elaborate_fetch(

@@ -131,10 +131,12 @@ class DmaLoad(wiring.Component):
         m.submodules.requests = requests = Buffer(self.bus.ar.payload.shape())
         connect(m, m.submodules.commands.runs, runs.nests)
         connect(m, requests.output, flipped(self.bus.ar))
-        run = runs.iterations.payload
+        m.submodules.next_run = next_run = Buffer(runs.iterations.payload.shape())
+        connect(m, runs.iterations, next_run.input)
+        run = next_run.output.payload
         m.d.comb += [
-            splitter.runs.valid.eq(runs.iterations.valid),
-            runs.iterations.ready.eq(splitter.runs.ready),
+            splitter.runs.valid.eq(next_run.output.valid),
+            next_run.output.ready.eq(splitter.runs.ready),
             splitter.runs.payload.address.eq(run.pointer.external),
             splitter.runs.payload.last_byte.eq(run.context.last_byte),
             splitter.runs.payload.context.index.eq(run.context.index),

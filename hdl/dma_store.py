@@ -151,7 +151,7 @@ class DmaStore(wiring.Component):
         end = Signal(isa.LOCAL_BITS + 1)
         m.d.comb += [
             end.eq(row.pointer.local + row.context.last_byte),
-            rows.ready.eq(~checked | runs.ready & runs.valid),
+            rows.ready.eq(~checked),
             runs.valid.eq(checked & ~out_of_range),
             runs.payload.eq(run),
         ]
@@ -167,9 +167,11 @@ class DmaStore(wiring.Component):
                 # Of the first beat's first byte, which may lie before the row.
                 run.context.source.eq(row.pointer.local - row.pointer.external[:byte_bits]),
             ]
+        with m.Elif(runs.ready & runs.valid):
+            m.d.sync += checked.eq(0)
         # The bursts of the rows before it begin first.
         strayed = Signal(ErrorReport, name="strayed")
-        with m.If(checked & out_of_range & ~splitter.bursts.valid):
+        with m.If(checked & out_of_range & runs.ready & ~splitter.bursts.valid):
             m.d.comb += report(strayed, ErrorCode.ADDRESS_RANGE, Unit.STORE, run.context.index, local)
 
         m.submodules.requests = requests = Buffer(self.bus.aw.payload.shape())

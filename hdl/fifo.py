@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from amaranth.hdl import Module, Mux, Shape, ShapeLike, Signal
-from amaranth.lib import fifo, memory, stream, wiring
+from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
 
 from .axi import push_signature
 
@@ -51,12 +52,14 @@ class Buffer(wiring.Component):
 class Fifo(wiring.Component):
     """Queue up to ``depth`` words, one in and one out each cycle, with a latency of one cycle; no combinational path.
 
+    ``valid`` and ``ready`` are registers, the payload comes from distributed RAM.
+
     Parameters
     ----------
     shape : ShapeLike
         Of a word.
     depth : int
-        Words; up to 16 cost the same distributed RAM.
+        Words; up to 16 cost the same.
 
     Members
     -------
@@ -71,14 +74,24 @@ class Fifo(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        m.submodules.storage = storage = fifo.SyncFIFO(width=Shape.cast(self.shape).width, depth=self.depth)
+        width = Shape.cast(self.shape).width
+        m.submodules.storage = storage = memory.Memory(shape=width, depth=1 << ceil_log2(self.depth), init=[])
+        write, read = storage.write_port(), storage.read_port(domain="comb")
+        push, pop, level = Signal(), Signal(), Signal(range(self.depth + 1))
         m.d.comb += [
-            storage.w_data.eq(self.input.payload),
-            storage.w_en.eq(self.input.valid),
-            self.input.ready.eq(storage.w_rdy),
-            self.output.payload.eq(storage.r_data),
-            self.output.valid.eq(storage.r_rdy),
-            storage.r_en.eq(self.output.ready),
+            push.eq(self.input.valid & self.input.ready),
+            pop.eq(self.output.valid & self.output.ready),
+            write.en.eq(push),
+            write.data.eq(self.input.payload),
+            self.output.payload.eq(read.data),
+        ]
+        m.d.sync += [
+            write.addr.eq(write.addr + push),
+            read.addr.eq(read.addr + pop),
+            level.eq(level + push - pop),
+            # From the level of before, so that neither side waits for the sum.
+            self.output.valid.eq((level > 1) | (level == 1) & ~pop | push),
+            self.input.ready.eq((level < self.depth - 1) | (level == self.depth - 1) & ~push | pop),
         ]
         return m
 

@@ -60,11 +60,11 @@ def transfer_nest(config: Config) -> Nest:
 def step_layout(config: Config) -> data.StructLayout:
     """One chunk: ``count`` bytes to ``address``, from byte ``offset`` of the current beat on.
 
-    ``crosses``: it needs bytes of the next beat too. ``advances``: the current beat is used up. ``skips``: and so is
-    the next beat, with which a run ends. None of these for a FILL. ``out_of_range``: the piece does not lie in its
-    memory. ``last``: of the command.
+    ``needs_beat``: it is not a FILL's. ``crosses``: it needs bytes of the next beat too. ``advances``: the current beat
+    is used up. ``skips``: and so is the next beat, with which a run ends. ``out_of_range``: the piece does not lie in
+    its memory. ``last``: of the command.
     """
-    flags = ("crosses", "advances", "skips", "out_of_range", "last")
+    flags = ("needs_beat", "crosses", "advances", "skips", "out_of_range", "last")
     return data.StructLayout(
         {
             **_common_fields(config),
@@ -169,6 +169,7 @@ class LoadChunks(wiring.Component):
             step.count.eq(count),
             step.offset.eq(offset),
             crosses.eq((end > data_bytes) & ~piece.context.is_fill),
+            step.needs_beat.eq(~piece.context.is_fill),
             step.crosses.eq(crosses),
             step.advances.eq(((end >= data_bytes) | ends_run) & ~piece.context.is_fill),
             step.skips.eq(ends_run & crosses),

@@ -79,24 +79,26 @@ class LoadCommands(wiring.Component):
         m.d.comb += [self.runs.valid.eq(runs_offered), self.transfers.valid.eq(transfers_offered)]
         self._elaborate_outputs(m, load, is_fill, value, last_byte, product)
 
+        command = self.commands.payload
+        with m.If(self.commands.ready):
+            m.d.sync += [
+                load.eq(command.load),
+                is_fill.eq(command.is_fill),
+                value.eq(command.fill.value),
+                product.eq(0),
+            ]
+            with m.If(command.is_fill):
+                m.d.sync += [
+                    load[name].eq(command.fill[name]) for name in ("index", "local", "piece_bytes", "rows", "local_row")
+                ]
+                m.d.sync += [load.memory.eq(LocalMemory.FEATURE), load.folds.eq(1), load.row_pieces.eq(1)]
         with m.FSM():
             with m.State("TAKE"):
-                m.d.comb += self.commands.ready.eq(~self.halt)
-                command = self.commands.payload
-                m.d.sync += [
-                    load.eq(command.load),
-                    is_fill.eq(command.is_fill),
-                    value.eq(command.fill.value),
-                    product.eq(0),
-                ]
-                with m.If(command.is_fill):
-                    m.d.sync += [
-                        load[name].eq(command.fill[name])
-                        for name in ("index", "local", "piece_bytes", "rows", "local_row")
-                    ]
-                    m.d.sync += [load.memory.eq(LocalMemory.FEATURE), load.folds.eq(1), load.row_pieces.eq(1)]
-                with m.If(self.commands.valid & ~self.halt):
+                with m.If(self.commands.valid & self.commands.ready):
+                    m.d.sync += self.commands.ready.eq(0)
                     m.next = "CHECK"
+                with m.Else():
+                    m.d.sync += self.commands.ready.eq(~self.halt)
             with m.State("CHECK"):
                 m.d.sync += [
                     last_byte.eq(load.piece_bytes - 1),
@@ -124,6 +126,7 @@ class LoadCommands(wiring.Component):
                 with m.If(self.transfers.ready):
                     m.d.sync += transfers_offered.eq(0)
                 with m.If((~runs_offered | self.runs.ready) & (~transfers_offered | self.transfers.ready)):
+                    m.d.sync += self.commands.ready.eq(~self.halt)
                     m.next = "TAKE"
             with m.State("REFUSE"):
                 m.d.comb += report(

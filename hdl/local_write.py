@@ -68,14 +68,13 @@ class LocalWrite(wiring.Component):
         m = Module()
         lanes, data_bytes = self.config.array.lanes, self.config.axi.data_bytes
         chunk = self.chunks.payload
-        is_feature, taken, written = Signal(), Signal(), Signal()
+        is_feature, exists = Signal(), Signal()
         m.d.comb += [
             is_feature.eq(chunk.memory == LocalMemory.FEATURE),
             self.chunks.ready.eq(~is_feature | self.feature.ready),
-            taken.eq(self.chunks.valid & self.chunks.ready),
-            written.eq(taken & ~chunk.void),
-            self.done.eq(written & chunk.last),
-            self.feature.valid.eq(self.chunks.valid & is_feature & ~chunk.void),
+            exists.eq(self.chunks.valid & ~chunk.void),
+            self.done.eq(exists & chunk.last & self.chunks.ready),
+            self.feature.valid.eq(exists & is_feature),
             self.feature.payload.address.eq(chunk.address),
             self.feature.payload.count.eq(chunk.count),
             # Beyond a beat only a FILL writes, whose bytes are all the same.
@@ -89,7 +88,8 @@ class LocalWrite(wiring.Component):
         m.d.comb += self.local.data.eq(words)
         m.d.sync += [self.local.valid.eq(0), self.local.memory.eq(chunk.memory)]
         byte_bits = ceil_log2(data_bytes)
-        with m.If(written), m.Switch(chunk.memory):
+        # All but the feature memory are always ready.
+        with m.If(exists), m.Switch(chunk.memory):
             for memory in LocalMemory:
                 if memory is LocalMemory.FEATURE:
                     continue

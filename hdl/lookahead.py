@@ -60,25 +60,23 @@ class Lookahead(wiring.Component):
         width = Shape.cast(self.shape).width
         m.submodules.storage = storage = memory.Memory(shape=width, depth=self.depth, init=[])
         write, read = storage.write_port(), storage.read_port(domain="comb")
-        stored, stored_later = Signal(range(self.depth + 1)), Signal(range(self.depth + 1))
-        free, free_later = Signal(range(self.depth + 1), init=self.depth), Signal(range(self.depth + 1))
+        stored, free = Signal(range(self.depth + 1)), Signal(range(self.depth + 1), init=self.depth)
         waits, move = Signal(), Signal()
         payload = Signal(width, reset_less=True)
         m.d.comb += [
             write.data.eq(self.input.payload),
             write.en.eq(self.input.valid),
             move.eq(waits & (~self.output.valid | self.output.ready)),
-            stored_later.eq(stored + self.input.valid - move),
-            free_later.eq(free - self.reserve + move),
             self.output.payload.eq(payload),
         ]
         m.d.sync += [
             write.addr.eq(write.addr + self.input.valid),
             read.addr.eq(read.addr + move),
-            stored.eq(stored_later),
-            waits.eq(stored_later != 0),
-            free.eq(free_later),
-            self.room.eq(free_later != 0),
+            stored.eq(stored + self.input.valid - move),
+            free.eq(free - self.reserve + move),
+            # From the numbers of before, so that nothing waits for the sums.
+            waits.eq((stored > 1) | (stored == 1) & ~move | self.input.valid),
+            self.room.eq((free > 1) | (free == 1) & ~self.reserve | move),
         ]
         with m.If(~self.output.valid | self.output.ready):
             m.d.sync += [self.output.valid.eq(waits), payload.eq(read.data)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amaranth.hdl import Module, Mux, Signal, unsigned
-from amaranth.lib import data, fifo, stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
@@ -11,6 +11,7 @@ from ..golden import isa, registers
 from ..golden.config import AxiConfig, Config
 from .axi import ReadSignature, Response
 from .device import RAM_LATENCY, Ram
+from .fifo import Fifo
 from .isa import INDEX_BITS, ErrorReport, report
 
 __all__ = ["Program", "Ring", "program_layout"]
@@ -36,7 +37,7 @@ def _burst_layout() -> data.StructLayout:
 class Ring(wiring.Component):
     """Hold commands of one queue, and hand them out in words, one each cycle.
 
-    The first word follows ``RAM_LATENCY`` + 2 cycles after it has arrived. The ring asks for what it has room for, and
+    The first word follows ``RAM_LATENCY`` + 3 cycles after it has arrived. The ring asks for what it has room for, and
     never waits for the queue to begin a command. If all commands of a program fit, the next start runs from the ring,
     unless ``changed`` was high since.
 
@@ -102,22 +103,21 @@ class Ring(wiring.Component):
             m.d.sync += written.eq(written + 1)
 
         to_fetch = self._elaborate_fetch(m, requested, read, command_words, depth)
-        to_read, emptied = self._elaborate_output(m, storage, written, read, command_words)
-        m.d.sync += self.busy.eq(
-            (to_fetch != 0) | self.burst.valid | (written != requested) | (to_read != 0) | ~emptied
-        )
+        resident = Signal()
+        reading, emptied = self._elaborate_output(m, storage, written, read, resident, command_words)
+        m.d.sync += self.busy.eq((to_fetch != 0) | self.burst.valid | (written != requested) | reading | ~emptied)
 
         # The ring holds a whole program, from its first word on, once that has been fetched to the end.
-        whole, resident = Signal(), Signal()
+        whole = Signal()
         m.d.comb += resident.eq(whole & ~self.busy & ~self.changed)
         with m.If(self.changed):
             m.d.sync += whole.eq(0)
         with m.If(self.stop):
-            m.d.sync += [to_fetch.eq(0), to_read.eq(0)]
+            m.d.sync += to_fetch.eq(0)
             with m.If(to_fetch != 0):
                 m.d.sync += whole.eq(0)
         with m.If(self.start):
-            m.d.sync += [read.eq(0), to_read.eq(self.program.commands)]
+            m.d.sync += read.eq(0)
             with m.If(~resident):
                 m.d.sync += [
                     requested.eq(0),
@@ -168,31 +168,54 @@ class Ring(wiring.Component):
                 m.next = "MEASURE"
         return to_fetch
 
-    def _elaborate_output(self, m: Module, storage: Ram, written, read, command_words: int) -> tuple[Signal, Signal]:
-        """Read ahead into a small FIFO; returns how many commands are yet to be read, and that nothing is under way."""
+    def _elaborate_output(
+        self, m: Module, storage: Ram, written, read, resident, command_words: int
+    ) -> tuple[Signal, Signal]:
+        """Read ahead into a small FIFO; returns whether words are yet to be read, and that none is under way."""
         to_read = Signal(_COUNT_BITS)
-        m.submodules.output = output = fifo.SyncFIFO(width=self.data_bits, depth=_CREDITS)
-        credits = Signal(range(_CREDITS + 1), init=_CREDITS)
-        issue, taken, emptied = Signal(), Signal(), Signal()
+        m.submodules.output = output = Fifo(unsigned(self.data_bits), depth=_CREDITS)
+        # Words in the ring that are not read; from the number of before, so that nothing waits for the sum.
+        stored, waits = Signal(range(storage.depth + 1)), Signal()
+        credits, has_credit = Signal(range(_CREDITS + 1), init=_CREDITS), Signal()
+        reading, is_last, issue, taken, emptied = Signal(), Signal(), Signal(), Signal(), Signal()
+        ends_command = read[: ceil_log2(command_words)].all()
         arrives = Signal(RAM_LATENCY)
         m.d.comb += [
-            issue.eq((read != written) & (to_read != 0) & (credits != 0)),
+            issue.eq(waits & reading & has_credit),
             # What was read ahead behind an early END goes nowhere.
-            taken.eq(output.r_rdy & output.r_en),
-            output.w_en.eq(arrives[-1]),
-            output.w_data.eq(storage.read_data),
-            output.r_en.eq(self.words.ready | self.stop),
-            self.words.valid.eq(output.r_rdy),
-            self.words.payload.eq(output.r_data),
-            emptied.eq(credits == _CREDITS),
-            self.exhausted.eq((to_read == 0) & emptied),
+            taken.eq(output.output.valid & output.output.ready),
+            output.input.valid.eq(arrives[-1]),
+            output.input.payload.eq(storage.read_data),
+            output.output.ready.eq(self.words.ready | self.stop),
+            self.words.valid.eq(output.output.valid),
+            self.words.payload.eq(output.output.payload),
+            self.exhausted.eq(~reading & emptied),
         ]
-        m.d.sync += [arrives.eq((arrives << 1) | issue), credits.eq(credits - issue + taken)]
+        m.d.sync += [
+            arrives.eq((arrives << 1) | issue),
+            credits.eq(credits - issue + taken),
+            has_credit.eq((credits > 1) | (credits == 1) & ~issue | taken),
+            emptied.eq((credits == _CREDITS) & ~issue),
+            stored.eq(stored + self.word_valid - issue),
+            waits.eq((stored > 1) | (stored == 1) & ~issue),
+            is_last.eq(to_read == 1),
+        ]
         with m.If(issue):
             m.d.sync += read.eq(read + 1)
-            with m.If(read[: ceil_log2(command_words)].all()):
+            with m.If(ends_command):
                 m.d.sync += to_read.eq(to_read - 1)
-        return to_read, emptied
+                with m.If(is_last):
+                    m.d.sync += reading.eq(0)
+        with m.If(self.stop):
+            m.d.sync += reading.eq(0)
+        with m.If(self.start):
+            m.d.sync += [
+                stored.eq(Mux(resident, written, 0)),
+                waits.eq(0),
+                to_read.eq(self.program.commands),
+                reading.eq(self.program.commands != 0),
+            ]
+        return reading, emptied
 
 
 class Program(wiring.Component):
@@ -264,12 +287,12 @@ class Program(wiring.Component):
         asked = data.StructLayout(
             {"address": unsigned(AxiConfig.ADDRESS_BITS), "index": unsigned(INDEX_BITS), "queue": unsigned(1)}
         )
-        m.submodules.flight = flight = fifo.SyncFIFO(width=asked.size, depth=self.config.axi.outstanding)
-        self._elaborate_requests(m, rings, data.View(asked, flight.w_data), flight)
-        self._elaborate_answers(m, rings, data.View(asked, flight.r_data), flight)
+        m.submodules.flight = flight = Fifo(asked, depth=self.config.axi.outstanding)
+        self._elaborate_requests(m, rings, flight.input)
+        self._elaborate_answers(m, rings, flight.output)
         return m
 
-    def _elaborate_requests(self, m: Module, rings: list[Ring], asked: data.View, flight: fifo.SyncFIFO) -> None:
+    def _elaborate_requests(self, m: Module, rings: list[Ring], flight: stream.Interface) -> None:
         """Take the rings' bursts in turns, one every other cycle at most."""
         request = self.read.ar
         command_beats = isa.COMMAND_BITS // self.data_bits
@@ -280,26 +303,28 @@ class Program(wiring.Component):
         m.d.comb += burst.eq(Mux(chosen, rings[1].burst.payload, rings[0].burst.payload))
         with m.If(request.ready):
             m.d.sync += request.valid.eq(0)
-        with m.If(~request.valid & ~self.halt & flight.w_rdy & (rings[0].burst.valid | rings[1].burst.valid)):
-            m.d.comb += [rings[0].burst.ready.eq(~chosen), rings[1].burst.ready.eq(chosen), flight.w_en.eq(1)]
+        with m.If(~request.valid & ~self.halt & flight.ready & (rings[0].burst.valid | rings[1].burst.valid)):
+            m.d.comb += [rings[0].burst.ready.eq(~chosen), rings[1].burst.ready.eq(chosen), flight.valid.eq(1)]
             m.d.sync += [
                 turn.eq(~chosen),
                 request.valid.eq(1),
                 request.payload.address.eq(burst.address),
                 request.payload.beats_minus_one.eq(Mux(burst.two, 2 * command_beats - 1, command_beats - 1)),
             ]
+        asked = flight.payload
         m.d.comb += [asked.address.eq(burst.address), asked.index.eq(burst.index), asked.queue.eq(chosen)]
 
-    def _elaborate_answers(self, m: Module, rings: list[Ring], asked: data.View, flight: fifo.SyncFIFO) -> None:
+    def _elaborate_answers(self, m: Module, rings: list[Ring], flight: stream.Interface) -> None:
         """Hand each word to the ring that asked for it."""
         valid = Signal()
         beat = Signal.like(self.read.r.payload, reset_less=True)
         m.d.sync += [valid.eq(self.read.r.valid), beat.eq(self.read.r.payload)]
         failed = Signal(len(rings))
         bad = Signal()
+        asked = flight.payload
         m.d.comb += [
             bad.eq(valid & (beat.response >= Response.SLVERR)),
-            flight.r_en.eq(valid & beat.last),
+            flight.ready.eq(valid & beat.last),
             self.progress.eq(valid),
         ]
         m.d.sync += self.error.valid.eq(0)

@@ -35,7 +35,7 @@ class Standing(data.Struct):
 
 
 class Queue(wiring.Component):
-    """Begin commands in order, at most one every ``COMMAND_BITS / data_bits`` + 4 cycles; give tokens as they complete.
+    """Begin commands in order, at most one every ``COMMAND_BITS / data_bits`` + 5 cycles; give tokens as they complete.
 
     A command is read and checked while those before it run. Commands complete in order: a SYNC completes with the
     command before it.
@@ -154,7 +154,7 @@ class Queue(wiring.Component):
             m.d.sync += command.eq(word << isa.COMMAND_BITS - len(word) | command >> len(word))
         m.d.comb += self.progress.eq(moved | begin | self.completed)
         m.d.sync += self.error.valid.eq(0)
-        with m.FSM(name="queue"):
+        with m.FSM(name="queue") as fsm:
             with m.State("IDLE"), m.If(self.start):
                 m.d.sync += [index.eq(0), self.done.eq(0)]
                 m.next = "READ"
@@ -169,26 +169,23 @@ class Queue(wiring.Component):
                     m.d.sync += report(self.error, ErrorCode.PROGRAM_END, self.unit, index)
                     m.next = "STOP"
                 m.d.comb += self.standing.missing.eq(1)
-            with m.State("SETTLE"):
-                m.next = "CHECK"
-            with m.State("CHECK"):
-                m.next = "BEGIN"
+            for state, following in (("SETTLE", "GATHER"), ("GATHER", "CHECK"), ("CHECK", "BEGIN")):
+                with m.State(state):
+                    m.next = following
             with m.State("BEGIN"):
                 m.d.comb += [self.stalled.eq(~enough & legal), self.standing.waiting.eq(1)]
                 with m.If(~legal):
                     m.d.sync += report(self.error, illegal, self.unit, index)
                     m.next = "STOP"
-                with m.Elif(may_begin & ~self.halt):
-                    m.d.comb += begin.eq(1)
-                    with m.Switch(header.opcode):
-                        with m.Case(Opcode.SYNC):
-                            m.d.sync += index.eq(index + 1)
-                            m.next = "READ"
-                        with m.Case(Opcode.END):
-                            m.next = "DRAIN"
-                        with m.Default():
-                            m.d.sync += self._offer(header.opcode)
-                            m.next = "OFFER"
+                with m.If(begin), m.Switch(header.opcode):
+                    with m.Case(Opcode.SYNC):
+                        m.d.sync += index.eq(index + 1)
+                        m.next = "READ"
+                    with m.Case(Opcode.END):
+                        m.next = "DRAIN"
+                    with m.Default():
+                        m.d.sync += self._offer(header.opcode)
+                        m.next = "OFFER"
             with m.State("OFFER"), m.If(self._accepted()):
                 m.d.comb += moved.eq(1)
                 m.d.sync += [*(port.valid.eq(0) for port in self._ports()), index.eq(index + 1)]
@@ -199,7 +196,7 @@ class Queue(wiring.Component):
             # Until the soft reset.
             with m.State("STOP"):
                 pass
-        m.d.comb += self.standing.index.eq(index)
+        m.d.comb += [begin.eq(fsm.ongoing("BEGIN") & legal & may_begin & ~self.halt), self.standing.index.eq(index)]
         return m
 
     def _ports(self) -> list[stream.Interface]:
@@ -256,16 +253,16 @@ class Queue(wiring.Component):
             decode(self.compute.payload, Opcode.COMPUTE)
 
     def _elaborate_check(self, m: Module, command) -> tuple[Signal, Signal]:
-        """Why the command must not begin, and whether it may; valid a cycle after the command is complete."""
+        """Why the command must not begin, and whether it may; valid two cycles after the command is complete."""
         header = view(isa.SYNC, command)
         sizes = {
             opcode: max(field.lsb + field.width for field in isa.FORMATS[opcode].fields) for opcode in self.opcodes
         }
         # Each stretch between the ends of two formats is looked at once.
         ends = sorted(set(sizes.values()))
-        stretches = {
-            end: command[end:stop].any() for end, stop in zip(ends, [*ends[1:], isa.COMMAND_BITS], strict=True)
-        }
+        stretches = {end: Signal(name=f"used_from_{end}", reset_less=True) for end in ends}
+        for (end, used), stop in zip(stretches.items(), [*ends[1:], isa.COMMAND_BITS], strict=True):
+            m.d.sync += used.eq(command[end:stop].any())
 
         is_legal, is_clean, has_engine = Signal(), Signal(), Signal(init=1)
         with m.Switch(header.opcode):

@@ -1,7 +1,7 @@
 """Requantisation: accumulators to int8 codes, with the bits of float32 arithmetic."""
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -106,14 +106,20 @@ class Requantiser(wiring.Component):
         total = _register(m, Mux(self.is_sum, added.as_unsigned(), accumulated), "total")
         sign = total[-1]
         word, count = total ^ sign.replicate(_SUM_BITS), Value.cast(Cat())
-        for step, is_last in ((16, True), (8, False), (4, True), (2, False), (1, True)):
-            is_empty = Signal(name=f"is_empty_{step}")
-            m.d.comb += is_empty.eq(word[-step:] == 0)
-            word = Mux(is_empty, Cat(sign.replicate(step), word[:-step]), word)
-            count = Cat(is_empty, count)
-            if is_last:
-                word, count, sign = (_register(m, value, name) for value, name in (
-                    (word, f"normalised_{step}"), (count, f"leading_zeros_{step}"), (sign, f"sign_{step}")))
+        for first, second in ((16, None), (8, 4), (2, 1)):
+            is_empty = Signal(name=f"is_empty_{first}")
+            m.d.comb += is_empty.eq(word[-first:] == 0)
+            empties, amounts = is_empty, (0, first)
+            if second:
+                # What the second step would find is looked at for both outcomes of the first.
+                is_next_empty = Signal(name=f"is_empty_{second}")
+                m.d.comb += is_next_empty.eq(
+                    Mux(is_empty, word[-first - second:-first] == 0, word[-second:] == 0))
+                empties, amounts = Cat(is_next_empty, is_empty), (0, second, first, first + second)
+            shifted = Array(Cat(sign.replicate(amount), word[:_SUM_BITS - amount]) for amount in amounts)
+            word, count, sign = (_register(m, value, name) for value, name in (
+                (shifted[empties], f"normalised_{first}"), (Cat(empties, count), f"leading_zeros_{first}"),
+                (sign, f"sign_{first}")))
         return sign, word, count
 
     def _round_sum(self, m: Module, normalised: Value, leading_zeros: Value, sign: Value) -> tuple[Value, Value]:

@@ -1,6 +1,6 @@
 """Results: from windows that have ended to groups of accumulators beside their parameters and their place."""
 
-from amaranth.hdl import Module, Mux, Signal, signed, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
@@ -18,9 +18,9 @@ from .pipeline import delay
 
 __all__ = ["COMMANDS_IN_FLIGHT", "RESULTS_LATENCY", "Place", "Results", "Settings"]
 
-#: From the result of an engine to its first group, when nothing waits: result FIFO, select, beside the parameter
-#: memory.
-RESULTS_LATENCY = 1 + RAM_LATENCY
+#: From the result of an engine to its first group, when nothing waits: a register, the result FIFO, and the selection
+#: beside the parameter memory.
+RESULTS_LATENCY = 2 + RAM_LATENCY
 
 #: Commands that wait behind the one whose groups are walked, at least.
 COMMANDS_IN_FLIGHT = 4
@@ -154,13 +154,24 @@ class Results(wiring.Component):
         active, command, take = Signal(), Signal(_COMMAND, reset_less=True), Signal()
         next_command = next_context.output.payload
         number = Signal(self._group_layout()["number"].shape)
-        last_of_full, last_of_tail = Signal.like(number, reset_less=True), Signal.like(number, reset_less=True)
         walk, last = Signal(), Signal()
+        # Whether the group is the last one of a window of each size, of which the loops tell one.
+        lane_bits = ceil_log2(self.requant_lanes)
+        is_last = {"lanes": Signal(reset_less=True), "last_lanes": Signal(reset_less=True)}
+        for field, flag in is_last.items():
+            limit, is_single = Signal.like(number, name=f"last_of_{field}", reset_less=True), Signal(reset_less=True)
+            with m.If(take):
+                m.d.sync += [
+                    limit.eq((next_command[field] - 1) >> lane_bits),
+                    Cat(is_single, flag).eq((next_command[field] <= self.requant_lanes).replicate(2)),
+                ]
+            with m.Elif(walk):
+                m.d.sync += flag.eq(Mux(last, is_single, number + 1 == limit))
         m.d.comb += [
             next_context.output.ready.eq(~active),
             take.eq(next_context.output.valid & ~active),
             walk.eq(active & lookahead.room),
-            last.eq(number == Mux(loops.last_tile, last_of_tail, last_of_full)),
+            last.eq(Mux(loops.last_tile, is_last["last_lanes"], is_last["lanes"])),
             loops.command.eq(command),
             loops.first.eq(next_command),
             loops.first_word.eq(next_command.parameter),
@@ -169,13 +180,7 @@ class Results(wiring.Component):
             loops.advance.eq(walk & last),
         ]
         with m.If(take):
-            lane_bits = ceil_log2(self.requant_lanes)
-            m.d.sync += [
-                active.eq(1),
-                command.eq(next_command),
-                last_of_full.eq((next_command.lanes - 1) >> lane_bits),
-                last_of_tail.eq((next_command.last_lanes - 1) >> lane_bits),
-            ]
+            m.d.sync += [active.eq(1), command.eq(next_command)]
         with m.If(walk):
             m.d.sync += number.eq(Mux(last, 0, number + 1))
         with m.If(walk & last & loops.last):
@@ -225,6 +230,7 @@ class Results(wiring.Component):
     def _elaborate_fifo(self, m: Module) -> tuple:
         """The results that wait: whether there is one, the first, and the signal that drops it."""
         wide = self.result.lanes.shape().size
+        result = delay(m, self.result, 1, name="result")
         m.submodules.windows = windows = memory.Memory(shape=unsigned(wide), depth=RESULT_WINDOWS, init=[])
         write, read = windows.write_port(), windows.read_port(domain="comb")
         produced, consumed = Signal(ceil_log2(RESULT_WINDOWS)), Signal(ceil_log2(RESULT_WINDOWS))
@@ -232,15 +238,15 @@ class Results(wiring.Component):
         pop, available = Signal(), Signal()
         m.d.comb += [
             write.addr.eq(produced),
-            write.data.eq(self.result.lanes),
-            write.en.eq(self.result.valid),
+            write.data.eq(result.lanes),
+            write.en.eq(result.valid),
             read.addr.eq(consumed),
         ]
         m.d.sync += [
-            produced.eq(produced + self.result.valid),
+            produced.eq(produced + result.valid),
             consumed.eq(consumed + pop),
-            waiting.eq(waiting + self.result.valid - pop),
-            available.eq(self.result.valid | (waiting > pop)),
+            waiting.eq(waiting + result.valid - pop),
+            available.eq((waiting > 1) | (waiting == 1) & ~pop | result.valid),
         ]
         return available, data.View(self.result.lanes.shape(), read.data), pop
 

@@ -1,6 +1,6 @@
 """The run: start and done, the first error, the watchdog, and the performance counters."""
 
-from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -99,11 +99,11 @@ class Supervisor(wiring.Component):
         with m.If(accepted):
             m.d.sync += [busy.eq(1), done.eq(0)]
 
-        first = self._elaborate_first_error(m, busy, ended)
-        # How the run ends is decided in one cycle, and carried out in the next.
-        verdict, closes = Signal(ErrorReport), Signal()
-        m.d.sync += [verdict.eq(first), closes.eq(ended & ~closes)]
-        with m.If(closes):
+        # How the run ends is found in two steps, and carried out in the next cycle.
+        closes = Signal(2)
+        m.d.sync += closes.eq(Cat(ended & ~closes.any(), closes))
+        verdict = self._elaborate_first_error(m, busy, closes[0])
+        with m.If(closes[-1]):
             m.d.sync += [busy.eq(0), done.eq(1), pending.eq(1)]
         with m.If(verdict.valid & ~error.valid):
             m.d.sync += [error.eq(verdict), busy.eq(0), done.eq(0), pending.eq(1)]
@@ -123,28 +123,28 @@ class Supervisor(wiring.Component):
         ]
         return m
 
-    def _elaborate_first_error(self, m: Module, busy, ended) -> data.View:
-        """The report that counts in this cycle: the sources', then the watchdog's, then that of tokens left."""
-        first = Signal(ErrorReport)
+    def _elaborate_first_error(self, m: Module, busy, closes) -> data.View:
+        """The report that counts, two cycles late: the sources', then the watchdog's, then that of tokens left."""
         stuck = self._elaborate_watchdog(m, busy)
-        # Later assignments win.
+        left = Signal(ErrorReport)
         for name in ("compute", "dma"):
-            with m.If(ended & getattr(self, f"{name}_tokens_left")):
+            with m.If(closes & getattr(self, f"{name}_tokens_left")):
                 m.d.comb += report(
-                    first, ErrorCode.TOKENS_LEFT, Unit[f"{name.upper()}_QUEUE"], getattr(self, f"{name}_standing").index
+                    left, ErrorCode.TOKENS_LEFT, Unit[f"{name.upper()}_QUEUE"], getattr(self, f"{name}_standing").index
                 )
-        for source in (stuck, *(self.errors[name] for name in reversed(ERROR_SOURCES))):
-            with m.If(source.valid):
-                m.d.comb += first.eq(source)
-        return first
+        half = len(ERROR_SOURCES) // 2
+        sources = [self.errors[name] for name in ERROR_SOURCES]
+        firsts = [_first(m, group, name) for name, group in (("early", sources[:half]), ("late", sources[half:]))]
+        return _first(m, [*firsts, stuck, left], "verdict")
 
     def _elaborate_watchdog(self, m: Module, busy) -> data.View:
         """Count cycles without progress; say who is stuck, from the memory's side on: what waits for it comes later."""
-        progress, idle_cycles, expired = Signal(), Signal(32), Signal()
+        progress, idle_cycles, is_late, expired = Signal(), Signal(32), Signal(), Signal()
         m.d.sync += [
             progress.eq(self.progress),
             idle_cycles.eq(Mux(busy & ~progress, idle_cycles + 1, 0)),
-            expired.eq(busy & ~progress & (idle_cycles == self.watchdog) & (self.watchdog != 0)),
+            is_late.eq((idle_cycles == self.watchdog) & (self.watchdog != 0)),
+            expired.eq(busy & ~progress & is_late),
         ]
         dma, compute = self.dma_standing, self.compute_standing
         stuck = Signal(ErrorReport)
@@ -174,3 +174,14 @@ class Supervisor(wiring.Component):
             with m.Elif(event):
                 m.d.sync += counter.eq(counter + 1)
             m.d.comb += self.read[name].eq(counter)
+
+
+def _first(m: Module, reports: list, name: str) -> data.View:
+    """Register the first of ``reports`` that is valid."""
+    first, register = Signal(ErrorReport), Signal(ErrorReport, name=name)
+    # Later assignments win.
+    for source in reversed(reports):
+        with m.If(source.valid):
+            m.d.comb += first.eq(source)
+    m.d.sync += register.eq(first)
+    return register

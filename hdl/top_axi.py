@@ -75,7 +75,6 @@ class TopAxi(wiring.Component):
         written = bank.written[_CONTROL]
         m.d.comb += [
             core.start.eq(written & (bank.data & registers.CONTROL_START).any()),
-            guard.soft_reset.eq(written & (bank.data & registers.CONTROL_RESET).any()),
             core.clear_interrupt.eq(bank.written.INTERRUPT & bank.data.any()),
             core.kept.eq(bank.kept),
             core.written.eq(bank.written),
@@ -84,6 +83,7 @@ class TopAxi(wiring.Component):
         ]
         with m.If(guard.resetting | core_reset):
             m.d.comb += bank.read.STATUS.eq(registers.STATUS_RESETTING)
+        m.d.sync += guard.soft_reset.eq(written & (bank.data & registers.CONTROL_RESET).any())
         m.d.sync += self.interrupt.eq(core.read.INTERRUPT[0] & bank.kept.INTERRUPT_ENABLE[0])
         return m
 

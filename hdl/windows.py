@@ -40,7 +40,7 @@ def _begin(position, command, skip) -> list:
         position.entry.eq(command.list + skip),
         position.steps_left.eq(command.steps - skip - 1),
         position.last.eq(command.steps == skip + 1),
-        position.takes_weight.eq(_takes_weight(command, command.steps - skip - 1)),
+        position.takes_weight.eq(_takes_weight(command, command.steps - skip)),
     ]
 
 
@@ -50,12 +50,13 @@ def _follow(position, command) -> list:
         position.entry.eq(position.entry + 1),
         position.steps_left.eq(position.steps_left - 1),
         position.last.eq(position.steps_left == 1),
-        position.takes_weight.eq(_takes_weight(command, position.steps_left - 1)),
+        position.takes_weight.eq(_takes_weight(command, position.steps_left)),
     ]
 
 
-def _takes_weight(command, steps_left):
-    return (command.engine != isa.Engine.DEPTHWISE) | (steps_left < command.rows)
+def _takes_weight(command, steps):
+    """Whether the first of the last ``steps`` steps of a window takes a weight word."""
+    return (command.engine != isa.Engine.DEPTHWISE) | (steps <= command.rows)
 
 
 @dataclass(frozen=True)
