@@ -154,7 +154,7 @@ async def latency_and_range(dut) -> None:
         "parameter": bench.config.parameter_words,
     }
     cocotb.start_soon(send(dut.clk, dut, "context", [{"index": 7, **command}], bench.rng, 0.0, shape=SHAPE))
-    for _ in range(12):
+    for _ in range(14):
         await bench.step({"result": 0})
     await bench.step({"result": 1})
     for _ in range(RESULTS_LATENCY - 1):

@@ -99,7 +99,7 @@ class Overheads:
     start: int = 4
     finish: int = 5
     token: int = 3
-    issue: int = 6
+    issue: int = 8
     between: int = 1
     command: int = 6
     completion: int = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, ResetInserter, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -49,6 +49,10 @@ class Core(wiring.Component):
 
     Members
     -------
+    reset : In(1)
+        A soft reset, for ``RESET_CYCLES`` at least.
+    resetting : Out(1)
+        The last unit is in reset.
     start : In(1)
         Begin a run.
     clear_interrupt : In(1)
@@ -65,6 +69,8 @@ class Core(wiring.Component):
         self.config = config
         super().__init__(
             {
+                "reset": In(1),
+                "resetting": Out(1),
                 "start": In(1),
                 "clear_interrupt": In(1),
                 "kept": In(kept_layout()),
@@ -79,13 +85,25 @@ class Core(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        m.submodules.supervisor = Supervisor(self.config)
-        m.submodules.program = program = Program(self.config)
-        m.submodules.dma_queue = dma_queue = Queue(self.config, unit=Unit.DMA_QUEUE)
-        m.submodules.compute_queue = compute_queue = Queue(self.config, unit=Unit.COMPUTE_QUEUE)
-        m.submodules.load = load = DmaLoad(self.config)
-        m.submodules.store = store = DmaStore(self.config)
-        m.submodules.compute = compute = Compute(self.config)
+        self._units = {
+            "supervisor": Supervisor(self.config),
+            "program": Program(self.config),
+            "dma_queue": Queue(self.config, unit=Unit.DMA_QUEUE),
+            "compute_queue": Queue(self.config, unit=Unit.COMPUTE_QUEUE),
+            "load": DmaLoad(self.config),
+            "store": DmaStore(self.config),
+            "compute": Compute(self.config),
+        }
+        # Each unit's reset from a register of its own, one behind the other: no wire has to reach all over the device,
+        # and a reset is much longer than the chain. The supervisor comes last, so that no run begins before.
+        reset = self.reset
+        for name, unit in reversed(self._units.items()):
+            later = Signal(name=f"{name}_reset")
+            m.d.sync += later.eq(reset)
+            m.submodules[name] = ResetInserter(later)(unit)
+            reset = later
+        m.d.comb += self.resetting.eq(reset)
+        program, dma_queue, compute_queue, load, store, compute = list(self._units.values())[1:]
 
         connect(m, program.read, flipped(self.program))
         connect(m, load.bus, flipped(self.load))
@@ -111,7 +129,7 @@ class Core(wiring.Component):
 
     def _elaborate_queue(self, m: Module, name: str, queue: Queue) -> None:
         """A queue between its ring and the supervisor."""
-        program, supervisor = m.submodules.program, m.submodules.supervisor
+        program, supervisor = self._units["program"], self._units["supervisor"]
         connect(m, getattr(program, f"{name}_words"), queue.words)
         settings = getattr(program, f"{name}_program")
         registers = (f"{name.upper()}_PROGRAM", f"{name.upper()}_COMMANDS")
@@ -131,9 +149,8 @@ class Core(wiring.Component):
         ]
 
     def _elaborate_supervision(self, m: Module) -> None:
-        supervisor, program, compute = m.submodules.supervisor, m.submodules.program, m.submodules.compute
-        dma_queue, compute_queue = m.submodules.dma_queue, m.submodules.compute_queue
-        workers = (program, dma_queue, compute_queue, m.submodules.load, m.submodules.store, compute)
+        supervisor, *workers = self._units.values()
+        program, dma_queue, compute_queue, load, store, compute = workers
         # A register for each, so that no handshake of one end of the core is joined with that of another.
         progress = Signal(len(workers))
         for bit, worker in zip(progress, workers, strict=True):
@@ -147,8 +164,8 @@ class Core(wiring.Component):
             supervisor.fetching.eq(program.busy),
             program.start.eq(supervisor.begin),
             supervisor.errors.prefetch.eq(program.error),
-            supervisor.errors.load.eq(m.submodules.load.error),
-            supervisor.errors.store.eq(m.submodules.store.error),
+            supervisor.errors.load.eq(load.error),
+            supervisor.errors.store.eq(store.error),
             supervisor.errors.compute.eq(compute.error),
             supervisor.events.dma_busy.eq(dma_queue.in_flight),
             supervisor.events.dma_stalled.eq(dma_queue.stalled),
@@ -160,7 +177,7 @@ class Core(wiring.Component):
         ]
 
     def _elaborate_trace(self, m: Module) -> None:
-        load, store, compute = m.submodules.load, m.submodules.store, m.submodules.compute
+        load, store, compute = (self._units[name] for name in ("load", "store", "compute"))
         begins = Signal()
         m.d.comb += begins.eq((load.command.valid & load.command.ready) | (store.command.valid & store.command.ready))
         m.d.sync += [

@@ -22,7 +22,7 @@ class Lookahead(wiring.Component):
     shape : ShapeLike
         Of a word.
     depth : int
-        Words, a power of two; 4 are enough for a walker that pushes a cycle after it reserves to go on without a pause.
+        Words, a power of two; with 8, a walker that pushes two cycles after it reserves goes on without a pause.
 
     Members
     -------

@@ -186,10 +186,11 @@ class Results(wiring.Component):
         with m.If(walk & last & loops.last):
             m.d.sync += active.eq(0)
 
-        # A cycle later the loops' pointer has arrived as well; the command is still the same then.
+        # A cycle later the loops' pointer has arrived as well; the command is still the same then. One more
+        # for the sums.
         walked, last_tile = Signal(), Signal(reset_less=True)
-        group = Signal(self._group_layout(), reset_less=True)
-        pushed = Signal(self._group_layout())
+        layout = self._group_layout()
+        group, pushed = (Signal(layout, name=name, reset_less=True) for name in ("walked_group", "pushed"))
         slot = number[: self._slot_bits]
         m.d.sync += [
             walked.eq(walk),
@@ -201,15 +202,14 @@ class Results(wiring.Component):
             group.place.write.eq(last | slot.all()),
             group.place.finish.eq(last & loops.last),
         ]
-        m.d.comb += [
+        m.d.sync += [
             pushed.eq(group),
             *(pushed.settings[name].eq(command[name]) for name in _SETTINGS),
             pushed.settings.is_add.eq(command.engine == isa.Engine.ADD),
             *self._piece(pushed.place, group.number, command, loops.pointer, last_tile),
-            lookahead.reserve.eq(walk),
             lookahead.input.valid.eq(walked),
-            lookahead.input.payload.eq(pushed),
         ]
+        m.d.comb += [lookahead.reserve.eq(walk), lookahead.input.payload.eq(pushed)]
 
     def _piece(self, place, number, command, pointer, last_tile) -> list:
         """Assign where the piece of a group begins, and what of it there is."""

@@ -108,7 +108,7 @@ class Supervisor(wiring.Component):
         with m.If(verdict.valid & ~error.valid):
             m.d.sync += [error.eq(verdict), busy.eq(0), done.eq(0), pending.eq(1)]
 
-        self._elaborate_counters(m, busy, accepted)
+        self._elaborate_counters(m, busy)
         m.d.comb += [
             self.read.STATUS.eq(
                 Mux(busy, registers.STATUS_BUSY, 0)
@@ -164,13 +164,14 @@ class Supervisor(wiring.Component):
         m.d.sync += [later.eq(stuck), later.valid.eq(expired & busy)]
         return later
 
-    def _elaborate_counters(self, m: Module, busy, accepted) -> None:
+    def _elaborate_counters(self, m: Module, busy) -> None:
         events = Signal(Events)
         m.d.sync += events.eq(self.events)
         for name, event in (("CYCLES", busy), *((name.upper(), events[name]) for name in Events.as_shape().members)):
             counter = Signal(32, name=name.lower())
-            with m.If(accepted):
-                m.d.sync += counter.eq(0)
+            # A cycle late, from a register; the run's own first cycle has passed then.
+            with m.If(self.begin):
+                m.d.sync += counter.eq(int(name == "CYCLES"))
             with m.Elif(event):
                 m.d.sync += counter.eq(counter + 1)
             m.d.comb += self.read[name].eq(counter)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amaranth.back import verilog
-from amaranth.hdl import Module, ResetInserter, Signal
+from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -56,7 +56,6 @@ class TopAxi(wiring.Component):
         m = Module()
         m.submodules.registers = bank = Registers(self.config)
         m.submodules.guard = guard = AxiGuard(self.config)
-        core = Core(self.config)
         # From a register, and long: the wire crosses the device, and pipelines are not reset but run out.
         core_reset, reset_left = Signal(), Signal(range(RESET_CYCLES))
         m.d.sync += core_reset.eq(guard.soft_reset | guard.resetting | (reset_left != 0))
@@ -64,7 +63,8 @@ class TopAxi(wiring.Component):
             m.d.sync += reset_left.eq(RESET_CYCLES - 1)
         with m.Elif(reset_left != 0):
             m.d.sync += reset_left.eq(reset_left - 1)
-        m.submodules.core = ResetInserter(core_reset)(core)
+        m.submodules.core = core = Core(self.config)
+        m.d.comb += core.reset.eq(core_reset)
 
         connect(m, flipped(self.control), bank.control)
         connect(m, guard.memory, flipped(self.memory))
@@ -81,7 +81,7 @@ class TopAxi(wiring.Component):
             guard.base.eq(bank.kept.EXTERNAL_BASE),
             bank.read.eq(core.read),
         ]
-        with m.If(guard.resetting | core_reset):
+        with m.If(guard.resetting | core_reset | core.resetting):
             m.d.comb += bank.read.STATUS.eq(registers.STATUS_RESETTING)
         m.d.sync += guard.soft_reset.eq(written & (bank.data & registers.CONTROL_RESET).any())
         m.d.sync += self.interrupt.eq(core.read.INTERRUPT[0] & bank.kept.INTERRUPT_ENABLE[0])

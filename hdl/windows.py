@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from amaranth.hdl import Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
@@ -34,13 +34,13 @@ class _Position(data.Struct):
     takes_weight: unsigned(1)
 
 
-def _begin(position, command, skip) -> list:
-    """Assign the first step of a window that leaves out ``skip``."""
+def _begin(position, command, skip, steps) -> list:
+    """Assign the first step of a window that leaves out ``skip`` and has ``steps``."""
     return [
         position.entry.eq(command.list + skip),
-        position.steps_left.eq(command.steps - skip - 1),
-        position.last.eq(command.steps == skip + 1),
-        position.takes_weight.eq(_takes_weight(command, command.steps - skip)),
+        position.steps_left.eq(steps - 1),
+        position.last.eq(steps == 1),
+        position.takes_weight.eq(_takes_weight(command, steps)),
     ]
 
 
@@ -216,10 +216,10 @@ class Windows(wiring.Component):
                 continuation.eq(intake.continuation),
             ]
 
-        # A cycle later the loops' pointer has arrived as well; the command is still the same then.
+        # A cycle later the loops' pointer has arrived as well; the command is still the same then. One more
+        # for the sums.
         walked, last_tile = Signal(), Signal(reset_less=True)
-        step = Signal(self._step_layout(), reset_less=True)
-        pushed = Signal(self._step_layout())
+        step, pushed = (Signal(self._step_layout(), name=name, reset_less=True) for name in ("walked_step", "pushed"))
         waits = Signal(reset_less=True)
         with m.If(take):
             m.d.sync += waits.eq(intake.waits)
@@ -235,21 +235,20 @@ class Windows(wiring.Component):
         ]
         lane_bits = ceil_log2(self.config.array.requant_lanes)
         lanes = Mux(last_tile, command.last_lanes, command.lanes)
-        m.d.comb += [
+        m.d.sync += [
             pushed.eq(step),
             pushed.base.eq(loops.pointer),
             pushed.rows.eq(command.rows),
             pushed.index.eq(command.index),
             pushed.foreseen.engine.eq(command.engine),
             pushed.foreseen.groups.eq((lanes + (1 << lane_bits) - 1) >> lane_bits),
-            lookahead.reserve.eq(walk),
             lookahead.input.valid.eq(walked),
-            lookahead.input.payload.eq(pushed),
         ]
+        m.d.comb += [lookahead.reserve.eq(walk), lookahead.input.payload.eq(pushed)]
 
     def _elaborate_intake(self, m: Module, last_engine, take) -> "_Intake":
-        """Hold the next command; check its counts and work out its positions, a cycle before it may be taken."""
-        waiting, checked, legal = Signal(), Signal(), Signal()
+        """Hold the next command; check its counts and work out its positions, two cycles before it may be taken."""
+        waiting, looked_at, checked, legal = Signal(), Signal(), Signal(), Signal()
         command = Signal(_COMMAND, reset_less=True)
         m.d.comb += self.command.ready.eq(~waiting)
         with m.If(~waiting):
@@ -273,22 +272,22 @@ class Windows(wiring.Component):
         positions = {}
         for name, skip in (("beginning", 0), ("continuation", command.skip)):
             positions[name] = Signal(_Position, name=f"next_{name}", reset_less=True)
-            m.d.sync += _begin(positions[name], command, skip)
+            steps = Signal.like(command.steps, name=f"steps_of_{name}", reset_less=True)
+            m.d.sync += [steps.eq(command.steps - skip), _begin(positions[name], command, skip, steps)]
+        conditions = (
+            *(command[name].any() for name in ("outer", "middle", "inner", "steps", "lanes", "last_lanes")),
+            command.lanes <= limit,
+            command.last_lanes <= command.lanes,
+            command.list + command.steps <= self.config.memory.list_entries,
+            command.table < self.config.memory.tables,
+            legal_for_engine,
+        )
+        fulfilled = Signal(len(conditions), reset_less=True)
         m.d.sync += [
-            checked.eq(waiting & ~take),
-            legal.eq(
-                command.outer.any()
-                & command.middle.any()
-                & command.inner.any()
-                & command.steps.any()
-                & command.lanes.any()
-                & command.last_lanes.any()
-                & (command.lanes <= limit)
-                & (command.last_lanes <= command.lanes)
-                & (command.list + command.steps <= self.config.memory.list_entries)
-                & (command.table < self.config.memory.tables)
-                & legal_for_engine
-            ),
+            looked_at.eq(waiting & ~take),
+            checked.eq(looked_at & ~take),
+            fulfilled.eq(Cat(conditions)),
+            legal.eq(fulfilled.all()),
         ]
         waits = Signal(reset_less=True)
         m.d.sync += waits.eq(command.after | (command.engine != last_engine))
