@@ -21,6 +21,8 @@ _FLIP_FLOP, _MULTIPLIER, _RAM = "TRELLIS_FF", "MULT18X18D", "DP16KD"
 _FACTOR_BITS, _PRODUCT_BITS, _RAM_BITS = 18, 36, 18
 #: Read ports of this width lie across both sides of a block RAM, whose registers are set apart.
 _WIDE_RAM_BITS = 36
+#: A pin without a net.
+_OPEN = "x"
 
 
 class _Netlist:
@@ -48,7 +50,7 @@ class _Netlist:
         return bool(self.cells[name]["port_directions"][port] == "output")
 
     def bit(self, name: str, port: str) -> Bit:
-        return self.cells[name]["connections"].get(port, ["x"])[0]
+        return self.cells[name]["connections"].get(port, [_OPEN])[0]
 
     def connect(self, name: str, port: str, bit: Bit, *, direction: str = "input") -> None:
         """Put ``bit`` on ``port`` instead of what is there."""
@@ -71,13 +73,13 @@ class _Netlist:
         """Whether a cell is a flip-flop that takes its input on every clock."""
         cell = self.cells[name]
         return (cell["type"] == _FLIP_FLOP and cell["parameters"].get("CEMUX", "1 ").strip() == "1"
-                and self.bit(name, "LSR") in ("0", "x"))
+                and self.bit(name, "LSR") in ("0", _OPEN))
 
     def register_behind(self, bits: Iterable[Bit]) -> dict[Bit, str] | None:
         """The flip-flop behind each bit that has users; None if some have other users, or clocks differ."""
         found = {}
         for bit in bits:
-            if not self.users[bit]:
+            if bit == _OPEN or not self.users[bit]:
                 continue
             (name, port), *others = self.users[bit]
             if others or not name or port != "DI" or not self.is_plain(name):
@@ -179,7 +181,7 @@ def _registers_before(net: _Netlist, name: str, ports: Iterable[str]) -> dict[Bi
     found = {}
     for port in ports:
         bit = net.bit(name, port)
-        if bit == "0":
+        if bit in ("0", _OPEN):
             continue
         driver = net.driver.get(bit, "")
         if not driver or not net.is_plain(driver):

