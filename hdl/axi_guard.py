@@ -9,7 +9,7 @@ from amaranth.utils import ceil_log2
 
 from ..golden.config import Config
 from .axi import BEATS_BITS, ReadSignature, WriteSignature, axi4_signature
-from .fifo import Fifo
+from .fifo import Buffer, Fifo
 
 __all__ = ["TAG_LOAD", "TAG_PROGRAM", "AxiGuard"]
 
@@ -83,6 +83,8 @@ class AxiGuard(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         m.submodules.owed = owed = Fifo(unsigned(BEATS_BITS), depth=16)
+        m.submodules.next_owed = next_owed = Buffer(unsigned(BEATS_BITS))
+        wiring.connect(m, owed.output, next_owed.input)
         in_flight = Signal(_FLIGHT_BITS)
         epoch, exhausted = self._elaborate_epochs(m, in_flight)
         # Late by a cycle, which the spare flights and the cycles of a reset allow.
@@ -95,13 +97,13 @@ class AxiGuard(wiring.Component):
         padding = Signal()
         with m.If(self.soft_reset):
             m.d.sync += padding.eq(1)
-        with m.Elif(~owed.output.valid):
+        with m.Elif(~owed.output.valid & ~next_owed.output.valid):
             m.d.sync += padding.eq(0)
 
         reads = self._elaborate_read_requests(m, epoch, may_begin)
         m.d.comb += may_write.eq(may_begin & ~padding)
         writes = self._elaborate_write_requests(m, epoch, may_write, owed)
-        self._elaborate_write_data(m, owed, padding)
+        self._elaborate_write_data(m, next_owed.output, padding)
         read_ends, write_ends = self._elaborate_answers(m, epoch, exhausted)
         m.d.sync += in_flight.eq(in_flight + reads + writes - read_ends - write_ends)
 
@@ -183,11 +185,11 @@ class AxiGuard(wiring.Component):
         taken = Signal(name="write_taken")
         last = Signal(name="write_last")
         m.d.comb += [
-            can_take.eq(owed.output.valid & (~bus.wvalid | bus.wready)),
+            can_take.eq(owed.valid & (~bus.wvalid | bus.wready)),
             beat.ready.eq(can_take & ~self.soft_reset & ~padding),
             taken.eq(beat.valid & beat.ready | can_take & padding),
-            last.eq(sent == owed.output.payload),
-            owed.output.ready.eq(taken & last),
+            last.eq(sent == owed.payload),
+            owed.ready.eq(taken & last),
         ]
         with m.If(bus.wready):
             m.d.sync += bus.wvalid.eq(0)

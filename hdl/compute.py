@@ -205,20 +205,21 @@ class Compute(wiring.Component):
         add_tables: AddTables,
         tables: TransferTables,
     ) -> None:
-        """Each write to its memory, by way of a register near the memories."""
-        local = delay(m, self.local_write, 1, name="local_write")
+        """Each write to its memory: from one memory to the next, so that no wire has to reach all of them."""
+        local = self.local_write
         ports = {
-            isa.LocalMemory.WEIGHT: (weights.write_enable, weights.write_address, weights.write_data),
+            isa.LocalMemory.LIST: (windows.list_write_enable, windows.list_write_address, windows.list_write_data),
+            isa.LocalMemory.TABLE: (tables.write_enable, tables.write_address, tables.write_data),
+            isa.LocalMemory.ADD_TABLE: (add_tables.write_enable, add_tables.write_address, add_tables.write_data),
             isa.LocalMemory.PARAMETER: (
                 results.parameter_write_enable,
                 results.parameter_write_address,
                 results.parameter_write_data,
             ),
-            isa.LocalMemory.TABLE: (tables.write_enable, tables.write_address, tables.write_data),
-            isa.LocalMemory.ADD_TABLE: (add_tables.write_enable, add_tables.write_address, add_tables.write_data),
-            isa.LocalMemory.LIST: (windows.list_write_enable, windows.list_write_address, windows.list_write_data),
+            isa.LocalMemory.WEIGHT: (weights.write_enable, weights.write_address, weights.write_data),
         }
         for code, (enable, address, value) in ports.items():
+            local = delay(m, local, 1, name=f"{code.name.lower()}_write")
             m.d.comb += [
                 enable.eq(local.valid & (local.memory == code)),
                 address.eq(local.address),

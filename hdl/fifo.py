@@ -34,18 +34,19 @@ class Buffer(wiring.Component):
         m = Module()
         width = Shape.cast(self.shape).width
         payload, spare = Signal(width, reset_less=True), Signal(width, reset_less=True)
-        has_spare = Signal()
-        m.d.comb += [self.output.payload.eq(payload), self.input.ready.eq(~has_spare)]
+        has_spare, keeps_spare = Signal(), Signal()
+        m.d.comb += self.output.payload.eq(payload)
+        # `ready` is the complement of `has_spare`, but a register of its own with wires of its own.
+        m.d.sync += [has_spare.eq(keeps_spare), self.input.ready.eq(~keeps_spare)]
         with m.If(~has_spare):
             m.d.sync += spare.eq(self.input.payload)
         with m.If(~self.output.valid | self.output.ready):
             m.d.sync += [
                 payload.eq(Mux(has_spare, spare, self.input.payload)),
-                self.output.valid.eq(has_spare | self.input.valid),
-                has_spare.eq(0),
+                self.output.valid.eq(has_spare | self.input.valid & self.input.ready),
             ]
         with m.Else():
-            m.d.sync += has_spare.eq(has_spare | self.input.valid)
+            m.d.comb += keeps_spare.eq(has_spare | self.input.valid & self.input.ready)
         return m
 
 

@@ -53,32 +53,36 @@ class WeightMemory(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         column_bits = ceil_log2(self.columns)
-        ports = data.StructLayout(
-            {
-                "read_address": self.address.shape(),
-                "write_enable": unsigned(1),
-                "write_address": self.write_address.shape(),
-                "write_data": self.write_data.shape(),
-            }
+        write = Signal(
+            data.StructLayout(
+                {
+                    "enable": unsigned(1),
+                    "address": self.write_address.shape(),
+                    "data": self.write_data.shape(),
+                }
+            )
         )
-        now = Signal(ports)
         m.d.comb += [
-            now.read_address.eq(self.address),
-            now.write_enable.eq(self.write_enable),
-            now.write_address.eq(self.write_address),
-            now.write_data.eq(self.write_data),
+            write.enable.eq(self.write_enable),
+            write.address.eq(self.write_address),
+            write.data.eq(self.write_data),
         ]
+        read_address = self.address
         for index in range(self.columns):
             if index:
-                now = delay(m, now, 1, name=f"hop_{index}")
+                read_address = delay(m, read_address, 1, name=f"read_hop_{index}")
+            # Whether a write is this column's is clear a hop before it arrives.
+            is_own = Signal(name=f"is_own_{index}")
+            m.d.sync += is_own.eq(write.enable & (write.address[:column_bits] == index))
+            write = delay(m, write, 1, name=f"write_hop_{index}")
             m.submodules[f"column_{index}"] = ram = Ram(
                 width=8 * self.config.array.lanes, depth=self.config.weight_words
             )
             m.d.comb += [
-                ram.read_address.eq(now.read_address),
+                ram.read_address.eq(read_address),
                 self.weights[index].eq(ram.read_data),
-                ram.write_address.eq(now.write_address[column_bits:]),
-                ram.write_data.eq(now.write_data),
-                ram.write_enable.eq(now.write_enable & (now.write_address[:column_bits] == index)),
+                ram.write_address.eq(write.address[column_bits:]),
+                ram.write_data.eq(write.data),
+                ram.write_enable.eq(is_own),
             ]
         return m
