@@ -19,6 +19,9 @@ RESULT_WINDOWS = 8
 #: A window is held back while more groups than this wait for the requantiser: each window has at least one.
 BACKLOG_LIMIT = RESULT_WINDOWS - 1
 
+#: Steps, or groups of results, that a walker is ahead of its gate at most.
+LOOKAHEAD = 8
+
 #: From the issue of a step to its address, from the address to its word.
 ISSUE_LATENCY = 3
 FETCH_LATENCY = 5
@@ -69,7 +72,7 @@ class Overheads:
     issue : int
         From a COMPUTE command at its unit to its first issue.
     between : int
-        Between the last issue of a COMPUTE command and the first of the next one.
+        Between the last issue of a COMPUTE command and the first of the next one, if nothing has been held back.
     command : int
         To check and offer a command, beside one cycle for each word in which it is read.
     completion : int
@@ -97,18 +100,18 @@ class Overheads:
     """
 
     start: int = 4
-    finish: int = 5
-    token: int = 3
+    finish: int = 6
+    token: int = 4
     issue: int = 8
     between: int = 1
-    command: int = 6
-    completion: int = 0
+    command: int = 5
+    completion: int = 1
     read_latency: int = 40
     write_latency: int = 40
-    load: int = 8
+    load: int = 7
     load_finish: int = 12
-    fill: int = 10
-    store: int = 19
+    fill: int = 12
+    store: int = 12
     fetch: int = 4
     fetch_interval: int = 2
     refetch: int = 3

@@ -6,6 +6,7 @@ from amaranth.hdl import Module, Shape, ShapeLike, Signal
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from ..golden.timing import LOOKAHEAD
 from .axi import push_signature
 
 __all__ = ["Lookahead"]
@@ -41,7 +42,7 @@ class Lookahead(wiring.Component):
         If ``depth`` is not a power of two.
     """
 
-    def __init__(self, shape: ShapeLike, *, depth: int = 8):
+    def __init__(self, shape: ShapeLike, *, depth: int = LOOKAHEAD):
         if depth < 2 or depth & (depth - 1):
             raise ValueError(f"depth must be a power of two, at least 2, not {depth}")
         self.shape = shape

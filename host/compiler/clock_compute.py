@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ...golden import timing
 from ...golden.config import Config
 from ...golden.isa import Engine
-from ...golden.timing import OVERHEADS
+from ...golden.timing import LOOKAHEAD, OVERHEADS
 from .clock_bus import ReadBus
 from .plan import Command
 
@@ -25,10 +25,12 @@ class ComputeClock:
     #: Of each command, the cycles of the first and the last issue and the steps; the same of the writes of its results.
     issues: list[Span] = field(default_factory=list)
     writes: list[Span] = field(default_factory=list)
-    #: When the last command was offered, when its first step was issued, when the next one's can be.
+    #: When the last command was offered, when its walk began, when the next one's first step can be issued.
     offered: int = OVERHEADS.start
-    first_issue: int = 0
+    taken: int = 0
     ready: int = 0
+    #: Pauses between commands that the walker has made up for, because steps were held back.
+    lead: int = 0
     landed: int = 0
     backlog: int = 0
     engine: int | None = None
@@ -38,18 +40,22 @@ class ComputeClock:
         fields = command.fields
         # One command waits in the unit while the one before it is worked on.
         arrival = self.bus.arrival("compute", len(self.completed))
-        self.offered = max(self.offered + timing.command_cycles(self.config), self.first_issue, allowed, arrival)
+        self.offered = max(self.offered + timing.command_cycles(self.config), self.taken, allowed, arrival)
         self.bus.taken("compute", self.offered)
-        first = max(self.ready, self.offered + OVERHEADS.issue)
+        behind = self.issues[-1][1] + 1 if self.issues else 0
+        self.taken = max(self.offered, behind)
+        walked = first = max(self.ready, self.offered + OVERHEADS.issue)
         if command.after or fields["engine"] != self.engine:
             first = max(first, self.landed)
-        idle = first - (self.issues[-1][1] + 1 if self.issues else 0)
+        idle = first - behind
         cycles, self.backlog = _issue(fields, max(self.backlog - idle, 0), self.config)
         self.engine = fields["engine"]
         last = first + cycles - 1
         steps = fields["steps"]
         self.issues.append((first, last, timing.issue_steps(fields)))
-        self.first_issue, self.ready = first, first + cycles + OVERHEADS.between
+        is_held_back = first > walked or cycles > timing.issue_steps(fields)
+        self.lead = LOOKAHEAD if is_held_back else max(self.lead - 1, 0)
+        self.ready = first + cycles + (0 if self.lead else OVERHEADS.between)
         # The last window's own groups but for one, and what waits before them, come on top of the latency of a group.
         latency = timing.landing_latency(self.config, Engine(self.engine))
         self.landed = last + latency + self.backlog - 1
