@@ -69,10 +69,10 @@ class Overheads:
         From the completion of the last command to the end of the run.
     token : int
         From the completion of a command to the first cycle of a command of the other queue that waited for it.
+    intake : int
+        From a COMPUTE command at its unit to the begin of its walk.
     issue : int
-        From a COMPUTE command at its unit to its first issue.
-    between : int
-        Between the last issue of a COMPUTE command and the first of the next one, if nothing has been held back.
+        From there to its first issue.
     command : int
         To check and offer a command, beside one cycle for each word in which it is read.
     completion : int
@@ -102,8 +102,8 @@ class Overheads:
     start: int = 4
     finish: int = 6
     token: int = 4
-    issue: int = 8
-    between: int = 1
+    intake: int = 2
+    issue: int = 6
     command: int = 5
     completion: int = 1
     read_latency: int = 40

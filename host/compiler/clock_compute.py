@@ -25,12 +25,10 @@ class ComputeClock:
     #: Of each command, the cycles of the first and the last issue and the steps; the same of the writes of its results.
     issues: list[Span] = field(default_factory=list)
     writes: list[Span] = field(default_factory=list)
-    #: When the last command was offered, when its walk began, when the next one's first step can be issued.
+    #: When the last command was offered, when its walk began, and when it ended.
     offered: int = OVERHEADS.start
     taken: int = 0
-    ready: int = 0
-    #: Pauses between commands that the walker has made up for, because steps were held back.
-    lead: int = 0
+    walked: int = 0
     landed: int = 0
     backlog: int = 0
     engine: int | None = None
@@ -38,13 +36,13 @@ class ComputeClock:
     def run(self, command: Command, allowed: int) -> None:
         """Take the next command, which may begin when it is ``allowed`` to."""
         fields = command.fields
-        # One command waits in the unit while the one before it is worked on.
+        # One command waits in the unit while the one before it is walked.
         arrival = self.bus.arrival("compute", len(self.completed))
-        self.offered = max(self.offered + timing.command_cycles(self.config), self.taken, allowed, arrival)
+        self.offered = max(self.offered + timing.command_cycles(self.config), self.taken + 1, allowed, arrival)
         self.bus.taken("compute", self.offered)
+        self.taken = max(self.offered + OVERHEADS.intake, self.walked + 1)
         behind = self.issues[-1][1] + 1 if self.issues else 0
-        self.taken = max(self.offered, behind)
-        walked = first = max(self.ready, self.offered + OVERHEADS.issue)
+        first = max(behind, self.taken + OVERHEADS.issue)
         if command.after or fields["engine"] != self.engine:
             first = max(first, self.landed)
         idle = first - behind
@@ -53,15 +51,22 @@ class ComputeClock:
         last = first + cycles - 1
         steps = fields["steps"]
         self.issues.append((first, last, timing.issue_steps(fields)))
-        is_held_back = first > walked or cycles > timing.issue_steps(fields)
-        self.lead = LOOKAHEAD if is_held_back else max(self.lead - 1, 0)
-        self.ready = first + cycles + (0 if self.lead else OVERHEADS.between)
+        # The walker is ahead of the issue by what lies between them, the gate's own register included, and no more.
+        self.walked = max(self.taken + self.issues[-1][2], self._issued(LOOKAHEAD + 1))
         # The last window's own groups but for one, and what waits before them, come on top of the latency of a group.
         latency = timing.landing_latency(self.config, Engine(self.engine))
         self.landed = last + latency + self.backlog - 1
         self.writes.append((first + steps - 1 + latency, self.landed, _writes(fields, self.config)))
         self.completed.append(self.landed + OVERHEADS.completion)
         command.begin, command.end = first, self.completed[-1]
+
+    def _issued(self, before: int) -> int:
+        """When the step so many before the last one was issued."""
+        for _, last, steps in reversed(self.issues):
+            if before < steps:
+                return last - before
+            before -= steps
+        return 0
 
 
 def _issue(fields: dict[str, int], backlog: int, config: Config) -> tuple[int, int]:
