@@ -88,7 +88,7 @@ class AxiGuard(wiring.Component):
         in_flight = Signal(_FLIGHT_BITS)
         epoch, exhausted = self._elaborate_epochs(m, in_flight)
         # Late by a cycle, which the spare flights and the cycles of a reset allow.
-        held, may_begin, may_write = Signal(), Signal(), Signal()
+        held, may_begin = Signal(), Signal()
         m.d.sync += [
             held.eq(in_flight[-1] | exhausted),
             may_begin.eq(~self.soft_reset & ~self.resetting & ~held),
@@ -101,8 +101,7 @@ class AxiGuard(wiring.Component):
             m.d.sync += padding.eq(0)
 
         reads = self._elaborate_read_requests(m, epoch, may_begin)
-        m.d.comb += may_write.eq(may_begin & ~padding)
-        writes = self._elaborate_write_requests(m, epoch, may_write, owed)
+        writes = self._elaborate_write_requests(m, epoch, may_begin & ~padding, owed)
         self._elaborate_write_data(m, next_owed.output, padding)
         read_ends, write_ends = self._elaborate_answers(m, epoch, exhausted)
         m.d.sync += in_flight.eq(in_flight + reads + writes - read_ends - write_ends)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Shape, ShapeLike, Signal
+from amaranth.hdl import Module, Mux, Shape, ShapeLike, Signal, Value, ValueLike
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from .axi import push_signature
 
-__all__ = ["BlockFifo", "Buffer", "Fifo"]
+__all__ = ["BlockFifo", "Buffer", "Fifo", "remains"]
+
+
+def remains(count: Value, *, leaves: ValueLike, comes: ValueLike = 0) -> Value:
+    """Whether ``count + comes - leaves`` is above zero, without the sum: for a register beside that of the count.
+
+    Both are one bit; nothing leaves while ``count`` is zero.
+    """
+    return (count > 1) | (count == 1) & ~Value.cast(leaves) | comes
 
 
 class Buffer(wiring.Component):
@@ -90,8 +98,8 @@ class Fifo(wiring.Component):
             write.addr.eq(write.addr + push),
             read.addr.eq(read.addr + pop),
             level.eq(level + push - pop),
-            # From the level of before, so that neither side waits for the sum.
-            self.output.valid.eq((level > 1) | (level == 1) & ~pop | push),
+            self.output.valid.eq(remains(level, leaves=pop, comes=push)),
+            # Likewise of what is free.
             self.input.ready.eq((level < self.depth - 1) | (level == self.depth - 1) & ~push | pop),
         ]
         return m
@@ -150,7 +158,7 @@ class BlockFifo(wiring.Component):
             read.addr.eq(read.addr + fetch),
             stored.eq(stored + self.input.valid - fetch),
             # What is written in this cycle counts later, which keeps the sum off the path.
-            waits.eq((stored > 1) | (stored[0] & ~fetch)),
+            waits.eq(remains(stored, leaves=fetch)),
         ]
         with m.If(move_fetched):
             m.d.sync += fetched.eq(fetch)

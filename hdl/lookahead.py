@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..golden.timing import LOOKAHEAD
 from .axi import push_signature
+from .fifo import remains
 
 __all__ = ["Lookahead"]
 
@@ -75,9 +76,8 @@ class Lookahead(wiring.Component):
             read.addr.eq(read.addr + move),
             stored.eq(stored + self.input.valid - move),
             free.eq(free - self.reserve + move),
-            # From the numbers of before, so that nothing waits for the sums.
-            waits.eq((stored > 1) | (stored == 1) & ~move | self.input.valid),
-            self.room.eq((free > 1) | (free == 1) & ~self.reserve | move),
+            waits.eq(remains(stored, leaves=move, comes=self.input.valid)),
+            self.room.eq(remains(free, leaves=self.reserve, comes=move)),
         ]
         with m.If(~self.output.valid | self.output.ready):
             m.d.sync += [self.output.valid.eq(waits), payload.eq(read.data)]

@@ -11,7 +11,7 @@ from ..golden import isa, registers
 from ..golden.config import AxiConfig, Config
 from .axi import ReadSignature, Response
 from .device import RAM_LATENCY, Ram
-from .fifo import Fifo
+from .fifo import Fifo, remains
 from .isa import INDEX_BITS, ErrorReport, report
 
 __all__ = ["Program", "Ring", "program_layout"]
@@ -174,7 +174,7 @@ class Ring(wiring.Component):
         """Read ahead into a small FIFO; returns whether words are yet to be read, and that none is under way."""
         to_read = Signal(_COUNT_BITS)
         m.submodules.output = output = Fifo(unsigned(self.data_bits), depth=_CREDITS)
-        # Words in the ring that are not read; from the number of before, so that nothing waits for the sum.
+        # Words in the ring that are not read.
         stored, waits = Signal(range(storage.depth + 1)), Signal()
         credits, has_credit = Signal(range(_CREDITS + 1), init=_CREDITS), Signal()
         reading, is_last, issue, taken, emptied = Signal(), Signal(), Signal(), Signal(), Signal()
@@ -194,10 +194,11 @@ class Ring(wiring.Component):
         m.d.sync += [
             arrives.eq((arrives << 1) | issue),
             credits.eq(credits - issue + taken),
-            has_credit.eq((credits > 1) | (credits == 1) & ~issue | taken),
+            has_credit.eq(remains(credits, leaves=issue, comes=taken)),
             emptied.eq((credits == _CREDITS) & ~issue),
             stored.eq(stored + self.word_valid - issue),
-            waits.eq((stored > 1) | (stored == 1) & ~issue),
+            # What arrives in this cycle counts later.
+            waits.eq(remains(stored, leaves=issue)),
             is_last.eq(to_read == 1),
         ]
         with m.If(issue):

@@ -130,11 +130,12 @@ class Queue(wiring.Component):
 
         tokens = Signal(TOKEN_BITS)
         enough, may_begin, begin = Signal(), Signal(), Signal()
+        has_tokens = tokens >= header.wait
         m.d.sync += [
             tokens.eq(tokens + self.granted - Mux(begin, header.wait, 0)),
             # Both of the cycle before: while a command waits to begin, they can only become true.
-            enough.eq(tokens >= header.wait),
-            may_begin.eq((tokens >= header.wait) & self._in_turn(m, header, idle) & flight.ready),
+            enough.eq(has_tokens),
+            may_begin.eq(has_tokens & self._in_turn(m, header, idle) & flight.ready),
         ]
         m.d.comb += [
             self.tokens_left.eq(tokens != 0),

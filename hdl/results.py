@@ -10,7 +10,7 @@ from ..golden.config import Config
 from ..golden.timing import RESULT_WINDOWS
 from .device import RAM_LATENCY, Ram
 from .engine import ACCUMULATOR_BITS, result_layout
-from .fifo import Buffer, Fifo
+from .fifo import Buffer, Fifo, remains
 from .isa import INDEX_BITS, ErrorReport, command_shape, field_shape, report
 from .lookahead import Lookahead
 from .loops import Loops
@@ -246,7 +246,7 @@ class Results(wiring.Component):
             produced.eq(produced + result.valid),
             consumed.eq(consumed + pop),
             waiting.eq(waiting + result.valid - pop),
-            available.eq((waiting > 1) | (waiting == 1) & ~pop | result.valid),
+            available.eq(remains(waiting, leaves=pop, comes=result.valid)),
         ]
         return available, data.View(self.result.lanes.shape(), read.data), pop
 
