@@ -89,4 +89,5 @@ def test_points_of_the_roofline_are_under_its_ceilings(network: str) -> None:
 
 def test_points_that_would_cover_each_other_have_one_label() -> None:
     points = [(1, 10.0, 5.0), (2, 100.0, 5.0), (4, 10.2, 5.1), (7, 10.0, 8.0)]
-    assert figures._numbers(points) == ["1 +1", "2", "", "7"]
+    assert figures._numbers(points, (0.1, 0.1)) == ["1 +1", "2", "", "7"]
+    assert figures._numbers(points, (0.1, 0.5)) == ["1 +2", "2", "", ""]

@@ -7,6 +7,7 @@ import itertools
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 from browser import Opened, open_page
 from PIL import ImageColor
@@ -98,6 +99,26 @@ def test_every_layer_is_named_and_no_name_hides_another(network: str, opened: Op
         assert [pair for pair in itertools.combinations(axis, 2) if pair[0].overlaps(pair[1])] == []
         assert min(text.left for text in ticks) >= 0
         assert all(text.bottom - text.top >= 9 for text in ticks)
+
+
+def test_of_many_layers_no_number_hides_another(tmp_path: Path) -> None:
+    """On the roofline; the layers of a large network come near to each other."""
+    _, facts = report_of("large")
+    made = [layer for layer in facts.layers if layer.report.macs and layer.moved_bytes]
+    rng = np.random.default_rng(0)
+    crowd = [
+        dataclasses.replace(
+            layer,
+            label=f"{number} layer",
+            report=dataclasses.replace(layer.report, macs=max(int(layer.report.macs * rng.uniform(0.3, 1)), 1)),
+        )
+        for number, layer in enumerate(made[index % len(made)] for index in range(1, 41))
+    ]
+    opened = open_page(page(dataclasses.replace(facts, layers=tuple(crowd))), tmp_path)
+    numbers = [text for text in opened.texts["roofline"] if text.kind == "textpoint"]
+    assert sum(1 + int(text.text.partition(" +")[2] or 0) for text in numbers) == len(crowd)
+    assert len(numbers) > 4
+    assert [pair for pair in itertools.combinations(numbers, 2) if pair[0].overlaps(pair[1])] == []
 
 
 def test_the_picture_is_not_blank(opened: Opened) -> None:

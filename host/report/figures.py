@@ -20,8 +20,8 @@ WAITS = (
     (TURNAROUND, "waits: command turnaround", style.TURNAROUND),
 )
 BEHIND = "behind the last step"
-#: Points of the roofline that are no further apart, as logarithms, have one label.
-_NEAR = 0.1
+#: Points of the roofline that are no further apart have one label: as parts of the axes, which a label takes.
+_NEAR = (0.04, 0.055)
 
 
 def cycle_shares(facts: Facts) -> go.Figure:
@@ -97,6 +97,17 @@ def roofline(facts: Facts) -> go.Figure:
     )
     band = high * (high / low) ** 0.45 if staying else high
     _ceilings(drawn, facts, low, ridge, band, is_depthwise=any("depthwise" in layer.kind for _, layer in layers))
+    top = array * 1.8
+    near = _NEAR[0] * math.log(band / low), _NEAR[1] * math.log(top / bottom)
+    # Below the layers, none of which it may hide.
+    drawn.add_trace(go.Scatter(
+        name="whole network",
+        x=[whole],
+        y=[facts.macs / facts.observation.cycles],
+        mode="markers",
+        marker={"symbol": "diamond", "size": 14, "color": style.REQUANTISER},
+        hovertemplate="whole network<br>%{y:.1f} multiply-accumulates per cycle<br>%{x:,.1f} per byte<extra></extra>",
+    ))
     if staying:
         # Evenly spread over the band, so that no two points hide each other.
         places = [
@@ -106,26 +117,19 @@ def roofline(facts: Facts) -> go.Figure:
             x0=high, x1=band, fillcolor="#f3f4f6", line_width=0, layer="below",
             annotation={"text": "no bus traffic", "font": {"color": style.MUTED}}, annotation_position="bottom",
         )
-        drawn.add_trace(_points("layers without bus traffic", style.PARTIAL, staying, places))
+        drawn.add_trace(_points("layers without bus traffic", style.PARTIAL, staying, places, near))
     if moving:
         drawn.add_trace(
-            _points("layers", style.STEPS, [entry[:2] for entry in moving], [intensity for *_, intensity in moving])
+            _points("layers", style.STEPS, [entry[:2] for entry in moving], [intensity for *_, intensity in moving],
+                    near)
         )
-    drawn.add_trace(go.Scatter(
-        name="whole network",
-        x=[whole],
-        y=[facts.macs / facts.observation.cycles],
-        mode="markers",
-        marker={"symbol": "diamond", "size": 14, "color": style.REQUANTISER},
-        hovertemplate="whole network<br>%{y:.1f} multiply-accumulates per cycle<br>%{x:,.1f} per byte<extra></extra>",
-    ))
     ticks = [10.0**power for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
     drawn.update_xaxes(
         type="log", range=[math.log10(low), math.log10(band)],
         tickvals=[tick for tick in ticks if low <= tick <= high],
         ticktext=[f"{tick:,.10g}" for tick in ticks if low <= tick <= high],
     )
-    drawn.update_yaxes(type="log", range=[math.log10(bottom), math.log10(array * 1.8)], dtick=1)
+    drawn.update_yaxes(type="log", range=[math.log10(bottom), math.log10(top)], dtick=1)
     return drawn
 
 
@@ -143,14 +147,17 @@ def _ceilings(drawn: go.Figure, facts: Facts, low: float, ridge: float, high: fl
         ))
 
 
-def _numbers(points: list[tuple[int, float, float]]) -> list[str]:
-    """What is written at each point (number, x, y): of points close together, the first and how many more."""
+def _numbers(points: list[tuple[int, float, float]], near: tuple[float, float]) -> list[str]:
+    """What is written at each point (number, x, y): of points close together, the first and how many more.
+
+    ``near`` says how far apart they may be along each axis, as logarithms.
+    """
     groups: list[tuple[float, float, list[int]]] = []
     texts = []
     for number, x, y in points:
-        near = (group for group in groups
-                if abs(math.log(x / group[0])) < _NEAR and abs(math.log(y / group[1])) < _NEAR)
-        group = next(near, None)
+        close = (group for group in groups
+                 if abs(math.log(x / group[0])) < near[0] and abs(math.log(y / group[1])) < near[1])
+        group = next(close, None)
         if group is None:
             group = (x, y, [])
             groups.append(group)
@@ -165,14 +172,16 @@ def _label(number: int, group: list[int]) -> str:
     return f"{number} +{len(group) - 1}" if len(group) > 1 else str(number)
 
 
-def _points(name: str, colour: str, layers: list[tuple[int, LayerFacts]], places: list[float]) -> go.Scatter:
+def _points(
+    name: str, colour: str, layers: list[tuple[int, LayerFacts]], places: list[float], near: tuple[float, float]
+) -> go.Scatter:
     heights = [layer.macs_per_cycle for _, layer in layers]
     return go.Scatter(
         name=name,
         x=places,
         y=heights,
         mode="markers+text",
-        text=_numbers([(number, x, y) for (number, _), x, y in zip(layers, places, heights, strict=True)]),
+        text=_numbers([(number, x, y) for (number, _), x, y in zip(layers, places, heights, strict=True)], near),
         textposition="top center",
         cliponaxis=False,
         marker={"size": 10, "color": colour, "line": {"color": "white", "width": 1}},

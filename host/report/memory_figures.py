@@ -12,6 +12,8 @@ from .gather import Facts, Use
 from .occupancy import Occupant, used_bytes
 
 FREE = "#f3f4f6"
+#: What lies there for a smaller part of the run is drawn without an edge, which would be wider than itself.
+_THIN = 1 / 400
 
 
 def feature_memory(facts: Facts) -> go.Figure:
@@ -31,7 +33,7 @@ def feature_memory(facts: Facts) -> go.Figure:
         },
         xaxis={"range": [0, facts.observation.cycles], "anchor": "y"},
     )
-    drawn.add_trace(_rectangles(found))
+    drawn.add_trace(_rectangles(found, facts.observation.cycles))
     levels = used_bytes(found)
     drawn.add_trace(go.Scatter(
         x=list(levels), y=list(levels.values()), yaxis="y2", mode="lines", fill="tozeroy", fillcolor=style.LANDING,
@@ -51,7 +53,7 @@ def feature_memory(facts: Facts) -> go.Figure:
     return drawn
 
 
-def _rectangles(found: Sequence[Occupant]) -> go.Bar:
+def _rectangles(found: Sequence[Occupant], cycles: int) -> go.Bar:
     names = dict.fromkeys(occupant.tensor for occupant in found)
     colours = dict(zip(names, cycle(style.CYCLE), strict=False))
     return go.Bar(
@@ -60,7 +62,10 @@ def _rectangles(found: Sequence[Occupant]) -> go.Bar:
         width=[occupant.size_bytes for occupant in found],
         base=[occupant.begin for occupant in found],
         x=[occupant.end - occupant.begin for occupant in found],
-        marker={"color": [colours[occupant.tensor] for occupant in found], "line": {"color": "white", "width": 0.5}},
+        marker={"color": [colours[occupant.tensor] for occupant in found], "line": {
+            "color": "white",
+            "width": [0 if occupant.end - occupant.begin < _THIN * cycles else 0.5 for occupant in found],
+        }},
         text=[style.escaped(occupant.tensor) for occupant in found],
         textposition="inside",
         insidetextanchor="middle",

@@ -175,11 +175,10 @@ def _layers(facts: Facts) -> str:
 
 
 def _weights(layer: LayerFacts) -> str:
-    memory = layer.memory
-    if not memory.weight_bytes:
-        return ""
-    streamed = f" ({memory.streamed_weight_bytes:,} streamed)" if memory.streamed_weight_bytes else ""
-    return f"{memory.weight_bytes:,}{streamed}"
+    size, streamed = layer.memory.weight_bytes, layer.memory.streamed_weight_bytes
+    if 0 < streamed < size:
+        return f"{size:,} ({streamed:,} streamed)"
+    return f"{size:,}{' streamed' if streamed else ''}" if size else ""
 
 
 def _counters(facts: Facts) -> str:
