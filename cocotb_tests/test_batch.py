@@ -1,23 +1,26 @@
 """Several samples in one inference: the bytes of single ones, with weights that are loaded for all of them at once."""
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from exactness import needs_reference
 from execution import differing_bytes
-from generated import Limits, Maker
+from generated import Generated, Limits, Maker
 from graphs import GraphMaker
 
 from lutterfly.golden.config import PRESETS
 from lutterfly.golden.isa import LocalMemory, Opcode
 from lutterfly.golden.machine import ORDERS
-from lutterfly.host import InferenceSession, reference
+from lutterfly.golden.program import Program
+from lutterfly.host import InferenceSession, compiler, reference
+from lutterfly.host.cli import main
 from lutterfly.host.compiler import CompileError, compile_graph, plan_graph
 from lutterfly.host.compiler.batch import batched
 from lutterfly.host.graph import Graph, Window
-from lutterfly.host.session import load_plan
+from lutterfly.host.session import load_plan, load_program
 from lutterfly.host.verify import TOLERANCE, TOLERANCE_CYCLES
 
 TINY, ECP5 = PRESETS["tiny"], PRESETS["ecp5-85k"]
@@ -62,12 +65,7 @@ def test_streamed_weights_are_loaded_once_for_a_batch() -> None:
 @needs_reference
 @pytest.mark.parametrize(("form", "float_ends"), [("qop", False), ("qdq", True)])
 def test_a_session_runs_a_batch_on_the_core(form: str, *, float_ends: bool, tmp_path: Path) -> None:
-    maker = Maker(np.random.default_rng(5), form, unsigned=False, limits=Limits(channels=64))
-    maker.start((1, 640))
-    maker.fully_connected(64)
-    maker.activation("Tanh")
-    maker.fully_connected(33)
-    model = maker.finish(float_ends=float_ends)
+    model = network(form, float_ends=float_ends)
     feeds = {"x": np.concatenate([model.feeds(seed)["x"] for seed in range(6)])}
     session = InferenceSession(model.model, TINY, batch=4)
     found, = session.run(None, feeds)
@@ -100,6 +98,76 @@ def test_refuses() -> None:
         batched(on_a_map, 0)
     program = compile_graph(large(), ECP5)
     for opened in (program, program.to_bytes()):
-        with pytest.raises(ValueError, match=r"^batch must be 1 for a program, which is compiled for single samples, "
-                                             r"not 2; open the model instead$"):
-            InferenceSession(opened, ECP5, batch=2)
+        with pytest.raises(ValueError, match=r"^model: batch must be 1, which the program is compiled for, not 2; "
+                                             r"leave it out, or compile the model again$"):
+            load_program(opened, ECP5, batch=2)
+
+
+def network(form: str = "qop", *, float_ends: bool = False) -> Generated:
+    """Two fully connected layers, of which `tiny` streams weights."""
+    maker = Maker(np.random.default_rng(5), form, unsigned=False, limits=Limits(channels=64))
+    maker.start((1, 640))
+    maker.fully_connected(64)
+    maker.activation("Tanh")
+    maker.fully_connected(33)
+    return maker.finish(float_ends=float_ends)
+
+
+def answer(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, dict]:
+    code = main([*map(str, words), "--config", "tiny", "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+@needs_reference
+def test_a_program_file_says_its_batch_and_is_run_with_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, model, program = network(), tmp_path / "net.onnx", tmp_path / "net.program"
+    model.write_bytes(made.model)
+    code, compiled = answer(capsys, "compile", model, "-o", program, "--batch", 3)
+    assert (code, compiled["batch"]) == (0, 3)
+    assert Program.from_bytes(program.read_bytes()).batch == 3
+    inputs, page = tmp_path / "x.npy", tmp_path / "report.html"
+    np.save(inputs, np.concatenate([made.feeds(seed)["x"] for seed in range(5)]))
+    results, compilations = [], []
+    plan_graph_once = compiler.plan_graph
+    monkeypatch.setattr(compiler, "plan_graph", lambda *given: compilations.append(1) or plan_graph_once(*given))
+    for number, words in enumerate(([program], [program, "--batch", 3], [model, "--batch", 3, "--report", page])):
+        output = tmp_path / f"{number}.npy"
+        code, values = answer(capsys, "run", *words, "--input", inputs, "--output", output)
+        assert (code, values["batch"], values["samples"]) == (0, 3, 5)
+        assert values["predicted_cycles"] == compiled["predicted_cycles"]
+        results.append(np.load(output))
+    assert len(compilations) == 1
+    assert f"{compiled['predicted_cycles']:,} predicted" in page.read_text()
+    expected = [reference.open_session(made.model).run(None, {"x": made.feeds(seed)["x"]})[0] for seed in range(5)]
+    for found in results:
+        np.testing.assert_array_equal(found, np.concatenate(expected))
+    assert main(["check", str(program), "--config", "tiny"]) == 0
+    text = f"{compiled['predicted_cycles']:,} cycles predicted for an inference of 3 samples"
+    assert text in capsys.readouterr().out
+    for command in (["run", program, "--input", inputs], ["compile", program, "-o", tmp_path / "other"],
+                    ["verify", program]):
+        assert answer(capsys, *command, "--batch", 2) == (2, {"error": (
+            f"{program}: batch must be 3, which the program is compiled for, not 2; leave it out, or compile the model "
+            "again")})
+    assert not (tmp_path / "other").exists()
+
+
+@needs_reference
+@pytest.mark.parametrize(("form", "float_ends"), [("qop", False), ("qdq", True)])
+def test_verify_compares_the_samples_of_a_batch(
+    form: str, *, float_ends: bool, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    model, program = tmp_path / "net.onnx", tmp_path / "net.program"
+    model.write_bytes(network(form, float_ends=float_ends).model)
+    code, values = answer(capsys, "verify", model, "--batch", 4, "--samples", 6)
+    assert (code, values["batch"], values["samples"], values["mismatched_bytes"]) == (0, 4, 6, 0)
+    output = next(tensor for tensor in values["tensors"] if tensor["name"].endswith(" (output)"))
+    # Of the second inference two samples are missing.
+    assert output["bytes"] == 6 * 33 * (4 if float_ends else 1)
+    widest = max(values["tensors"], key=lambda tensor: tensor["bytes"])
+    assert (widest["bytes"], widest["rtl"]) == (2 * 4 * 640, None)
+    assert [layer["right"] for layer in values["layers"]] == [True] * len(values["layers"])
+    assert answer(capsys, "compile", model, "-o", program, "--batch", 4)[0] == 0
+    assert answer(capsys, "verify", program, "--samples", 6) == (0, values)

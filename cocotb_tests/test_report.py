@@ -14,7 +14,7 @@ from generated import TINY, Maker
 
 from lutterfly.examples import digits
 from lutterfly.golden.config import PRESETS
-from lutterfly.host import commands
+from lutterfly.host import commands, report
 from lutterfly.host.cli import main
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.driver import AcceleratorError
@@ -54,18 +54,24 @@ def test_a_report_changes_no_answer(capsys: pytest.CaptureFixture[str], tmp_path
     assert all(f">{value:,}<" in page for value in values["counters"].values())
 
 
-def test_a_batch_has_a_report_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_batch_has_a_report_too(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     maker = Maker(np.random.default_rng(3), "qop", False, TINY)
     maker.start((1, 24))
     maker.fully_connected(10)
     network, target = tmp_path / "net.onnx", tmp_path / "report.html"
     network.write_bytes(maker.finish().model)
     inputs = str(tmp_path / "x.npy")
-    np.save(inputs, np.zeros((5, 24), np.int8))
+    samples = np.random.default_rng(0).integers(-128, 128, (5, 24), np.int8)
+    np.save(inputs, samples)
+    drawn, make = [], report.make
+    monkeypatch.setattr(report, "make", lambda *given: drawn.append(given[2]["x"]) or make(*given))
     code, values = run(capsys, str(network), "--input", inputs, "--batch", "4", "--report", str(target))
     assert (code, values["batch"]) == (0, 4)
     page = target.read_text()
     # Of the second inference, whose last three samples are missing.
+    np.testing.assert_array_equal(drawn, [samples[4:]])
     assert f"<title>net.onnx: {values['cycles']:,} cycles on tiny</title>" in page
     assert f">{values['counters']['compute_busy']:,}<" in page
 

@@ -183,8 +183,10 @@ class Program:
         For comparison with a reference.
     predicted_cycles : int
         Of one inference, from start to done, on the ideal bus.
+    batch : int
+        Samples of an inference: ports, layers and cycles are those of all of them.
     head, tail : bytes
-        ONNX models that run on the host before and behind the accelerator; empty if there is none.
+        ONNX models that run on the host before and behind the accelerator, sample by sample; empty if there is none.
     model : bytes
         The ONNX model as the user gave it, for `verify`.
     """
@@ -202,6 +204,7 @@ class Program:
     written: tuple[WrittenTensor, ...]
     spilled: tuple[SpilledTensor, ...]
     predicted_cycles: int
+    batch: int = 1
     head: bytes = field(default=b"", repr=False)
     tail: bytes = field(default=b"", repr=False)
     model: bytes = field(default=b"", repr=False)

@@ -37,6 +37,15 @@ Model = Annotated[Path, typer.Argument(help="An ONNX file, or a program that `co
 ConfigOption = Annotated[
     str, typer.Option("--config", metavar="NAME|FILE", help=f"Configuration: {', '.join(PRESETS)}, or a JSON file.")
 ]
+Batch = Annotated[
+    int | None,
+    typer.Option(
+        help="Samples of an inference: those of a fully connected network share weights that do not stay. By default "
+        "1, or what a program was compiled for.",
+        min=1,
+        show_default=False,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -84,12 +93,13 @@ def check(model: Model, config: ConfigOption = DEFAULT_PRESET, as_json: Json = F
 def compile_(
     model: Model,
     output: Annotated[Path, typer.Option("--output", "-o", help="The program file.", show_default=False)],
+    batch: Batch = None,
     config: ConfigOption = DEFAULT_PRESET,
     as_json: Json = False,
 ) -> None:
     """Compile an ONNX file to a program for one configuration."""
     with _reporting(as_json), ProgressBar(enabled=not as_json) as progress:
-        _finish(commands.compile_(model, output, config, progress), as_json)
+        _finish(commands.compile_(model, output, batch, config, progress), as_json)
 
 
 @app.command()
@@ -143,12 +153,7 @@ def run(
             help="Write a page that shows where cycles and bytes go, layer by layer (needs the extra `report`).",
         ),
     ] = None,
-    batch: Annotated[
-        int,
-        typer.Option(
-            help="Samples of an inference: those of a fully connected network share weights that do not stay.", min=1
-        ),
-    ] = 1,
+    batch: Batch = None,
     config: ConfigOption = DEFAULT_PRESET,
     as_json: Json = False,
 ) -> None:
@@ -162,13 +167,14 @@ def verify(
     model: Model,
     samples: Annotated[int, typer.Option(help="Random inputs.", min=1)] = 8,
     seed: Annotated[int, typer.Option(help="Of the random inputs.", min=0)] = 0,
+    batch: Batch = None,
     config: ConfigOption = DEFAULT_PRESET,
     as_json: Json = False,
 ) -> None:
     """Compare the simulated accelerator, the golden model and ONNX Runtime, byte by byte and cycle by cycle."""
     with _reporting(as_json):
         with ProgressBar(enabled=not as_json) as progress:
-            report = commands.verify(model, samples, seed, config, progress)
+            report = commands.verify(model, samples, seed, batch, config, progress)
         _finish(report, as_json)
 
 

@@ -71,15 +71,16 @@ def check(model: Path, config: str, progress: Progress) -> Report:
     })
 
 
-def compile_(model: Path, output: Path, config: str, progress: Progress) -> Report:
+def compile_(model: Path, output: Path, batch: int | None, config: str, progress: Progress) -> Report:
     """Compile to a program file."""
     progress("compiling")
-    program = load_program(model, config)
+    program = load_program(model, config, batch=batch)
     data = program.to_bytes()
     _write(output, data)
     values = {
         "predicted_cycles": program.predicted_cycles,
         "macs": _macs(program),
+        "batch": program.batch,
         "file_bytes": len(data),
         "arena_bytes": program.arena_bytes,
     }
@@ -120,7 +121,7 @@ def run(
     inputs: Sequence[str],
     outputs: Sequence[str],
     report: Path | None,
-    batch: int,
+    batch: int | None,
     config: str,
     progress: Progress,
 ) -> Report:
@@ -132,8 +133,7 @@ def run(
     if report:
         reports.check_available()
         program, plan, _ = load_plan(model, found, batch=batch)
-    # A session takes a program for single samples alone.
-    session = InferenceSession(program if plan and batch == 1 else model, found, progress=progress, batch=batch)
+    session = InferenceSession(program if plan else model, found, progress=progress, batch=batch)
     sources = _assign("input", inputs, session.get_inputs())
     targets = _assign("output", outputs, session.get_outputs())
     feeds = {name: _load(path) for name, path in sources.items()}
@@ -149,7 +149,8 @@ def run(
         counters = session.counters[-1]
         if report and plan:
             progress("drawing the report")
-            last = {name: array[-batch:] for name, array in feeds.items()}
+            start = (len(session.counters) - 1) * session.batch
+            last = {name: array[start:] for name, array in feeds.items()}
             _write(report, reports.make(session, plan, last, model.name))
     program, cycles = session.program, counters["cycles"]
     macs = _macs(program)
@@ -160,7 +161,7 @@ def run(
         "macs": macs,
         "utilisation": round(utilisation, 4),
         "samples": len(next(iter(feeds.values()))),
-        "batch": batch,
+        "batch": program.batch,
         "outputs": {name: list(array.shape) for name, array in results.items()},
         "counters": counters,
     }
@@ -170,9 +171,8 @@ def run(
         f"{name}: {array.dtype} {_shape(array.shape)}" + (f" -> {targets[name]}" if name in targets else _brief(array))
         for name, array in results.items()
     ]
-    of_batch = f" of {batch} samples" if batch > 1 else ""
     text = (
-        f"{cycles:,} cycles for an inference{of_batch} (predicted {program.predicted_cycles:,}), "
+        f"{cycles:,} cycles for {_inference(program)} (predicted {program.predicted_cycles:,}), "
         f"{utilisation:.1%} of {found.multipliers} multipliers busy"
     )
     if len(session.counters) == 1:
@@ -182,13 +182,13 @@ def run(
     return Report("\n".join([*shown, text]), values)
 
 
-def verify(model: Path, samples: int, seed: int, config: str, progress: Progress) -> Report:
+def verify(model: Path, samples: int, seed: int, batch: int | None, config: str, progress: Progress) -> Report:
     """Compare everything with everything."""
     from .verify import verify as verify_model
 
     found = find_config(config)
     progress("compiling")
-    report = verify_model(_read(model), found, samples, seed, name=str(model), progress=progress)
+    report = verify_model(_read(model), found, samples, seed, batch=batch, name=str(model), progress=progress)
     table = [("tensor", "bytes", "golden", "machine", "RTL")]
     table += [
         (
@@ -212,7 +212,7 @@ def verify(model: Path, samples: int, seed: int, config: str, progress: Progress
         _table(layers),
         "",
         f"{report.bytes:,} bytes compared, {report.mismatched_bytes:,} differ",
-        f"{report.cycles:,} cycles, predicted {report.program.predicted_cycles:,}",
+        f"{report.cycles:,} cycles for {_inference(report.program)}, predicted {report.program.predicted_cycles:,}",
     ]
     if report.reference:
         text.append(f"no comparison with ONNX Runtime: {report.reference}")
@@ -224,6 +224,7 @@ def verify(model: Path, samples: int, seed: int, config: str, progress: Progress
         "macs": _macs(report.program),
         "utilisation": round(_macs(report.program) / (report.cycles * found.multipliers), 4),
         "samples": samples,
+        "batch": report.program.batch,
         "reference": report.reference or "onnxruntime",
         "tensors": [
             {
@@ -305,9 +306,13 @@ def _macs(program: Program) -> int:
 def _prediction(program: Program, multipliers: int) -> str:
     utilisation = _macs(program) / (program.predicted_cycles * multipliers)
     return (
-        f"{program.predicted_cycles:,} cycles predicted for an inference, {_macs(program):,} multiply-accumulates, "
-        f"{utilisation:.1%} of {multipliers} multipliers busy"
+        f"{program.predicted_cycles:,} cycles predicted for {_inference(program)}, "
+        f"{_macs(program):,} multiply-accumulates, {utilisation:.1%} of {multipliers} multipliers busy"
     )
+
+
+def _inference(program: Program) -> str:
+    return f"an inference of {program.batch} samples" if program.batch > 1 else "an inference"
 
 
 def _assign(kind: str, words: Sequence[str], infos: Sequence[TensorInfo]) -> dict[str, str]:

@@ -224,7 +224,8 @@ class Graph:
     """Layers in order of execution, and the tensors between them.
 
     ``head`` and ``tail`` are serialised ONNX models that run on the host; empty where there is none. The graph's inputs
-    are the head's outputs (or the model's inputs), its outputs the tail's inputs (or the model's outputs).
+    are the head's outputs (or the model's inputs), its outputs the tail's inputs (or the model's outputs). Tensors hold
+    ``batch`` samples, head and tail one, see :func:`.compiler.batch.batched`.
     """
 
     tensors: dict[str, Tensor]
@@ -235,3 +236,4 @@ class Graph:
     head: bytes = b""
     tail: bytes = b""
     notes: list[str] = field(default_factory=list)
+    batch: int = 1

@@ -29,11 +29,11 @@ def load_program(
     config: str | Path | Config = DEFAULT_PRESET,
     *,
     name: str = "model",
-    batch: int = 1,
+    batch: int | None = None,
 ) -> Program:
     """The program in a program file, or the program that an ONNX file compiles to; messages call bytes ``name``.
 
-    ``batch`` are the samples of an inference; a program's have been chosen.
+    ``batch`` are the samples of an inference: by default those that a program was compiled for, and 1 for a model.
 
     Raises
     ------
@@ -42,35 +42,34 @@ def load_program(
     """
     found = find_config(config)
     if isinstance(path_or_bytes, Program):
-        _check_batch(batch)
-        check_config(path_or_bytes, found)
-        return path_or_bytes
+        return _checked(path_or_bytes, found, name, batch)
     if isinstance(path_or_bytes, bytes):
         data = path_or_bytes
     else:
         name, data = str(path_or_bytes), _read(path_or_bytes)
     if data.startswith(MAGIC):
-        _check_batch(batch)
         try:
             program = Program.from_bytes(data)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
-        check_config(program, found)
-        return program
+        return _checked(program, found, name, batch)
     # A program file needs no compiler, which takes a while to import.
     from .compiler import compile_model  # noqa: PLC0415
 
-    return compile_model(data, found, name, batch=batch)
+    return compile_model(data, found, name, batch=1 if batch is None else batch)
 
 
-def _check_batch(batch: int) -> None:
-    if batch != 1:
-        raise ValueError(f"batch must be 1 for a program, which is compiled for single samples, not {batch}; open the "
-                         "model instead")
+def _checked(program: Program, config: Config, name: str, batch: int | None) -> Program:
+    """A program that is for this configuration and batch."""
+    check_config(program, config)
+    if batch not in (None, program.batch):
+        raise ValueError(f"{name}: batch must be {program.batch}, which the program is compiled for, not {batch}; "
+                         "leave it out, or compile the model again")
+    return program
 
 
 def load_plan(
-    path: str | Path, config: str | Path | Config = DEFAULT_PRESET, *, batch: int = 1
+    path: str | Path, config: str | Path | Config = DEFAULT_PRESET, *, batch: int | None = None
 ) -> tuple[Program, Plan, Graph]:
     """The program as :func:`load_program` gives it, the compiler's plan of it, and the network that was compiled.
 
@@ -85,7 +84,8 @@ def load_plan(
 
     found, name, data = find_config(config), str(path), _read(path)
     program = load_program(data, found, name=name, batch=batch) if data.startswith(MAGIC) else None
-    graph = batched(import_model(program.model if program else data, name), batch)
+    samples = program.batch if program else 1 if batch is None else batch
+    graph = batched(import_model(program.model if program else data, name), samples)
     plan = plan_graph(graph, found)
     encoded = encode(plan)
     if program is not None and program.body != encoded.body:
@@ -113,10 +113,10 @@ class InferenceSession:
         The accelerator; by default it is simulated, and the simulator is built on the first run.
     progress : callable
         Told what is being built.
-    batch : int
-        Samples of an inference. Those of a fully connected network can share the weights that do not fit the
-        accelerator's memory and are loaded in every inference; what is missing in the last inference is computed in
-        vain.
+    batch : int or None
+        Samples of an inference, by default those that a program was compiled for, and 1 for a model. Those of a fully
+        connected network can share the weights that do not fit the accelerator's memory and are loaded in every
+        inference; what is missing in the last inference is computed in vain.
 
     Attributes
     ----------
@@ -138,11 +138,11 @@ class InferenceSession:
         transport: Transport | None = None,
         *,
         progress: Progress = silent,
-        batch: int = 1,
+        batch: int | None = None,
     ):
         self.config = find_config(config)
         self.program = load_program(path_or_bytes, self.config, batch=batch)
-        self.batch = batch
+        self.batch = self.program.batch
         self.counters: list[dict[str, int]] = []
         self._transport = transport
         self._progress = progress
@@ -217,7 +217,7 @@ class InferenceSession:
 
         ``feeds`` are at most :attr:`batch` samples; the last one stands for those that are missing.
         """
-        samples = [sample | _run(self._head, sample) for sample in _samples(feeds)]
+        samples = [sample | _run(self._head, sample) for sample in single_samples(feeds)]
         samples += samples[-1:] * (self.batch - len(samples))
         return [np.concatenate([sample[port.name] for sample in samples]) for port in self.program.inputs]
 
@@ -227,13 +227,13 @@ class InferenceSession:
             port.name: np.split(array, self.batch) for port, array in zip(self.program.outputs, outputs, strict=True)
         }
         samples = []
-        for index, sample in enumerate(_samples(feeds)):
+        for index, sample in enumerate(single_samples(feeds)):
             values = {name: arrays[index] for name, arrays in split.items()}
             samples.append(values | _run(self._tail, {**sample, **values}))
         return {info.name: np.concatenate([sample[info.name] for sample in samples]) for info in self._outputs}
 
 
-def _samples(feeds: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
+def single_samples(feeds: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
     """The samples of a batch, each with a batch axis of 1."""
     count = len(next(iter(feeds.values())))
     return [{name: array[index : index + 1] for name, array in feeds.items()} for index in range(count)]

@@ -14,10 +14,11 @@ from ..golden.isa import COMMAND_BYTES, Opcode
 from ..golden.program import MAGIC, Program
 from . import evaluate, ports, reference
 from .compiler import compile_graph
+from .compiler.batch import batched
 from .frontend import import_model
 from .graph import Graph, Int8
 from .progress import Progress, silent
-from .session import InferenceSession, load_program
+from .session import InferenceSession, load_program, single_samples
 from .simulator import EventKind, MemorySettings, Outcome
 from .verilator_transport import VerilatorTransport
 
@@ -118,6 +119,7 @@ def verify(
     samples: int = 8,
     seed: int = 0,
     *,
+    batch: int | None = None,
     name: str = "model",
     settings: MemorySettings | None = None,
     progress: Progress = silent,
@@ -133,6 +135,9 @@ def verify(
         Random inputs.
     seed : int
         Of the inputs.
+    batch : int or None
+        Samples of an inference, by default those that a program was compiled for, and 1 for a model. What is missing in
+        the last inference is its last input again.
     name : str
         What messages call the model.
     settings : MemorySettings or None
@@ -149,8 +154,9 @@ def verify(
     if samples < 1:
         raise ValueError(f"samples must be at least 1, not {samples}")
     is_program = data.startswith(MAGIC)
-    program = load_program(data, config, name=name) if is_program else None
+    program = load_program(data, config, name=name, batch=batch) if is_program else None
     graph = import_model(program.model if program else data, name)
+    graph = batched(graph, program.batch if program else 1 if batch is None else batch)
     if program is None:
         program = compile_graph(graph, config)
     transport = VerilatorTransport(config, settings=settings, progress=progress)
@@ -161,19 +167,23 @@ def verify(
     rng = np.random.default_rng(seed)
     # The first inference also fetches the program: cycles are those of a later one.
     session.run(None, random_feeds(session, graph, rng))
-    for index in range(samples):
-        progress("comparing samples", index, samples)
-        run.compare(random_feeds(session, graph, rng), order=machine.ORDERS[index % len(machine.ORDERS)])
+    orders = itertools.cycle(machine.ORDERS)
+    for start in range(0, samples, program.batch):
+        progress("comparing samples", start, samples)
+        count = min(program.batch, samples - start)
+        run.compare(random_feeds(session, graph, rng, count), order=next(orders))
     if settings in (None, MemorySettings()):
         run.report.layers = run.measure()
     return run.report
 
 
-def random_feeds(session: InferenceSession, graph: Graph, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """A random input for one sample: every code of a quantised input, and the whole range of a float one."""
+def random_feeds(
+    session: InferenceSession, graph: Graph, rng: np.random.Generator, samples: int = 1
+) -> dict[str, np.ndarray]:
+    """Random inputs, one behind the other: every code of a quantised input, and the whole range of a float one."""
     feeds = {}
     for index, info in enumerate(session.get_inputs()):
-        shape = (1, *info.sample_shape)
+        shape = (samples, *info.sample_shape)
         if info.dtype.kind in "iu":
             limits = np.iinfo(info.dtype)
             feeds[info.name] = rng.integers(limits.min, limits.max, shape, info.dtype, endpoint=True)
@@ -182,6 +192,14 @@ def random_feeds(session: InferenceSession, graph: Graph, rng: np.random.Generat
             low, high = ((code - tensor.zero_point) * tensor.scale for code in (-128, 127))
             feeds[info.name] = rng.uniform(low, high, shape).astype(info.dtype)
     return feeds
+
+
+def _joined(known: list[dict[str, np.ndarray]], name: str) -> np.ndarray | None:
+    """A tensor of several samples, one behind the other; None if the reference does not have it."""
+    if not known or name not in known[0]:
+        return None
+    arrays = [values[name] for values in known]
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 @dataclass
@@ -195,7 +213,7 @@ class _Verification:
     _tensors: dict[str, TensorReport] = field(default_factory=dict)
 
     def compare(self, feeds: Mapping[str, np.ndarray], *, order: str) -> None:
-        """Run one sample everywhere, and count."""
+        """Run one inference everywhere, and count."""
         inputs = self.session.head(feeds)
         codes = {
             name: ports.to_codes(port, array)
@@ -203,10 +221,14 @@ class _Verification:
         }
         golden = evaluate.evaluate(self.graph, codes)
         seen = {"machine": self._run_machine(codes, order), "rtl": self._run_core(inputs)}
-        known = reference.run(self.program.model, feeds) if not self.report.reference else {}
+        known = self._reference(feeds)
+        # The last one stands for those that are missing.
+        whole = known + known[-1:] * (self.program.batch - len(known))
         for tensor in self.graph.tensors.values():
             for view in tensor.views:
-                wanted = known.get(view.name, evaluate.to_onnx(view, golden[tensor.name]))
+                wanted = _joined(whole, view.name)
+                if wanted is None:
+                    wanted = evaluate.to_onnx(view, golden[tensor.name])
                 found = {"golden": golden[tensor.name]} | {
                     by: codes[tensor.name] for by, codes in seen.items() if tensor.name in codes
                 }
@@ -214,8 +236,15 @@ class _Verification:
         # What the user gets: the outputs that the core stored, behind the tail.
         outputs = self.session.tail(feeds, self._outputs)
         for name, array in outputs.items():
-            if name in known:
-                self._count(f"{name} (output)", known[name], {"rtl": array})
+            wanted = _joined(known, name)
+            if wanted is not None:
+                self._count(f"{name} (output)", wanted, {"rtl": array})
+
+    def _reference(self, feeds: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
+        """What ONNX Runtime, which runs samples one by one, gives for each; nothing where it is no reference."""
+        if self.report.reference:
+            return []
+        return [reference.run(self.program.model, sample) for sample in single_samples(feeds)]
 
     def _count(self, name: str, wanted: np.ndarray, found: Mapping[str, np.ndarray]) -> None:
         if name not in self._tensors:

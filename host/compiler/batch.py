@@ -43,7 +43,7 @@ def batched(graph: Graph, samples: int) -> Graph:
             raise CompileError(f"{layer.name}: batch must be 1 for a network with feature maps, not {samples}; leave "
                                "it out, and samples are run one by one")
     return dataclasses.replace(
-        graph, tensors={name: _batched(tensor, samples) for name, tensor in graph.tensors.items()})
+        graph, tensors={name: _batched(tensor, samples) for name, tensor in graph.tensors.items()}, batch=samples)
 
 
 def _batched(tensor: Tensor, samples: int) -> Tensor:

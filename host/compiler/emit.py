@@ -60,6 +60,7 @@ def emit(plan: Plan, config_name: str) -> Program:
                       for name, address in plan.external.items()
                       if name not in plan.spans and name not in graph.inputs and graph.tensors[name].views),
         predicted_cycles=plan.predicted_cycles,
+        batch=graph.batch,
         head=graph.head,
         tail=graph.tail,
         model=graph.model,
