@@ -179,6 +179,29 @@ def average(draw: Draw, made: Maker) -> None:
         made.quantise(made.node("GlobalAveragePool", [made.dequantised()]), scale, zero, result)
 
 
+def windowed_average(draw: Draw, made: Maker) -> None:
+    """The averages of windows whose borders do not count: with one scale and odd numbers of elements, which all are
+    exact."""
+    kernel, strides, begin, end = [], [], [], []
+    for side in made.shape[2:]:
+        size = draw(st.sampled_from([3, 5]))
+        before, behind = (2 * draw(st.integers(0, size // 2)) for _ in range(2))
+        if side % 2 == 0 or before + side < size:
+            size, before, behind = 1, 0, 0
+        for values, value in ((kernel, size), (strides, 2), (begin, before), (end, behind)):
+            values.append(value)
+    result = [(before + side + behind - size) // 2 + 1
+              for before, side, behind, size in zip(begin, made.shape[2:], end, kernel, strict=True)]
+    attributes = {"kernel_shape": kernel, "strides": strides, "pads": begin + end}
+    shape = (*made.shape[:2], *result)
+    if made.form == "qop":
+        ends = [made.tensor, made.scale, made.zero, made.scale, made.zero]
+        made.tensor = made.node("QLinearAveragePool", ends, domain="com.microsoft", **attributes)
+        made.shape = shape
+    else:
+        made.quantise(made.node("AveragePool", [made.dequantised()], **attributes), made.scale, made.zero, shape)
+
+
 def pad(draw: Draw, made: Maker) -> None:
     """A border of zeros, perhaps max pooling of it, and a convolution: it says what zero is in the QOperator form."""
     sides = made.shape[2:]
@@ -257,4 +280,5 @@ BLOCKS: dict[str, Callable[[Draw, Maker], None]] = {
     "activation": activation, "average": average, "concatenate": concatenate, "connect": connect, "convolve": convolve,
     "depthwise": depthwise, "gate": gate, "grouped": grouped, "inverted residual": inverted_residual,
     "maximum": maximum, "pad": pad, "pool beside": pool_beside, "residual": residual, "split": split,
+    "windowed average": windowed_average,
 }

@@ -1,10 +1,24 @@
 """Quantised graphs for tests, and their evaluation in float32, apart from everything under test."""
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from lutterfly.golden.addition import UNSIGNED_OFFSET, sum_tables
-from lutterfly.host.graph import Add, Concat, Convolution, Graph, MaxPool, Pointwise, Slice, Tensor, View, Window
+from lutterfly.host.graph import (
+    Add,
+    AveragePool,
+    Concat,
+    Convolution,
+    Graph,
+    MaxPool,
+    Pointwise,
+    Slice,
+    Tensor,
+    View,
+    Window,
+)
 
 
 class GraphMaker:
@@ -62,6 +76,19 @@ class GraphMaker:
 
     def global_average(self, source: str) -> str:
         return self.depthwise(source, Window(self.graph.tensors[source].shape[:2]), unit=True)
+
+    def average_pool(self, source: str, window: Window, *, table: bool = False) -> str:
+        """Of the elements inside; every window must have some."""
+        size = self.graph.tensors[source].shape[:2]
+        name = self.depthwise(source, window, unit=True, table=table)
+        layer = self.graph.layers.pop()
+        counts = {int(count) for row in _counts(window, size) for count in row}
+        scale = float(self.rng.uniform(0.3, 1.5))
+        multipliers = {count: np.float32(scale / count) for count in sorted(counts)}
+        fields = {field.name: getattr(layer, field.name) for field in dataclasses.fields(layer)}
+        fields |= {"bias": layer.bias * 0, "multiplier": np.full_like(layer.multiplier, multipliers[max(counts)])}
+        self.graph.layers.append(AveragePool(**fields, multipliers=multipliers if len(counts) > 1 else {}))
+        return name
 
     def add(self, first: str, second: str, *, table: bool = False) -> str:
         tensors = self.graph.tensors
@@ -127,7 +154,11 @@ def evaluate_float(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, np.
             ], axis=-1)
             acc = (acc + layer.bias).astype(np.int32)
             target = graph.tensors[layer.requantised or layer.output].zero_point
-            scaled = acc.astype(np.float32) * layer.multiplier
+            multiplier = layer.multiplier
+            if isinstance(layer, AveragePool) and layer.multipliers:
+                counts = _counts(layer.window, tensors[layer.input].shape[:2])
+                multiplier = np.vectorize(layer.multipliers.get, otypes=[np.float32])(counts)[..., None]
+            scaled = acc.astype(np.float32) * multiplier
             codes = (
                 np.rint(np.clip(scaled, layer.low - target, layer.high - target)).astype(np.int64) + target
             ).astype(np.int8)
@@ -152,6 +183,11 @@ def evaluate_float(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, np.
             codes = layer.table[codes.astype(np.int64) + 128]
         tensors[layer.output] = codes
     return tensors
+
+
+def _counts(window: Window, size: tuple[int, int]) -> np.ndarray:
+    """How many elements of each window lie in the map, int64[output rows, output columns]."""
+    return _taps(np.ones((*size, 1), np.int64), window, 0).sum(axis=0)[..., 0]
 
 
 def _taps(codes: np.ndarray, window: Window, pad: int) -> np.ndarray:

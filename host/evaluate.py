@@ -6,11 +6,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..golden.addition import add
-from ..golden.convolution import convolve
+from ..golden.convolution import Int32, convolve
 from ..golden.pooling import pool_maximum
 from ..golden.requant import pack_parameters, requantise
 from ..golden.tables import apply_table
-from .graph import Add, Concat, Convolution, Graph, Int8, Layer, MaxPool, Slice, Tensor, View
+from .graph import Add, AveragePool, Concat, Convolution, Graph, Int8, Layer, MaxPool, Slice, Tensor, View
 from .tabulate import from_codes, to_codes
 
 
@@ -72,8 +72,19 @@ def _convolve(layer: Convolution, codes: Int8, zero_point: int, output_zero_poin
     window = layer.window
     accumulators = convolve(codes, layer.weights, layer.bias, zero_point=zero_point, stride=window.stride,
                             dilation=window.dilation, pads=window.pads, groups=layer.groups)
-    parameters = pack_parameters(np.zeros_like(layer.bias), layer.multiplier)
-    return requantise(accumulators, parameters, output_zero_point, layer.low, layer.high)
+
+    def requantised(sums: Int32, multiplier: np.ndarray) -> Int8:
+        parameters = pack_parameters(np.zeros_like(layer.bias), multiplier)
+        return requantise(sums, parameters, output_zero_point, layer.low, layer.high)
+
+    if not (isinstance(layer, AveragePool) and layer.multipliers):
+        return requantised(accumulators, layer.multiplier)
+    # A border holds the zero point, which adds nothing to a sum: only what that is divided by differs.
+    counts, result = window.counts(*codes.shape[:2]), np.empty(accumulators.shape, np.int8)
+    for count, multiplier in layer.multipliers.items():
+        members = counts == count
+        result[members] = requantised(accumulators[members], np.full_like(layer.multiplier, multiplier))
+    return result
 
 
 def _look_up(codes: Int8, table: Int8 | None) -> Int8:

@@ -6,6 +6,7 @@ Every tensor is int8 codes in NHWC order without N: ``int8[height, width, channe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -80,6 +81,20 @@ class Window:
         (eh, ew), (sh, sw) = self.extent, self.stride
         return (height + top + bottom - eh) // sh + 1, (width + left + right - ew) // sw + 1
 
+    def inside(self, axis: int, size: int, output: int) -> range:
+        """The elements of the kernel along an axis that lie in an input of ``size``, for one row or column of the
+        result."""
+        start, dilation = output * self.stride[axis] - self.pads[axis], self.dilation[axis]
+        first = max(-(start // dilation), 0)
+        end = min(-((start - size) // dilation), self.kernel[axis])
+        return range(first, end) if first < end else range(0)
+
+    def counts(self, height: int, width: int) -> npt.NDArray[np.int64]:
+        """How many elements of each window lie in an input of ``height`` x ``width``: int64[rows, columns]."""
+        down, across = ([len(self.inside(axis, size, output)) for output in range(outputs)] for axis, (size, outputs)
+                        in enumerate(zip((height, width), self.output_size(height, width), strict=True)))
+        return np.outer(down, across)
+
 
 @dataclass(frozen=True, eq=False)
 class Layer:
@@ -138,7 +153,15 @@ class AveragePool(Convolution):
     """Average pooling: the depthwise convolution of unit weights, with the bias 0.
 
     Its multiplier is ``f32(xs / f32(ys * n))``, n being the elements of a window.
+
+    Attributes
+    ----------
+    multipliers : dict of int to float32
+        Where a border does not count: the multiplier by the elements of a window that lie in the input, see
+        :meth:`Window.counts`. Empty where all windows have one.
     """
+
+    multipliers: Mapping[int, np.float32] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Border classes: parts of a map whose windows take the same elements, where a border does not hold what they need."""
+"""Border classes: parts of a map whose windows take the same elements, where they need not count a border."""
 from __future__ import annotations
 
 import itertools
@@ -46,15 +46,6 @@ def _axis_classes(window: Window, axis: int, size: int, outputs: range) -> list[
     """Outputs along one axis with the same elements of the kernel inside, and these elements."""
     return [
         (range(members[0], members[-1] + 1), inside)
-        for inside, group in itertools.groupby(outputs, lambda output: _inside(window, axis, size, output))
+        for inside, group in itertools.groupby(outputs, lambda output: window.inside(axis, size, output))
         for members in [list(group)]
     ]
-
-
-def _inside(window: Window, axis: int, size: int, output: int) -> range:
-    """The elements of the kernel along an axis that lie in the input."""
-    kernel, dilation = window.kernel[axis], window.dilation[axis]
-    start = output * window.stride[axis] - window.pads[axis]
-    first = max(-(start // dilation), 0)
-    end = min(-((start - size) // dilation), kernel)
-    return range(first, end) if first < end else range(0)

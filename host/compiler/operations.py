@@ -1,8 +1,9 @@
 """Operations: choose, for every layer, how an engine executes it."""
 from __future__ import annotations
 
-from ..graph import Add, Concat, Convolution, Layer, MaxPool, Pointwise, Slice
+from ..graph import Add, AveragePool, Concat, Convolution, Layer, MaxPool, Pointwise, Slice
 from .lower_add import AddOperation
+from .lower_average import BorderedAverage
 from .lower_convolution import ConvolutionOperation
 from .lower_copy import CopyOperation
 from .lower_depthwise import DepthwiseOperation, is_depthwise
@@ -39,7 +40,10 @@ def make_operation(
     """The operation of a layer that reads and writes storages like these, by default the whole tensors."""
     layer = plan.graph.layers[index]
     sources = sources or tuple(plan.storages[name] for name in layer.inputs)
-    return _kind(plan, layer)(plan, index, sources, target or plan.storages[layer.output])
+    operation = _kind(plan, layer)(plan, index, sources, target or plan.storages[layer.output])
+    if isinstance(layer, AveragePool) and layer.multipliers:
+        return BorderedAverage(plan, operation)
+    return operation
 
 
 def _kind(plan: Plan, layer: Layer) -> type[Operation]:

@@ -21,6 +21,7 @@ from .units import AVERAGE, QUANTISERS, TRANSPARENT, Unit, label
 
 _REMEDY = ("average the whole map with GlobalAveragePool, give input and output one scale and the window an odd number "
            "of elements, or use a convolution with a group for each channel")
+_NO_BORDER = "set count_include_pad to 1, or pool without padding"
 
 
 def lower_average(build: Build, unit: Unit) -> None:
@@ -48,22 +49,26 @@ def _average(build: Build, node: NodeProto, place: Place, output: str, like: str
     onnx_shape = build.source.shapes[node.output[0]]
     window = _window(build, node, shape)
     elements, channels = math.prod(window.kernel), shape[2]
+    counts = {elements} if _counts_border(node) else {*np.unique(window.counts(*shape[:2])).tolist()}
+    if 0 in counts:
+        raise UnsupportedError(f"{label(node)} has windows that lie in the border only", _NO_BORDER)
     build.add_tensor(output, (*window.output_size(*shape[:2]), channels), like)
     source, target = build.graph.tensors[place.tensor], build.graph.tensors[output]
     executed = build.executed.get(node.name)
     if executed is None or executed.node.op_type != "QLinearGlobalAveragePool":
-        _check_ties(node, source, target, elements)
-    multiplier = average_multiplier(source.scale, target.scale, elements)
+        for count in sorted(counts, reverse=True):
+            _check_ties(node, source, target, count, is_whole=count == elements)
+    multipliers = {count: average_multiplier(source.scale, target.scale, count) for count in sorted(counts)}
     build.graph.layers.append(AveragePool(
         node.name, (place.tensor,), output, weights=np.ones((channels, *window.kernel, 1), np.int8),
-        bias=np.zeros(channels, np.int32), multiplier=np.full(channels, multiplier), window=window, requantised=output,
-        groups=channels,
+        bias=np.zeros(channels, np.int32), multiplier=np.full(channels, multipliers[max(counts)]), window=window,
+        requantised=output, groups=channels, multipliers=multipliers if len(counts) > 1 else {},
     ))
     return Place(output, CHANNELS_FIRST, onnx_shape)
 
 
 def _window(build: Build, node: NodeProto, shape: tuple[int, int, int]) -> Window:
-    """The window, in which every element counts alike."""
+    """The window, in which every element counts alike, but for a border that may not count."""
     given, onnx_shape = attributes(node), build.source.shapes[node.output[0]]
     if node.op_type == "ReduceMean":
         _check_axes(build, node)
@@ -73,13 +78,16 @@ def _window(build: Build, node: NodeProto, shape: tuple[int, int, int]) -> Windo
         return Window(shape[:2])
     kernel, output_shape = tuple(given["kernel_shape"]), image_shape(onnx_shape)
     window = window_of(node, kernel, len(kernel), shape, output_shape)
-    if any(window.pads) and not given.get("count_include_pad", 0):
-        raise UnsupportedError(f"{label(node)} averages fewer elements where its window reaches into the border",
-                           "set count_include_pad to 1, or pool without padding")
+    if not _counts_border(node):
+        return window
     behind = (0, 0, *given.get("pads", (0,)))[-len(kernel):]
     if given.get("ceil_mode", 0) and any(np.greater(window.pads[-len(kernel):], behind)):
         raise UnsupportedError(f"{label(node)} averages fewer elements in its last windows", "set ceil_mode to 0")
     return window
+
+
+def _counts_border(node: NodeProto) -> bool:
+    return bool(attributes(node).get("count_include_pad", 0))
 
 
 def _check_axes(build: Build, node: NodeProto) -> None:
@@ -93,8 +101,8 @@ def _check_axes(build: Build, node: NodeProto) -> None:
                            "average over the spatial axes alone")
 
 
-def _check_ties(node: NodeProto, source: Tensor, target: Tensor, elements: int) -> None:
-    """Check that float32's roundings never decide a code.
+def _check_ties(node: NodeProto, source: Tensor, target: Tensor, elements: int, *, is_whole: bool) -> None:
+    """Check that float32's roundings never decide a code where a window has so many elements: all, or those inside.
 
     In units of the result's scale the mean is ``sum * ratio``. Dequantising rounds each element once, the mean adds
     them with ``elements - 1`` roundings, divides with up to two, and quantising with up to two more; each is relative
@@ -109,5 +117,6 @@ def _check_ties(node: NodeProto, source: Tensor, target: Tensor, elements: int) 
     values = values[(values > -129 - target.zero_point) & (values < 128 - target.zero_point)]
     distance = np.abs(values - np.floor(values) - 0.5)
     if values.size and distance.min() <= bound:
-        raise UnsupportedError(f"{label(node)} is a float mean of {elements} elements, and for some sums their order "
-                           "decides the rounding", _REMEDY)
+        where = "" if is_whole else " where its window reaches into the border"
+        raise UnsupportedError(f"{label(node)} is a float mean of {elements} elements{where}, and for some sums their "
+                           "order decides the rounding", _REMEDY if is_whole else _NO_BORDER)

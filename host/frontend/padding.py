@@ -6,7 +6,7 @@ import dataclasses
 import numpy as np
 from onnx import NodeProto, helper
 
-from ..graph import Convolution, Graph, MaxPool, Pad, Pointwise, Window
+from ..graph import AveragePool, Convolution, Graph, MaxPool, Pad, Pointwise, Window
 from ..tabulate import CODES
 from .build import Build, attributes
 from .channels import tabulate_past
@@ -114,7 +114,9 @@ def merge_pads(graph: Graph) -> None:
 
 
 def _borders_with(layer: Convolution | MaxPool, value: int) -> bool:
-    """Whether a layer's windows find this code in the border of their input."""
+    """Whether a layer's windows find this code in the border of their input, and count it."""
+    if isinstance(layer, AveragePool) and layer.multipliers:
+        return False
     return isinstance(layer, Convolution) or (isinstance(layer, MaxPool) and value == -128)
 
 
