@@ -157,6 +157,8 @@ class Core:
         dut.rst.value = 0
         self.monitor = AxiMonitor(dut, "memory__", data_bytes=self.config.axi.data_bytes)
         cocotb.start_soon(self._watch())
+        # The reset of the pins is one like a soft reset, and takes as long.
+        await self.reset_is_over()
         await self.write("EXTERNAL_BASE", BASE)
         await self.write("INTERRUPT_ENABLE", 1)
         await self.write("WATCHDOG", 3000)
@@ -220,6 +222,9 @@ class Core:
     async def reset(self) -> None:
         """A soft reset, to its end."""
         await self.write("CONTROL", registers.CONTROL_RESET)
+        await self.reset_is_over()
+
+    async def reset_is_over(self) -> None:
         while await self.status() & registers.STATUS_RESETTING:
             pass
 

@@ -29,7 +29,7 @@ FETCH_LATENCY = 5
 MULTIPLIER_LATENCY = 3
 #: From an engine's result to its first group, through the Add tables, the requantiser and the table, to the write of
 #: the piece, and from there to the first cycle in which its address may be read.
-RESULTS_LATENCY = 4
+RESULTS_LATENCY = 5
 ADD_TABLE_LATENCY = 3
 REQUANTISE_LATENCY = 13
 TABLE_LATENCY = 2
@@ -43,7 +43,7 @@ def engine_latency(config: Config, engine: Engine) -> int:
         tree_levels = config.array.lanes.bit_length() - 1
         return MULTIPLIER_LATENCY + tree_levels + 1 + config.array.columns - 1
     if engine is Engine.DEPTHWISE:
-        return MULTIPLIER_LATENCY + config.array.depthwise_taps + 1
+        return MULTIPLIER_LATENCY + config.array.depthwise_taps + 2
     return 2
 
 
@@ -109,8 +109,8 @@ class Overheads:
     read_latency: int = 40
     write_latency: int = 40
     load: int = 7
-    load_finish: int = 12
-    fill: int = 12
+    load_finish: int = 13
+    fill: int = 13
     store: int = 12
     fetch: int = 4
     fetch_interval: int = 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
@@ -179,27 +179,31 @@ class AxiGuard(wiring.Component):
     def _elaborate_write_data(self, m: Module, owed, padding) -> None:
         """Beats go out once their burst is offered; while ``padding`` the guard makes them up."""
         bus, beat = self.memory, self.store.w
+        # Two beats at the pins, so that their ready has to stop nothing in here in the same cycle.
+        m.submodules.outgoing = outgoing = Buffer(
+            data.StructLayout({"data": len(bus.wdata), "strobe": len(bus.wstrb), "last": 1})
+        )
         sent = Signal(BEATS_BITS)
         can_take = Signal(name="write_can_take")
         taken = Signal(name="write_taken")
         last = Signal(name="write_last")
         m.d.comb += [
-            can_take.eq(owed.valid & (~bus.wvalid | bus.wready)),
+            can_take.eq(owed.valid & outgoing.input.ready),
             beat.ready.eq(can_take & ~self.soft_reset & ~padding),
             taken.eq(beat.valid & beat.ready | can_take & padding),
             last.eq(sent == owed.payload),
             owed.ready.eq(taken & last),
+            outgoing.input.valid.eq(taken),
+            outgoing.input.payload.data.eq(beat.payload.data),
+            outgoing.input.payload.strobe.eq(Mux(padding, 0, beat.payload.strobe)),
+            outgoing.input.payload.last.eq(last),
+            bus.wvalid.eq(outgoing.output.valid),
+            outgoing.output.ready.eq(bus.wready),
+            [getattr(bus, f"w{name}").eq(outgoing.output.payload[field])
+             for name, field in (("data", "data"), ("strb", "strobe"), ("last", "last"))],
         ]
-        with m.If(bus.wready):
-            m.d.sync += bus.wvalid.eq(0)
         with m.If(taken):
-            m.d.sync += [
-                bus.wvalid.eq(1),
-                bus.wdata.eq(beat.payload.data),
-                bus.wstrb.eq(Mux(padding, 0, beat.payload.strobe)),
-                bus.wlast.eq(last),
-                sent.eq(Mux(last, 0, sent + 1)),
-            ]
+            m.d.sync += sent.eq(Mux(last, 0, sent + 1))
 
     def _elaborate_answers(self, m: Module, epoch, exhausted) -> tuple:
         """Register what comes from the pins, drop what is of another epoch, and hand out the rest by tag."""

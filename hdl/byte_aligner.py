@@ -9,6 +9,7 @@ from amaranth.lib.wiring import In, Out
 from ..golden import isa
 from ..golden.config import Config
 from ..golden.isa import ErrorCode, Unit
+from .axi import push_signature
 from .isa import ErrorReport, report
 from .load_chunks import step_layout
 
@@ -36,8 +37,7 @@ def chunk_layout(config: Config) -> data.StructLayout:
 class ByteAligner(wiring.Component):
     """Cut one chunk each cycle out of a stream of beats, taking at most one beat each cycle; the latency is one cycle.
 
-    ``chunks`` is registered, and moves whenever ``chunks.ready`` lets it, with a chunk or without. ``beats.ready`` and
-    ``steps.ready`` depend combinationally on ``chunks.ready`` and on the valid of the other one.
+    ``beats.ready`` and ``steps.ready`` depend combinationally on ``room`` and on the valid of the other one.
 
     Parameters
     ----------
@@ -47,7 +47,10 @@ class ByteAligner(wiring.Component):
     -------
     beats : In(stream(data_bits))
     steps : In(stream of step_layout)
-    chunks : Out(stream of chunk_layout)
+    room : In(1), reserve : Out(1)
+        A chunk may begin, and one begins: it comes a cycle later.
+    chunks : Out(push_signature(chunk_layout))
+        Registered.
     halt : In(1)
         From the next cycle on all chunks are void, until reset.
     strayed : Out(ErrorReport)
@@ -60,7 +63,9 @@ class ByteAligner(wiring.Component):
             {
                 "beats": In(stream.Signature(unsigned(config.axi.data_bits))),
                 "steps": In(stream.Signature(step_layout(config))),
-                "chunks": Out(stream.Signature(chunk_layout(config))),
+                "room": In(1),
+                "reserve": Out(1),
+                "chunks": Out(push_signature(chunk_layout(config))),
                 "halt": In(1),
                 "strayed": Out(ErrorReport),
             }
@@ -72,27 +77,31 @@ class ByteAligner(wiring.Component):
         held = Signal(self.config.axi.data_bits, reset_less=True)
         holding = Signal()
 
-        supplied, move, stopped = Signal(), Signal(), Signal()
+        may_move, supplied, move, stopped = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
+            may_move.eq(self.steps.valid & self.room),
             supplied.eq((holding | ~step.needs_beat) & (beat.valid | ~step.crosses)),
-            move.eq(self.steps.valid & supplied & chunk.ready),
-            beat.ready.eq(~holding | move & step.advances),
+            move.eq(may_move & supplied),
+            # Of a step that advances nothing is lacking while there is a beat: what a beat waits for is little.
+            beat.ready.eq(~holding | may_move & step.advances),
             self.steps.ready.eq(move),
+            self.reserve.eq(move),
         ]
-        with m.If(beat.ready):
-            m.d.sync += [held.eq(beat.payload), holding.eq(beat.valid & ~(move & step.skips))]
+        with m.If(beat.valid & beat.ready):
+            m.d.sync += [held.eq(beat.payload), holding.eq(~(move & step.skips))]
+        with m.Elif(move & step.advances):
+            m.d.sync += holding.eq(0)
         m.d.sync += stopped.eq(stopped | self.halt | move & step.out_of_range)
 
         window = Cat(held, beat.payload)
-        with m.If(chunk.ready):
-            m.d.sync += [
-                chunk.valid.eq(move),
-                chunk.payload.void.eq(stopped | step.out_of_range),
-                [chunk.payload[name].eq(step[name]) for name in ("memory", "address", "count", "last")],
-                chunk.payload.data.eq(
-                    Mux(step.is_fill, step.value.replicate(self.config.axi.data_bytes), window >> (step.offset << 3))
-                ),
-            ]
+        m.d.sync += [
+            chunk.valid.eq(move),
+            chunk.payload.void.eq(stopped | step.out_of_range),
+            [chunk.payload[name].eq(step[name]) for name in ("memory", "address", "count", "last")],
+            chunk.payload.data.eq(
+                Mux(step.is_fill, step.value.replicate(self.config.axi.data_bytes), window >> (step.offset << 3))
+            ),
+        ]
         m.d.sync += [
             report(
                 self.strayed, ErrorCode.ADDRESS_RANGE, Mux(step.is_fill, Unit.FILL, Unit.LOAD), step.index, step.address

@@ -13,6 +13,7 @@ from .add_tables import LATENCY as ADD_LATENCY
 from .add_tables import AddTables
 from .device import RAM_LATENCY
 from .feature_memory import FETCH_LATENCY, WRITE_LATENCY, FeatureMemory, feature_write_layout
+from .fifo import Buffer
 from .isa import ErrorReport, command_shape
 from .local_write import local_write_layout
 from .mac_array import MacArray
@@ -105,7 +106,7 @@ class Compute(wiring.Component):
         wiring.connect(m, windows.context, results.context)
         wiring.connect(m, wiring.flipped(self.feature_write), features.transfer_write)
         for unit in (windows, results, write_back):
-            m.d.comb += unit.halt.eq(self.halt)
+            m.d.sync += unit.halt.eq(self.halt)
 
         self._elaborate_fetch(m, windows, features, weights, engines)
         m.d.comb += results.result.eq(self._chosen_result(m, engines))
@@ -134,11 +135,14 @@ class Compute(wiring.Component):
         self, m: Module, windows: Windows, features: FeatureMemory, weights: WeightMemory, engines: list
     ) -> None:
         """Steps read first, STORE in between; words and weights meet at the engines."""
-        store_taken = Signal()
+        # So that a step does not have to stop STORE in the same cycle.
+        m.submodules.store_reads = store_reads = Buffer(self.store_read.payload.shape())
+        wiring.connect(m, wiring.flipped(self.store_read), store_reads.input)
+        store_read, store_taken = store_reads.output, Signal()
         m.d.comb += [
-            features.read_address.eq(Mux(windows.reads, windows.address, self.store_read.payload)),
-            self.store_read.ready.eq(~windows.reads),
-            store_taken.eq(self.store_read.valid & ~windows.reads),
+            features.read_address.eq(Mux(windows.reads, windows.address, store_read.payload)),
+            store_read.ready.eq(~windows.reads),
+            store_taken.eq(store_read.valid & ~windows.reads),
             self.store_word.valid.eq(delay(m, store_taken, FETCH_LATENCY, name="store")),
             self.store_word.data.eq(features.read_word),
             weights.address.eq(delay(m, windows.weight, FETCH_LATENCY - RAM_LATENCY, name="weight")),
@@ -160,10 +164,15 @@ class Compute(wiring.Component):
                 ]
 
     def _chosen_result(self, m: Module, engines: list):
-        """The result of the engine that has one: Windows lets only one engine work at a time."""
+        """The result of the engine that works: Windows lets only one work at a time."""
+        steps = Cat(engine.step.valid for engine in engines)
+        # Which one that is stands long before its result.
+        works = Signal.like(steps)
+        with m.If(steps.any()):
+            m.d.sync += works.eq(steps)
         chosen = engines[0].result
-        for engine in engines[1:]:
-            chosen = Mux(engine.result.valid, engine.result, chosen)
+        for engine, is_this in zip(engines[1:], works[1:], strict=True):
+            chosen = Mux(is_this, engine.result, chosen)
         return chosen
 
     def _elaborate_requantise(

@@ -151,11 +151,11 @@ class Core(wiring.Component):
     def _elaborate_supervision(self, m: Module) -> None:
         supervisor, *workers = self._units.values()
         program, dma_queue, compute_queue, load, store, compute = workers
-        # A register for each, so that no handshake of one end of the core is joined with that of another.
+        # Registers for each, so that no handshake of one end of the core is joined with that of another, and the halt
+        # does not have to reach all of them in one cycle.
         progress = Signal(len(workers))
         for bit, worker in zip(progress, workers, strict=True):
-            m.d.comb += worker.halt.eq(supervisor.halt)
-            m.d.sync += bit.eq(worker.progress)
+            m.d.sync += [worker.halt.eq(supervisor.halt), bit.eq(worker.progress)]
         m.d.comb += [
             supervisor.start.eq(self.start),
             supervisor.clear_interrupt.eq(self.clear_interrupt),

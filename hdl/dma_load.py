@@ -18,12 +18,15 @@ from .isa import INDEX_BITS, ErrorReport, report, report_first, unit_members
 from .load_chunks import LoadChunks, step_layout
 from .load_command import LoadCommands, load_command_layout, run_nest
 from .local_write import LocalWrite, local_write_layout
+from .lookahead import Lookahead
 from .loop_nest import LoopNest
 
 __all__ = ["DmaLoad", "load_command_layout"]
 
 #: LOADs and FILLs between their check and their last byte.
 _COMMANDS_IN_FLIGHT = 8
+#: Beats between the queue in block RAM and the aligner.
+_BEATS_AHEAD = 4
 
 
 class DmaLoad(wiring.Component):
@@ -74,10 +77,11 @@ class DmaLoad(wiring.Component):
         m.submodules.transfers = transfers = Fifo(chunks.nest.nest_layout, depth=_COMMANDS_IN_FLIGHT)
         # On both sides of the aligner, so that a memory that is not ready has to stop nothing else in the same cycle.
         m.submodules.steps = steps = Buffer(step_layout(self.config))
-        m.submodules.next_beat = next_beat = Buffer(unsigned(self.config.axi.data_bits))
+        # In distributed RAM: what the aligner takes only moves a pointer.
+        m.submodules.next_beat = next_beat = Fifo(unsigned(self.config.axi.data_bits), depth=_BEATS_AHEAD)
         m.submodules.beats = beats = BlockFifo(unsigned(self.config.axi.data_bits), depth=self._beats)
         m.submodules.aligner = aligner = ByteAligner(self.config)
-        m.submodules.chunk_buffer = chunk_buffer = Buffer(chunk_layout(self.config))
+        m.submodules.aligned = aligned = Lookahead(chunk_layout(self.config))
         m.submodules.write = write = LocalWrite(self.config)
         connect(m, flipped(self.command), commands.commands)
         connect(m, commands.transfers, transfers.input)
@@ -86,8 +90,8 @@ class DmaLoad(wiring.Component):
         connect(m, steps.output, aligner.steps)
         connect(m, beats.output, next_beat.input)
         connect(m, next_beat.output, aligner.beats)
-        connect(m, aligner.chunks, chunk_buffer.input)
-        connect(m, chunk_buffer.output, write.chunks)
+        connect(m, aligner.chunks, aligned.input)
+        connect(m, aligned.output, write.chunks)
         connect(m, write.feature, flipped(self.feature))
 
         failed, stop = Signal(), Signal()
@@ -96,6 +100,8 @@ class DmaLoad(wiring.Component):
         m.d.comb += [
             commands.halt.eq(stop),
             aligner.halt.eq(stop),
+            aligner.room.eq(aligned.room),
+            aligned.reserve.eq(aligner.reserve),
             self.local.eq(write.local),
         ]
         burst_failed = self._elaborate_bursts(m, stop)
@@ -107,7 +113,8 @@ class DmaLoad(wiring.Component):
             landing.eq(Cat(write.done, landing)),
             self.progress.eq(
                 self.bus.r.valid
-                | Cat(moving.valid & moving.ready for moving in (self.command, self.bus.ar, aligner.chunks)).any()
+                | Cat(moving.valid & moving.ready for moving in (self.command, self.bus.ar)).any()
+                | aligner.chunks.valid
             ),
         ]
         m.d.comb += self.done.eq(landing[-1])

@@ -80,7 +80,9 @@ class LoadCommands(wiring.Component):
         self._elaborate_outputs(m, load, is_fill, value, last_byte, product)
 
         command = self.commands.payload
-        with m.If(self.commands.ready):
+        # Until a command is taken the registers follow what is offered. Not `ready` itself, which has enough to drive.
+        follows = Signal(init=1)
+        with m.If(follows):
             m.d.sync += [
                 load.eq(command.load),
                 is_fill.eq(command.is_fill),
@@ -95,7 +97,7 @@ class LoadCommands(wiring.Component):
         with m.FSM():
             with m.State("TAKE"):
                 with m.If(self.commands.valid & self.commands.ready):
-                    m.d.sync += self.commands.ready.eq(0)
+                    m.d.sync += [self.commands.ready.eq(0), follows.eq(0)]
                     m.next = "CHECK"
                 with m.Else():
                     m.d.sync += self.commands.ready.eq(~self.halt)
@@ -126,7 +128,7 @@ class LoadCommands(wiring.Component):
                 with m.If(self.transfers.ready):
                     m.d.sync += transfers_offered.eq(0)
                 with m.If((~runs_offered | self.runs.ready) & (~transfers_offered | self.transfers.ready)):
-                    m.d.sync += self.commands.ready.eq(~self.halt)
+                    m.d.sync += [self.commands.ready.eq(~self.halt), follows.eq(1)]
                     m.next = "TAKE"
             with m.State("REFUSE"):
                 m.d.comb += report(

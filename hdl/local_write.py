@@ -36,7 +36,7 @@ def local_write_layout(config: Config) -> data.StructLayout:
 
 
 class LocalWrite(wiring.Component):
-    """Pass chunks for the feature memory on at once; gather those for other memories into units, one cycle later.
+    """Pass chunks for the feature memory on at once; gather those for other memories into units, two cycles later.
 
     ``feature`` and ``chunks`` are connected combinationally both ways.
 
@@ -81,25 +81,27 @@ class LocalWrite(wiring.Component):
             self.feature.payload.data.eq(Cat(chunk.data, chunk.data[:8].replicate(lanes - data_bytes))),
         ]
 
+        # All but the feature memory are always ready: their chunks need not wait for what a handshake decides.
+        gathers, gathered = Signal(), Signal.like(chunk, reset_less=True)
+        m.d.sync += [gathers.eq(exists), gathered.eq(chunk)]
         words = Signal(
             data.ArrayLayout(self.config.axi.data_bits, len(self.local.data) // self.config.axi.data_bits),
             reset_less=True,
         )
         m.d.comb += self.local.data.eq(words)
-        m.d.sync += [self.local.valid.eq(0), self.local.memory.eq(chunk.memory)]
+        m.d.sync += [self.local.valid.eq(0), self.local.memory.eq(gathered.memory)]
         byte_bits = ceil_log2(data_bytes)
-        # All but the feature memory are always ready.
-        with m.If(exists), m.Switch(chunk.memory):
+        with m.If(gathers), m.Switch(gathered.memory):
             for memory in LocalMemory:
                 if memory is LocalMemory.FEATURE:
                     continue
                 unit_bits = ceil_log2(local_unit_bytes(memory, lanes=lanes))
                 # Which word of the unit this is, if a unit has several.
-                word = chunk.address[byte_bits : max(unit_bits, byte_bits)]
+                word = gathered.address[byte_bits : max(unit_bits, byte_bits)]
                 with m.Case(memory):
                     m.d.sync += [
-                        words[word].eq(chunk.data),
+                        words[word].eq(gathered.data),
                         self.local.valid.eq(word.all()),
-                        self.local.address.eq(chunk.address >> unit_bits),
+                        self.local.address.eq(gathered.address >> unit_bits),
                     ]
         return m

@@ -99,7 +99,8 @@ class Loops(wiring.Component):
         next_word = Signal(self.word_bits)
         next_tile = Signal()
         m.d.comb += [
-            next_word.eq(self.word + self.step),
+            # Not `word + step`, which would have the sum wait for the step.
+            next_word.eq(Mux(self.step, self.word + 1, self.word)),
             next_tile.eq(Mux(self.command.tile_inner, ~end_inner, end_inner & end_middle)),
         ]
         m.d.sync += self.word.eq(next_word)

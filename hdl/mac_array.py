@@ -122,7 +122,7 @@ class MacArray(wiring.Component):
         self.lanes, self.columns, self.taps = config.array.lanes, config.array.columns, config.array.depthwise_taps
         self.latencies = {
             Engine.MAC: column_latency(self.lanes) + self.columns - 1,
-            Engine.DEPTHWISE: MULTIPLIER_LATENCY + self.taps + 1,
+            Engine.DEPTHWISE: MULTIPLIER_LATENCY + self.taps + 2,
         }
         super().__init__(
             {
@@ -133,7 +133,7 @@ class MacArray(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        step, word, products = self.step, self.word, []
+        step, word, products, totals = self.step, self.word, [], []
         for index in range(self.columns):
             if index:
                 m.submodules[f"hop_{index}"] = hop = ColumnHop(lanes=self.lanes, has_line=index < self.taps)
@@ -144,13 +144,22 @@ class MacArray(wiring.Component):
             products.append(column.products)
             if index == self.taps - 1:
                 last_tap_step = step
-            total = delay(m, column.total, self.columns - 1 - index, name=f"total_{index}")
-            m.d.comb += self.result.lanes[index].eq(total)
+            totals.append(column.total)
 
         chain_fired, chain_totals = self._elaborate_chain(m, products, last_tap_step)
-        m.d.comb += self.result.valid.eq(column.fired | chain_fired)
-        with m.If(chain_fired):
-            m.d.comb += [lane.eq(total) for lane, total in zip(self.result.lanes, chain_totals, strict=True)]
+        chain_later = delay(m, chain_fired, 1, name="chain_fired")
+        m.d.comb += self.result.valid.eq(column.fired | chain_later)
+        for lane, (result, chained) in enumerate(zip(self.result.lanes, chain_totals, strict=True)):
+            waits = self.columns - 1 - lane
+            if waits < 0:
+                total = delay(m, chained, 1, name=f"total_{lane}")
+            elif waits:
+                # While totals wait for that of the last column, there is a register to choose in front of.
+                total = delay(m, totals[lane], waits - 1, name=f"total_{lane}")
+                total = delay(m, Mux(chain_fired, chained, total), 1, name=f"result_{lane}")
+            else:
+                total = Mux(chain_later, delay(m, chained, 1, name=f"total_{lane}"), totals[lane])
+            m.d.comb += result.eq(total)
         return m
 
     def _elaborate_chain(self, m: Module, products: list, last_tap_step) -> tuple[Signal, list[Signal]]:

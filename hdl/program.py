@@ -102,10 +102,10 @@ class Ring(wiring.Component):
         with m.If(self.word_valid):
             m.d.sync += written.eq(written + 1)
 
-        to_fetch = self._elaborate_fetch(m, requested, read, command_words, depth)
+        to_fetch, asking = self._elaborate_fetch(m, requested, read, command_words, depth)
         resident = Signal()
         reading, emptied = self._elaborate_output(m, storage, written, read, resident, command_words)
-        m.d.sync += self.busy.eq((to_fetch != 0) | self.burst.valid | (written != requested) | reading | ~emptied)
+        m.d.sync += self.busy.eq((to_fetch != 0) | asking | (written != requested) | reading | ~emptied)
 
         # The ring holds a whole program, from its first word on, once that has been fetched to the end.
         whole = Signal()
@@ -129,8 +129,9 @@ class Ring(wiring.Component):
                 ]
         return m
 
-    def _elaborate_fetch(self, m: Module, requested, read, command_words: int, depth: int) -> Signal:
-        """Offer bursts while there is room; returns how many commands are yet to be asked for."""
+    def _elaborate_fetch(self, m: Module, requested, read, command_words: int, depth: int) -> tuple:
+        """Offer bursts while there is room; returns how many commands are yet to be asked for, and whether a burst is
+        under way."""
         to_fetch = Signal(_COUNT_BITS)
         used = Signal(range(2 * depth))
         burst = self.burst.payload
@@ -144,7 +145,7 @@ class Ring(wiring.Component):
             & (used <= depth - 2 * command_words)
         )
         size_commands = Mux(burst.two, 2, 1)
-        with m.FSM(name="fetch"):
+        with m.FSM(name="fetch") as fsm:
             with m.State("MEASURE"):
                 # Reading goes on meanwhile, which only makes more room than was measured.
                 m.d.sync += used.eq(requested - read)
@@ -157,8 +158,11 @@ class Ring(wiring.Component):
                     m.d.sync += self.burst.valid.eq(1)
                     m.next = "ASK"
             with m.State("ASK"), m.If(self.burst.ready):
+                m.d.sync += self.burst.valid.eq(0)
+                m.next = "COUNT"
+            # In a cycle of its own, so that who takes the burst does not have to reach all of this in the same.
+            with m.State("COUNT"):
                 m.d.sync += [
-                    self.burst.valid.eq(0),
                     requested.eq(requested + Mux(burst.two, 2 * command_words, command_words)),
                     burst.address.eq(burst.address + (size_commands << ceil_log2(isa.COMMAND_BYTES))),
                     burst.index.eq(burst.index + size_commands),
@@ -166,7 +170,7 @@ class Ring(wiring.Component):
                 with m.If(to_fetch != 0):
                     m.d.sync += to_fetch.eq(to_fetch - size_commands)
                 m.next = "MEASURE"
-        return to_fetch
+        return to_fetch, ~fsm.ongoing("MEASURE")
 
     def _elaborate_output(
         self, m: Module, storage: Ram, written, read, resident, command_words: int
@@ -328,16 +332,14 @@ class Program(wiring.Component):
             flight.ready.eq(valid & beat.last),
             self.progress.eq(valid),
         ]
-        m.d.sync += self.error.valid.eq(0)
         for position, ring in enumerate(rings):
             mine = Signal(name=f"mine_{position}")
-            m.d.comb += [
-                mine.eq(asked.queue == position),
-                ring.word.eq(beat.data),
-                ring.word_valid.eq(valid & mine & ~bad & ~failed[position]),
-            ]
+            m.d.comb += mine.eq(asked.queue == position)
+            m.d.sync += [ring.word.eq(beat.data), ring.word_valid.eq(valid & mine & ~bad & ~failed[position])]
             with m.If(bad & mine):
                 m.d.sync += failed[position].eq(1)
-        with m.If(bad):
-            code = Mux(beat.response == Response.DECERR, isa.ErrorCode.AXI_DECODE, isa.ErrorCode.AXI_SLAVE)
-            m.d.sync += report(self.error, code, isa.Unit.PREFETCH, asked.index, asked.address)
+        code = Mux(beat.response == Response.DECERR, isa.ErrorCode.AXI_DECODE, isa.ErrorCode.AXI_SLAVE)
+        m.d.sync += [
+            report(self.error, code, isa.Unit.PREFETCH, asked.index, asked.address),
+            self.error.valid.eq(bad),
+        ]

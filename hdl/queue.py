@@ -122,9 +122,10 @@ class Queue(wiring.Component):
         m = Module()
         # The next command: words shift in from the top.
         command = Signal(isa.COMMAND_BITS, reset_less=True)
-        index = Signal(INDEX_BITS)
+        # Of the next command to begin, and of the one that is offered to its unit.
+        index, offered = Signal(INDEX_BITS), Signal(INDEX_BITS, reset_less=True)
         header = view(isa.SYNC, command)
-        self._elaborate_outputs(m, command, index)
+        self._elaborate_outputs(m, command, offered)
         illegal, legal = self._elaborate_check(m, command)
         flight, idle = self._elaborate_flight(m)
 
@@ -178,6 +179,7 @@ class Queue(wiring.Component):
                 with m.If(~legal):
                     m.d.sync += report(self.error, illegal, self.unit, index)
                     m.next = "STOP"
+                m.d.sync += offered.eq(index)
                 with m.If(begin), m.Switch(header.opcode):
                     with m.Case(Opcode.SYNC):
                         m.d.sync += index.eq(index + 1)
@@ -185,11 +187,11 @@ class Queue(wiring.Component):
                     with m.Case(Opcode.END):
                         m.next = "DRAIN"
                     with m.Default():
-                        m.d.sync += self._offer(header.opcode)
+                        m.d.sync += [*self._offer(header.opcode), index.eq(index + 1)]
                         m.next = "OFFER"
             with m.State("OFFER"), m.If(self._accepted()):
                 m.d.comb += moved.eq(1)
-                m.d.sync += [*(port.valid.eq(0) for port in self._ports()), index.eq(index + 1)]
+                m.d.sync += [port.valid.eq(0) for port in self._ports()]
                 m.next = "READ"
             with m.State("DRAIN"), m.If(idle):
                 m.d.sync += self.done.eq(1)

@@ -18,9 +18,12 @@ from .pipeline import delay
 
 __all__ = ["COMMANDS_IN_FLIGHT", "RESULTS_LATENCY", "Place", "Results", "Settings"]
 
+#: From the parameter word of a group to its parameters: a register on the way, the memory.
+_PARAMETER_LATENCY = 1 + RAM_LATENCY
+
 #: From the result of an engine to its first group, when nothing waits: a register, the result FIFO, and the selection
-#: beside the parameter memory.
-RESULTS_LATENCY = 2 + RAM_LATENCY
+#: beside the parameters.
+RESULTS_LATENCY = 2 + _PARAMETER_LATENCY
 
 #: Commands that wait behind the one whose groups are walked, at least.
 COMMANDS_IN_FLIGHT = 4
@@ -126,8 +129,8 @@ class Results(wiring.Component):
             place.valid.eq(serve),
             place.write.eq(serve & group.payload.place.write),
             place.finish.eq(serve & group.payload.place.finish),
-            self.place.eq(delay(m, place, RAM_LATENCY, name="place")),
-            self.settings.eq(delay(m, group.payload.settings, RAM_LATENCY, name="settings")),
+            self.place.eq(delay(m, place, _PARAMETER_LATENCY, name="place")),
+            self.settings.eq(delay(m, group.payload.settings, _PARAMETER_LATENCY, name="settings")),
         ]
         return m
 
@@ -252,18 +255,21 @@ class Results(wiring.Component):
 
     def _elaborate_parameters(self, m: Module, serve, word, index) -> None:
         lane_bits = ceil_log2(self.requant_lanes)
+        # The parameters lie beside the requantisers, far from the walker.
+        address = delay(m, word, _PARAMETER_LATENCY - RAM_LATENCY, name="parameter_address")
         for lane in range(self.requant_lanes):
             m.submodules[f"parameters_{lane}"] = ram = Ram(width=64, depth=self.config.parameter_words)
             m.d.comb += [
-                ram.read_address.eq(word),
+                ram.read_address.eq(address),
                 self.parameters[lane].eq(ram.read_data),
                 ram.write_address.eq(self.parameter_write_address[lane_bits:]),
                 ram.write_data.eq(self.parameter_write_data),
                 ram.write_enable.eq(self.parameter_write_enable & (self.parameter_write_address[:lane_bits] == lane)),
             ]
-        m.d.sync += self.error.valid.eq(0)
-        with m.If(serve & (word >= self.config.parameter_words)):
-            m.d.sync += report(self.error, isa.ErrorCode.ADDRESS_RANGE, isa.Unit.WRITE_BACK, index, word)
+        m.d.sync += [
+            report(self.error, isa.ErrorCode.ADDRESS_RANGE, isa.Unit.WRITE_BACK, index, word),
+            self.error.valid.eq(serve & (word >= self.config.parameter_words)),
+        ]
 
     def _elaborate_accumulators(self, m: Module, head, group) -> None:
         """Select the group's accumulators, in step with the parameter memory."""
@@ -275,4 +281,4 @@ class Results(wiring.Component):
                         selected[lane].eq(head[number * self.requant_lanes + lane])
                         for lane in range(self.requant_lanes)
                     ]
-        m.d.comb += self.accumulators.eq(delay(m, selected, RAM_LATENCY - 1, name="selected"))
+        m.d.comb += self.accumulators.eq(delay(m, selected, _PARAMETER_LATENCY - 1, name="selected"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amaranth.back import verilog
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import ClockDomain, ClockSignal, DomainRenamer, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -56,15 +56,19 @@ class TopAxi(wiring.Component):
         m = Module()
         m.submodules.registers = bank = Registers(self.config)
         m.submodules.guard = guard = AxiGuard(self.config)
-        # From a register, and long: the wire crosses the device, and pipelines are not reset but run out.
-        core_reset, reset_left = Signal(), Signal(range(RESET_CYCLES))
+        # All resets of the core come from registers, and are long: wires cross the device, and pipelines are not reset
+        # but run out. So its domain has no reset of its own, and that of the pins becomes one like the guard's.
+        m.domains.core = ClockDomain(reset_less=True, local=True)
+        core = Core(self.config)
+        m.submodules.core = DomainRenamer("core")(core)
+        reset_left = Signal(range(RESET_CYCLES), init=RESET_CYCLES - 1)
+        core_reset = Signal(init=1)
         m.d.sync += core_reset.eq(guard.soft_reset | guard.resetting | (reset_left != 0))
         with m.If(guard.soft_reset | guard.resetting):
             m.d.sync += reset_left.eq(RESET_CYCLES - 1)
         with m.Elif(reset_left != 0):
             m.d.sync += reset_left.eq(reset_left - 1)
-        m.submodules.core = core = Core(self.config)
-        m.d.comb += core.reset.eq(core_reset)
+        m.d.comb += [ClockSignal("core").eq(ClockSignal()), core.reset.eq(core_reset)]
 
         connect(m, flipped(self.control), bank.control)
         connect(m, guard.memory, flipped(self.memory))

@@ -328,7 +328,6 @@ class Windows(wiring.Component):
             weight.eq(now.weight),
             index.eq(now.index),
             uses_weights.eq((engine == isa.Engine.MAC) | (engine == isa.Engine.DEPTHWISE)),
-            self.error.valid.eq(0),
         ]
         bad_address, bad_weight = Signal(), Signal()
         m.d.comb += [
@@ -338,7 +337,9 @@ class Windows(wiring.Component):
             self.step.valid.eq(valid_address & ~bad_address & ~bad_weight),
             self.weight.eq(weight),
         ]
-        with m.If(valid_address & (bad_address | bad_weight)):
-            m.d.sync += report(
+        m.d.sync += [
+            report(
                 self.error, isa.ErrorCode.ADDRESS_RANGE, isa.Unit.FETCH, index, Mux(bad_address, self.address, weight)
-            )
+            ),
+            self.error.valid.eq(valid_address & (bad_address | bad_weight)),
+        ]

@@ -72,8 +72,7 @@ class WriteBack(wiring.Component):
             write.data.eq(piece),
             self.write_valid.eq(place.valid & place.write & ~outside & ~self.halt),
             self.done.eq(place.valid & place.finish & ~outside & ~self.halt),
-            self.error.valid.eq(0),
+            report(self.error, isa.ErrorCode.ADDRESS_RANGE, isa.Unit.WRITE_BACK, place.index, place.address),
+            self.error.valid.eq(place.valid & place.write & outside),
         ]
-        with m.If(place.valid & place.write & outside):
-            m.d.sync += report(self.error, isa.ErrorCode.ADDRESS_RANGE, isa.Unit.WRITE_BACK, place.index, place.address)
         return m

@@ -103,8 +103,9 @@ class Driver:
         self._watchdog_cycles = watchdog_cycles
         self._program: Program | None = None
         self._running: Queues | None = None
-        # After a failed run, only a reset brings the hardware back; after a reset, the prologue is due.
-        self._failed = False
+        # After a failed run, only a reset brings the hardware back; after a reset, the prologue is due. What the
+        # hardware did before is not known: it may have failed as well, or be in reset still.
+        self._failed = True
         self._resident = False
         self._settings: dict[str, int] = {}
         for name, expected, remedy in (
