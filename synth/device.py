@@ -1,7 +1,23 @@
 """The devices that area and timing are measured on, and what of them the design may take."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from .floorplan import Site
+
+#: Columns at which groups of block RAMs and of multipliers begin in an ECP5-85F; the wider gap is in the middle.
+_GROUPS = (*range(4, 59, 9), *range(69, 115, 9))
+
+
+def _sites(name: str, rows: Iterable[int], offsets: Mapping[int, int]) -> tuple[Site, ...]:
+    """The sites of all groups: ``offsets`` says how many columns behind the begin of its group each one is."""
+    return tuple(
+        Site(f"X{column + offset}/Y{row}/{name}{number}", column + offset, row)
+        for row in rows
+        for column in _GROUPS
+        for number, offset in offsets.items()
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +36,8 @@ class Device:
         all be taken.
     fmax_mhz, aim_mhz : float
         Clock to reach, and the clock that place and route is told to aim at.
+    sites : mapping of str to tuple of Site
+        Where block RAMs and multipliers can be, by type of cell.
     """
 
     name: str
@@ -31,6 +49,7 @@ class Device:
     budget_lut: int
     fmax_mhz: float
     aim_mhz: float
+    sites: Mapping[str, tuple[Site, ...]] = field(repr=False)
 
 
 DEVICES = {
@@ -45,5 +64,9 @@ DEVICES = {
         budget_lut=50_000,
         fmax_mhz=100.0,
         aim_mhz=125.0,
+        sites={
+            "DP16KD": _sites("EBR", (22, 46, 70, 82), {0: 0, 1: 2, 2: 4, 3: 6}),
+            "MULT18X18D": _sites("MULT18_", (10, 34, 58), {0: 0, 1: 1, 4: 4, 5: 5}),
+        },
     ),
 }

@@ -1,4 +1,5 @@
-"""Area and timing on open tools: Amaranth to Verilog to yosys to nextpnr-ecp5, registers moved into blocks between."""
+"""Area and timing on open tools: Amaranth to Verilog to yosys to nextpnr-ecp5; between those two, registers move into
+blocks, and blocks get their sites."""
 from __future__ import annotations
 
 import importlib.util
@@ -16,6 +17,7 @@ from ..golden.config import Config
 from ..hdl.top_axi import TopAxi
 from .absorb import absorb_registers
 from .device import DEVICES, Device
+from .floorplan import floorplan
 from .harness import Harness
 from .report import Placement, Report, read_placement
 
@@ -82,6 +84,8 @@ def synthesise_component(dut: wiring.Component, *, name: str, folder: Path, devi
          folder=folder, log="yosys.log")
     mapped = json.loads((folder / "top.json").read_text())
     absorb_registers(mapped)
+    progress("floorplan")
+    floorplan(mapped, target.sites)
     (folder / "top.json").write_text(json.dumps(mapped))
 
     def place(seed: int) -> Placement:
@@ -98,7 +102,7 @@ def _check(device: str, seeds: Sequence[int]) -> None:
         raise ValueError(f"device must be one of {', '.join(DEVICES)}, not {device}")
     if not seeds:
         raise ValueError("seeds must be at least one number, not none")
-    missing = [name.replace("_", "-") for name in TOOLS if importlib.util.find_spec(name) is None]
+    missing = [name.replace("_", "-") for name in (*TOOLS, "scipy") if importlib.util.find_spec(name) is None]
     if missing:
         raise FlowError(f"synthesis needs {' and '.join(missing)}, which are not installed; "
                         "run `pip install 'lutterfly[synth]'`")
