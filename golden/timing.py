@@ -108,10 +108,10 @@ class Overheads:
     completion: int = 1
     read_latency: int = 40
     write_latency: int = 40
-    load: int = 7
+    load: int = 8
     load_finish: int = 13
-    fill: int = 13
-    store: int = 12
+    fill: int = 14
+    store: int = 14
     fetch: int = 4
     fetch_interval: int = 2
     refetch: int = 3

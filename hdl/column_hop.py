@@ -50,12 +50,13 @@ class ColumnHop(wiring.Component):
             pointer = Signal(self.step.rows.shape())
             m.submodules.line = line = memory.Memory(shape=unsigned(8 * self.lanes), depth=1 << len(pointer), init=[])
             write, read = line.write_port(), line.read_port(domain="comb")
-            m.d.sync += pointer.eq(pointer + self.step.valid)
+            next_pointer = pointer + self.step.valid
+            # A cycle ahead, with the rows of the step before: a command's first step has nothing of its own to see.
+            m.d.sync += [pointer.eq(next_pointer), read.addr.eq(next_pointer - self.step.rows)]
             m.d.comb += [
                 write.addr.eq(pointer),
                 write.data.eq(self.word),
                 write.en.eq(self.step.valid),
-                read.addr.eq(pointer - self.step.rows),
             ]
             word = Mux(self.step.chain, read.data, self.word)
         m.d.comb += [

@@ -60,7 +60,7 @@ class Nest:
 
 
 class LoopNest(wiring.Component):
-    """Walk nested loops, one iteration each cycle, and a cycle for each nest.
+    """Walk nested loops, one iteration each cycle, and two cycles for each nest: to take it, and to begin it.
 
     All outputs depend on registers only. Pointers wrap.
 
@@ -88,13 +88,14 @@ class LoopNest(wiring.Component):
         nest = Signal(self.nest.nest_layout, reset_less=True)
         left = Signal(self.nest.nest_layout["count"].shape, reset_less=True)
         out = Signal(self.nest.iteration_layout, reset_less=True)
-        last = Signal()
+        begins, last = Signal(), Signal()
         m.d.comb += [
             self.iterations.payload.eq(out),
             last.eq(out.end.as_value().all()),
             # Not in the cycle of the last iteration as well: that would couple what comes before to what comes behind.
-            self.nests.ready.eq(~self.iterations.valid),
+            self.nests.ready.eq(~self.iterations.valid & ~begins),
         ]
+        m.d.sync += begins.eq(self.nests.ready & self.nests.valid)
 
         def restart(name: str, source) -> list:
             return [left[name].eq(source.count[name] - 1), out.end[name].eq(source.count[name] == 1)]
@@ -120,12 +121,10 @@ class LoopNest(wiring.Component):
                     for pointer in self.nest.pointers:
                         moved = base[pointer, name] + nest.pitch[pointer][name]
                         m.d.sync += [base[pointer, inner].eq(moved) for inner in names[index:]]
-        with m.If(self.nests.ready & self.nests.valid):
-            m.d.sync += [
-                self.iterations.valid.eq(1),
-                nest.eq(self.nests.payload),
-                out.context.eq(self.nests.payload.context),
-            ]
-            m.d.sync += [restart(name, self.nests.payload) for name in names]
-            m.d.sync += [at.eq(self.nests.payload.start[pointer]) for (pointer, _), at in base.items()]
+        with m.If(self.nests.ready):
+            m.d.sync += nest.eq(self.nests.payload)
+        with m.If(begins):
+            m.d.sync += [self.iterations.valid.eq(1), out.context.eq(nest.context)]
+            m.d.sync += [restart(name, nest) for name in names]
+            m.d.sync += [at.eq(nest.start[pointer]) for (pointer, _), at in base.items()]
         return m

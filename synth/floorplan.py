@@ -27,7 +27,7 @@ _MOST_CELLS = 400
 _MOST_PULL = 16
 #: Anneals: proposals for each block, the first temperature in mean changes of energy, and the last one in first ones.
 _PROPOSALS = 25_000
-_FIRST_TEMPERATURE, _LAST_TEMPERATURE = 0.3, 1e-4
+_FIRST_TEMPERATURE, _LAST_TEMPERATURE = 1.0, 1e-4
 _SAMPLES = 2_000
 
 Array = NDArray[np.float64]

