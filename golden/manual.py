@@ -43,12 +43,13 @@ An access that the table does not allow, or to an address that is not in it, is 
 _RUN = """\
 ## A run
 
-1. Write EXTERNAL_BASE and the program registers. If they have not been written since the last run, and all commands of
+1. Behind a reset of the pins, wait until STATUS bit 3 is zero; it takes as long as a soft reset.
+2. Write EXTERNAL_BASE and the program registers. If they have not been written since the last run, and all commands of
    a queue fit into the program memory, they run from there: do not change commands in external memory without writing
    the registers again.
-2. Write CONTROL with bit 0. STATUS is busy until both queues have ended or an error stops the run; then an interrupt is
+3. Write CONTROL with bit 0. STATUS is busy until both queues have ended or an error stops the run; then an interrupt is
    pending.
-3. After an error only a soft reset (CONTROL bit 1) helps. Wait until STATUS bit 3 is zero, then run the prologue again.
+4. After an error only a soft reset (CONTROL bit 1) helps. Wait until STATUS bit 3 is zero, then run the prologue again.
    The soft reset clears errors, counters and the pending interrupt; the registers that software writes keep their
    values. It ends when the memory has taken what was offered to it; reads that it has not answered do no harm, however
    late.

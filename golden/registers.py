@@ -59,9 +59,10 @@ REGISTERS: dict[str, Register] = _map(
     ("ID", _R, f"{ID:#010x}: this is a Lutterfly."),
     ("VERSION", _R, "Version of instruction set, registers and program file."),
     ("CONFIG_HASH", _R, "Hash of the configuration that the hardware was generated from."),
-    ("CONTROL", _W, "Bit 0: start a run (ignored while busy or in error). Bit 1: soft reset. Both clear themselves."),
+    ("CONTROL", _W, ("Bit 0: start a run (ignored while busy, in error or in reset). Bit 1: soft reset. "
+                     "Both clear themselves.")),
     ("STATUS", _R, ("Bit 0: busy. Bit 1: the last run is done. Bit 2: the last run stopped with an error. "
-                    "Bit 3: a soft reset is in progress.")),
+                    "Bit 3: a reset is in progress.")),
     ("INTERRUPT", _RW,
      "Reads 1 while an interrupt is pending (a run is done, or stopped); writing 1 clears it.", 0, _FLAG),
     ("INTERRUPT_ENABLE", _RW, "Bit 0: drive the interrupt line while an interrupt is pending.", 0, _FLAG),
