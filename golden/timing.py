@@ -109,8 +109,8 @@ class Overheads:
     read_latency: int = 40
     write_latency: int = 40
     load: int = 8
-    load_finish: int = 13
-    fill: int = 14
+    load_finish: int = 14
+    fill: int = 15
     store: int = 14
     fetch: int = 4
     fetch_interval: int = 2

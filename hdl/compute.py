@@ -32,6 +32,9 @@ __all__ = ["Compute"]
 #: From the result of an engine to the write of its first group, less a cycle.
 _GROUP_LATENCY = RESULTS_LATENCY - 1 + ADD_LATENCY + REQUANT_LATENCY + RAM_LATENCY + WRITE_BACK_LATENCY
 
+#: Parts of a result that are chosen each by registers of their own.
+_CHOICES = 4
+
 #: The components that stand for the codes of ``Engine``: an engine is one line here.
 ENGINES = {
     isa.Engine.MAC: MacArray,
@@ -166,14 +169,20 @@ class Compute(wiring.Component):
     def _chosen_result(self, m: Module, engines: list):
         """The result of the engine that works: Windows lets only one work at a time."""
         steps = Cat(engine.step.valid for engine in engines)
-        # Which one that is stands long before its result.
-        works = Signal.like(steps)
-        with m.If(steps.any()):
-            m.d.sync += works.eq(steps)
-        chosen = engines[0].result
-        for engine, is_this in zip(engines[1:], works[1:], strict=True):
-            chosen = Mux(is_this, engine.result, chosen)
-        return chosen
+        results = [engine.result.as_value() for engine in engines]
+        parts, length = [], -(-len(results[0]) // _CHOICES)
+        for number in range(_CHOICES):
+            # Which engine that is stands long before its result. Registers for each part of it, because there are many
+            # bits to choose; they begin with different values, so that synthesis does not take them for one.
+            works = Signal.like(steps, name=f"works_{number}", init=(number << 1) % (1 << len(steps)))
+            with m.If(steps.any()):
+                m.d.sync += works.eq(steps)
+            bits = slice(number * length, (number + 1) * length)
+            part = results[0][bits]
+            for result, is_this in zip(results[1:], works[1:], strict=True):
+                part = Mux(is_this, result[bits], part)
+            parts.append(part)
+        return data.View(engines[0].result.shape(), Cat(parts))
 
     def _elaborate_requantise(
         self, m: Module, results: Results, add_tables: AddTables, tables: TransferTables, write_back: WriteBack

@@ -82,6 +82,7 @@ class DmaLoad(wiring.Component):
         m.submodules.beats = beats = BlockFifo(unsigned(self.config.axi.data_bits), depth=self._beats)
         m.submodules.aligner = aligner = ByteAligner(self.config)
         m.submodules.aligned = aligned = Lookahead(chunk_layout(self.config))
+        m.submodules.chunk_buffer = chunk_buffer = Buffer(chunk_layout(self.config))
         m.submodules.write = write = LocalWrite(self.config)
         connect(m, flipped(self.command), commands.commands)
         connect(m, commands.transfers, transfers.input)
@@ -91,7 +92,8 @@ class DmaLoad(wiring.Component):
         connect(m, beats.output, next_beat.input)
         connect(m, next_beat.output, aligner.beats)
         connect(m, aligner.chunks, aligned.input)
-        connect(m, aligned.output, write.chunks)
+        connect(m, aligned.output, chunk_buffer.input)
+        connect(m, chunk_buffer.output, write.chunks)
         connect(m, write.feature, flipped(self.feature))
 
         failed, stop = Signal(), Signal()

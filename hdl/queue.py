@@ -120,7 +120,7 @@ class Queue(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        # The next command: words shift in from the top.
+        # The next command.
         command = Signal(isa.COMMAND_BITS, reset_less=True)
         # Of the next command to begin, and of the one that is offered to its unit.
         index, offered = Signal(INDEX_BITS), Signal(INDEX_BITS, reset_less=True)
@@ -150,10 +150,11 @@ class Queue(wiring.Component):
         position = Signal(range(words))
         moved = Signal()
         # A register on the way, so that the words' arrival does not have to reach all of the command in one cycle.
-        word, shift = Signal.like(self.words.payload, reset_less=True), Signal()
-        m.d.sync += [word.eq(self.words.payload), shift.eq(self.words.valid & self.words.ready)]
-        with m.If(shift):
-            m.d.sync += command.eq(word << isa.COMMAND_BITS - len(word) | command >> len(word))
+        word, takes = Signal.like(self.words.payload, reset_less=True), Signal(words)
+        m.d.sync += [word.eq(self.words.payload), takes.eq((self.words.valid & self.words.ready) << position)]
+        for number, take in enumerate(takes):
+            with m.If(take):
+                m.d.sync += command.word_select(number, len(word)).eq(word)
         m.d.comb += self.progress.eq(moved | begin | self.completed)
         m.d.sync += self.error.valid.eq(0)
         with m.FSM(name="queue") as fsm:

@@ -115,14 +115,13 @@ class Results(wiring.Component):
 
         # A group goes on when its result is there.
         group, serve = lookahead.output, Signal()
-        available, head, pop = self._elaborate_fifo(m)
+        available, pop = self._elaborate_fifo(m, group.payload.number)
         m.d.comb += [
             group.ready.eq(available & ~self.halt),
             serve.eq(group.valid & group.ready),
             pop.eq(serve & group.payload.last),
         ]
         self._elaborate_parameters(m, serve, group.payload.word, group.payload.place.index)
-        self._elaborate_accumulators(m, head, group.payload.number)
         place = Signal(Place)
         m.d.comb += [
             place.eq(group.payload.place),
@@ -230,28 +229,41 @@ class Results(wiring.Component):
         """Bits of a group's number within its piece."""
         return ceil_log2(self.config.array.columns // self.requant_lanes)
 
-    def _elaborate_fifo(self, m: Module) -> tuple:
-        """The results that wait: whether there is one, the first, and the signal that drops it."""
-        wide = self.result.lanes.shape().size
+    def _elaborate_fifo(self, m: Module, number) -> tuple:
+        """The results that wait: whether there is one, and the signal that drops the first.
+
+        Of that one, the accumulators of group ``number`` go out in step with the parameters.
+        """
         result = delay(m, self.result, 1, name="result")
-        m.submodules.windows = windows = memory.Memory(shape=unsigned(wide), depth=RESULT_WINDOWS, init=[])
-        write, read = windows.write_port(), windows.read_port(domain="comb")
         produced, consumed = Signal(ceil_log2(RESULT_WINDOWS)), Signal(ceil_log2(RESULT_WINDOWS))
         waiting = Signal(range(RESULT_WINDOWS + 1))
         pop, available = Signal(), Signal()
-        m.d.comb += [
-            write.addr.eq(produced),
-            write.data.eq(result.lanes),
-            write.en.eq(result.valid),
-            read.addr.eq(consumed),
-        ]
         m.d.sync += [
             produced.eq(produced + result.valid),
             consumed.eq(consumed + pop),
             waiting.eq(waiting + result.valid - pop),
             available.eq(remains(waiting, leaves=pop, comes=result.valid)),
         ]
-        return available, data.View(self.result.lanes.shape(), read.data), pop
+        for lane in range(self.requant_lanes):
+            # Each lane of the requantiser has its accumulators beside it, and registers of its own for what to read.
+            # They begin with different values, so that synthesis does not take them for one.
+            own = [result.lanes[index] for index in range(lane, len(self.result.lanes), self.requant_lanes)]
+            m.submodules[f"windows_{lane}"] = windows = memory.Memory(
+                shape=data.ArrayLayout(signed(ACCUMULATOR_BITS), len(own)), depth=RESULT_WINDOWS, init=[]
+            )
+            write, read = windows.write_port(), windows.read_port(domain="comb")
+            chosen = Signal.like(number, name=f"group_{lane}", init=lane % len(own), reset_less=True)
+            window = Signal.like(consumed, name=f"window_{lane}", init=lane % RESULT_WINDOWS, reset_less=True)
+            accumulator = Signal(signed(ACCUMULATOR_BITS), name=f"accumulator_{lane}", reset_less=True)
+            m.d.comb += [
+                write.addr.eq(produced),
+                write.data.eq(Cat(own)),
+                write.en.eq(result.valid),
+                read.addr.eq(window),
+                self.accumulators[lane].eq(delay(m, accumulator, _PARAMETER_LATENCY - 2, name=f"accumulator_{lane}")),
+            ]
+            m.d.sync += [window.eq(consumed), chosen.eq(number), accumulator.eq(read.data[chosen])]
+        return available, pop
 
     def _elaborate_parameters(self, m: Module, serve, word, index) -> None:
         lane_bits = ceil_log2(self.requant_lanes)
@@ -270,15 +282,3 @@ class Results(wiring.Component):
             report(self.error, isa.ErrorCode.ADDRESS_RANGE, isa.Unit.WRITE_BACK, index, word),
             self.error.valid.eq(serve & (word >= self.config.parameter_words)),
         ]
-
-    def _elaborate_accumulators(self, m: Module, head, group) -> None:
-        """Select the group's accumulators, in step with the parameter memory."""
-        selected = Signal(self.accumulators.shape(), reset_less=True)
-        with m.Switch(group):
-            for number in range(self.config.array.lanes // self.requant_lanes):
-                with m.Case(number):
-                    m.d.sync += [
-                        selected[lane].eq(head[number * self.requant_lanes + lane])
-                        for lane in range(self.requant_lanes)
-                    ]
-        m.d.comb += self.accumulators.eq(delay(m, selected, _PARAMETER_LATENCY - 1, name="selected"))
