@@ -38,7 +38,7 @@ class AxiGuard(wiring.Component):
 
     A soft reset never waits for the slave. What it leaves behind, and what it means for the masters afterwards:
 
-    * Requests and a beat at the pins stay as they are; new ones queue behind them.
+    * Requests and beats at the pins stay as they are; new ones queue behind them.
     * Write bursts that have begun get their missing beats from the guard, without strobes; ``store`` waits until then.
     * Answers to earlier requests are discarded, however late: IDs are {epoch, tag}, and a soft reset begins the next
       epoch. Where an earlier request is never answered, the eighth soft reset runs out of epochs: from then on nothing
