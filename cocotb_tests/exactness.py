@@ -10,6 +10,7 @@ from lutterfly.host import reference
 from lutterfly.host.evaluate import evaluate, from_onnx, to_onnx
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Graph
+from lutterfly.host.verify import VerifyReport
 
 needs_reference = pytest.mark.skipif(reference.probe() is not None, reason=str(reference.probe()))
 
@@ -46,3 +47,11 @@ def assert_exact(data: bytes, feeds: Mapping[str, np.ndarray], *, covered: bool 
     if covered:
         assert differences.keys() == integer_tensors(data, feeds)
     return graph
+
+
+def assert_right(report: VerifyReport) -> None:
+    """No byte differs, on the simulated core neither, and all cycles are within the tolerance of the prediction."""
+    assert not report.mismatched_bytes, [tensor for tensor in report.tensors if tensor.mismatched]
+    assert report.bytes
+    assert any(tensor.rtl is not None for tensor in report.tensors)
+    assert report.is_right, [layer for layer in report.layers if not layer.is_right]

@@ -6,7 +6,7 @@ import dataclasses
 import numpy as np
 import pytest
 from blocks import networks
-from exactness import needs_reference
+from exactness import assert_right, needs_reference
 from execution import differing_bytes
 from generated import FORMS, TINY, Generated, Maker
 from graphs import GraphMaker, random_window
@@ -124,10 +124,7 @@ def test_the_bytes_and_cycles_on_the_core(
     layer, = import_model(model).layers
     assert isinstance(layer, AveragePool)
     assert len(layer.multipliers) > 1
-    report = verify(model, PRESETS["tiny"], samples=2)
-    assert not report.mismatched_bytes
-    assert report.bytes
-    assert report.is_right, [layer for layer in report.layers if not layer.is_right]
+    assert_right(verify(model, PRESETS["tiny"], samples=2))
 
 
 @needs_reference
@@ -136,9 +133,7 @@ def test_the_bytes_and_cycles_on_the_core(
 @settings(PATIENT, max_examples=10, derandomize=True)
 def test_networks_on_the_core(preset: str, network: Generated) -> None:
     with kept(network, f"windowed_average_{preset}"):
-        report = verify(network.model, PRESETS[preset], samples=1)
-        assert not report.mismatched_bytes
-        assert report.is_right, [layer for layer in report.layers if not layer.is_right]
+        assert_right(verify(network.model, PRESETS[preset], samples=1))
 
 
 @needs_reference

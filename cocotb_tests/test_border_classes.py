@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 from blocks import convolve, networks, pool, restore, state
-from exactness import assert_exact, needs_reference
+from exactness import assert_exact, assert_right, needs_reference
 from execution import differing_bytes
 from generated import FORMS, TINY, Generated, Maker
 from graphs import GraphMaker, random_window
@@ -143,7 +143,4 @@ def test_the_bytes_are_onnx_runtimes(preset: str, model: Generated, order: str) 
 @settings(PATIENT, max_examples=8, derandomize=True)
 def test_bytes_and_cycles_on_the_core(preset: str, model: Generated) -> None:
     with kept(model, f"fork_on_the_core_{preset}"):
-        report = verify(model.model, PRESETS[preset], samples=1)
-        assert not report.mismatched_bytes
-        assert report.is_right, [layer for layer in report.layers if not layer.is_right]
-        assert any(tensor.rtl is not None for tensor in report.tensors)
+        assert_right(verify(model.model, PRESETS[preset], samples=1))

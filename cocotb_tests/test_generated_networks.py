@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from blocks import BLOCKS, networks
-from exactness import assert_exact, needs_reference
+from exactness import assert_exact, assert_right, needs_reference
 from execution import differing_bytes
 from generated import Generated, Limits
 from hypothesis import assume, given, settings
@@ -46,10 +46,7 @@ def check(network: Generated, name: str) -> None:
 
 def check_on_the_core(model: bytes, preset: str) -> None:
     """No byte of any quantised tensor differs on the golden machine and on the simulated core, and cycles are right."""
-    report = verify(model, PRESETS[preset], samples=1)
-    assert not report.mismatched_bytes, [tensor for tensor in report.tensors if tensor.mismatched]
-    assert any(tensor.rtl is not None for tensor in report.tensors)
-    assert report.is_right, [layer for layer in report.layers if not layer.is_right]
+    assert_right(verify(model, PRESETS[preset], samples=1))
 
 
 @pytest.mark.parametrize("kind", BLOCKS)

@@ -5,7 +5,7 @@ import functools
 
 import numpy as np
 import pytest
-from exactness import needs_reference
+from exactness import assert_right, needs_reference
 from execution import put_input
 
 from lutterfly.golden import machine
@@ -103,8 +103,7 @@ def test_every_byte_of_every_layer_on_the_golden_machine():
 def test_bytes_and_cycles_on_the_core(blocks: int):
     report = verify(mobilenet(blocks=blocks), CONFIG, samples=1)
     assert len(report.program.layers) == (LAYERS if blocks == len(BLOCKS) - 1 else 1 + 2 * blocks)
-    assert not report.mismatched_bytes
+    assert_right(report)
     for tensor in report.tensors:
         # Not by these: the input, and what the user gets, which the core alone stores.
         assert tensor.name == "image" or tensor.name.endswith("(output)") or None not in (tensor.machine, tensor.rtl)
-    assert report.is_right, [layer for layer in report.layers if not layer.is_right]

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import onnx
 import pytest
-from exactness import assert_exact, differing, integer_tensors, needs_reference
+from exactness import assert_exact, assert_right, differing, integer_tensors, needs_reference
 
 from lutterfly.golden.config import PRESETS
 from lutterfly.host.frontend import describe, import_model
@@ -67,17 +67,14 @@ def test_the_autoencoder_in_detail(models_dir, form: str):
 @pytest.mark.parametrize("samples", [2, pytest.param(16, marks=pytest.mark.regress)])
 def test_bytes_and_cycles_on_the_core(models_dir, network: str, form: str, samples: int):
     report = verify((models_dir / f"{network}_{form}.onnx").read_bytes(), PRESETS["ecp5-85k"], samples=samples)
-    assert not report.mismatched_bytes
-    assert report.is_right, [layer for layer in report.layers if not layer.is_right]
+    assert_right(report)
     assert report.cycles <= BOUNDS[network]
 
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_bytes_and_cycles_on_the_smallest_core(models_dir, network: str):
     """Where neither feature maps nor weights fit, layers run in parts and weights are streamed."""
-    report = verify((models_dir / f"{network}_qop.onnx").read_bytes(), PRESETS["tiny"], samples=1)
-    assert not report.mismatched_bytes
-    assert report.is_right, [layer for layer in report.layers if not layer.is_right]
+    assert_right(verify((models_dir / f"{network}_qop.onnx").read_bytes(), PRESETS["tiny"], samples=1))
 
 
 @pytest.mark.parametrize("network", NETWORKS)

@@ -6,27 +6,20 @@ import dataclasses
 
 import numpy as np
 import pytest
-from exactness import needs_reference
+from exactness import assert_right, needs_reference
 from generated import FORMS, TINY, Generated, Limits, chain, layer
 
 from lutterfly.examples import digits
 from lutterfly.golden.config import PRESETS
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.simulator import MemorySettings
-from lutterfly.host.verify import VerifyReport, verify
+from lutterfly.host.verify import verify
 
 pytestmark = needs_reference
 
 KINDS = ("conv", "conv1d", "fc", "pool", "activation")
 #: As much as a layer of the issue's ranges can be on a simulator in seconds.
 WIDE = Limits(side=14, map_bytes=12 << 10, weight_bytes=32 << 10, macs=1_500_000)
-
-
-def assert_right(report: VerifyReport) -> None:
-    assert not report.mismatched_bytes, [tensor for tensor in report.tensors if tensor.mismatched]
-    assert report.bytes
-    assert any(tensor.rtl is not None for tensor in report.tensors)
-    assert report.is_right, [layer for layer in report.layers if not layer.is_right]
 
 
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])

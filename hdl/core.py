@@ -151,8 +151,8 @@ class Core(wiring.Component):
     def _elaborate_supervision(self, m: Module) -> None:
         supervisor, *workers = self._units.values()
         program, dma_queue, compute_queue, load, store, compute = workers
-        # Registers for each, so that no handshake of one end of the core is joined with that of another, and the halt
-        # does not have to reach all of them in one cycle.
+        # A register for each, so that no handshake of one end of the core is joined with that of another. That of the
+        # halt, on its way across the device, synthesis makes one of.
         progress = Signal(len(workers))
         for bit, worker in zip(progress, workers, strict=True):
             m.d.sync += [worker.halt.eq(supervisor.halt), bit.eq(worker.progress)]

@@ -81,6 +81,7 @@ class DmaLoad(wiring.Component):
         m.submodules.next_beat = next_beat = Fifo(unsigned(self.config.axi.data_bits), depth=_BEATS_AHEAD)
         m.submodules.beats = beats = BlockFifo(unsigned(self.config.axi.data_bits), depth=self._beats)
         m.submodules.aligner = aligner = ByteAligner(self.config)
+        # The aligner reserves a place behind it, and the buffer keeps the memory's ready from moving that queue.
         m.submodules.aligned = aligned = Lookahead(chunk_layout(self.config))
         m.submodules.chunk_buffer = chunk_buffer = Buffer(chunk_layout(self.config))
         m.submodules.write = write = LocalWrite(self.config)
