@@ -33,3 +33,14 @@ def test_a_failure_shows_the_end_of_a_log_that_stays(tmp_path: Path) -> None:
 def test_a_command_that_takes_too_long(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match=r"^sleep must end within 0\.1 s, and does not; see .*log$"):
         toolchain.run(["sleep", "5"], cwd=tmp_path, env=toolchain.environment(), log=tmp_path / "log", time_limit_s=0.1)
+
+
+def test_extensions_that_the_processor_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    listed = tmp_path / "cpuinfo"
+    monkeypatch.setattr(toolchain, "_PROCESSORS", listed)
+    options = toolchain.processor_options.__wrapped__
+    assert options() == ()
+    listed.write_text("processor\t: 0\nflags\t\t: fpu avx2x avx bmi2 sse\n\nprocessor\t: 1\nflags\t\t: avx2\n")
+    assert options() == ("-mbmi2",)
+    listed.write_text("Features\t: fp asimd\n")
+    assert options() == ()

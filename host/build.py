@@ -16,7 +16,7 @@ from .toolchain import ToolError
 from .wrapper import WRAPPER_NAME, wrap
 
 PACKAGE = Path(__file__).parents[1]
-HARNESS = tuple(Path(__file__).parent / name for name in ("harness.cpp", "axi_memory.h", "wrapper.py"))
+HARNESS = tuple(Path(__file__).parent / name for name in ("harness.cpp", "axi_memory.h", "wrapper.py", "rewriting.py"))
 #: The name of the generated Verilog's top module.
 TOP_NAME = "lutterfly"
 
@@ -32,18 +32,29 @@ VERILATOR_FLAGS = (
     "--x-initial",
     "fast",
     "--no-assert",
-    # Files of this size keep two compilers busy and none of them for long.
+    # Tables in place of small logic: their index takes longer than the logic.
+    "-fno-table",
+    # Files of this size keep two compilers busy and none of them for long; functions of it simulate fastest.
     "--output-split",
-    "8000",
+    "4000",
     "-CFLAGS",
     "-fPIC -std=c++17",
     *(f"-Wno-{name}" for name in toolchain.WAIVED_WARNINGS),
 )
-OPTIMISATION = {"OPT_FAST": "-O2", "OPT_SLOW": "-O0"}
+#: What runs in every cycle, and what runs at its beginning. The model's functions are called from this library alone.
+OPTIMISATION = (
+    f"OPT_FAST={' '.join(('-O2', '-fvisibility=hidden', *toolchain.processor_options()))}",
+    "OPT_SLOW=-O0",
+)
 RUNTIME_FLAGS = ("-O2", "-fPIC", "-std=c++17")
 RUNTIME_SOURCES = ("verilated.cpp", "verilated_threads.cpp")
-#: Everything may read the banks of the feature memory; without the rule Verilator could rename or split them.
-VISIBLE = 'public_flat_rd -module "*feature_memory*" -var "storage"\n'
+#: Everything may read the banks of the feature memory; without the rule Verilator could rename or split them. The lanes
+#: of the requantiser share their code. (The array's columns would be slower: inlined, their operands are vectors.)
+RULES = """\
+`verilator_config
+public_flat_rd -module "*feature_memory*" -var "storage"
+no_inline -module "*requantiser_0"
+"""
 
 
 def simulator_root() -> Path:
@@ -89,7 +100,7 @@ def library_of(text: str, config: Config, *, root: Path | None = None, progress:
     """The simulator of the Verilog ``text``, which has the ports of :class:`~lutterfly.hdl.top_axi.TopAxi`."""
     root = root or simulator_root()
     shape = f"{config.axi.data_bytes} {config.array.lanes} {config.memory.feature_bytes}"
-    settings = (*VERILATOR_FLAGS, *OPTIMISATION.values(), *RUNTIME_FLAGS, VISIBLE, shape, *toolchain.versions())
+    settings = (*VERILATOR_FLAGS, *OPTIMISATION, *RUNTIME_FLAGS, RULES, shape, *toolchain.versions())
     key = cache.key_of((text, *settings, *(path.read_bytes() for path in HARNESS)))
 
     def build(folder: Path) -> None:
@@ -107,21 +118,23 @@ def library_of(text: str, config: Config, *, root: Path | None = None, progress:
 
 def _build(text: str, config: Config, folder: Path, root: Path, progress: Progress) -> None:
     toolchain.check_programs()
-    log, env = folder / "build.log", toolchain.environment(**OPTIMISATION)
+    log, env = folder / "build.log", toolchain.environment()
     (folder / "core.v").write_text(wrap(text, TOP_NAME))
-    (folder / "visible.vlt").write_text("`verilator_config\n" + VISIBLE)
+    (folder / "rules.vlt").write_text(RULES)
     jobs = str(os.cpu_count() or 1)
 
     progress("translating Verilog to C++")
     toolchain.run(
-        ["verilator", *VERILATOR_FLAGS, "-Mdir", "model", "visible.vlt", "core.v"], cwd=folder, env=env, log=log
+        ["verilator", *VERILATOR_FLAGS, "-Mdir", "model", "rules.vlt", "core.v"], cwd=folder, env=env, log=log
     )
     model = folder / "model"
     (model / "design.h").write_text(_design((model / "Vcore___024root.h").read_text(), config))
 
     progress("compiling the simulator (once for each configuration)")
     objects = _runtime(root)
-    toolchain.run(["make", "-C", "model", "-f", "Vcore.mk", "-j", jobs, "libVcore.a"], cwd=folder, env=env, log=log)
+    toolchain.run(
+        ["make", "-C", "model", "-f", "Vcore.mk", "-j", jobs, *OPTIMISATION, "libVcore.a"], cwd=folder, env=env, log=log
+    )
     include = toolchain.verilator_folder() / "include"
     toolchain.run(
         [

@@ -5,13 +5,14 @@
   that in each cycle the core sees what it would see without them; but logic behind inputs is evaluated once, with the
   state, not a second time.
 
-Together with larger functions this made the ``ecp5-85k`` core 1.7 times as fast.
+Together with larger functions this made the ``ecp5-85k`` core 1.7 times as fast; :mod:`.rewriting` did the rest.
 """
 
 from __future__ import annotations
 
 import re
 
+from .rewriting import rewrite
 from .toolchain import ToolError
 
 #: The module that the harness sees.
@@ -55,7 +56,7 @@ def wrap(text: str, top_name: str) -> str:
         f"  {top_name} core({', '.join([f'.{_CLOCK}({_CLOCK})', *links])});",
         "endmodule\n",
     ]
-    return (_without_zeros(text) + "\n".join(lines)).replace("@(posedge ", "@(edge ")
+    return (rewrite(_without_zeros(text)) + "\n".join(lines)).replace("@(posedge ", "@(edge ")
 
 
 def _without_zeros(text: str) -> str:
