@@ -26,7 +26,7 @@ _CONCATENATION = re.compile(r"\{ ([^{}]+) \}")
 _REFERENCE = re.compile(r"(\\\S+|\w+) *(?:\[(\d+)(?::(\d+))?\])?")
 _CONSTANT = re.compile(r"(\d+)'\w+")
 _SIGNED = re.compile(r"^( *assign (.*) = )\$signed\(([^()]*)\) ([-+*<>]|[<>]=) \$signed\(([^()]*)\);$", re.MULTILINE)
-#: Wider numbers are arrays of words to Verilator, which are not flipped for nothing.
+#: Verilator keeps wider numbers as arrays of words, where flipping a bit is not free.
 _WIDEST = 64
 
 
