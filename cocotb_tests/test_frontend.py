@@ -170,6 +170,15 @@ def test_squeeze_and_a_pointwise_convolution_on_a_flat_tensor(form: str):
 
 
 @pytest.mark.parametrize("form", FORMS)
+def test_a_pointwise_convolution_whose_window_lies_on_the_border_returns_its_bias(form: str):
+    made = maker((1, 5, 2, 2), form)
+    made.product("Conv", (6, 5, 2, 2), 0, (1, 6, 1, 1))
+    made.product("Conv", (7, 6, 1, 1), 0, (1, 7, 1, 1), pads=[0, 1, 0, 0], strides=[3, 2])
+    graph = assert_exact(made.serialise(), codes((1, 5, 2, 2)))
+    assert graph.layers[-1].window.pads == (0, 1, 0, 0)
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_a_matrix_product_on_rows_is_a_pointwise_convolution(form: str):
     made = maker((1, 6, 8), form)
     made.product("MatMul", (8, 5), 1, (1, 6, 5))

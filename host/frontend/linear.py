@@ -179,8 +179,9 @@ def _spatial(build: Build, node: NodeProto, product: Executed, place: Place, onn
     wanted = image_shape(place.shape)
     on_vector = wanted is not None and wanted[:2] == output_shape[:2] == (1, 1) and math.prod(weights.shape[2:]) == 1
     if on_vector and product.attributes().get("group", 1) == 1:
-        # A 1x1 convolution on what was flattened before is a matrix product.
-        return _product(build, node, place, weights.reshape(len(weights), -1))
+        # A 1x1 convolution on what was flattened before is a matrix product, unless its one window lies on the border.
+        if not any(window_of(product.node, weights.shape[2:], rank, wanted, output_shape).pads):
+            return _product(build, node, place, weights.reshape(len(weights), -1))
     shape = image_place(build, node, place)
     window = window_of(product.node, weights.shape[2:], rank, shape, output_shape)
     kernel = weights.reshape(*weights.shape[:2], *window.kernel).transpose(0, 2, 3, 1)
