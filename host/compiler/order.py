@@ -93,7 +93,8 @@ def _next(loads: _Heap, stores: _Heap, queue: _DmaQueue, job: int) -> _Heap | No
 def _tasks(plan: Plan) -> list[_Task]:
     """What the DMA has to do, in an order in which nothing comes before what it depends on."""
     tasks: list[_Task] = []
-    stores: dict[str, list[tuple[Residence, _Task]]] = {}
+    # Those of each row of each tensor: many samples of a batch are as many rows.
+    stores: dict[tuple[str, int], list[tuple[Residence, _Task]]] = {}
     store_of: dict[int, _Task] = {}
     owner = np.full(plan.config.memory.feature_bytes, -1)
     end = len(plan.jobs)
@@ -110,17 +111,20 @@ def _tasks(plan: Plan) -> list[_Task]:
         fills = fill_border(storage, shape)
         if fills:
             tasks.append(_Task(_of_layer(plan, fills, residence.border), free, residence.border, drained))
+        rows_of_tensor = [(residence.tensor, row) for row in storage.rows]
+        sources = list(dict.fromkeys(task for row in rows_of_tensor for other, task in stores.get(row, ())
+                                     if _overlap(other.storage.columns, storage.columns)))
         arriving = []
         for job, rows in residence.arrivals.items():
             commands = load(storage, shape, plan.external[residence.tensor], rows)
-            sources = [task for other, task in stores.get(residence.tensor, ()) if _overlap(other, residence)]
             arriving.append(_Task(_of_layer(plan, commands, job), free, job, drained + sources))
         tasks += [task for task in arriving if task.commands]
         if residence.leaves is not None:
             commands = store(storage, shape, plan.external[residence.tensor])
             leaving = _of_layer(plan, commands, residence.leaves)
             task = store_of[number] = _Task(leaving, residence.leaves, end, arriving)
-            stores.setdefault(residence.tensor, []).append((residence, task))
+            for row in rows_of_tensor:
+                stores.setdefault(row, []).append((residence, task))
             tasks.append(task)
     for arrival in plan.arrivals:
         commands = _of_layer(plan, [_arrive(plan, arrival)], arrival.deadline)
@@ -148,11 +152,8 @@ def _distinct(owners: np.ndarray) -> Iterable[int]:
     return {int(owner) for owner in owners[np.flatnonzero(np.diff(owners, prepend=-2))]}
 
 
-def _overlap(one: Residence, other: Residence) -> bool:
-    """Whether two parts of a tensor have elements in common."""
-    first, second = one.storage, other.storage
-    return all(a.start < b.stop and b.start < a.stop
-               for a, b in ((first.rows, second.rows), (first.columns, second.columns)))
+def _overlap(one: range, other: range) -> bool:
+    return one.start < other.stop and other.start < one.stop
 
 
 class _DmaQueue:
