@@ -177,15 +177,16 @@ def _spatial(build: Build, node: NodeProto, product: Executed, place: Place, onn
     rank = weights.ndim - 2
     output_shape = image_shape(onnx_shape)
     wanted = image_shape(place.shape)
-    on_vector = wanted is not None and wanted[:2] == output_shape[:2] == (1, 1) and math.prod(weights.shape[2:]) == 1
-    if on_vector and product.attributes().get("group", 1) == 1:
-        # A 1x1 convolution on what was flattened before is a matrix product, unless its one window lies on the border.
-        if not any(window_of(product.node, weights.shape[2:], rank, wanted, output_shape).pads):
-            return _product(build, node, place, weights.reshape(len(weights), -1))
+    kernel = weights.shape[2:]
+    on_vector = wanted is not None and wanted[:2] == output_shape[:2] == (1, 1) and math.prod(kernel) == 1
+    grouped = product.attributes().get("group", 1) > 1
+    # A 1x1 convolution on what was flattened before is a matrix product, unless its one window lies on the border.
+    if on_vector and not grouped and not any(window_of(product.node, kernel, rank, wanted, output_shape).pads):
+        return _product(build, node, place, weights.reshape(len(weights), -1))
     shape = image_place(build, node, place)
-    window = window_of(product.node, weights.shape[2:], rank, shape, output_shape)
-    kernel = weights.reshape(*weights.shape[:2], *window.kernel).transpose(0, 2, 3, 1)
-    return kernel, window, output_shape, CHANNELS_FIRST
+    window = window_of(product.node, kernel, rank, shape, output_shape)
+    weights = weights.reshape(*weights.shape[:2], *window.kernel).transpose(0, 2, 3, 1)
+    return weights, window, output_shape, CHANNELS_FIRST
 
 
 def _product(build: Build, node: NodeProto, place: Place, matrix: Int8) -> _Lowered:
