@@ -41,11 +41,6 @@ VERILATOR_FLAGS = (
     "-fPIC -std=c++17",
     *(f"-Wno-{name}" for name in toolchain.WAIVED_WARNINGS),
 )
-#: What runs in every cycle, and what runs at its beginning. The model's functions are called from this library alone.
-OPTIMISATION = (
-    f"OPT_FAST={' '.join(('-O2', '-fvisibility=hidden', *toolchain.processor_options()))}",
-    "OPT_SLOW=-O0",
-)
 RUNTIME_FLAGS = ("-O2", "-fPIC", "-std=c++17")
 RUNTIME_SOURCES = ("verilated.cpp", "verilated_threads.cpp")
 #: Everything may read the banks of the feature memory; without the rule Verilator could rename or split them. The lanes
@@ -100,7 +95,7 @@ def library_of(text: str, config: Config, *, root: Path | None = None, progress:
     """The simulator of the Verilog ``text``, which has the ports of :class:`~lutterfly.hdl.top_axi.TopAxi`."""
     root = root or simulator_root()
     shape = f"{config.axi.data_bytes} {config.array.lanes} {config.memory.feature_bytes}"
-    settings = (*VERILATOR_FLAGS, *OPTIMISATION, *RUNTIME_FLAGS, RULES, shape, *toolchain.versions())
+    settings = (*VERILATOR_FLAGS, *_optimisation(), *RUNTIME_FLAGS, RULES, shape, *toolchain.versions())
     key = cache.key_of((text, *settings, *(path.read_bytes() for path in HARNESS)))
 
     def build(folder: Path) -> None:
@@ -133,7 +128,10 @@ def _build(text: str, config: Config, folder: Path, root: Path, progress: Progre
     progress("compiling the simulator (once for each configuration)")
     objects = _runtime(root)
     toolchain.run(
-        ["make", "-C", "model", "-f", "Vcore.mk", "-j", jobs, *OPTIMISATION, "libVcore.a"], cwd=folder, env=env, log=log
+        ["make", "-C", "model", "-f", "Vcore.mk", "-j", jobs, *_optimisation(), "libVcore.a"],
+        cwd=folder,
+        env=env,
+        log=log,
     )
     include = toolchain.verilator_folder() / "include"
     toolchain.run(
@@ -159,6 +157,13 @@ def _build(text: str, config: Config, folder: Path, root: Path, progress: Progre
     for path in sorted(model.iterdir()):
         path.unlink()
     model.rmdir()
+
+
+def _optimisation() -> tuple[str, str]:
+    """For make: what runs in every cycle, and what runs at the simulation's beginning."""
+    # The model's functions are called from this library alone.
+    options = ("-O2", "-fvisibility=hidden", *toolchain.processor_options())
+    return f"OPT_FAST={' '.join(options)}", "OPT_SLOW=-O0"
 
 
 def _runtime(root: Path) -> list[str]:

