@@ -69,7 +69,7 @@ def random_window(config: Config, rng: np.random.Generator, engine: Engine, weig
         steps = max(start, rows) + int(rng.integers(1, 2 * rows + 1))
         skip = int(rng.integers(1 + min(start, steps - rows)))
         return Window(fields | {"steps": steps, "rows": rows, "skip": skip}, start, rows)
-    steps = int(rng.choice([1, 2, rng.integers(1, weight_words)]))
+    steps = int(rng.choice([1, min(2, weight_words), rng.integers(1, weight_words)]))
     return Window(fields | {"steps": steps}, 0, steps if engine is Engine.MAC else 0)
 
 
@@ -80,11 +80,12 @@ def random_parameters(rng: np.random.Generator, engine: Engine, words: int) -> d
     return {"parameter": int(rng.integers(0, PARAMETER_WORDS - words)), "parameter_shared": int(rng.integers(2))}
 
 
-def random_scenario(config: Config, rng: np.random.Generator, count: int) -> Scenario:
+def random_scenario(config: Config, rng: np.random.Generator, count: int, *, run_length: int = 1) -> Scenario:
     """``count`` commands, each reading the lower half of the feature memory or what the command before it wrote.
 
     Results go to the upper half, to regions that rotate, so that commands without ``after`` never read what is under
-    way.
+    way. Of each ``run_length`` commands only the first may change the engine or wait, and with more than one of them
+    windows have few steps: a run is bound by its results, which pile up.
     """
     memory, array = config.memory, config.array
     memories = {name: np.zeros(memory.size_bytes(name), np.uint8) for name in LocalMemory}
@@ -107,11 +108,12 @@ def random_scenario(config: Config, rng: np.random.Generator, count: int) -> Sce
     entries: list[int] = []
     commands: list[dict[str, int]] = []
     for number in range(count):
-        engine = Engine(rng.choice(config.engines))
+        if number % run_length == 0:
+            engine = Engine(rng.choice(config.engines))
         limit = array.columns if engine is Engine.MAC else array.lanes
         lanes = int(rng.choice([limit, rng.integers(1, limit + 1)]))
         last_lanes, tiles = int(rng.integers(1, lanes + 1)), int(rng.integers(1, 4))
-        window = random_window(config, rng, engine, WEIGHT_WORDS // tiles // 2)
+        window = random_window(config, rng, engine, WEIGHT_WORDS // tiles // 2 if run_length == 1 else 2)
         steps, weight_words = window.fields["steps"], window.weight_words
         rows, columns = (int(n) for n in rng.integers(1, 6, 2))
         offsets = np.sort(rng.integers(0, region // 4, steps))
@@ -120,7 +122,7 @@ def random_scenario(config: Config, rng: np.random.Generator, count: int) -> Sce
         flags[-1] |= isa.LIST_FIRE
         groups = -(-lanes // array.requant_lanes)
         tile_inner = engine is not Engine.DEPTHWISE and bool(rng.integers(2))
-        depends = number > 0 and rng.random() < 0.5
+        depends = number > 0 and number % run_length == 0 and rng.random() < 0.5
         source = commands[-1]["destination"] if depends else int(rng.integers(0, half - region))
         width = (tiles - 1) * lanes + last_lanes
         commands.append(

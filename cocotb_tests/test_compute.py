@@ -144,3 +144,17 @@ async def all_commands(dut, p_stall: float, seed: int) -> None:
     assert bench.issued == sum(
         c["outer"] * c["middle"] * (c["inner"] * (c["steps"] - c["skip"]) + c["skip"]) for c in scenario.commands
     )
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(run_length=[20, 90], seed=[0, 1])
+async def long_runs_bound_by_results(dut, run_length: int, seed: int) -> None:
+    config, rng = PRESETS[os.environ["PRESET"]], np.random.default_rng(seed)
+    scenario = random_scenario(config, rng, 2 * run_length, run_length=run_length)
+    bench = Bench(dut, config)
+    await bench.start()
+    await bench.fill(scenario)
+    await bench.run(scenario, rng, 0.0)
+    lanes = config.array.lanes
+    image = np.frombuffer(await bench.read(range(0, config.memory.feature_bytes, lanes), rng, 0.0), np.uint8)
+    np.testing.assert_array_equal(image, expected(config, scenario))

@@ -41,7 +41,7 @@ async def passes_what_cannot_overflow_or_read_too_early(dut, p_waits: float, p_v
                 "window_ends": int(rng.random() < 0.5),
                 "waits": int(rng.random() < p_waits),
                 "engine": int(rng.choice(list(LANDING))),
-                "groups": int(rng.integers(1, most_groups + 1)),
+                "work": int(rng.integers(1, most_groups + 2)),
             }
         payload = {} if step is None else {"steps__payload": pack(step, layout)}
         (ready,) = await cycle(dut, payload | {"steps__valid": int(step is not None)}, "steps__ready")
@@ -57,7 +57,7 @@ async def passes_what_cannot_overflow_or_read_too_early(dut, p_waits: float, p_v
         backlog = working
         if passes:
             if step["window_ends"]:
-                backlog = working + step["groups"]
+                backlog = working + step["work"]
                 landed = now + 2 + LANDING[Engine(step["engine"])] + backlog
             step = None
     assert held_back if most_groups > 2 else True
@@ -67,7 +67,7 @@ async def passes_what_cannot_overflow_or_read_too_early(dut, p_waits: float, p_v
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def halts(dut) -> None:
     layout = foreseen_layout(PRESETS[os.environ["PRESET"]])
-    step = pack({"window_ends": 0, "waits": 0, "engine": int(Engine.MAC), "groups": 1}, layout)
+    step = pack({"window_ends": 0, "waits": 0, "engine": int(Engine.MAC), "work": 1}, layout)
     await start(dut, {"steps__valid": 1, "steps__payload": step, "halt": 0})
     assert await cycle(dut, {}, "steps__ready") == [1]
     assert await cycle(dut, {"halt": 1}, "steps__ready") == [0]

@@ -40,16 +40,17 @@ def test_issue_follows_the_backlog_cycle_by_cycle(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rounds = int(rng.integers(1, 60))
     windows = [(int(n), int(rng.integers(1, 5))) for n in rng.integers(1, 6, rng.integers(1, 5))]
-    start = int(rng.integers(0, 12))
+    start, begins = int(rng.integers(0, 12)), bool(rng.integers(2))
     cycle, backlog = 0, start
-    for steps, size in windows * rounds:
+    for number, (steps, groups) in enumerate(windows * rounds):
+        size = groups + (begins and number == 0)
         step = 0
         while step < steps:
             held = step == steps - 1 and backlog > timing.BACKLOG_LIMIT
             backlog = max(backlog - 1, 0) + (size if step == steps - 1 and not held else 0)
             step += not held
             cycle += 1
-    assert timing.issue_windows(start, windows, rounds) == (cycle, backlog)
+    assert timing.issue_windows(start, windows, rounds, begins=begins) == (cycle, backlog)
 
 
 def test_bursts_end_at_multiples_of_sixteen_beats() -> None:

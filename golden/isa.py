@@ -276,6 +276,7 @@ class ErrorCode(enum.IntEnum):
     WATCHDOG = 7
     TOKENS_LEFT = 8
     PROGRAM_END = 9
+    OVERFLOW = 10
 
 
 class Unit(enum.IntEnum):

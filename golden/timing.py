@@ -16,7 +16,7 @@ RESET_CYCLES = 128
 
 #: Windows that the result FIFO holds.
 RESULT_WINDOWS = 8
-#: A window is held back while more groups than this wait for the requantiser: each window has at least one.
+#: A window is held back while the results before it take more cycles than this: each window takes at least one.
 BACKLOG_LIMIT = RESULT_WINDOWS - 1
 
 #: Steps, or groups of results, that a walker is ahead of its gate at most.
@@ -184,35 +184,39 @@ def issue_steps(command: Mapping[str, int]) -> int:
     return command["outer"] * command["middle"] * (command["inner"] * (command["steps"] - skip) + skip)
 
 
-def issue_windows(backlog: int, windows: Sequence[tuple[int, int]], rounds: int) -> tuple[int, int]:
-    """Issue windows as fast as the requantiser allows.
+def issue_windows(
+    backlog: int, windows: Sequence[tuple[int, int]], rounds: int, *, begins: bool = False
+) -> tuple[int, int]:
+    """Issue windows as fast as their results allow.
 
     Parameters
     ----------
     backlog : int
-        Groups that wait for the requantiser at first.
+        Cycles that the results of earlier windows take.
     windows : sequence of (int, int)
         Steps of each window of a round, and groups of its results.
     rounds : int
         How often these windows come, one round after the other.
+    begins : bool
+        The first of them is the first of its command, and its results take a cycle more.
 
     Returns
     -------
     cycles : int
         From the cycle of the first issue to the one behind the last.
     backlog : int
-        Groups that wait then.
+        Cycles that the results of all windows so far take then.
     """
-    cycles, settled = 0, 0
+    cycles = 0
     for done in range(rounds):
         before, backlog_before = cycles, backlog
-        for steps, size in windows:
+        for number, (steps, groups) in enumerate(windows):
+            is_first = begins and not done and not number
             waiting = max(backlog - (steps - 1), 0)
             hold = max(waiting - BACKLOG_LIMIT, 0)
             cycles += steps + hold
-            backlog = max(waiting - hold - 1, 0) + size
-        settled = settled + 1 if backlog == backlog_before else 0
-        if settled == 1:
+            backlog = max(waiting - hold - 1, 0) + groups + is_first
+        if backlog == backlog_before and not (begins and not done):
             # The next rounds are like this one.
             return cycles + (rounds - done - 1) * (cycles - before), backlog
     return cycles, backlog

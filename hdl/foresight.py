@@ -15,19 +15,26 @@ __all__ = ["Foresight", "foreseen_layout"]
 def foreseen_layout(config: Config) -> StructLayout:
     """What the gate wants to know of a step.
 
-    ``window_ends``: it is the last one of a window, with ``groups`` of results for the requantiser. ``waits``: not
-    before every earlier result can be read.
+    ``window_ends``: it is the last one of a window, on whose results :class:`~lutterfly.hdl.results.Results` works so
+    many cycles (``work``): one for each group, and one more where a command begins. ``waits``: not before every earlier
+    result can be read.
     """
-    groups = range(config.array.lanes // config.array.requant_lanes + 1)
-    return StructLayout({"window_ends": 1, "waits": 1, "engine": unsigned(4), "groups": groups})
+    work = range(_most_groups(config) + 2)
+    return StructLayout({"window_ends": 1, "waits": 1, "engine": unsigned(4), "work": work})
+
+
+def _most_groups(config: Config) -> int:
+    """Groups of the results of a window, at most."""
+    return config.array.lanes // config.array.requant_lanes
 
 
 class Foresight(wiring.Component):
     """Let steps pass, one each cycle, or hold them back.
 
-    Nothing behind the issue can stall. Two counters foresee what happens there: ``backlog``, the groups of results that
-    wait for the requantiser, holds the last step of a window back while its result could overflow the result FIFO;
-    ``landing``, the cycles until the last result can be read, holds the first step of a dependent command back.
+    Nothing behind the issue can stall. Two counters foresee what happens there: ``backlog``, the cycles that the
+    results of all windows so far take at most, holds the last step of a window back while its result could overflow the
+    result FIFO; ``landing``, the cycles until the last result can be read, holds the first step of a dependent command
+    back.
 
     Parameters
     ----------
@@ -52,7 +59,7 @@ class Foresight(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         step = self.steps.payload
-        most = BACKLOG_LIMIT + self.config.array.lanes
+        most = BACKLOG_LIMIT + _most_groups(self.config)
         backlog, working = Signal(range(most + 1)), Signal(range(most + 1))
         landed, window_ends = Signal(), Signal()
         m.d.comb += [
@@ -62,7 +69,7 @@ class Foresight(wiring.Component):
             window_ends.eq(self.steps.valid & self.steps.ready & step.window_ends),
             working.eq(Mux(backlog == 0, 0, backlog - 1)),
         ]
-        m.d.sync += backlog.eq(Mux(window_ends, working + step.groups, working))
+        m.d.sync += backlog.eq(Mux(window_ends, working + step.work, working))
 
         # A cycle behind the end of a window, its engine's latency is added to what waits then: its last group leaves
         # the requantiser when all of that has been worked off.

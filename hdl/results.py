@@ -65,7 +65,7 @@ class Results(wiring.Component):
     nothing waits.
 
     Results come without backpressure: :class:`~lutterfly.hdl.windows.Windows` issues no window whose result could find
-    the FIFO full.
+    the FIFO full. One that does is an error, OVERFLOW, because it would take another one's place.
 
     Parameters
     ----------
@@ -115,13 +115,14 @@ class Results(wiring.Component):
 
         # A group goes on when its result is there.
         group, serve = lookahead.output, Signal()
-        available, pop = self._elaborate_fifo(m, group.payload.number)
+        available, pop, overflows = self._elaborate_fifo(m, group.payload.number)
         m.d.comb += [
             group.ready.eq(available & ~self.halt),
             serve.eq(group.valid & group.ready),
             pop.eq(serve & group.payload.last),
         ]
-        self._elaborate_parameters(m, serve, group.payload.word, group.payload.place.index)
+        self._elaborate_parameters(m, group.payload.word)
+        self._elaborate_errors(m, serve, group.payload, overflows)
         place = Signal(Place)
         m.d.comb += [
             place.eq(group.payload.place),
@@ -230,14 +231,16 @@ class Results(wiring.Component):
         return ceil_log2(self.config.array.columns // self.requant_lanes)
 
     def _elaborate_fifo(self, m: Module, number) -> tuple:
-        """The results that wait: whether there is one, and the signal that drops the first.
+        """The results that wait: whether there is one, the signal that drops the first, and whether one too many comes.
 
         Of that one, the accumulators of group ``number`` go out in step with the parameters.
         """
         result = delay(m, self.result, 1, name="result")
         produced, consumed = Signal(ceil_log2(RESULT_WINDOWS)), Signal(ceil_log2(RESULT_WINDOWS))
         waiting = Signal(range(RESULT_WINDOWS + 1))
-        pop, available = Signal(), Signal()
+        pop, available, overflows = Signal(), Signal(), Signal()
+        # Also if one leaves in the same cycle: its accumulators are read in the next one.
+        m.d.comb += overflows.eq(result.valid & (waiting >= RESULT_WINDOWS))
         m.d.sync += [
             produced.eq(produced + result.valid),
             consumed.eq(consumed + pop),
@@ -263,9 +266,9 @@ class Results(wiring.Component):
                 self.accumulators[lane].eq(delay(m, accumulator, _PARAMETER_LATENCY - 2, name=f"accumulator_{lane}")),
             ]
             m.d.sync += [window.eq(consumed), chosen.eq(number), accumulator.eq(read.data[chosen])]
-        return available, pop
+        return available, pop, overflows
 
-    def _elaborate_parameters(self, m: Module, serve, word, index) -> None:
+    def _elaborate_parameters(self, m: Module, word) -> None:
         lane_bits = ceil_log2(self.requant_lanes)
         # The parameters lie beside the requantisers, far from the walker.
         address = delay(m, word, _PARAMETER_LATENCY - RAM_LATENCY, name="parameter_address")
@@ -278,7 +281,11 @@ class Results(wiring.Component):
                 ram.write_data.eq(self.parameter_write_data),
                 ram.write_enable.eq(self.parameter_write_enable & (self.parameter_write_address[:lane_bits] == lane)),
             ]
+
+    def _elaborate_errors(self, m: Module, serve, group, overflows) -> None:
+        """A parameter word that does not exist; a result for which there is no place, which must never come."""
+        code = Mux(overflows, isa.ErrorCode.OVERFLOW, isa.ErrorCode.ADDRESS_RANGE)
         m.d.sync += [
-            report(self.error, isa.ErrorCode.ADDRESS_RANGE, isa.Unit.WRITE_BACK, index, word),
-            self.error.valid.eq(serve & (word >= self.config.parameter_words)),
+            report(self.error, code, isa.Unit.WRITE_BACK, group.place.index, group.word),
+            self.error.valid.eq(overflows | serve & (group.word >= self.config.parameter_words)),
         ]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
@@ -170,6 +170,7 @@ class Windows(wiring.Component):
         return data.StructLayout(
             {
                 "foreseen": foreseen_layout(self.config),
+                "first_window": unsigned(1),
                 "entry": field_shape(isa.COMPUTE, "list"),
                 "base": unsigned(isa.LOCAL_BITS),
                 "weight": unsigned(self.weight_bits),
@@ -187,7 +188,7 @@ class Windows(wiring.Component):
         position, beginning, continuation = (
             Signal(_Position, name=name, reset_less=True) for name in ("position", "beginning", "continuation")
         )
-        walk, window_ends, first = Signal(), Signal(), Signal(reset_less=True)
+        walk, window_ends, first, first_window = Signal(), Signal(), Signal(reset_less=True), Signal(reset_less=True)
         m.d.comb += [
             walk.eq(active & lookahead.room),
             window_ends.eq(walk & position.last),
@@ -206,11 +207,14 @@ class Windows(wiring.Component):
                 m.d.sync += position.eq(beginning)
             with m.Else():
                 m.d.sync += position.eq(continuation)
+        with m.If(window_ends):
+            m.d.sync += first_window.eq(0)
         with m.If(window_ends & loops.last):
             m.d.sync += active.eq(0)
         with m.If(take):
             m.d.sync += [
                 first.eq(1),
+                first_window.eq(1),
                 position.eq(intake.beginning),
                 beginning.eq(intake.beginning),
                 continuation.eq(intake.continuation),
@@ -229,19 +233,22 @@ class Windows(wiring.Component):
             step.entry.eq(position.entry),
             step.weight.eq(loops.word),
             step.first.eq(first),
+            step.first_window.eq(first_window),
             step.last.eq(position.last & loops.last),
             step.foreseen.window_ends.eq(position.last),
             step.foreseen.waits.eq(first & waits),
         ]
         lane_bits = ceil_log2(self.config.array.requant_lanes)
         lanes = Mux(last_tile, command.last_lanes, command.lanes)
+        # Groups, rounded up, and one cycle more where the command begins: as one sum.
+        rounding = Cat(Const((1 << lane_bits) - 1, lane_bits), step.first_window)
         m.d.sync += [
             pushed.eq(step),
             pushed.base.eq(loops.pointer),
             pushed.rows.eq(command.rows),
             pushed.index.eq(command.index),
             pushed.foreseen.engine.eq(command.engine),
-            pushed.foreseen.groups.eq((lanes + (1 << lane_bits) - 1) >> lane_bits),
+            pushed.foreseen.work.eq((lanes + rounding) >> lane_bits),
             lookahead.input.valid.eq(walked),
         ]
         m.d.comb += [lookahead.reserve.eq(walk), lookahead.input.payload.eq(pushed)]

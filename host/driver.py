@@ -36,6 +36,7 @@ _REMEDIES = {
     ErrorCode.WATCHDOG: "check that the external memory answers, or raise the watchdog's limit",
     ErrorCode.TOKENS_LEFT: "compile the model again: the program is damaged",
     ErrorCode.PROGRAM_END: "compile the model again: the program is damaged",
+    ErrorCode.OVERFLOW: "report it with the model: a result found no place in the core, which is a fault of the core",
 }
 
 

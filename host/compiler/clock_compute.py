@@ -70,18 +70,18 @@ class ComputeClock:
 
 
 def _issue(fields: dict[str, int], backlog: int, config: Config) -> tuple[int, int]:
-    """Cycles that a command issues, and the groups that wait afterwards."""
+    """Cycles that a command issues, and the backlog afterwards."""
     full, last = (timing.result_groups(config, fields[name]) for name in ("lanes", "last_lanes"))
     steps = fields["steps"]
     if fields.get("tile_inner"):
         windows = [(steps, full)] * (fields["inner"] - 1) + [(steps, last)]
-        return timing.issue_windows(backlog, windows, fields["outer"] * fields["middle"])
+        return timing.issue_windows(backlog, windows, fields["outer"] * fields["middle"], begins=True)
     later = [steps - fields.get("skip", 0)] * (fields["inner"] - 1)
-    cycles = 0
+    cycles, begins = 0, True
     for groups, tiles in ((full, fields["outer"] - 1), (last, 1)):
         row = [(count, groups) for count in (steps, *later)]
-        more, backlog = timing.issue_windows(backlog, row, tiles * fields["middle"])
-        cycles += more
+        more, backlog = timing.issue_windows(backlog, row, tiles * fields["middle"], begins=begins)
+        cycles, begins = cycles + more, begins and not tiles
     return cycles, backlog
 
 
