@@ -84,7 +84,8 @@ class Fifo(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         width = Shape.cast(self.shape).width
-        m.submodules.storage = storage = memory.Memory(shape=width, depth=1 << ceil_log2(self.depth), init=[])
+        # At least two: one word would have an address of no bits, which is no legal Verilog.
+        m.submodules.storage = storage = memory.Memory(shape=width, depth=max(2, 1 << ceil_log2(self.depth)), init=[])
         write, read = storage.write_port(), storage.read_port(domain="comb")
         push, pop, level = Signal(), Signal(), Signal(range(self.depth + 1))
         m.d.comb += [
