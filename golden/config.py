@@ -10,12 +10,26 @@ import hashlib
 import json
 from dataclasses import dataclass
 
-from .isa import ADD_ENTRIES, ADD_ENTRY_BYTES, LIST_ENTRY_BYTES, TABLE_BYTES, Engine, LocalMemory
+from . import records
+from .isa import ADD_ENTRIES, ADD_ENTRY_BYTES, COMPUTE, LIST_ENTRY_BYTES, TABLE_BYTES, Engine, LocalMemory
+
+#: Commands of each queue that the program memory holds at most: errors count commands modulo this number.
+RESIDENT_COMMANDS = 1 << 16
+#: Words that a COMPUTE command can address.
+_WORDS = {field.name: 1 << field.width for field in COMPUTE.fields if field.name in ("weight", "parameter")}
 
 
 def _check(condition: bool, name: str, constraint: str, value: object) -> None:
     if not condition:
         raise ValueError(f"{name} must be {constraint}, not {value}")
+
+
+def _check_integers(part: ArrayConfig | MemoryConfig | AxiConfig | Config, *names: str) -> None:
+    for name in names:
+        value = getattr(part, name)
+        # To Python, true and false are integers.
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise TypeError(f"{name} must be an integer, not {value!r}")
 
 
 def _is_power_of_two(value: int) -> bool:
@@ -44,6 +58,7 @@ class ArrayConfig:
     depthwise_taps: int
 
     def __post_init__(self) -> None:
+        _check_integers(self, *(field.name for field in dataclasses.fields(self)))
         for name in ("lanes", "columns", "requant_lanes"):
             value = getattr(self, name)
             _check(_is_power_of_two(value), name, "a power of two", value)
@@ -84,11 +99,13 @@ class MemoryConfig:
     add_tables: int = 2
 
     def __post_init__(self) -> None:
+        _check_integers(self, *(field.name for field in dataclasses.fields(self)))
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             _check(_is_power_of_two(value), field.name, "a power of two", value)
         _check(self.feature_bytes <= 1 << 24, "feature_bytes", "at most 16777216", self.feature_bytes)
         _check(self.weight_bytes <= 1 << 24, "weight_bytes", "at most 16777216", self.weight_bytes)
+        _check(self.parameter_bytes <= 1 << 24, "parameter_bytes", "at most 16777216", self.parameter_bytes)
         _check(self.tables <= 256, "tables", "at most 256", self.tables)
         _check(self.list_entries <= 4096, "list_entries", "at most 4096", self.list_entries)
         _check(self.add_tables <= 16, "add_tables", "at most 16", self.add_tables)
@@ -126,6 +143,7 @@ class AxiConfig:
     BURST_BEATS = 16
 
     def __post_init__(self) -> None:
+        _check_integers(self, "data_bits", "outstanding")
         _check(self.data_bits in (32, 64, 128), "data_bits", "32, 64 or 128", self.data_bits)
         _check(self.outstanding in range(1, 17), "outstanding", "between 1 and 16", self.outstanding)
 
@@ -157,6 +175,7 @@ class Config:
 
     def __post_init__(self) -> None:
         lanes = self.array.lanes
+        _check_integers(self, "resident_commands")
         _check(self.axi.data_bytes <= lanes, "data_bits", f"at most 8 * lanes ({8 * lanes})", self.axi.data_bits)
         _check(
             self.memory.feature_bytes >= 4 * lanes, "feature_bytes", f"at least {4 * lanes}", self.memory.feature_bytes
@@ -168,12 +187,29 @@ class Config:
             self.memory.weight_bytes,
         )
         _check(
-            _is_power_of_two(self.resident_commands) and self.resident_commands >= 4,
+            self.weight_words <= _WORDS["weight"],
+            "weight_bytes",
+            f"at most {_WORDS['weight']} words of {self.weight_word_bytes} bytes",
+            self.memory.weight_bytes,
+        )
+        _check(
+            1 <= self.parameter_words <= _WORDS["parameter"],
+            "parameter_bytes",
+            f"between 1 and {_WORDS['parameter']} words of {self.parameter_word_bytes} bytes",
+            self.memory.parameter_bytes,
+        )
+        _check(
+            _is_power_of_two(self.resident_commands) and 4 <= self.resident_commands <= RESIDENT_COMMANDS,
             "resident_commands",
-            "a power of two, at least 4",
+            f"a power of two between 4 and {RESIDENT_COMMANDS}",
             self.resident_commands,
         )
-        _check(Engine.MAC in self.engines, "engines", "a tuple that contains Engine.MAC", self.engines)
+        _check(
+            Engine.MAC in self.engines and len(set(self.engines)) == len(self.engines),
+            "engines",
+            "different ones, with MAC among them",
+            ", ".join(engine.name for engine in self.engines) or "none",
+        )
 
     @property
     def multipliers(self) -> int:
@@ -213,18 +249,10 @@ class Config:
         Raises
         ------
         ValueError
-            If the text is not JSON, or a key is missing, unknown or out of range.
+            If the text is not JSON, or a field is missing, unknown, of the wrong kind or out of range.
         """
-        try:
-            plain = json.loads(text)
-            parts = {"array": ArrayConfig, "memory": MemoryConfig, "axi": AxiConfig}
-            for name, part in parts.items():
-                plain[name] = part(**plain[name])
-            if "engines" in plain:
-                plain["engines"] = tuple(Engine[name] for name in plain["engines"])
-            return cls(**plain)
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
-            raise ValueError(f"configuration must be a JSON object with the fields of Config, but: {error}") from error
+        config: Config = records.read(cls, records.parse(text), "configuration")
+        return config
 
     @property
     def hash(self) -> int:

@@ -11,9 +11,8 @@ import json
 import struct
 import zlib
 from dataclasses import dataclass, field
-from typing import Any
 
-from . import registers
+from . import program_check, records, registers
 
 MAGIC = b"LUTPROG\n"
 _HEAD = struct.Struct("<8sIIIII")  # magic, version, configuration hash, bytes of JSON, bytes of blobs, CRC-32 of both
@@ -189,6 +188,11 @@ class Program:
         ONNX models that run on the host before and behind the accelerator, sample by sample; empty if there is none.
     model : bytes
         The ONNX model as the user gave it, for `verify`.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, see :func:`.program_check.check`.
     """
 
     config_hash: int
@@ -208,6 +212,9 @@ class Program:
     head: bytes = field(default=b"", repr=False)
     tail: bytes = field(default=b"", repr=False)
     model: bytes = field(default=b"", repr=False)
+
+    def __post_init__(self) -> None:
+        program_check.check(self)
 
     def to_bytes(self) -> bytes:
         """The program file: a header with checksum, JSON, and the binary parts."""
@@ -245,7 +252,7 @@ class Program:
                 f"program must have a header of {_HEAD.size} bytes, not {len(data)}: "
                 "the file is truncated; compile again"
             )
-        _, version, _, text_bytes, blob_bytes, checksum = _HEAD.unpack_from(data)
+        _, version, config_hash, text_bytes, blob_bytes, checksum = _HEAD.unpack_from(data)
         if version != registers.VERSION:
             raise ValueError(f"program must be of version {registers.VERSION}, not {version}; compile again")
         expected = _HEAD.size + text_bytes + blob_bytes
@@ -255,31 +262,11 @@ class Program:
             )
         if zlib.crc32(data[_HEAD.size :]) != checksum:
             raise ValueError("program must match its checksum, and does not: the file is damaged; compile again")
-        blobs = data[_HEAD.size + text_bytes :]
-        plain = json.loads(data[_HEAD.size : _HEAD.size + text_bytes])
-
-        def revive(value: object) -> object:
-            if isinstance(value, dict):
-                start, size = value["blob"]
-                return blobs[start : start + size]
-            return tuple(revive(item) for item in value) if isinstance(value, list) else value
-
-        nested = {
-            "prologue": Queues,
-            "body": Queues,
-            "inputs": Port,
-            "outputs": Port,
-            "layers": LayerReport,
-            "written": WrittenTensor,
-            "spilled": SpilledTensor,
-        }
-        parts: dict[str, Any] = {}
-        for name, value in plain.items():
-            kind = nested.get(name)
-            if kind is None:
-                parts[name] = revive(value)
-            elif isinstance(value, list):
-                parts[name] = tuple(kind(**{k: revive(v) for k, v in item.items()}) for item in value)
-            else:
-                parts[name] = kind(**{k: revive(v) for k, v in value.items()})
-        return cls(**parts)
+        text, blobs = data[_HEAD.size : _HEAD.size + text_bytes], data[_HEAD.size + text_bytes :]
+        try:
+            program: Program = records.read(cls, records.parse(text.decode()), "program", blobs)
+            if program.config_hash != config_hash:
+                raise ValueError(f"program.config_hash must be the header's ({config_hash}), not {program.config_hash}")
+        except ValueError as error:
+            raise ValueError(f"{error}; the file is damaged: compile again") from error
+        return program

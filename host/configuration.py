@@ -25,9 +25,16 @@ def find_config(config: str | Path | Config) -> Config:
     if isinstance(config, str) and config in PRESETS:
         return PRESETS[config]
     path = Path(config)
-    if not path.is_file():
-        raise ValueError(f"config must be one of {', '.join(PRESETS)} or a JSON file, not {config}")
     try:
-        return Config.from_json(path.read_text())
-    except (UnicodeDecodeError, ValueError) as error:
+        if not path.is_file():
+            raise ValueError(f"config must be one of {', '.join(PRESETS)} or a JSON file, not {config}")
+        # Some editors begin UTF-8 with a byte order mark.
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ValueError(f"{path}: must be a file that can be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: must be JSON in UTF-8, and byte {error.start} is not") from error
+    try:
+        return Config.from_json(text)
+    except ValueError as error:
         raise ValueError(f"{path}: {error}") from error

@@ -1,0 +1,166 @@
+"""Program files: what the compiler writes is read again, and whatever else stands in a file is refused by name."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import json
+import re
+import struct
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from graphs import GraphMaker
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lutterfly.golden.config import PRESETS
+from lutterfly.golden.program import MAGIC, Program
+from lutterfly.golden.registers import VERSION
+from lutterfly.host.compiler import compile_graph
+from lutterfly.host.graph import Window
+
+HEAD = struct.Struct("<8sIIIII")
+
+
+@functools.cache
+def program() -> Program:
+    maker = GraphMaker((6, 6, 4))
+    return compile_graph(maker.finish(maker.max_pool(maker.pointwise("x"), Window((2, 2)))), PRESETS["tiny"])
+
+
+@functools.cache
+def parts() -> tuple[Any, bytes]:
+    """The JSON of a program file, and its binary part."""
+    data = program().to_bytes()
+    size = HEAD.unpack_from(data)[3]
+    return json.loads(data[HEAD.size:HEAD.size + size]), data[HEAD.size + size:]
+
+
+def written(text: bytes, blobs: bytes = b"", config_hash: int | None = None) -> bytes:
+    """A file with this content, and the checksum of it."""
+    known = program().config_hash if config_hash is None else config_hash
+    return HEAD.pack(MAGIC, VERSION, known, len(text), len(blobs), zlib.crc32(text + blobs)) + text + blobs
+
+
+def changed(*path: str | int, value: object) -> bytes:
+    """The program's file with another value in one place; without it if the value is `...`."""
+    plain, blobs = parts()
+    plain = copy.deepcopy(plain)
+    place = plain
+    for key in path[:-1]:
+        place = place[key]
+    if value is ...:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = value
+    return written(json.dumps(plain).encode(), blobs)
+
+
+def test_round_trip() -> None:
+    assert Program.from_bytes(program().to_bytes()) == program()
+    plain, blobs = parts()
+    assert Program.from_bytes(written(json.dumps(plain).encode(), blobs)) == program()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: written(b""), "Expecting value: line 1 column 1 (char 0)"),
+        (lambda: written(b"\xff"), "'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
+        (lambda: written(b"[" * 100_000), "JSON must not be nested so deeply"),
+        (lambda: written(b"[]"), ("program must be an object with the fields config_hash, config_name, prologue, body, "
+                                 "arena_bytes, constants, constants_address, inputs, outputs, layers, written, "
+                                 "spilled, predicted_cycles, batch, head, tail, model, not an array")),
+        (lambda: changed("body", value=...), "program.body must be given, and is missing"),
+        (lambda: changed("body", "dma", value=...), "program.body.dma must be given, and is missing"),
+        (lambda: changed("body", "speed", value=1), ("program.body must have no fields but dma, compute, dma_address, "
+                                                    'compute_address, and has "speed"')),
+        (lambda: changed("layers", value=3), "program.layers must be an array, not 3"),
+        (lambda: changed("layers", 0, "macs", value="many"), 'program.layers[0].macs must be an integer, not "many"'),
+        (lambda: changed("layers", 0, "macs", value=1.5), "program.layers[0].macs must be an integer, not 1.5"),
+        (lambda: changed("inputs", 0, "unsigned", value=0), "program.inputs[0].unsigned must be true or false, not 0"),
+        (lambda: changed("inputs", 0, "shape", value=[6, 6]), ("program.inputs[0].shape must be an array of 3 values, "
+                                                              "not of 2")),
+        (lambda: changed("body", "dma", value={"blob": [0, 1 << 40]}),
+         rf"program.body.dma must be within the \d+ bytes of binary data, not {1 << 40} bytes at 0"),
+        (lambda: changed("body", "dma", value={"blob": [-1, 1]}),
+         r"program.body.dma must be within the \d+ bytes of binary data, not 1 bytes at -1"),
+        (lambda: changed("body", "dma", value="AAAA"), "program.body.dma.blob must be an array, not null"),
+        (lambda: changed("body", "dma", value={"blob": [0, 63]}), ("program: body.dma must be whole commands of 64 "
+                                                                  "bytes, not 63 bytes")),
+        (lambda: changed("body", "dma_address", value=1), "program: body.dma_address must be a multiple of 64, not 1"),
+        (lambda: changed("body", "dma_address", value=1 << 30),
+         r"program: body.dma must be in the arena of \d+ bytes, not \d+ bytes at 1073741824"),
+        (lambda: changed("constants_address", value=-1),
+         r"program: constants must be in the arena of \d+ bytes, not \d+ bytes at -1"),
+        (lambda: changed("arena_bytes", value=1 << 33), ("program: arena_bytes must be between 1 and 4294967296, not "
+                                                        "8589934592")),
+        (lambda: changed("predicted_cycles", value=0), ("program: predicted_cycles must be between 1 and 4294967295, "
+                                                       "not 0")),
+        (lambda: changed("batch", value=0), r"program: batch must be between 1 and \d+, not 0"),
+        (lambda: changed("inputs", value=[]), "program: inputs must be one or more, with different names, not none"),
+        (lambda: changed("inputs", value=2 * parts()[0]["inputs"]),
+         "program: inputs must be one or more, with different names, not x, x"),
+        (lambda: changed("inputs", 0, "onnx_axes", value=[0, 0, 2]),
+         "program: x: onnx_axes must be 0, 1 and 2 in some order, not (0, 0, 2)"),
+        (lambda: changed("inputs", 0, "onnx_shape", value=[1, 4, 6, 7]),
+         ("program: x: onnx_shape must be one of 144 elements whose first axis is a multiple of the batch (1), not "
+         "(1, 4, 6, 7)")),
+        (lambda: changed("inputs", 0, "shape", value=[-6, -6, 4]),
+         "program: x: shape must be positive in all axes, not (-6, -6, 4)"),
+        (lambda: changed("inputs", 0, "address", value=1 << 40),
+         rf"program: x must be in the arena of \d+ bytes, not 144 bytes at {1 << 40}"),
+        (lambda: changed("layers", 0, "commands", value=[]),
+         r"program: \w+: commands must be some of the \d+ in the compute queue, not ()"),
+        (lambda: changed("written", 0, "command", value=99),
+         r"program: \w+: commands must be some of the \d+ in the compute queue, not (99,)"),
+        (lambda: changed("written", 0, "row_pitch", value=1 << 30),
+         r"program: \w+: row_pitch must be between 0 and 16777216, not 1073741824"),
+        (lambda: changed("config_hash", value=7), r"program.config_hash must be the header's (\d+), not 7"),
+    ],
+)
+def test_files_of_another_content(make: Callable[[], bytes], message: str) -> None:
+    pattern = re.escape(message).replace(r"\\d\+", r"\d+").replace(r"\\w\+", r"\w+")
+    with pytest.raises(ValueError, match=f"^{pattern}; the file is damaged: compile again$"):
+        Program.from_bytes(make())
+
+
+def places(plain: Any, *path: str | int) -> list[tuple[str | int, ...]]:
+    """Every place of the JSON, containers included."""
+    inner = plain.items() if isinstance(plain, dict) else enumerate(plain) if isinstance(plain, list) else ()
+    return [found for key, value in inner for found in ((*path, key), *places(value, *path, key))]
+
+
+VALUES = st.one_of(
+    st.just(...), st.none(), st.booleans(), st.floats(), st.text(max_size=3), st.integers(-2, 70),
+    st.sampled_from([1 << power for power in range(7, 80)]), st.lists(st.integers(-2, 70), max_size=4),
+    st.dictionaries(st.sampled_from(["blob", "name", "x"]), st.lists(st.integers(-2, 200), max_size=3), max_size=2),
+)
+
+
+@settings(deadline=None, derandomize=True, max_examples=200)
+@given(data=st.data())
+def test_any_value_anywhere_is_a_program_or_refused(data: st.DataObject) -> None:
+    path = data.draw(st.sampled_from(places(parts()[0])))
+    try:
+        found = Program.from_bytes(changed(*path, value=data.draw(VALUES)))
+    except ValueError:
+        return
+    assert Program.from_bytes(found.to_bytes()) == found
+
+
+@settings(deadline=None, derandomize=True, max_examples=100)
+@given(data=st.binary(max_size=60), place=st.integers(0, 10**6), fresh=st.booleans())
+def test_any_bytes_are_refused(data: bytes, place: int, fresh: bool) -> None:
+    """Bytes in place of others, with the checksum of before, and any bytes behind the magic number."""
+    file = bytearray(program().to_bytes())
+    start = place % len(file)
+    file[start:start + len(data)] = data
+    damaged = MAGIC + data if fresh else bytes(file)
+    if damaged == program().to_bytes():
+        return
+    with pytest.raises(ValueError, match=r"^program [^\n]+$"):
+        Program.from_bytes(damaged)

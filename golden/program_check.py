@@ -1,0 +1,118 @@
+"""What must hold of every program, whoever wrote its file: places within the arena, sizes that fit one another.
+
+Whether the commands are right is the accelerator's to say: it stops with an error that names the first wrong one.
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from .isa import COMMAND_BYTES, EXTERNAL_BITS, LOCAL_BITS
+
+if TYPE_CHECKING:
+    from .program import LayerReport, Port, Program, Queues, WrittenTensor
+
+#: Cycles are counted in a register.
+_CYCLES = 1 << 32
+
+
+def check(program: Program) -> None:
+    """Check a program as a whole.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range; the message names it as ``lutterfly.golden.program`` does.
+    """
+    _between("config_hash", program.config_hash, 0, (1 << 32) - 1)
+    _between("arena_bytes", program.arena_bytes, 1, 1 << EXTERNAL_BITS)
+    _between("predicted_cycles", program.predicted_cycles, 1, _CYCLES - 1)
+    _between("batch", program.batch, 1, program.arena_bytes)
+    for name, queues in (("prologue", program.prologue), ("body", program.body)):
+        _check_queues(name, queues, program.arena_bytes)
+    _in_arena("constants", program.constants_address, len(program.constants), program.arena_bytes)
+    for kind, ports in (("inputs", program.inputs), ("outputs", program.outputs)):
+        names = [port.name for port in ports]
+        if not ports or len(set(names)) != len(names):
+            raise ValueError(f"{kind} must be one or more, with different names, not {', '.join(names) or 'none'}")
+        for port in ports:
+            _check_port(port, program)
+    commands = len(program.body.compute) // COMMAND_BYTES
+    for layer in program.layers:
+        _check_layer(layer, commands)
+    for tensor in program.written:
+        _check_written(tensor, commands)
+    for spilled in program.spilled:
+        _check_shape(spilled.name, spilled.shape)
+        _in_arena(spilled.name, spilled.address, spilled.size_bytes, program.arena_bytes)
+
+
+def _check_queues(run: str, queues: Queues, arena_bytes: int) -> None:
+    for name, data, address in (
+        ("dma", queues.dma, queues.dma_address),
+        ("compute", queues.compute, queues.compute_address),
+    ):
+        if not data or len(data) % COMMAND_BYTES:
+            raise ValueError(f"{run}.{name} must be whole commands of {COMMAND_BYTES} bytes, not {len(data)} bytes")
+        if address % COMMAND_BYTES:
+            raise ValueError(f"{run}.{name}_address must be a multiple of {COMMAND_BYTES}, not {address}")
+        _in_arena(f"{run}.{name}", address, len(data), arena_bytes)
+
+
+def _check_port(port: Port, program: Program) -> None:
+    _check_shape(port.name, port.shape)
+    if sorted(port.onnx_axes) != [0, 1, 2]:
+        raise ValueError(f"{port.name}: onnx_axes must be 0, 1 and 2 in some order, not {port.onnx_axes}")
+    shape = port.onnx_shape
+    if not shape or min(shape) < 1 or math.prod(shape) != port.size_bytes or shape[0] % program.batch:
+        raise ValueError(
+            f"{port.name}: onnx_shape must be one of {port.size_bytes} elements whose first axis is a multiple of the "
+            f"batch ({program.batch}), not {shape}"
+        )
+    _in_arena(port.name, port.address, port.size_bytes, program.arena_bytes)
+
+
+def _check_layer(layer: LayerReport, commands: int) -> None:
+    _check_commands(layer.name, layer.commands, commands)
+    for name, value in (
+        ("macs", layer.macs),
+        ("cycles", layer.cycles),
+        ("array_cycles", layer.array_cycles),
+        ("bus_cycles", layer.bus_cycles),
+    ):
+        _between(f"{layer.name}: {name}", value, 0, (1 << 63) - 1)
+
+
+def _check_written(tensor: WrittenTensor, commands: int) -> None:
+    _check_commands(tensor.name, (tensor.command,), commands)
+    _check_shape(tensor.name, tensor.shape)
+    for name, value in (
+        ("address", tensor.address),
+        ("row_pitch", tensor.row_pitch),
+        ("pixel_pitch", tensor.pixel_pitch),
+        ("shape", math.prod(tensor.shape)),
+    ):
+        _between(f"{tensor.name}: {name}", value, 0, 1 << LOCAL_BITS)
+
+
+def _check_commands(name: str, indices: Iterable[int], commands: int) -> None:
+    if not indices or not all(0 <= index < commands for index in indices):
+        raise ValueError(f"{name}: commands must be some of the {commands} in the compute queue, not {indices}")
+
+
+def _check_shape(name: str, shape: tuple[int, int, int]) -> None:
+    if min(shape) < 1:
+        raise ValueError(f"{name}: shape must be positive in all axes, not {shape}")
+
+
+def _in_arena(name: str, address: int, size_bytes: int, arena_bytes: int) -> None:
+    if not 0 <= address <= address + size_bytes <= arena_bytes:
+        raise ValueError(f"{name} must be in the arena of {arena_bytes} bytes, not {size_bytes} bytes at {address}")
+
+
+def _between(name: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise ValueError(f"{name} must be between {low} and {high}, not {value}")

@@ -1,0 +1,128 @@
+"""Records from JSON that anybody may have written: frozen dataclasses, with every field's kind checked by its name.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+import typing
+from typing import Any
+
+_KINDS: dict[type, str] = {int: "an integer", str: "a text", bool: "true or false"}
+_SHOWN_CHARACTERS = 40
+
+
+def parse(text: str | bytes) -> Any:
+    """JSON without what readers disagree about: a key that stands twice, NaN, infinities.
+
+    Raises
+    ------
+    ValueError
+        If it is not such a text.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise ValueError("JSON must not be nested so deeply") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"{_brief(key)} must be given once, not twice")
+        found[key] = value
+    return found
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"numbers must be finite, not {name}")
+
+
+def read(hint: Any, plain: Any, name: str, blobs: bytes = b"") -> Any:
+    """What a type hint describes, from parsed JSON.
+
+    Parameters
+    ----------
+    hint : type
+        A dataclass (from an object), an enumeration (from a member's name), a tuple (from an array), bytes (from
+        ``{"blob": [first byte, bytes]}``), int, str or bool.
+    plain : object
+        From :func:`parse`.
+    name : str
+        For messages; what is within gets its own behind it, as in ``layers[2].macs``.
+    blobs : bytes
+        What bytes are taken from.
+
+    Raises
+    ------
+    ValueError
+        If a field is missing, unknown, or of another kind, or if the dataclass refuses its value.
+    """
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return _read_record(hint, plain, name, blobs)
+    if typing.get_origin(hint) is tuple:
+        return _read_tuple(typing.get_args(hint), plain, name, blobs)
+    if hint is bytes:
+        return _read_blob(plain, name, blobs)
+    if issubclass(hint, enum.Enum):
+        if not isinstance(plain, str) or plain not in hint.__members__:
+            raise _wrong(name, f"one of {', '.join(hint.__members__)}", plain)
+        return hint[plain]
+    # To Python, true and false are integers.
+    if type(plain) is not hint:
+        raise _wrong(name, _KINDS[hint], plain)
+    return plain
+
+
+def _read_record(kind: type, plain: Any, name: str, blobs: bytes) -> Any:
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    if not isinstance(plain, dict):
+        raise _wrong(name, f"an object with the fields {', '.join(fields)}", plain)
+    for key in plain:
+        if key not in fields:
+            raise ValueError(f"{name} must have no fields but {', '.join(fields)}, and has {_brief(key)}")
+    hints, values = typing.get_type_hints(kind), {}
+    for key, field in fields.items():
+        if key in plain:
+            values[key] = read(hints[key], plain[key], f"{name}.{key}", blobs)
+        elif field.default is dataclasses.MISSING:
+            raise ValueError(f"{name}.{key} must be given, and is missing")
+    try:
+        return kind(**values)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+
+
+def _read_tuple(hints: tuple[Any, ...], plain: Any, name: str, blobs: bytes) -> tuple[Any, ...]:
+    if not isinstance(plain, list):
+        raise _wrong(name, "an array", plain)
+    if hints[-1] is Ellipsis:
+        hints = hints[:1] * len(plain)
+    if len(plain) != len(hints):
+        raise ValueError(f"{name} must be an array of {len(hints)} values, not of {len(plain)}")
+    pairs = enumerate(zip(hints, plain, strict=True))
+    return tuple(read(hint, value, f"{name}[{index}]", blobs) for index, (hint, value) in pairs)
+
+
+def _read_blob(plain: Any, name: str, blobs: bytes) -> bytes:
+    place = plain.get("blob") if isinstance(plain, dict) and len(plain) == 1 else None
+    start, size = read(tuple[int, int], place, f"{name}.blob")
+    if start < 0 or size < 0 or start + size > len(blobs):
+        raise ValueError(f"{name} must be within the {len(blobs)} bytes of binary data, not {size} bytes at {start}")
+    return blobs[start : start + size]
+
+
+def _wrong(name: str, constraint: str, value: object) -> ValueError:
+    return ValueError(f"{name} must be {constraint}, not {_brief(value)}")
+
+
+def _brief(value: object) -> str:
+    """A value as JSON spells it, and not all of a long one."""
+    if isinstance(value, list | dict):
+        return "an array" if isinstance(value, list) else "an object"
+    text = json.dumps(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
