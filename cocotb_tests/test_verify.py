@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ from generated import FORMS, TINY, Generated, Limits, chain, layer
 
 from lutterfly.examples import digits
 from lutterfly.golden.config import PRESETS
+from lutterfly.host.cli import main
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.simulator import MemorySettings
 from lutterfly.host.verify import verify
@@ -84,3 +88,39 @@ def test_a_wrong_constant_is_seen(place: int) -> None:
     wrong = [tensor for tensor in report.tensors if tensor.mismatched]
     assert wrong
     assert all(tensor.golden == 0 and tensor.machine == tensor.rtl for tensor in wrong if tensor.machine is not None)
+
+
+def answer(capsys: pytest.CaptureFixture[str], path: Path) -> tuple[int, dict, str]:
+    """Exit code, values and the last line of `lutterfly verify`."""
+    words = ["verify", str(path), "--config", "tiny", "--samples", "1"]
+    code = main([*words, "--json"])
+    values = json.loads(capsys.readouterr().out)
+    assert main(words) == code
+    return code, values, capsys.readouterr().out.splitlines()[-1]
+
+
+def test_the_verdict_tells_wrong_bytes_from_wrong_predictions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    right = compile_model(digits.model_path("qop").read_bytes(), PRESETS["tiny"])
+    constants = np.frombuffer(right.constants, np.uint8).copy()
+    constants[-300] ^= 0x40
+    first, *others = right.layers
+    changes = {"constants": constants.tobytes()}, {"layers": (dataclasses.replace(first, cycles=9), *others)}
+    damaged, mispredicted, both = (
+        dataclasses.replace(right, **change) for change in (*changes, changes[0] | changes[1])
+    )
+    off = f"the predicted cycles are off by more than 2% and 16 cycles in {first.name}"
+    path = tmp_path / "net.program"
+    for program, code, bytes_right, cycles_right, verdict in (
+        (right, 0, True, True, "all bytes are right; the cycles are as predicted"),
+        (mispredicted, 3, True, False, f"all bytes are right; {off}"),
+        (damaged, 1, False, True, r"bytes differ in .*; the cycles are as predicted"),
+        (both, 1, False, False, f"bytes differ in .*; {off}"),
+    ):
+        path.write_bytes(program.to_bytes())
+        found, values, line = answer(capsys, path)
+        assert (found, values["bytes_right"], values["cycles_right"]) == (code, bytes_right, cycles_right)
+        assert (values["mismatched_bytes"] == 0) == bytes_right
+        assert line == f"verdict: {values['verdict']}"
+        assert re.fullmatch(verdict, values["verdict"]), values["verdict"]

@@ -1,11 +1,13 @@
 """The command line: quantises, checks, compiles, runs, verifies and generates; every command can answer in JSON.
 
-Exit codes: 0 done, 1 the check failed or the accelerator stopped, 2 the input is wrong or a tool is missing.
+Exit codes: 0 done; 1 bytes differ, a budget is missed or the accelerator stopped; 2 the input is wrong, a tool is
+missing or the answer cannot be written; 3 all bytes are right, but not the predicted cycles.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import json
 import sys
 from collections.abc import Iterator
@@ -15,13 +17,16 @@ from typing import Annotated
 import typer
 
 from ..golden.config import DEFAULT_PRESET, PRESETS
-from . import commands
+from . import commands, standard_streams
 from .driver import AcceleratorError, HardwareError
 from .progress import ProgressBar
 from .simulator import SimulationError
+from .standard_streams import OutputError, answer, complain
 from .toolchain import ToolError
 
-FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
+FAILED, WRONG_INPUT, MISPREDICTED = 1, 2, 3
+#: As shells report a process that a signal has ended: SIGINT, SIGPIPE.
+INTERRUPTED, UNREAD = 130, 141
 #: What typer raises on a wrong command line; it has no public name.
 _UsageError = typer.BadParameter.__mro__[1]
 
@@ -31,6 +36,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Run quantised neural networks on a generated FPGA accelerator, with the bytes of ONNX Runtime.",
+    epilog="Exit codes: 0 done; 1 bytes differ, a budget is missed or the accelerator stopped; 2 the input is wrong, a "
+    "tool is missing or the answer cannot be written; 3 all bytes are right, but not the predicted cycles (verify).",
 )
 
 Model = Annotated[Path, typer.Argument(help="An ONNX file, or a program that `compile` made.", show_default=False)]
@@ -50,7 +57,17 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 class _FailedError(Exception):
-    """The command did its work, and what it checked is wrong."""
+    """The command did its work, and what it checked is wrong.
+
+    Attributes
+    ----------
+    code : int
+        The exit code.
+    """
+
+    def __init__(self, code: int):
+        super().__init__(code)
+        self.code = code
 
 
 @contextlib.contextmanager
@@ -58,28 +75,51 @@ def _reporting(as_json: bool) -> Iterator[None]:
     """Turn what may go wrong into one line and an exit code."""
     try:
         yield
-    except _FailedError:
-        raise typer.Exit(FAILED) from None
+    except _FailedError as failed:
+        raise typer.Exit(failed.code) from None
     except (AcceleratorError, HardwareError, SimulationError) as error:
         raise _exit(error, FAILED, as_json) from None
     except (ValueError, TypeError, ToolError, OSError) as error:
         raise _exit(error, WRONG_INPUT, as_json) from None
+    except MemoryError as error:
+        reason = f"this machine's memory is too small for it: {error}; choose a smaller network or batch"
+        raise _exit(MemoryError(reason), WRONG_INPUT, as_json) from None
 
 
 def _exit(error: Exception, code: int, as_json: bool) -> typer.Exit:
-    message = str(error)
-    if as_json:
-        print(json.dumps({"error": message}))
-    else:
-        print(f"lutterfly: {message}", file=sys.stderr)
+    _refuse(str(error), as_json=as_json)
     return typer.Exit(code)
+
+
+def _refuse(message: str, *, as_json: bool) -> None:
+    if as_json:
+        answer(json.dumps({"error": message}))
+    else:
+        complain(f"lutterfly: {message}")
 
 
 def _finish(report: commands.Report, as_json: bool) -> None:
     """Print a report, and fail if what was checked is wrong."""
-    print(json.dumps(report.values) if as_json else report.text)
+    answer(json.dumps(report.values) if as_json else report.text)
     if not report.is_right:
-        raise _FailedError
+        raise _FailedError(FAILED)
+    if not report.is_predicted:
+        raise _FailedError(MISPREDICTED)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        answer(f"lutterfly {importlib.metadata.version('lutterfly')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """What stands in front of a command."""
 
 
 @app.command()
@@ -171,7 +211,10 @@ def verify(
     config: ConfigOption = DEFAULT_PRESET,
     as_json: Json = False,
 ) -> None:
-    """Compare the simulated accelerator, the golden model and ONNX Runtime, byte by byte and cycle by cycle."""
+    """Compare the simulated accelerator, the golden model and ONNX Runtime, byte by byte and cycle by cycle.
+
+    Exits with 1 if bytes differ, and with 3 if all bytes are right but a prediction of cycles is off.
+    """
     with _reporting(as_json):
         with ProgressBar(enabled=not as_json) as progress:
             report = commands.verify(model, samples, seed, batch, config, progress)
@@ -220,14 +263,30 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line on ``arguments``, by default the process's own; returns the exit code."""
     words = sys.argv[1:] if arguments is None else arguments
     try:
+        standard_streams.prepare()
+        return _run(words)
+    except OutputError as error:
+        # Who closes the pipe has seen enough.
+        if error.is_unread:
+            return UNREAD
+        complain(f"lutterfly: {error}")
+        return WRONG_INPUT
+
+
+def _run(words: list[str]) -> int:
+    try:
         return app(words, prog_name="lutterfly", standalone_mode=False) or 0
     except _UsageError as error:
         # Also what stands wrong on the command line is an object for scripts.
         if "--json" in words:
-            print(json.dumps({"error": error.format_message()}))
+            answer(json.dumps({"error": error.format_message()}))
         else:
-            error.show()
+            with contextlib.suppress(OSError):
+                error.show()
         return WRONG_INPUT
     except (KeyboardInterrupt, typer.Abort):
-        print("lutterfly: interrupted", file=sys.stderr)
+        complain("lutterfly: interrupted")
         return INTERRUPTED
+    except OSError as error:
+        # Only help is written by others.
+        raise standard_streams.failure(error) from error

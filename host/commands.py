@@ -39,11 +39,14 @@ class Report:
         For scripts.
     is_right : bool
         False if something that was checked is wrong.
+    is_predicted : bool
+        False if cycles that were measured are not those that were predicted.
     """
 
     text: str
     values: dict[str, Any]
     is_right: bool = True
+    is_predicted: bool = True
 
 
 def check(model: Path, config: str, progress: Progress) -> Report:
@@ -216,7 +219,11 @@ def verify(model: Path, samples: int, seed: int, batch: int | None, config: str,
     ]
     if report.reference:
         text.append(f"no comparison with ONNX Runtime: {report.reference}")
+    text.append(f"verdict: {report.verdict}")
     values = {
+        "bytes_right": report.bytes_right,
+        "cycles_right": report.cycles_right,
+        "verdict": report.verdict,
         "bytes": report.bytes,
         "mismatched_bytes": report.mismatched_bytes,
         "cycles": report.cycles,
@@ -241,7 +248,7 @@ def verify(model: Path, samples: int, seed: int, batch: int | None, config: str,
             for layer in report.layers
         ],
     }
-    return Report("\n".join(text), values, report.is_right)
+    return Report("\n".join(text), values, report.bytes_right, report.cycles_right)
 
 
 def verilog(output: Path, config: str, progress: Progress) -> Report:

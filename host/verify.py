@@ -108,9 +108,32 @@ class VerifyReport:
         return sum(tensor.mismatched for tensor in self.tensors)
 
     @property
+    def bytes_right(self) -> bool:
+        """Whether all bytes are equal."""
+        return not self.mismatched_bytes
+
+    @property
+    def cycles_right(self) -> bool:
+        """Whether all predictions of cycles are within the tolerance."""
+        return all(layer.is_right for layer in self.layers)
+
+    @property
     def is_right(self) -> bool:
-        """Whether all bytes are equal and all predictions within the tolerance."""
-        return not self.mismatched_bytes and all(layer.is_right for layer in self.layers)
+        """Whether bytes and cycles are."""
+        return self.bytes_right and self.cycles_right
+
+    @property
+    def verdict(self) -> str:
+        """Which of the two are right, and where they are not."""
+        wrong = [tensor.name for tensor in self.tensors if tensor.mismatched]
+        off = [layer.name for layer in self.layers if not layer.is_right]
+        found = [f"bytes differ in {', '.join(wrong)}" if wrong else "all bytes are right"]
+        if off:
+            limit = f"{TOLERANCE:.0%} and {TOLERANCE_CYCLES} cycles"
+            found.append(f"the predicted cycles are off by more than {limit} in {', '.join(off)}")
+        elif self.layers:
+            found.append("the cycles are as predicted")
+        return "; ".join(found)
 
 
 def verify(
