@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from amaranth.hdl import Assert, Cover, Module, Mux, Signal
+from amaranth.hdl import Assert, Assume, Cover, Module, Mux, Signal
 from formal import Marked, Proof, ProofError, broken, entry, inside, needs_yosys, prove
 
 from lutterfly.hdl import fifo
@@ -76,6 +76,56 @@ class FifoProof(Streams):
         ]
 
 
+class BlockFifoProof(Proof):
+    """Whoever writes keeps count of the room: no more words are inside than ``depth``."""
+
+    def __init__(self, module=fifo, *, depth: int) -> None:
+        super().__init__()
+        self.unit, self.depth = module.BlockFifo(WIDTH, depth=depth), depth
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.unit = unit = self.unit
+        m.submodules.marked = marked = Marked(WIDTH, self.depth)
+        source, sink = unit.input, unit.output
+        waits = Signal(range(8))
+        m.d.comb += [
+            source.valid.eq(self.free(name="offers")),
+            source.payload.eq(self.free(WIDTH, name="offered")),
+            sink.ready.eq(self.free(name="takes")),
+            marked.mark.eq(self.free(name="mark")),
+            marked.push.eq(source.valid),
+            marked.pushed.eq(source.payload),
+            marked.pop.eq(sink.valid & sink.ready),
+            Assume(~source.valid | (marked.level < self.depth)),
+            Assert(~marked.inside | (marked.ahead < marked.level)),
+            Assert(~marked.leaves | (sink.payload == marked.word)),
+            Cover(marked.leaves & (marked.level == self.depth)),
+        ]
+        m.d.sync += waits.eq(Mux((marked.level != 0) & ~sink.valid, waits + 1, 0))
+        found = inside(unit)
+        oldest = sink.valid + found.fetched
+        write, read = found.write, found.read
+        held = entry(m, found.storage, read.addr + marked.ahead - oldest)
+        m.d.comb += [
+            Assert(sink.valid | (marked.level == 0) | (waits <= 2)),
+            Assert(marked.level == found.stored + oldest),
+            Assert(write.addr == (read.addr + found.stored)[: len(read.addr)]),
+            Assert(~found.waits | (found.stored != 0)),
+            # An entry that is read is not written in the same cycle: what that would read, no memory promises.
+            Assert(~(found.fetch & write.en & (write.addr == read.addr))),
+            Assert(
+                ~marked.inside
+                | Mux(
+                    marked.ahead >= oldest,
+                    held == marked.word,
+                    Mux(sink.valid & (marked.ahead == 0), sink.payload, read.data) == marked.word,
+                )
+            ),
+        ]
+        return m
+
+
 def test_buffer(tmp_path: Path) -> None:
     prove(BufferProof(), tmp_path, depth=2, cover_depth=5)
 
@@ -83,6 +133,11 @@ def test_buffer(tmp_path: Path) -> None:
 @pytest.mark.parametrize("depth", [2, 3, 16])
 def test_fifo(depth: int, tmp_path: Path) -> None:
     prove(FifoProof(depth=depth), tmp_path, depth=2, cover_depth=depth + 3)
+
+
+@pytest.mark.parametrize("depth", [2, 8])
+def test_block_fifo(depth: int, tmp_path: Path) -> None:
+    prove(BlockFifoProof(depth=depth), tmp_path, depth=5, cover_depth=depth + 6)
 
 
 @pytest.mark.parametrize(
@@ -110,6 +165,20 @@ def test_a_broken_buffer_is_found(old: str, new: str, tmp_path: Path) -> None:
 def test_a_broken_fifo_is_found(old: str, new: str, tmp_path: Path) -> None:
     with pytest.raises(ProofError, match="fails after reset"):
         prove(FifoProof(broken(fifo, old, new), depth=3), tmp_path, depth=8, mode="bounded")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("waits.eq(remains(stored, leaves=fetch))", "waits.eq(remains(stored, leaves=0))"),
+        ("waits.eq(remains(stored, leaves=fetch))", "waits.eq(stored > 1)"),
+        ("read.en.eq(move_fetched)", "read.en.eq(1)"),
+        ("move_fetched.eq(~fetched | move_output)", "move_fetched.eq(~fetched | self.output.ready)"),
+    ],
+)
+def test_a_broken_block_fifo_is_found(old: str, new: str, tmp_path: Path) -> None:
+    with pytest.raises(ProofError, match="fails after reset"):
+        prove(BlockFifoProof(broken(fifo, old, new), depth=2), tmp_path, depth=10, mode="bounded")
 
 
 def test_a_failure_names_the_assertion_and_shows_what_leads_to_it(tmp_path: Path) -> None:
