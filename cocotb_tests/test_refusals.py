@@ -13,6 +13,8 @@ from generated import TINY, Maker
 from onnx import TensorProto, helper
 
 from lutterfly.examples import digits
+from lutterfly.host import commands
+from lutterfly.host.arrays import TensorInfo
 from lutterfly.host.cli import main
 
 MODEL = digits.model_path("qop")
@@ -107,7 +109,7 @@ INPUT = np.zeros((1, 1, 8, 8), np.float32)
 @pytest.mark.parametrize(
     ("name", "array", "message"),
     [
-        ("image=", INPUT, r"input must be one of pixels, not image"),
+        ("image=", INPUT, r"input must be one of pixels, not image; for a file with = in its name: --input .*"),
         ("", INPUT[0], r"input pixels must have the shape \[batch, 1, 8, 8\], not \[1, 8, 8\]"),
         ("pixels=", INPUT.astype(np.int8), r"input pixels must be an array of float32, not int8"),
     ],
@@ -116,7 +118,33 @@ def test_inputs(
     name: str, array: np.ndarray, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     np.save(tmp_path / "x.npy", array)
-    assert_refused(["run", str(MODEL), "--input", f"{name}{tmp_path / 'x.npy'}"], message, capsys)
+    path = tmp_path / "x.npy"
+    place = "" if name == "image=" else rf"{re.escape(str(path))}: "
+    assert_refused(["run", str(MODEL), "--input", f"{name}{path}"], place + message, capsys)
+
+
+def test_files_and_names_may_contain_an_equals_sign(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rate=0.1").mkdir()
+    for path in ("rate=0.1/x.npy", "a=b.npy"):
+        np.save(tmp_path / path, INPUT[0])
+        for word in (path, str(tmp_path / path), f"pixels={path}"):
+            place = re.escape(word.removeprefix("pixels="))
+            assert_refused(
+                ["run", str(MODEL), "--input", word], rf"{place}: input pixels must have the shape .*", capsys
+            )
+    assert_refused(
+        ["run", str(MODEL), "--input", "c=d.npy"],
+        "input must be one of pixels, not c; for a file with = in its name: --input pixels=c=d.npy",
+        capsys,
+    )
+    np.save(tmp_path / "x.npy", INPUT)
+    output = "output must be one of logits, not d; for a file with = in its name: --output logits=d=e.npy"
+    assert_refused(["run", str(MODEL), "--input", "x.npy", "--output", "d=e.npy"], output, capsys)
+    infos = [TensorInfo(name, [1], "tensor(int8)") for name in ("a", "a=b")]
+    assert commands.assign("input", ["a=b=c.npy", "a=c.npy"], infos) == {"a=b": "c.npy", "a": "c.npy"}
 
 
 @pytest.mark.parametrize("command", ["run", "verify", "check"])

@@ -70,18 +70,27 @@ def check_feeds(inputs: Sequence[TensorInfo], feeds: Mapping[str, np.ndarray]) -
     for name in feeds:
         if name not in known:
             raise ValueError(f"input must be one of {', '.join(known)}, not {name}")
-    batches = {}
     for name, info in known.items():
         if name not in feeds:
             raise ValueError(f"input {name} must be given, and is missing")
-        array = feeds[name]
-        if not isinstance(array, np.ndarray) or array.dtype != info.dtype:
-            found = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
-            raise TypeError(f"input {name} must be an array of {info.dtype}, not {found}")
-        if array.ndim != len(info.shape) or array.shape[1:] != info.sample_shape or not len(array):
-            shape = ", ".join(map(str, ("batch", *info.sample_shape)))
-            raise ValueError(f"input {name} must have the shape [{shape}], not {list(array.shape)}")
-        batches[name] = len(array)
+        check_feed(info, feeds[name])
+    batches = {name: len(array) for name, array in feeds.items()}
     if len(set(batches.values())) > 1:
         raise ValueError(f"the batches of all inputs must be equal, not {batches}")
     return next(iter(batches.values()))
+
+
+def check_feed(info: TensorInfo, array: np.ndarray) -> None:
+    """Check the array of one input.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If its type or shape is wrong.
+    """
+    if not isinstance(array, np.ndarray) or array.dtype != info.dtype:
+        found = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
+        raise TypeError(f"input {info.name} must be an array of {info.dtype}, not {found}")
+    if array.ndim != len(info.shape) or array.shape[1:] != info.sample_shape or not len(array):
+        shape = ", ".join(map(str, ("batch", *info.sample_shape)))
+        raise ValueError(f"input {info.name} must have the shape [{shape}], not {list(array.shape)}")

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-import zipfile
-import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,10 +17,12 @@ import numpy as np
 
 from ..golden.program import Program
 from . import cache
-from .arrays import TensorInfo
+from .arrays import TensorInfo, check_feed
 from .build import verilog as generate_verilog
 from .configuration import find_config
+from .numpy_files import load_archive, load_array
 from .progress import Progress
+from .reading import read_file
 from .session import InferenceSession, load_plan, load_program
 from .toolchain import ToolError
 
@@ -95,11 +95,12 @@ def quantize(model: Path, calibrate: Path, output: Path | None, config: str, pro
     from . import quantize as quantisation
 
     found = find_config(config)
-    target = output or model.with_name(f"{model.stem}_int8.onnx")
-    if target.resolve() == model.resolve():
-        raise ValueError(f"output must be another file than the model, not {target}")
-    data, samples = _read(model), _load_archive(calibrate)
-    quantised = quantisation.quantize(data, samples, name=str(model), progress=progress)
+    data, target = read_file(model), output or model.with_name(f"{model.stem}_int8.onnx")
+    samples = load_archive(calibrate)
+    for other, kind in ((model, "the model"), (calibrate, "the samples")):
+        if target.resolve() == other.resolve():
+            raise ValueError(f"output must be another file than {kind}, not {target}")
+    quantised = quantisation.quantize(data, samples, name=str(model), origin=str(calibrate), progress=progress)
     _write(target, quantised)
     errors = quantisation.relative_errors(data, quantised, samples, progress)
     count = len(next(iter(samples.values())))
@@ -137,9 +138,9 @@ def run(
         reports.check_available()
         program, plan, _ = load_plan(model, found, batch=batch)
     session = InferenceSession(program if plan else model, found, progress=progress, batch=batch)
-    sources = _assign("input", inputs, session.get_inputs())
-    targets = _assign("output", outputs, session.get_outputs())
-    feeds = {name: _load(path) for name, path in sources.items()}
+    sources = assign("input", inputs, session.get_inputs())
+    targets = assign("output", outputs, session.get_outputs())
+    feeds = _load_inputs(sources, session.get_inputs())
     names = [info.name for info in session.get_outputs()]
     files = (model, *map(Path, (*sources.values(), *targets.values())))
     with reports.reserved(report, files) if report else contextlib.nullcontext():
@@ -191,7 +192,7 @@ def verify(model: Path, samples: int, seed: int, batch: int | None, config: str,
 
     found = find_config(config)
     progress("compiling")
-    report = verify_model(_read(model), found, samples, seed, batch=batch, name=str(model), progress=progress)
+    report = verify_model(read_file(model), found, samples, seed, batch=batch, name=str(model), progress=progress)
     table = [("tensor", "bytes", "golden", "machine", "RTL")]
     table += [
         (
@@ -322,51 +323,43 @@ def _inference(program: Program) -> str:
     return f"an inference of {program.batch} samples" if program.batch > 1 else "an inference"
 
 
-def _assign(kind: str, words: Sequence[str], infos: Sequence[TensorInfo]) -> dict[str, str]:
-    """Files by the name of their tensor, from ``NAME=FILE`` or, where there is only one tensor, ``FILE``."""
+def assign(kind: str, words: Sequence[str], infos: Sequence[TensorInfo]) -> dict[str, str]:
+    """Files by the name of their tensor, from ``NAME=FILE`` or, where there is only one tensor, ``FILE``.
+
+    Both names and files may contain ``=``.
+    """
     known = [info.name for info in infos]
     files: dict[str, str] = {}
     for word in words:
-        name, equals, path = word.partition("=")
-        if not equals:
-            if len(known) > 1:
-                raise ValueError(f"--{kind} must be NAME=FILE, with NAME one of {', '.join(known)}, not {word}")
+        # The longest: a name may be the beginning of another one.
+        name = max((name for name in known if word.startswith(f"{name}=")), key=len, default=None)
+        if name is not None:
+            path = word[len(name) + 1 :]
+        elif len(known) == 1 and ("=" not in word or "/" in word.partition("=")[0] or Path(word).exists()):
             name, path = known[0], word
-        if name not in known:
-            raise ValueError(f"{kind} must be one of {', '.join(known)}, not {name}")
+        elif "=" in word:
+            raise ValueError(
+                f"{kind} must be one of {', '.join(known)}, not {word.partition('=')[0]}; "
+                f"for a file with = in its name: --{kind} {known[0]}={word}"
+            )
+        else:
+            raise ValueError(f"--{kind} must be NAME=FILE, with NAME one of {', '.join(known)}, not {word}")
         if name in files:
             raise ValueError(f"{kind} {name} must be given once, not twice")
         files[name] = path
     return files
 
 
-def _load(path: str) -> np.ndarray:
-    try:
-        array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise ValueError(f"{path}: must be a NumPy file (.npy): {error}") from error
-    if not isinstance(array, np.ndarray):
-        raise ValueError(f"{path}: must be a NumPy file with one array (.npy), not an archive")
-    return array
-
-
-def _load_archive(path: Path) -> dict[str, np.ndarray]:
-    data = _read(path)
-    message = f"{path}: must be a NumPy archive (.npz) with an array for each input, as numpy.savez writes it"
-    try:
-        archive = np.load(io.BytesIO(data), allow_pickle=False)
-        if not isinstance(archive, np.ndarray):
-            return {name: archive[name] for name in archive.files}
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(message) from error
-    raise ValueError(f"{message}, not one array")
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ValueError(f"{path}: must be a file that can be read: {error.strerror}") from error
+def _load_inputs(files: Mapping[str, str], infos: Sequence[TensorInfo]) -> dict[str, np.ndarray]:
+    """The arrays of inputs, from their files."""
+    known, feeds = {info.name: info for info in infos}, {}
+    for name, path in files.items():
+        feeds[name] = load_array(path)
+        try:
+            check_feed(known[name], feeds[name])
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{path}: {error}") from error
+    return feeds
 
 
 def _write(path: Path, data: bytes) -> None:

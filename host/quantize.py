@@ -30,7 +30,12 @@ _OPSET = 13
 
 
 def quantize(
-    data: bytes, samples: Mapping[str, np.ndarray], *, name: str = "model", progress: Progress = silent
+    data: bytes,
+    samples: Mapping[str, np.ndarray],
+    *,
+    name: str = "model",
+    origin: str = "samples",
+    progress: Progress = silent,
 ) -> bytes:
     """Quantise a float model: QDQ form, int8 activations, symmetric int8 weights with a scale for each channel.
 
@@ -43,8 +48,8 @@ def quantize(
         The ONNX file.
     samples : mapping of str to array
         Every input by name; the first axis counts samples.
-    name : str
-        What messages call the model.
+    name, origin : str
+        What messages call the model and the samples.
     progress : callable
 
     Returns
@@ -57,7 +62,7 @@ def quantize(
     ModelError
         If the file is no ONNX model that ONNX Runtime runs, is quantised already, or has a dynamic dimension beside
         the batch.
-    TypeError, ValueError
+    ValueError
         If a name, a shape, a type or a value of the samples is wrong.
     """
     model = read_model(data, name)
@@ -65,10 +70,13 @@ def quantize(
     sample = Source(name, copy.deepcopy(model), data, qdq=False)
     fix_batch(sample)
     measure(sample)
-    count = check_feeds(describe_model(data)[0], samples)
+    try:
+        count = check_feeds(describe_model(data)[0], samples)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{origin}: {error}") from error
     for input_name, array in samples.items():
         if not np.isfinite(array).all():
-            raise ValueError(f"input {input_name} must be finite in all samples, and is not")
+            raise ValueError(f"{origin}: input {input_name} must be finite in all samples, and is not")
     progress("preparing")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)

@@ -14,6 +14,7 @@ from .arrays import TensorInfo, check_feeds, describe_model
 from .configuration import find_config
 from .driver import Driver, check_config
 from .progress import Progress, silent
+from .reading import read_file
 from .transport import Transport
 from .verilator_transport import VerilatorTransport
 
@@ -46,7 +47,7 @@ def load_program(
     if isinstance(path_or_bytes, bytes):
         data = path_or_bytes
     else:
-        name, data = str(path_or_bytes), _read(path_or_bytes)
+        name, data = str(path_or_bytes), read_file(path_or_bytes)
     if data.startswith(MAGIC):
         try:
             program = Program.from_bytes(data)
@@ -82,7 +83,7 @@ def load_plan(
     from .compiler.batch import batched  # noqa: PLC0415
     from .frontend import import_model  # noqa: PLC0415
 
-    found, name, data = find_config(config), str(path), _read(path)
+    found, name, data = find_config(config), str(path), read_file(path)
     program = load_program(data, found, name=name, batch=batch) if data.startswith(MAGIC) else None
     samples = program.batch if program else 1 if batch is None else batch
     graph = batched(import_model(program.model if program else data, name), samples)
@@ -91,13 +92,6 @@ def load_plan(
     if program is not None and program.body != encoded.body:
         raise ValueError(f"{name}: the program must be one that this release's compiler makes; compile it again")
     return program or encoded, plan, graph
-
-
-def _read(path: str | Path) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise ValueError(f"{path}: must be a file that can be read: {error.strerror}") from error
 
 
 class InferenceSession:
