@@ -52,17 +52,19 @@ class Report:
 def check(model: Path, config: str, progress: Progress) -> Report:
     """Show where each layer runs, how fast, and what memory it needs."""
     from . import check as layers
+    from .mac_share import mac_share
 
     progress("compiling")
     found = find_config(config)
     program, plan, graph = load_plan(model, found)
     table, values = layers.layer_table(graph, plan)
-    memories = layers.memories(plan)
+    memories, share = layers.memories(plan), mac_share(program)
     text = [
         _table(table),
         "",
         *(f"{name}: {used:,} of {size:,} bytes{more}" for name, used, size, more in memories if used or more),
         _prediction(program, found.multipliers),
+        *share.lines(),
         *(f"note: {note}" for note in plan.graph.notes),
     ]
     return Report("\n".join(text), {
@@ -70,29 +72,35 @@ def check(model: Path, config: str, progress: Progress) -> Report:
         "memories": {name: {"used_bytes": used, "bytes": size} for name, used, size, _ in memories},
         "predicted_cycles": program.predicted_cycles,
         "macs": _macs(program),
+        **share.values(),
         "notes": plan.graph.notes,
     })
 
 
 def compile_(model: Path, output: Path, batch: int | None, config: str, progress: Progress) -> Report:
     """Compile to a program file."""
+    from .mac_share import mac_share
+
     progress("compiling")
     program = load_program(model, config, batch=batch)
-    data = program.to_bytes()
+    data, share = program.to_bytes(), mac_share(program)
     _write(output, data)
     values = {
         "predicted_cycles": program.predicted_cycles,
         "macs": _macs(program),
+        **share.values(),
         "batch": program.batch,
         "file_bytes": len(data),
         "arena_bytes": program.arena_bytes,
     }
-    return Report(f"{output}: {len(data):,} bytes, {_prediction(program, find_config(config).multipliers)}", values)
+    prediction = _prediction(program, find_config(config).multipliers)
+    return Report("\n".join([f"{output}: {len(data):,} bytes, {prediction}", *share.lines()]), values)
 
 
 def quantize(model: Path, calibrate: Path, output: Path | None, config: str, progress: Progress) -> Report:
     """Quantise a float model, and say whether the accelerator runs the result."""
     from . import quantize as quantisation
+    from .mac_share import mac_share
 
     found = find_config(config)
     data, target = read_file(model), output or model.with_name(f"{model.stem}_int8.onnx")
@@ -115,8 +123,9 @@ def quantize(model: Path, calibrate: Path, output: Path | None, config: str, pro
     except ValueError as error:
         text.append(f"the accelerator does not run it: {error}")
         return Report("\n".join(text), values | {"error": str(error)}, is_right=False)
-    text.append(_prediction(program, found.multipliers))
-    values |= {"predicted_cycles": program.predicted_cycles, "macs": _macs(program)}
+    share = mac_share(program)
+    text += [_prediction(program, found.multipliers), *share.lines()]
+    values |= {"predicted_cycles": program.predicted_cycles, "macs": _macs(program), **share.values()}
     return Report("\n".join(text), values)
 
 
@@ -131,6 +140,7 @@ def run(
 ) -> Report:
     """Run inference on files."""
     from . import report as reports
+    from .mac_share import mac_share
 
     found = find_config(config)
     plan = None
@@ -157,12 +167,14 @@ def run(
             last = {name: array[start:] for name, array in feeds.items()}
             _write(report, reports.make(session, plan, last, model.name))
     program, cycles = session.program, counters["cycles"]
+    share = mac_share(program)
     macs = _macs(program)
     utilisation = macs / (cycles * found.multipliers)
     values = {
         "cycles": cycles,
         "predicted_cycles": program.predicted_cycles,
         "macs": macs,
+        **share.values(),
         "utilisation": round(utilisation, 4),
         "samples": len(next(iter(feeds.values()))),
         "batch": program.batch,
@@ -179,6 +191,7 @@ def run(
         f"{cycles:,} cycles for {_inference(program)} (predicted {program.predicted_cycles:,}), "
         f"{utilisation:.1%} of {found.multipliers} multipliers busy"
     )
+    text = "\n".join([text, *share.lines()])
     if len(session.counters) == 1:
         text += "\nthe first inference fetches the program as well; later ones find it in the accelerator"
     if report:
@@ -188,6 +201,7 @@ def run(
 
 def verify(model: Path, samples: int, seed: int, batch: int | None, config: str, progress: Progress) -> Report:
     """Compare everything with everything."""
+    from .mac_share import mac_share
     from .verify import verify as verify_model
 
     found = find_config(config)
@@ -207,6 +221,7 @@ def verify(model: Path, samples: int, seed: int, batch: int | None, config: str,
         (layer.name, f"{layer.predicted:,}", f"{layer.measured:,}", "" if layer.is_right else "wrong")
         for layer in report.layers
     ]
+    share = mac_share(report.program)
     against = "golden functions" if report.reference else "ONNX Runtime"
     text = [
         f"bytes that differ from those of {against}, in {samples} samples ('-': fused, not visible):",
@@ -217,6 +232,7 @@ def verify(model: Path, samples: int, seed: int, batch: int | None, config: str,
         "",
         f"{report.bytes:,} bytes compared, {report.mismatched_bytes:,} differ",
         f"{report.cycles:,} cycles for {_inference(report.program)}, predicted {report.program.predicted_cycles:,}",
+        *share.lines(),
     ]
     if report.reference:
         text.append(f"no comparison with ONNX Runtime: {report.reference}")
@@ -230,6 +246,7 @@ def verify(model: Path, samples: int, seed: int, batch: int | None, config: str,
         "cycles": report.cycles,
         "predicted_cycles": report.program.predicted_cycles,
         "macs": _macs(report.program),
+        **share.values(),
         "utilisation": round(_macs(report.program) / (report.cycles * found.multipliers), 4),
         "samples": samples,
         "batch": report.program.batch,
