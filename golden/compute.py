@@ -98,7 +98,7 @@ def compute_results(command: Command, memories: Memories, config: Config, rng: n
     size = config.memory.feature_bytes
     offsets = windows.step_offsets(command, memories[LocalMemory.LIST].view(np.uint32), feature_bytes=size)
     if offsets is None:
-        raise CommandError(ErrorCode.WATCHDOG, Unit.COMPUTE_QUEUE)
+        raise CommandError(ErrorCode.WATCHDOG, Unit.FETCH)
     bases = windows.loop_addresses(command, "source")
     fetch = _Fetch(command, memories[LocalMemory.FEATURE], offsets, config, rng)
     axis = windows.tile_axis(command)

@@ -1,0 +1,384 @@
+"""The limits of every command: programs at the last legal value and at the first illegal one.
+
+A :class:`Case` is one small program. Its memories are filled before it runs (:func:`images`), so that every byte that
+it may read is known.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lutterfly.golden import isa
+from lutterfly.golden.config import Config
+from lutterfly.golden.dma import local_unit_bytes
+from lutterfly.golden.isa import COMMAND_BITS, Engine, LocalMemory, Opcode, Unit
+from lutterfly.golden.program import Queues
+from lutterfly.golden.requant import pack_parameters
+
+PAGE = 4096
+#: Of every program: commands that do nothing, so that an index of zero is no accident.
+LEAD = 2
+SYNC, END = isa.SYNC.encode(), isa.END.encode()
+_QUEUES = {Unit.DMA_QUEUE: ("dma", isa.DMA_OPCODES), Unit.COMPUTE_QUEUE: ("compute", isa.COMPUTE_OPCODES)}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Two queues, and whether they run to their ends; ``entries`` of the step lists replace those of the image."""
+
+    name: str
+    legal: bool
+    dma: tuple[bytes, ...] = (END,)
+    compute: tuple[bytes, ...] = (END,)
+    entries: dict[int, int] = field(default_factory=dict)
+
+
+def layout(config: Config) -> tuple[dict[LocalMemory, int], int, int]:
+    """Where the images of the memories lie in the arena, where transfers may write, and its size."""
+    places, at = {}, 64 * PAGE
+    for memory in LocalMemory:
+        places[memory] = at
+        at += -(-config.memory.size_bytes(memory) // PAGE) * PAGE
+    return places, at, at + 4 * PAGE
+
+
+def images(config: Config, entries: dict[int, int], rng: np.random.Generator) -> dict[LocalMemory, np.ndarray]:
+    """What the memories hold: random values that mean something, and lists of one step."""
+    filled = {memory: rng.integers(0, 256, config.memory.size_bytes(memory), dtype=np.uint8) for memory in LocalMemory}
+    # Whatever a depthwise window reads before its first word, no column but the first multiplies it.
+    weights = filled[LocalMemory.WEIGHT].reshape(config.weight_words, config.array.columns, config.array.lanes)
+    weights[:, 1:] = 0
+    count = config.parameter_words * config.array.requant_lanes
+    scales = np.exp2(rng.uniform(-10, -5, count)).astype(np.float32)
+    filled[LocalMemory.PARAMETER][:] = pack_parameters(rng.integers(-999, 999, count, dtype=np.int32),
+                                                       scales).view(np.uint8)
+    limit = 1 << isa.ADD_ENTRY_BITS - 2
+    filled[LocalMemory.ADD_TABLE][:] = rng.integers(-limit, limit, config.memory.add_tables * isa.ADD_ENTRIES,
+                                                    dtype=np.int64).view(np.uint8)
+    lists = np.full(config.memory.list_entries, isa.LIST_CLEAR | isa.LIST_FIRE, np.uint32)
+    for index, entry in entries.items():
+        lists[index] = entry
+    filled[LocalMemory.LIST][:] = lists.view(np.uint8)
+    return filled
+
+
+def arena_of(case: Case, config: Config) -> tuple[np.ndarray, Queues, Queues]:
+    """External memory, the prologue that fills the local memories, and the case's own queues."""
+    rng = np.random.default_rng(11)
+    places, _, size = layout(config)
+    arena = rng.integers(0, 256, size, dtype=np.uint8)
+    filled = images(config, case.entries, rng)
+    loads = []
+    for memory, address in places.items():
+        arena[address:address + len(filled[memory])] = filled[memory]
+        loads.append(_load(external=address, memory=memory, piece_bytes=len(filled[memory])))
+    prologue = Queues(b"".join([*loads, END]), END, 0, PAGE)
+    body = Queues(b"".join(case.dma), b"".join(case.compute), 2 * PAGE, 32 * PAGE)
+    for queues in (prologue, body):
+        for at, data in ((queues.dma_address, queues.dma), (queues.compute_address, queues.compute)):
+            arena[at:at + len(data)] = np.frombuffer(data, np.uint8)
+    return arena, prologue, body
+
+
+def cases(config: Config) -> Iterator[Case]:
+    """All of them, for one configuration."""
+    yield from _headers(config)
+    yield from _programs(config)
+    yield from _counts(config)
+    yield from _engines(config)
+    yield from _compute_addresses(config)
+    yield from _constants(config)
+    yield from _transfers(config)
+
+
+def _dma(name: str, legal: bool, *commands: bytes) -> Case:
+    return Case(name, legal, dma=(*[SYNC] * LEAD, *commands, END))
+
+
+def _compute(name: str, legal: bool, entries: dict[int, int] | None = None, **fields: int) -> Case:
+    return Case(name, legal, compute=(*[SYNC] * LEAD, isa.COMPUTE.encode(**fields), END), entries=entries or {})
+
+
+def _pair(name: str, last: int, first: int, make) -> Iterator[Case]:
+    """The last legal value and the first illegal one."""
+    yield make(f"{name} {last}", True, last)
+    yield make(f"{name} {first}", False, first)
+
+
+def _load(**fields: int) -> bytes:
+    return isa.LOAD.encode(**{"rows": 1, "folds": 1, "row_pieces": 1, "piece_bytes": 8} | fields)
+
+
+# What queues look at.
+
+def _base(opcode: Opcode, config: Config) -> dict[str, int]:
+    """A legal command."""
+    _, free, _ = layout(config)
+    return {
+        Opcode.LOAD: {"external": free, "rows": 1, "folds": 1, "row_pieces": 1, "piece_bytes": 8},
+        Opcode.STORE: {"external": free, "rows": 1, "row_bytes": 8},
+        Opcode.FILL: {"rows": 1, "piece_bytes": 8, "value": 7},
+        Opcode.COMPUTE: _mac(config),
+    }.get(opcode, {})
+
+
+def _mac(config: Config) -> dict[str, int]:
+    """A convolution of one window, from the lower half of the feature memory to the upper one."""
+    counts = dict.fromkeys(("outer", "middle", "inner", "steps", "lanes", "last_lanes"), 1)
+    return counts | {"destination": config.memory.feature_bytes // 2, "low": -128, "high": 127}
+
+
+def _headers(config: Config) -> Iterator[Case]:
+    for unit, (queue, opcodes) in _QUEUES.items():
+        for code in range(16):
+            if code in opcodes:
+                word = isa.FORMATS[Opcode(code)].encode(**_base(Opcode(code), config))
+            else:
+                word = bytes([code]) + bytes(isa.COMMAND_BYTES - 1)
+            words = (*[SYNC] * LEAD, word, END)
+            yield Case(f"{unit.name} opcode {code}", code in opcodes, **{queue: words})
+        for opcode in opcodes:
+            fmt = isa.FORMATS[opcode]
+            word = int.from_bytes(fmt.encode(**_base(opcode, config)), "little")
+            end = max(entry.lsb + entry.width for entry in fmt.fields)
+            reserved = next(entry for entry in fmt.fields if entry.name == "reserved")
+            # The last bit of a field is tried with its limits; here, those that belong to none.
+            for bit in {reserved.lsb, reserved.lsb + reserved.width - 1, end, COMMAND_BITS - 1}:
+                changed = (word | 1 << bit).to_bytes(isa.COMMAND_BYTES, "little")
+                yield Case(f"{unit.name} {opcode.name} bit {bit}", False, **{queue: (*[SYNC] * LEAD, changed, END)})
+    for code in range(16):
+        fields, entries = _of_engine(config, code)
+        yield _compute(f"engine {code}", code in config.engines, entries, **fields)
+
+
+def _programs(config: Config) -> Iterator[Case]:
+    """Ends of programs and of their rings, and tokens."""
+    resident = config.resident_commands
+    for unit, (queue, _) in _QUEUES.items():
+        for count in (1, resident - 1, resident, resident + 1, 2 * resident, 2 * resident + 1):
+            yield Case(f"{unit.name} of {count} commands", True, **{queue: (*[SYNC] * (count - 1), END)})
+            yield Case(f"{unit.name} of {count} commands, none END", False, **{queue: (SYNC,) * count})
+        other = "compute" if queue == "dma" else "dma"
+        for given, taken in ((255, 255), (255, 256), (256, 255)):
+            giver = [isa.SYNC.encode(signal=min(255, given - at)) for at in range(0, given, 255)]
+            words = {other: (*giver, END), queue: (isa.SYNC.encode(wait=taken), END)}
+            yield Case(f"{unit.name} takes {taken} of {given} tokens", given == taken, **words)
+        most = (1 << 16) - 1
+        yield Case(f"{unit.name} takes {most} tokens", True, **{
+            other: (*[isa.SYNC.encode(signal=255)] * (most // 255), END), queue: (isa.SYNC.encode(wait=most), END),
+        })
+    yield Case("END gives tokens", True, dma=(isa.END.encode(signal=3),), compute=(isa.END.encode(wait=3),))
+
+
+# What the issue looks at before the first step.
+
+def _counts(config: Config) -> Iterator[Case]:
+    mac = _mac(config)
+    for name in ("outer", "middle", "inner", "steps", "last_lanes"):
+        yield from _pair(name, 1, 0, lambda text, legal, value, name=name: _compute(text, legal, **mac | {name: value}))
+    yield _compute("lanes 0", False, **mac | {"lanes": 0, "last_lanes": 0})
+    limits = {Engine.MAC: config.array.columns} | dict.fromkeys(
+        (Engine.MAXIMUM, Engine.DEPTHWISE, Engine.ADD), config.array.lanes
+    )
+    for engine, limit in limits.items():
+        if engine not in config.engines:
+            continue
+        fields, entries = _of_engine(config, engine)
+        for lanes in (limit, limit + 1):
+            yield _compute(f"{engine.name} lanes {lanes}", lanes == limit, entries, **fields | {"lanes": lanes})
+        last = max(1, limit - 1)
+        for lanes in (last, last + 1):
+            yield _compute(f"{engine.name} last_lanes {lanes} of {last}", lanes == last, entries,
+                           **fields | {"lanes": last, "last_lanes": lanes})
+    # There is no result to wait for then.
+    for name, flags in (("fire", isa.LIST_CLEAR), ("flags", 0)):
+        yield _compute(f"a list without {name}", False, {8: flags}, **mac | {"list": 8})
+    entries, tables = config.memory.list_entries, config.memory.tables
+    for first in (entries - 1, entries):
+        if first < 1 << 12:
+            yield _compute(f"list {first}", first < entries, **mac | {"list": first})
+    lists = {entries - 2: isa.LIST_CLEAR, entries - 1: isa.LIST_FIRE}
+    for first in (entries - 2, entries - 1):
+        yield _compute(f"list {first} of 2 steps", first == entries - 2, lists, **mac | {"list": first, "steps": 2})
+    for table in (tables - 1, tables):
+        for enable in (0, 1):
+            yield _compute(f"table {table}, table_enable {enable}", table < tables,
+                           **mac | {"table": table, "table_enable": enable})
+
+
+def _of_engine(config: Config, engine: int) -> tuple[dict[str, int], dict[int, int]]:
+    """A command of an engine, legal if there is that engine, and the entries of its list."""
+    fields = _mac(config) | {"engine": engine, "list": 8}
+    if engine == Engine.ADD:
+        return fields | {"steps": 2}, {8: isa.LIST_CLEAR, 9: isa.LIST_FIRE | 64}
+    if engine == Engine.DEPTHWISE:
+        return fields | {"rows": 1}, {8: isa.LIST_CLEAR | isa.LIST_FIRE}
+    return fields, {}
+
+
+def _engines(config: Config) -> Iterator[Case]:
+    """Conditions that one engine has."""
+    for engine in (Engine.MAC, Engine.MAXIMUM, Engine.ADD):
+        if engine in config.engines:
+            fields, entries = _of_engine(config, engine)
+            for skip in (0, 1):
+                yield _compute(f"{engine.name} skip {skip}", not skip, entries, **fields | {"skip": skip})
+    if Engine.ADD in config.engines:
+        fields, entries = _of_engine(config, Engine.ADD)
+        for steps in (1, 2, 3):
+            yield _compute(f"ADD steps {steps}", steps == 2, entries, **fields | {"steps": steps})
+        pairs = config.memory.add_tables
+        for pair in (pairs - 1, pairs):
+            if pair < 1 << 4:
+                yield _compute(f"add_table {pair}", pair < pairs, entries, **fields | {"add_table": pair})
+    if Engine.DEPTHWISE in config.engines:
+        yield from _depthwise(config)
+
+
+def _depthwise(config: Config) -> Iterator[Case]:
+    fields, entries = _of_engine(config, Engine.DEPTHWISE)
+    for inner in (0, 1):
+        yield _compute(f"DEPTHWISE tile_inner {inner}", not inner, entries, **fields | {"tile_inner": inner})
+    for rows in (0, 1, 2):
+        yield _compute(f"DEPTHWISE rows {rows} of 1 step", rows == 1, entries, **fields | {"rows": rows})
+    # A list of many steps, summed up in its last ones.
+    steps, start = 33, 31
+    long = {8 + at: 0 for at in range(steps)} | {8 + start: isa.LIST_CLEAR, 8 + steps - 1: isa.LIST_FIRE}
+    for rows, skip in ((2, 31), (2, 32), (31, 2), (31, 3)):
+        yield _compute(f"DEPTHWISE skip {skip} and rows {rows} of {steps} steps", skip + rows == steps, long,
+                       **fields | {"steps": steps, "rows": rows, "skip": skip, "inner": 2, "destination_inner": 1})
+
+
+# Addresses.
+
+def _compute_addresses(config: Config) -> Iterator[Case]:
+    """What a step reads, and what a result is written to."""
+    mac, size = _mac(config), config.memory.feature_bytes
+    engines = [engine for engine in Engine if engine in config.engines]
+    for engine in engines:
+        fields, entries = _of_engine(config, engine)
+        if engine is Engine.ADD:
+            entries = {8: isa.LIST_CLEAR, 9: isa.LIST_FIRE}
+        for source in (size - 1, size, (1 << isa.LOCAL_BITS) - 1):
+            yield _compute(f"{engine.name} source {source}", source < size, entries, **fields | {"source": source})
+    for inner in (2, 3):
+        yield _compute(f"source of window {inner}", inner == 2,
+                       **mac | {"source": size - 2, "source_inner": 1, "inner": inner})
+    for start in (1, 0):
+        yield _compute(f"source {start} and a pitch of -1", start == 1,
+                       **mac | {"source": start, "source_middle": -1, "middle": 2})
+    for offset in (size // 2 - 1, size // 2):
+        yield _compute(f"source in the middle, offset {offset}", offset < size // 2,
+                       {8: isa.LIST_CLEAR | isa.LIST_FIRE | offset}, **mac | {"source": size // 2, "list": 8})
+    columns, lanes = config.array.columns, config.array.lanes
+    for count in (1, columns):
+        for at in (size - count, size - count + 1):
+            yield _compute(f"{count} results at {at}", at + count == size,
+                           **mac | {"lanes": count, "last_lanes": count, "destination": at})
+    if lanes > columns:
+        # In pieces of as many bytes as there are columns.
+        for at in (size - lanes, size - lanes + 1, size - columns + 1):
+            yield _compute(f"{lanes} results at {at}", at == size - lanes,
+                           **mac | {"engine": Engine.MAXIMUM, "lanes": lanes, "last_lanes": lanes, "destination": at})
+    for at in (1, 0):
+        yield _compute(f"result at {at} and a pitch of -1", at == 1,
+                       **mac | {"source": 64, "destination": at, "destination_outer": -1, "outer": 2})
+    # The results of the last tile are fewer.
+    yield _compute("the last tile ends with the memory", True,
+                   **mac | {"lanes": columns, "last_lanes": 1, "outer": 2, "destination_outer": columns,
+                            "destination": size - columns - 1})
+
+
+def _constants(config: Config) -> Iterator[Case]:
+    """Weight words and parameters."""
+    mac, words = _mac(config), config.weight_words
+    two = {8: isa.LIST_CLEAR, 9: isa.LIST_FIRE}
+    for weight in (words - 1, words):
+        if weight >= 1 << 20:
+            continue
+        yield _compute(f"weight {weight}", weight < words, **mac | {"weight": weight})
+        yield _compute(f"weight {weight} of two tiles", False, **mac | {"weight": weight, "outer": 2})
+        yield _compute(f"weight {weight} of two steps", False, two, **mac | {"weight": weight, "steps": 2, "list": 8})
+        if Engine.DEPTHWISE in config.engines:
+            fields, entries = _of_engine(config, Engine.DEPTHWISE)
+            yield _compute(f"DEPTHWISE weight {weight}", weight < words, entries, **fields | {"weight": weight})
+        if Engine.MAXIMUM in config.engines:
+            fields, entries = _of_engine(config, Engine.MAXIMUM)
+            yield _compute(f"MAXIMUM weight {weight}", True, entries, **fields | {"weight": weight})
+    yield _compute("two tiles to the last weight word", True, **mac | {"weight": words - 2, "outer": 2})
+    yield _compute("two steps to the last weight word", True, two,
+                   **mac | {"weight": words - 2, "steps": 2, "list": 8})
+    parameters, lanes = config.parameter_words, config.array.requant_lanes
+    for shared in (0, 1):
+        for outer, first in ((1, parameters - 1), (1, parameters), (2, parameters - 2), (2, parameters - 1)):
+            last = first if shared else first + outer - 1
+            yield _compute(f"parameter {first} of {outer} tiles, parameter_shared {shared}", last < parameters,
+                           **mac | {"parameter": first, "parameter_shared": shared, "outer": outer})
+    if config.array.columns > lanes:
+        # Two groups.
+        for parameter in (parameters - 2, parameters - 1):
+            yield _compute(f"parameter {parameter} of two groups", parameter == parameters - 2,
+                           **mac | {"parameter": parameter, "lanes": lanes + 1, "last_lanes": lanes + 1})
+
+
+def _transfers(config: Config) -> Iterator[Case]:
+    size = config.memory.feature_bytes
+    _, free, end = layout(config)
+    for name, opcode, counts in (
+        ("LOAD", Opcode.LOAD, ("rows", "folds", "row_pieces", "piece_bytes")),
+        ("STORE", Opcode.STORE, ("rows", "row_bytes")),
+        ("FILL", Opcode.FILL, ("rows", "piece_bytes")),
+    ):
+        fmt, base = isa.FORMATS[opcode], _base(opcode, config)
+        bytes_name = "row_bytes" if opcode is Opcode.STORE else "piece_bytes"
+        for count in counts:
+            for value in (1, 0):
+                yield _dma(f"{name} {count} {value}", value == 1, fmt.encode(**base | {count: value}))
+        for count in (1, 9):
+            for at in (size - count, size - count + 1):
+                yield _dma(f"{name} of {count} bytes at {at}", at + count == size,
+                           fmt.encode(**base | {bytes_name: count, "local": at}))
+        for rows in (2, 3):
+            yield _dma(f"{name} of {rows} rows at the end", rows == 2,
+                       fmt.encode(**base | {"rows": rows, "local": size - 16, "local_row": 8}))
+        for at in (1, 0):
+            yield _dma(f"{name} at {at} and a pitch of -1", at == 1,
+                       fmt.encode(**base | {"rows": 2, "local": at, "local_row": -1}))
+        if opcode is Opcode.FILL:
+            continue
+        for at in (end - 8, end):
+            yield _dma(f"{name} external {at}", at < end, fmt.encode(**base | {"external": at}))
+        for rows in (2, 3):
+            yield _dma(f"{name} external of {rows} rows", rows == 2,
+                       fmt.encode(**base | {"rows": rows, "external": end - 2 * PAGE, "external_row": PAGE,
+                                            "local_row": 8}))
+    yield from _local_memories(config, free)
+    # The longest run that there is, and one byte more: the first ends at once, for want of memory.
+    for pieces, length in ((65535, 65537), (32768, 131072)):
+        yield _dma(f"LOAD {pieces} pieces of {length} bytes", False,
+                   _load(external=end, row_pieces=pieces, piece_bytes=length))
+
+
+def _local_memories(config: Config, free: int) -> Iterator[Case]:
+    for code in range(16):
+        known = code in list(LocalMemory)
+        unit = local_unit_bytes(LocalMemory(code), lanes=config.array.lanes) if known else 8
+        yield _dma(f"LOAD memory {code}", known, _load(external=free, memory=code, piece_bytes=unit))
+        if not known or code == LocalMemory.FEATURE:
+            continue
+        memory = LocalMemory(code)
+        base = {"external": free, "memory": code, "piece_bytes": unit}
+        for count in ("rows", "folds", "row_pieces"):
+            yield _dma(f"LOAD {memory.name} {count} 2", False, _load(**base | {count: 2}))
+        size = config.memory.size_bytes(memory)
+        for at in (size - unit, size):
+            yield _dma(f"LOAD {memory.name} at {at}", at < size, _load(**base | {"local": at}))
+        for units in (2, 3):
+            yield _dma(f"LOAD {memory.name} of {units} units at the end", units == 2,
+                       _load(**base | {"local": size - 2 * unit, "piece_bytes": units * unit}))
+        if unit > 1:
+            for name in ("local", "piece_bytes"):
+                for value in (unit, unit + 1, 2 * unit - 1):
+                    yield _dma(f"LOAD {memory.name} {name} {value}", value == unit, _load(**base | {name: value}))
