@@ -99,7 +99,7 @@ def _build(text: str, folder: Path, root: Path, runtime_key: str) -> None:
     source.write_text(text)
     # Verilator's own runtime is the same for every design: take the objects from the first one.
     runtime = root / f"runtime-{runtime_key}"
-    if runtime.is_dir():
+    if has_runtime := cache.is_whole(runtime):
         for path in runtime.iterdir():
             shutil.copyfile(path, folder / path.name)
             # Newer than the makefile to come, or make would compile it again.
@@ -123,7 +123,7 @@ def _build(text: str, folder: Path, root: Path, runtime_key: str) -> None:
     finally:
         os.environ.clear()
         os.environ.update(before)
-    if not runtime.is_dir():
+    if not has_runtime:
         # Not cocotb's main program, verilator.o: it has the size of this design's model compiled in.
         cache.entry(
             root,

@@ -18,7 +18,6 @@ from lutterfly.host import commands, report
 from lutterfly.host.cli import main
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.driver import AcceleratorError
-from lutterfly.host.report import reserved
 from lutterfly.host.session import InferenceSession
 
 MODEL = digits.model_path("qop")
@@ -98,7 +97,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_anything_runs(
 ) -> None:
     path = tmp_path / target
     assert run(capsys, str(MODEL), "--input", pixels, "--report", str(path)) == (
-        2, {"error": f"{path}: cannot be written: {reason}"}
+        2, {"error": f"{path}: cannot be written: {reason}; name another place"}
     )
 
 
@@ -151,10 +150,3 @@ def test_a_run_that_fails_leaves_no_report_and_harms_none(
             commands.run(MODEL, [pixels], [], target, 1, "tiny", lambda *_: None)
     assert not (tmp_path / "new.html").exists()
     assert old.read_text() == "before"
-
-
-def test_reserving_leaves_the_file_to_the_writer(tmp_path: Path) -> None:
-    target = tmp_path / "report.html"
-    with reserved(target, ()):
-        target.write_text("page")
-    assert target.read_text() == "page"

@@ -138,7 +138,8 @@ def test_refusals(options: dict[str, object], message: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(("fmax_mhz", "code"), [(110.0, 0), (90.0, 1)])
 def test_command_fails_when_the_budget_is_missed(fmax_mhz: float, code: int, monkeypatch: pytest.MonkeyPatch,
-                                                 capsys: pytest.CaptureFixture[str]) -> None:
+                                                 capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(flow, "synthesise", lambda config, **options: report(placement(1, fmax_mhz)))
     assert cli.main(["synth", "--config", "tiny", "--json"]) == code
     values = json.loads(capsys.readouterr().out)
@@ -146,7 +147,9 @@ def test_command_fails_when_the_budget_is_missed(fmax_mhz: float, code: int, mon
     assert values["fmax_mhz"] == fmax_mhz
 
 
-def test_command_names_what_is_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_names_what_is_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+                                       tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(flow.importlib.util, "find_spec", lambda name: None)
     assert cli.main(["synth", "--config", "tiny"]) == 2
     assert "run `pip install 'lutterfly[synth]'`" in capsys.readouterr().err

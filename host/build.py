@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import re
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from ..golden.config import Config
@@ -16,9 +18,22 @@ from .toolchain import ToolError
 from .wrapper import WRAPPER_NAME, wrap
 
 PACKAGE = Path(__file__).parents[1]
-HARNESS = tuple(Path(__file__).parent / name for name in ("harness.cpp", "axi_memory.h", "wrapper.py", "rewriting.py"))
+HARNESS = tuple(Path(__file__).parent / name for name in ("harness.cpp", "axi_memory.h"))
+#: As they were when they were imported, above: that is what runs, even if the files are edited meanwhile.
+_WRAPPING = tuple((Path(__file__).parent / name).read_bytes() for name in ("wrapper.py", "rewriting.py"))
 #: The name of the generated Verilog's top module.
 TOP_NAME = "lutterfly"
+#: Generates Verilog in a process of its own, from the configuration in a file: this process may have imported sources
+#: that were edited since, and would keep their Verilog under the key of the new ones.
+_GENERATE = """\
+import sys
+from pathlib import Path
+from lutterfly.golden.config import Config
+from lutterfly.hdl import top_axi
+folder, package = map(Path, sys.argv[1:])
+assert Path(top_axi.__file__).parents[1] == package, top_axi.__file__
+(folder / "core.v").write_text(top_axi.generate(Config.from_json((folder / "config.json").read_text())))
+"""
 
 VERILATOR_FLAGS = (
     "--cc",
@@ -63,21 +78,42 @@ def verilog(config: Config, *, root: Path | None = None, progress: Progress = si
     Raises
     ------
     ToolError
-        If Amaranth's Yosys fails.
+        If Amaranth or its Yosys fails, or if sources are edited meanwhile.
     """
     root = root or simulator_root()
-    sources = sorted(path for folder in ("golden", "hdl") for path in (PACKAGE / folder).rglob("*.py"))
-    parts = [part for path in sources for part in (path.name, path.read_bytes())]
-    key = cache.key_of((config.to_json(), *toolchain.versions(), *parts))
+    key = _verilog_key(config)
 
     def build(folder: Path) -> None:
-        # Imported here because a cached simulator must not wait for Amaranth.
-        from ..hdl.top_axi import generate  # noqa: PLC0415
-
         progress("generating Verilog")
-        (folder / "core.v").write_text(generate(config))
+        (folder / "config.json").write_text(config.to_json())
+        command = [sys.executable, "-c", _GENERATE, str(folder.resolve()), str(PACKAGE)]
+        toolchain.run(command, cwd=folder, env=dict(os.environ), log=folder / "build.log")
+        if _verilog_key(config) != key:
+            raise ToolError("the sources in hdl and golden must stay the same while Verilog is generated; try again")
 
-    return (cache.entry(root, f"verilog-{key}", build) / "core.v").read_text()
+    return (_entry(root, f"verilog-{key}", build) / "core.v").read_text()
+
+
+def _verilog_key(config: Config) -> str:
+    sources = sorted(path for folder in ("golden", "hdl") for path in (PACKAGE / folder).rglob("*.py"))
+    parts = [part for path in sources for part in (path.name, path.read_bytes())]
+    return cache.key_of((config.to_json(), *toolchain.versions(), *parts))
+
+
+def _entry(root: Path, key: str, build: Callable[[Path], None]) -> Path:
+    """As :func:`.cache.entry`; the log of a build that fails stays."""
+
+    def build_or_keep_log(folder: Path) -> None:
+        try:
+            build(folder)
+        except ToolError as error:
+            # The folder goes away; what the user needs of it stays.
+            log, kept = folder / "build.log", root / "failed-build.log"
+            if str(log) in str(error):
+                log.replace(kept)
+            raise ToolError(str(error).replace(str(log), str(kept))) from None
+
+    return cache.entry(root, key, build_or_keep_log)
 
 
 def library(config: Config, *, root: Path | None = None, progress: Progress = silent) -> Path:
@@ -94,21 +130,20 @@ def library(config: Config, *, root: Path | None = None, progress: Progress = si
 def library_of(text: str, config: Config, *, root: Path | None = None, progress: Progress = silent) -> Path:
     """The simulator of the Verilog ``text``, which has the ports of :class:`~lutterfly.hdl.top_axi.TopAxi`."""
     root = root or simulator_root()
-    shape = f"{config.axi.data_bytes} {config.array.lanes} {config.memory.feature_bytes}"
-    settings = (*VERILATOR_FLAGS, *_optimisation(), *RUNTIME_FLAGS, RULES, shape, *toolchain.versions())
-    key = cache.key_of((text, *settings, *(path.read_bytes() for path in HARNESS)))
+    key = _library_key(text, config)
 
     def build(folder: Path) -> None:
-        try:
-            _build(text, config, folder, root, progress)
-        except ToolError as error:
-            # The folder goes away; what the user needs of it stays.
-            kept = root / "failed-build.log"
-            if (folder / "build.log").exists():
-                (folder / "build.log").replace(kept)
-            raise ToolError(str(error).replace(str(folder / "build.log"), str(kept))) from None
+        _build(text, config, folder, root, progress)
+        if _library_key(text, config) != key:
+            raise ToolError("the harness's sources must stay the same while it is compiled; try again")
 
-    return cache.entry(root, f"library-{key}", build) / "core.so"
+    return _entry(root, f"library-{key}", build) / "core.so"
+
+
+def _library_key(text: str, config: Config) -> str:
+    shape = f"{config.axi.data_bytes} {config.array.lanes} {config.memory.feature_bytes}"
+    settings = (*VERILATOR_FLAGS, *_optimisation(), *RUNTIME_FLAGS, RULES, shape, *toolchain.versions())
+    return cache.key_of((text, *settings, *(path.read_bytes() for path in HARNESS), *_WRAPPING))
 
 
 def _build(text: str, config: Config, folder: Path, root: Path, progress: Progress) -> None:
@@ -180,7 +215,7 @@ def _runtime(root: Path) -> list[str]:
             )
 
     key = cache.key_of((*RUNTIME_FLAGS, *RUNTIME_SOURCES, *toolchain.versions()))
-    return [str(path) for path in sorted(cache.entry(root, f"runtime-{key}", build).glob("*.o"))]
+    return [str(path) for path in sorted(_entry(root, f"runtime-{key}", build).glob("*.o"))]
 
 
 def _design(root_header: str, config: Config) -> str:

@@ -9,9 +9,12 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import json
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -259,12 +262,33 @@ def demo(
         _finish(report, as_json)
 
 
+@contextlib.contextmanager
+def _unwinding() -> Iterator[None]:
+    """Let signals that end a process on the spot end it as an exception does: what is half built goes away."""
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    changed = []
+    # Only the main thread may say what signals do.
+    if threading.current_thread() is threading.main_thread():
+        changed = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
+    for number in changed:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in changed:
+            signal.signal(number, signal.SIG_DFL)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line on ``arguments``, by default the process's own; returns the exit code."""
     words = sys.argv[1:] if arguments is None else arguments
     try:
         standard_streams.prepare()
-        return _run(words)
+        with _unwinding():
+            return _run(words)
     except OutputError as error:
         # Who closes the pipe has seen enough.
         if error.is_unread:

@@ -6,7 +6,6 @@ Whatever takes long to import is imported by the command that needs it.
 # ruff: noqa: PLC0415
 from __future__ import annotations
 
-import contextlib
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from . import cache
 from .arrays import TensorInfo, check_feed
 from .build import verilog as generate_verilog
 from .configuration import find_config
+from .files import check_writable, write_whole
 from .numpy_files import load_archive, load_array
 from .progress import Progress
 from .reading import read_file
@@ -81,10 +81,11 @@ def compile_(model: Path, output: Path, batch: int | None, config: str, progress
     """Compile to a program file."""
     from .mac_share import mac_share
 
+    check_writable(output)
     progress("compiling")
     program = load_program(model, config, batch=batch)
     data, share = program.to_bytes(), mac_share(program)
-    _write(output, data)
+    write_whole(output, data)
     values = {
         "predicted_cycles": program.predicted_cycles,
         "macs": _macs(program),
@@ -108,8 +109,9 @@ def quantize(model: Path, calibrate: Path, output: Path | None, config: str, pro
     for other, kind in ((model, "the model"), (calibrate, "the samples")):
         if target.resolve() == other.resolve():
             raise ValueError(f"output must be another file than {kind}, not {target}")
+    check_writable(target)
     quantised = quantisation.quantize(data, samples, name=str(model), origin=str(calibrate), progress=progress)
-    _write(target, quantised)
+    write_whole(target, quantised)
     errors = quantisation.relative_errors(data, quantised, samples, progress)
     count = len(next(iter(samples.values())))
     values: dict[str, Any] = {"samples": count, "file_bytes": len(quantised), "relative_errors": errors}
@@ -152,20 +154,23 @@ def run(
     targets = assign("output", outputs, session.get_outputs())
     feeds = _load_inputs(sources, session.get_inputs())
     names = [info.name for info in session.get_outputs()]
-    files = (model, *map(Path, (*sources.values(), *targets.values())))
-    with reports.reserved(report, files) if report else contextlib.nullcontext():
-        results = dict(zip(names, session.run(None, feeds), strict=True))
-        for name, path in targets.items():
-            stream = io.BytesIO()
-            np.save(stream, results[name])
-            _write(Path(path), stream.getvalue())
-        # Before the report's own inference, which leaves other counters.
-        counters = session.counters[-1]
-        if report and plan:
-            progress("drawing the report")
-            start = (len(session.counters) - 1) * session.batch
-            last = {name: array[start:] for name, array in feeds.items()}
-            _write(report, reports.make(session, plan, last, model.name))
+    paths = [Path(path) for path in targets.values()]
+    if report:
+        reports.check_target(report, (model, *map(Path, sources.values()), *paths))
+    for path in paths:
+        check_writable(path)
+    results = dict(zip(names, session.run(None, feeds), strict=True))
+    for name, target in targets.items():
+        stream = io.BytesIO()
+        np.save(stream, results[name])
+        write_whole(Path(target), stream.getvalue())
+    # Before the report's own inference, which leaves other counters.
+    counters = session.counters[-1]
+    if report and plan:
+        progress("drawing the report")
+        start = (len(session.counters) - 1) * session.batch
+        last = {name: array[start:] for name, array in feeds.items()}
+        write_whole(report, reports.make(session, plan, last, model.name))
     program, cycles = session.program, counters["cycles"]
     share = mac_share(program)
     macs = _macs(program)
@@ -271,8 +276,9 @@ def verify(model: Path, samples: int, seed: int, batch: int | None, config: str,
 
 def verilog(output: Path, config: str, progress: Progress) -> Report:
     """Generate Verilog."""
+    check_writable(output)
     text = generate_verilog(find_config(config), progress=progress)
-    _write(output, text.encode())
+    write_whole(output, text.encode())
     return Report(f"{output}: {len(text):,} bytes of Verilog", {"file_bytes": len(text)})
 
 
@@ -284,9 +290,13 @@ def synth(device: str, seeds: int, config: str, progress: Progress) -> Report:
     found = find_config(config)
     folder = cache.default_root() / "synth" / f"{found.hash:08x}"
     try:
-        report = flow.synthesise(
-            found, folder=folder, device=device, seeds=tuple(range(1, seeds + 1)), progress=progress
-        )
+        with cache.explained(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            progress("waiting for another synthesis of this configuration")
+            with cache.locked(folder / "lock"):
+                report = flow.synthesise(
+                    found, folder=folder, device=device, seeds=tuple(range(1, seeds + 1)), progress=progress
+                )
     except (flow.FlowError, ReportError) as error:
         raise ToolError(str(error)) from error
     return Report(f"{report.as_text()}\nlogs            {folder}", report.as_dict(), not report.misses())
@@ -377,13 +387,6 @@ def _load_inputs(files: Mapping[str, str], infos: Sequence[TensorInfo]) -> dict[
         except (TypeError, ValueError) as error:
             raise ValueError(f"{path}: {error}") from error
     return feeds
-
-
-def _write(path: Path, data: bytes) -> None:
-    try:
-        path.write_bytes(data)
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def _brief(array: np.ndarray) -> str:

@@ -42,10 +42,12 @@ class Simulator {
   public:
     Simulator(uint64_t base, uint64_t size) : top_(&context_), memory_(base, size, LUTTERFLY_DATA_BYTES) { reset(); }
     ~Simulator() {
-        // The model's scopes are taken from the thread's context, which is another simulator's if one was made since.
-        Verilated::threadContextp(&context_);
+        enter();
         top_.final();
     }
+
+    // Verilator's runtime looks into the thread's context, which is that of the simulator that was made last, in whatever thread.
+    void enter() { Verilated::threadContextp(&context_); }
 
     AxiMemory& memory() { return memory_; }
     std::vector<Event>& events() { return events_; }
@@ -58,6 +60,7 @@ class Simulator {
     }
 
     void reset() {
+        enter();
         top_.rst = 1;
         for (unsigned i = 0; i < kResetCycles; ++i) tick();
         top_.rst = 0;
@@ -65,6 +68,7 @@ class Simulator {
     }
 
     Outcome run(uint64_t cycles, bool until_interrupt, uint64_t compute_done) {
+        enter();
         for (uint64_t i = 0; i < cycles; ++i) {
             if (compute_done && compute_done_ >= compute_done) return Outcome::kComputeDone;
             if (until_interrupt && INTERRUPT) return Outcome::kInterrupt;
@@ -76,6 +80,7 @@ class Simulator {
     }
 
     Access write_register(uint32_t address, uint32_t value) {
+        enter();
         ControlWires next;
         bool address_sent = false, data_sent = false;
         for (unsigned i = 0; i < kRegisterCycles; ++i) {
@@ -100,6 +105,7 @@ class Simulator {
     }
 
     Access read_register(uint32_t address, uint32_t* value) {
+        enter();
         ControlWires next;
         bool address_sent = false;
         for (unsigned i = 0; i < kRegisterCycles; ++i) {
@@ -239,7 +245,11 @@ class Simulator {
 
 extern "C" {
 
-Simulator* lutterfly_create(uint64_t base, uint64_t size) { return new Simulator(base, size); }
+// Null if there is no room for the memory.
+Simulator* lutterfly_create(uint64_t base, uint64_t size) {
+    auto simulator = std::make_unique<Simulator>(base, size);
+    return simulator->memory().bytes() ? simulator.release() : nullptr;
+}
 void lutterfly_destroy(Simulator* simulator) { delete simulator; }
 void lutterfly_configure(Simulator* simulator, const Settings* settings) { simulator->configure(*settings); }
 void lutterfly_add_fault(Simulator* simulator, uint64_t start, uint64_t end, uint32_t response) {

@@ -7,6 +7,7 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -98,12 +99,68 @@ class _Settings(ctypes.Structure):
     )
 
 
+_WORD, _LONG, _POINTER = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_void_p
+#: Result and arguments of the library's functions.
+_SIGNATURES: dict[str, tuple[object, Sequence[object]]] = {
+    "create": (_POINTER, (_LONG, _LONG)),
+    "destroy": (None, (_POINTER,)),
+    "configure": (None, (_POINTER, ctypes.POINTER(_Settings))),
+    "add_fault": (None, (_POINTER, _LONG, _LONG, _WORD)),
+    "clear_faults": (None, (_POINTER,)),
+    "reset": (None, (_POINTER,)),
+    "arena": (_POINTER, (_POINTER,)),
+    "cycle": (_LONG, (_POINTER,)),
+    "violation": (ctypes.c_char_p, (_POINTER,)),
+    "run": (ctypes.c_int, (_POINTER, _LONG, ctypes.c_int, _LONG)),
+    "read_register": (ctypes.c_int, (_POINTER, _WORD, ctypes.POINTER(_WORD))),
+    "write_register": (ctypes.c_int, (_POINTER, _WORD, _WORD)),
+    "read_feature": (None, (_POINTER, _LONG, _LONG, ctypes.c_char_p)),
+    "event_count": (_LONG, (_POINTER,)),
+    "events": (_POINTER, (_POINTER,)),
+    "clear_events": (None, (_POINTER,)),
+}
 _VIOLATION = 3
 _REGISTER_TIMEOUT, _REGISTER_REFUSED = 1, 2
 
 
+class _Model:
+    """A simulator in the library, which is destroyed when nobody uses it or its memory any more."""
+
+    def __init__(self, library: Path, base: int, size: int):
+        self._handle: ctypes.c_void_p | None = None
+        self._size = size
+        try:
+            self._functions = functions = ctypes.CDLL(str(library))
+        except OSError as error:
+            raise SimulationError(
+                f"{library}: cannot be loaded: {error}; remove its folder, and it is built again; the file system must "
+                "permit programs"
+            ) from error
+        for name, (result, arguments) in _SIGNATURES.items():
+            function = getattr(functions, f"lutterfly_{name}")
+            function.restype, function.argtypes = result, arguments
+        created = functions.lutterfly_create(base, size)
+        if not created:
+            raise MemoryError(f"the simulated memory needs {size} bytes, and there is no room")
+        self._handle = ctypes.c_void_p(created)
+
+    def __del__(self) -> None:
+        if self._handle is not None:
+            self._functions.lutterfly_destroy(self._handle)
+
+    def call(self, name: str, *arguments: object) -> Any:
+        """Call one of :data:`_SIGNATURES` with this simulator."""
+        return getattr(self._functions, f"lutterfly_{name}")(self._handle, *arguments)
+
+    def memory(self) -> memoryview:
+        """The external memory, which keeps this object as long as somebody holds it."""
+        array = (ctypes.c_uint8 * self._size).from_address(self.call("arena"))
+        array.model = self
+        return memoryview(array).cast("B")
+
+
 class Simulator:
-    """One simulated core with its external memory.
+    """One simulated core with its external memory; not for several threads at a time.
 
     Parameters
     ----------
@@ -116,43 +173,14 @@ class Simulator:
     """
 
     def __init__(self, library: Path, *, base: int, size: int):
-        self._functions = functions = ctypes.CDLL(str(library))
-        self._handle: ctypes.c_void_p | None = None
-        word, long, pointer = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_void_p
-        signatures: dict[str, tuple[object, Sequence[object]]] = {
-            "create": (pointer, (long, long)),
-            "destroy": (None, (pointer,)),
-            "configure": (None, (pointer, ctypes.POINTER(_Settings))),
-            "add_fault": (None, (pointer, long, long, word)),
-            "clear_faults": (None, (pointer,)),
-            "reset": (None, (pointer,)),
-            "arena": (pointer, (pointer,)),
-            "cycle": (long, (pointer,)),
-            "violation": (ctypes.c_char_p, (pointer,)),
-            "run": (ctypes.c_int, (pointer, long, ctypes.c_int, long)),
-            "read_register": (ctypes.c_int, (pointer, word, ctypes.POINTER(word))),
-            "write_register": (ctypes.c_int, (pointer, word, word)),
-            "read_feature": (None, (pointer, long, long, ctypes.c_char_p)),
-            "event_count": (long, (pointer,)),
-            "events": (pointer, (pointer,)),
-            "clear_events": (None, (pointer,)),
-        }
-        for name, (result, arguments) in signatures.items():
-            function = getattr(functions, f"lutterfly_{name}")
-            function.restype, function.argtypes = result, arguments
         self.base = base
         self.size = size
-        self._handle = ctypes.c_void_p(functions.lutterfly_create(base, size))
-        self._memory = memoryview((ctypes.c_uint8 * size).from_address(self._call("arena"))).cast("B")
+        self._model = _Model(library, base, size)
+        self._memory = self._model.memory()
         self.configure(MemorySettings())
 
-    def __del__(self) -> None:
-        if self._handle is not None:
-            self._functions.lutterfly_destroy(self._handle)
-            self._handle = None
-
     def _call(self, name: str, *arguments: object) -> int:
-        return getattr(self._functions, f"lutterfly_{name}")(self._handle, *arguments)
+        return self._model.call(name, *arguments)
 
     def configure(self, settings: MemorySettings) -> None:
         """Let the memory behave as ``settings`` say, from the next cycle on."""
@@ -243,5 +271,5 @@ class Simulator:
 
     def _check_rules(self, result: int) -> None:
         if result == _VIOLATION:
-            violation = self._functions.lutterfly_violation(self._handle).decode()
-            raise SimulationError(f"the core breaks a rule of AXI in cycle {self.cycle}: {violation}")
+            violation = self._model.call("violation")
+            raise SimulationError(f"the core breaks a rule of AXI in cycle {self.cycle}: {violation.decode()}")

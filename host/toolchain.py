@@ -12,6 +12,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from ..synth import process
+from . import cache
+
 #: Verilator's warnings about what Amaranth's Verilog does on purpose; every other warning is an error.
 WAIVED_WARNINGS = (
     "WIDTHEXPAND",  # operands of different widths, which Amaranth has already extended in its own rules
@@ -29,6 +32,8 @@ REQUIRED_PROGRAMS = {"g++": "g++", "make": "make", "perl": "perl"}
 #: Extensions of x86 that make the simulator's code shorter, by their names in Linux's list, with g++'s options.
 _PROCESSOR_OPTIONS = {"avx2": "-mavx2", "bmi1": "-mbmi", "bmi2": "-mbmi2"}
 _PROCESSORS = Path("/proc/cpuinfo")
+#: What tools say when the disk is full. The log may be full too: less than this is not enough for any step.
+_NO_ROOM, _ROOM_BYTES = "No space left on device", 1 << 16
 
 
 class ToolError(RuntimeError):
@@ -96,7 +101,7 @@ def processor_options() -> tuple[str, ...]:
 
 
 def run(command: list[str], *, cwd: Path, env: dict[str, str], log: Path, time_limit_s: float = 1800) -> None:
-    """Run a step of a build; its output goes to the end of ``log``.
+    """Run a step of a build; its output goes to the end of ``log``, and its temporary files into ``cwd``.
 
     Raises
     ------
@@ -105,18 +110,15 @@ def run(command: list[str], *, cwd: Path, env: dict[str, str], log: Path, time_l
     """
     with log.open("ab") as file:
         try:
-            code = subprocess.run(
-                command,
-                cwd=cwd,
-                env=env,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
-                timeout=time_limit_s,
-                check=False,
-            ).returncode
+            # What a compiler that is killed leaves goes away with the build's folder.
+            code, _ = process.run(
+                command, cwd=cwd, env=env | {"TMPDIR": str(cwd.resolve())}, stdout=file, time_limit_s=time_limit_s
+            )
         except subprocess.TimeoutExpired:
             raise ToolError(f"{command[0]} must end within {time_limit_s} s, and does not; see {log}") from None
     if code:
-        last = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
-        raise ToolError(f"{command[0]} failed with exit code {code}; see {log}\n{last}")
+        text = log.read_text(errors="replace")
+        last = "\n".join(text.splitlines()[-15:])
+        full = _NO_ROOM in text or shutil.disk_usage(cwd).free < _ROOM_BYTES
+        remedy = f"; {_NO_ROOM.lower()} in {cwd.parent}: make room there, or {cache.ELSEWHERE}" if full else ""
+        raise ToolError(f"{command[0]} failed with exit code {code}{remedy}; see {log}\n{last}")

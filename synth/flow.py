@@ -15,6 +15,7 @@ from amaranth.lib import wiring
 
 from ..golden.config import Config
 from ..hdl.top_axi import TopAxi
+from . import process
 from .absorb import absorb_registers
 from .device import DEVICES, Device
 from .floorplan import floorplan
@@ -131,9 +132,8 @@ def run_tool(tool: str, options: list[str], *, folder: Path, log: str) -> None:
     """Run one of :data:`TOOLS` in ``folder``; FlowError, with the end of what it says, if it fails."""
     # Not the commands of the same names, which need not be on the PATH.
     start = f"import sys, {tool}; sys.exit({tool}.{TOOLS[tool]}(sys.argv[1:]))"
-    result = subprocess.run([sys.executable, "-c", start, *options], cwd=folder, check=False, stdin=subprocess.DEVNULL,
-                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace")
-    if result.returncode:
-        last = "\n".join(result.stderr.splitlines()[-10:])
+    code, errors = process.run([sys.executable, "-c", start, *options], cwd=folder, stderr=subprocess.PIPE)
+    if code:
+        last = "\n".join(errors.decode(errors="replace").splitlines()[-10:])
         command = tool.replace("_", "-")
-        raise FlowError(f"{command} failed with exit code {result.returncode}; see {folder / log}\n{last}")
+        raise FlowError(f"{command} failed with exit code {code}; see {folder / log}\n{last}")

@@ -6,14 +6,14 @@ Importing this package needs none of what the extra `report` installs.
 # ruff: noqa: PLC0415
 from __future__ import annotations
 
-import contextlib
 import importlib.util
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..files import check_writable
 from ..toolchain import ToolError
 
 if TYPE_CHECKING:
@@ -27,9 +27,8 @@ def check_available() -> None:
         raise ToolError("a report needs Plotly, which is not installed; run: pip install 'lutterfly[report]'")
 
 
-@contextlib.contextmanager
-def reserved(path: Path, others: Iterable[Path]) -> Iterator[None]:
-    """Make sure, before anything runs, that a report can be written; if it is not, no file is left behind.
+def check_target(path: Path, others: Iterable[Path]) -> None:
+    """Make sure, before anything runs, that a report can be written.
 
     Parameters
     ----------
@@ -46,17 +45,7 @@ def reserved(path: Path, others: Iterable[Path]) -> Iterator[None]:
     for other in others:
         if other.resolve() == path.resolve():
             raise ValueError(f"report must be another file than what the run reads and writes, not {path}")
-    is_new = not path.exists()
-    try:
-        path.open("ab").close()
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be written: {error.strerror}") from error
-    try:
-        yield
-    except BaseException:
-        if is_new:
-            path.unlink(missing_ok=True)
-        raise
+    check_writable(path)
 
 
 def make(session: InferenceSession, plan: Plan, feeds: Mapping[str, np.ndarray], name: str) -> bytes:

@@ -1,0 +1,64 @@
+"""Tools that are started end with whoever started them."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from lifetimes import Presence, start_python
+
+from lutterfly.synth import process
+
+#: Two processes, one started by the other as make starts compilers, that would run for long.
+FAMILY = 'exec >"$0"; (echo child; exec sleep 600) & echo parent; exec sleep 600'
+
+
+@pytest.fixture
+def presence(tmp_path: Path) -> Presence:
+    return Presence(tmp_path)
+
+
+def test_gives_exit_code_and_errors(tmp_path: Path) -> None:
+    command = ["sh", "-c", "pwd; echo wrong >&2; exit 3"]
+    assert process.run(command, cwd=tmp_path, stderr=subprocess.PIPE) == (3, b"wrong\n")
+    log = tmp_path / "log"
+    with log.open("wb") as file:
+        assert process.run(command, cwd=tmp_path, stdout=file) == (3, b"")
+    assert log.read_text() == f"{tmp_path}\nwrong\n"
+
+
+def test_a_program_that_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        process.run(["no-such-program"], cwd=tmp_path)
+
+
+def test_a_time_limit_ends_all_of_them(tmp_path: Path, presence: Presence) -> None:
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.run(["sh", "-c", FAMILY, str(presence.path)], cwd=tmp_path, time_limit_s=0.5)
+    presence.begins()
+    presence.ends()
+
+
+def test_what_a_tool_leaves_running_ends_with_it(tmp_path: Path, presence: Presence) -> None:
+    script = '(echo child; touch begun; exec sleep 600) >"$0" & until [ -e begun ]; do sleep 0.01; done'
+    assert process.run(["sh", "-c", script, str(presence.path)], cwd=tmp_path) == (0, b"")
+    presence.begins()
+    presence.ends()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_caller_that_is_killed_takes_all_of_them_along(
+    tmp_path: Path, presence: Presence, number: signal.Signals
+) -> None:
+    script = (
+        "import sys; from pathlib import Path; from lutterfly.synth import process\n"
+        "process.run(['sh', '-c', *sys.argv[1:]], cwd=Path('/'))"
+    )
+    caller = start_python(script, FAMILY, presence.path)
+    presence.begins()
+    caller.send_signal(number)
+    assert caller.wait(timeout=60)
+    presence.ends()
+    caller.communicate()

@@ -1,0 +1,82 @@
+"""Run tools so that none outlives whoever started it, however that process ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+#: Leads the tool's process group. Its standard input is a pipe of which the caller holds the other end: when the caller
+#: ends, even by SIGKILL, the pipe is closed, and the guard kills the group. A death signal (PR_SET_PDEATHSIG) would
+#: reach the tool alone, and not the compilers that make starts.
+_GUARD = ("/bin/sh", "-c", "read _; kill -KILL 0")
+
+
+def run(
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    stdout: int | IO[bytes] = subprocess.DEVNULL,
+    stderr: int | IO[bytes] = subprocess.STDOUT,
+    time_limit_s: float | None = None,
+) -> tuple[int, bytes]:
+    """Run ``command`` in a process group of its own; when this returns or raises, nothing of the group runs any more.
+
+    Parameters
+    ----------
+    command : sequence of str
+        A program and its arguments; its standard input is empty.
+    stdout, stderr : int or file
+        As for :class:`subprocess.Popen`.
+    time_limit_s : float or None
+        After which the group is killed.
+
+    Returns
+    -------
+    tuple of int and bytes
+        The exit code, and what was written to ``stderr`` if that is a pipe.
+
+    Raises
+    ------
+    OSError
+        If there is no such program.
+    subprocess.TimeoutExpired
+        If the command takes longer than ``time_limit_s``.
+    """
+    with _guarded_group() as group:
+        process = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            process_group=group,
+        )
+        try:
+            errors = process.communicate(timeout=time_limit_s)[1]
+        finally:
+            process.kill()
+            process.wait()
+    return process.returncode, errors or b""
+
+
+@contextlib.contextmanager
+def _guarded_group() -> Iterator[int]:
+    """The number of a process group that ends with this block, or with this process."""
+    read_end, write_end = os.pipe()
+    guard = None
+    try:
+        guard = subprocess.Popen(
+            _GUARD, stdin=read_end, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, process_group=0
+        )
+        yield guard.pid
+    finally:
+        os.close(read_end)
+        os.close(write_end)
+        if guard:
+            guard.wait()
