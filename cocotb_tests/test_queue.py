@@ -234,6 +234,24 @@ async def next_command_is_offered_while_the_unit_works(dut) -> None:
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(
+    (("first", "second"), [("STORE", "LOAD"), ("STORE", "FILL"), ("LOAD", "STORE"), ("FILL", "STORE")]),
+    between=[0, 1, 3],
+)
+async def no_transfer_overtakes_the_other_unit(dut, first: str, second: str, between: int) -> None:
+    """Not behind SYNCs either, which begin at once and say nothing of what the units do."""
+    bench = Bench(dut, 1, 0.0)
+    if not bench.is_dma:
+        return
+    await bench.reset()
+    bench.delay = (300, 301)
+    one, other = (isa.FORMATS[Opcode[name]].encode() for name in (first, second))
+    await bench.run([one, *[isa.SYNC.encode()] * between, other, isa.END.encode()], 0)
+    assert len(bench.handed) == 2
+    assert bench.finished[0] < bench.handed[1][2]
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def commands_that_finish_in_consecutive_cycles(dut) -> None:
     """The SYNCs between them take a cycle each to complete, in which the next one finishes."""
     bench = Bench(dut, 1, 0.0)

@@ -190,6 +190,96 @@ async def refuses(dut, change: dict[str, int], code: ErrorCode, address: int) ->
     assert all(at < bench.config.memory.feature_bytes for _, at, _, _ in bench.steps)
 
 
+#: The last legal and the first illegal value of a limit, in terms of the configuration, and the error of the latter.
+EDGES = {
+    "end of the list memory": lambda config: (
+        {"list": config.memory.list_entries - 5, "steps": 5},
+        {"list": config.memory.list_entries - 4, "steps": 5},
+        (ErrorCode.ILLEGAL_FIELD, 0),
+    ),
+    "weight words": lambda config: (
+        {"weight": config.weight_words - 1},
+        {"weight": config.weight_words},
+        (ErrorCode.ADDRESS_RANGE, config.weight_words),
+    ),
+    "feature bytes": lambda config: (
+        {"source": config.memory.feature_bytes - 1},
+        {"source": config.memory.feature_bytes},
+        (ErrorCode.ADDRESS_RANGE, config.memory.feature_bytes),
+    ),
+    "rows that are left out and walked": lambda config: (
+        {"engine": Engine.DEPTHWISE, "steps": 5, "rows": 2, "skip": 3},
+        {"engine": Engine.DEPTHWISE, "steps": 5, "rows": 2, "skip": 4},
+        (ErrorCode.ILLEGAL_FIELD, 0),
+    ),
+    "lanes of the array": lambda config: (
+        {"lanes": config.array.columns},
+        {"lanes": config.array.columns + 1},
+        (ErrorCode.ILLEGAL_FIELD, 0),
+    ),
+    "lanes of the others": lambda config: (
+        {"engine": Engine.MAXIMUM, "lanes": config.array.lanes},
+        {"engine": Engine.MAXIMUM, "lanes": config.array.lanes + 1},
+        (ErrorCode.ILLEGAL_FIELD, 0),
+    ),
+    "lanes of the last tile": lambda config: (
+        {"lanes": 2, "last_lanes": 2},
+        {"lanes": 2, "last_lanes": 3},
+        (ErrorCode.ILLEGAL_FIELD, 0),
+    ),
+    "tables": lambda config: (
+        {"table": config.memory.tables - 1},
+        {"table": config.memory.tables},
+        (ErrorCode.ILLEGAL_FIELD, 0),
+    ),
+    "tables of an Add": lambda config: (
+        {"engine": Engine.ADD, "steps": 2, "add_table": config.memory.add_tables - 1},
+        {"engine": Engine.ADD, "steps": 2, "add_table": config.memory.add_tables},
+        (ErrorCode.ILLEGAL_FIELD, 0),
+    ),
+    "steps of an Add": lambda config: (
+        {"engine": Engine.ADD, "steps": 2},
+        {"engine": Engine.ADD, "steps": 3},
+        (ErrorCode.ILLEGAL_FIELD, 0),
+    ),
+    "rows of a depthwise window": lambda config: (
+        {"engine": Engine.DEPTHWISE, "steps": 1, "rows": 1},
+        {"engine": Engine.DEPTHWISE, "steps": 1, "rows": 0},
+        (ErrorCode.ILLEGAL_FIELD, 0),
+    ),
+    "loops of a depthwise tile": lambda config: (
+        {"engine": Engine.DEPTHWISE, "steps": 1, "rows": 1},
+        {"engine": Engine.DEPTHWISE, "steps": 1, "rows": 1, "tile_inner": 1},
+        (ErrorCode.ILLEGAL_FIELD, 0),
+    ),
+    "skip of the others": lambda config: ({}, {"skip": 1, "steps": 2}, (ErrorCode.ILLEGAL_FIELD, 0)),
+    "skip of an Add": lambda config: (
+        {"engine": Engine.ADD, "steps": 2},
+        {"engine": Engine.ADD, "steps": 2, "skip": 1},
+        (ErrorCode.ILLEGAL_FIELD, 0),
+    ),
+}
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(edge=list(EDGES))
+async def last_legal_and_first_illegal_value(dut, edge: str) -> None:
+    bench = Bench(dut)
+    await bench.start(np.array([isa.LIST_CLEAR | isa.LIST_FIRE], np.uint32))
+    good = dict.fromkeys((field.name for field in isa.COMPUTE.fields[4:]), 0)
+    good |= {"after": 0, "outer": 1, "middle": 1, "inner": 1, "steps": 1, "lanes": 1, "last_lanes": 1}
+    legal, illegal, (code, address) = EDGES[edge](bench.config)
+    await bench.run([good | legal])
+    assert not bench.errors
+    assert len(bench.steps) == legal.get("steps", 1)
+    assert bench.steps[0][1] == legal.get("source", 0)
+    if "weight" in legal:
+        assert bench.steps[0][3] == legal["weight"]
+    bench.last.clear()
+    await bench.run([good | illegal])
+    assert bench.errors[0] == {"valid": 1, "code": int(code), "unit": int(Unit.FETCH), "index": 0, "address": address}
+
+
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def halts(dut) -> None:
     bench = Bench(dut)

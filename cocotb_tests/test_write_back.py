@@ -34,9 +34,13 @@ async def every_piece(dut, p_stall: float) -> None:
     inputs, expected = [], []
     for number in range(200):
         count = int(rng.integers(1, columns + 1))
-        address = (
-            int(rng.integers(0, size - count + 1)) if number % 10 else int(rng.integers(size - count + 1, 1 << 24))
-        )
+        # The last place and the first that is none, or any.
+        address = {
+            0: size - count,
+            1: size - count + 1,
+            2: int(rng.integers(size - count + 1, 1 << 24)),
+            3: (1 << 24) - 1,
+        }.get(number % 20, int(rng.integers(0, size - count + 1)))
         data = rng.integers(0, 256, columns, dtype=np.uint8)
         groups = -(-count // width)
         outside = address + count > size
