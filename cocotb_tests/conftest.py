@@ -27,6 +27,8 @@ VERILATOR_FLAGS = (
     *(f"-Wno-{name}" for name in toolchain.WAIVED_WARNINGS),
 )
 OPTIMISATION = {"OPT_FAST": "-O1", "OPT_SLOW": "-O0", "OPT_GLOBAL": "-O1"}
+#: With ``--quick-build``.
+NO_OPTIMISATION = dict.fromkeys(OPTIMISATION, "-O0")
 
 Simulate = Callable[..., None]
 
@@ -40,6 +42,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption(
         "--simulator-cache", type=Path, default=cache.default_root() / "cocotb", help="where simulator builds are kept"
+    )
+    parser.addoption(
+        "--quick-build", action="store_true", help="compile without optimisation: for what is built once and run once"
     )
 
 
@@ -64,9 +69,12 @@ def simulate(request: pytest.FixtureRequest, tmp_path: Path) -> Simulate:
     def run(dut: wiring.Component, *, env: Mapping[str, str] | None = None, testcase: str | None = None) -> None:
         text = verilog.convert(dut, name="dut", emit_src=False, strip_internal_attrs=True)
         root = request.config.getoption("--simulator-cache")
-        flags = (*VERILATOR_FLAGS, *OPTIMISATION.values(), cocotb.__version__, cocotb.__file__, *toolchain.versions())
+        optimisation = NO_OPTIMISATION if request.config.getoption("--quick-build") else OPTIMISATION
+        flags = (*VERILATOR_FLAGS, *optimisation.values(), cocotb.__version__, cocotb.__file__, *toolchain.versions())
         built = cache.entry(
-            root, cache.key_of((text, *flags)), lambda folder: _build(text, folder, root, cache.key_of(flags))
+            root,
+            cache.key_of((text, *flags)),
+            lambda folder: _build(text, folder, root, cache.key_of(flags), optimisation),
         )
         results = tmp_path / "results.xml"
         log = tmp_path / "cocotb.log"
@@ -93,7 +101,7 @@ def simulate(request: pytest.FixtureRequest, tmp_path: Path) -> Simulate:
     return run
 
 
-def _build(text: str, folder: Path, root: Path, runtime_key: str) -> None:
+def _build(text: str, folder: Path, root: Path, runtime_key: str, optimisation: Mapping[str, str]) -> None:
     toolchain.check_programs()
     source = folder / "dut.v"
     source.write_text(text)
@@ -107,7 +115,7 @@ def _build(text: str, folder: Path, root: Path, runtime_key: str) -> None:
     log = folder / "build.log"
     before = dict(os.environ)
     try:
-        os.environ.update(toolchain.environment(**OPTIMISATION))
+        os.environ.update(toolchain.environment(**optimisation))
         get_runner("verilator").build(
             sources=[source],
             hdl_toplevel="dut",

@@ -237,6 +237,38 @@ async def a_reset_delivers_the_owed_beats_without_strobes(dut, sent: int) -> Non
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
+@cocotb.parametrize(beats=[1, 5], delay=range(7), taken=["at once", "later"])
+async def a_reset_around_the_cycle_in_which_a_burst_begins(dut, beats: int, delay: int, taken: str) -> None:
+    """Whether or not the burst has begun then, its beats come, and the next one passes."""
+    bench = Bench(dut)
+    bench.accept["aw"] = float(taken == "at once")
+    await bench.start()
+    task = bench.request("store__aw", [64], beats)
+    await bench.cycles(delay)
+    dut.soft_reset.value = 1
+    await RisingEdge(dut.clk)
+    dut.soft_reset.value = 0
+    await RisingEdge(dut.clk)
+    task.cancel()
+    dut.store__aw__valid.value = 0
+    await bench.cycles(5)
+    bench.accept["aw"] = 1.0
+    await bench.cycles(30)
+    begun = len(bench.monitor.requests["aw"])
+    assert begun == (delay > 0)
+    bench.monitor.check_ended()
+    assert [strobe for _, strobe, _ in bench.writes] == [0] * beats * begun
+    await bench.request("store__aw", [512], beats)
+    await bench.write(list(range(beats)))
+    await bench.cycles(5)
+    bench.monitor.check_ended()
+    assert bench.monitor.requests["aw"][begun:] == [(BASE + 512, beats, 1 << 1)]
+    assert [(word, strobe) for word, strobe, _ in bench.writes[beats * begun :]] == [
+        (word, STROBES) for word in range(beats)
+    ]
+
+
+@cocotb.test(timeout_time=100, timeout_unit="us")
 async def an_offered_read_outlives_resets_and_its_answer_is_discarded(dut) -> None:
     """The monitor fails if the request is withdrawn or changed; the next one waits behind it."""
     bench = Bench(dut)
@@ -374,6 +406,45 @@ async def epochs_without_open_bursts_are_free_again(dut) -> None:
         await bench.answer_read(bench.epoch << 1 | TAG_LOAD, [number])
     await bench.cycles(3)
     assert bench.received["load"] == list(range(3 * EPOCHS))
+
+
+@cocotb.test(timeout_time=100, timeout_unit="us")
+@cocotb.parametrize(side=["load", "store"])
+async def no_more_bursts_than_are_counted(dut, side: str) -> None:
+    """A slave that takes everything and never answers, through resets: the count of what it owes must not wrap."""
+    bench = Bench(dut)
+    await bench.start()
+    channel, name = ("ar", "load__ar") if side == "load" else ("aw", "store__aw")
+    requests = bench.monitor.requests[channel]
+    for _ in range(5):
+        tasks = [bench.request(name, [64 * n for n in range(60)], 1)]
+        if side == "store":
+            tasks.append(bench.write(list(range(60))))
+        await bench.cycles(90)
+        for task in tasks:
+            task.cancel()
+        dut.load__ar__valid.value = dut.store__aw__valid.value = dut.store__w__valid.value = 0
+        await RisingEdge(dut.clk)
+        await bench.reset()
+        await bench.cycles(10)
+    assert 128 <= len(requests) <= 128 + 3
+    late = [bench.request(name, [4096], 1), *([bench.write([77])] if side == "store" else [])]
+    await bench.cycles(20)
+    assert not late[0].done()
+    answered = list(requests)
+    for number, (_, _, identifier) in enumerate(answered):
+        # Some room is enough.
+        assert late[0].done() == (len(requests) > len(answered))
+        await (bench.answer_read(identifier, [number]) if side == "load" else bench.answer_write(identifier, 2))
+    for task in late:
+        await task
+    await bench.cycles(5)
+    assert not bench.received[side]
+    identifier = requests[-1][2]
+    assert identifier == bench.epoch << 1 | (TAG_LOAD if side == "load" else 0)
+    await (bench.answer_read(identifier, [5]) if side == "load" else bench.answer_write(identifier, 1))
+    await bench.cycles(3)
+    assert bench.received[side] == [5 if side == "load" else 1]
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")

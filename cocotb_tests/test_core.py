@@ -363,6 +363,39 @@ async def soft_reset_at_any_time(dut) -> None:
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
+async def only_the_bit_for_it_starts_a_run(dut) -> None:
+    core, job = await _core(dut)
+    core.put(job.arena)
+    await core.select(job.prologue)
+    await core.write("CONTROL", 0)
+    await core.cycles(20)
+    assert await core.status() == 0
+    await core.reset()
+    await core.cycles(20)
+    assert await core.status() == 0
+    assert not core.monitor.requests["ar"]
+    await core.check(job)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def a_program_elsewhere_is_another_one(dut) -> None:
+    """EXTERNAL_BASE alone changes between two runs, and the commands of the first are resident."""
+    core, job = await _core(dut)
+    await core.check(job)
+    commands = _commands(job.body.dma)
+    other = job.with_body(dma=_changed(commands, FILL, isa.FILL, value=0x11, local=40))
+    shift = 1 << 19
+    core.ram.write((BASE + shift) % core.ram.size, other.arena.tobytes())
+    await core.write("EXTERNAL_BASE", BASE + shift)
+    await core.go()
+    assert await core.status() == registers.STATUS_DONE
+    arena = np.frombuffer(core.ram.read((BASE + shift) % core.ram.size, len(other.arena)), np.uint8)
+    expected = other.expected(other.arena)
+    assert (expected != job.expected(job.arena)).any()
+    np.testing.assert_array_equal(arena, expected)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def empty_program(dut) -> None:
     core, job = await _core(dut)
     core.put(job.arena)

@@ -115,6 +115,19 @@ async def a_row_out_of_range_stops_after_those_before_it(dut, case: dict[str, in
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
+@cocotb.parametrize(row_bytes=[1, 9])
+async def a_row_may_end_at_the_last_byte(dut, row_bytes: int) -> None:
+    bench = Bench(dut, 9, 0.0)
+    await bench.start()
+    last = len(bench.memories[LocalMemory.FEATURE]) - row_bytes
+    rows = {"row_bytes": row_bytes, "rows": 2, "external": 77, "external_row": row_bytes}
+    await bench.run([(isa.STORE, {**rows, "local": last - 1, "local_row": 1})])
+    bench.compare()
+    await bench.run([(isa.STORE, {**rows, "local": last, "local_row": 1})], wait=False)
+    assert await bench.until_error() == (ErrorCode.ADDRESS_RANGE, Unit.STORE, 1, last + 1)
+
+
+@cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize(
     (("response", "code"), [(AxiResp.SLVERR, ErrorCode.AXI_SLAVE), (AxiResp.DECERR, ErrorCode.AXI_DECODE)])
 )

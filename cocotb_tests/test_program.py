@@ -51,6 +51,8 @@ class Bench:
         self.bad: dict[int, Response] = {}
         self.words: dict[str, list[int]] = {name: [] for name in QUEUES}
         self.take = dict.fromkeys(QUEUES, True)
+        #: Whether requests are taken.
+        self.accept = True
         self.errors: list[dict[str, int]] = []
         self.cycle = 0
 
@@ -75,7 +77,7 @@ class Bench:
     async def _requests(self) -> None:
         dut = self.dut
         while True:
-            dut.read__ar__ready.value = ready = not self._stalls()
+            dut.read__ar__ready.value = ready = self.accept and not self._stalls()
             await ReadOnly()
             if ready and dut.read__ar__valid.value:
                 request = unpack(int(dut.read__ar__payload.value), request_layout())
@@ -294,6 +296,36 @@ async def early_end(dut, delay: int) -> None:
         for name in QUEUES:
             getattr(dut, f"{name}_stop").value = 1
         await bench.settle()
+        bench.take = dict.fromkeys(QUEUES, True)
+        await bench.run((DMA, commands), (COMPUTE, commands))
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(commands=[2, RING + 1, 4 * RING], accepted_after=[0, 9])
+async def early_end_at_any_time(dut, commands: int, accepted_after: int) -> None:
+    """In the cycle in which a burst is measured, decided on, asked for or counted too."""
+    bench = Bench(dut)
+    await bench.reset()
+    for monitor in bench.monitors[1:]:
+        monitor.stop()
+    for delay in range(14):
+        bench.take = dict.fromkeys(QUEUES, False)
+        bench.accept = not accepted_after
+        await bench.start((DMA, commands), (COMPUTE, commands), changed=True)
+        for _ in range(delay):
+            await RisingEdge(dut.clk)
+        for name in QUEUES:
+            getattr(dut, f"{name}_stop").value = 1
+        for _ in range(accepted_after):
+            await RisingEdge(dut.clk)
+        bench.accept = True
+        await bench.settle()
+        asked = bench.fetched
+        # What was being asked for when the queues ended; nothing afterwards.
+        assert asked <= delay + 4
+        for _ in range(30):
+            await RisingEdge(dut.clk)
+        assert bench.fetched == asked
         bench.take = dict.fromkeys(QUEUES, True)
         await bench.run((DMA, commands), (COMPUTE, commands))
 

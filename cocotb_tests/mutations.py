@@ -1,0 +1,288 @@
+"""Break the hardware in single places, and see whether a test notices.
+
+    .venv/bin/python cocotb_tests/mutations.py [--count N] [--only PATTERN] [--again] [--results FILE]
+
+Each mutant is a copy of the tree with one place of ``hdl/`` changed: those of ``mutants.toml``, and a sample of those
+that operators give (``mutants.py``), of every file. The tests that are nearest to the place run first, and the first
+that fails ends it. Results are appended to a file of JSON lines, one for each mutant; what stands there is not run
+again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import mutants
+from mutants import ROOT, Mutant
+
+FOLDERS = ("golden", "hdl", "synth", "host", "examples")
+#: For every file so many mutants, and the rest in proportion to those that there are.
+LEAST_OF_A_FILE = 3
+SEED = 1
+#: Bounded waits of the tests themselves must end a hang; what is ended here was not noticed.
+LIMIT_SECONDS = 900
+#: Configurations that take long to build come after the others.
+LARGE = "ecp5 or large or default"
+#: What tests a module beside the tests of the same name, nearest first.
+NEIGHBOURS = {
+    "axi": ("axi_guard", "dma_load"),
+    "axi_guard": ("dma_store",),
+    "burst": ("dma_store", "dma_load"),
+    "byte_aligner": ("dma_load",),
+    "column_hop": ("mac_array",),
+    "device": ("weight_memory", "requant"),
+    "engine": ("mac_array", "add_operands"),
+    "feature_memory": ("write_back", "compute"),
+    "fifo": ("axi_guard", "program", "dma_load"),
+    "foresight": ("windows", "compute"),
+    "isa": ("queue", "dma_load"),
+    "load_chunks": ("dma_load",),
+    "load_command": ("dma_load",),
+    "local_write": ("dma_load",),
+    "lookahead": ("windows",),
+    "loop_nest": ("dma_store", "dma_load"),
+    "loops": ("windows", "results"),
+    "pipeline": ("mac_array", "transfer_tables"),
+    "results": ("compute",),
+    "store_beats": ("dma_store",),
+    "windows": ("compute",),
+    "write_back": ("compute",),
+}
+#: What runs the whole core, for the mutants that nothing nearer notices.
+FAR = (("test_core.py", "smallest"), ("test_shipped_driver.py", ""), ("test_faults.py", ""))
+ERROR_PLACE = re.compile(r"^/\S*/(amaranth|hdl)/\S+\.py:\d+: ", re.MULTILINE)
+FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+FAILED_INSIDE = re.compile(r"(test_\w+\.\S+(?: .*)?) failed")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a mutant.
+
+    Attributes
+    ----------
+    outcome : str
+        "caught", "stillborn" (it cannot be elaborated), "same" (the Verilog does not differ), "survived" or "hung".
+    by : str
+        The test that failed.
+    """
+
+    name: str
+    file: str
+    outcome: str
+    by: str = ""
+    seconds: float = 0
+
+
+def chosen(count: int) -> list[Mutant]:
+    """The mutants to run: those of the list, and ``count`` others."""
+    every = {
+        path.name: mutants.generated(path.name, path.read_text()) for path in sorted((ROOT / "hdl").glob("*.py"))
+    }
+    total = sum(map(len, every.values()))
+    rest = max(count - LEAST_OF_A_FILE * len(every), 0)
+    found = mutants.named()
+    for candidates in every.values():
+        found += mutants.sample(candidates, LEAST_OF_A_FILE + round(rest * len(candidates) / total), SEED)
+    return found
+
+
+def tests_for(file: str) -> Iterator[tuple[str, str]]:
+    """Test files and what to select in each, nearest first."""
+    stem = Path(file).stem
+    near = [f"test_{name}.py" for name in (f"proof_{stem}", stem, *NEIGHBOURS.get(stem, ()))]
+    near = [name for name in near if (ROOT / "cocotb_tests" / name).is_file()]
+    # Proofs take their time, and say no more than a test that fails.
+    near.sort(key=lambda name: "proof" in name)
+    yield from ((name, f"not ({LARGE})") for name in near)
+    yield from ((name, LARGE) for name in near[:2])
+    yield from FAR
+
+
+class Workplace:
+    """A folder for the copy of the tree and for the simulators that are built for it."""
+
+    def __init__(self, folder: Path, models: Path):
+        self.folder = folder
+        self.models = models
+        self.cache = folder / "cache"
+        self.passes: set[tuple[str, str]] = set()
+
+    def copy(self, mutant: Mutant | None) -> Path:
+        """A fresh copy of the tree, with the mutant in it."""
+        tree = self.folder / "tree"
+        shutil.rmtree(tree, ignore_errors=True)
+        for cached in (*self.cache.glob("*/*"), *self.cache.glob("*/*/*")):
+            # What every design shares is kept.
+            if cached.is_dir() and cached.parent.name in ("cocotb", "simulator") and "runtime-" not in cached.name:
+                shutil.rmtree(cached)
+        ignored = shutil.ignore_patterns("__pycache__")
+        for name in (*FOLDERS, "cocotb_tests", "docs"):
+            shutil.copytree(ROOT / name, tree / name, ignore=ignored)
+        shutil.copy(ROOT / "pyproject.toml", tree)
+        # Before the installed package, which is the checkout.
+        (tree / "packages" / "lutterfly").mkdir(parents=True)
+        for name in FOLDERS:
+            (tree / "packages" / "lutterfly" / name).symlink_to(tree / name)
+        if mutant is not None:
+            (tree / "hdl" / mutant.file).write_text(mutant.text)
+        return tree
+
+    def _environment(self, tree: Path) -> dict[str, str]:
+        return os.environ | {
+            "PYTHONPATH": str(tree / "packages"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "XDG_CACHE_HOME": str(self.cache),
+            "COCOTB_MAX_FAILURES": "1",
+        }
+
+    def run(self, tree: Path, test: str, selected: str) -> tuple[int | None, str]:
+        """Run tests in ``tree``; the exit code, None if they did not end, and what they printed."""
+        options = ["-q", "-x", "--tb=line", "-p", "no:cacheprovider", "--quick-build", f"--models={self.models}"]
+        command = [sys.executable, "-m", "pytest", f"cocotb_tests/{test}", *options]
+        if selected:
+            command += ["-k", selected]
+        with tempfile.TemporaryFile("w+", dir=self.folder) as output:
+            process = subprocess.Popen(
+                [*command, f"--basetemp={self.folder / 'pytest'}"],
+                cwd=tree,
+                env=self._environment(tree),
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                code = process.wait(LIMIT_SECONDS)
+            except subprocess.TimeoutExpired:
+                code = None
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+            output.seek(0)
+            return code, output.read()
+
+    def hardware(self, tree: Path) -> str | None:
+        """A digest of the cores that are generated, before Yosys; None if there is an error."""
+        script = (
+            "import hashlib; from amaranth.back import rtlil; from lutterfly.golden.config import PRESETS;"
+            "from lutterfly.hdl.top_axi import TopAxi;"
+            "print(*(hashlib.sha256(rtlil.convert(TopAxi(config=PRESETS[name]), name='top', emit_src=False).encode())"
+            ".hexdigest() for name in ('tiny', 'ecp5-85k')))"
+        )
+        ran = subprocess.run(
+            [sys.executable, "-c", script],
+            cwd=tree,
+            env=self._environment(tree),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return ran.stdout if ran.returncode == 0 else None
+
+    def check_passes(self, test: str, selected: str) -> None:
+        """Tests that fail without any mutant would catch every one."""
+        if (test, selected) not in self.passes:
+            code, output = self.run(self.copy(None), test, selected)
+            if code not in (0, 5):
+                raise SystemExit(f"{test} must pass on the hardware as it is, and ends with {code}:\n{output[-5000:]}")
+            self.passes.add((test, selected))
+
+    def judge(self, mutant: Mutant) -> Result:
+        """Run the tests until one fails."""
+        result = Result(mutant.name, mutant.file, "survived")
+        for number, (test, selected) in enumerate(tests_for(mutant.file)):
+            tree = self.copy(mutant)
+            code, output = self.run(tree, test, selected)
+            if code in (0, 5):
+                # Before the dear ones: is there a difference at all?
+                if number == 0 and self.hardware(tree) == self.same:
+                    return replace(result, outcome="same")
+                continue
+            if code is None:
+                return replace(result, outcome="hung", by=test)
+            if ERROR_PLACE.search(output) or code != 1:
+                return replace(result, outcome="stillborn", by=test)
+            self.check_passes(test, selected)
+            failed, inside = FAILED.search(output), FAILED_INSIDE.search(output)
+            return replace(result, outcome="caught", by=inside[1] if inside else failed[1] if failed else test)
+        return result
+
+    @functools.cached_property
+    def same(self) -> str | None:
+        """:meth:`hardware` without a mutant."""
+        return self.hardware(self.copy(None))
+
+
+def table(results: list[Result], out=sys.stdout) -> None:
+    """Print what became of the mutants, by file."""
+    equivalent, uncaught = mutants.reasons("equivalent"), mutants.reasons("uncaught")
+    rows: dict[str, Counter] = {}
+    for result in results:
+        outcome = result.outcome
+        if outcome == "same" or (outcome in ("survived", "hung") and result.name in equivalent):
+            outcome = "equivalent"
+        rows.setdefault(result.file, Counter())[outcome] += 1
+    columns = ("caught", "survived", "hung", "equivalent", "stillborn")
+    print(f"| file | {' | '.join(columns)} |\n|---|{'---:|' * len(columns)}", file=out)
+    for file, counts in sorted(rows.items()):
+        print(f"| {file} | {' | '.join(str(counts[column]) for column in columns)} |", file=out)
+    total = sum(rows.values(), Counter())
+    print(f"| all | {' | '.join(str(total[column]) for column in columns)} |", file=out)
+    judged = total["caught"] + total["survived"] + total["hung"]
+    print(f"\n{total['caught']} of {judged} that are neither equivalent nor stillborn are caught", file=out)
+    for result in results:
+        if result.outcome in ("survived", "hung") and result.name not in equivalent:
+            print(f"{result.outcome}: {result.name}: {uncaught.get(result.name, 'NO REASON GIVEN')}", file=out)
+
+
+def main() -> None:
+    """Run the mutants that have no result yet, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=220, help="mutants beside those of the list (default: 220)")
+    parser.add_argument("--only", default="", help="only mutants whose name this regular expression finds")
+    parser.add_argument("--again", action="store_true", help="run those again that were not caught")
+    parser.add_argument("--list", action="store_true", help="print the names and end")
+    parser.add_argument("--results", type=Path, default=Path("mutations.jsonl"))
+    parser.add_argument("--models", type=Path, default=ROOT / ".." / "shared" / "models")
+    options = parser.parse_args()
+    wanted = [mutant for mutant in chosen(options.count) if re.search(options.only, mutant.name)]
+    if options.list:
+        print("\n".join(mutant.name for mutant in wanted))
+        return
+    known: dict[str, Result] = {}
+    if options.results.exists():
+        for line in options.results.read_text().splitlines():
+            result = Result(**json.loads(line))
+            known[result.name] = result
+    with tempfile.TemporaryDirectory(prefix="mutations-") as folder:
+        workplace = Workplace(Path(folder), options.models.resolve())
+        for mutant in wanted:
+            before = known.get(mutant.name)
+            if before and not (options.again and before.outcome in ("survived", "hung")):
+                continue
+            began = time.monotonic()
+            result = replace(workplace.judge(mutant), seconds=round(time.monotonic() - began, 1))
+            known[mutant.name] = result
+            with options.results.open("a") as file:
+                file.write(json.dumps(asdict(result)) + "\n")
+            print(f"{result.outcome:9} {result.seconds:6.1f} s  {result.name}  {result.by}", flush=True)
+    table([known[mutant.name] for mutant in wanted])
+
+
+if __name__ == "__main__":
+    main()
