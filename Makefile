@@ -4,13 +4,14 @@ PYTHON ?= python3
 JOBS ?= 2
 BIN := .venv/bin
 
-.PHONY: help demo test check regress synth requirements browser clean distclean
+.PHONY: help demo test check regress mutations synth requirements browser clean distclean
 
 help:
 	@echo "make demo     classify handwritten digits on the simulated accelerator"
 	@echo "make test     lint and all tests (JOBS=$(JOBS) at a time)"
 	@echo "make check    lint and types, without simulation"
 	@echo "make regress  make test with the long sweeps"
+	@echo "make mutations  break the hardware in 200 places, one at a time, and see that a test notices: hours"
 	@echo "make synth    area and clock of the default configuration, with yosys and nextpnr"
 	@echo "make clean    remove caches; make distclean removes .venv as well"
 
@@ -28,6 +29,10 @@ check: .venv/installed
 regress: .venv/installed-synth browser
 	$(BIN)/ruff check
 	$(BIN)/python -m pytest -n $(JOBS) -m "regress or not regress"
+
+# Resumes where it was ended; remove mutations.jsonl to begin anew.
+mutations: .venv/installed-synth
+	$(BIN)/python cocotb_tests/mutations.py
 
 synth: .venv/installed-synth
 	@$(BIN)/lutterfly synth --device ecp5-85k

@@ -1,6 +1,6 @@
 """Break the hardware in single places, and see whether a test notices.
 
-    .venv/bin/python cocotb_tests/mutations.py [--count N] [--only PATTERN] [--again] [--results FILE]
+    .venv/bin/python cocotb_tests/mutations.py [--count N] [--only PATTERN] [--near] [--again] [--results FILE]
 
 Each mutant is a copy of the tree with one place of ``hdl/`` changed: those of ``mutants.toml``, and a sample of those
 that operators give (``mutants.py``), of every file. The tests that are nearest to the place run first, and the first
@@ -11,7 +11,6 @@ again.
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import os
 import re
@@ -59,6 +58,7 @@ NEIGHBOURS = {
     "pipeline": ("mac_array", "transfer_tables"),
     "results": ("compute",),
     "store_beats": ("dma_store",),
+    "top_axi": ("core",),
     "windows": ("compute",),
     "write_back": ("compute",),
 }
@@ -101,8 +101,8 @@ def chosen(count: int) -> list[Mutant]:
     return found
 
 
-def tests_for(file: str) -> Iterator[tuple[str, str]]:
-    """Test files and what to select in each, nearest first."""
+def tests_for(file: str, *, far: bool) -> Iterator[tuple[str, str]]:
+    """Test files and what to select in each, nearest first; with ``far`` those of the whole core too."""
     stem = Path(file).stem
     near = [f"test_{name}.py" for name in (f"proof_{stem}", stem, *NEIGHBOURS.get(stem, ()))]
     near = [name for name in near if (ROOT / "cocotb_tests" / name).is_file()]
@@ -110,17 +110,20 @@ def tests_for(file: str) -> Iterator[tuple[str, str]]:
     near.sort(key=lambda name: "proof" in name)
     yield from ((name, f"not ({LARGE})") for name in near)
     yield from ((name, LARGE) for name in near[:2])
-    yield from FAR
+    if far:
+        yield from (each for each in FAR if each[0] not in near)
 
 
 class Workplace:
     """A folder for the copy of the tree and for the simulators that are built for it."""
 
-    def __init__(self, folder: Path, models: Path):
+    def __init__(self, folder: Path, models: Path, *, passing: bool):
         self.folder = folder
         self.models = models
+        self.passing = passing
         self.cache = folder / "cache"
         self.passes: set[tuple[str, str]] = set()
+        self.digests: dict[str, str | None] = {}
 
     def copy(self, mutant: Mutant | None) -> Path:
         """A fresh copy of the tree, with the mutant in it."""
@@ -130,9 +133,9 @@ class Workplace:
             # What every design shares is kept.
             if cached.is_dir() and cached.parent.name in ("cocotb", "simulator") and "runtime-" not in cached.name:
                 shutil.rmtree(cached)
-        ignored = shutil.ignore_patterns("__pycache__")
+        # With what Python has compiled, which it takes where the source is as old as it was then.
         for name in (*FOLDERS, "cocotb_tests", "docs"):
-            shutil.copytree(ROOT / name, tree / name, ignore=ignored)
+            shutil.copytree(ROOT / name, tree / name)
         shutil.copy(ROOT / "pyproject.toml", tree)
         # Before the installed package, which is the checkout.
         (tree / "packages" / "lutterfly").mkdir(parents=True)
@@ -146,6 +149,7 @@ class Workplace:
         return os.environ | {
             "PYTHONPATH": str(tree / "packages"),
             "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "XDG_CACHE_HOME": str(self.cache),
             "COCOTB_MAX_FAILURES": "1",
         }
@@ -176,14 +180,15 @@ class Workplace:
             output.seek(0)
             return code, output.read()
 
-    def hardware(self, tree: Path) -> str | None:
-        """A digest of the cores that are generated, before Yosys; None if there is an error."""
+    def hardware(self, mutant: Mutant | None, preset: str) -> str | None:
+        """A digest of the core that is generated, before Yosys; None if there is an error."""
         script = (
             "import hashlib; from amaranth.back import rtlil; from lutterfly.golden.config import PRESETS;"
             "from lutterfly.hdl.top_axi import TopAxi;"
-            "print(*(hashlib.sha256(rtlil.convert(TopAxi(config=PRESETS[name]), name='top', emit_src=False).encode())"
-            ".hexdigest() for name in ('tiny', 'ecp5-85k')))"
+            f"text = rtlil.convert(TopAxi(config=PRESETS[{preset!r}]), name='top', emit_src=False);"
+            "print(hashlib.sha256(text.encode()).hexdigest())"
         )
+        tree = self.copy(mutant)
         ran = subprocess.run(
             [sys.executable, "-c", script],
             cwd=tree,
@@ -194,23 +199,31 @@ class Workplace:
         )
         return ran.stdout if ran.returncode == 0 else None
 
+    def differs(self, mutant: Mutant) -> bool:
+        """Whether any configuration's hardware differs from that without the mutant."""
+        for preset in ("tiny", "ecp5-85k"):
+            if preset not in self.digests:
+                self.digests[preset] = self.hardware(None, preset)
+            if self.hardware(mutant, preset) != self.digests[preset]:
+                return True
+        return False
+
     def check_passes(self, test: str, selected: str) -> None:
         """Tests that fail without any mutant would catch every one."""
-        if (test, selected) not in self.passes:
+        if not self.passing and (test, selected) not in self.passes:
             code, output = self.run(self.copy(None), test, selected)
             if code not in (0, 5):
                 raise SystemExit(f"{test} must pass on the hardware as it is, and ends with {code}:\n{output[-5000:]}")
             self.passes.add((test, selected))
 
-    def judge(self, mutant: Mutant) -> Result:
+    def judge(self, mutant: Mutant, *, far: bool) -> Result:
         """Run the tests until one fails."""
         result = Result(mutant.name, mutant.file, "survived")
-        for number, (test, selected) in enumerate(tests_for(mutant.file)):
-            tree = self.copy(mutant)
-            code, output = self.run(tree, test, selected)
+        for number, (test, selected) in enumerate(tests_for(mutant.file, far=far)):
+            code, output = self.run(self.copy(mutant), test, selected)
             if code in (0, 5):
                 # Before the dear ones: is there a difference at all?
-                if number == 0 and self.hardware(tree) == self.same:
+                if number == 0 and not self.differs(mutant):
                     return replace(result, outcome="same")
                 continue
             if code is None:
@@ -221,11 +234,6 @@ class Workplace:
             failed, inside = FAILED.search(output), FAILED_INSIDE.search(output)
             return replace(result, outcome="caught", by=inside[1] if inside else failed[1] if failed else test)
         return result
-
-    @functools.cached_property
-    def same(self) -> str | None:
-        """:meth:`hardware` without a mutant."""
-        return self.hardware(self.copy(None))
 
 
 def table(results: list[Result], out=sys.stdout) -> None:
@@ -255,7 +263,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=220, help="mutants beside those of the list (default: 220)")
     parser.add_argument("--only", default="", help="only mutants whose name this regular expression finds")
+    parser.add_argument("--near", action="store_true", help="leave the tests of the whole core out")
     parser.add_argument("--again", action="store_true", help="run those again that were not caught")
+    parser.add_argument("--passing", action="store_true", help="all tests are known to pass without a mutant")
     parser.add_argument("--list", action="store_true", help="print the names and end")
     parser.add_argument("--results", type=Path, default=Path("mutations.jsonl"))
     parser.add_argument("--models", type=Path, default=ROOT / ".." / "shared" / "models")
@@ -264,19 +274,21 @@ def main() -> None:
     if options.list:
         print("\n".join(mutant.name for mutant in wanted))
         return
+    # So that the programs that were started end as well, and the copies go.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     known: dict[str, Result] = {}
     if options.results.exists():
         for line in options.results.read_text().splitlines():
             result = Result(**json.loads(line))
             known[result.name] = result
     with tempfile.TemporaryDirectory(prefix="mutations-") as folder:
-        workplace = Workplace(Path(folder), options.models.resolve())
+        workplace = Workplace(Path(folder), options.models.resolve(), passing=options.passing)
         for mutant in wanted:
             before = known.get(mutant.name)
             if before and not (options.again and before.outcome in ("survived", "hung")):
                 continue
             began = time.monotonic()
-            result = replace(workplace.judge(mutant), seconds=round(time.monotonic() - began, 1))
+            result = replace(workplace.judge(mutant, far=not options.near), seconds=round(time.monotonic() - began, 1))
             known[mutant.name] = result
             with options.results.open("a") as file:
                 file.write(json.dumps(asdict(result)) + "\n")
