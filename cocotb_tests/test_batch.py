@@ -113,9 +113,12 @@ def network(form: str = "qop", *, float_ends: bool = False) -> Generated:
     return maker.finish(float_ends=float_ends)
 
 
-def answer(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, dict]:
-    code = main([*map(str, words), "--config", "tiny", "--json"])
-    return code, json.loads(capsys.readouterr().out)
+def answer(capsys: pytest.CaptureFixture[str], *words: object, code: int = 0) -> dict:
+    """What a command says; its exit code is ``code``, or the assertion shows what it says instead."""
+    found = main([*map(str, words), "--config", "tiny", "--json"])
+    values = json.loads(capsys.readouterr().out)
+    assert found == code, values
+    return values
 
 
 @needs_reference
@@ -124,8 +127,8 @@ def test_a_program_file_says_its_batch_and_is_run_with_it(
 ) -> None:
     made, model, program = network(), tmp_path / "net.onnx", tmp_path / "net.program"
     model.write_bytes(made.model)
-    code, compiled = answer(capsys, "compile", model, "-o", program, "--batch", 3)
-    assert (code, compiled["batch"]) == (0, 3)
+    compiled = answer(capsys, "compile", model, "-o", program, "--batch", 3)
+    assert compiled["batch"] == 3
     assert Program.from_bytes(program.read_bytes()).batch == 3
     inputs, page = tmp_path / "x.npy", tmp_path / "report.html"
     np.save(inputs, np.concatenate([made.feeds(seed)["x"] for seed in range(5)]))
@@ -134,8 +137,8 @@ def test_a_program_file_says_its_batch_and_is_run_with_it(
     monkeypatch.setattr(compiler, "plan_graph", lambda *given: compilations.append(1) or plan_graph_once(*given))
     for number, words in enumerate(([program], [program, "--batch", 3], [model, "--batch", 3, "--report", page])):
         output = tmp_path / f"{number}.npy"
-        code, values = answer(capsys, "run", *words, "--input", inputs, "--output", output)
-        assert (code, values["batch"], values["samples"]) == (0, 3, 5)
+        values = answer(capsys, "run", *words, "--input", inputs, "--output", output)
+        assert (values["batch"], values["samples"]) == (3, 5)
         assert values["predicted_cycles"] == compiled["predicted_cycles"]
         results.append(np.load(output))
     assert len(compilations) == 1
@@ -148,9 +151,9 @@ def test_a_program_file_says_its_batch_and_is_run_with_it(
     assert text in capsys.readouterr().out
     for command in (["run", program, "--input", inputs], ["compile", program, "-o", tmp_path / "other"],
                     ["verify", program]):
-        assert answer(capsys, *command, "--batch", 2) == (2, {"error": (
+        assert answer(capsys, *command, "--batch", 2, code=2) == {"error": (
             f"{program}: batch must be 3, which the program is compiled for, not 2; leave it out, or compile the model "
-            "again")})
+            "again")}
     assert not (tmp_path / "other").exists()
 
 
@@ -161,13 +164,13 @@ def test_verify_compares_the_samples_of_a_batch(
 ) -> None:
     model, program = tmp_path / "net.onnx", tmp_path / "net.program"
     model.write_bytes(network(form, float_ends=float_ends).model)
-    code, values = answer(capsys, "verify", model, "--batch", 4, "--samples", 6)
-    assert (code, values["batch"], values["samples"], values["mismatched_bytes"]) == (0, 4, 6, 0)
+    values = answer(capsys, "verify", model, "--batch", 4, "--samples", 6)
+    assert (values["batch"], values["samples"], values["mismatched_bytes"]) == (4, 6, 0)
     output = next(tensor for tensor in values["tensors"] if tensor["name"].endswith(" (output)"))
     # Of the second inference two samples are missing.
     assert output["bytes"] == 6 * 33 * (4 if float_ends else 1)
     widest = max(values["tensors"], key=lambda tensor: tensor["bytes"])
     assert (widest["bytes"], widest["rtl"]) == (2 * 4 * 640, None)
     assert [layer["right"] for layer in values["layers"]] == [True] * len(values["layers"])
-    assert answer(capsys, "compile", model, "-o", program, "--batch", 4)[0] == 0
-    assert answer(capsys, "verify", program, "--samples", 6) == (0, values)
+    answer(capsys, "compile", model, "-o", program, "--batch", 4)
+    assert answer(capsys, "verify", program, "--samples", 6) == values

@@ -19,6 +19,7 @@ from lutterfly.host.cli import main
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.driver import AcceleratorError
 from lutterfly.host.session import InferenceSession
+from lutterfly.synth.extras import install_command
 
 MODEL = digits.model_path("qop")
 
@@ -123,7 +124,7 @@ def test_without_plotly_the_remedy_is_named(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "plotly" else found(name))
     target = tmp_path / "report.html"
     assert run(capsys, str(MODEL), "--input", pixels, "--report", str(target)) == (
-        2, {"error": "a report needs Plotly, which is not installed; run: pip install 'lutterfly[report]'"}
+        2, {"error": f"a report needs Plotly, which is not installed; run: {install_command('report')}"}
     )
     assert not target.exists()
 

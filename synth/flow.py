@@ -18,6 +18,7 @@ from ..hdl.top_axi import TopAxi
 from . import process
 from .absorb import absorb_registers
 from .device import DEVICES, Device
+from .extras import install_command
 from .floorplan import floorplan
 from .harness import Harness
 from .report import Placement, Report, read_placement
@@ -113,7 +114,7 @@ def _check(device: str, seeds: Sequence[int]) -> None:
     missing = [name.replace("_", "-") for name in (*TOOLS, "scipy") if importlib.util.find_spec(name) is None]
     if missing:
         raise FlowError(f"synthesis needs {', '.join(missing)}, which are not installed; "
-                        "run `pip install 'lutterfly[synth]'`")
+                        f"run: {install_command('synth')}")
 
 
 def _place(folder: Path, device: Device, seed: int) -> Placement:

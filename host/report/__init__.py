@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...synth.extras import install_command
 from ..files import check_writable
 from ..toolchain import ToolError
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 def check_available() -> None:
     """Raise ToolError if Plotly, which draws a report, is not installed."""
     if importlib.util.find_spec("plotly") is None:
-        raise ToolError("a report needs Plotly, which is not installed; run: pip install 'lutterfly[report]'")
+        raise ToolError(f"a report needs Plotly, which is not installed; run: {install_command('report')}")
 
 
 def check_target(path: Path, others: Iterable[Path]) -> None:
