@@ -106,10 +106,10 @@ def quantize(model: Path, calibrate: Path, output: Path | None, config: str, pro
     found = find_config(config)
     data, target = read_file(model), output or model.with_name(f"{model.stem}_int8.onnx")
     samples = load_archive(calibrate)
+    check_writable(target)
     for other, kind in ((model, "the model"), (calibrate, "the samples")):
         if target.resolve() == other.resolve():
             raise ValueError(f"output must be another file than {kind}, not {target}")
-    check_writable(target)
     quantised = quantisation.quantize(data, samples, name=str(model), origin=str(calibrate), progress=progress)
     write_whole(target, quantised)
     errors = quantisation.relative_errors(data, quantised, samples, progress)
