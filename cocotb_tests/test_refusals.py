@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from generated import TINY, Maker
 from onnx import TensorProto, helper
@@ -73,6 +74,55 @@ def weights_with_a_zero_point() -> bytes:
     return made.serialise()
 
 
+def demo(change: Callable[[onnx.GraphProto], object]) -> bytes:
+    """The demo network with a change."""
+    model = onnx.load(digits.model_path("qdq"))
+    change(model.graph)
+    return model.SerializeToString()
+
+
+def with_input(kind: onnx.ValueInfoProto) -> bytes:
+    """The demo network with another input that goes straight to an output."""
+    def change(graph: onnx.GraphProto) -> None:
+        graph.input.append(kind)
+        graph.node.append(helper.make_node("Identity", [kind.name], ["same"], "same"))
+        graph.output.append(onnx.ValueInfoProto(name="same", type=kind.type))
+
+    return demo(change)
+
+
+def texts() -> bytes:
+    return with_input(helper.make_tensor_value_info("title", TensorProto.STRING, ["batch"]))
+
+
+def bfloat16() -> bytes:
+    return with_input(helper.make_tensor_value_info("extra", TensorProto.BFLOAT16, ["batch", 3]))
+
+
+def sequence() -> bytes:
+    return with_input(helper.make_tensor_sequence_value_info("list", TensorProto.FLOAT, ["batch", 3]))
+
+
+def huge(*sizes: int) -> Callable[[], bytes]:
+    def change(graph: onnx.GraphProto) -> None:
+        graph.input[0].CopyFrom(helper.make_tensor_value_info("pixels", TensorProto.FLOAT, ["batch", *sizes]))
+        del graph.value_info[:]
+
+    return lambda: demo(change)
+
+
+def single_number() -> bytes:
+    def change(graph: onnx.GraphProto) -> None:
+        graph.node.append(helper.make_node("ReduceSum", ["logits"], ["total"], "sum_up", keepdims=0))
+        graph.output.append(helper.make_tensor_value_info("total", TensorProto.FLOAT, []))
+
+    return demo(change)
+
+
+def damaged_text(text: bytes) -> Callable[[], bytes]:
+    return lambda: digits.model_path("qdq").read_bytes().replace(text, b"\xff" + text[1:])
+
+
 def network_larger_than_the_memories() -> bytes:
     """One pixel is larger than the feature memory."""
     made = maker((1, 70_000, 1, 1))
@@ -94,6 +144,22 @@ def network_larger_than_the_memories() -> bytes:
             weights_with_a_zero_point,
             r"the zero point of the weights 'w_\d+' of QLinearConv '.*' must be 0, not 3; quantise with symmetric .*",
         ),
+        (texts, "input 'title' must be a tensor of numbers, not string; take it out of the network, or convert it .*"),
+        (bfloat16, "input 'extra' must be a tensor of numbers, not bfloat16; take it out of the network, or .*"),
+        (sequence, "input 'list' must be a tensor of numbers, not a sequence; take it out of the network, or .*"),
+        (
+            huge(1, 1 << 31, 1 << 31),
+            (r"input 'pixels' must have at most 268,435,456 elements, which the simulated accelerator's memory holds, "
+            r"not 4,611,686,018,427,387,904; export it for smaller inputs"),
+        ),
+        (huge(1, 1 << 14, (1 << 14) + 1), r"input 'pixels' must have at most 268,435,456 elements, .*"),
+        (huge(1, -5, 8), r"dimension 2 of input 'pixels' must be fixed, not -5; only the batch may be dynamic: .*"),
+        (
+            single_number,
+            "output 'total' must have a batch dimension, and ReduceSum 'sum_up' gives a single number; keep its .*",
+        ),
+        (damaged_text(b"pixels"), r"graph\.node\[\d+\]\.\w+(\[\d+\])? must be a text in UTF-8, and is not: the .*"),
+        (damaged_text(b"node_conv2d"), r"graph\.\w+\[\d+\]\.\w+(\[\d+\])? must be a text in UTF-8, and is not: .*"),
         (network_larger_than_the_memories, r".* bytes of .* memory.*; choose a larger --config"),
     ],
 )

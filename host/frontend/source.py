@@ -11,9 +11,16 @@ from onnx import NodeProto, numpy_helper
 
 from ..reference import RUNTIME_ERRORS, computed_tensors, expose, is_qdq, plain_session
 from .errors import ModelError
+from .text import wrong_text
 
 QUANTISE = "quantise the float model with `lutterfly quantize MODEL --calibrate inputs.npz`"
 DYNAMIC_OPERATORS = ("DynamicQuantizeLinear", "DynamicQuantizeMatMul")
+
+#: What NumPy can hand to ONNX Runtime.
+_ELEMENT_TYPES = [getattr(onnx.TensorProto, name) for name in (
+    "BOOL", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "FLOAT16", "FLOAT", "DOUBLE")]
+#: Elements of an input: as many bytes as the simulated accelerator has external memory.
+_ELEMENTS = 256 << 20
 
 # A serialised ModelProto begins with field 1, the IR version.
 _MODEL_TAG = b"\x08"
@@ -91,6 +98,10 @@ def read_model(data: bytes, name: str) -> onnx.ModelProto:
             raise ModelError(f"{name}: the ONNX file is truncated or damaged after {len(data)} bytes; export or copy "
                              "it again") from error
         raise ModelError(f"{name}: must be an ONNX file; export the network to ONNX") from error
+    place = wrong_text(model)
+    if place:
+        raise ModelError(f"{name}: {place} must be a text in UTF-8, and is not: the file is damaged; export or copy it "
+                         "again")
     if not model.graph.node:
         raise ModelError(f"{name}: must be an ONNX file with a graph of operators; export the network to ONNX")
     try:
@@ -142,12 +153,14 @@ def fix_batch(source: Source) -> None:
     Raises
     ------
     ModelError
-        If a dimension other than the batch is dynamic, or the batch is neither dynamic nor 1.
+        If an input is no tensor of numbers, or too large; if a dimension other than the batch is dynamic, or the batch
+        is neither dynamic nor 1.
     """
     inputs = set(source.inputs)
     for value in source.model.graph.input:
         if value.name not in inputs:
             continue
+        _check_type(source.name, value)
         dimensions = value.type.tensor_type.shape.dim
         if not dimensions:
             raise ModelError(f"{source.name}: input {value.name!r} must have a shape with a batch dimension; export "
@@ -160,13 +173,27 @@ def fix_batch(source: Source) -> None:
         batch.dim_value = 1
         for axis, dimension in enumerate(dimensions):
             if dimension.dim_value < 1:
-                shown = dimension.dim_param or "unknown"
+                shown = dimension.dim_param or (dimension.dim_value if dimension.HasField("dim_value") else "unknown")
                 raise ModelError(f"{source.name}: dimension {axis} of input {value.name!r} must be fixed, not {shown}; "
                                  "only the batch may be dynamic: set it with "
                                  "onnxruntime.tools.make_dynamic_shape_fixed")
+        elements = math.prod(dimension.dim_value for dimension in dimensions)
+        if elements > _ELEMENTS:
+            raise ModelError(f"{source.name}: input {value.name!r} must have at most {_ELEMENTS:,} elements, which the "
+                             f"simulated accelerator's memory holds, not {elements:,}; export it for smaller inputs")
     for value in source.model.graph.output:
         value.type.tensor_type.ClearField("shape")
     del source.model.graph.value_info[:]
+
+
+def _check_type(name: str, value: onnx.ValueInfoProto) -> None:
+    kind = value.type.WhichOneof("value")
+    element = value.type.tensor_type.elem_type
+    if kind == "tensor_type" and element in _ELEMENT_TYPES:
+        return
+    found = onnx.TensorProto.DataType.Name(element) if kind == "tensor_type" else f"a {(kind or 'value')[:-5]}"
+    raise ModelError(f"{name}: input {value.name!r} must be a tensor of numbers, not {found.lower()}; take it out of "
+                     "the network, or convert it before")
 
 
 def measure(source: Source) -> None:
@@ -176,7 +203,7 @@ def measure(source: Source) -> None:
     Raises
     ------
     ModelError
-        If ONNX Runtime cannot run the model.
+        If ONNX Runtime cannot run the model, or an output is a single number for all samples of a batch.
     """
     model = source.model
     source.constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
@@ -192,6 +219,9 @@ def measure(source: Source) -> None:
         values = dict(zip(names, session.run(names, feeds), strict=True)) | feeds
     except RUNTIME_ERRORS as error:
         raise ModelError(f"{source.name}: ONNX Runtime cannot run the model: {str(error).splitlines()[0]}") from error
+    except MemoryError as error:
+        raise ModelError(f"{source.name}: the network must fit this machine's memory, and does not: {error}; export it "
+                         "for smaller inputs") from error
     for name, value in values.items():
         if name not in dynamic:
             source.constants[name] = np.asarray(value)
@@ -199,6 +229,16 @@ def measure(source: Source) -> None:
             source.shapes[name] = value.shape
             source.types[name] = value.dtype
     _connect(source)
+    _check_outputs(source)
+
+
+def _check_outputs(source: Source) -> None:
+    for name in source.outputs:
+        if source.shapes.get(name) == ():
+            node = next(node for node in source.model.graph.node if name in node.output)
+            raise ModelError(f"{source.name}: output {name!r} must have a batch dimension, and {node.op_type} "
+                             f"{node.name!r} gives a single number; keep its dimensions (keepdims), or end the network "
+                             "before it")
 
 
 def _numpy_type(name: str) -> np.dtype:
