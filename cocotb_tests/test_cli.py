@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from lutterfly.examples import digits
 from lutterfly.golden.config import PRESETS
@@ -80,3 +82,29 @@ def test_refuses_in_one_line(capsys: pytest.CaptureFixture[str], words: list[str
     assert not shown.out
     assert error in shown.err
     assert "Traceback" not in shown.err
+
+
+WORDS = [
+    *("check", "compile", "run", "verify", "quantize", MODEL, "nothing.onnx", "", ".", "-", "--", "x=", "=x", "\udcff"),
+    *("--config", "tiny", "huge", "--json", "--input", "--output", "-o", "--batch", "-1", "0", "1" * 30, "1.5", "nan"),
+    *("--samples", "--seed", "--calibrate", "--report", "--version", "--help", "--unknown"),
+]
+
+
+@settings(deadline=None, derandomize=True, max_examples=150,
+          suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(words=st.lists(st.sampled_from(WORDS) | st.text(st.characters(exclude_characters="\0"), max_size=4), max_size=7))
+def test_any_command_line_is_answered(
+    words: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is raised, and what is refused is refused with a message, for scripts as an object."""
+    monkeypatch.chdir(tmp_path)
+    if words[:1] == ["verify"] or {"verilog", "synth", "demo"} & set(words):
+        # Simulation takes longer than all of the others.
+        words = ["--json", *words]
+    code = main(words)
+    shown = capsys.readouterr()
+    assert code in (0, 2)
+    assert shown.out or shown.err
+    if code and "--json" in words:
+        assert json.loads(shown.out).keys() == {"error"}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import json
 import re
 import struct
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,10 +18,12 @@ from graphs import GraphMaker
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lutterfly.examples import digits
 from lutterfly.golden.config import PRESETS
 from lutterfly.golden.program import MAGIC, Program
 from lutterfly.golden.registers import VERSION
-from lutterfly.host.compiler import compile_graph
+from lutterfly.host.cli import main
+from lutterfly.host.compiler import compile_graph, compile_model
 from lutterfly.host.graph import Window
 
 HEAD = struct.Struct("<8sIIIII")
@@ -126,6 +130,66 @@ def test_files_of_another_content(make: Callable[[], bytes], message: str) -> No
     pattern = re.escape(message).replace(r"\\d\+", r"\d+").replace(r"\\w\+", r"\w+")
     with pytest.raises(ValueError, match=f"^{pattern}; the file is damaged: compile again$"):
         Program.from_bytes(make())
+
+
+@functools.cache
+def digits_program() -> Program:
+    """With a head and a tail."""
+    return compile_model(digits.model_path("qdq").read_bytes(), PRESETS["tiny"])
+
+
+def refusal(program: Program, path: Path, capsys: pytest.CaptureFixture[str], command: str = "compile") -> str:
+    """The message about a file with this program, without the file's name."""
+    path.write_bytes(program.to_bytes())
+    words = {"compile": ["-o", f"{path}.again"], "run": ["--input", "x.npy"], "verify": ["--samples", "1"]}[command]
+    assert main([command, str(path), *words, "--config", "tiny", "--json"]) == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error.startswith(f"{path}: ")
+    assert error.endswith("; the file is damaged: compile again")
+    return error.removeprefix(f"{path}: ").removesuffix("; the file is damaged: compile again")
+
+
+@pytest.mark.parametrize("command", ["compile", "run", "verify"])
+@pytest.mark.parametrize("part", ["model", "head", "tail"])
+@pytest.mark.parametrize("damage", [lambda data: b"junk", lambda data: data[:len(data) // 2], lambda data: b"\x08junk"])
+def test_models_in_a_program_that_are_none(
+    part: str, damage: Callable[[bytes], bytes], command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = digits_program()
+    damaged = dataclasses.replace(whole, **{part: damage(getattr(whole, part))})
+    message = refusal(damaged, tmp_path / "net.program", capsys, command)
+    assert message.startswith("program must hold models that ONNX Runtime runs, and does not: ")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda whole: {"head": b""}, ("program: the accelerator needs pixels_QuantizeLinear_Output, and there is only "
+                                      "pixels")),
+        (lambda whole: {"tail": b""}, ("program: the user needs logits, and there is only pixels, "
+                                      "pixels_QuantizeLinear_Output, logits_QuantizeLinear_Output")),
+        (lambda whole: {"head": whole.tail}, ("program: the head needs logits_QuantizeLinear_Output, and there is only "
+                                             "pixels")),
+        (lambda whole: {"inputs": (dataclasses.replace(whole.inputs[0], unsigned=True),)},
+         "program: pixels_QuantizeLinear_Output must be uint8[1, 1, 8, 8] for a sample, not int8[1, 1, 8, 8]"),
+        (lambda whole: {"inputs": (dataclasses.replace(whole.inputs[0], onnx_shape=(1, 64)),)},
+         "program: pixels_QuantizeLinear_Output must be int8[1, 64] for a sample, not int8[1, 1, 8, 8]"),
+    ],
+)
+def test_parts_that_do_not_fit_one_another(
+    change: Callable[[Program], dict], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damaged = dataclasses.replace(digits_program(), **change(digits_program()))
+    assert refusal(damaged, tmp_path / "net.program", capsys) == message
+
+
+def test_tensors_that_the_model_has_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, *others = digits_program().written
+    for change, message in ({"name": "zz"}, "zz must be in the model, not (8, 8, 16)"), (
+        {"shape": (1, 1, 1)}, f"{first.name} must be of the shape (8, 8, 16), not (1, 1, 1)"
+    ):
+        damaged = dataclasses.replace(digits_program(), written=(dataclasses.replace(first, **change), *others))
+        assert refusal(damaged, tmp_path / "net.program", capsys, "verify") == message
 
 
 def places(plain: Any, *path: str | int) -> list[tuple[str | int, ...]]:

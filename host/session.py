@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from .graph import Graph
 
 
+#: What the plan of a program is to describe.
+_DESCRIBED = ("body", "inputs", "outputs", "layers", "written", "spilled", "predicted_cycles")
+
+
 def load_program(
     path_or_bytes: str | Path | bytes | Program,
     config: str | Path | Config = DEFAULT_PRESET,
@@ -53,7 +57,12 @@ def load_program(
             program = Program.from_bytes(data)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
-        return _checked(program, found, name, batch)
+        _checked(program, found, name, batch)
+        # ONNX Runtime, with which they are run, takes a while to import.
+        from .program_parts import check_parts  # noqa: PLC0415
+
+        check_parts(program, name)
+        return program
     # A program file needs no compiler, which takes a while to import.
     from .compiler import compile_model  # noqa: PLC0415
 
@@ -89,7 +98,7 @@ def load_plan(
     graph = batched(import_model(program.model if program else data, name), samples)
     plan = plan_graph(graph, found)
     encoded = encode(plan)
-    if program is not None and program.body != encoded.body:
+    if program is not None and any(getattr(program, name) != getattr(encoded, name) for name in _DESCRIBED):
         raise ValueError(f"{name}: the program must be one that this release's compiler makes; compile it again")
     return program or encoded, plan, graph
 

@@ -182,6 +182,7 @@ def verify(
     graph = batched(graph, program.batch if program else 1 if batch is None else batch)
     if program is None:
         program = compile_graph(graph, config)
+    _check_tensors(program, graph, name)
     transport = VerilatorTransport(config, settings=settings, progress=progress)
     session = InferenceSession(program, config, transport)
     run = _Verification(
@@ -198,6 +199,18 @@ def verify(
     if settings in (None, MemorySettings()):
         run.report.layers = run.measure()
     return run.report
+
+
+def _check_tensors(program: Program, graph: Graph, name: str) -> None:
+    """What a program says of its tensors must be what its model has."""
+    ports = [*zip(program.inputs, graph.inputs, strict=False), *zip(program.outputs, graph.outputs, strict=False)]
+    places = [(known, port.shape) for port, known in ports]
+    places += [(tensor.name, tensor.shape) for tensor in (*program.written, *program.spilled)]
+    for tensor, shape in places:
+        known = graph.tensors.get(tensor)
+        if known is None or known.shape != shape:
+            wanted = "in the model" if known is None else f"of the shape {known.shape}"
+            raise ValueError(f"{name}: {tensor} must be {wanted}, not {shape}; the file is damaged: compile again")
 
 
 def random_feeds(
