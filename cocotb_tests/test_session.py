@@ -45,6 +45,14 @@ def test_a_batch_has_the_bytes_of_onnx_runtime(form: str) -> None:
     assert len(session.counters) == 3
 
 
+@pytest.mark.parametrize("names", [None, [], (), ["logits"], ("logits",), ["logits", "logits"]], ids=str)
+def test_outputs_are_named_as_for_onnx_runtime(names: list[str] | None) -> None:
+    feeds = {"pixels": digits.images()[:1]}
+    expected = onnxruntime.InferenceSession(digits.model_path("qop")).run(names, feeds)
+    found = open_session("qop").run(names, feeds)
+    assert [array.shape for array in found] == [array.shape for array in expected]
+
+
 def loads(queues: Queues) -> list[tuple[LocalMemory, int]]:
     """Memory and bytes of every LOAD."""
     commands = [queues.dma[start : start + COMMAND_BYTES] for start in range(0, len(queues.dma), COMMAND_BYTES)]
@@ -108,6 +116,11 @@ def test_a_batch_on_the_simulated_core_never_reads_the_weights_again() -> None:
             r"^input pixels must have the shape \[batch, 1, 8, 8\], not \[1, 8, 8\]$",
         ),
         (None, {"pixels": np.zeros((0, 1, 8, 8), np.float32)}, ValueError, r"not \[0, 1, 8, 8\]$"),
+        ("logits", {}, TypeError, "^output_names must be a sequence of names, not str$"),
+        (1, {}, TypeError, "^output_names must be a sequence of names, not int$"),
+        ([], {}, ValueError, "^input pixels must be given, and is missing$"),
+        (None, [np.zeros(1)], TypeError, "^input_feed must be a mapping of names to arrays, not list$"),
+        (None, None, TypeError, "^input_feed must be a mapping of names to arrays, not NoneType$"),
     ],
 )
 def test_refuses(names: list[str] | None, feeds: dict[str, np.ndarray], kind: type[Exception], message: str) -> None:

@@ -13,7 +13,7 @@ from ..golden.program import Program, Queues
 from ..golden.registers import REGISTERS
 from ..golden.timing import RESET_CYCLES
 from . import ports
-from .transport import Transport
+from .transport import Run, Transport
 
 COUNTERS = ("CYCLES", "DMA_BUSY", "DMA_STALLED", "COMPUTE_BUSY", "COMPUTE_STALLED", "DMA_DONE", "COMPUTE_DONE")
 
@@ -82,7 +82,12 @@ def check_config(program: Program, config: Config) -> None:
 
 
 class Driver:
-    """One accelerator.
+    """Programs on one accelerator.
+
+    Several drivers may share a transport, in several threads: each :meth:`infer` has the accelerator to itself, and
+    finds its own program there, which is loaded again if another driver's has taken its place. What :meth:`begin`
+    starts ends when anybody else uses the accelerator before :meth:`finish`; hold ``transport.exclusive()`` around both
+    where there is anybody.
 
     Parameters
     ----------
@@ -103,23 +108,20 @@ class Driver:
         self._config = config
         self._watchdog_cycles = watchdog_cycles
         self._program: Program | None = None
-        self._running: Queues | None = None
-        # After a failed run, only a reset brings the hardware back; after a reset, the prologue is due. What the
-        # hardware did before is not known: it may have failed as well, or be in reset still.
-        self._failed = True
-        self._resident = False
-        self._settings: dict[str, int] = {}
+        self._run: Run | None = None
+        self._counters: dict[str, int] | None = None
         for name, expected, remedy in (
             ("ID", registers.ID, "check the register port's address"),
             ("VERSION", registers.VERSION, "use the release of lutterfly that the hardware was generated with"),
             ("CONFIG_HASH", config.hash, "name the configuration that the hardware was generated from"),
         ):
-            found = self._read(name)
+            with transport.exclusive():
+                found = self._read(name)
             if found != expected:
                 raise HardwareError(f"{name} must be {expected:#010x}, not {found:#010x}; {remedy}")
 
     def load(self, program: Program) -> None:
-        """Make ``program`` the current one: write it to external memory and run its prologue.
+        """Make ``program`` the current one: write it to external memory and run its prologue, unless it is there.
 
         Raises
         ------
@@ -134,9 +136,9 @@ class Driver:
                 f"program must fit the arena of {self._transport.arena_bytes} bytes, "
                 f"not need {program.arena_bytes} bytes"
             )
-        self._program = program
-        self._resident = False
-        self._prepare()
+        with self._transport.exclusive():
+            self._program = program
+            self._prepare()
 
     def infer(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Run one inference.
@@ -158,8 +160,9 @@ class Driver:
         AcceleratorError
             If the run stops or does not end in time.
         """
-        self.begin(inputs)
-        return self.finish()
+        with self._transport.exclusive():
+            self.begin(inputs)
+            return self.finish()
 
     def begin(self, inputs: Sequence[np.ndarray]) -> None:
         """Write the inputs and start the inference; :meth:`finish` must follow."""
@@ -167,20 +170,30 @@ class Driver:
         if len(inputs) != len(program.inputs):
             raise ValueError(f"inputs must be {len(program.inputs)} arrays, not {len(inputs)}")
         checked = [ports.check(port, array) for port, array in zip(program.inputs, inputs, strict=True)]
-        self._prepare()
-        for port, array in zip(program.inputs, checked, strict=True):
-            self._write_arena(port.address, ports.to_codes(port, array).tobytes())
-        self._start(program.body)
+        with self._transport.exclusive():
+            self._prepare()
+            for port, array in zip(program.inputs, checked, strict=True):
+                self._write_arena(port.address, ports.to_codes(port, array).tobytes())
+            self._start(program.body)
 
     def finish(self) -> list[np.ndarray]:
-        """Wait for the inference that :meth:`begin` started, and read its outputs."""
+        """Wait for the inference that :meth:`begin` started, and read its outputs.
+
+        Raises
+        ------
+        RuntimeError
+            If none has begun, or another driver has used the accelerator since.
+        AcceleratorError
+            If the run stops or does not end in time.
+        """
         program = self._loaded()
-        self._wait()
-        outputs = []
-        for port in program.outputs:
-            data = self._transport.read_memory(self._transport.arena_base + port.address, port.size_bytes)
-            outputs.append(ports.from_codes(port, np.frombuffer(data, np.int8).reshape(port.shape)))
-        return outputs
+        with self._transport.exclusive():
+            self._wait()
+            outputs = []
+            for port in program.outputs:
+                data = self._transport.read_memory(self._transport.arena_base + port.address, port.size_bytes)
+                outputs.append(ports.from_codes(port, np.frombuffer(data, np.int8).reshape(port.shape)))
+            return outputs
 
     def reset(self) -> None:
         """Bring the hardware back from whatever it does; the prologue runs again before the next inference.
@@ -190,15 +203,16 @@ class Driver:
         AcceleratorError
             If the reset does not end; it waits for nothing outside the core.
         """
-        self._resident = False
-        self._failed = True
-        self._write("CONTROL", registers.CONTROL_RESET)
-        for _ in range(_RESET_POLLS):
-            if not self._read("STATUS") & registers.STATUS_RESETTING:
-                self._running = None
-                self._failed = False
-                return
-            self._transport.wait_for_interrupt(_CYCLES_PER_POLL)
+        state = self._transport.state
+        with self._transport.exclusive():
+            state.program, state.must_reset = None, True
+            self._write("CONTROL", registers.CONTROL_RESET)
+            for _ in range(_RESET_POLLS):
+                if not self._read("STATUS") & registers.STATUS_RESETTING:
+                    self._run = state.run = None
+                    state.must_reset = False
+                    return
+                self._transport.wait_for_interrupt(_CYCLES_PER_POLL)
         raise AcceleratorError(
             f"a soft reset must end within {_RESET_POLLS * _CYCLES_PER_POLL} cycles, and does not; "
             "reset the hardware as a whole",
@@ -207,8 +221,16 @@ class Driver:
         )
 
     def counters(self) -> dict[str, int]:
-        """The performance counters of the last run, by the names of ``COUNTERS`` in lower case."""
-        return {name.lower(): self._read(name) for name in COUNTERS}
+        """The performance counters of this driver's last run, by the names of ``COUNTERS`` in lower case.
+
+        Raises
+        ------
+        RuntimeError
+            If it has run nothing.
+        """
+        if self._counters is None:
+            raise RuntimeError("an inference must have ended; call infer")
+        return dict(self._counters)
 
     def _loaded(self) -> Program:
         if self._program is None:
@@ -217,13 +239,16 @@ class Driver:
 
     def _prepare(self) -> None:
         """Have the program resident and the hardware idle."""
-        if self._failed or self._running is not None:
+        program, state = self._loaded(), self._transport.state
+        if state.must_reset or state.run is not None:
             self.reset()
-        if self._resident:
+        # An equal one of another driver is as good.
+        if state.program is not None and state.program == program:
             return
-        program = self._loaded()
-        self._settings = {}
-        # Also after a reset: what a failed run wrote into external memory is not known.
+        state.program = None
+        # Other commands may lie where the hardware has fetched the ones that it holds.
+        state.settings.clear()
+        # All of it, also after a reset: what a failed run wrote into external memory is not known.
         for address, data in (
             (program.constants_address, program.constants),
             *((queues.dma_address, queues.dma) for queues in (program.prologue, program.body)),
@@ -232,7 +257,7 @@ class Driver:
             self._write_arena(address, data)
         self._start(program.prologue)
         self._wait()
-        self._resident = True
+        state.program = program
 
     def _start(self, queues: Queues) -> None:
         settings = {
@@ -245,35 +270,43 @@ class Driver:
             "INTERRUPT_ENABLE": 1,
         }
         # What is written again counts as changed: the hardware would fetch commands that it still holds.
+        state = self._transport.state
         for name, value in settings.items():
-            if self._settings.get(name) != value:
+            if state.settings.get(name) != value:
+                # Unknown if the write fails.
+                state.settings.pop(name, None)
                 self._write(name, value)
-        self._settings = settings
+                state.settings[name] = value
         self._write("INTERRUPT", 1)
-        self._running = queues
+        self._run = state.run = Run(queues)
         self._write("CONTROL", registers.CONTROL_START)
 
     def _wait(self) -> None:
-        queues, program = self._running, self._loaded()
-        if queues is None:
+        run, program, state = self._run, self._loaded(), self._transport.state
+        self._run = None
+        if run is None:
             raise RuntimeError("an inference must have begun; call begin")
+        if state.run is not run:
+            raise RuntimeError(
+                "an inference must have the accelerator until its end, and another driver has used it since this one "
+                "began; hold the transport's exclusive() from begin to finish"
+            )
         limit = max(_CYCLES_AT_LEAST, _TIMES_PREDICTED * program.predicted_cycles)
         self._transport.wait_for_interrupt(limit)
         status = self._read("STATUS")
         self._write("INTERRUPT", 1)
+        self._counters = {name.lower(): self._read(name) for name in COUNTERS}
         if status & registers.STATUS_DONE and not status & registers.STATUS_ERROR:
-            self._running = None
+            state.run = None
             return
-        self._failed = True
-        self._running = None
-        self._resident = False
+        state.run, state.program, state.must_reset = None, None, True
         if not status & registers.STATUS_ERROR:
             raise AcceleratorError(
                 f"a run must end within {limit} cycles, and does not; check that the external memory answers",
                 code=ErrorCode.NONE,
                 unit=Unit.NONE,
             )
-        raise self._error(queues)
+        raise self._error(run.queues)
 
     def _error(self, queues: Queues) -> AcceleratorError:
         word, address = self._read("ERROR"), self._read("ERROR_ADDRESS")

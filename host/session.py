@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -106,6 +107,9 @@ def load_plan(
 class InferenceSession:
     """A model on an accelerator: by default a simulated one, on the ideal bus.
 
+    As with ONNX Runtime, several threads may call :meth:`run`. Several sessions may share a transport: each run has the
+    accelerator to itself, and loads its program again if another's has taken its place.
+
     Parameters
     ----------
     path_or_bytes : str, Path, bytes or Program
@@ -126,7 +130,7 @@ class InferenceSession:
     program : Program
     batch : int
     counters : list of dict
-        Performance counters of each inference of the last :meth:`run`.
+        Performance counters of each inference of the last :meth:`run`, in whatever thread.
 
     Raises
     ------
@@ -150,6 +154,7 @@ class InferenceSession:
         self._transport = transport
         self._progress = progress
         self._driver: Driver | None = None
+        self._lock = threading.RLock()
         self._inputs, self._outputs = describe_model(self.program.model)
         self._head = _open(self.program.head)
         self._tail = _open(self.program.tail)
@@ -168,7 +173,7 @@ class InferenceSession:
         Parameters
         ----------
         output_names : sequence of str or None
-            The outputs that are wanted; None for all.
+            The outputs that are wanted; None, or none, for all.
         input_feed : mapping of str to array
             Every input by name; the first axis is the batch.
 
@@ -184,36 +189,45 @@ class InferenceSession:
         AcceleratorError
             If the accelerator stops or does not answer in time.
         """
+        if isinstance(output_names, str) or not isinstance(output_names, Sequence | None):
+            raise TypeError(f"output_names must be a sequence of names, not {type(output_names).__name__}")
+        if not isinstance(input_feed, Mapping):
+            raise TypeError(f"input_feed must be a mapping of names to arrays, not {type(input_feed).__name__}")
         known = [info.name for info in self._outputs]
-        names = known if output_names is None else list(output_names)
+        names = output_names or known
         for name in names:
             if name not in known:
                 raise ValueError(f"output must be one of {', '.join(known)}, not {name}")
         samples = check_feeds(self._inputs, input_feed)
         driver = self.driver()
-        self.counters = []
         results = []
-        for start in range(0, samples, self.batch):
-            self._progress("running samples", start, samples)
-            feeds = {name: array[start : start + self.batch] for name, array in input_feed.items()}
-            results.append(self.tail(feeds, driver.infer(self.head(feeds))))
-            self.counters.append(driver.counters())
+        # Not for each inference: sessions that take turns would load their programs each time.
+        with self.transport.exclusive():
+            self.counters = counters = []
+            for start in range(0, samples, self.batch):
+                self._progress("running samples", start, samples)
+                feeds = {name: array[start : start + self.batch] for name, array in input_feed.items()}
+                results.append(self.tail(feeds, driver.infer(self.head(feeds))))
+                counters.append(driver.counters())
         return [np.concatenate([result[name] for result in results]) for name in names]
 
     @property
     def transport(self) -> Transport:
         """The accelerator; if it is simulated, the simulator is built on the first use."""
-        if self._transport is None:
-            self._transport = VerilatorTransport(self.config, progress=self._progress)
-        return self._transport
+        with self._lock:
+            if self._transport is None:
+                self._transport = VerilatorTransport(self.config, progress=self._progress)
+            return self._transport
 
     def driver(self) -> Driver:
-        """The driver with the program loaded; made, with the simulator, on the first call."""
-        if self._driver is None:
-            driver = Driver(self.transport, self.config)
-            driver.load(self.program)
-            self._driver = driver
-        return self._driver
+        """The driver of the program; made, with the simulator, and loaded on the first call."""
+        # One lock, and not two that could wait for each other.
+        with self.transport.exclusive():
+            if self._driver is None:
+                driver = Driver(self.transport, self.config)
+                driver.load(self.program)
+                self._driver = driver
+            return self._driver
 
     def head(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """What the host hands to the accelerator for one inference: the arrays of the program's input ports.

@@ -72,5 +72,6 @@ def make(session: InferenceSession, plan: Plan, feeds: Mapping[str, np.ndarray],
     from .observe import observe
     from .page import page
 
-    observation = observe(session, session.transport.simulator, plan, feeds)
+    with session.transport.exclusive():
+        observation = observe(session, session.transport.simulator, plan, feeds)
     return page(gather(name, session.program, session.config, plan, observation)).encode()
