@@ -6,6 +6,7 @@ import copy
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -162,18 +163,23 @@ def _prepare(model: onnx.ModelProto, name: str, folder: Path) -> onnx.ModelProto
     quant_pre_process(source, target, skip_symbolic_shape=True)
     model = onnx.load(target)
     _name_averages(model)
+    _spell_depthwise(model)
     return model
 
 
 def _name_averages(model: onnx.ModelProto) -> None:
-    """Spell the mean of a whole map as GlobalAveragePool: only that is exact, and is quantised."""
+    """Spell the average of a whole map as GlobalAveragePool: only that is exact, and is quantised."""
     constants = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-    ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in model.graph.value_info}
+    shapes = _shapes(model)
     nodes = []
     for node in model.graph.node:
         attributes = {item.name: onnx.helper.get_attribute_value(item) for item in node.attribute}
         axes = constants.get(node.input[1], ()) if len(node.input) > 1 else attributes.get("axes", ())
-        rank = ranks.get(node.input[0], 0)
+        shape = shapes.get(node.input[0], [])
+        rank = len(shape)
+        if node.op_type == "AveragePool" and shape[2:] == attributes["kernel_shape"] and _counts_alike(attributes):
+            nodes.append(onnx.helper.make_node("GlobalAveragePool", node.input, node.output, node.name))
+            continue
         if node.op_type != "ReduceMean" or rank < 3 or sorted(axis % rank for axis in axes) != list(range(2, rank)):
             nodes.append(node)
             continue
@@ -184,6 +190,47 @@ def _name_averages(model: onnx.ModelProto) -> None:
             nodes.append(onnx.helper.make_node("Flatten", [mean], node.output, f"{node.name}_flatten"))
     del model.graph.node[:]
     model.graph.node.extend(nodes)
+
+
+def _spell_depthwise(model: onnx.ModelProto) -> None:
+    """Spell two operators as depthwise convolutions, which are exact where they are not: batch normalisation that has
+    nothing to fold it into, as behind a concatenation, and the average of windows in which every element counts."""
+    constants = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    shapes = _shapes(model)
+    for node in model.graph.node:
+        shape = shapes.get(node.input[0], [])
+        given = {item.name: onnx.helper.get_attribute_value(item) for item in node.attribute}
+        if len(shape) < 3 or not shape[1]:
+            continue
+        if node.op_type == "BatchNormalization" and all(name in constants for name in node.input[1:]):
+            scale, bias, mean, variance = (constants[name].astype(np.float64) for name in node.input[1:])
+            factor = scale / np.sqrt(variance + given.get("epsilon", 1e-5))
+            weights, offset = factor.reshape(-1, 1, *[1] * (len(shape) - 2)), bias - mean * factor
+            attributes = {"kernel_shape": weights.shape[2:]}
+        elif node.op_type == "AveragePool" and _counts_alike(given):
+            kernel = given["kernel_shape"]
+            weights, offset = np.full((shape[1], 1, *kernel), 1 / np.prod(kernel)), None
+            attributes = {name: given[name] for name in given.keys() - {"count_include_pad", "ceil_mode"}}
+        else:
+            continue
+        names = [node.input[0]]
+        for kind, array in (("weights", weights), ("offset", offset)):
+            if array is not None:
+                names.append(f"{node.output[0]}_{kind}")
+                model.graph.initializer.append(onnx.numpy_helper.from_array(array.astype(np.float32), names[-1]))
+        node.CopyFrom(onnx.helper.make_node("Conv", names, node.output[:1], node.name, group=shape[1], **attributes))
+
+
+def _shapes(model: onnx.ModelProto) -> dict[str, list[int]]:
+    """The shapes of all tensors but the outputs; dimensions that are not fixed are 0."""
+    return {value.name: [item.dim_value for item in value.type.tensor_type.shape.dim]
+            for value in [*model.graph.input, *model.graph.value_info]}
+
+
+def _counts_alike(given: Mapping[str, Any]) -> bool:
+    """Whether every element of every window of an AveragePool counts alike."""
+    bordered = any(given.get("pads") or ()) or given.get("auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID")
+    return not given.get("ceil_mode", 0) and (not bordered or bool(given.get("count_include_pad", 0)))
 
 
 def _sums_with_constants(model: onnx.ModelProto) -> list[str]:
