@@ -20,9 +20,9 @@ from .arrays import TensorInfo, check_feed
 from .build import verilog as generate_verilog
 from .configuration import find_config
 from .files import check_writable, write_whole
+from .model_file import read_model_file
 from .numpy_files import load_archive, load_array
 from .progress import Progress
-from .reading import read_file
 from .session import InferenceSession, load_plan, load_program
 from .toolchain import ToolError
 
@@ -104,7 +104,7 @@ def quantize(model: Path, calibrate: Path, output: Path | None, config: str, pro
     from .mac_share import mac_share
 
     found = find_config(config)
-    data, target = read_file(model), output or model.with_name(f"{model.stem}_int8.onnx")
+    data, target = read_model_file(model), output or model.with_name(f"{model.stem}_int8.onnx")
     samples = load_archive(calibrate)
     check_writable(target)
     for other, kind in ((model, "the model"), (calibrate, "the samples")):
@@ -211,7 +211,7 @@ def verify(model: Path, samples: int, seed: int, batch: int | None, config: str,
 
     found = find_config(config)
     progress("compiling")
-    report = verify_model(read_file(model), found, samples, seed, batch=batch, name=str(model), progress=progress)
+    report = verify_model(read_model_file(model), found, samples, seed, batch=batch, name=str(model), progress=progress)
     table = [("tensor", "bytes", "golden", "machine", "RTL")]
     table += [
         (

@@ -14,8 +14,8 @@ from ..golden.program import MAGIC, Program
 from .arrays import TensorInfo, check_feeds, describe_model
 from .configuration import find_config
 from .driver import Driver, check_config
+from .model_file import read_model_file
 from .progress import Progress, silent
-from .reading import read_file
 from .transport import Transport
 from .verilator_transport import VerilatorTransport
 
@@ -52,7 +52,7 @@ def load_program(
     if isinstance(path_or_bytes, bytes):
         data = path_or_bytes
     else:
-        name, data = str(path_or_bytes), read_file(path_or_bytes)
+        name, data = str(path_or_bytes), read_model_file(path_or_bytes)
     if data.startswith(MAGIC):
         try:
             program = Program.from_bytes(data)
@@ -93,7 +93,7 @@ def load_plan(
     from .compiler.batch import batched  # noqa: PLC0415
     from .frontend import import_model  # noqa: PLC0415
 
-    found, name, data = find_config(config), str(path), read_file(path)
+    found, name, data = find_config(config), str(path), read_model_file(path)
     program = load_program(data, found, name=name, batch=batch) if data.startswith(MAGIC) else None
     samples = program.batch if program else 1 if batch is None else batch
     graph = batched(import_model(program.model if program else data, name), samples)
