@@ -302,14 +302,20 @@ def test_matrix_product_and_addition_become_one_layer(codes_of_bias: bool):
     assert kinds(assert_exact(made.serialise(), codes((1, 12)))) == ["Convolution"]
 
 
-def test_requantisation_alone_is_a_table_and_equal_quantisation_is_nothing():
+def test_requantisation_that_is_an_output_as_well_is_a_table():
     made = convolved()
-    made.quantise(made.dequantised(), *made.quantisation(0.05), made.shape)
-    made.quantise(made.node("Identity", [made.dequantised()]), made.scale, made.zero, made.shape)
+    leaving = made.tensor
+    made.quantise(made.dequantised(), *made.quantisation(0.05, 3), made.shape)
     made.product("Conv", (2, 4, 1, 1), 0, (1, 2, 4, 4))
-    graph = assert_exact(made.serialise(), codes((1, 3, 6, 6)))
-    assert kinds(graph) == ["Convolution + table", "Convolution"]
-    assert [len(tensor.views) for tensor in graph.tensors.values()] == [1, 1, 2, 1]
+    graph = assert_exact(made.serialise([leaving, made.tensor]), codes((1, 3, 6, 6)))
+    assert kinds(graph) == ["Convolution", "Pointwise + table", "Convolution"]
+
+
+def test_equal_quantisation_is_nothing():
+    made = convolved()
+    made.quantise(made.node("Identity", [made.dequantised()]), made.scale, made.zero, made.shape)
+    made.product("Conv", (2, 4, 1, 1), 0, (1, 2, 4, 4), bias=False)
+    assert kinds(assert_exact(made.serialise(), codes((1, 3, 6, 6)))) == ["Convolution", "Convolution"]
 
 
 def test_a_shift_of_the_zero_point_alone_is_a_table():
@@ -331,7 +337,8 @@ def test_a_tail_keeps_softmax_and_what_follows_it():
     made.activation("Tanh")
     graph = assert_exact(made.serialise(), codes((1, 20)), covered=False)
     assert (kinds(graph), graph.outputs) == (["Convolution"], [leaving])
-    assert [row.kind for row in describe(graph)][1:3] == ["DequantizeLinear", "Softmax"]
+    assert [row.kind for row in describe(graph)][1:] == [
+        "QLinearSoftmax", "DequantizeLinear", "Tanh", "QuantizeLinear"]
 
 
 def test_a_tail_computes_again_what_it_needs_of_the_head():

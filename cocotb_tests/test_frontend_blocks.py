@@ -103,7 +103,8 @@ def test_a_tensor_plus_itself_is_a_table(form: str, unsigned: bool):
 
 def test_a_tensor_plus_a_view_of_it():
     made = maker((1, 3, 1, 4), "qop")
-    view = made.node("Identity", ["x"])
+    view = made.node("Reshape", ["x", made.constant("shape", np.array([-1, 3, 4, 1]))])
+    view = made.node("Reshape", [view, made.constant("shape", np.array([-1, 3, 1, 4]))])
     ends = ["x", made.scale, made.zero, view, made.scale, made.zero]
     made.tensor = made.node("QLinearAdd", [*ends, *made.quantisation(0.03)], domain="com.microsoft")
     graph = exact(made, covered=False)
@@ -382,7 +383,7 @@ def test_what_the_accelerator_cannot_run_runs_on_the_host_at_the_end(form: str):
     made.quantise(made.node("AveragePool", [made.dequantised()], kernel_shape=[2, 2]), made.scale, made.zero, ())
     graph = exact(made, covered=False)
     assert (kinds(graph), graph.outputs) == ([Convolution], [leaving])
-    assert [row.where for row in describe(graph)] == ["accelerator", "host", "host", "host"]
+    assert [row.where for row in describe(graph)] == ["accelerator", "host"]
 
 
 def test_what_the_accelerator_cannot_run_runs_on_the_host_at_the_beginning():

@@ -50,24 +50,25 @@ def test_integer_inputs_are_shown_as_well():
 
 @pytest.mark.parametrize("form", FORMS)
 def test_showing_tensors_changes_no_answer(form: str):
-    # Reference.run compares the outputs with those of the plain session, and raises otherwise.
     for seed in range(5):
         generated = chain(seed, form=form)
-        reference.Reference(generated.model).run(generated.feeds(seed))
+        # Nothing in between would be shown otherwise.
+        assert len(reference.Reference(generated.model).run(generated.feeds(seed))) > 2
 
 
-def test_a_changed_answer_is_an_error(monkeypatch):
+def test_a_changed_answer_hides_the_tensors_in_between():
     generated = layer("fc", 0)
     opened = reference.Reference(generated.model)
-    other = layer("fc", 0, unsigned=False).model
-    broken = onnx.load_from_string(other)
-    bias = next(tensor for tensor in broken.graph.initializer if tensor.name.startswith("w_"))
-    bias.raw_data = bytes(len(bias.raw_data))
+    feeds = generated.feeds(0)
+    shown = opened.run(feeds)
+    broken = onnx.load_from_string(generated.model)
+    weights = next(tensor for tensor in broken.graph.initializer if tensor.name.startswith("w_"))
+    weights.raw_data = bytes(len(weights.raw_data))
     opened._plain = reference.open_session(broken.SerializeToString())
-    name = opened.output_names[0]
-    with pytest.raises(RuntimeError, match=rf"^{name}: ONNX Runtime's answer changes when its intermediate tensors are "
-                                           r"outputs too; compare the outputs alone$"):
-        opened.run(generated.feeds(0))
+    name, = opened.output_names
+    hidden = opened.run(feeds)
+    assert hidden.keys() == {"x", name}
+    assert hidden[name].tobytes() == opened._plain.run([name], feeds)[0].tobytes() != shown[name].tobytes()
 
 
 def test_the_qdq_form_is_recognised_and_remembered():

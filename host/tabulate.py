@@ -13,7 +13,7 @@ import onnxruntime
 
 from ..golden.tables import apply_table
 from .graph import Int8
-from .reference import is_qdq, open_session, session_options
+from .reference import plain_session
 
 CODES = np.arange(-128, 128, dtype=np.int8)
 
@@ -32,11 +32,9 @@ def to_codes(array: np.ndarray) -> Int8:
     return array if array.dtype == np.int8 else (array ^ np.uint8(128)).view(np.int8)
 
 
-def open_single_threaded(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
-    """Open a small cut-out model as the reference does, without a thread pool of its own."""
-    options = session_options(qdq=is_qdq(model))
-    options.intra_op_num_threads = 1
-    return open_session(model.SerializeToString(), options)
+def open_part(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
+    """Open a part of what ONNX Runtime executes, to be run as it stands, without a thread pool of its own."""
+    return plain_session(model, threads=1)
 
 
 def tabulate(model: onnx.ModelProto, ahead: Mapping[str, Int8] | None = None) -> Int8:
@@ -59,7 +57,7 @@ def tabulate(model: onnx.ModelProto, ahead: Mapping[str, Int8] | None = None) ->
     ValueError
         If ONNX Runtime's result for a code depends on where in a tensor it stands, so that no table gives its bytes.
     """
-    session = open_single_threaded(model)
+    session = open_part(model)
     types = {value.name: np.dtype(np.uint8 if value.type == "tensor(uint8)" else np.int8)
              for value in session.get_inputs()}
 

@@ -14,7 +14,8 @@ from .combination import lower_combination
 from .cut import cut_between
 from .describe import Row, describe
 from .errors import ModelError, UnsupportedError
-from .executed import Executed, read_executed
+from .executed import follow
+from .float_products import check_weights, explain_float
 from .fuse import compose_tables, fuse_tables
 from .inputs import place_input
 from .integer import replace_integer_products
@@ -23,7 +24,7 @@ from .padding import lower_pad, merge_pads
 from .partition import partition
 from .region import lower_region
 from .source import Source, fix_batch, measure, parse
-from .units import LAYOUT, Kind, Unit, find_units
+from .units import INTEGER_PRODUCTS, LAYOUT, Kind, Unit, find_units
 
 __all__ = ["PASSES", "ModelError", "Row", "describe", "import_model"]
 
@@ -32,10 +33,10 @@ __all__ = ["PASSES", "ModelError", "Row", "describe", "import_model"]
 class _State:
     """What one pass hands to the next."""
 
-    source: Source
+    given: Source
+    source: Source | None = None
     build: Build | None = None
     units: list[Unit] = field(default_factory=list)
-    executed: dict[str, Executed] = field(default_factory=dict)
     middle: list[Unit] = field(default_factory=list)
 
 
@@ -60,23 +61,23 @@ def import_model(data: bytes, name: str = "model") -> Graph:
         If the file is no ONNX model, is not quantised, or cannot be run with the bytes of ONNX Runtime; the message
         names the node and the remedy.
     """
-    source = parse(data, name)
-    state = _State(source)
+    state = _State(parse(data, name))
     for _, run in PASSES:
         run(state)
     return state.build.graph
 
 
-def _fix_batch(state: _State) -> None:
-    fix_batch(state.source)
+def _replace_integer_products(state: _State) -> None:
+    state.given = replace_integer_products(state.given)
+
+
+def _follow(state: _State) -> None:
+    state.source = follow(state.given)
 
 
 def _measure(state: _State) -> None:
+    fix_batch(state.source)
     measure(state.source)
-
-
-def _replace_integer_products(state: _State) -> None:
-    state.source = replace_integer_products(state.source)
 
 
 def _find_units(state: _State) -> None:
@@ -85,10 +86,12 @@ def _find_units(state: _State) -> None:
 
 
 def _check_products(state: _State) -> None:
-    state.executed = read_executed(state.source)
     for unit in state.units:
         if unit.kind is Kind.LINEAR:
-            check_linear(state.source, unit, state.executed)
+            if unit.main.op_type not in INTEGER_PRODUCTS:
+                raise explain_float(state.given, unit.main.name)
+            check_weights(state.given, unit.main.name)
+            check_linear(state.source, unit)
 
 
 def _lower(state: _State) -> None:
@@ -99,7 +102,7 @@ def _lower(state: _State) -> None:
     refused: Unit | None = None
     while state.build is None or refused is not None:
         state.middle = partition(state.source, state.units)
-        state.build = Build(state.source, Graph({}, [], [], [], model=state.source.data), state.executed)
+        state.build = Build(state.source, Graph({}, [], [], [], model=state.source.data))
         refused = _lower_units(state.build, state.middle)
 
 
@@ -171,9 +174,9 @@ def _fuse_tables(state: _State) -> None:
 
 #: The passes in order, with the names that the documentation uses.
 PASSES: tuple[tuple[str, Callable[[_State], None]], ...] = (
-    ("fix batch", _fix_batch),
-    ("measure", _measure),
     ("replace integer products", _replace_integer_products),
+    ("follow ONNX Runtime", _follow),
+    ("measure", _measure),
     ("find units", _find_units),
     ("check products", _check_products),
     ("partition and lower", _lower),

@@ -6,7 +6,7 @@ from onnx import NodeProto
 
 from ...golden.addition import UNSIGNED_OFFSET, add, sum_tables
 from ..graph import Add, Int8
-from ..tabulate import CODES, from_codes, open_single_threaded, to_codes
+from ..tabulate import CODES, from_codes, open_part, to_codes
 from .build import Build
 from .checks import check_layers
 from .cut import cut
@@ -91,7 +91,7 @@ def _tabulate(source: Source, unit: Unit, names: list[str]) -> Int8:
     """Codes int8[256, 256] of every pair, as ONNX Runtime computes them."""
     model = cut(source, unit.nodes, dict.fromkeys(names, _PAIRS[0].shape), unit.outputs)
     feeds = {name: from_codes(codes, source.types[name]) for name, codes in zip(names, _PAIRS, strict=True)}
-    return to_codes(open_single_threaded(model).run(unit.outputs, feeds)[0])
+    return to_codes(open_part(model).run(unit.outputs, feeds)[0])
 
 
 def _difference(unit: Unit, node: NodeProto, wrong: int) -> str:

@@ -54,8 +54,7 @@ def _average(build: Build, node: NodeProto, place: Place, output: str, like: str
         raise UnsupportedError(f"{label(node)} has windows that lie in the border only", _NO_BORDER)
     build.add_tensor(output, (*window.output_size(*shape[:2]), channels), like)
     source, target = build.graph.tensors[place.tensor], build.graph.tensors[output]
-    executed = build.executed.get(node.name)
-    if executed is None or executed.node.op_type != "QLinearGlobalAveragePool":
+    if node.op_type != "QLinearGlobalAveragePool":
         for count in sorted(counts, reverse=True):
             _check_ties(node, source, target, count, is_whole=count == elements)
     multipliers = {count: average_multiplier(source.scale, target.scale, count) for count in sorted(counts)}
@@ -78,6 +77,9 @@ def _window(build: Build, node: NodeProto, shape: tuple[int, int, int]) -> Windo
         return Window(shape[:2])
     kernel, output_shape = tuple(given["kernel_shape"]), image_shape(onnx_shape)
     window = window_of(node, kernel, len(kernel), shape, output_shape)
+    if given.get("auto_pad", b"").startswith(b"SAME") and any(np.greater(window.stride, window.kernel)):
+        raise UnsupportedError(f"{label(node)} has auto_pad and a stride larger than its kernel",
+                               "give it pads instead of auto_pad")
     if not _counts_border(node):
         return window
     behind = (0, 0, *given.get("pads", (0,)))[-len(kernel):]

@@ -11,7 +11,6 @@ from onnx import NodeProto
 from ..graph import Graph, MaxPool, Tensor, View, Window
 from .classify import quantisation
 from .errors import UnsupportedError
-from .executed import Executed
 from .layout import CHANNELS_FIRST, Place, Shape3, image_shape, same_order, transposed
 from .source import Source
 from .units import LAYOUT, POOLING, label
@@ -25,15 +24,12 @@ class Build:
     ----------
     source : Source
     graph : Graph
-    executed : dict of str to Executed
-        What ONNX Runtime computes in integers, by node.
     places : dict of str to Place
         Where the ONNX tensors lie that have been lowered.
     """
 
     source: Source
     graph: Graph
-    executed: dict[str, Executed]
     places: dict[str, Place] = field(default_factory=dict)
 
     def shape_of(self, place: Place) -> Shape3:
@@ -139,6 +135,23 @@ def window_of(node: NodeProto, kernel: tuple[int, ...], rank: int, input_shape: 
             begin[axis] = missing // 2 if auto == b"SAME_UPPER" else missing - missing // 2
         after.append(max(reach - input_shape[axis] - begin[axis], 0))
     return Window(kernel, stride, dilation, (begin[0], begin[1], after[0], after[1]))
+
+
+def skipped(node: NodeProto, window: Window, input_shape: Shape3, output_shape: Shape3) -> tuple[int, int]:
+    """Rows and columns in front of the first window of a convolution.
+
+    There are some where ``auto_pad`` is SAME_UPPER or SAME_LOWER and the stride is larger than the kernel: the border
+    that ONNX Runtime computes is negative then. How it rounds the half of it is found by trial (onnxruntime 1.31).
+    """
+    rounding = {b"SAME_UPPER": 1, b"SAME_LOWER": 2}.get(attributes(node).get("auto_pad", b""))
+    if rounding is None:
+        return 0, 0
+    below, beside = (
+        max((input_shape[axis] - (output_shape[axis] - 1) * window.stride[axis] - window.extent[axis] - rounding) // 2,
+            0)
+        for axis in range(2)
+    )
+    return below, beside
 
 
 def lower_pool(build: Build, node: NodeProto, place: Place, output: str, like: str) -> Place:

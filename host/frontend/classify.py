@@ -21,6 +21,7 @@ from .units import (
     Kind,
     Unit,
     label,
+    written_operator,
 )
 
 #: Operators that make a unit one of their kind, and what may stand with one of them in a unit.
@@ -66,7 +67,7 @@ def _judge(source: Source, unit: Unit) -> tuple[Kind, str]:
     if any(node.op_type == "BatchNormalization" for node in foreign):
         unit.remedy = FOLD
     if foreign:
-        return Kind.HOST, f"the accelerator has no {foreign[0].op_type}"
+        return Kind.HOST, f"the accelerator has no {written_operator(foreign[0])}"
     if _is_layout(source, unit):
         return Kind.LAYOUT, ""
     for node in unit.nodes:

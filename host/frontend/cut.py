@@ -7,7 +7,7 @@ import onnx
 from onnx import NodeProto, helper
 
 from ..reference import mark_form
-from .source import Source
+from .source import Source, reads
 
 Dimensions = Sequence[int | str]
 
@@ -27,9 +27,9 @@ def cut(source: Source, nodes: Sequence[NodeProto], inputs: Mapping[str, Dimensi
         What it computes.
     """
     computed = set(inputs) | {name for node in nodes for name in node.output}
-    constant_nodes = _constant_nodes(source, {name for node in nodes for name in node.input} - computed)
+    constant_nodes = _constant_nodes(source, {name for node in nodes for name in reads(node)} - computed)
     all_nodes = [*constant_nodes, *nodes]
-    read = {name for node in all_nodes for name in node.input}
+    read = {name for node in all_nodes for name in reads(node)} | set(outputs)
     graph = helper.make_graph(
         all_nodes, "part",
         [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(source.types[name]), list(shape))
@@ -60,5 +60,5 @@ def _constant_nodes(source: Source, needed: set[str]) -> list[NodeProto]:
     for node in reversed(source.model.graph.node):
         if needed & set(node.output):
             nodes.append(node)
-            needed |= set(node.input)
+            needed |= set(reads(node))
     return nodes[::-1]

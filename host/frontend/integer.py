@@ -5,8 +5,9 @@ import numpy as np
 import onnx
 from onnx import NodeProto, helper, numpy_helper
 
+from ..reference import mark_form
 from .errors import ModelError
-from .source import QUANTISE, Source, measure
+from .source import QUANTISE, Source, fix_batch, measure
 from .units import label
 
 INTEGER = ("ConvInteger", "MatMulInteger")
@@ -29,15 +30,17 @@ def replace_integer_products(source: Source) -> Source:
     Returns
     -------
     Source
-        Measured; ``source`` itself where there are no such operators.
+        Not measured; ``source`` itself where there are no such operators.
 
     Raises
     ------
     ModelError
         If weights or zero points are computed, or do not fit, or the sums have too many values.
     """
-    if not any(node.op_type in INTEGER for node in source.nodes):
+    if not any(node.op_type in INTEGER for node in source.model.graph.node):
         return source
+    fix_batch(source)
+    measure(source)
     model = onnx.ModelProto()
     model.CopyFrom(source.model)
     del model.graph.node[:]
@@ -46,9 +49,9 @@ def replace_integer_products(source: Source) -> Source:
         model.graph.node.extend(_replace(source, model, node) if is_live else [node])
     if all(entry.domain != "com.microsoft" for entry in model.opset_import):
         model.opset_import.add(domain="com.microsoft", version=1)
-    replaced = Source(source.name, model, source.data, source.qdq)
-    measure(replaced)
-    return replaced
+    # ONNX Runtime must go on treating the others as it treats the model.
+    mark_form(model, qdq=source.qdq)
+    return Source(source.name, model, source.data, source.qdq)
 
 
 def _replace(source: Source, model: onnx.ModelProto, node: NodeProto) -> list[NodeProto]:

@@ -1,6 +1,7 @@
 """Lower a quantised convolution or matrix product to the graph's Convolution."""
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
@@ -8,14 +9,12 @@ import numpy as np
 from onnx import NodeProto
 
 from ..graph import Convolution, Int8, Window
-from .build import Build, follow_trunk, image_place, window_of
+from .build import Build, attributes, image_place, skipped, window_of
+from .checks import check_layers
 from .errors import ModelError
-from .executed import INTEGER_PRODUCTS, Executed, float_remedy
 from .layout import CHANNELS_FIRST, CHANNELS_LAST, Place, Shape3, image_shape, same_order
 from .source import Source
-from .units import LAYOUT, LINEAR, POOLING, QUANTISERS, TRANSPARENT, Unit, label
-
-_REMOVED_BY_FUSION = ("Relu", "Clip", "Min", "Max", "Add", *TRANSPARENT)
+from .units import Unit, label
 
 
 @dataclass(frozen=True)
@@ -30,65 +29,34 @@ class _Operands:
 _POSITIONS = {"QLinearConv": _Operands(3, 8, 6), "QGemm": _Operands(3, 6, 7), "QLinearMatMul": _Operands(3, 9, 6)}
 
 
-def check_linear(source: Source, unit: Unit, executed: dict[str, Executed]) -> None:
-    """Check that ONNX Runtime computes a convolution or matrix product in integers, and that the accelerator can.
+def check_linear(source: Source, unit: Unit) -> None:
+    """Check that the accelerator can compute a product as ONNX Runtime does.
 
     Raises
     ------
     ModelError
         If not, with the reason and the remedy.
     """
-    products = [node for node in unit.nodes if node.op_type in LINEAR]
-    node = products[0]
-    if len(products) > 1:
-        raise ModelError(f"{source.name}: {label(products[1])} follows {label(node)} in float; put QuantizeLinear and "
-                         "DequantizeLinear between them")
+    name, node = source.name, unit.main
     if len(source.dynamic_inputs(node)) > 1:
-        raise ModelError(f"{source.name}: {label(node)} multiplies two activations, which is not supported; one "
-                         "operand must be a constant")
-    if len(unit.inputs) > 1:
-        raise ModelError(f"{source.name}: {label(node)} is combined with {len(unit.inputs)} activations "
-                         f"({', '.join(map(repr, unit.inputs))}) in float; "
-                         "put QuantizeLinear and DequantizeLinear behind it")
-    before, behind = _around(unit, node)
-    if node.name not in executed:
-        raise ModelError(float_remedy(source, node, [*behind, *before]))
-    foreign = [other for other in before if other.op_type not in (*LAYOUT, *POOLING, *TRANSPARENT)]
-    foreign += [other for other in behind if other.op_type not in (*LAYOUT, *POOLING, *_REMOVED_BY_FUSION)]
-    if foreign:
-        raise ModelError(float_remedy(source, node, foreign))
-    _check_operands(source, node, executed[node.name])
-
-
-def _around(unit: Unit, node: NodeProto) -> tuple[list[NodeProto], list[NodeProto]]:
-    """The operators between a product and its quantised ends."""
-    at = unit.nodes.index(node)
-    return ([other for other in unit.nodes[:at] if other.op_type not in QUANTISERS],
-            [other for other in unit.nodes[at + 1:] if other.op_type not in QUANTISERS])
-
-
-def _check_operands(source: Source, node: NodeProto, product: Executed) -> None:
-    name, at, given = source.name, _POSITIONS[product.node.op_type], product.attributes()
-    weights, zeros = product.constant(at.weight), product.constant(at.weight + 2)
-    weight_name = product.node.input[at.weight]
-    original = node.input[0 if node.input[0] in source.constants else 1]
-    if node.op_type not in INTEGER_PRODUCTS and not _is_codes(source, original):
-        # ONNX Runtime would quantise them itself, with a zero point.
-        raise ModelError(f"{name}: the weights {original!r} of {label(node)} must be int8, not "
-                         f"{source.constants[original].dtype}; quantise with weight_type=QuantType.QInt8")
-    if weights is None or product.constant(at.weight + 1) is None:
+        raise ModelError(f"{name}: {label(node)} multiplies two activations, which is not supported; one operand must "
+                         "be a constant")
+    at, given = _POSITIONS[node.op_type], attributes(node)
+    weight_name = node.input[at.weight]
+    weights, zeros = (constant(source, node, at.weight + offset) for offset in (0, 2))
+    if weights is None or constant(source, node, at.weight + 1) is None:
         raise ModelError(f"{name}: the weights {weight_name!r} of {label(node)} must be constants")
+    if weights.dtype != np.int8:
+        raise ModelError(f"{name}: the weights {weight_name!r} of {label(node)} must be int8, not {weights.dtype}; "
+                         "quantise with weight_type=QuantType.QInt8")
     if zeros is not None and zeros.any():
         raise ModelError(f"{name}: the zero point of the weights {weight_name!r} of {label(node)} must be 0, not "
                          f"{zeros[zeros != 0].flat[0]}; "
                          "quantise with symmetric int8 weights (weight_type=QuantType.QInt8, "
                          "extra_options={'WeightSymmetric': True})")
-    if weights.dtype != np.int8:
-        raise ModelError(f"{name}: the weights {weight_name!r} of {label(node)} must be int8, not {weights.dtype}; "
-                         "quantise with weight_type=QuantType.QInt8")
     if weights.ndim > 4:
         raise ModelError(f"{name}: {label(node)} must have one or two spatial dimensions, not {weights.ndim - 2}")
-    if product.node.op_type != "QLinearConv" and weights.ndim != 2:
+    if node.op_type != "QLinearConv" and weights.ndim != 2:
         raise ModelError(f"{name}: the weights {weight_name!r} of {label(node)} must be one matrix, not a stack of the "
                          f"shape {list(weights.shape)}; use a product for each")
     if given.get("transA", 0):
@@ -98,36 +66,30 @@ def _check_operands(source: Source, node: NodeProto, product: Executed) -> None:
                          "the model before ONNX Runtime optimises it")
 
 
-def _is_codes(source: Source, name: str) -> bool:
-    """Whether constant weights come from a DequantizeLinear."""
-    return any(name in node.output and node.op_type == "DequantizeLinear" for node in source.model.graph.node)
+def constant(source: Source, node: NodeProto, position: int) -> np.ndarray | None:
+    """The constant at an input of a node, or None if the input is absent or no constant."""
+    return source.constants.get(node.input[position]) if position < len(node.input) else None
 
 
 def lower_linear(build: Build, unit: Unit) -> None:
-    """Add the layer of a unit that :func:`check_linear` accepts, and of the max pooling around it.
+    """Add the layer of a unit that :func:`check_linear` accepts.
 
     Raises
     ------
     ModelError, UnsupportedError
-        If its values do not lie as it wants them.
+        If its values do not lie as it wants them, or its bytes are not ONNX Runtime's.
     """
-    node = next(node for node in unit.nodes if node.op_type in LINEAR)
-    before, behind = _around(unit, node)
-    before = [other for other in before if other.op_type not in TRANSPARENT]
-    behind = [other for other in behind if other.op_type not in _REMOVED_BY_FUSION]
-    product = build.executed[node.name]
-    start, end = unit.inputs[0], unit.outputs[0]
-    place = follow_trunk(build, before, build.places[start], start)
-    place = Place(place.tensor, place.axes, build.source.shapes[build.source.dynamic_inputs(node)[0]])
-    _check_zero_point(build, node, product, place)
-    pooled = any(other.op_type in POOLING for other in behind)
-    place = _convolve(build, node, product, place, node.output[0] if pooled else end, end)
-    build.add_view(end, follow_trunk(build, behind, place, end, end))
+    node, start, end = unit.main, unit.inputs[0], unit.outputs[0]
+    place, first_layer = build.places[start], len(build.graph.layers)
+    place = Place(place.tensor, place.axes, build.source.shapes[start])
+    _check_zero_point(build, node, place)
+    build.add_view(end, _convolve(build, node, place, end))
+    check_layers(build, unit, first_layer)
 
 
-def _check_zero_point(build: Build, node: NodeProto, product: Executed, place: Place) -> None:
+def _check_zero_point(build: Build, node: NodeProto, place: Place) -> None:
     tensor = build.graph.tensors[place.tensor]
-    codes = product.constant(2)
+    codes = constant(build.source, node, 2)
     own = 0 if codes is None else int(codes.item()) - (128 if codes.dtype == np.uint8 else 0)
     if own != tensor.zero_point:
         raise ModelError(f"{build.source.name}: {label(node)} reads {tensor.name!r} with the zero point {own}, but it "
@@ -135,35 +97,36 @@ def _check_zero_point(build: Build, node: NodeProto, product: Executed, place: P
                          "quantise the model again")
 
 
-def _convolve(build: Build, node: NodeProto, product: Executed, place: Place, output: str, like: str) -> Place:
-    at = _POSITIONS[product.node.op_type]
-    weights = product.constant(at.weight)
-    onnx_shape = build.source.shapes[node.output[0]]
-    if product.node.op_type == "QLinearConv":
-        weights, window, shape, axes = _spatial(build, node, product, place, onnx_shape)
+def _convolve(build: Build, node: NodeProto, place: Place, output: str) -> Place:
+    source, at, given = build.source, _POSITIONS[node.op_type], attributes(node)
+    weights = constant(source, node, at.weight)
+    onnx_shape = source.shapes[output]
+    if node.op_type == "QLinearConv":
+        weights, window, shape, axes = _spatial(build, node, place, onnx_shape)
     else:
-        transposed = product.attributes().get("transB", 0)
-        weights, window, shape, axes = _product(build, node, place, weights if transposed else weights.T)
+        matrix = weights if given.get("transB", 0) else weights.T
+        weights, window, shape, axes = _product(build, node, place, matrix)
     channels = weights.shape[0]
-    bias = product.constant(at.bias)
+    bias = constant(source, node, at.bias)
     bias = np.zeros(channels, np.int32) if bias is None else np.broadcast_to(bias.reshape(-1), channels)
     if bias.dtype != np.int32:
-        raise ModelError(f"{build.source.name}: the bias {product.node.input[at.bias]!r} of {label(node)} must be "
+        raise ModelError(f"{source.name}: the bias {node.input[at.bias]!r} of {label(node)} must be "
                          f"int32, not {bias.dtype}; quantise the model again")
-    build.add_tensor(output, shape, like)
+    build.add_tensor(output, shape, output)
     build.graph.layers.append(Convolution(
         node.name, (place.tensor,), output, weights=np.ascontiguousarray(weights), bias=np.ascontiguousarray(bias),
-        multiplier=_multiplier(product, at, channels), window=window, requantised=output,
-        groups=product.attributes().get("group", 1),
+        multiplier=_multiplier(source, node, channels), window=window, requantised=output,
+        groups=given.get("group", 1),
     ))
     return Place(output, axes, onnx_shape)
 
 
-def _multiplier(product: Executed, at: _Operands, channels: int) -> np.ndarray:
+def _multiplier(source: Source, node: NodeProto, channels: int) -> np.ndarray:
     """float32[channels]: the scale from accumulator to result, in ONNX Runtime's order of float32 operations."""
+    at = _POSITIONS[node.op_type]
     positions = (1, at.weight + 1, at.output_scale)
-    input_scale, weight_scale, output_scale = (product.constant(position).reshape(-1) for position in positions)
-    alpha = np.float32(product.attributes().get("alpha", 1.0))
+    input_scale, weight_scale, output_scale = (source.constants[node.input[at]].reshape(-1) for at in positions)
+    alpha = np.float32(attributes(node).get("alpha", 1.0))
     scale = (alpha * input_scale) * weight_scale / output_scale
     return np.ascontiguousarray(np.broadcast_to(scale, channels), dtype=np.float32)
 
@@ -172,20 +135,25 @@ def _multiplier(product: Executed, at: _Operands, channels: int) -> np.ndarray:
 _Lowered = tuple[Int8, Window, Shape3, Shape3]
 
 
-def _spatial(build: Build, node: NodeProto, product: Executed, place: Place, onnx_shape: tuple[int, ...]) -> _Lowered:
-    weights = product.constant(3)
+def _spatial(build: Build, node: NodeProto, place: Place, onnx_shape: tuple[int, ...]) -> _Lowered:
+    weights = build.source.constants[node.input[3]]
     rank = weights.ndim - 2
     output_shape = image_shape(onnx_shape)
     wanted = image_shape(place.shape)
     kernel = weights.shape[2:]
     on_vector = wanted is not None and wanted[:2] == output_shape[:2] == (1, 1) and math.prod(kernel) == 1
-    grouped = product.attributes().get("group", 1) > 1
+    grouped = attributes(node).get("group", 1) > 1
     # A 1x1 convolution on what was flattened before is a matrix product, unless its one window lies on the border.
-    if on_vector and not grouped and not any(window_of(product.node, kernel, rank, wanted, output_shape).pads):
+    if on_vector and not grouped and not any(window_of(node, kernel, rank, wanted, output_shape).pads):
         return _product(build, node, place, weights.reshape(len(weights), -1))
     shape = image_place(build, node, place)
-    window = window_of(product.node, kernel, rank, shape, output_shape)
+    window = window_of(node, kernel, rank, shape, output_shape)
     weights = weights.reshape(*weights.shape[:2], *window.kernel).transpose(0, 2, 3, 1)
+    rows, columns = skipped(node, window, shape, output_shape)
+    if rows or columns:
+        # Windows begin at the first element, and weights of zero leave out what ONNX Runtime does.
+        weights = np.pad(weights, ((0, 0), (rows, 0), (columns, 0), (0, 0)))
+        window = dataclasses.replace(window, kernel=weights.shape[1:3])
     return weights, window, output_shape, CHANNELS_FIRST
 
 

@@ -7,7 +7,7 @@ from onnx import NodeProto, helper
 
 from ..graph import Pointwise
 from ..reference import expose
-from ..tabulate import CODES, from_codes, open_single_threaded
+from ..tabulate import CODES, from_codes, open_part
 from .build import Build, follow_trunk
 from .checks import check_layers, table_of
 from .classify import quantisation
@@ -83,7 +83,7 @@ def _count_leading(source: Source, unit: Unit, pointwise: onnx.ModelProto, pools
     """
     names = [node.input[0] for node in pools]
     exposed = expose(pointwise, names)
-    session = open_single_threaded(exposed)
+    session = open_part(exposed)
     codes = from_codes(CODES, source.types[unit.inputs[0]])
     results, *values = session.run([unit.outputs[0], *names], {unit.inputs[0]: codes})
     results = results.astype(np.int64).reshape(-1)

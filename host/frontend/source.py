@@ -1,6 +1,7 @@
 """The ONNX file, read and measured: named nodes, constants, and the shape and type of every tensor for one sample."""
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, field
 
@@ -9,6 +10,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import NodeProto, numpy_helper
 
+from ..model_file import external_files
 from ..reference import RUNTIME_ERRORS, computed_tensors, expose, is_qdq, plain_session
 from .errors import ModelError
 from .text import wrong_text
@@ -24,6 +26,7 @@ _ELEMENTS = 256 << 20
 
 # A serialised ModelProto begins with field 1, the IR version.
 _MODEL_TAG = b"\x08"
+_OF_SHAPE = ("Shape", "Size")
 
 
 @dataclass
@@ -35,7 +38,7 @@ class Source:
     name : str
         For messages.
     model : ModelProto
-        The model with a batch of 1 and a unique name for every node.
+        The model with a unique name for every node; with a batch of 1 once that is fixed.
     data : bytes
         The file as the user gave it.
     qdq : bool
@@ -78,7 +81,7 @@ class Source:
 
     def dynamic_inputs(self, node: NodeProto) -> list[str]:
         """The inputs of a node that are activations."""
-        return [name for name in node.input if name in self.shapes]
+        return [name for name in reads(node) if name in self.shapes]
 
 
 def read_model(data: bytes, name: str) -> onnx.ModelProto:
@@ -102,6 +105,10 @@ def read_model(data: bytes, name: str) -> onnx.ModelProto:
     if place:
         raise ModelError(f"{name}: {place} must be a text in UTF-8, and is not: the file is damaged; export or copy it "
                          "again")
+    files = external_files(model)
+    if files:
+        raise ModelError(f"{name}: keeps weights in {', '.join(map(repr, files))}; give the path of the file instead "
+                         "of its contents, or export the model again with external_data=False")
     if not model.graph.node:
         raise ModelError(f"{name}: must be an ONNX file with a graph of operators; export the network to ONNX")
     try:
@@ -121,7 +128,7 @@ def parse(data: bytes, name: str) -> Source:
     """
     model = read_model(data, name)
     _check_quantised(model, name)
-    _name_nodes(model)
+    name_nodes(model)
     return Source(name, model, data, is_qdq(model))
 
 
@@ -138,13 +145,17 @@ def _check_quantised(model: onnx.ModelProto, name: str) -> None:
         raise ModelError(f"{name}: is a float model; {QUANTISE}")
 
 
-def _name_nodes(model: onnx.ModelProto) -> None:
-    """Give every node a name of its own; ONNX Runtime's optimised graph is searched by name."""
-    taken: set[str] = set()
-    for index, node in enumerate(model.graph.node):
-        if not node.name or node.name in taken:
-            node.name = f"{node.name or node.op_type}_{index}"
-        taken.add(node.name)
+def name_nodes(model: onnx.ModelProto) -> None:
+    """Give every node a name of its own: what ONNX Runtime makes of a node is found by it."""
+    given, taken = {node.name for node in model.graph.node}, set()
+    for node in model.graph.node:
+        name, begin = node.name, node.name or node.op_type
+        numbers = itertools.count(2 if node.name else 1)
+        while not name or name in taken:
+            name = f"{begin}_{next(numbers)}"
+            name = "" if name in given else name
+        node.name = name
+        taken.add(name)
 
 
 def fix_batch(source: Source) -> None:
@@ -209,7 +220,8 @@ def measure(source: Source) -> None:
     source.constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     dynamic = set(source.inputs)
     for node in model.graph.node:
-        if dynamic & set(node.input) or node.op_type.startswith("Random"):
+        # A shape is known once the batch is fixed, whatever the values.
+        if node.op_type not in _OF_SHAPE and (dynamic & set(reads(node)) or node.op_type.startswith("Random")):
             dynamic |= set(node.output)
     dynamic.discard("")
     names = computed_tensors(model)
@@ -223,11 +235,13 @@ def measure(source: Source) -> None:
         raise ModelError(f"{source.name}: the network must fit this machine's memory, and does not: {error}; export it "
                          "for smaller inputs") from error
     for name, value in values.items():
-        if name not in dynamic:
-            source.constants[name] = np.asarray(value)
+        if name not in dynamic and isinstance(value, np.ndarray):
+            source.constants[name] = value
         elif isinstance(value, np.ndarray):
             source.shapes[name] = value.shape
             source.types[name] = value.dtype
+    _fold_shapes(source)
+    _spell_reshapes(source)
     _connect(source)
     _check_outputs(source)
 
@@ -241,6 +255,43 @@ def _check_outputs(source: Source) -> None:
                              "before it")
 
 
+def _fold_shapes(source: Source) -> None:
+    """Write shapes of activations as the constants that they are, so that nothing reads the activation for them."""
+    graph = source.model.graph
+    for node in [node for node in graph.node if node.op_type in _OF_SHAPE]:
+        graph.node.remove(node)
+        graph.initializer.append(numpy_helper.from_array(source.constants[node.output[0]], node.output[0]))
+
+
+def _spell_reshapes(source: Source) -> None:
+    """Write a Gather that takes every element once and in order, as PyTorch exports views of strides, as a Reshape."""
+    for node in source.model.graph.node:
+        if node.op_type != "Gather" or node.input[0] not in source.shapes or node.input[1] not in source.constants:
+            continue
+        shape = source.shapes[node.input[0]]
+        axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
+        taken = np.arange(size(shape)).reshape(shape).take(source.constants[node.input[1]], axis)
+        if not np.array_equal(taken.reshape(-1), np.arange(size(shape))):
+            continue
+        target = f"{node.output[0]} shape"
+        source.constants[target] = np.array(taken.shape)
+        source.model.graph.initializer.append(numpy_helper.from_array(source.constants[target], target))
+        node.op_type, node.input[1] = "Reshape", target
+        del node.attribute[:]
+
+
+def reads(node: NodeProto) -> list[str]:
+    """The tensors that a node reads, those that its branches and bodies take from outside included."""
+    names = [name for name in node.input if name]
+    for attribute in node.attribute:
+        for graph in (attribute.g, *attribute.graphs):
+            own = {item.name for item in (*graph.input, *graph.initializer)}
+            own |= {name for inner in graph.node for name in inner.output}
+            inside = [*(name for inner in graph.node for name in reads(inner)), *(item.name for item in graph.output)]
+            names += [name for name in inside if name not in own]
+    return names
+
+
 def _numpy_type(name: str) -> np.dtype:
     element = name.removeprefix("tensor(").removesuffix(")")
     return np.dtype({"float": "float32", "double": "float64"}.get(element, element))
@@ -251,14 +302,14 @@ def _connect(source: Source) -> None:
     live = []
     for node in reversed(source.model.graph.node):
         if needed & set(node.output):
-            needed |= set(node.input)
-            if any(name in source.shapes for name in node.input):
+            needed |= set(reads(node))
+            if source.dynamic_inputs(node):
                 live.append(node)
     source.nodes = live[::-1]
     for node in source.nodes:
         for name in node.output:
             source.producer[name] = node
-        for name in dict.fromkeys(node.input):
+        for name in dict.fromkeys(reads(node)):
             source.consumers.setdefault(name, []).append(node)
 
 

@@ -13,7 +13,9 @@ from onnx import NodeProto
 from .errors import REPLACE, ModelError
 from .source import Source
 
-LINEAR = ("QLinearConv", "QGemm", "QLinearMatMul", "Conv", "Gemm", "MatMul")
+INTEGER_PRODUCTS = ("QLinearConv", "QGemm", "QLinearMatMul")
+FLOAT_PRODUCTS = ("Conv", "Gemm", "MatMul", "FusedConv", "FusedGemm", "FusedMatMul", "MatMulIntegerToFloat")
+LINEAR = (*INTEGER_PRODUCTS, *FLOAT_PRODUCTS)
 LAYOUT = ("Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze")
 TRANSPARENT = ("Identity", "Dropout")
 POOLING = ("MaxPool",)
@@ -32,6 +34,7 @@ POINTWISE = (
     "Where", "Xor",
 )
 QUANTISERS = ("QuantizeLinear", "DequantizeLinear")
+_WRITTEN_KEY = "lutterfly.operator"
 
 
 class Kind(enum.Enum):
@@ -85,8 +88,18 @@ class Unit:
 
 
 def label(node: NodeProto) -> str:
-    """Operator and name of a node, for messages."""
-    return f"{node.op_type} {node.name!r}"
+    """Operator and name of a node as the user wrote them, for messages."""
+    return f"{written_operator(node)} {node.name!r}"
+
+
+def written_operator(node: NodeProto) -> str:
+    """The operator that the user wrote where ONNX Runtime executes a node."""
+    return next((entry.value for entry in node.metadata_props if entry.key == _WRITTEN_KEY), node.op_type)
+
+
+def note_written(node: NodeProto, operator: str) -> None:
+    """Note which operator the user wrote where ONNX Runtime executes a node."""
+    node.metadata_props.add(key=_WRITTEN_KEY, value=operator)
 
 
 def find_units(source: Source) -> list[Unit]:

@@ -1,0 +1,95 @@
+"""Why ONNX Runtime computes a convolution or matrix product in float, read from the model as the user wrote it."""
+from __future__ import annotations
+
+from onnx import NodeProto, TensorProto
+
+from .errors import FOLD, ModelError
+from .source import Source, fix_batch, measure
+from .units import FLOAT_PRODUCTS, LAYOUT, POOLING, QUANTISERS, TRANSPARENT, Unit, find_units, label
+
+_REMOVED_BY_FUSION = ("Relu", "Clip", "Min", "Max", "Add", *TRANSPARENT)
+_SEPARATE = "put QuantizeLinear and DequantizeLinear between them"
+
+
+def explain_float(given: Source, name: str) -> ModelError:
+    """The refusal of a product that ONNX Runtime computes in float although codes surround it.
+
+    Parameters
+    ----------
+    given : Source
+        The model as the user wrote it, not yet measured.
+    name : str
+        Of the product's node.
+    """
+    fix_batch(given)
+    measure(given)
+    unit = next((unit for unit in find_units(given) if any(node.name == name for node in unit.nodes)), None)
+    node = next((node for node in unit.nodes if node.name == name), None) if unit else None
+    if unit is None or node is None:
+        return ModelError(f"{given.name}: ONNX Runtime computes {name!r} in float; quantise its ends")
+    begin = f"{given.name}: {label(node)}"
+    products = [other for other in unit.nodes if other.op_type in FLOAT_PRODUCTS]
+    if len(products) > 1:
+        return ModelError(f"{given.name}: {label(products[1])} follows {label(products[0])} in float; {_SEPARATE}")
+    if len(given.dynamic_inputs(node)) > 1:
+        return ModelError(f"{begin} multiplies two activations, which is not supported; one operand must be a constant")
+    if len(unit.inputs) > 1:
+        return ModelError(f"{begin} is combined with {len(unit.inputs)} activations "
+                          f"({', '.join(map(repr, unit.inputs))}) in float; put QuantizeLinear and DequantizeLinear "
+                          "behind it")
+    return ModelError(_remedy(given, node, unit))
+
+
+def check_weights(given: Source, name: str) -> None:
+    """Refuse float weights, which ONNX Runtime would quantise itself, with a zero point.
+
+    Raises
+    ------
+    ModelError
+        If a product of the model as the user wrote it has float weights.
+    """
+    node = next((node for node in given.model.graph.node if node.name == name), None)
+    operands = node.input[:2] if node is not None and node.op_type in FLOAT_PRODUCTS else ()
+    for tensor in given.model.graph.initializer:
+        if tensor.name in operands and tensor.data_type == TensorProto.FLOAT:
+            raise ModelError(f"{given.name}: the weights {tensor.name!r} of {label(node)} must be int8, not float32; "
+                             "quantise with weight_type=QuantType.QInt8")
+
+
+def _remedy(given: Source, node: NodeProto, unit: Unit) -> str:
+    at = unit.nodes.index(node)
+    before, behind = ([other for other in nodes if other.op_type not in QUANTISERS]
+                      for nodes in (unit.nodes[:at], unit.nodes[at + 1:]))
+    foreign = [other for other in before if other.op_type not in (*LAYOUT, *POOLING, *TRANSPARENT)]
+    foreign += [other for other in behind if other.op_type not in (*LAYOUT, *POOLING, *_REMOVED_BY_FUSION)]
+    others = foreign or [*behind, *before]
+    begin = f"{given.name}: ONNX Runtime computes {label(node)} in float, because"
+    again = _quantised_again(given, unit.inputs[0])
+    if again is not None and not foreign:
+        return (f"{begin} {label(again)} quantises codes again; ONNX Runtime merges both quantisations, and the bias "
+                "does not fit the scale; quantise the tensor once")
+    shown = " and ".join(map(label, others))
+    if others and others[0].op_type == "BatchNormalization":
+        return f"{begin} {shown} stands behind it; {FOLD}"
+    if others and all(other.op_type in ("Relu", "Clip") for other in others):
+        return (
+            f"{begin} {shown} cuts codes that the QuantizeLinear behind it keeps; quantise the output of "
+            f"{node.op_type} as well, or let the range of that QuantizeLinear end where the {others[0].op_type} cuts"
+        )
+    if others:
+        verb = "stands" if len(others) == 1 else "stand"
+        return f"{begin} {shown} {verb} between it and its quantised ends; {_SEPARATE}"
+    return (f"{begin} its operands are not quantised to its rules; input, output and weights need QuantizeLinear and "
+            "DequantizeLinear, a bias int32 codes with the scale of input times weights, and alpha and beta must be 1 "
+            "(onnxruntime.quantization does all this)")
+
+
+def _quantised_again(given: Source, tensor: str) -> NodeProto | None:
+    """The QuantizeLinear that a tensor of codes comes from, if it quantises what was dequantised just before."""
+    again = given.producer.get(tensor)
+    if again is None or again.op_type != "QuantizeLinear":
+        return None
+    before = given.producer.get(again.input[0])
+    while before is not None and before.op_type in (*LAYOUT, *TRANSPARENT):
+        before = given.producer.get(before.input[0])
+    return again if before is not None and before.op_type == "DequantizeLinear" else None
