@@ -26,6 +26,7 @@ INTEGER_TYPES = ("tensor(int8)", "tensor(uint8)")
 # What goes wrong is raised; ONNX Runtime would log it as well.
 _FATAL_ONLY = 4
 _QDQ_KEY, _QDQ = "lutterfly.qdq", "1"
+INTEGER_PRODUCTS = ("QLinearConv", "QGemm", "QLinearMatMul")
 _PRODUCTS = ("Conv", "Gemm", "MatMul", "QGemm")
 #: Without VNNI the kernels for uint8 activations add pairs of products in 16 bits, and saturate, unless this is set.
 #: Those for int8 activations never do, and have no kernel for the weights that it would make.
@@ -86,13 +87,23 @@ def session_options(*, qdq: bool) -> onnxruntime.SessionOptions:
 
 def _reference_options(model: onnx.ModelProto) -> onnxruntime.SessionOptions:
     options = session_options(qdq=is_qdq(model))
-    if _is_unsigned(model):
+    if _needs_exact_sums(model):
         options.add_session_config_entry(_EXACT_SUMS, "1")
     return options
 
 
-def _is_unsigned(model: onnx.ModelProto) -> bool:
-    """Whether activations are uint8: their zero points are, since weights are int8."""
+def _needs_exact_sums(model: onnx.ModelProto) -> bool:
+    """Whether activations are uint8, and no product reads int8 codes, for which there are no kernels then."""
+    if not _has_unsigned(model):
+        return False
+    executed = executed_model(model)
+    types = {tensor.name: tensor.data_type for tensor in executed.graph.initializer}
+    zeros = {node.input[2] for node in executed.graph.node if node.op_type in INTEGER_PRODUCTS}
+    return onnx.TensorProto.INT8 not in {types.get(name) for name in zeros}
+
+
+def _has_unsigned(model: onnx.ModelProto) -> bool:
+    """Whether some activations are uint8: their zero points are, since weights are int8."""
     written = [attribute.t for node in model.graph.node if node.op_type == "Constant" for attribute in node.attribute]
     return any(tensor.data_type == onnx.TensorProto.UINT8 for tensor in [*model.graph.initializer, *written])
 

@@ -1,6 +1,6 @@
 """Exports the networks here with PyTorch, as its user would; `make test` needs the files alone.
 
-    pip install torch==2.13.0 onnxscript
+    pip install -e .[train]
     python cocotb_tests/exported/make.py
 
 The files are torch.onnx.export's own but for the stack traces in them, which name folders of the machine.

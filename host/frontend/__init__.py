@@ -9,7 +9,7 @@ from .addition import lower_sum
 from .averaging import lower_average
 from .build import Build, follow_layout
 from .channels import lower_concat, lower_split
-from .classify import classify
+from .classify import check_types, classify
 from .combination import lower_combination
 from .cut import cut_between
 from .describe import Row, describe
@@ -19,7 +19,7 @@ from .float_products import check_weights, explain_float
 from .fuse import compose_tables, fuse_tables
 from .inputs import place_input
 from .integer import replace_integer_products
-from .linear import check_linear, lower_linear
+from .linear import check_linear, check_one_type, lower_linear
 from .padding import lower_pad, merge_pads
 from .partition import partition
 from .region import lower_region
@@ -81,6 +81,7 @@ def _measure(state: _State) -> None:
 
 
 def _find_units(state: _State) -> None:
+    check_types(state.source)
     state.units = find_units(state.source)
     classify(state.source, state.units)
 
@@ -92,6 +93,7 @@ def _check_products(state: _State) -> None:
                 raise explain_float(state.given, unit.main.name)
             check_weights(state.given, unit.main.name)
             check_linear(state.source, unit)
+    check_one_type(state.source, state.units)
 
 
 def _lower(state: _State) -> None:
@@ -104,6 +106,10 @@ def _lower(state: _State) -> None:
         state.middle = partition(state.source, state.units)
         state.build = Build(state.source, Graph({}, [], [], [], model=state.source.data))
         refused = _lower_units(state.build, state.middle)
+    if not state.build.graph.layers:
+        raise ModelError(f"{state.given.name}: no layer can run on the accelerator, as ONNX Runtime drops every "
+                         "operator without effect, and nothing is left to compute; it needs a quantised convolution, "
+                         "matrix product or pointwise operator")
 
 
 def _lower_units(build: Build, middle: list[Unit]) -> Unit | None:

@@ -40,11 +40,9 @@ def classify(source: Source, units: list[Unit]) -> None:
     Raises
     ------
     ModelError
-        If an activation is quantised to another type, or its scale or zero point is computed, per channel or not
-        positive.
+        If the scale or zero point of an activation is computed, per channel or not positive.
     """
     for unit in units:
-        _check_types(source, unit)
         _check_scales(source, unit)
         unit.kind, unit.reason = _judge(source, unit)
 
@@ -141,8 +139,15 @@ def _pointwise_problem(source: Source, node: NodeProto) -> str:
     return ""
 
 
-def _check_types(source: Source, unit: Unit) -> None:
-    for node in unit.nodes:
+def check_types(source: Source) -> None:
+    """Check that activations are quantised to 8 bits.
+
+    Raises
+    ------
+    ModelError
+        If one is not.
+    """
+    for node in source.nodes:
         if node.op_type == "QuantizeLinear" and not source.is_codes(node.output[0]):
             raise ModelError(f"{source.name}: {node.output[0]!r} of {label(node)} must be int8 or uint8, not "
                              f"{source.types[node.output[0]]}; quantise with activation_type=QuantType.QInt8")

@@ -76,6 +76,9 @@ def _remedy(given: Source, node: NodeProto, unit: Unit) -> str:
             f"{begin} {shown} cuts codes that the QuantizeLinear behind it keeps; quantise the output of "
             f"{node.op_type} as well, or let the range of that QuantizeLinear end where the {others[0].op_type} cuts"
         )
+    types = [given.types[name] for name in (*unit.inputs, *unit.outputs) if given.is_codes(name)]
+    if len(set(types)) > 1:
+        return f"{begin} it reads {types[0]} and makes {types[-1]} codes; quantise all activations to one type"
     if others:
         verb = "stands" if len(others) == 1 else "stand"
         return f"{begin} {shown} {verb} between it and its quantised ends; {_SEPARATE}"

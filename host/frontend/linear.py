@@ -14,7 +14,7 @@ from .checks import check_layers
 from .errors import ModelError
 from .layout import CHANNELS_FIRST, CHANNELS_LAST, Place, Shape3, image_shape, same_order
 from .source import Source
-from .units import Unit, label
+from .units import Kind, Unit, label
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,24 @@ def check_linear(source: Source, unit: Unit) -> None:
     if given.get("channels_last", 0):
         raise ModelError(f"{name}: {label(node)} must be a standard QLinearConv, not one with channels_last; import "
                          "the model before ONNX Runtime optimises it")
+
+
+def check_one_type(source: Source, units: list[Unit]) -> None:
+    """Check that all products read codes of one type: what ONNX Runtime needs for exact sums of the one (see
+    ``host/reference.py``) it has no kernels for with the other.
+
+    Raises
+    ------
+    ModelError
+        If some read int8 codes and others uint8 codes.
+    """
+    first: dict[str, Unit] = {}
+    for unit in units:
+        if unit.kind is Kind.LINEAR:
+            first.setdefault(str(source.types[unit.inputs[0]]), unit)
+    if len(first) > 1:
+        shown = " and ".join(f"{unit.label} reads {kind} codes" for kind, unit in first.items())
+        raise ModelError(f"{source.name}: {shown}; quantise all activations to one type")
 
 
 def constant(source: Source, node: NodeProto, position: int) -> np.ndarray | None:

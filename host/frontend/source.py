@@ -3,10 +3,12 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from dataclasses import dataclass, field
 
 import numpy as np
 import onnx
+import onnxruntime
 from google.protobuf.message import DecodeError
 from onnx import NodeProto, numpy_helper
 
@@ -27,6 +29,10 @@ _ELEMENTS = 256 << 20
 # A serialised ModelProto begins with field 1, the IR version.
 _MODEL_TAG = b"\x08"
 _OF_SHAPE = ("Shape", "Size")
+_TENSOR = re.compile(r"tensor\((\w+)\)")
+#: What ONNX Runtime hands over as NumPy arrays.
+_NUMPY_ELEMENTS = ("float", "double", "float16", "bool", "string",
+                   *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
 
 
 @dataclass
@@ -127,9 +133,20 @@ def parse(data: bytes, name: str) -> Source:
         If :func:`read_model` raises it, or the model has no quantised operator.
     """
     model = read_model(data, name)
+    _check_names(model, name)
     _check_quantised(model, name)
     name_nodes(model)
     return Source(name, model, data, is_qdq(model))
+
+
+def _check_names(model: onnx.ModelProto, name: str) -> None:
+    """Refuse what ONNX Runtime refuses: two nodes of one name."""
+    taken: set[str] = set()
+    for node in model.graph.node:
+        if node.name in taken:
+            raise ModelError(f"{name}: two nodes must not have the name {node.name!r}, as ONNX Runtime refuses them; "
+                             "give each node a name of its own, or none")
+        taken |= {node.name} - {""}
 
 
 def _check_quantised(model: onnx.ModelProto, name: str) -> None:
@@ -227,6 +244,7 @@ def measure(source: Source) -> None:
     names = computed_tensors(model)
     try:
         session = plain_session(expose(model, names))
+        _check_elements(source, session)
         feeds = {value.name: np.zeros(value.shape, _numpy_type(value.type)) for value in session.get_inputs()}
         values = dict(zip(names, session.run(names, feeds), strict=True)) | feeds
     except RUNTIME_ERRORS as error:
@@ -290,6 +308,16 @@ def reads(node: NodeProto) -> list[str]:
             inside = [*(name for inner in graph.node for name in reads(inner)), *(item.name for item in graph.output)]
             names += [name for name in inside if name not in own]
     return names
+
+
+def _check_elements(source: Source, session: onnxruntime.InferenceSession) -> None:
+    for value in [*session.get_inputs(), *session.get_outputs()]:
+        found = _TENSOR.fullmatch(value.type)
+        if found is not None and found[1] not in _NUMPY_ELEMENTS:
+            maker = next((node for node in source.model.graph.node if value.name in node.output), None)
+            made = "" if maker is None else f" of {maker.op_type} {maker.name!r}"
+            raise ModelError(f"{source.name}: {value.name!r}{made} must be of a type that NumPy has, not {found[1]}; "
+                             "export the model with float32 instead")
 
 
 def _numpy_type(name: str) -> np.dtype:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from onnx import NodeProto
 
+from ..reference import INTEGER_PRODUCTS
 from .errors import REPLACE, ModelError
 from .source import Source
 
-INTEGER_PRODUCTS = ("QLinearConv", "QGemm", "QLinearMatMul")
 FLOAT_PRODUCTS = ("Conv", "Gemm", "MatMul", "FusedConv", "FusedGemm", "FusedMatMul", "MatMulIntegerToFloat")
 LINEAR = (*INTEGER_PRODUCTS, *FLOAT_PRODUCTS)
 LAYOUT = ("Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze")
@@ -117,9 +117,9 @@ def find_units(source: Source) -> list[Unit]:
 
 def _group_nodes(source: Source) -> list[list[NodeProto]]:
     """Nodes that exchange float tensors belong together; a DequantizeLinear belongs to each of its readers."""
-    group = {id(node): [node] for node in source.nodes if node.op_type != "DequantizeLinear"}
+    group = {id(node): [node] for node in source.nodes if not _dequantises(source, node)}
     for node in source.nodes:
-        if node.op_type == "DequantizeLinear":
+        if _dequantises(source, node):
             continue
         for name in node.output:
             if name in source.shapes and not source.is_codes(name):
@@ -127,8 +127,13 @@ def _group_nodes(source: Source) -> list[list[NodeProto]]:
                     _join(group, node, reader)
     groups = list({id(nodes): nodes for nodes in group.values()}.values())
     outputs = set(source.outputs)
-    groups += [[node] for node in source.nodes if node.op_type == "DequantizeLinear" and node.output[0] in outputs]
+    groups += [[node] for node in source.nodes if _dequantises(source, node) and node.output[0] in outputs]
     return groups
+
+
+def _dequantises(source: Source, node: NodeProto) -> bool:
+    """Whether a node dequantises codes; sums of 32 bits are no codes."""
+    return node.op_type == "DequantizeLinear" and source.is_codes(node.input[0])
 
 
 def _join(group: dict[int, list[NodeProto]], one: NodeProto, other: NodeProto) -> None:
@@ -144,13 +149,13 @@ def _make_unit(source: Source, nodes: list[NodeProto]) -> Unit:
     for node in list(nodes):
         for name in source.dynamic_inputs(node):
             producer = source.producer.get(name)
-            if producer is not None and producer.op_type == "DequantizeLinear":
+            if producer is not None and _dequantises(source, producer):
                 present.add(id(producer))
     ordered = [node for node in source.nodes if id(node) in present]
     computed = {name for node in ordered for name in node.output}
     read = dict.fromkeys(name for node in ordered for name in source.dynamic_inputs(node))
     model_outputs = set(source.outputs)
-    dequantised = {name for node in ordered if node.op_type == "DequantizeLinear" for name in node.output}
+    dequantised = {name for node in ordered if _dequantises(source, node) for name in node.output}
     shared = dequantised if len(ordered) > 1 else set()
 
     def is_output(name: str) -> bool:

@@ -1,0 +1,194 @@
+"""Unusual models: other types, outputs that are constant, branches, shapes that are computed. Accepted, or refused
+with place and remedy."""
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from exactness import assert_answers, assert_exact, needs_reference
+from generated import TINY, Maker
+from onnx import TensorProto, helper, numpy_helper
+
+from lutterfly.host.frontend import ModelError, describe, import_model
+
+pytestmark = needs_reference
+
+
+def convolved(shape: tuple[int, ...] = (1, 3, 6, 6)) -> Maker:
+    """A 3x3 convolution from 3x6x6 to 4x4x4."""
+    made = Maker(np.random.default_rng(0), "qdq", False, TINY)
+    made.start(shape)
+    made.product("Conv", (4, 3, 3, 3), 0, (1, 4, 4, 4))
+    return made
+
+
+def feeds(seed: int = 0) -> dict[str, np.ndarray]:
+    return {"x": np.random.default_rng(seed).integers(-128, 128, (1, 3, 6, 6), np.int8)}
+
+
+def refusal(data: bytes) -> str:
+    with pytest.raises(ModelError) as caught:
+        import_model(data, "net.onnx")
+    return str(caught.value)
+
+
+def other_codes(made: Maker, tensor: str, dtype: type, scale: float = 0.05) -> str:
+    """Quantise to another type."""
+    made.scale, made.zero = made.constant("scale", np.float32(scale)), made.constant("zero", dtype(100))
+    made.tensor = made.node("QuantizeLinear", [tensor, made.scale, made.zero])
+    return made.tensor
+
+
+def test_16_bits_in_the_middle():
+    made = convolved()
+    other_codes(made, made.dequantised(), np.int16, 0.001)
+    name, node = made.tensor, made.nodes[-1].name
+    made.quantise(made.node("Tanh", [made.dequantised()]), *made.quantisation(0.01), made.shape)
+    assert refusal(made.serialise(opset=21)) == (
+        f"net.onnx: '{name}' of QuantizeLinear '{node}' must be int8 or uint8, not int16; quantise with "
+        "activation_type=QuantType.QInt8")
+
+
+@pytest.mark.parametrize("operators", [(), ("Relu",), ("MaxPool",), ("Tanh", "MaxPool")])
+def test_int8_codes_become_uint8_codes(operators: tuple[str, ...]):
+    made = convolved()
+    tensor = made.dequantised()
+    for operator in operators:
+        tensor = made.node(operator, [tensor], **({"kernel_shape": [2, 2]} if operator == "MaxPool" else {}))
+    other_codes(made, tensor, np.uint8)
+    assert_exact(made.serialise(), feeds())
+
+
+def test_int8_and_uint8_codes_are_joined():
+    made = convolved()
+    first = made.dequantised()
+    other_codes(made, made.node("Tanh", [first]), np.uint8, 0.02)
+    other_codes(made, made.node("Concat", [first, made.dequantised()], axis=1), np.uint8)
+    assert_exact(made.serialise(), feeds())
+
+
+def test_a_product_from_int8_to_uint8():
+    made = convolved()
+    weight, scale, zero, _ = made.weights((2, 4, 1, 1), 0, False)
+    product = made.node("Conv", [made.dequantised(), made.node("DequantizeLinear", [weight, scale, zero])])
+    name = made.nodes[-1].name
+    other_codes(made, product, np.uint8)
+    assert refusal(made.serialise()) == (
+        f"net.onnx: ONNX Runtime computes Conv '{name}' in float, because it reads int8 and makes uint8 codes; "
+        "quantise all activations to one type")
+
+
+def test_products_of_both_types():
+    made = convolved()
+    first = next(node.name for node in made.nodes if node.op_type == "Conv")
+    other_codes(made, made.node("Tanh", [made.dequantised()]), np.uint8, 0.01)
+    weight, scale, zero, _ = made.weights((2, 4, 1, 1), 0, False)
+    product = made.node("Conv", [made.dequantised(), made.node("DequantizeLinear", [weight, scale, zero])])
+    other_codes(made, product, np.uint8)
+    second = [node.name for node in made.nodes if node.op_type == "Conv"][1]
+    assert refusal(made.serialise()) == (
+        f"net.onnx: Conv '{first}' reads int8 codes and Conv '{second}' reads uint8 codes; quantise all activations to "
+        "one type")
+
+
+def with_nodes(made: Maker, nodes: list[onnx.NodeProto], outputs: list[onnx.ValueInfoProto],
+               **constants: np.ndarray) -> bytes:
+    """The model with further nodes and other outputs."""
+    model = onnx.load_from_string(made.serialise())
+    model.graph.node.extend(nodes)
+    model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in constants.items())
+    del model.graph.output[:]
+    model.graph.output.extend(outputs)
+    return model.SerializeToString()
+
+
+def test_constant_outputs():
+    made = convolved()
+    codes = helper.make_tensor_value_info(made.tensor, TensorProto.INT8, None)
+    outputs = [codes, helper.make_tensor_value_info("computed", TensorProto.FLOAT, [1, 2]),
+               helper.make_tensor_value_info("given", TensorProto.FLOAT, [1, 2])]
+    outputs[0].type.tensor_type.shape.CopyFrom(onnx.TensorShapeProto())
+    for size in ("batch", 4, 4, 4):
+        outputs[0].type.tensor_type.shape.dim.add(**{"dim_param" if size == "batch" else "dim_value": size})
+    node = helper.make_node("Neg", ["given"], ["computed"], "negate")
+    assert_answers(with_nodes(made, [node], outputs, given=np.float32([[1, 2]])), feeds())
+
+
+def branch(made: Maker, name: str, operator: str) -> onnx.GraphProto:
+    """A branch of an If that reads codes from outside."""
+    operands = [made.tensor, made.scale, made.zero]
+    nodes = [helper.make_node("DequantizeLinear", operands, [f"{name}_in"], f"{name}_begin"),
+             helper.make_node(operator, [f"{name}_in"], [name], f"{name}_end")]
+    return helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4, 4, 4])])
+
+
+def branching(made: Maker) -> list[onnx.NodeProto]:
+    """An If on the sign of a code."""
+    return [
+        helper.make_node("Cast", [made.tensor], ["numbers"], "cast", to=TensorProto.FLOAT),
+        helper.make_node("ReduceSum", ["numbers"], ["sum"], "sum", keepdims=0),
+        helper.make_node("Greater", ["sum", "limit"], ["condition"], "compare"),
+        helper.make_node("If", ["condition"], ["result"], "choose", then_branch=branch(made, "then", "Relu"),
+                         else_branch=branch(made, "else", "Neg")),
+    ]
+
+
+def test_codes_that_a_branch_takes_from_outside():
+    made = convolved()
+    data = with_nodes(made, branching(made), [helper.make_tensor_value_info("result", TensorProto.FLOAT, [1, 4, 4, 4])],
+                      limit=np.float32(0))
+    for seed in range(4):
+        assert_answers(data, feeds(seed))
+    assert [row.kind for row in describe(import_model(data))][-1] == "If"
+
+
+def test_names_that_are_given_twice():
+    made = convolved()
+    for node in made.nodes:
+        node.name = "same"
+    model = onnx.load_from_string(convolved().serialise())
+    for node in model.graph.node:
+        node.name = "same"
+    assert refusal(model.SerializeToString()) == (
+        "net.onnx: two nodes must not have the name 'same', as ONNX Runtime refuses them; give each node a name of its "
+        "own, or none")
+
+
+def test_bfloat16():
+    made = convolved()
+    nodes = [helper.make_node("Cast", [made.tensor], ["numbers"], "cast", to=TensorProto.BFLOAT16)]
+    output = helper.make_tensor_value_info("numbers", TensorProto.BFLOAT16, [1, 4, 4, 4])
+    assert refusal(with_nodes(made, nodes, [output])) == (
+        "net.onnx: 'numbers' of Cast 'cast' must be of a type that NumPy has, not bfloat16; export the model with "
+        "float32 instead")
+
+
+def computed_shape(made: Maker) -> str:
+    """The shape [batch, 64], put together as exporters do."""
+    dequantised = made.dequantised()
+    batch = made.node("Gather", [made.node("Shape", [dequantised]), made.constant("at", np.array([0]))])
+    return made.node("Concat", [batch, made.constant("rest", np.array([64]))], axis=0)
+
+
+def test_a_shape_that_is_computed_from_the_batch():
+    made = convolved()
+    made.quantise(made.node("Reshape", [made.dequantised(), computed_shape(made)]), made.scale, made.zero, (1, 64))
+    made.product("Gemm", (5, 64), 0, (1, 5), transB=1)
+    graph = assert_exact(made.serialise(), feeds())
+    assert [row.where for row in describe(graph)] == ["accelerator"] * 2
+
+
+@pytest.mark.parametrize("form", ["qop", "qdq"])
+def test_a_gather_that_takes_everything_in_order(form: str):
+    made = convolved()
+    flat = made.constant("flat", np.array([-1]))
+    tensor = made.tensor if form == "qop" else made.dequantised()
+    tensor = made.node("Reshape", [tensor, flat])
+    tensor = made.node("Gather", [tensor, made.constant("all", np.arange(64).reshape(1, 64))])
+    if form == "qop":
+        made.tensor, made.shape = tensor, (1, 64)
+    else:
+        made.quantise(tensor, made.scale, made.zero, (1, 64))
+    made.product("Gemm", (5, 64), 0, (1, 5), transB=1)
+    graph = assert_exact(made.serialise(), feeds())
+    assert [row.where for row in describe(graph)] == ["accelerator"] * 2
