@@ -130,13 +130,15 @@ def parse(data: bytes, name: str) -> Source:
     Raises
     ------
     ModelError
-        If :func:`read_model` raises it, or the model has no quantised operator.
+        If :func:`read_model` or :func:`check_inputs` raises it, or the model has no quantised operator.
     """
     model = read_model(data, name)
     _check_names(model, name)
     _check_quantised(model, name)
     name_nodes(model)
-    return Source(name, model, data, is_qdq(model))
+    source = Source(name, model, data, is_qdq(model))
+    check_inputs(source)
+    return source
 
 
 def _check_names(model: onnx.ModelProto, name: str) -> None:
@@ -181,37 +183,50 @@ def fix_batch(source: Source) -> None:
     Raises
     ------
     ModelError
+        As :func:`check_inputs`.
+    """
+    check_inputs(source)
+    for value in source.model.graph.input:
+        if value.name in source.inputs:
+            batch = value.type.tensor_type.shape.dim[0]
+            batch.Clear()
+            batch.dim_value = 1
+    for value in source.model.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    del source.model.graph.value_info[:]
+
+
+def check_inputs(source: Source) -> None:
+    """Check the type and the shape of every input.
+
+    Raises
+    ------
+    ModelError
         If an input is no tensor of numbers, or too large; if a dimension other than the batch is dynamic, or the batch
         is neither dynamic nor 1.
     """
-    inputs = set(source.inputs)
     for value in source.model.graph.input:
-        if value.name not in inputs:
+        if value.name not in source.inputs:
             continue
         _check_type(source.name, value)
         dimensions = value.type.tensor_type.shape.dim
         if not dimensions:
             raise ModelError(f"{source.name}: input {value.name!r} must have a shape with a batch dimension; export "
                              "it with fixed shapes")
-        batch = dimensions[0]
+        batch, *others = dimensions
         if batch.HasField("dim_value") and batch.dim_value != 1:
             raise ModelError(f"{source.name}: the batch of input {value.name!r} must be dynamic or 1, not "
                              f"{batch.dim_value}; export the model with a dynamic batch")
-        batch.Clear()
-        batch.dim_value = 1
-        for axis, dimension in enumerate(dimensions):
+        for axis, dimension in enumerate(others, 1):
             if dimension.dim_value < 1:
                 shown = dimension.dim_param or (dimension.dim_value if dimension.HasField("dim_value") else "unknown")
                 raise ModelError(f"{source.name}: dimension {axis} of input {value.name!r} must be fixed, not {shown}; "
                                  "only the batch may be dynamic: set it with "
                                  "onnxruntime.tools.make_dynamic_shape_fixed")
-        elements = math.prod(dimension.dim_value for dimension in dimensions)
+        elements = math.prod(dimension.dim_value for dimension in others)
         if elements > _ELEMENTS:
             raise ModelError(f"{source.name}: input {value.name!r} must have at most {_ELEMENTS:,} elements, which the "
                              f"simulated accelerator's memory holds, not {elements:,}; export it for smaller inputs")
-    for value in source.model.graph.output:
-        value.type.tensor_type.ClearField("shape")
-    del source.model.graph.value_info[:]
 
 
 def _check_type(name: str, value: onnx.ValueInfoProto) -> None:
