@@ -298,7 +298,7 @@ def test_batch_normalisation_between_quantised_tensors():
     made.quantise(normalised(made.dequantised(), made), made.scale, made.zero, made.shape)
     assert refusal_in_the_middle(made, "BatchNormalization") == (
         "the accelerator has no BatchNormalization; fold it into the weights of a convolution before quantising, as "
-        "`lutterfly quantize` does")
+        "`lutterfly quantize` does with the batch normalisation of feature maps")
 
 
 def test_batch_normalisation_behind_a_convolution():
@@ -307,7 +307,8 @@ def test_batch_normalisation_behind_a_convolution():
     name = made.nodes[-2].name
     assert refusal(made.serialise()) == (
         f"net.onnx: ONNX Runtime computes {main_name(made)} in float, because BatchNormalization '{name}' stands "
-        "behind it; fold it into the weights of a convolution before quantising, as `lutterfly quantize` does")
+        "behind it; fold it into the weights of a convolution before quantising, as `lutterfly quantize` does "
+        "with the batch normalisation of feature maps")
 
 
 def test_an_upsampling_convolution():

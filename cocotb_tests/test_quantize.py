@@ -45,11 +45,17 @@ class FloatNetwork:
 
     def convolution(self, shape: Sequence[int], **attributes: object) -> str:
         """A convolution without bias, and batch normalisation."""
+        self.bare_convolution(shape, **attributes)
+        return self.normalisation(shape[0])
+
+    def bare_convolution(self, shape: Sequence[int], **attributes: object) -> str:
         reach = np.prod(shape[1:])
-        self.add("Conv", self.constant(self.rng.normal(0, reach**-0.5, shape).astype(np.float32)), **attributes)
+        return self.add("Conv", self.constant(self.rng.normal(0, reach**-0.5, shape).astype(np.float32)), **attributes)
+
+    def normalisation(self, channels: int, **attributes: object) -> str:
         ranges = ((0.5, 2), (-0.3, 0.3), (-0.2, 0.2), (0.5, 2))
-        statistics = [self.rng.uniform(*limits, shape[0]).astype(np.float32) for limits in ranges]
-        return self.add("BatchNormalization", *map(self.constant, statistics))
+        statistics = [self.rng.uniform(*limits, channels).astype(np.float32) for limits in ranges]
+        return self.add("BatchNormalization", *map(self.constant, statistics), **attributes)
 
     def fully_connected(self, inputs: int, outputs: int) -> str:
         weights = self.rng.normal(0, inputs**-0.5, (inputs, outputs)).astype(np.float32)
@@ -99,12 +105,29 @@ def residual() -> bytes:
     return network.serialise()
 
 
+def densely_connected() -> bytes:
+    """Batch normalisation behind concatenations, in front of the convolutions: none of them can take it up."""
+    network = FloatNetwork()
+    known, channels = network.bare_convolution((4, 2, 3, 3), pads=[1, 1, 1, 1]), 4
+    for _ in range(2):
+        network.normalisation(channels, epsilon=0.01)
+        network.add("Relu")
+        new = network.bare_convolution((3, channels, 3, 3), pads=[1, 1, 1, 1])
+        known, channels = network.add("Concat", new, source=known, axis=1), channels + 3
+    network.normalisation(channels)
+    network.add("Relu")
+    network.add("GlobalAveragePool")
+    network.add("Flatten")
+    network.fully_connected(channels, 3)
+    return network.serialise()
+
+
 def samples(count: int = 8, seed: int = 0) -> dict[str, np.ndarray]:
     return {"image": np.random.default_rng(seed).normal(size=(count, *IMAGE)).astype(np.float32)}
 
 
 @needs_reference
-@pytest.mark.parametrize("make", [cnn, lambda: cnn(opset=11), residual])
+@pytest.mark.parametrize("make", [cnn, lambda: cnn(opset=11), residual, densely_connected])
 def test_the_result_runs_with_the_bytes_of_onnx_runtime(make: Callable[[], bytes]) -> None:
     data = make()
     quantised = quantize(data, samples())
@@ -135,6 +158,14 @@ def test_activations_and_weights_are_what_the_accelerator_runs_best() -> None:
         (
             residual,
             ["convolution 3x3", "table", "depthwise convolution 3x3", "sum", "average pooling 9x8", "fully connected"],
+        ),
+        (
+            densely_connected,
+            [
+                "convolution 3x3",
+                *2 * ("depthwise convolution 1x1", "convolution 3x3", "concatenation"),
+                *("depthwise convolution 1x1", "average pooling 9x8", "fully connected"),
+            ],
         ),
     ],
 )
