@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.host import InferenceSession, reference
 from lutterfly.host.cli import main
-from lutterfly.host.frontend import describe, import_model
+from lutterfly.host.frontend import ModelError, describe, import_model
 from lutterfly.host.quantize import quantize, relative_errors
 
 IMAGE = (2, 9, 8)
@@ -226,6 +226,22 @@ def test_what_the_accelerator_does_not_run_is_named(tmp_path: Path, capsys: pyte
     assert (tmp_path / "net_int8.onnx").exists()
     assert main(words) == 1
     assert f"the accelerator does not run it: {error}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("operator", ["Mul", "LpNormalization"])
+def test_the_operator_that_is_the_cause_is_named(operator: str) -> None:
+    """Not the first one of those that stand between the same two quantised tensors."""
+    network = FloatNetwork()
+    first = network.bare_convolution((4, 2, 3, 3), pads=[1, 1, 1, 1])
+    network.bare_convolution((4, 4, 1, 1))
+    network.add("Sigmoid")
+    network.add("Mul", first) if operator == "Mul" else network.add(operator)
+    network.add("Tanh")
+    network.bare_convolution((4, 4, 3, 3))
+    reason = "it combines 2 activations" if operator == "Mul" else f"the accelerator has no {operator}"
+    message = rf"^net: {operator} '{operator}_t3' between Conv 'Conv_t1' and Conv 'Conv_t5' is not supported: {reason}"
+    with pytest.raises(ModelError, match=message):
+        import_model(quantize(network.serialise(rank=4), samples()), "net")
 
 
 GOOD = samples()["image"]

@@ -65,6 +65,7 @@ def _judge(source: Source, unit: Unit) -> tuple[Kind, str]:
     if any(node.op_type == "BatchNormalization" for node in foreign):
         unit.remedy = FOLD
     if foreign:
+        unit.cause = foreign[0]
         return Kind.HOST, f"the accelerator has no {written_operator(foreign[0])}"
     if _is_layout(source, unit):
         return Kind.LAYOUT, ""
@@ -100,6 +101,7 @@ def _judge_combination(source: Source, unit: Unit) -> tuple[Kind, str]:
     quantised = first.op_type in SUM and not (first.op_type == "Add" and source.is_codes(first.output[0]))
     if len(unit.inputs) == 2 and quantised and {node.op_type for node in behind} <= {"Relu", "Clip"}:
         return Kind.SUM, ""
+    unit.cause = next((node for node in unit.nodes if len(source.dynamic_inputs(node)) > 1), None)
     pointwise = all(node.op_type in POINTWISE and not _pointwise_problem(source, node) for node in unit.nodes)
     return (Kind.COMBINATION, "") if pointwise else (Kind.HOST, combines(unit))
 

@@ -65,6 +65,8 @@ class Unit:
     kind : Kind
     reason, remedy : str
         Why the accelerator cannot run it, and what the user can do.
+    cause : NodeProto or None
+        The node that this is about, where it is not the one that the unit is named after.
     """
 
     nodes: list[NodeProto]
@@ -73,6 +75,7 @@ class Unit:
     kind: Kind = Kind.HOST
     reason: str = ""
     remedy: str = REPLACE
+    cause: NodeProto | None = None
 
     @property
     def main(self) -> NodeProto:
@@ -84,7 +87,7 @@ class Unit:
     @property
     def label(self) -> str:
         """Operator and name, for messages."""
-        return label(self.main)
+        return label(self.cause or self.main)
 
 
 def label(node: NodeProto) -> str:
