@@ -177,6 +177,18 @@ def test_who_is_interrupted_between_begin_and_finish_is_told(transport: Transpor
         infer_one(first, networks[0])
 
 
+def test_a_thread_does_not_finish_what_another_has_begun(networks: list[Network]) -> None:
+    driver = loaded(GoldenTransport(CONFIG), networks[0].program)
+    inputs, expected = networks[0].sample()
+    driver.begin(networks[0].sample()[0])
+    with ThreadPoolExecutor(1) as other:
+        other.submit(driver.begin, inputs).result(PATIENCE_S)
+        with pytest.raises(RuntimeError, match=r"^an inference must have the accelerator until its end, and another "):
+            driver.finish()
+        np.testing.assert_array_equal(other.submit(driver.finish).result(PATIENCE_S)[0], expected)
+    infer_one(driver, networks[0])
+
+
 def test_counters_are_those_of_the_drivers_own_run(networks: list[Network]) -> None:
     transport = GoldenTransport(CONFIG)
     drivers = [loaded(transport, network.program) for network in networks[:2]]

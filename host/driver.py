@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 import numpy as np
@@ -81,6 +82,12 @@ def check_config(program: Program, config: Config) -> None:
         )
 
 
+class _Begun(threading.local):
+    """The run that a thread has started."""
+
+    run: Run | None = None
+
+
 class Driver:
     """Programs on one accelerator.
 
@@ -108,7 +115,8 @@ class Driver:
         self._config = config
         self._watchdog_cycles = watchdog_cycles
         self._program: Program | None = None
-        self._run: Run | None = None
+        # Of each thread its own: what another one has begun is not this one's to finish.
+        self._begun = _Begun()
         self._counters: dict[str, int] | None = None
         for name, expected, remedy in (
             ("ID", registers.ID, "check the register port's address"),
@@ -182,7 +190,7 @@ class Driver:
         Raises
         ------
         RuntimeError
-            If none has begun, or another driver has used the accelerator since.
+            If this thread has begun none, or another driver or thread has used the accelerator since.
         AcceleratorError
             If the run stops or does not end in time.
         """
@@ -209,7 +217,7 @@ class Driver:
             self._write("CONTROL", registers.CONTROL_RESET)
             for _ in range(_RESET_POLLS):
                 if not self._read("STATUS") & registers.STATUS_RESETTING:
-                    self._run = state.run = None
+                    self._begun.run = state.run = None
                     state.must_reset = False
                     return
                 self._transport.wait_for_interrupt(_CYCLES_PER_POLL)
@@ -278,18 +286,18 @@ class Driver:
                 self._write(name, value)
                 state.settings[name] = value
         self._write("INTERRUPT", 1)
-        self._run = state.run = Run(queues)
+        self._begun.run = state.run = Run(queues)
         self._write("CONTROL", registers.CONTROL_START)
 
     def _wait(self) -> None:
-        run, program, state = self._run, self._loaded(), self._transport.state
-        self._run = None
+        run, program, state = self._begun.run, self._loaded(), self._transport.state
+        self._begun.run = None
         if run is None:
             raise RuntimeError("an inference must have begun; call begin")
         if state.run is not run:
             raise RuntimeError(
-                "an inference must have the accelerator until its end, and another driver has used it since this one "
-                "began; hold the transport's exclusive() from begin to finish"
+                "an inference must have the accelerator until its end, and another driver or thread has used it since; "
+                "hold the transport's exclusive() from begin to finish"
             )
         limit = max(_CYCLES_AT_LEAST, _TIMES_PREDICTED * program.predicted_cycles)
         self._transport.wait_for_interrupt(limit)
