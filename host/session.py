@@ -154,6 +154,7 @@ class InferenceSession:
         self._transport = transport
         self._progress = progress
         self._driver: Driver | None = None
+        self._mixing: str | None = None
         self._lock = threading.RLock()
         self._inputs, self._outputs = describe_model(self.program.model)
         self._head = _open(self.program.head)
@@ -199,6 +200,8 @@ class InferenceSession:
             if name not in known:
                 raise ValueError(f"output must be one of {', '.join(known)}, not {name}")
         samples = check_feeds(self._inputs, input_feed)
+        if samples > 1:
+            self._check_independent(samples)
         driver = self.driver()
         results = []
         # Not for each inference: sessions that take turns would load their programs each time.
@@ -210,6 +213,17 @@ class InferenceSession:
                 results.append(self.tail(feeds, driver.infer(self.head(feeds))))
                 counters.append(driver.counters())
         return [np.concatenate([result[name] for result in results]) for name in names]
+
+    def _check_independent(self, samples: int) -> None:
+        """Refuse several samples where ONNX Runtime gives other outputs for a batch than for each of its samples."""
+        if self._mixing is None:
+            # Only who runs batches needs it.
+            from .independence import mixing_node  # noqa: PLC0415
+
+            self._mixing = mixing_node(self.program.model)
+        if self._mixing:
+            raise ValueError(f"input must be one sample, not {samples}: {self._mixing} makes the outputs of a batch "
+                             "other than those of its samples; run them one by one")
 
     @property
     def transport(self) -> Transport:
