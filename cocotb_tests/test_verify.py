@@ -14,6 +14,7 @@ from generated import FORMS, TINY, Generated, Limits, chain, layer
 
 from lutterfly.examples import digits
 from lutterfly.golden.config import PRESETS
+from lutterfly.host import reference
 from lutterfly.host.cli import main
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.simulator import MemorySettings
@@ -88,6 +89,16 @@ def test_a_wrong_constant_is_seen(place: int) -> None:
     wrong = [tensor for tensor in report.tensors if tensor.mismatched]
     assert wrong
     assert all(tensor.golden == 0 and tensor.machine == tensor.rtl for tensor in wrong if tensor.machine is not None)
+
+
+def test_tensors_that_onnx_runtime_does_not_show_are_named(monkeypatch) -> None:
+    run = reference.run
+    monkeypatch.setattr(reference, "run", lambda *words: {"logits": run(*words)["logits"]})
+    report = verify(digits.model_path("qop").read_bytes(), PRESETS["tiny"], samples=1)
+    *inner, output = report.tensors
+    assert report.unseen == [tensor.name for tensor in inner]
+    assert {tensor.golden for tensor in inner} == {None}
+    assert (output.name, output.rtl) == ("logits (output)", 0)
 
 
 def answer(capsys: pytest.CaptureFixture[str], path: Path) -> tuple[int, dict, str]:
