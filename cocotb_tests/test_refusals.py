@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import pytest
 from generated import TINY, Maker
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.examples import digits
 from lutterfly.host import commands
@@ -226,3 +226,20 @@ def test_programs(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[st
     program.write_bytes(program.read_bytes()[:-1000])
     truncated = r"program must have \d+ bytes, not \d+: the file is truncated or damaged; compile again"
     assert_refused([*words, "--config", "tiny"], f"{place}: {truncated}", capsys)
+
+
+def test_operators_on_the_host_that_fail_on_an_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They did not on the zeros with which the model was measured."""
+    def change(graph: onnx.GraphProto) -> None:
+        graph.initializer.append(numpy_helper.from_array(np.zeros(4, np.float32), "table"))
+        graph.node.extend([
+            helper.make_node("Cast", ["pixels"], ["places"], "to_places", to=TensorProto.INT64),
+            helper.make_node("Gather", ["table", "places"], ["looked_up"], "look_up"),
+        ])
+        graph.output.append(helper.make_tensor_value_info("looked_up", TensorProto.FLOAT, ["batch", 1, 8, 8]))
+
+    (tmp_path / "net.onnx").write_bytes(demo(change))
+    np.save(tmp_path / "x.npy", np.full_like(INPUT, 9))
+    words = ["run", str(tmp_path / "net.onnx"), "--input", str(tmp_path / "x.npy"), "--config", "tiny"]
+    message = "what runs on the host must be defined for every input, and is not for this one: .*'look_up'.*"
+    assert_refused(words, message, capsys)

@@ -283,7 +283,14 @@ def _open(model: bytes) -> onnxruntime.InferenceSession | None:
 def _run(session: onnxruntime.InferenceSession | None, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     if session is None:
         return {}
+    # Where there is a session, it is imported already.
+    from .reference import RUNTIME_ERRORS  # noqa: PLC0415
+
     names = [value.name for value in session.get_outputs()]
-    return dict(
-        zip(names, session.run(names, {value.name: values[value.name] for value in session.get_inputs()}), strict=True)
-    )
+    feeds = {value.name: values[value.name] for value in session.get_inputs()}
+    try:
+        return dict(zip(names, session.run(names, feeds), strict=True))
+    except RUNTIME_ERRORS as error:
+        reason = (str(error).splitlines() or [""])[0]
+        message = f"what runs on the host must be defined for every input, and is not for this one: {reason}"
+        raise ValueError(message) from error
