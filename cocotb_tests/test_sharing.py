@@ -336,6 +336,20 @@ def test_turns_go_on_after_an_exception() -> None:
     assert side_by_side(lambda: turns.taken().__enter__() is None) == [True]
 
 
+def test_turns_go_on_when_one_who_waits_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, wait_for = Turns(), threading.Condition.wait_for
+
+    def interrupt(condition: threading.Condition, predicate: Callable[[], bool]) -> bool:
+        if threading.current_thread() is threading.main_thread():
+            raise KeyboardInterrupt
+        return wait_for(condition, predicate)
+
+    monkeypatch.setattr(threading.Condition, "wait_for", interrupt)
+    with pytest.raises(KeyboardInterrupt), turns.taken():
+        raise AssertionError("it was not this thread's turn")
+    assert side_by_side(lambda: turns.taken().__enter__() is None) == [True]
+
+
 def _use_after_fork(session: InferenceSession, results: multiprocessing.SimpleQueue) -> None:
     try:
         session.run(None, {"pixels": digits.images()[:1]})

@@ -24,18 +24,18 @@ class Turns:
             yield
             return
         ticket = object()
-        with self._changed:
-            self._queue.append(ticket)
-            try:
-                self._changed.wait_for(lambda: self._owner is None and self._queue[0] is ticket)
-                self._owner = me
-            finally:
-                # Also if the wait is interrupted: the next one may be waiting for this ticket.
-                self._queue.remove(ticket)
-                self._changed.notify_all()
+        # One block for waiting and having: an interrupt from the keyboard may come anywhere in it.
         try:
+            with self._changed:
+                self._queue.append(ticket)
+                self._changed.wait_for(lambda: self._owner is None and self._queue[0] is ticket)
+                self._queue.popleft()
+                self._owner = me
             yield
         finally:
             with self._changed:
-                self._owner = None
+                if ticket in self._queue:
+                    self._queue.remove(ticket)
+                if self._owner == me:
+                    self._owner = None
                 self._changed.notify_all()
