@@ -24,6 +24,7 @@ import pytest
 from amaranth.asserts import AnyConst
 from amaranth.back import rtlil
 from amaranth.hdl import (
+    Assert,
     Assume,
     Elaboratable,
     Fragment,
@@ -83,7 +84,7 @@ def inside(unit: wiring.Component) -> SimpleNamespace:
 
     def look(frame: FrameType, event: str, argument: object) -> None:
         # Of outer calls last, which have the better claim to a name.
-        if event == "return" and frame.f_locals.get("self") is unit and "elaborate" in frame.f_code.co_name:
+        if event == "return" and frame.f_locals.get("self") is unit:
             variables.update(frame.f_locals)
 
     before = sys.getprofile()
@@ -138,20 +139,23 @@ class Marked(Elaboratable):
         self.word = Signal(width)
         self.level = Signal(range(2 * capacity))
         self.ahead = Signal(range(2 * capacity))
+        self.was_marked = Signal()
         self.inside = Signal()
         self.leaves = Signal()
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        was_marked = Signal()
         m.d.sync += self.level.eq(self.level + self.push - self.pop)
-        m.d.comb += self.leaves.eq(self.inside & self.pop & (self.ahead == 0))
+        m.d.comb += [
+            self.leaves.eq(self.inside & self.pop & (self.ahead == 0)),
+            Assert(~self.inside | self.was_marked & (self.ahead < self.level)),
+        ]
         with m.If(self.inside):
             m.d.sync += self.ahead.eq(self.ahead - self.pop)
         with m.If(self.leaves):
             m.d.sync += self.inside.eq(0)
-        with m.If(self.push & self.mark & ~was_marked):
-            m.d.sync += [was_marked.eq(1), self.inside.eq(1), self.word.eq(self.pushed),
+        with m.If(self.push & self.mark & ~self.was_marked):
+            m.d.sync += [self.was_marked.eq(1), self.inside.eq(1), self.word.eq(self.pushed),
                          self.ahead.eq(self.level - self.pop)]
         return m
 
@@ -204,7 +208,7 @@ def broken(module: ModuleType, old: str, new: str) -> ModuleType:
         raise ValueError(f"old must stand in {path.name} once, not {source.count(old)} times: {old!r}")
     changed = ModuleType(module.__name__)
     changed.__package__, changed.__file__ = module.__package__, str(path)
-    exec(compile(source.replace(old, new), str(path), "exec"), changed.__dict__)
+    exec(compile(source.replace(old, new), str(path), "exec", dont_inherit=True), changed.__dict__)
     return changed
 
 

@@ -38,7 +38,6 @@ class Streams(Proof):
             marked.pushed.eq(source.payload),
             marked.pop.eq(sink.valid & sink.ready),
             Assert(marked.level <= self.depth),
-            Assert(~marked.inside | (marked.ahead < marked.level)),
             Assert(~marked.leaves | (sink.payload == marked.word)),
             Assert(sink.valid == (marked.level != 0)),
             # In the first cycle after a reset nothing is taken.
@@ -98,7 +97,6 @@ class BlockFifoProof(Proof):
             marked.pushed.eq(source.payload),
             marked.pop.eq(sink.valid & sink.ready),
             Assume(~source.valid | (marked.level < self.depth)),
-            Assert(~marked.inside | (marked.ahead < marked.level)),
             Assert(~marked.leaves | (sink.payload == marked.word)),
             Cover(marked.leaves & (marked.level == self.depth)),
         ]

@@ -52,7 +52,6 @@ class LookaheadProof(Proof):
             Assert(owed + found.stored <= self.depth),
             # In the first cycle after a reset nothing is reserved.
             Assert(unit.room == (runs & (owed + found.stored < self.depth))),
-            Assert(~marked.inside | (marked.ahead < marked.level)),
             Assert(~marked.leaves | (out.payload == marked.word)),
             # A word is there two cycles after its push if nothing is ahead of it.
             Assert(~late | out.valid),
