@@ -397,6 +397,24 @@ async def an_epoch_is_not_used_again_while_it_may_be_answered(dut, resets: int) 
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
+async def a_request_that_is_taken_with_a_reset_holds_its_epoch(dut) -> None:
+    bench = Bench(dut)
+    await bench.start()
+    await bench.cycles(4)
+    dut.load__ar__valid.value = dut.soft_reset.value = 1
+    await ReadOnly()
+    assert dut.load__ar__ready.value == 1
+    await RisingEdge(dut.clk)
+    dut.load__ar__valid.value = dut.soft_reset.value = 0
+    await bench.cycles(8)
+    for _ in range(EPOCHS - 1):
+        await bench.reset()
+    await bench.answer_read(TAG_LOAD, [1])
+    await bench.cycles(3)
+    assert bench.received["load"] == []
+
+
+@cocotb.test(timeout_time=100, timeout_unit="us")
 async def epochs_without_open_bursts_are_free_again(dut) -> None:
     bench = Bench(dut)
     await bench.start()

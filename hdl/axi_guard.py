@@ -123,10 +123,11 @@ class AxiGuard(wiring.Component):
         begins, exhausted = self.soft_reset & ~self.resetting, stale_epochs[-1]
         with m.If(begins):
             m.d.sync += epoch.eq(epoch + 1)
-        with m.If(in_flight == 0):
-            m.d.sync += stale_epochs.eq(0)
-        with m.Elif(begins & ~exhausted):
+        # Counted even when nothing is in flight: a burst may be taken in the cycle of the reset.
+        with m.If(begins & ~exhausted):
             m.d.sync += stale_epochs.eq(stale_epochs + 1)
+        with m.Elif(in_flight == 0):
+            m.d.sync += stale_epochs.eq(0)
         return epoch, exhausted
 
     def _request(self, channel: str, request, identifier) -> list:
