@@ -58,7 +58,12 @@ class GuardProof(Proof):
                 Assume(within_page(port.payload.address, port.payload.beats_minus_one)),
             ]
             takes[name] = port.valid & port.ready
-        m.d.comb += Assert(~(takes["load"] & takes["program"]))
+        takes_beat = unit.store.w.valid & unit.store.w.ready
+        m.d.comb += [
+            Assert(~(takes["load"] & takes["program"])),
+            # Nothing is taken from a master while it is being reset.
+            Assert(~unit.resetting | ~Cat(*takes.values(), takes_beat).any()),
+        ]
         self.check_pins(m)
         self.check_write_data(m, found, takes["store"])
         self.check_answers(m, found, takes)
@@ -127,7 +132,7 @@ class GuardProof(Proof):
             Assert(fifo.write.addr == (fifo.read.addr + fifo.level)[: len(fifo.read.addr)]),
             Assert(~buffer.has_spare | head.valid),
             Assert(~found.next_owed.input.ready | ~buffer.has_spare),
-            Assert(~found.may_begin | ~unit.resetting | found.padding | (marked.level == 0)),
+            Assert(~unit.resetting | found.padding | (marked.level == 0)),
             Cover(found.padding & marked.leaves & (marked.word == 2)),
         ]
         with m.If(marked.inside):
@@ -139,7 +144,8 @@ class GuardProof(Proof):
         # Whose burst is watched, and the epochs that have begun since it was taken.
         whose = constant(m, 2, name="whose")
         mark, is_read, flies, was_marked = self.free(name="mark"), Signal(), Signal(), Signal()
-        epochs, others = Signal(4), Signal(10)
+        numbers = 1 << len(found.epoch)
+        epochs, others = Signal(range(numbers + 1)), Signal(10)
         identifier = Signal.like(bus.rid)
         names = list(takes)
         marks = Signal()
@@ -171,7 +177,7 @@ class GuardProof(Proof):
             ]
         with m.Else():
             m.d.sync += flies.eq(flies & ~my_end)
-            with m.If(begins & (epochs != 8)):
+            with m.If(begins & (epochs != numbers)):
                 m.d.sync += epochs.eq(epochs + 1)
 
         # Answers are registered.
@@ -196,10 +202,10 @@ class GuardProof(Proof):
             Assert(found.in_flight <= MOST_IN_FLIGHT),
             Assert(found.in_flight == others + flies),
             Assert(~flies | was_marked),
-            Assert(epochs <= 8),
-            Assert(found.stale_epochs <= 8),
+            Assert(epochs <= numbers),
+            Assert(found.stale_epochs <= numbers),
             Assert(~flies | (found.stale_epochs >= epochs)),
-            Assert(~flies | (identifier[1:] == (found.epoch - epochs)[: len(found.epoch)])),
+            Assert(~flies | (epochs == numbers) | (identifier[1:] == (found.epoch - epochs)[: len(found.epoch)])),
             Assert(~flies | (identifier[0] == (whose == names.index("program")))),
             Assert(~found.exhausted | unit.resetting | found.held),
             Assert(~(found.exhausted & found.may_begin)),
@@ -210,3 +216,38 @@ class GuardProof(Proof):
 
 def test_guard(tmp_path: Path) -> None:
     prove(GuardProof(), tmp_path, depth=4, cover_depth=16)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # A burst that is taken in the cycle of a reset, while nothing is in flight.
+        ("begins & ~exhausted", "begins & ~exhausted & (in_flight != 0)"),
+        # A reset in the cycle after a request is taken, which has not come to the head of the queue.
+        ("~owed.output.valid & ~next_owed.output.valid", "~next_owed.output.valid"),
+        *(
+            pytest.param(*change, marks=pytest.mark.regress)
+            for change in (
+                ("may_begin & ~padding, owed", "may_begin, owed"),
+                ("with m.If(bus.awready):", "with m.If(bus.awready | self.soft_reset):"),
+                ("valid & ~exhausted & (identifier", "valid & (identifier"),
+                ("~self.soft_reset & ~self.resetting & ~held", "~self.soft_reset & ~held"),
+                ("Mux(padding, 0, beat.payload.strobe)", "beat.payload.strobe"),
+                ("sent.eq(Mux(last, 0, sent + 1))", "sent.eq(sent + 1)"),
+            )
+        ),
+    ],
+)
+def test_a_broken_guard_is_found(old: str, new: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = broken(axi_guard, old, new)
+    # With two epochs it takes no more than two resets.
+    monkeypatch.setattr(module, "_EPOCH_BITS", 1)
+    with pytest.raises(ProofError, match="fails after reset"):
+        prove(GuardProof(module), tmp_path, depth=18, mode="bounded")
+
+
+@pytest.mark.parametrize("new", ["exhausted", "(in_flight == 255) | exhausted"])
+def test_a_guard_that_counts_over_is_found(new: str, tmp_path: Path) -> None:
+    # From reset on that takes more cycles than the solver can look at.
+    with pytest.raises(ProofError, match="does not follow"):
+        prove(GuardProof(broken(axi_guard, "in_flight[-1] | exhausted", new)), tmp_path, depth=4)
