@@ -134,7 +134,7 @@ def test_runs_a_program_file(tmp_path: Path) -> None:
     image = digits.images()[:1]
     from_file = InferenceSession(path, CONFIG, GoldenTransport(CONFIG)).run(None, {"pixels": image})
     np.testing.assert_array_equal(from_file, open_session("qop").run(None, {"pixels": image}))
-    with pytest.raises(ValueError, match=r"^program must be for the configuration of this hardware"):
+    with pytest.raises(ValueError, match=r": program must be for the configuration of this hardware"):
         InferenceSession(path, "tiny")
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(

@@ -72,7 +72,10 @@ def load_program(
 
 def _checked(program: Program, config: Config, name: str, batch: int | None) -> Program:
     """A program that is for this configuration and batch."""
-    check_config(program, config)
+    try:
+        check_config(program, config)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
     if batch not in (None, program.batch):
         raise ValueError(f"{name}: batch must be {program.batch}, which the program is compiled for, not {batch}; "
                          "leave it out, or compile the model again")
