@@ -33,6 +33,7 @@ _OPERATORS = {
 _METHODS = {"any": "all", "all": "any"}
 #: Signals that say whether something is there, by the ends of their names.
 _FLAGS = ("valid", "ready", "enable", "en")
+_SHAPES = ("unsigned", "signed")
 _LONGEST = 70
 
 
@@ -109,6 +110,8 @@ def _of_expression(source: _Source, node: ast.expr) -> Iterator[_Edit]:
             yield source.replace(node, str(value + 1))
             if value:
                 yield source.replace(node, str(value - 1))
+        case ast.Call(args=[ast.Constant(value=int(width)) as argument]) if _is_call(node, *_SHAPES) and width > 1:
+            yield source.replace(argument, str(width - 1))
         case ast.Call(func=ast.Attribute(attr=attribute), args=[]) if attribute in _METHODS:
             start, end = source.span(node.func)
             yield _Edit(end - len(attribute), end, _METHODS[attribute])
@@ -146,10 +149,11 @@ def _edits(source: _Source, node: ast.AST, place: str) -> Iterator[tuple[str, _E
     if isinstance(node, ast.ClassDef | ast.FunctionDef):
         place = f"{place}.{node.name}".lstrip(".")
     for child in ast.iter_child_nodes(node):
-        # Messages and types have no effect on the hardware, nor has a port that is wider than what it carries; inside
-        # of f-strings positions are not told.
+        # Messages and types have no effect on the hardware; inside of f-strings positions are not told. Wider signals
+        # seldom make a difference.
         skipped = isinstance(child, ast.Raise | ast.JoinedStr | ast.arguments) or _is_call(child, "In", "Out")
-        if skipped or (isinstance(node, ast.FunctionDef) and child is node.returns):
+        is_width = isinstance(child, ast.Constant) and _is_call(node, *_SHAPES)
+        if skipped or is_width or (isinstance(node, ast.FunctionDef) and child is node.returns):
             continue
         yield from _edits(source, child, place)
 

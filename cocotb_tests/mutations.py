@@ -28,17 +28,19 @@ from pathlib import Path
 import mutants
 from mutants import ROOT, Mutant
 
+from lutterfly.host.cache import default_root
+
 FOLDERS = ("golden", "hdl", "synth", "host", "examples")
 #: For every file so many mutants, and the rest in proportion to those that there are.
 LEAST_OF_A_FILE = 3
 SEED = 1
 #: Bounded waits of the tests themselves must end a hang; what is ended here was not noticed.
-LIMIT_SECONDS = 900
+LIMIT_SECONDS = 3600
 #: Configurations that take long to build come after the others.
 LARGE = "ecp5 or large or default"
 #: What tests a module beside the tests of the same name, nearest first.
 NEIGHBOURS = {
-    "axi": ("axi_guard", "dma_load"),
+    "axi": ("axi_guard",),
     "axi_guard": ("dma_store",),
     "burst": ("dma_store", "dma_load"),
     "byte_aligner": ("dma_load",),
@@ -48,7 +50,7 @@ NEIGHBOURS = {
     "feature_memory": ("write_back", "compute"),
     "fifo": ("axi_guard", "program", "dma_load"),
     "foresight": ("windows", "compute"),
-    "isa": ("queue", "dma_load"),
+    "isa": ("queue",),
     "load_chunks": ("dma_load",),
     "load_command": ("dma_load",),
     "local_write": ("dma_load",),
@@ -63,8 +65,9 @@ NEIGHBOURS = {
     "write_back": ("compute",),
 }
 #: What runs the whole core, for the mutants that nothing nearer notices.
-FAR = (("test_core.py", "smallest"), ("test_shipped_driver.py", ""), ("test_faults.py", ""))
-ERROR_PLACE = re.compile(r"^/\S*/(amaranth|hdl)/\S+\.py:\d+: ", re.MULTILINE)
+FAR = (("test_edges.py", ""), ("test_faults.py", ""), ("test_core.py", "smallest"))
+#: An error on the way to the simulation, not in it.
+ERROR_PLACE = re.compile(r"^/\S*/(?:amaranth|hdl)/\S+\.py:\d+: ", re.MULTILINE)
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 FAILED_INSIDE = re.compile(r"(test_\w+\.\S+(?: .*)?) failed")
 
@@ -76,7 +79,7 @@ class Result:
     Attributes
     ----------
     outcome : str
-        "caught", "stillborn" (it cannot be elaborated), "same" (the Verilog does not differ), "survived" or "hung".
+        "caught", "stillborn" (it cannot be built), "same" (the Verilog does not differ), "survived" or "hung".
     by : str
         The test that failed.
     """
@@ -102,15 +105,15 @@ def chosen(count: int) -> list[Mutant]:
 
 
 def tests_for(file: str, *, far: bool) -> Iterator[tuple[str, str]]:
-    """Test files and what to select in each, nearest first; with ``far`` those of the whole core too."""
+    """Test files and what to select in each, nearest first; with ``far`` larger configurations and the core too."""
     stem = Path(file).stem
     near = [f"test_{name}.py" for name in (f"proof_{stem}", stem, *NEIGHBOURS.get(stem, ()))]
     near = [name for name in near if (ROOT / "cocotb_tests" / name).is_file()]
     # Proofs take their time, and say no more than a test that fails.
     near.sort(key=lambda name: "proof" in name)
     yield from ((name, f"not ({LARGE})") for name in near)
-    yield from ((name, LARGE) for name in near[:2])
     if far:
+        yield from ((name, LARGE) for name in near[:2])
         yield from (each for each in FAR if each[0] not in near)
 
 
@@ -122,6 +125,10 @@ class Workplace:
         self.models = models
         self.passing = passing
         self.cache = folder / "cache"
+        self.last: Mutant | None = None
+        # What every design shares need not be compiled again.
+        for shared in (default_root() / "cocotb").glob("runtime-*/"):
+            shutil.copytree(shared, self.cache / "lutterfly" / "cocotb" / shared.name)
         self.passes: set[tuple[str, str]] = set()
         self.digests: dict[str, str | None] = {}
 
@@ -129,10 +136,11 @@ class Workplace:
         """A fresh copy of the tree, with the mutant in it."""
         tree = self.folder / "tree"
         shutil.rmtree(tree, ignore_errors=True)
-        for cached in (*self.cache.glob("*/*"), *self.cache.glob("*/*/*")):
-            # What every design shares is kept.
-            if cached.is_dir() and cached.parent.name in ("cocotb", "simulator") and "runtime-" not in cached.name:
-                shutil.rmtree(cached)
+        if mutant is not self.last:
+            for built in self.cache.glob("lutterfly/*/*/"):
+                if "runtime-" not in built.name:
+                    shutil.rmtree(built)
+            self.last = mutant
         # With what Python has compiled, which it takes where the source is as old as it was then.
         for name in (*FOLDERS, "cocotb_tests", "docs"):
             shutil.copytree(ROOT / name, tree / name)
@@ -228,7 +236,7 @@ class Workplace:
                 continue
             if code is None:
                 return replace(result, outcome="hung", by=test)
-            if ERROR_PLACE.search(output) or code != 1:
+            if code != 1 or "ToolError" in output or (ERROR_PLACE.search(output) and not self.hardware(mutant, "tiny")):
                 return replace(result, outcome="stillborn", by=test)
             self.check_passes(test, selected)
             failed, inside = FAILED.search(output), FAILED_INSIDE.search(output)
@@ -261,9 +269,9 @@ def table(results: list[Result], out=sys.stdout) -> None:
 def main() -> None:
     """Run the mutants that have no result yet, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=220, help="mutants beside those of the list (default: 220)")
+    parser.add_argument("--count", type=int, default=200, help="mutants beside those of the list (default: 200)")
     parser.add_argument("--only", default="", help="only mutants whose name this regular expression finds")
-    parser.add_argument("--near", action="store_true", help="leave the tests of the whole core out")
+    parser.add_argument("--near", action="store_true", help="leave large configurations and the core out")
     parser.add_argument("--again", action="store_true", help="run those again that were not caught")
     parser.add_argument("--passing", action="store_true", help="all tests are known to pass without a mutant")
     parser.add_argument("--list", action="store_true", help="print the names and end")

@@ -134,10 +134,13 @@ class Bench:
             getattr(dut, f"{name}_changed").value = changed
         await RisingEdge(dut.clk)
         for name in QUEUES:
-            getattr(dut, f"{name}_changed").value = getattr(dut, f"{name}_stop").value = 0
+            getattr(dut, f"{name}_changed").value = 0
         dut.start.value = 1
         await RisingEdge(dut.clk)
         dut.start.value = 0
+        # A queue that was done is so in the cycle of the start too.
+        for name in QUEUES:
+            getattr(dut, f"{name}_stop").value = 0
 
     async def settle(self) -> None:
         """Wait until everything has been handed out."""
@@ -154,6 +157,8 @@ class Bench:
         for name, program in zip(QUEUES, (dma, compute), strict=True):
             assert self.words[name] == self.expected(*program), name
             assert getattr(self.dut, f"{name}_exhausted").value == 1
+            # The last command was the END.
+            getattr(self.dut, f"{name}_stop").value = 1
         self.check_bursts()
 
     def expected(self, address: int, commands: int) -> list[int]:

@@ -56,6 +56,7 @@ class Bench:
             if self.is_dma
             else {"compute": command_shape(isa.COMPUTE)}
         )
+        self.streams = ("words", *self.shapes)
         #: (port, command, cycle) as they reach the units; tokens given with their cycle; cycles of completions.
         self.handed: list[tuple[str, dict, int]] = []
         self.grants: list[tuple[int, int]] = []
@@ -100,6 +101,10 @@ class Bench:
                 self.work.pop(0)
                 self.finished.append(self.cycle)
             await FallingEdge(dut.clk)
+            # What the watchdog may rely on.
+            streams = [(getattr(dut, f"{name}__valid"), getattr(dut, f"{name}__ready")) for name in self.streams]
+            moved = any(valid.value and ready.value for valid, ready in streams)
+            assert dut.progress.value == (moved or dut.began.value or dut.completed.value)
             if int(dut.grant.value):
                 self.grants.append((int(dut.grant.value), self.cycle))
             error = ErrorReport.from_bits(int(dut.error.value))

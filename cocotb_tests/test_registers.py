@@ -141,6 +141,26 @@ async def random_accesses(dut, p_stall: float, seed: int) -> None:
     assert bench.written == written
 
 
+@cocotb.test(timeout_time=100, timeout_unit="us")
+@cocotb.parametrize(p_stall=[0.0, 0.5])
+async def accesses_that_do_not_wait_for_the_answer_before(dut, p_stall: float) -> None:
+    bench, rng = await _bench(dut, p_stall)
+    supplied = {name: _random_word(rng) for name in read_layout(CONFIG).members}
+    bench.supply(supplied)
+    values = CONSTANTS | supplied
+    names = [str(name) for name in rng.permutation([*values] * 3)]
+    reads = [bench.master.init_read(REGISTERS[name].address, 4) for name in names]
+    words = [("WATCHDOG", _random_word(rng)) for _ in range(20)]
+    writes = [bench.master.init_write(REGISTERS[name].address, word.to_bytes(4, "little")) for name, word in words]
+    for event in (*reads, *writes):
+        await event.wait()
+    assert [int.from_bytes(event.data.data, "little") for event in reads] == [values[name] for name in names]
+    assert {event.data.resp for event in (*reads, *writes)} == {AxiResp.OKAY}
+    await RisingEdge(dut.clk)
+    assert bench.written == words
+    assert bench.kept()["WATCHDOG"] == words[-1][1]
+
+
 @cocotb.test(timeout_time=50, timeout_unit="us")
 async def address_and_data_in_either_order(dut) -> None:
     """By hand: the master above sends the address first or with the data, and is always ready for the answer."""
