@@ -56,7 +56,9 @@ class ComputeClock:
         # The last window's own groups but for one, and what waits before them, come on top of the latency of a group.
         latency = timing.landing_latency(self.config, Engine(self.engine))
         self.landed = last + latency + self.backlog - 1
-        self.writes.append((first + steps - 1 + latency, self.landed, _writes(fields, self.config)))
+        # Results are written in order: its own come behind those that wait before them.
+        written = self.writes[-1][1] + 1 if self.writes else 0
+        self.writes.append((max(first + steps - 1 + latency, written), self.landed, _writes(fields, self.config)))
         self.completed.append(self.landed + OVERHEADS.completion)
         command.begin, command.end = first, self.completed[-1]
 
