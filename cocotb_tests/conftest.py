@@ -14,6 +14,7 @@ from amaranth.back import verilog
 from amaranth.lib import wiring
 from cocotb_tools.runner import get_results, get_runner
 
+from lutterfly.hdl.assertions import ASSERTED
 from lutterfly.host import cache, toolchain
 
 ROOT = Path(__file__).parents[1]
@@ -67,7 +68,7 @@ def simulate(request: pytest.FixtureRequest, tmp_path: Path) -> Simulate:
     """
 
     def run(dut: wiring.Component, *, env: Mapping[str, str] | None = None, testcase: str | None = None) -> None:
-        text = verilog.convert(dut, name="dut", emit_src=False, strip_internal_attrs=True)
+        text = verilog.convert(dut, platform=ASSERTED, name="dut", emit_src=False, strip_internal_attrs=True)
         root = request.config.getoption("--simulator-cache")
         optimisation = NO_OPTIMISATION if request.config.getoption("--quick-build") else OPTIMISATION
         flags = (*VERILATOR_FLAGS, *optimisation.values(), cocotb.__version__, cocotb.__file__, *toolchain.versions())

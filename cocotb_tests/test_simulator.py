@@ -13,6 +13,7 @@ from copier import BEATS, Copier
 from lutterfly.golden import registers
 from lutterfly.golden.config import PRESETS, ArrayConfig, AxiConfig, Config
 from lutterfly.golden.registers import REGISTERS
+from lutterfly.hdl.assertions import ASSERTED
 from lutterfly.host import build
 from lutterfly.host.simulator import EventKind, Fault, MemorySettings, Outcome, SimulationError, Simulator
 
@@ -22,7 +23,9 @@ SOURCE, TARGET = 0x0, 0x8000
 
 @functools.cache
 def copier_library(config: Config) -> Path:
-    text = verilog.convert(Copier(config), name=build.TOP_NAME, emit_src=False, strip_internal_attrs=True)
+    text = verilog.convert(
+        Copier(config), platform=ASSERTED, name=build.TOP_NAME, emit_src=False, strip_internal_attrs=True
+    )
     return build.library_of(text, config)
 
 
@@ -79,6 +82,24 @@ def test_several_simulators_at_a_time(config: Config) -> None:
     assert [simulator.read_register(REGISTERS["DMA_PROGRAM"].address) for simulator in simulators] == [64, 0]
     while simulators:
         simulators.pop(0).run(10)
+
+
+def test_a_broken_assertion_stops_the_simulator_that_broke_it(config: Config) -> None:
+    simulator, other = (Simulator(copier_library(config), base=BASE, size=SIZE) for _ in range(2))
+    full = config.memory.feature_bytes // (BEATS * config.axi.data_bytes)
+    start(simulator, bursts=full)
+    assert simulator.run(100_000, until_interrupt=True) is Outcome.INTERRUPT
+    simulator.write_register(REGISTERS["INTERRUPT"].address, 1)
+    start(simulator, bursts=full + 1)
+    for _ in range(2):
+        with pytest.raises(
+            SimulationError,
+            match=r"^the core did in cycle \d+ what it must never do: feature memory: a "
+            r"transfer beyond its end; report it with the model$",
+        ):
+            simulator.run(100_000, until_interrupt=True)
+    start(other, bursts=1)
+    assert other.run(10_000, until_interrupt=True) is Outcome.INTERRUPT
 
 
 @pytest.mark.parametrize(

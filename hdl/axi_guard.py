@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from ..golden.config import Config
+from .assertions import Assertions
 from .axi import BEATS_BITS, ReadSignature, WriteSignature, axi4_signature
 from .fifo import Buffer, Fifo
 
@@ -105,6 +106,10 @@ class AxiGuard(wiring.Component):
         self._elaborate_write_data(m, next_owed.output, padding)
         read_ends, write_ends = self._elaborate_answers(m, epoch, exhausted)
         m.d.sync += in_flight.eq(in_flight + reads + writes - read_ends - write_ends)
+
+        checks = Assertions(m, platform)
+        checks.never(in_flight.all(), "AXI guard: more bursts in flight than are counted")
+        checks.never((in_flight == 0) & (read_ends | write_ends), "AXI guard: an answer to nothing")
 
         cycles_left = Signal(range(_RESET_CYCLES))
         with m.If(self.soft_reset):

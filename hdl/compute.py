@@ -11,6 +11,7 @@ from ..golden.config import Config
 from .add_operands import AddOperands
 from .add_tables import LATENCY as ADD_LATENCY
 from .add_tables import AddTables
+from .assertions import Assertions
 from .device import RAM_LATENCY
 from .feature_memory import FETCH_LATENCY, WRITE_LATENCY, FeatureMemory, feature_write_layout
 from .fifo import Buffer
@@ -24,7 +25,7 @@ from .requant import Parameter, Requantiser
 from .results import RESULTS_LATENCY, Results
 from .transfer_tables import TransferTables
 from .weight_memory import WeightMemory
-from .windows import Windows
+from .windows import ISSUE_LATENCY, Windows
 from .write_back import WRITE_BACK_LATENCY, WriteBack
 
 __all__ = ["Compute"]
@@ -132,7 +133,21 @@ class Compute(wiring.Component):
             m.d.sync += self.error.eq(results.error)
         with m.Else():
             m.d.sync += self.error.eq(write_back.error)
+        self._elaborate_assertions(m, Assertions(m, platform), engines, windows)
         return m
+
+    def _elaborate_assertions(self, m: Module, checks: Assertions, engines: list, windows: Windows) -> None:
+        """One engine works at a time, and a command that waits reads nothing before its last write."""
+        if not checks.wanted:
+            return
+        valid = Cat(engine.result.valid for engine in engines)
+        checks.never((valid & (valid - 1)).any(), "compute: results of two engines at once")
+        # The last write may come a cycle behind the issue of a step that reads it: see FeatureMemory.
+        begun, done = Signal(16), Signal(16)
+        m.d.sync += [begun.eq(begun + windows.first), done.eq(done + self.done)]
+        late = ISSUE_LATENCY - WRITE_LATENCY + 1
+        target, waited = delay(m, begun, late, name="target"), delay(m, windows.dependent, late, name="waited")
+        checks.never(waited & ((target - done)[:16] != 0), "compute: a command reads before an earlier one has written")
 
     def _elaborate_fetch(
         self, m: Module, windows: Windows, features: FeatureMemory, weights: WeightMemory, engines: list

@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..golden.config import Config
 from ..golden.isa import Unit
+from .assertions import Assertions
 from .axi import ReadSignature, WriteSignature
 from .compute import Compute
 from .dma_load import DmaLoad
@@ -125,6 +126,7 @@ class Core(wiring.Component):
             self._elaborate_queue(m, name, queue)
         self._elaborate_supervision(m)
         self._elaborate_trace(m)
+        self._elaborate_assertions(m, Assertions(m, platform))
         return m
 
     def _elaborate_queue(self, m: Module, name: str, queue: Queue) -> None:
@@ -187,3 +189,17 @@ class Core(wiring.Component):
             self.trace.dma_begin.eq(begins),
             self.trace.dma_done.eq(load.done | store.done),
         ]
+
+    def _elaborate_assertions(self, m: Module, checks: Assertions) -> None:
+        """LOAD and FILL never work beside STORE: what the one writes, the other may be about to read."""
+        if not checks.wanted:
+            return
+        works = []
+        for name in ("load", "store"):
+            unit, under_way = self._units[name], Signal(8, name=f"{name}_under_way")
+            with m.If(self.resetting):
+                m.d.sync += under_way.eq(0)
+            with m.Else():
+                m.d.sync += under_way.eq(under_way + (unit.command.valid & unit.command.ready) - unit.done)
+            works.append(under_way != 0)
+        checks.never(works[0] & works[1] & ~self.resetting, "core: LOAD or FILL works beside STORE")

@@ -9,6 +9,7 @@ from amaranth.utils import ceil_log2
 
 from ..golden import isa
 from ..golden.config import Config
+from .assertions import Assertions
 from .device import RAM_LATENCY, Ram
 from .pipeline import delay
 
@@ -80,6 +81,17 @@ class FeatureMemory(wiring.Component):
             m.submodules[name] = Ram(width=8 * self.lanes, depth=depth, granularity=8)
         self._elaborate_read(m)
         self._elaborate_write(m)
+        checks = Assertions(m, platform)
+        for valid, write, name in (
+            (self.result_valid, self.result_write, "a result"),
+            (self.transfer_write.valid, self.transfer_write.payload, "a transfer"),
+        ):
+            outside = (write.count == 0) | (write.count > self.lanes)
+            checks.never(valid & outside, f"feature memory: {name} of no byte, or of too many")
+            checks.never(
+                valid & (write.address + write.count > self.config.memory.feature_bytes),
+                f"feature memory: {name} beyond its end",
+            )
         return m
 
     def _bank_addresses(self, address) -> tuple:

@@ -7,6 +7,7 @@ from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
+from .assertions import Assertions
 from .axi import push_signature
 
 __all__ = ["BlockFifo", "Buffer", "Fifo", "remains"]
@@ -167,4 +168,7 @@ class BlockFifo(wiring.Component):
         m.d.comb += self.output.payload.eq(payload)
         with m.If(move_output):
             m.d.sync += [self.output.valid.eq(fetched), payload.eq(read.data)]
+        Assertions(m, platform).never(
+            self.input.valid & (stored == self.depth), "BlockFifo: a word finds the queue full"
+        )
         return m

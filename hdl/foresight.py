@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In
 from ..golden import isa
 from ..golden.config import Config
 from ..golden.timing import BACKLOG_LIMIT
+from .assertions import Assertions
 
 __all__ = ["Foresight", "foreseen_layout"]
 
@@ -34,7 +35,7 @@ class Foresight(wiring.Component):
     Nothing behind the issue can stall. Two counters foresee what happens there: ``backlog``, the cycles that the
     results of all windows so far take at most, holds the last step of a window back while its result could overflow the
     result FIFO; ``landing``, the cycles until the last result can be read, holds the first step of a dependent command
-    back.
+    back. That neither is ever too small, whatever the commands, is proved in ``test_proof_foresight.py``.
 
     Parameters
     ----------
@@ -83,4 +84,5 @@ class Foresight(wiring.Component):
                     m.d.sync += landing.eq(cycles + backlog)
         with m.Elif(landing != 0):
             m.d.sync += landing.eq(landing - 1)
+        Assertions(m, platform).never(backlog > most, "Foresight: more results are under way than are counted")
         return m

@@ -7,6 +7,7 @@ from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..golden.timing import LOOKAHEAD
+from .assertions import Assertions
 from .axi import push_signature
 from .fifo import remains
 
@@ -81,4 +82,7 @@ class Lookahead(wiring.Component):
         ]
         with m.If(~self.output.valid | self.output.ready):
             m.d.sync += [self.output.valid.eq(waits), payload.eq(read.data)]
+        checks = Assertions(m, platform)
+        checks.never(self.reserve & ~self.room, "Lookahead: a place is reserved where there is no room")
+        checks.never(self.input.valid & (stored == self.depth), "Lookahead: a word finds the queue full")
         return m

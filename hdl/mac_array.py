@@ -9,6 +9,7 @@ from amaranth.utils import ceil_log2
 
 from ..golden.config import Config
 from ..golden.isa import Engine
+from .assertions import Assertions
 from .column_hop import ColumnHop
 from .device import MULTIPLIER_LATENCY, Multiplier
 from .engine import ACCUMULATOR_BITS, ChainedStep, engine_members
@@ -160,6 +161,7 @@ class MacArray(wiring.Component):
             else:
                 total = Mux(chain_later, delay(m, chained, 1, name=f"total_{lane}"), totals[lane])
             m.d.comb += result.eq(total)
+        Assertions(m, platform).never(column.fired & chain_later, "MAC array: results of both modes at once")
         return m
 
     def _elaborate_chain(self, m: Module, products: list, last_tap_step) -> tuple[Signal, list[Signal]]:

@@ -9,6 +9,7 @@ from amaranth.utils import ceil_log2
 
 from ..golden import isa, registers
 from ..golden.config import AxiConfig, Config
+from .assertions import Assertions
 from .axi import ReadSignature, Response
 from .device import RAM_LATENCY, Ram
 from .fifo import Fifo, remains
@@ -105,6 +106,10 @@ class Ring(wiring.Component):
         to_fetch, asking = self._elaborate_fetch(m, requested, read, command_words, depth)
         resident = Signal()
         reading, emptied = self._elaborate_output(m, storage, written, read, resident, command_words)
+        checks = Assertions(m, platform)
+        full = (written - read)[: len(read)] >= depth
+        checks.never(self.word_valid & full, "program: a word takes the place of one that was not read")
+        checks.never(self.word_valid & (written == requested), "program: a word comes that was not asked for")
         m.d.sync += self.busy.eq((to_fetch != 0) | asking | (written != requested) | reading | ~emptied)
 
         # The ring holds a whole program, from its first word on, once that has been fetched to the end.

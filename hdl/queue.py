@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from ..golden import isa
 from ..golden.config import Config
 from ..golden.isa import ErrorCode, Opcode, Unit
+from .assertions import Assertions
 from .dma_load import load_command_layout
 from .fifo import Buffer, Fifo
 from .isa import INDEX_BITS, ErrorReport, command_shape, report, view
@@ -201,6 +202,12 @@ class Queue(wiring.Component):
             with m.State("STOP"):
                 pass
         m.d.comb += [begin.eq(fsm.ongoing("BEGIN") & legal & may_begin & ~self.halt), self.standing.index.eq(index)]
+        checks = Assertions(m, platform)
+        name = self.unit.name
+        checks.never(begin & (tokens < header.wait), f"{name}: a command takes tokens that are not there")
+        checks.never(tokens + self.granted >= 1 << TOKEN_BITS, f"{name}: more tokens than are counted")
+        checks.never(begin & ~flight.ready, f"{name}: more commands in flight than are known")
+        checks.never(self.finished & idle, f"{name}: a unit completes a command that nobody began")
         return m
 
     def _ports(self) -> list[stream.Interface]:

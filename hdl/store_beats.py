@@ -9,6 +9,7 @@ from amaranth.utils import ceil_log2
 
 from ..golden import isa
 from ..golden.config import Config
+from .assertions import Assertions
 from .axi import BEATS_BITS, write_beat_layout
 from .fifo import Fifo
 
@@ -118,4 +119,8 @@ class StoreBeats(wiring.Component):
             strobes.output.ready.eq(passed),
         ]
         m.d.sync += room.eq(room + passed - asked)
+        checks = Assertions(m, platform)
+        checks.never(self.word.valid & ~words.input.ready, "STORE: a word finds its queue full")
+        checks.never(asked & ~strobes.input.ready, "STORE: the strobes of a word find their queue full")
+        checks.never(beat.valid & ~strobes.output.valid, "STORE: a word comes that was not asked for")
         return m

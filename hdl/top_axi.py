@@ -10,6 +10,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ..golden import registers
 from ..golden.config import Config
 from ..golden.timing import RESET_CYCLES
+from .assertions import ASSERTED
 from .axi import axi4_lite_signature, axi4_signature
 from .axi_guard import AxiGuard
 from .core import Core, TraceSignature
@@ -92,12 +93,14 @@ class TopAxi(wiring.Component):
         return m
 
 
-def generate(config: Config) -> str:
+def generate(config: Config, *, asserted: bool = False) -> str:
     """The Verilog of :class:`TopAxi`, with what it was generated from in its first lines.
 
     Parameters
     ----------
     config : Config
+    asserted : bool
+        With the assertions of :mod:`lutterfly.hdl.assertions`, for simulation.
 
     Returns
     -------
@@ -110,4 +113,7 @@ def generate(config: Config) -> str:
 // {config.to_json()}
 
 """
-    return head + verilog.convert(TopAxi(config=config), name=TOP_NAME, emit_src=False, strip_internal_attrs=True)
+    platform = ASSERTED if asserted else None
+    return head + verilog.convert(
+        TopAxi(config=config), platform=platform, name=TOP_NAME, emit_src=False, strip_internal_attrs=True
+    )

@@ -100,6 +100,8 @@ class Windows(wiring.Component):
         ``address`` is one of a step; registered.
     first, last : Out(1)
         The first, the last step of a command is issued.
+    dependent : Out(1)
+        The first step of a command is issued that has waited for all earlier results.
     issued, stalled : Out(1)
         A step is issued; a command is here but no step is issued.
     error : Out(ErrorReport)
@@ -126,6 +128,7 @@ class Windows(wiring.Component):
                 "reads": Out(1),
                 "first": Out(1),
                 "last": Out(1),
+                "dependent": Out(1),
                 "issued": Out(1),
                 "stalled": Out(1),
                 "error": Out(ErrorReport),
@@ -159,6 +162,7 @@ class Windows(wiring.Component):
             self.stalled.eq((active | intake.ready | step.valid) & ~issue),
             self.first.eq(issue & step.payload.first),
             self.last.eq(issue & step.payload.last),
+            self.dependent.eq(issue & step.payload.foreseen.waits),
         ]
         self._elaborate_lookup(m, issue, step.payload)
         with m.If(intake.illegal):

@@ -4,9 +4,11 @@ from __future__ import annotations
 from amaranth.hdl import Module, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
 
 from ..golden import isa
 from ..golden.config import Config
+from .assertions import Assertions
 from .feature_memory import feature_write_layout
 from .isa import ErrorReport, report
 from .results import Place
@@ -75,4 +77,14 @@ class WriteBack(wiring.Component):
             report(self.error, isa.ErrorCode.ADDRESS_RANGE, isa.Unit.WRITE_BACK, place.index, place.address),
             self.error.valid.eq(place.valid & place.write & outside),
         ]
+        checks = Assertions(m, platform)
+        count = self.write.count
+        checks.never(
+            self.write_valid & ((count == 0) | (count > self.config.array.columns)),
+            "write back: a piece of no byte, or of more than there are columns",
+        )
+        checks.never(
+            self.place.valid & (self.place.count <= self.place.slot << ceil_log2(self.lanes)),
+            "write back: a group behind the end of its piece",
+        )
         return m

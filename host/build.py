@@ -30,9 +30,10 @@ import sys
 from pathlib import Path
 from lutterfly.golden.config import Config
 from lutterfly.hdl import top_axi
-folder, package = map(Path, sys.argv[1:])
+folder, package = map(Path, sys.argv[1:3])
 assert Path(top_axi.__file__).parents[1] == package, top_axi.__file__
-(folder / "core.v").write_text(top_axi.generate(Config.from_json((folder / "config.json").read_text())))
+config, asserted = Config.from_json((folder / "config.json").read_text()), sys.argv[3] == "asserted"
+(folder / "core.v").write_text(top_axi.generate(config, asserted=asserted))
 """
 
 VERILATOR_FLAGS = (
@@ -72,8 +73,10 @@ def simulator_root() -> Path:
     return cache.default_root() / "simulator"
 
 
-def verilog(config: Config, *, root: Path | None = None, progress: Progress = silent) -> str:
-    """The whole core as Verilog, from the cache if its sources have not changed.
+def verilog(
+    config: Config, *, asserted: bool = False, root: Path | None = None, progress: Progress = silent
+) -> str:
+    """The whole core as Verilog, from the cache if its sources have not changed; ``asserted``: with its assertions.
 
     Raises
     ------
@@ -81,17 +84,18 @@ def verilog(config: Config, *, root: Path | None = None, progress: Progress = si
         If Amaranth or its Yosys fails, or if sources are edited meanwhile.
     """
     root = root or simulator_root()
+    kind = "asserted" if asserted else "plain"
     key = _verilog_key(config)
 
     def build(folder: Path) -> None:
         progress("generating Verilog")
         (folder / "config.json").write_text(config.to_json())
-        command = [sys.executable, "-c", _GENERATE, str(folder.resolve()), str(PACKAGE)]
+        command = [sys.executable, "-c", _GENERATE, str(folder.resolve()), str(PACKAGE), kind]
         toolchain.run(command, cwd=folder, env=dict(os.environ), log=folder / "build.log")
         if _verilog_key(config) != key:
             raise ToolError("the sources in hdl and golden must stay the same while Verilog is generated; try again")
 
-    return (_entry(root, f"verilog-{key}", build) / "core.v").read_text()
+    return (_entry(root, f"verilog-{kind}-{key}", build) / "core.v").read_text()
 
 
 def _verilog_key(config: Config) -> str:
@@ -124,7 +128,8 @@ def library(config: Config, *, root: Path | None = None, progress: Progress = si
     ToolError
         If a program that is needed is missing, or fails.
     """
-    return library_of(verilog(config, root=root, progress=progress), config, root=root, progress=progress)
+    text = verilog(config, asserted=True, root=root, progress=progress)
+    return library_of(text, config, root=root, progress=progress)
 
 
 def library_of(text: str, config: Config, *, root: Path | None = None, progress: Progress = silent) -> Path:

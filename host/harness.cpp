@@ -19,6 +19,9 @@ using namespace lutterfly;
 
 namespace {
 
+// What the assertion that broke first says: the model's functions know no simulator.
+thread_local std::string broken_assertion;
+
 // Cycles in which the core must answer on its register port, and cycles of a hard reset.
 constexpr unsigned kRegisterCycles = 10000, kResetCycles = 16;
 
@@ -50,6 +53,7 @@ class Simulator {
     void enter() { Verilated::threadContextp(&context_); }
 
     AxiMemory& memory() { return memory_; }
+    const std::string& broken() const { return broken_; }
     std::vector<Event>& events() { return events_; }
     uint64_t cycle() const { return cycle_; }
 
@@ -73,7 +77,7 @@ class Simulator {
             if (compute_done && compute_done_ >= compute_done) return Outcome::kComputeDone;
             if (until_interrupt && INTERRUPT) return Outcome::kInterrupt;
             tick();
-            if (!memory_.violation().empty()) return Outcome::kViolation;
+            if (violated()) return Outcome::kViolation;
         }
         if (compute_done && compute_done_ >= compute_done) return Outcome::kComputeDone;
         return until_interrupt && INTERRUPT ? Outcome::kInterrupt : Outcome::kLimit;
@@ -163,7 +167,13 @@ class Simulator {
         drive_control(next);
         top_.clk = !top_.clk;
         top_.eval();
+        if (!broken_assertion.empty()) {
+            if (broken_.empty()) broken_ = broken_assertion;
+            broken_assertion.clear();
+        }
     }
+
+    bool violated() const { return !memory_.violation().empty() || !broken_.empty(); }
 
     MasterWires master_wires() {
         MasterWires master;
@@ -221,7 +231,7 @@ class Simulator {
     // The response passes at the end of this cycle.
     Access finish(unsigned response) {
         tick();
-        if (!memory_.violation().empty()) return Access::kViolation;
+        if (violated()) return Access::kViolation;
         return response == kResponseOkay ? Access::kDone : Access::kRefused;
     }
 
@@ -235,6 +245,7 @@ class Simulator {
     AxiMemory memory_;
     ControlWires control_;
     std::vector<Event> events_;
+    std::string broken_;
     Random random_{0};
     double stall_ = 0;
     uint64_t cycle_ = 0, compute_done_ = 0;
@@ -244,6 +255,10 @@ class Simulator {
 }  // namespace
 
 extern "C" {
+
+void lutterfly_never(const char* message) {
+    if (broken_assertion.empty()) broken_assertion = message;
+}
 
 // Null if there is no room for the memory.
 Simulator* lutterfly_create(uint64_t base, uint64_t size) {
@@ -260,6 +275,7 @@ void lutterfly_reset(Simulator* simulator) { simulator->reset(); }
 uint8_t* lutterfly_arena(Simulator* simulator) { return simulator->memory().bytes(); }
 uint64_t lutterfly_cycle(Simulator* simulator) { return simulator->cycle(); }
 const char* lutterfly_violation(Simulator* simulator) { return simulator->memory().violation().c_str(); }
+const char* lutterfly_broken(Simulator* simulator) { return simulator->broken().c_str(); }
 int lutterfly_run(Simulator* simulator, uint64_t cycles, int until_interrupt, uint64_t compute_done) {
     return int(simulator->run(cycles, until_interrupt, compute_done));
 }

@@ -86,7 +86,7 @@ class Fault(enum.IntEnum):
 
 
 class SimulationError(RuntimeError):
-    """The simulated core broke the rules of its buses, or does not answer on its register port."""
+    """The simulated core broke the rules of its buses or an assertion, or does not answer on its register port."""
 
 
 class _Settings(ctypes.Structure):
@@ -111,6 +111,7 @@ _SIGNATURES: dict[str, tuple[object, Sequence[object]]] = {
     "arena": (_POINTER, (_POINTER,)),
     "cycle": (_LONG, (_POINTER,)),
     "violation": (ctypes.c_char_p, (_POINTER,)),
+    "broken": (ctypes.c_char_p, (_POINTER,)),
     "run": (ctypes.c_int, (_POINTER, _LONG, ctypes.c_int, _LONG)),
     "read_register": (ctypes.c_int, (_POINTER, _WORD, ctypes.POINTER(_WORD))),
     "write_register": (ctypes.c_int, (_POINTER, _WORD, _WORD)),
@@ -271,5 +272,9 @@ class Simulator:
 
     def _check_rules(self, result: int) -> None:
         if result == _VIOLATION:
-            violation = self._model.call("violation")
-            raise SimulationError(f"the core breaks a rule of AXI in cycle {self.cycle}: {violation.decode()}")
+            broken, violation = self._model.call("broken").decode(), self._model.call("violation").decode()
+            if broken:
+                raise SimulationError(
+                    f"the core did in cycle {self.cycle} what it must never do: {broken}; report it with the model"
+                )
+            raise SimulationError(f"the core breaks a rule of AXI in cycle {self.cycle}: {violation}")

@@ -23,6 +23,10 @@ _PORT = re.compile(r"^ *(input|output) (?:(\[\d+:0\]) )?(\w+);", re.MULTILINE)
 _INITIAL = re.compile(r"^ *initial begin\n.*?^ *end\n", re.MULTILINE | re.DOTALL)
 _ZERO = re.compile(r"^ *\S+ ?\[\d+\] = \d+'[hd]0+;\n", re.MULTILINE)
 _CLOCK = "clk"
+#: What Yosys makes of an assertion with a message.
+_ASSERTION = re.compile(r"^( *if \(!.*\))\n *\$write\((\".*\")\);\n *assert \(.*\);$", re.MULTILINE)
+#: The harness's function, to which a broken assertion goes.
+_NEVER = "lutterfly_never"
 
 
 def wrap(text: str, top_name: str) -> str:
@@ -56,7 +60,9 @@ def wrap(text: str, top_name: str) -> str:
         f"  {top_name} core({', '.join([f'.{_CLOCK}({_CLOCK})', *links])});",
         "endmodule\n",
     ]
-    return (rewrite(_without_zeros(text)) + "\n".join(lines)).replace("@(posedge ", "@(edge ")
+    text = _ASSERTION.sub(rf"\1 {_NEVER}(\2);", _without_zeros(text))
+    head = f'import "DPI-C" function void {_NEVER}(input string message);\n'
+    return head + (rewrite(text) + "\n".join(lines)).replace("@(posedge ", "@(edge ")
 
 
 def _without_zeros(text: str) -> str:
