@@ -25,8 +25,6 @@ _INCREMENTING = 1
 #: Bursts in flight are counted up to 256; no more are begun from 128 on, which leaves room for those accepted
 #: meanwhile.
 _FLIGHT_BITS = 8
-#: A soft reset takes so many cycles: the masters' reset may pass registers on its way.
-_RESET_CYCLES = 4
 
 
 class AxiGuard(wiring.Component):
@@ -48,6 +46,8 @@ class AxiGuard(wiring.Component):
     Parameters
     ----------
     config : Config
+    reset_cycles : int
+        A soft reset takes so many cycles: longer than the masters' reset is on its way to them.
 
     Members
     -------
@@ -61,13 +61,16 @@ class AxiGuard(wiring.Component):
         Begins a soft reset. Nothing is taken from the masters from the next cycle on, until ``resetting`` falls; they
         must be reset before that.
     resetting : Out(1)
-        High from the next cycle on, until four cycles after the last one of ``soft_reset``.
+        High from the next cycle on, until ``reset_cycles`` after the last one of ``soft_reset``.
     memory : Out(axi4_signature)
         The pins.
     """
 
-    def __init__(self, config: Config):
+    def __init__(self, config: Config, *, reset_cycles: int = 4):
+        if reset_cycles < 1:
+            raise ValueError(f"reset_cycles must be at least 1, not {reset_cycles}")
         self.config = config
+        self.reset_cycles = reset_cycles
         bits = config.axi.data_bits
         super().__init__(
             {
@@ -111,9 +114,9 @@ class AxiGuard(wiring.Component):
         checks.never(in_flight.all(), "AXI guard: more bursts in flight than are counted")
         checks.never((in_flight == 0) & (read_ends | write_ends), "AXI guard: an answer to nothing")
 
-        cycles_left = Signal(range(_RESET_CYCLES))
+        cycles_left = Signal(range(self.reset_cycles))
         with m.If(self.soft_reset):
-            m.d.sync += [self.resetting.eq(1), cycles_left.eq(_RESET_CYCLES - 1)]
+            m.d.sync += [self.resetting.eq(1), cycles_left.eq(self.reset_cycles - 1)]
         with m.Elif(cycles_left != 0):
             m.d.sync += cycles_left.eq(cycles_left - 1)
         with m.Else():

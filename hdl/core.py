@@ -18,7 +18,10 @@ from .queue import Queue
 from .registers import kept_layout, read_layout, write_layout
 from .supervisor import Supervisor
 
-__all__ = ["Core", "TraceSignature"]
+__all__ = ["RESET_LATENCY", "Core", "TraceSignature"]
+
+#: From ``reset`` to that of the last unit, which is the supervisor.
+RESET_LATENCY = 7
 
 _QUEUES = ("dma", "compute")
 
@@ -103,6 +106,7 @@ class Core(wiring.Component):
             m.d.sync += later.eq(reset)
             m.submodules[name] = ResetInserter(later)(unit)
             reset = later
+        assert len(self._units) == RESET_LATENCY
         m.d.comb += self.resetting.eq(reset)
         program, dma_queue, compute_queue, load, store, compute = list(self._units.values())[1:]
 

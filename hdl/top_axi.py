@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from amaranth.back import verilog
-from amaranth.hdl import ClockDomain, ClockSignal, DomainRenamer, Module, Signal
+from amaranth.hdl import Cat, ClockDomain, ClockSignal, DomainRenamer, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..golden import registers
 from ..golden.config import Config
 from ..golden.timing import RESET_CYCLES
-from .assertions import ASSERTED
+from .assertions import ASSERTED, Assertions
 from .axi import axi4_lite_signature, axi4_signature
 from .axi_guard import AxiGuard
-from .core import Core, TraceSignature
+from .core import RESET_LATENCY, Core, TraceSignature
 from .registers import Registers
 
 __all__ = ["TOP_NAME", "TopAxi", "generate"]
@@ -56,7 +56,8 @@ class TopAxi(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         m.submodules.registers = bank = Registers(self.config)
-        m.submodules.guard = guard = AxiGuard(self.config)
+        # From the soft reset to that of the last unit: a register here, and the core's own.
+        m.submodules.guard = guard = AxiGuard(self.config, reset_cycles=1 + RESET_LATENCY)
         # All resets of the core come from registers, and are long: wires cross the device, and pipelines are not reset
         # but run out. So its domain has no reset of its own, and that of the pins becomes one like the guard's.
         m.domains.core = ClockDomain(reset_less=True, local=True)
@@ -88,6 +89,10 @@ class TopAxi(wiring.Component):
         ]
         with m.If(guard.resetting | core_reset | core.resetting):
             m.d.comb += bank.read.STATUS.eq(registers.STATUS_RESETTING)
+        taken = Cat(port.valid & port.ready for port in (guard.load.ar, guard.program.ar, guard.store.aw))
+        Assertions(m, platform).never(
+            core_reset & taken.any(), "top: the guard takes what a unit asks for that is about to be reset"
+        )
         m.d.sync += guard.soft_reset.eq(written & (bank.data & registers.CONTROL_RESET).any())
         m.d.sync += self.interrupt.eq(core.read.INTERRUPT[0] & bank.kept.INTERRUPT_ENABLE[0])
         return m
