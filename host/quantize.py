@@ -15,7 +15,8 @@ from onnxruntime.quantization.shape_inference import quant_pre_process
 
 from .arrays import check_feeds, describe_model
 from .frontend import ModelError
-from .frontend.source import Source, fix_batch, measure, read_model
+from .frontend.parse import check_inputs, read_model
+from .frontend.source import Source, fix_batch, measure
 from .progress import Progress, silent
 from .reference import open_session
 
@@ -69,6 +70,7 @@ def quantize(
     model = read_model(data, name)
     _check_float(model, name)
     sample = Source(name, copy.deepcopy(model), data, qdq=False)
+    check_inputs(sample)
     fix_batch(sample)
     measure(sample)
     try:

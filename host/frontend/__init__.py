@@ -21,9 +21,10 @@ from .inputs import place_input
 from .integer import replace_integer_products
 from .linear import check_linear, check_one_type, lower_linear
 from .padding import lower_pad, merge_pads
+from .parse import parse
 from .partition import partition
 from .region import lower_region
-from .source import Source, fix_batch, measure, parse
+from .source import Source, fix_batch, measure
 from .units import INTEGER_PRODUCTS, LAYOUT, Kind, Unit, find_units
 
 __all__ = ["PASSES", "ModelError", "Row", "describe", "import_model"]

@@ -5,7 +5,8 @@ import onnx
 
 from ..reference import RUNTIME_ERRORS, executed_model
 from .errors import ModelError
-from .source import Source, name_nodes
+from .parse import name_nodes
+from .source import Source
 from .units import note_written
 
 

@@ -7,7 +7,8 @@ from onnx import NodeProto, helper, numpy_helper
 
 from ..reference import mark_form
 from .errors import ModelError
-from .source import QUANTISE, Source, fix_batch, measure
+from .parse import QUANTISE
+from .source import Source, fix_batch, measure
 from .units import label
 
 INTEGER = ("ConvInteger", "MatMulInteger")
