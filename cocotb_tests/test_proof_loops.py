@@ -232,7 +232,7 @@ def test_loops(side: str, tmp_path: Path) -> None:
 
 @pytest.mark.regress
 def test_loops_with_all_bits(tmp_path: Path) -> None:
-    prove(LoopsProof(side="source", word_bits=20, bits=isa.LOCAL_BITS), tmp_path, depth=2, cover_depth=16,
+    prove(LoopsProof(side="source", word_bits=10, bits=isa.LOCAL_BITS), tmp_path, depth=2, cover_depth=16,
           time_limit_s=3600)
 
 

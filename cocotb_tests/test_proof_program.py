@@ -174,6 +174,8 @@ class RingProof(Proof):
             Assert(~found.reading | (found.to_read == ghost.loaded.commands - ghost.read // words)),
             Assert(~found.reading | (found.to_read != 0)),
             Assert(found.reading | ~ghost.ran | ghost.stopped | (ghost.read == ghost.loaded.commands * words)),
+            # A queue that wants no more lets the ring come to rest.
+            Assert(~ghost.stopped | (found.to_fetch == 0) & ~found.reading),
             # Nothing is under way when a run may begin.
             Assert(unit.busy | ghost.started | (found.to_fetch == 0) & ~found.asking & ~found.reading),
             Assert(unit.busy | ghost.started | (found.written == found.requested) & found.emptied),
@@ -228,6 +230,7 @@ def test_what_changes_a_program_reaches_its_ring(tmp_path: Path) -> None:
         ("whole & ~self.busy & ~self.changed", "whole & ~self.busy"),
         ("with m.If(self.changed):", "with m.If(self.changed & self.busy):"),
         ("to_fetch != 0):\n                m.d.sync += whole", "0):\n                m.d.sync += whole"),
+        ("m.d.sync += to_fetch.eq(0)", "m.d.sync += to_fetch.eq(to_fetch)"),
         ("remains(credits, leaves=issue, comes=taken)", "credits != 0"),
         ("commands <= self.config.resident_commands", "commands <= self.config.resident_commands + 1"),
         ("output.output.ready.eq(self.words.ready | self.stop)", "output.output.ready.eq(self.words.ready)"),
