@@ -11,6 +11,8 @@ from hypothesis import HealthCheck, settings
 #: Every network here is tried by ``test_generated_networks.py`` ever after. Give a new one a name that says what was
 #: wrong, and commit it with what makes it right.
 REGRESSIONS = Path(__file__).parent / "regressions"
+#: In the file, where it is to be tried on another accelerator than the presets: its configuration.
+CONFIG_KEY = "lutterfly.config"
 #: A slow machine is no failure, and neither is a network that is slow to draw. Of several failures one is shrunk, which
 #: is executed once more at the end: so what is kept is the smallest.
 PATIENT = settings(deadline=None, suppress_health_check=list(HealthCheck), print_blob=True, report_multiple_bugs=False)

@@ -15,9 +15,9 @@ from execution import differing_bytes
 from generated import Generated, Limits
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from kept import PATIENT, REGRESSIONS, kept
+from kept import CONFIG_KEY, PATIENT, REGRESSIONS, kept
 
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.config import PRESETS, Config
 from lutterfly.golden.machine import ORDERS
 from lutterfly.host import reference
 from lutterfly.host.compiler import compile_graph
@@ -102,14 +102,18 @@ def test_many_networks_on_the_core(preset: str, network: Generated):
 
 @pytest.mark.parametrize("path", sorted(REGRESSIONS.glob("*.onnx")), ids=lambda path: path.stem)
 def test_networks_that_once_failed(path: Path):
-    value, = onnx.load(path).graph.input
-    shape = tuple(dimension.dim_value or 1 for dimension in value.type.tensor_type.shape.dim)
-    dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
-    limits = np.iinfo(dtype)
-    codes = np.random.default_rng(0).integers(limits.min, limits.max + 1, shape, dtype)
-    assert_exact(path.read_bytes(), {value.name: codes}, covered=False)
-    for preset in CORES:
-        check_on_the_core(path.read_bytes(), preset)
+    model = onnx.load(path)
+    rng, feeds = np.random.default_rng(0), {}
+    for value in model.graph.input:
+        shape = tuple(dimension.dim_value or 1 for dimension in value.type.tensor_type.shape.dim)
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+        codes = rng.integers(-128, 128, shape)
+        feeds[value.name] = codes.astype(np.int8).view(dtype) if dtype.itemsize == 1 else codes.astype(dtype)
+    assert_exact(path.read_bytes(), feeds, covered=False)
+    configs = [PRESETS[preset] for preset in CORES]
+    configs += [Config.from_json(entry.value) for entry in model.metadata_props if entry.key == CONFIG_KEY]
+    for config in configs:
+        assert_right(verify(path.read_bytes(), config, samples=1))
 
 
 def test_a_failing_network_shrinks_to_a_small_one_that_is_kept(tmp_path: Path):

@@ -34,6 +34,7 @@ EXTRAS = {
 }
 #: Distributions whose modules have another name.
 DISTRIBUTIONS = {
+    "cocotb_coverage": "cocotb-coverage",
     "cocotb_tools": "cocotb",
     "cocotbext": "cocotbext-axi",
     "PIL": "pillow",
@@ -113,6 +114,7 @@ def test_every_import_is_declared(folder: str):
     for extra in EXTRAS.get(folder, ()):
         wanted |= declared(PROJECT["project"]["optional-dependencies"][extra])
     own = {"lutterfly"} | {path.stem for path in (ROOT / folder).glob("*.py")}
+    own |= {path.parent.name for path in (ROOT / folder).glob("*/*.py")}
     wrong = [f"{path.relative_to(ROOT)}:{line}: {name}" for path, tree in modules(folder)
              for line, name in imports(path, tree)
              if (top := name.split(".")[0]) not in own | set(sys.stdlib_module_names)
