@@ -10,15 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from execution import differing_bytes
+from families import network
 from graphs import GraphMaker
 
 from lutterfly.golden.config import PRESETS
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.machine import ORDERS
-from lutterfly.host.compiler import plan_graph
+from lutterfly.host.compiler import encode, plan_graph
 from lutterfly.host.compiler.emit import emit
 from lutterfly.host.compiler.parts import Cut, Geometry
 from lutterfly.host.compiler.placement import extent, fit, free, place
+from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Graph, Window
 
 TINY = PRESETS["tiny"]
@@ -183,3 +185,10 @@ def test_placement_lets_nothing_overlap_in_time_and_space() -> None:
                 assert addresses[one] + sizes[one] <= addresses[other] or \
                     addresses[other] + sizes[other] <= addresses[one]
         assert extent(addresses, sizes) >= max(sizes.values())
+
+
+def test_what_needs_the_most_may_have_nothing_left_to_give():
+    """All of its tensors are in parts already, and elsewhere gaps between what stays are too small."""
+    found = network(590)
+    graph = import_model(found.model)
+    assert differing_bytes(graph, encode(plan_graph(graph, found.config)), found.config, order="random") == 0

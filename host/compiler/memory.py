@@ -13,7 +13,7 @@ from .folding import fold_choices
 from .operations import make_operation
 from .parts import Cut, Geometry
 from .placement import Span, extent, free, lifetimes, place
-from .plan import Plan
+from .plan import CompileError, Plan
 
 #: A tensor, or a buffer for one in a layer.
 _Key = str | tuple[int, str, int]
@@ -161,14 +161,27 @@ class _Spilling:
         return {(name, number): size for name, sizes in buffers.items() for number, size in enumerate(sizes)}
 
     def _relieve(self, spans: Mapping[str, Span]) -> dict[str, Span]:
-        """Shorten the stay of one tensor at the layer that needs the most memory, where that costs least."""
+        """Shorten the stay of one tensor, where that costs least, at the layer that needs the most memory.
+
+        What needs the most may have nothing left to give, and still everything may not fit, where gaps are between
+        what stays: then it is the turn of the layer that needs the most after it.
+        """
         times, sizes = self._items(spans)
         need = [
             sum(sizes[key] for key, (first, last) in times.items() if first <= index <= last)
             for index in range(len(self.graph.layers))
         ]
+        for worst in sorted(range(len(need)), key=lambda index: -need[index]):
+            choices = self._choices(worst, need[worst], spans, sizes)
+            if choices:
+                return min(choices, key=lambda choice: choice[:4])[-1]
         worst = need.index(max(need))
-        excess = max(need[worst] - self.plan.config.memory.feature_bytes, 1)
+        raise CompileError(f"{self.graph.layers[worst].name}: the {need[worst]} bytes of feature memory that it needs "
+                           f"find no place in {self.plan.config.memory.feature_bytes}; choose a larger --config")
+
+    def _choices(self, worst: int, need: int, spans: Mapping[str, Span], sizes: Mapping[_Key, int]) -> list[tuple]:
+        """Tensors whose stay may be shortened at a layer, the cheapest one the least; the spans then come last."""
+        excess = max(need - self.plan.config.memory.feature_bytes, 1)
         choices = []
         for name, (first, last) in spans.items():
             if not first <= worst <= last:
@@ -179,7 +192,7 @@ class _Spilling:
             if freed > 0:
                 cost = self._traffic(name, shorter) - self._traffic(name, spans)
                 choices.append((freed < excess, cost if freed >= excess else cost / freed, -freed, name, shorter))
-        return min(choices, key=lambda choice: choice[:4])[-1]
+        return choices
 
     def _shorten(self, name: str, index: int, spans: Mapping[str, Span]) -> dict[str, Span]:
         """Without ``name`` from layer ``index`` on; not at all if it would not be read before."""
