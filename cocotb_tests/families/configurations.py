@@ -18,7 +18,7 @@ ODD: dict[str, Config] = {
     # One column, no chain, the smallest memories.
     "least": _odd((4, 1, 1, 1), (2 << 10, 4 << 10, 512, 4, 128, 1), (32, 3), 4),
     # Windows of one piece whose groups are half of it.
-    "square": _odd((16, 16, 8, 16), (32 << 10, 64 << 10, 8 << 10, 8, 512, 4), (128, 2), 8),
+    "square": _odd((16, 16, 8, 16), (32 << 10, 64 << 10, 8 << 10, 8, 1024, 4), (128, 2), 8),
     # A narrow array with wide words, of which a result takes many groups.
     "wide": _odd((32, 2, 1, 2), (32 << 10, 32 << 10, 8 << 10, 16, 1024, 16), (32, 8), 32),
     # The bus is as wide as a word.
