@@ -14,7 +14,7 @@ from random_commands import random_scenario
 from lutterfly.golden import isa, windows
 from lutterfly.golden.config import PRESETS
 from lutterfly.golden.isa import ErrorCode, Unit
-from lutterfly.golden.timing import BACKLOG_LIMIT
+from lutterfly.golden.timing import BACKLOG_LIMIT, RESULT_WINDOWS
 from lutterfly.hdl.isa import ErrorReport, command_shape
 from lutterfly.hdl.results import RESULTS_LATENCY, Place, Results, Settings
 from streams import send, unpack
@@ -169,3 +169,19 @@ async def latency_and_range(dut) -> None:
         "index": 7,
         "address": bench.config.parameter_words,
     }
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def a_result_that_finds_no_place_is_an_error(dut) -> None:
+    bench = Bench(dut)
+    await bench.start()
+    # Without a command nothing is served.
+    for _ in range(RESULT_WINDOWS):
+        await bench.step({"result": 1})
+    for _ in range(4):
+        await bench.step({"result": 0})
+    assert not bench.errors
+    await bench.step({"result": 1})
+    for _ in range(4):
+        await bench.step({"result": 0})
+    assert [(error["code"], error["unit"]) for error in bench.errors] == [(ErrorCode.OVERFLOW, Unit.WRITE_BACK)]
