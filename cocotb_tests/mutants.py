@@ -33,7 +33,7 @@ _OPERATORS = {
 _METHODS = {"any": "all", "all": "any"}
 #: Signals that say whether something is there, by the ends of their names.
 _FLAGS = ("valid", "ready", "enable", "en")
-_SHAPES = ("unsigned", "signed")
+_SHAPES = ("Signal", "range", "signed", "unsigned")
 _LONGEST = 70
 
 
@@ -98,7 +98,7 @@ def _is_call(node, *names: str) -> bool:
     return (node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)) in names
 
 
-def _of_expression(source: _Source, node: ast.expr) -> Iterator[_Edit]:
+def _of_expression(source: _Source, node: ast.expr, *, is_width: bool) -> Iterator[_Edit]:
     match node:
         case ast.Compare(left=left, ops=[operator], comparators=[right]) if type(operator) in _COMPARISONS:
             yield source.between(left, right, *_COMPARISONS[type(operator)])
@@ -107,11 +107,11 @@ def _of_expression(source: _Source, node: ast.expr) -> Iterator[_Edit]:
         case ast.UnaryOp(op=ast.Invert(), operand=operand):
             yield source.replace(node, source.of(operand))
         case ast.Constant(value=int(value)) if not isinstance(value, bool):
-            yield source.replace(node, str(value + 1))
-            if value:
+            # A wider signal seldom makes a difference, and there is none of no bits.
+            if not is_width:
+                yield source.replace(node, str(value + 1))
+            if value > int(is_width):
                 yield source.replace(node, str(value - 1))
-        case ast.Call(args=[ast.Constant(value=int(width)) as argument]) if _is_call(node, *_SHAPES) and width > 1:
-            yield source.replace(argument, str(width - 1))
         case ast.Call(func=ast.Attribute(attr=attribute), args=[]) if attribute in _METHODS:
             start, end = source.span(node.func)
             yield _Edit(end - len(attribute), end, _METHODS[attribute])
@@ -140,22 +140,21 @@ def _of_statement(source: _Source, node: ast.stmt) -> Iterator[_Edit]:
             yield source.replace(node, "pass")
 
 
-def _edits(source: _Source, node: ast.AST, place: str) -> Iterator[tuple[str, _Edit]]:
+def _edits(source: _Source, node: ast.AST, place: str, *, is_width: bool = False) -> Iterator[tuple[str, _Edit]]:
     """Edits of ``node`` and of all below it, with the function that they are in."""
     if isinstance(node, ast.stmt):
         yield from ((place, edit) for edit in _of_statement(source, node))
     elif isinstance(node, ast.expr):
-        yield from ((place, edit) for edit in _of_expression(source, node))
+        yield from ((place, edit) for edit in _of_expression(source, node, is_width=is_width))
     if isinstance(node, ast.ClassDef | ast.FunctionDef):
         place = f"{place}.{node.name}".lstrip(".")
     for child in ast.iter_child_nodes(node):
-        # Messages and types have no effect on the hardware; inside of f-strings positions are not told. Wider signals
-        # seldom make a difference.
+        # Messages and types have no effect on the hardware; inside of f-strings positions are not told.
         skipped = isinstance(child, ast.Raise | ast.JoinedStr | ast.arguments) or _is_call(child, "In", "Out")
-        is_width = isinstance(child, ast.Constant) and _is_call(node, *_SHAPES)
-        if skipped or is_width or (isinstance(node, ast.FunctionDef) and child is node.returns):
+        if skipped or (isinstance(node, ast.FunctionDef) and child is node.returns):
             continue
-        yield from _edits(source, child, place)
+        is_shape = _is_call(node, *_SHAPES) and child in node.args
+        yield from _edits(source, child, place, is_width=is_width or is_shape)
 
 
 def _shown(source: _Source, edit: _Edit) -> str:

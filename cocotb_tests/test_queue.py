@@ -16,7 +16,7 @@ from lutterfly.golden.config import PRESETS
 from lutterfly.golden.isa import ErrorCode, Opcode, Unit
 from lutterfly.hdl.dma_load import load_command_layout
 from lutterfly.hdl.isa import ErrorReport, command_shape
-from lutterfly.hdl.queue import Queue
+from lutterfly.hdl.queue import Queue, Standing
 from streams import StreamMonitor, receive, send
 
 HEADER = ("after", "reserved", "signal", "wait")
@@ -111,15 +111,18 @@ class Bench:
             if error.valid:
                 self.errors.append({name: int(error[name]) for name in ("code", "unit", "index", "address")})
 
+    def words_of(self, commands: list[bytes]) -> list[int]:
+        """The words that the program memory hands out for these commands."""
+        blob, size = b"".join(commands), self.config.axi.data_bytes
+        return [int.from_bytes(blob[at : at + size], "little") for at in range(0, len(blob), size)]
+
     async def run(self, commands: list[bytes], tokens: int) -> None:
         """Run these commands, with that many tokens in random portions, until it is done or fails."""
-        dut, bits = self.dut, self.config.axi.data_bits
+        dut = self.dut
         dut.start.value = 1
         await RisingEdge(dut.clk)
         dut.start.value = dut.exhausted.value = 0
-        blob = b"".join(commands)
-        words = [int.from_bytes(blob[at : at + bits // 8], "little") for at in range(0, len(blob), bits // 8)]
-        feeder = cocotb.start_soon(send(dut.clk, dut, "words", words, self.rng, self.p_stall))
+        feeder = cocotb.start_soon(send(dut.clk, dut, "words", self.words_of(commands), self.rng, self.p_stall))
         giver = cocotb.start_soon(self._give(tokens))
         await FallingEdge(dut.clk)
         while not self.errors and not dut.done.value:
@@ -339,6 +342,32 @@ async def halt_begins_nothing(dut) -> None:
     dut.halt.value = 0
     await run
     assert len(bench.handed) == 1
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(case=["unit", "words", "tokens"])
+async def standing_says_what_the_queue_waits_for(dut, case: str) -> None:
+    bench = Bench(dut, 1, 0.0)
+    await bench.reset()
+    sync, work = isa.SYNC.encode(), (isa.STORE if bench.is_dma else isa.COMPUTE).encode()
+    unit = Unit.STORE if bench.is_dma else Unit.FETCH
+    bench.delay = (5000, 5001) if case == "unit" else (1, 2)
+    commands, expected = {
+        "unit": ([sync, work, isa.SYNC.encode(after=1, wait=1)], {"in_flight": 1, "unit": unit, "oldest": 1}),
+        "words": ([sync, work, sync], {"missing": 1, "index": 3}),
+        "tokens": ([sync, work, isa.SYNC.encode(wait=1)], {"waiting": 1, "index": 2}),
+    }[case]
+    dut.start.value = 1
+    await RisingEdge(dut.clk)
+    dut.start.value = 0
+    await send(dut.clk, dut, "words", bench.words_of(commands), bench.rng, 0.0)
+    for _ in range(50):
+        await RisingEdge(dut.clk)
+    await FallingEdge(dut.clk)
+    standing = Standing.from_bits(int(dut.standing.value))
+    assert {name: int(standing[name]) for name in expected} == expected
+    flags = {name: int(standing[name]) for name in ("in_flight", "missing", "waiting")}
+    assert flags == {name: int(name in expected or (case == "unit" and name == "waiting")) for name in flags}
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
