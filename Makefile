@@ -11,7 +11,7 @@ help:
 	@echo "make test     lint and all tests (JOBS=$(JOBS) at a time)"
 	@echo "make check    lint and types, without simulation"
 	@echo "make regress  make test with the long sweeps"
-	@echo "make mutations  break the hardware in 200 places, one at a time, and see that a test notices: hours"
+	@echo "make mutations  break the hardware in 200 places, and see that a test notices: hours"
 	@echo "make synth    area and clock of the default configuration, with yosys and nextpnr"
 	@echo "make clean    remove caches; make distclean removes .venv as well"
 

@@ -34,6 +34,8 @@ _METHODS = {"any": "all", "all": "any"}
 #: Signals that say whether something is there, by the ends of their names.
 _FLAGS = ("valid", "ready", "enable", "en")
 _SHAPES = ("Signal", "range", "signed", "unsigned")
+#: Ports, whose widths are those of what they carry, and what only simulations look at.
+_NO_HARDWARE = ("In", "Out", "never")
 _LONGEST = 70
 
 
@@ -150,7 +152,7 @@ def _edits(source: _Source, node: ast.AST, place: str, *, is_width: bool = False
         place = f"{place}.{node.name}".lstrip(".")
     for child in ast.iter_child_nodes(node):
         # Messages and types have no effect on the hardware; inside of f-strings positions are not told.
-        skipped = isinstance(child, ast.Raise | ast.JoinedStr | ast.arguments) or _is_call(child, "In", "Out")
+        skipped = isinstance(child, ast.Raise | ast.JoinedStr | ast.arguments) or _is_call(child, *_NO_HARDWARE)
         if skipped or (isinstance(node, ast.FunctionDef) and child is node.returns):
             continue
         is_shape = _is_call(node, *_SHAPES) and child in node.args
