@@ -83,10 +83,12 @@ class Overheads:
         From the last beat of a write to its response.
     load : int
         From a LOAD at its unit to its first read address, beside one cycle for each bit of `row_pieces`.
-    load_finish : int
-        From the last beat on the bus to the completion of its LOAD.
-    fill : int
-        Of a FILL beside the cycles in which it writes.
+    load_write : int
+        From a beat on the bus to the write of what it brings.
+    fill_write : int
+        From a FILL at its unit to its first write.
+    write_finish : int
+        From the last write of a LOAD or FILL to its completion.
     store : int
         From a STORE at its unit to its first beat.
     fetch : int
@@ -109,8 +111,9 @@ class Overheads:
     read_latency: int = 40
     write_latency: int = 40
     load: int = 8
-    load_finish: int = 14
-    fill: int = 15
+    load_write: int = 9
+    fill_write: int = 10
+    write_finish: int = 5
     store: int = 14
     fetch: int = 4
     fetch_interval: int = 2

@@ -75,8 +75,9 @@ class DmaClock:
                     # The next one is asked for when the memory has taken this one.
                     self.request = max(self.request, self.bus.taken_at) + 1
                     first_beat = first if first_beat is None else first_beat
-                self.write = max(self._written(fields, max(self.write, first_beat)), self.bus.free)
-        return self.write + OVERHEADS.load_finish
+                begin_write = max(self.write, first_beat + OVERHEADS.load_write)
+                self.write = max(self._written(fields, begin_write), self.bus.free + OVERHEADS.load_write)
+        return self.write + OVERHEADS.write_finish
 
     def _written(self, fields: dict[str, int], begin: int) -> int:
         """When the bytes of a run are in their memory."""
@@ -89,8 +90,9 @@ class DmaClock:
 
     def _fill(self, fields: dict[str, int], begin: int) -> int:
         cycles = timing.fill_cycles(self.config, fields["rows"], fields["piece_bytes"])
-        self.write = _after_free_cycles(self.compute.writes, max(self.write, begin), cycles)
-        return self.write + OVERHEADS.fill
+        begin_write = max(self.write, begin + OVERHEADS.fill_write)
+        self.write = _after_free_cycles(self.compute.writes, begin_write, cycles)
+        return self.write + OVERHEADS.write_finish
 
     def _store(self, fields: dict[str, int], begin: int) -> int:
         bursts = [
