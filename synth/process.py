@@ -62,6 +62,8 @@ def run(
         finally:
             process.kill()
             process.wait()
+            if process.stderr is not None:
+                process.stderr.close()
     return process.returncode, errors or b""
 
 
