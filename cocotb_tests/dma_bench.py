@@ -84,7 +84,7 @@ class DmaBench(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        m.submodules.guard = guard = AxiGuard(self.config)
+        m.submodules.guard = guard = AxiGuard(self.config, reset_cycles=4)
         load_unit, store_unit = DmaLoad(self.config), DmaStore(self.config)
         m.submodules.load_unit = ResetInserter(self.soft_reset | self.resetting)(load_unit)
         m.submodules.store_unit = ResetInserter(self.soft_reset | self.resetting)(store_unit)

@@ -22,7 +22,7 @@ EPOCHS = 8
 
 
 def test_guard(simulate) -> None:
-    simulate(AxiGuard(CONFIG))
+    simulate(AxiGuard(CONFIG, reset_cycles=4))
 
 
 class Bench:

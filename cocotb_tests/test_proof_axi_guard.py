@@ -12,6 +12,7 @@ from formal import Marked, Proof, ProofError, broken, constant, entry, inside, n
 
 from lutterfly.golden.config import PRESETS
 from lutterfly.hdl import axi_guard
+from lutterfly.hdl.core import RESET_LATENCY
 
 pytestmark = needs_yosys
 CONFIG = PRESETS["tiny"]
@@ -31,7 +32,7 @@ class GuardProof(Proof):
 
     def __init__(self, module=axi_guard) -> None:
         super().__init__()
-        self.unit = module.AxiGuard(CONFIG)
+        self.unit = module.AxiGuard(CONFIG, reset_cycles=1 + RESET_LATENCY)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

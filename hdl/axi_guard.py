@@ -66,7 +66,7 @@ class AxiGuard(wiring.Component):
         The pins.
     """
 
-    def __init__(self, config: Config, *, reset_cycles: int = 4):
+    def __init__(self, config: Config, *, reset_cycles: int):
         if reset_cycles < 1:
             raise ValueError(f"reset_cycles must be at least 1, not {reset_cycles}")
         self.config = config

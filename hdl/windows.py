@@ -174,7 +174,6 @@ class Windows(wiring.Component):
         return data.StructLayout(
             {
                 "foreseen": foreseen_layout(self.config),
-                "first_window": unsigned(1),
                 "entry": field_shape(isa.COMPUTE, "list"),
                 "base": unsigned(isa.LOCAL_BITS),
                 "weight": unsigned(self.weight_bits),
@@ -226,7 +225,7 @@ class Windows(wiring.Component):
 
         # A cycle later the loops' pointer has arrived as well; the command is still the same then. One more
         # for the sums.
-        walked, last_tile = Signal(), Signal(reset_less=True)
+        walked, last_tile, begins = Signal(), Signal(reset_less=True), Signal(reset_less=True)
         step, pushed = (Signal(self._step_layout(), name=name, reset_less=True) for name in ("walked_step", "pushed"))
         waits = Signal(reset_less=True)
         with m.If(take):
@@ -234,10 +233,10 @@ class Windows(wiring.Component):
         m.d.sync += [
             walked.eq(walk),
             last_tile.eq(loops.last_tile),
+            begins.eq(first_window),
             step.entry.eq(position.entry),
             step.weight.eq(loops.word),
             step.first.eq(first),
-            step.first_window.eq(first_window),
             step.last.eq(position.last & loops.last),
             step.foreseen.window_ends.eq(position.last),
             step.foreseen.waits.eq(first & waits),
@@ -245,7 +244,7 @@ class Windows(wiring.Component):
         lane_bits = ceil_log2(self.config.array.requant_lanes)
         lanes = Mux(last_tile, command.last_lanes, command.lanes)
         # Groups, rounded up, and one cycle more where the command begins: as one sum.
-        rounding = Cat(Const((1 << lane_bits) - 1, lane_bits), step.first_window)
+        rounding = Cat(Const((1 << lane_bits) - 1, lane_bits), begins)
         m.d.sync += [
             pushed.eq(step),
             pushed.base.eq(loops.pointer),
