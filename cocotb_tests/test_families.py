@@ -48,16 +48,16 @@ SELDOM = RARE | {
 }
 #: Networks that follow one another in the long sweep: every family on one accelerator.
 BLOCK, BLOCKS = len(FAMILIES), 67
-#: Of a block, networks with a layer whose cycles are predicted wrongly.
-LATE = 4
+#: Of a block, networks with a layer whose cycles are predicted wrongly, and networks that an odd accelerator has no
+#: memory for. One and four in two thousand are.
+LATE = REFUSED = 1
 
 
 @pytest.mark.parametrize("seed", QUICK)
 def test_networks_on_the_core(seed: int):
     sweep = Sweep()
     sweep.run([seed])
-    assert sweep.wrong == []
-    assert sweep.late == []
+    assert sweep.wrong == sweep.late == sweep.refused == []
 
 
 def test_the_networks_meet_what_matters(tmp_path: Path):
@@ -78,6 +78,7 @@ def test_many_networks_on_the_core(block: int):
     sweep.run(range(block * BLOCK, (block + 1) * BLOCK))
     assert sweep.wrong == []
     assert len(sweep.late) <= LATE, sweep.late
+    assert len(sweep.refused) <= REFUSED, sweep.refused
 
 
 @pytest.mark.regress

@@ -15,6 +15,9 @@ from lutterfly.host.driver import AcceleratorError
 from lutterfly.host.simulator import SimulationError
 from lutterfly.host.verify import VerifyReport, verify
 
+#: How the problem of a network begins for which there is no program.
+REFUSED = "refused: "
+
 
 @dataclass(frozen=True, slots=True)
 class Trial:
@@ -45,7 +48,7 @@ def judge(model: bytes, config: Config, batch: int = 1) -> tuple[str, VerifyRepo
     except (AcceleratorError, SimulationError) as error:
         return str(error), None
     except ValueError as error:
-        return f"refused: {error}", None
+        return f"{REFUSED}{error}", None
     if report.mismatched_bytes:
         wrong = [tensor.name for tensor in report.tensors if tensor.mismatched]
         return f"{report.mismatched_bytes} of {report.bytes} bytes differ, first in {wrong[0]}", report
@@ -82,13 +85,17 @@ class Sweep:
 
     wrong: list[str] = field(default_factory=list)
     late: list[str] = field(default_factory=list)
+    #: By odd accelerators alone, whose memories some networks do not fit.
+    refused: list[str] = field(default_factory=list)
     coverage: Coverage = field(default_factory=Coverage)
 
     def run(self, seeds: Iterable[int]) -> None:
         """Try their networks one by one."""
         for seed in seeds:
             trial = attempt(seed)
-            if trial.problem:
+            if trial.problem.startswith(REFUSED) and trial.network.config_name not in PRESETS:
+                self.refused.append(trial.text)
+            elif trial.problem:
                 self.wrong.append(keep(trial))
             elif trial.late:
                 self.late.append(trial.text)

@@ -22,6 +22,9 @@ BACKLOG_LIMIT = RESULT_WINDOWS - 1
 #: Steps, or groups of results, that a walker is ahead of its gate at most.
 LOOKAHEAD = 8
 
+#: Pieces of a LOAD or FILL that are found ahead of their chunks.
+PIECES_AHEAD = 4
+
 #: From the issue of a step to its address, from the address to its word.
 ISSUE_LATENCY = 3
 FETCH_LATENCY = 5
@@ -79,6 +82,8 @@ class Overheads:
         From the issue that could read a command's last result to its completion, as the queue sees it.
     read_latency : int
         From a read address on the bus to its first beat.
+    bursts : int
+        Bursts that the memory takes before it has answered the first of them, of reads and of writes.
     write_latency : int
         From the last beat of a write to its response.
     load : int
@@ -89,12 +94,20 @@ class Overheads:
         From a FILL at its unit to its first write.
     write_finish : int
         From the last write of a LOAD or FILL to its completion.
+    next_pieces : int
+        From the last piece of a LOAD or FILL to the first one of the next, where nothing is waited for.
     store : int
         From a STORE at its unit to its first beat.
+    store_finish : int
+        From the answer to its last burst to the completion of a STORE.
     fetch : int
         From the start of a run, or from where there is room for a command, to the request of a burst of commands.
     fetch_interval : int
         From a request of commands to the next one.
+    read_ahead : int
+        From where the words of a command leave room in their ring to where it is read to the end.
+    reload : int
+        From the end of a LOAD's burst to a request of another one that it has held up.
     refetch : int
         From the end of a burst of commands to a request that it has held up.
     fetched : int
@@ -109,15 +122,20 @@ class Overheads:
     command: int = 5
     completion: int = 1
     read_latency: int = 40
+    bursts: int = 8
     write_latency: int = 40
     load: int = 8
     load_write: int = 9
     fill_write: int = 10
     write_finish: int = 5
+    next_pieces: int = 3
     store: int = 14
+    store_finish: int = 5
     fetch: int = 4
     fetch_interval: int = 2
-    refetch: int = 3
+    read_ahead: int = 3
+    reload: int = 5
+    refetch: int = 4
     fetched: int = 10
 
 
@@ -155,12 +173,6 @@ def run_cycles(config: Config, size_bytes: int) -> int:
     return max(sum(bursts), -(-len(bursts) * (OVERHEADS.read_latency + bursts[-1]) // config.axi.outstanding))
 
 
-def write_cycles(config: Config, bursts: Sequence[int]) -> int:
-    """Cycles in which the bus takes write bursts of so many beats: short ones wait for the answers of earlier ones."""
-    answer = OVERHEADS.store + OVERHEADS.write_latency
-    return sum(max(beats, -(-(beats + answer) // config.axi.outstanding)) for beats in bursts)
-
-
 def chunk_cycles(config: Config, pieces: int, piece_bytes: int) -> int:
     """Cycles in which a LOAD writes pieces to the feature memory: a beat, or what is left of a piece, in each."""
     return pieces * -(-piece_bytes // config.axi.data_bytes)
@@ -169,6 +181,12 @@ def chunk_cycles(config: Config, pieces: int, piece_bytes: int) -> int:
 def unit_cycles(config: Config, unit_bytes: int, size_bytes: int) -> int:
     """Cycles in which a LOAD writes to a memory for constants: a beat, or a unit of it if that is less, in each."""
     return -(-size_bytes // min(config.axi.data_bytes, unit_bytes))
+
+
+def spill_cycles(config: Config, chunk_bytes: int, address: int, pieces: int, piece_bytes: int) -> int:
+    """Cycles that a LOAD's run takes beside those of its chunks: one where the last chunk ends in a beat of its own."""
+    last = (piece_bytes - 1) % chunk_bytes + 1
+    return int((address + pieces * piece_bytes - last) % config.axi.data_bytes + last > config.axi.data_bytes)
 
 
 def fill_cycles(config: Config, rows: int, piece_bytes: int) -> int:

@@ -11,13 +11,12 @@ from ..golden import isa
 from ..golden.config import Config
 from ..golden.dma import local_unit_bytes
 from ..golden.isa import LocalMemory
+from ..golden.timing import PIECES_AHEAD
 from .fifo import Fifo
 from .isa import INDEX_BITS
 from .loop_nest import LoopNest, Nest
 
 __all__ = ["LoadChunks", "chunk_bytes", "step_layout", "transfer_nest"]
-
-_PIECES_AHEAD = 4
 
 
 def chunk_bytes(memory: LocalMemory, config: Config) -> int:
@@ -122,7 +121,7 @@ class LoadChunks(wiring.Component):
                     "context": self.nest.context,
                 }
             ),
-            depth=_PIECES_AHEAD,
+            depth=PIECES_AHEAD,
         )
         # Sizes are powers of two: the last byte is outside if it has any bit beyond them. With one bit more than an
         # address, so that nothing wraps.

@@ -1,7 +1,7 @@
 """The compute queue against the clock."""
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ...golden import timing
@@ -22,7 +22,8 @@ class ComputeClock:
     config: Config
     bus: ReadBus
     completed: list[int] = field(default_factory=list)
-    #: Of each command, the cycles of the first and the last issue and the steps; the same of the writes of its results.
+    #: Of each command, the cycles of the first and the last issue and the steps; the same of the writes of its results,
+    #: those of its last tile apart from those of the others.
     issues: list[Span] = field(default_factory=list)
     writes: list[Span] = field(default_factory=list)
     #: When the last command was offered, when its walk began, and when it ended.
@@ -45,20 +46,24 @@ class ComputeClock:
         first = max(behind, self.taken + OVERHEADS.issue)
         if command.after or fields["engine"] != self.engine:
             first = max(first, self.landed)
-        idle = first - behind
-        cycles, self.backlog = _issue(fields, max(self.backlog - idle, 0), self.config)
+        self.backlog = max(self.backlog - (first - behind), 0)
         self.engine = fields["engine"]
-        last = first + cycles - 1
-        steps = fields["steps"]
+        latency = timing.landing_latency(self.config, Engine(self.engine))
+        now, begins = first, True
+        for windows, rounds, writes in _tiles(fields, self.config):
+            cycles, self.backlog = timing.issue_windows(self.backlog, windows, rounds, begins=begins)
+            # Results are written in order: its own come behind those that wait before them.
+            written = self.writes[-1][1] + 1 if self.writes else 0
+            begin_write = max(now + fields["steps"] - 1 + latency, written)
+            now, begins = now + cycles, False
+            # The last window's own groups but for one, and what waits before them, come on top of the latency of a
+            # group.
+            self.landed = now - 1 + latency + self.backlog - 1
+            self.writes.append((begin_write, self.landed, writes))
+        last = now - 1
         self.issues.append((first, last, timing.issue_steps(fields)))
         # The walker is ahead of the issue by what lies between them, the gate's own register included, and no more.
         self.walked = max(self.taken + self.issues[-1][2], self._issued(LOOKAHEAD + 1))
-        # The last window's own groups but for one, and what waits before them, come on top of the latency of a group.
-        latency = timing.landing_latency(self.config, Engine(self.engine))
-        self.landed = last + latency + self.backlog - 1
-        # Results are written in order: its own come behind those that wait before them.
-        written = self.writes[-1][1] + 1 if self.writes else 0
-        self.writes.append((max(first + steps - 1 + latency, written), self.landed, _writes(fields, self.config)))
         self.completed.append(self.landed + OVERHEADS.completion)
         command.begin, command.end = first, self.completed[-1]
 
@@ -71,23 +76,22 @@ class ComputeClock:
         return 0
 
 
-def _issue(fields: dict[str, int], backlog: int, config: Config) -> tuple[int, int]:
-    """Cycles that a command issues, and the backlog afterwards."""
-    full, last = (timing.result_groups(config, fields[name]) for name in ("lanes", "last_lanes"))
-    steps = fields["steps"]
+def _tiles(fields: dict[str, int], config: Config) -> Iterator[tuple[list[tuple[int, int]], int, int]]:
+    """Parts of a command whose windows have the same results: steps and groups of each window of a round, the rounds,
+    and the writes in all of them."""
+    steps, rounds = fields["steps"], fields["middle"] * fields["outer"]
+    full, last = fields["lanes"], fields["last_lanes"]
     if fields.get("tile_inner"):
-        windows = [(steps, full)] * (fields["inner"] - 1) + [(steps, last)]
-        return timing.issue_windows(backlog, windows, fields["outer"] * fields["middle"], begins=True)
-    later = [steps - fields.get("skip", 0)] * (fields["inner"] - 1)
-    cycles, begins = 0, True
-    for groups, tiles in ((full, fields["outer"] - 1), (last, 1)):
-        row = [(count, groups) for count in (steps, *later)]
-        more, backlog = timing.issue_windows(backlog, row, tiles * fields["middle"], begins=begins)
-        cycles, begins = cycles + more, begins and not tiles
-    return cycles, backlog
-
-
-def _writes(fields: dict[str, int], config: Config) -> int:
-    """Writes of the results of a command, at most."""
-    pieces = -(-fields["lanes"] // config.array.columns)
-    return math.prod(fields[name] for name in ("outer", "middle", "inner")) * pieces
+        lanes = [full] * (fields["inner"] - 1) + [last]
+        parts = [([steps] * fields["inner"], lanes, rounds)]
+    else:
+        row = [steps, *[steps - fields.get("skip", 0)] * (fields["inner"] - 1)]
+        parts = [
+            (row, [count] * fields["inner"], tiles * fields["middle"])
+            for count, tiles in ((full, fields["outer"] - 1), (last, 1))
+            if tiles
+        ]
+    for row, lanes, rounds in parts:
+        groups = [timing.result_groups(config, count) for count in lanes]
+        pieces = sum(-(-count // config.array.columns) for count in lanes)
+        yield list(zip(row, groups, strict=True)), rounds, rounds * pieces
