@@ -8,8 +8,8 @@ BIN := .venv/bin
 
 help:
 	@echo "make demo     classify handwritten digits on the simulated accelerator"
-	@echo "make test     lint and all tests (JOBS=$(JOBS) at a time)"
-	@echo "make check    lint and types, without simulation"
+	@echo "make test     make check and all tests (JOBS=$(JOBS) at a time)"
+	@echo "make check    form, lint and types, without simulation"
 	@echo "make regress  make test with the long sweeps"
 	@echo "make mutations  break the hardware in 200 places, and see that a test notices: hours"
 	@echo "make synth    area and clock of the default configuration, with yosys and nextpnr"
@@ -18,16 +18,15 @@ help:
 demo: .venv/installed
 	@$(BIN)/lutterfly demo
 
-test: .venv/installed-synth browser
-	$(BIN)/ruff check
+test: check .venv/installed-synth browser
 	$(BIN)/python -m pytest -n $(JOBS)
 
 check: .venv/installed
+	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 
-regress: .venv/installed-synth browser
-	$(BIN)/ruff check
+regress: check .venv/installed-synth browser
 	$(BIN)/python -m pytest -n $(JOBS) -m "regress or not regress"
 
 # Resumes where it was ended; remove mutations.jsonl to begin anew.

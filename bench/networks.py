@@ -1,4 +1,5 @@
 """What the benchmarks share: networks from the command line, loaded on a simulated accelerator, with seeded inputs."""
+
 from __future__ import annotations
 
 import argparse
@@ -51,8 +52,14 @@ class Loaded:
 def arguments(description: str) -> argparse.ArgumentParser:
     """A parser with what every benchmark takes: models and a preset."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("models", nargs="*", type=Path, default=[digits.model_path("qop")], metavar="MODEL",
-                        help="ONNX files; by default the demo network")
+    parser.add_argument(
+        "models",
+        nargs="*",
+        type=Path,
+        default=[digits.model_path("qop")],
+        metavar="MODEL",
+        help="ONNX files; by default the demo network",
+    )
     parser.add_argument("--config", choices=PRESETS, default=DEFAULT_PRESET)
     return parser
 

@@ -5,6 +5,7 @@
 A layer's cycles run from the last issue of the layer before (the first layer's from the start) to its own last issue.
 Utilisation is multiply-accumulates over what all multipliers could do in the measured cycles.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -60,9 +61,11 @@ def main() -> None:
     print("|---|---|---|---|---|---|")
     for network, measured in rows:
         predicted = network.program.predicted_cycles
-        print(f"| {network.name} | {network.macs:,} | {measured.cycles:,} | {predicted:,} "
-              f"| {difference(predicted, measured.cycles)} "
-              f"| {utilisation(network.macs, measured.cycles, network.multipliers)} |")
+        print(
+            f"| {network.name} | {network.macs:,} | {measured.cycles:,} | {predicted:,} "
+            f"| {difference(predicted, measured.cycles)} "
+            f"| {utilisation(network.macs, measured.cycles, network.multipliers)} |"
+        )
     if not options.layers:
         return
     for network, measured in rows:
@@ -70,8 +73,10 @@ def main() -> None:
         print("|---|---|---|---|---|---|---|---|")
         for layer, cycles in zip(network.program.layers, measured.layers, strict=True):
             used = utilisation(layer.macs, cycles, network.multipliers) if layer.macs else ""
-            print(f"| {layer.name} | {layer.kind} | {cycles:,} | {layer.cycles:,} | {difference(layer.cycles, cycles)} "
-                  f"| {layer.bound} | {used} | {layer.fold} |")
+            print(
+                f"| {layer.name} | {layer.kind} | {cycles:,} | {layer.cycles:,} | {difference(layer.cycles, cycles)} "
+                f"| {layer.bound} | {used} | {layer.fold} |"
+            )
 
 
 if __name__ == "__main__":

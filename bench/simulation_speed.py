@@ -4,6 +4,7 @@
 
 The processor's seconds leave out what other programs took of a busy machine.
 """
+
 from __future__ import annotations
 
 import time
@@ -32,13 +33,17 @@ def main() -> None:
     parser = arguments(__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=5.0, help="least time for each model (default: 5)")
     options = parser.parse_args()
-    print(f"| network ({options.config}) | inferences | cycles each | million cycles a second "
-          "| million cycles a processor second | seconds an inference |")
+    print(
+        f"| network ({options.config}) | inferences | cycles each | million cycles a second "
+        "| million cycles a processor second | seconds an inference |"
+    )
     print("|---|---|---|---|---|---|")
     for network in load(options.models, options.config):
         runs, cycles, seconds, busy = measure(network, options.seconds)
-        print(f"| {network.name} | {runs} | {cycles // runs:,} | {cycles / seconds / 1e6:.2f} "
-              f"| {cycles / busy / 1e6:.2f} | {seconds / runs:.4f} |")
+        print(
+            f"| {network.name} | {runs} | {cycles // runs:,} | {cycles / seconds / 1e6:.2f} "
+            f"| {cycles / busy / 1e6:.2f} | {seconds / runs:.4f} |"
+        )
 
 
 if __name__ == "__main__":

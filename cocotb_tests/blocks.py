@@ -2,6 +2,7 @@
 
 What shapes a network is drawn, so that a failing one shrinks; weights, scales and zero points come from a seed.
 """
+
 from __future__ import annotations
 
 import math
@@ -28,8 +29,9 @@ def networks(draw: Draw, *, limits: Limits = TINY, kinds: Sequence[str] | None =
         Keys of :data:`BLOCKS`.
     most : int
     """
-    made = Maker(np.random.default_rng(draw(st.integers(0, 2**16))), draw(st.sampled_from(FORMS)), draw(st.booleans()),
-                 limits)
+    made = Maker(
+        np.random.default_rng(draw(st.integers(0, 2**16))), draw(st.sampled_from(FORMS)), draw(st.booleans()), limits
+    )
     spatial = draw(st.sampled_from([2, 1]))
     sides = [draw(st.integers(1, limits.side)) for _ in range(spatial)]
     room = max(1, limits.map_bytes // (4 * math.prod(sides)))
@@ -51,8 +53,9 @@ def restore(made: Maker, saved: State) -> None:
     made.tensor, made.scale, made.zero, made.shape = saved
 
 
-def convolve(draw: Draw, made: Maker, *, outputs: int | None = None, groups: int = 1, keep_size: bool = False,
-             largest: int = 5) -> None:
+def convolve(
+    draw: Draw, made: Maker, *, outputs: int | None = None, groups: int = 1, keep_size: bool = False, largest: int = 5
+) -> None:
     """A convolution whose window fits; with ``keep_size`` the feature map keeps its sides."""
     sides, channels = made.shape[2:], made.shape[1]
     kernel, strides, dilations, begin, end, result = [], [], [], [], [], []
@@ -65,13 +68,27 @@ def convolve(draw: Draw, made: Maker, *, outputs: int | None = None, groups: int
         if before + side + behind < extent:
             size, dilation, extent, before, behind = 1, 1, 1, 0, 0
         stride = 1 if keep_size else draw(st.integers(1, 3))
-        for values, value in ((kernel, size), (strides, stride), (dilations, dilation), (begin, before), (end, behind),
-                              (result, (before + side + behind - extent) // stride + 1)):
+        for values, value in (
+            (kernel, size),
+            (strides, stride),
+            (dilations, dilation),
+            (begin, before),
+            (end, behind),
+            (result, (before + side + behind - extent) // stride + 1),
+        ):
             values.append(value)
     outputs = outputs or groups * draw(st.integers(1, max(1, 12 // groups)))
     attributes = {"kernel_shape": kernel, "strides": strides, "dilations": dilations, "pads": begin + end}
-    made.product("Conv", (outputs, channels // groups, *kernel), 0, (1, outputs, *result), bias=draw(st.booleans()),
-                 relu=draw(st.booleans()), group=groups, **attributes)
+    made.product(
+        "Conv",
+        (outputs, channels // groups, *kernel),
+        0,
+        (1, outputs, *result),
+        bias=draw(st.booleans()),
+        relu=draw(st.booleans()),
+        group=groups,
+        **attributes,
+    )
 
 
 def depthwise(draw: Draw, made: Maker) -> None:
@@ -86,10 +103,11 @@ def grouped(draw: Draw, made: Maker) -> None:
 
 def add(draw: Draw, made: Maker, other: State) -> None:
     """Add another tensor to the current one, in either order."""
-    operands = [state(made), other][::draw(st.sampled_from([1, -1]))]
+    operands = [state(made), other][:: draw(st.sampled_from([1, -1]))]
     relu = draw(st.booleans())
-    scale, zero = made.quantisation(0.5 * sum(float(made.value(operand[1])) for operand in operands),
-                                    -128 if relu else None)
+    scale, zero = made.quantisation(
+        0.5 * sum(float(made.value(operand[1])) for operand in operands), -128 if relu else None
+    )
     if made.form == "qop":
         made.tensor = made.node("QLinearAdd", [*operands[0][:3], *operands[1][:3], scale, zero], domain="com.microsoft")
         made.scale, made.zero = scale, zero
@@ -130,7 +148,7 @@ def concatenate(draw: Draw, made: Maker) -> None:
     parts = [state(made)]
     convolve(draw, made, keep_size=True)
     parts.append(state(made))
-    join(made, parts + parts[:draw(st.integers(0, 1))])
+    join(made, parts + parts[: draw(st.integers(0, 1))])
 
 
 def join(made: Maker, parts: list[State]) -> None:
@@ -190,8 +208,10 @@ def windowed_average(draw: Draw, made: Maker) -> None:
             size, before, behind = 1, 0, 0
         for values, value in ((kernel, size), (strides, 2), (begin, before), (end, behind)):
             values.append(value)
-    result = [(before + side + behind - size) // 2 + 1
-              for before, side, behind, size in zip(begin, made.shape[2:], end, kernel, strict=True)]
+    result = [
+        (before + side + behind - size) // 2 + 1
+        for before, side, behind, size in zip(begin, made.shape[2:], end, kernel, strict=True)
+    ]
     attributes = {"kernel_shape": kernel, "strides": strides, "pads": begin + end}
     shape = (*made.shape[:2], *result)
     if made.form == "qop":
@@ -207,7 +227,7 @@ def pad(draw: Draw, made: Maker) -> None:
     sides = made.shape[2:]
     pads = [draw(st.integers(0, 2)) for _ in range(2 * len(sides))]
     result = (*made.shape[:2], *(side + pads[at] + pads[len(sides) + at] for at, side in enumerate(sides)))
-    sizes = made.constant("pads", np.array([0, 0, *pads[:len(sides)], 0, 0, *pads[len(sides):]]))
+    sizes = made.constant("pads", np.array([0, 0, *pads[: len(sides)], 0, 0, *pads[len(sides) :]]))
     if made.form == "qop":
         made.tensor, made.shape = made.node("Pad", [made.tensor, sizes, made.zero]), result
     else:
@@ -227,7 +247,7 @@ def gate(draw: Draw, made: Maker) -> None:
     trunk = state(made)
     made.activation(draw(st.sampled_from(["Sigmoid", "HardSigmoid", "Tanh"])))
     scale, zero = made.quantisation(0.5 * float(made.value(trunk[1])))
-    operands = [trunk, state(made)][::draw(st.sampled_from([1, -1]))]
+    operands = [trunk, state(made)][:: draw(st.sampled_from([1, -1]))]
     if made.form == "qop":
         ends = [*operands[0][:3], *operands[1][:3], scale, zero]
         made.tensor = made.node("QLinearMul", ends, domain="com.microsoft")
@@ -255,8 +275,14 @@ def pool(draw: Draw, made: Maker, *, keep_size: bool) -> None:
         if before + side + behind <= reach:
             size, dilation, reach, before, behind = 1, 1, 0, 0, 0
         stride = 1 if keep_size else draw(st.integers(1, 3))
-        for values, value in ((kernel, size), (strides, stride), (dilations, dilation), (begin, before), (end, behind),
-                              (result, (before + side + behind - reach - 1) // stride + 1)):
+        for values, value in (
+            (kernel, size),
+            (strides, stride),
+            (dilations, dilation),
+            (begin, before),
+            (end, behind),
+            (result, (before + side + behind - reach - 1) // stride + 1),
+        ):
             values.append(value)
     made.pool([*made.shape[:2], *result], kernel_shape=kernel, strides=strides, dilations=dilations, pads=begin + end)
 
@@ -277,8 +303,19 @@ def connect(draw: Draw, made: Maker) -> None:
 
 
 BLOCKS: dict[str, Callable[[Draw, Maker], None]] = {
-    "activation": activation, "average": average, "concatenate": concatenate, "connect": connect, "convolve": convolve,
-    "depthwise": depthwise, "gate": gate, "grouped": grouped, "inverted residual": inverted_residual,
-    "maximum": maximum, "pad": pad, "pool beside": pool_beside, "residual": residual, "split": split,
+    "activation": activation,
+    "average": average,
+    "concatenate": concatenate,
+    "connect": connect,
+    "convolve": convolve,
+    "depthwise": depthwise,
+    "gate": gate,
+    "grouped": grouped,
+    "inverted residual": inverted_residual,
+    "maximum": maximum,
+    "pad": pad,
+    "pool beside": pool_beside,
+    "residual": residual,
+    "split": split,
     "windowed average": windowed_average,
 }

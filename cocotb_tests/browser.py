@@ -15,10 +15,20 @@ from PIL import Image
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 #: Without a sandbox because tests may run as root; the page is ours.
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
-    "--host-resolver-rules=MAP * ~NOTFOUND", "--enable-logging=stderr", "--virtual-time-budget=10000",
-    "--window-size=1300,5200", "--dump-dom",
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--enable-logging=stderr",
+    "--virtual-time-budget=10000",
+    "--window-size=1300,5200",
+    "--dump-dom",
 )
 #: Writes into the page where each text of it stands: class of the element around it, text, left, top, right, bottom.
 _MEASURE = """<script>addEventListener("load", () => setTimeout(() => {
@@ -46,8 +56,9 @@ class Text:
     bottom: float
 
     def overlaps(self, other: Text) -> bool:
-        return (self.left < other.right and other.left < self.right
-                and self.top < other.bottom and other.top < self.bottom)
+        return (
+            self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
 """Start a component's clock, and drive it cycle by cycle."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

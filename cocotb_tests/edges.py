@@ -3,6 +3,7 @@
 A :class:`Case` is one small program. Its memories are filled before it runs (:func:`images`), so that every byte that
 it may read is known.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -52,11 +53,13 @@ def images(config: Config, entries: dict[int, int], rng: np.random.Generator) ->
     weights[:, 1:] = 0
     count = config.parameter_words * config.array.requant_lanes
     scales = np.exp2(rng.uniform(-10, -5, count)).astype(np.float32)
-    filled[LocalMemory.PARAMETER][:] = pack_parameters(rng.integers(-999, 999, count, dtype=np.int32),
-                                                       scales).view(np.uint8)
+    filled[LocalMemory.PARAMETER][:] = pack_parameters(rng.integers(-999, 999, count, dtype=np.int32), scales).view(
+        np.uint8
+    )
     limit = 1 << isa.ADD_ENTRY_BITS - 2
-    filled[LocalMemory.ADD_TABLE][:] = rng.integers(-limit, limit, config.memory.add_tables * isa.ADD_ENTRIES,
-                                                    dtype=np.int64).view(np.uint8)
+    filled[LocalMemory.ADD_TABLE][:] = rng.integers(
+        -limit, limit, config.memory.add_tables * isa.ADD_ENTRIES, dtype=np.int64
+    ).view(np.uint8)
     lists = np.full(config.memory.list_entries, isa.LIST_CLEAR | isa.LIST_FIRE, np.uint32)
     for index, entry in entries.items():
         lists[index] = entry
@@ -72,13 +75,13 @@ def arena_of(case: Case, config: Config) -> tuple[np.ndarray, Queues, Queues]:
     filled = images(config, case.entries, rng)
     loads = []
     for memory, address in places.items():
-        arena[address:address + len(filled[memory])] = filled[memory]
+        arena[address : address + len(filled[memory])] = filled[memory]
         loads.append(_load(external=address, memory=memory, piece_bytes=len(filled[memory])))
     prologue = Queues(b"".join([*loads, END]), END, 0, PAGE)
     body = Queues(b"".join(case.dma), b"".join(case.compute), 2 * PAGE, 32 * PAGE)
     for queues in (prologue, body):
         for at, data in ((queues.dma_address, queues.dma), (queues.compute_address, queues.compute)):
-            arena[at:at + len(data)] = np.frombuffer(data, np.uint8)
+            arena[at : at + len(data)] = np.frombuffer(data, np.uint8)
     return arena, prologue, body
 
 
@@ -112,6 +115,7 @@ def _load(**fields: int) -> bytes:
 
 
 # What queues look at.
+
 
 def _base(opcode: Opcode, config: Config) -> dict[str, int]:
     """A legal command."""
@@ -166,13 +170,19 @@ def _programs(config: Config) -> Iterator[Case]:
             words = {other: (*giver, END), queue: (isa.SYNC.encode(wait=taken), END)}
             yield Case(f"{unit.name} takes {taken} of {given} tokens", given == taken, **words)
         most = (1 << 16) - 1
-        yield Case(f"{unit.name} takes {most} tokens", True, **{
-            other: (*[isa.SYNC.encode(signal=255)] * (most // 255), END), queue: (isa.SYNC.encode(wait=most), END),
-        })
+        yield Case(
+            f"{unit.name} takes {most} tokens",
+            True,
+            **{
+                other: (*[isa.SYNC.encode(signal=255)] * (most // 255), END),
+                queue: (isa.SYNC.encode(wait=most), END),
+            },
+        )
     yield Case("END gives tokens", True, dma=(isa.END.encode(signal=3),), compute=(isa.END.encode(wait=3),))
 
 
 # What the issue looks at before the first step.
+
 
 def _counts(config: Config) -> Iterator[Case]:
     mac = _mac(config)
@@ -190,8 +200,12 @@ def _counts(config: Config) -> Iterator[Case]:
             yield _compute(f"{engine.name} lanes {lanes}", lanes == limit, entries, **fields | {"lanes": lanes})
         last = max(1, limit - 1)
         for lanes in (last, last + 1):
-            yield _compute(f"{engine.name} last_lanes {lanes} of {last}", lanes == last, entries,
-                           **fields | {"lanes": last, "last_lanes": lanes})
+            yield _compute(
+                f"{engine.name} last_lanes {lanes} of {last}",
+                lanes == last,
+                entries,
+                **fields | {"lanes": last, "last_lanes": lanes},
+            )
     # There is no result to wait for then.
     for name, flags in (("fire", isa.LIST_CLEAR), ("flags", 0)):
         yield _compute(f"a list without {name}", False, {8: flags}, **mac | {"list": 8})
@@ -204,8 +218,11 @@ def _counts(config: Config) -> Iterator[Case]:
         yield _compute(f"list {first} of 2 steps", first == entries - 2, lists, **mac | {"list": first, "steps": 2})
     for table in (tables - 1, tables):
         for enable in (0, 1):
-            yield _compute(f"table {table}, table_enable {enable}", table < tables,
-                           **mac | {"table": table, "table_enable": enable})
+            yield _compute(
+                f"table {table}, table_enable {enable}",
+                table < tables,
+                **mac | {"table": table, "table_enable": enable},
+            )
 
 
 def _of_engine(config: Config, engine: int) -> tuple[dict[str, int], dict[int, int]]:
@@ -247,11 +264,16 @@ def _depthwise(config: Config) -> Iterator[Case]:
     steps, start = 33, 31
     long = {8 + at: 0 for at in range(steps)} | {8 + start: isa.LIST_CLEAR, 8 + steps - 1: isa.LIST_FIRE}
     for rows, skip in ((2, 31), (2, 32), (31, 2), (31, 3)):
-        yield _compute(f"DEPTHWISE skip {skip} and rows {rows} of {steps} steps", skip + rows == steps, long,
-                       **fields | {"steps": steps, "rows": rows, "skip": skip, "inner": 2, "destination_inner": 1})
+        yield _compute(
+            f"DEPTHWISE skip {skip} and rows {rows} of {steps} steps",
+            skip + rows == steps,
+            long,
+            **fields | {"steps": steps, "rows": rows, "skip": skip, "inner": 2, "destination_inner": 1},
+        )
 
 
 # Addresses.
+
 
 def _compute_addresses(config: Config) -> Iterator[Case]:
     """What a step reads, and what a result is written to."""
@@ -264,31 +286,55 @@ def _compute_addresses(config: Config) -> Iterator[Case]:
         for source in (size - 1, size, (1 << isa.LOCAL_BITS) - 1):
             yield _compute(f"{engine.name} source {source}", source < size, entries, **fields | {"source": source})
     for inner in (2, 3):
-        yield _compute(f"source of window {inner}", inner == 2,
-                       **mac | {"source": size - 2, "source_inner": 1, "inner": inner})
+        yield _compute(
+            f"source of window {inner}", inner == 2, **mac | {"source": size - 2, "source_inner": 1, "inner": inner}
+        )
     for start in (1, 0):
-        yield _compute(f"source {start} and a pitch of -1", start == 1,
-                       **mac | {"source": start, "source_middle": -1, "middle": 2})
+        yield _compute(
+            f"source {start} and a pitch of -1", start == 1, **mac | {"source": start, "source_middle": -1, "middle": 2}
+        )
     for offset in (size // 2 - 1, size // 2):
-        yield _compute(f"source in the middle, offset {offset}", offset < size // 2,
-                       {8: isa.LIST_CLEAR | isa.LIST_FIRE | offset}, **mac | {"source": size // 2, "list": 8})
+        yield _compute(
+            f"source in the middle, offset {offset}",
+            offset < size // 2,
+            {8: isa.LIST_CLEAR | isa.LIST_FIRE | offset},
+            **mac | {"source": size // 2, "list": 8},
+        )
     columns, lanes = config.array.columns, config.array.lanes
     for count in (1, columns):
         for at in (size - count, size - count + 1):
-            yield _compute(f"{count} results at {at}", at + count == size,
-                           **mac | {"lanes": count, "last_lanes": count, "destination": at})
+            yield _compute(
+                f"{count} results at {at}",
+                at + count == size,
+                **mac | {"lanes": count, "last_lanes": count, "destination": at},
+            )
     if lanes > columns:
         # In pieces of as many bytes as there are columns.
         for at in (size - lanes, size - lanes + 1, size - columns + 1):
-            yield _compute(f"{lanes} results at {at}", at == size - lanes,
-                           **mac | {"engine": Engine.MAXIMUM, "lanes": lanes, "last_lanes": lanes, "destination": at})
+            yield _compute(
+                f"{lanes} results at {at}",
+                at == size - lanes,
+                **mac | {"engine": Engine.MAXIMUM, "lanes": lanes, "last_lanes": lanes, "destination": at},
+            )
     for at in (1, 0):
-        yield _compute(f"result at {at} and a pitch of -1", at == 1,
-                       **mac | {"source": 64, "destination": at, "destination_outer": -1, "outer": 2})
+        yield _compute(
+            f"result at {at} and a pitch of -1",
+            at == 1,
+            **mac | {"source": 64, "destination": at, "destination_outer": -1, "outer": 2},
+        )
     # The results of the last tile are fewer.
-    yield _compute("the last tile ends with the memory", True,
-                   **mac | {"lanes": columns, "last_lanes": 1, "outer": 2, "destination_outer": columns,
-                            "destination": size - columns - 1})
+    yield _compute(
+        "the last tile ends with the memory",
+        True,
+        **mac
+        | {
+            "lanes": columns,
+            "last_lanes": 1,
+            "outer": 2,
+            "destination_outer": columns,
+            "destination": size - columns - 1,
+        },
+    )
 
 
 def _constants(config: Config) -> Iterator[Case]:
@@ -308,19 +354,24 @@ def _constants(config: Config) -> Iterator[Case]:
             fields, entries = _of_engine(config, Engine.MAXIMUM)
             yield _compute(f"MAXIMUM weight {weight}", True, entries, **fields | {"weight": weight})
     yield _compute("two tiles to the last weight word", True, **mac | {"weight": words - 2, "outer": 2})
-    yield _compute("two steps to the last weight word", True, two,
-                   **mac | {"weight": words - 2, "steps": 2, "list": 8})
+    yield _compute("two steps to the last weight word", True, two, **mac | {"weight": words - 2, "steps": 2, "list": 8})
     parameters, lanes = config.parameter_words, config.array.requant_lanes
     for shared in (0, 1):
         for outer, first in ((1, parameters - 1), (1, parameters), (2, parameters - 2), (2, parameters - 1)):
             last = first if shared else first + outer - 1
-            yield _compute(f"parameter {first} of {outer} tiles, parameter_shared {shared}", last < parameters,
-                           **mac | {"parameter": first, "parameter_shared": shared, "outer": outer})
+            yield _compute(
+                f"parameter {first} of {outer} tiles, parameter_shared {shared}",
+                last < parameters,
+                **mac | {"parameter": first, "parameter_shared": shared, "outer": outer},
+            )
     if config.array.columns > lanes:
         # Two groups.
         for parameter in (parameters - 2, parameters - 1):
-            yield _compute(f"parameter {parameter} of two groups", parameter == parameters - 2,
-                           **mac | {"parameter": parameter, "lanes": lanes + 1, "last_lanes": lanes + 1})
+            yield _compute(
+                f"parameter {parameter} of two groups",
+                parameter == parameters - 2,
+                **mac | {"parameter": parameter, "lanes": lanes + 1, "last_lanes": lanes + 1},
+            )
 
 
 def _transfers(config: Config) -> Iterator[Case]:
@@ -338,27 +389,39 @@ def _transfers(config: Config) -> Iterator[Case]:
                 yield _dma(f"{name} {count} {value}", value == 1, fmt.encode(**base | {count: value}))
         for count in (1, 9):
             for at in (size - count, size - count + 1):
-                yield _dma(f"{name} of {count} bytes at {at}", at + count == size,
-                           fmt.encode(**base | {bytes_name: count, "local": at}))
+                yield _dma(
+                    f"{name} of {count} bytes at {at}",
+                    at + count == size,
+                    fmt.encode(**base | {bytes_name: count, "local": at}),
+                )
         for rows in (2, 3):
-            yield _dma(f"{name} of {rows} rows at the end", rows == 2,
-                       fmt.encode(**base | {"rows": rows, "local": size - 16, "local_row": 8}))
+            yield _dma(
+                f"{name} of {rows} rows at the end",
+                rows == 2,
+                fmt.encode(**base | {"rows": rows, "local": size - 16, "local_row": 8}),
+            )
         for at in (1, 0):
-            yield _dma(f"{name} at {at} and a pitch of -1", at == 1,
-                       fmt.encode(**base | {"rows": 2, "local": at, "local_row": -1}))
+            yield _dma(
+                f"{name} at {at} and a pitch of -1",
+                at == 1,
+                fmt.encode(**base | {"rows": 2, "local": at, "local_row": -1}),
+            )
         if opcode is Opcode.FILL:
             continue
         for at in (end - 8, end):
             yield _dma(f"{name} external {at}", at < end, fmt.encode(**base | {"external": at}))
         for rows in (2, 3):
-            yield _dma(f"{name} external of {rows} rows", rows == 2,
-                       fmt.encode(**base | {"rows": rows, "external": end - 2 * PAGE, "external_row": PAGE,
-                                            "local_row": 8}))
+            yield _dma(
+                f"{name} external of {rows} rows",
+                rows == 2,
+                fmt.encode(**base | {"rows": rows, "external": end - 2 * PAGE, "external_row": PAGE, "local_row": 8}),
+            )
     yield from _local_memories(config, free)
     # The longest run that there is, and one byte more: the first ends at once, for want of memory.
     for pieces, length in ((65535, 65537), (32768, 131072)):
-        yield _dma(f"LOAD {pieces} pieces of {length} bytes", False,
-                   _load(external=end, row_pieces=pieces, piece_bytes=length))
+        yield _dma(
+            f"LOAD {pieces} pieces of {length} bytes", False, _load(external=end, row_pieces=pieces, piece_bytes=length)
+        )
 
 
 def _local_memories(config: Config, free: int) -> Iterator[Case]:
@@ -376,8 +439,11 @@ def _local_memories(config: Config, free: int) -> Iterator[Case]:
         for at in (size - unit, size):
             yield _dma(f"LOAD {memory.name} at {at}", at < size, _load(**base | {"local": at}))
         for units in (2, 3):
-            yield _dma(f"LOAD {memory.name} of {units} units at the end", units == 2,
-                       _load(**base | {"local": size - 2 * unit, "piece_bytes": units * unit}))
+            yield _dma(
+                f"LOAD {memory.name} of {units} units at the end",
+                units == 2,
+                _load(**base | {"local": size - 2 * unit, "piece_bytes": units * unit}),
+            )
         if unit > 1:
             for name in ("local", "piece_bytes"):
                 for value in (unit, unit + 1, 2 * unit - 1):

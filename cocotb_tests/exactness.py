@@ -1,4 +1,5 @@
 """Import a model, evaluate it with the golden functions and compare every integer tensor with ONNX Runtime's."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -40,10 +41,12 @@ def assert_answers(data: bytes, feeds: Mapping[str, np.ndarray]) -> None:
     graph, plain = import_model(data), reference.open_session(data)
     values = dict(feeds) | _run_part(graph.head, feeds)
     views = {name: graph.tensors[name].views[0] for name in graph.inputs}
-    codes = evaluate(graph, {name: from_onnx(view, graph.tensors[name].shape, values[view.name])
-                             for name, view in views.items()})
-    values |= {view.name: to_onnx(view, codes[tensor.name]) for tensor in graph.tensors.values()
-               for view in tensor.views}
+    codes = evaluate(
+        graph, {name: from_onnx(view, graph.tensors[name].shape, values[view.name]) for name, view in views.items()}
+    )
+    values |= {
+        view.name: to_onnx(view, codes[tensor.name]) for tensor in graph.tensors.values() for view in tensor.views
+    }
     values |= _run_part(graph.tail, values)
     names = [output.name for output in plain.get_outputs()]
     for name, expected in zip(names, plain.run(names, dict(feeds)), strict=True):

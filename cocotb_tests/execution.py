@@ -1,4 +1,5 @@
 """Runs programs on the golden machine for tests, and compares every tensor that is written."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -11,11 +12,11 @@ from lutterfly.host.graph import Concat, Graph, Slice
 
 
 def put_input(arena: np.ndarray, port: Port, codes: np.ndarray) -> None:
-    arena[port.address:port.address + port.size_bytes] = codes.view(np.uint8).reshape(-1)
+    arena[port.address : port.address + port.size_bytes] = codes.view(np.uint8).reshape(-1)
 
 
 def get_output(arena: np.ndarray, port: Port) -> np.ndarray:
-    return arena[port.address:port.address + port.size_bytes].view(np.int8).reshape(port.shape)
+    return arena[port.address : port.address + port.size_bytes].view(np.int8).reshape(port.shape)
 
 
 def differing_bytes(graph: Graph, program: Program, config: Config, *, order: str, seed: int = 0) -> int:
@@ -32,15 +33,22 @@ def differing_bytes(graph: Graph, program: Program, config: Config, *, order: st
         assert written.keys() <= expected.keys()
         assert {layer.output for layer in graph.layers} - written.keys() <= _hidden(graph)
         wrong += sum(np.count_nonzero(codes != expected[name]) for name, codes in written.items())
-        wrong += sum(np.count_nonzero(get_output(arena, port) != expected[name])
-                     for name, port in zip(graph.outputs, program.outputs, strict=True))
+        wrong += sum(
+            np.count_nonzero(get_output(arena, port) != expected[name])
+            for name, port in zip(graph.outputs, program.outputs, strict=True)
+        )
     return wrong
 
 
 def _hidden(graph: Graph) -> set[str]:
     """Tensors that may be in no memory: in front of a concatenation's table, or channels of an input."""
-    looked_up = {name for layer in graph.layers if isinstance(layer, Concat)
-                 for name, table in zip(layer.inputs, layer.tables, strict=True) if table is not None}
+    looked_up = {
+        name
+        for layer in graph.layers
+        if isinstance(layer, Concat)
+        for name, table in zip(layer.inputs, layer.tables, strict=True)
+        if table is not None
+    }
     views = set(graph.inputs)
     for layer in graph.layers:
         if isinstance(layer, Slice) and layer.input in views:

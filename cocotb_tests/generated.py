@@ -1,4 +1,5 @@
 """Random quantised ONNX models, built node by node with onnx.helper: single layers and small chains, in both forms."""
+
 from __future__ import annotations
 
 import itertools
@@ -14,8 +15,22 @@ from lutterfly.host.reference import plain_session
 
 FORMS = ("qop", "qdq")
 #: Activations; some are written with several operators.
-ACTIVATIONS = ("Relu", "Tanh", "Sigmoid", "HardSwish", "HardSigmoid", "LeakyRelu", "Elu", "Clip", "Erf", "Gelu",
-               "Softplus", "HardSwish:x*HardSigmoid", "Swish", "Affine")
+ACTIVATIONS = (
+    "Relu",
+    "Tanh",
+    "Sigmoid",
+    "HardSwish",
+    "HardSigmoid",
+    "LeakyRelu",
+    "Elu",
+    "Clip",
+    "Erf",
+    "Gelu",
+    "Softplus",
+    "HardSwish:x*HardSigmoid",
+    "Swish",
+    "Affine",
+)
 
 # Standard deviation of uniform int8 codes and weights, and of the results that scales aim at: a third of the range of
 # codes saturates rarely.
@@ -150,8 +165,17 @@ class Maker:
         zeros = np.zeros(channels, np.int8) if per_channel else np.int8(0)
         return self.constant("w", weights), self.constant("ws", stored), self.constant("wz", zeros), scales
 
-    def product(self, operator: str, shape: tuple[int, ...], channel_axis: int, result: tuple[int, ...], *,
-                bias: bool = True, relu: bool = False, **attributes) -> None:
+    def product(
+        self,
+        operator: str,
+        shape: tuple[int, ...],
+        channel_axis: int,
+        result: tuple[int, ...],
+        *,
+        bias: bool = True,
+        relu: bool = False,
+        **attributes,
+    ) -> None:
         """Append a convolution or matrix product with weights of ``shape``."""
         per_channel = bool(self.rng.random() < 0.5)
         weight, weight_scale, weight_zero, scales = self.weights(shape, channel_axis, per_channel)
@@ -177,8 +201,11 @@ class Maker:
         inputs = [self.dequantised(), self.node("DequantizeLinear", [weight, weight_scale, weight_zero], **axis)]
         if bias and operator != "MatMul":
             bias_scale = (input_scale * scales).astype(np.float32)
-            stored = [self.constant("bias", values), self.constant("bs", bias_scale if per_channel else bias_scale[0]),
-                      self.constant("bz", np.zeros(channels, np.int32) if per_channel else np.int32(0))]
+            stored = [
+                self.constant("bias", values),
+                self.constant("bs", bias_scale if per_channel else bias_scale[0]),
+                self.constant("bz", np.zeros(channels, np.int32) if per_channel else np.int32(0)),
+            ]
             inputs.append(self.node("DequantizeLinear", stored, **({"axis": 0} if per_channel else {})))
         output = self.node(operator, inputs, **attributes)
         if relu:
@@ -198,8 +225,10 @@ class Maker:
             most = 1 if auto.startswith("SAME") else limits.dilation
             dilation = [int(rng.integers(1, most + 1)) for _ in range(spatial)]
             extent = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
-            pads = [int(rng.integers(0, limits.pad + 1)) if auto == "NOTSET" and rng.random() < 0.6 else 0
-                    for _ in range(2 * spatial)]
+            pads = [
+                int(rng.integers(0, limits.pad + 1)) if auto == "NOTSET" and rng.random() < 0.6 else 0
+                for _ in range(2 * spatial)
+            ]
             padded = [side + pads[i] + pads[spatial + i] for i, side in enumerate(sides)]
             out = [(p - e) // s + 1 for p, e, s in zip(padded, extent, stride, strict=True)]
             if auto.startswith("SAME"):
@@ -247,8 +276,9 @@ class Maker:
         rng, sides = self.rng, self.shape[2:]
         kernel = [min(int(rng.integers(2, 4)), side) for side in sides]
         stride = [int(rng.integers(1, 4)) for _ in sides]
-        dilation = [2 if 2 * (k - 1) < side and rng.random() < 0.2 else 1
-                    for k, side in zip(kernel, sides, strict=True)]
+        dilation = [
+            2 if 2 * (k - 1) < side and rng.random() < 0.2 else 1 for k, side in zip(kernel, sides, strict=True)
+        ]
         extent = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
         ceil_mode = int(rng.random() < 0.2) if ceil_mode is None else ceil_mode
         pads = [int(rng.integers(0, min(k, 3))) if rng.random() < 0.3 else 0 for k in [*kernel, *kernel]]
@@ -257,8 +287,14 @@ class Maker:
             pads = [0] * len(pads)
             out = _pooled(sides, extent, stride, pads, ceil_mode)
         self.text.append(f"max pool {kernel} / {stride}, pads {pads}, ceil_mode {ceil_mode}")
-        self.pool((*self.shape[:2], *out), kernel_shape=kernel, strides=stride, dilations=dilation, pads=pads,
-                  ceil_mode=ceil_mode)
+        self.pool(
+            (*self.shape[:2], *out),
+            kernel_shape=kernel,
+            strides=stride,
+            dilations=dilation,
+            pads=pads,
+            ceil_mode=ceil_mode,
+        )
 
     def pool(self, result: tuple[int, ...], **attributes) -> None:
         """Append a max pooling."""
@@ -313,8 +349,9 @@ class Maker:
         self.nodes.insert(0, helper.make_node("QuantizeLinear", ["x", scale, zero], ["x_codes"], "quantise_input"))
         return Generated(self.serialise(input_type=np.float32), text, self.input_shape, np.dtype(np.float32))
 
-    def serialise(self, outputs: Sequence[str] = (), *, input_type: type | np.dtype | None = None,
-                  opset: int = 20) -> bytes:
+    def serialise(
+        self, outputs: Sequence[str] = (), *, input_type: type | np.dtype | None = None, opset: int = 20
+    ) -> bytes:
         """The model with the given outputs, by default the current tensor, and the input ``x``."""
         outputs = outputs or [self.tensor]
         input_type = np.dtype(input_type or self.dtype)
@@ -330,8 +367,12 @@ class Maker:
         session = plain_session(make([helper.make_empty_tensor_value_info(name) for name in outputs]))
         values = session.run(outputs, {"x": np.zeros(self.input_shape, input_type)})
         types = [helper.np_dtype_to_tensor_dtype(value.dtype) for value in values]
-        model = make([helper.make_tensor_value_info(name, item, ["batch", *value.shape[1:]])
-                      for name, item, value in zip(outputs, types, values, strict=True)])
+        model = make(
+            [
+                helper.make_tensor_value_info(name, item, ["batch", *value.shape[1:]])
+                for name, item, value in zip(outputs, types, values, strict=True)
+            ]
+        )
         onnx.checker.check_model(model)
         return model.SerializeToString()
 
@@ -350,8 +391,9 @@ class Maker:
         self.start((1, int(self.rng.integers(1, 16 * self.limits.channels))))
 
 
-def _pooled(sides: Sequence[int], extent: Sequence[int], stride: Sequence[int], pads: Sequence[int],
-            ceil_mode: int) -> list[int]:
+def _pooled(
+    sides: Sequence[int], extent: Sequence[int], stride: Sequence[int], pads: Sequence[int], ceil_mode: int
+) -> list[int]:
     """Size of the result of a pooling, as ONNX defines it."""
     out = []
     for i, side in enumerate(sides):
@@ -381,8 +423,9 @@ def layer(kind: str, seed: int, *, form: str = "qop", unsigned: bool = False, li
     return maker.finish()
 
 
-def chain(seed: int, *, form: str = "qop", unsigned: bool = False, limits: Limits = TINY,
-          float_ends: bool | None = None) -> Generated:
+def chain(
+    seed: int, *, form: str = "qop", unsigned: bool = False, limits: Limits = TINY, float_ends: bool | None = None
+) -> Generated:
     """A small network: convolution, perhaps an activation and max pooling, convolution, flatten, fully connected."""
     maker = Maker(np.random.default_rng([seed, 7]), form, unsigned, limits)
     rng = maker.rng

@@ -1,4 +1,5 @@
 """Quantised graphs for tests, and their evaluation in float32, apart from everything under test."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -45,8 +46,15 @@ class GraphMaker:
         return f"t{len(self.graph.layers)}"
 
     def convolution(
-        self, source: str, channels: int, window: Window, *, table: bool = False, zero_point: int | None = None,
-        groups: int = 1, unit: bool = False,
+        self,
+        source: str,
+        channels: int,
+        window: Window,
+        *,
+        table: bool = False,
+        zero_point: int | None = None,
+        groups: int = 1,
+        unit: bool = False,
     ) -> str:
         height, width, depth = self.graph.tensors[source].shape
         shape = (*window.output_size(height, width), channels)
@@ -63,8 +71,22 @@ class GraphMaker:
         )
         name = self._name()
         requantised = self._tensor(f"{name}_requantised", shape, zero_point) if table else name
-        self.graph.layers.append(Convolution(f"conv_{name}", (source,), name, weights, bias, multiplier, window, low,
-                                             high, requantised, self.table() if table else None, groups))
+        self.graph.layers.append(
+            Convolution(
+                f"conv_{name}",
+                (source,),
+                name,
+                weights,
+                bias,
+                multiplier,
+                window,
+                low,
+                high,
+                requantised,
+                self.table() if table else None,
+                groups,
+            )
+        )
         return self._tensor(name, shape, int(self.rng.integers(-128, 128)) if table else zero_point)
 
     def fully_connected(self, source: str, channels: int, **options) -> str:
@@ -97,8 +119,20 @@ class GraphMaker:
         *tables, fraction = sum_tables(tuple(self.rng.uniform(0.02, 0.1, 3)), zero_points, unsigned=unsigned)
         name, offset = self._name(), UNSIGNED_OFFSET if unsigned else 0
         requantised = self._tensor(f"{name}_requantised", tensors[first].shape, zero_points[2]) if table else name
-        self.graph.layers.append(Add(f"add_{name}", (first, second), name, *tables, fraction, offset, -120, 115,
-                                     requantised, self.table() if table else None))
+        self.graph.layers.append(
+            Add(
+                f"add_{name}",
+                (first, second),
+                name,
+                *tables,
+                fraction,
+                offset,
+                -120,
+                115,
+                requantised,
+                self.table() if table else None,
+            )
+        )
         return self._tensor(name, tensors[first].shape, zero_points[2])
 
     def concat(self, *sources: str, tables: bool = True) -> str:
@@ -145,13 +179,19 @@ def evaluate_float(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, np.
             zero_point = graph.tensors[layer.input].zero_point
             taps = _taps(codes.astype(np.int64) - zero_point, layer.window, 0)
             inputs = layer.weights.shape[3]
-            acc = np.stack([
-                np.einsum("tyxc,tc->yx", taps[..., group * inputs:(group + 1) * inputs], kernel)
-                for group, kernel in (
-                    (output * layer.groups // len(layer.weights), weights.reshape(len(taps), inputs).astype(np.int64))
-                    for output, weights in enumerate(layer.weights)
-                )
-            ], axis=-1)
+            acc = np.stack(
+                [
+                    np.einsum("tyxc,tc->yx", taps[..., group * inputs : (group + 1) * inputs], kernel)
+                    for group, kernel in (
+                        (
+                            output * layer.groups // len(layer.weights),
+                            weights.reshape(len(taps), inputs).astype(np.int64),
+                        )
+                        for output, weights in enumerate(layer.weights)
+                    )
+                ],
+                axis=-1,
+            )
             acc = (acc + layer.bias).astype(np.int32)
             target = graph.tensors[layer.requantised or layer.output].zero_point
             multiplier = layer.multiplier
@@ -176,7 +216,7 @@ def evaluate_float(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, np.
             ]
             codes = np.concatenate(looked_up, axis=2)
         elif isinstance(layer, Slice):
-            codes = codes[..., layer.first:layer.first + layer.channels]
+            codes = codes[..., layer.first : layer.first + layer.channels]
         elif isinstance(layer, MaxPool):
             codes = _taps(codes.astype(np.int64), layer.window, -128).max(axis=0).astype(np.int8)
         if getattr(layer, "table", None) is not None:
@@ -196,14 +236,29 @@ def _taps(codes: np.ndarray, window: Window, pad: int) -> np.ndarray:
     rows, columns = window.output_size(*codes.shape[:2])
     padded = np.pad(codes, ((top, bottom), (left, right), (0, 0)), constant_values=pad)
     (sy, sx), (dy, dx) = window.stride, window.dilation
-    return np.stack([padded[i * dy:i * dy + (rows - 1) * sy + 1:sy, j * dx:j * dx + (columns - 1) * sx + 1:sx]
-                     for i in range(window.kernel[0]) for j in range(window.kernel[1])])
+    return np.stack(
+        [
+            padded[i * dy : i * dy + (rows - 1) * sy + 1 : sy, j * dx : j * dx + (columns - 1) * sx + 1 : sx]
+            for i in range(window.kernel[0])
+            for j in range(window.kernel[1])
+        ]
+    )
 
 
 #: Of the layers in random graphs.
 KINDS = (
-    "convolution", "convolution", "pool", "table", "fully connected", "depthwise", "depthwise", "groups", "average",
-    "residual", "concat", "slice",
+    "convolution",
+    "convolution",
+    "pool",
+    "table",
+    "fully connected",
+    "depthwise",
+    "depthwise",
+    "groups",
+    "average",
+    "residual",
+    "concat",
+    "slice",
 )
 
 

@@ -1,4 +1,5 @@
 """Keeps generated networks on which something failed: hypothesis shrinks them, and the smallest is a regression."""
+
 from __future__ import annotations
 
 import contextlib

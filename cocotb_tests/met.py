@@ -3,6 +3,7 @@
 Derived from the commands of a program and from what the compiler says of its layers; counted by cocotb-coverage, whose
 database writes the report.
 """
+
 from __future__ import annotations
 
 import itertools
@@ -74,7 +75,7 @@ class Moved:
 
 def _fields(commands: bytes) -> Iterator[tuple[Opcode, dict[str, int]]]:
     for start in range(0, len(commands), COMMAND_BYTES):
-        command = commands[start:start + COMMAND_BYTES]
+        command = commands[start : start + COMMAND_BYTES]
         opcode = Opcode(command[0] & 15)
         yield opcode, isa.FORMATS[opcode].decode(command)
 
@@ -177,8 +178,9 @@ class Coverage:
 
     def holes(self) -> list[str]:
         """What was not met: ``point: bin``."""
-        return [f"{name}: {_text(value)}" for name, bins in self.items().items()
-                for value, hits in bins.items() if not hits]
+        return [
+            f"{name}: {_text(value)}" for name, bins in self.items().items() for value, hits in bins.items() if not hits
+        ]
 
     def report(self, path: Path) -> None:
         """Write the library's report: YAML, or XML where the file's name says so."""
@@ -190,8 +192,9 @@ class Coverage:
             return CoverPoint(f"{self.name}.{name}", xf=xf, bins=bins)
 
         def cross(name, *items, ignored=()):
-            return CoverCross(f"{self.name}.{name}", items=[f"{self.name}.{item}" for item in items],
-                              ign_bins=list(ignored))
+            return CoverCross(
+                f"{self.name}.{name}", items=[f"{self.name}.{item}" for item in items], ign_bins=list(ignored)
+            )
 
         @coverage_section(
             point("engine", ENGINES, lambda c: c.engine),

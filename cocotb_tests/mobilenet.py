@@ -6,6 +6,7 @@ writes it to a file.
 
 Source: A. Howard et al., MobileNets: Efficient Convolutional Neural Networks for Mobile Vision Applications, table 1.
 """
+
 from __future__ import annotations
 
 import sys
@@ -57,7 +58,7 @@ class _Maker:
         """Append a node, and run it."""
         node = helper.make_node(operator, inputs, [name], f"{name}_node", domain=domain, **attributes)
         part = model([node], {key: self.constants[key] for key in inputs[1:]}, self.tensor, self.shape, name)
-        self.codes, = plain_session(part).run(None, {self.tensor: self.codes})
+        (self.codes,) = plain_session(part).run(None, {self.tensor: self.codes})
         self.nodes.append(node)
         self.tensor, self.shape = name, self.codes.shape
 
@@ -67,27 +68,45 @@ class _Maker:
         pad = kernel - stride if kernel > 1 else 0
         weights = self.rng.normal(0, 40, (channels, inputs, kernel, kernel)).clip(-127, 127).round().astype(np.int8)
         scale, zero = (float(self.constants[end]) for end in self.ends)
-        attributes = {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "group": channels if depthwise else 1,
-                      "pads": [pad // 2, pad // 2, pad - pad // 2, pad - pad // 2]}
+        attributes = {
+            "kernel_shape": [kernel] * 2,
+            "strides": [stride] * 2,
+            "group": channels if depthwise else 1,
+            "pads": [pad // 2, pad // 2, pad - pad // 2, pad - pad // 2],
+        }
         sums = _sums(self.codes - np.float32(zero), weights.astype(np.float32), attributes)
         deviations = sums.std(axis=(0, 2, 3)).clip(1)
         self.constants |= {
             f"{name}_weights": weights,
             f"{name}_weights_scale": (1 / (scale * deviations)).astype(np.float32),
             f"{name}_weights_zero": np.zeros(channels, np.int8),
-            f"{name}_bias": (deviations * self.rng.normal(0, 0.3, channels)
-                             - sums.mean(axis=(0, 2, 3))).round().astype(np.int32),
+            f"{name}_bias": (deviations * self.rng.normal(0, 0.3, channels) - sums.mean(axis=(0, 2, 3)))
+            .round()
+            .astype(np.int32),
         }
         ends = self.quantisation(name, 1 / _SPREAD, -128)
-        self.append("QLinearConv", [self.tensor, *self.ends, f"{name}_weights", f"{name}_weights_scale",
-                                    f"{name}_weights_zero", *ends, f"{name}_bias"], name, **attributes)
+        self.append(
+            "QLinearConv",
+            [
+                self.tensor,
+                *self.ends,
+                f"{name}_weights",
+                f"{name}_weights_scale",
+                f"{name}_weights_zero",
+                *ends,
+                f"{name}_bias",
+            ],
+            name,
+            **attributes,
+        )
         self.ends = ends
 
     def global_average(self, name: str) -> None:
         """The average of every channel, its range stretched."""
         ends = self.quantisation(name, float(self.constants[self.ends[0]]) / 2, -128)
-        self.append("QLinearGlobalAveragePool", [self.tensor, *self.ends, *ends], name, "com.microsoft",
-                    channels_last=0)
+        self.append(
+            "QLinearGlobalAveragePool", [self.tensor, *self.ends, *ends], name, "com.microsoft", channels_last=0
+        )
         self.ends = ends
         self.append("Flatten", [self.tensor], f"{name}_flat")
 
@@ -95,11 +114,27 @@ class _Maker:
         weights = self.rng.normal(0, 40, (self.shape[1], outputs)).clip(-127, 127).round().astype(np.int8)
         scale, zero = (float(self.constants[end]) for end in self.ends)
         sums = (self.codes - np.float32(zero)) @ weights.astype(np.float32)
-        self.constants |= {f"{name}_weights": weights, f"{name}_weights_scale": np.float32(1 / (scale * sums.std())),
-                           f"{name}_weights_zero": np.int8(0), f"{name}_bias": np.zeros(outputs, np.int32)}
+        self.constants |= {
+            f"{name}_weights": weights,
+            f"{name}_weights_scale": np.float32(1 / (scale * sums.std())),
+            f"{name}_weights_zero": np.int8(0),
+            f"{name}_bias": np.zeros(outputs, np.int32),
+        }
         ends = self.quantisation(name, 2 / _SPREAD, 0)
-        self.append("QGemm", [self.tensor, *self.ends, f"{name}_weights", f"{name}_weights_scale",
-                              f"{name}_weights_zero", f"{name}_bias", *ends], name, "com.microsoft")
+        self.append(
+            "QGemm",
+            [
+                self.tensor,
+                *self.ends,
+                f"{name}_weights",
+                f"{name}_weights_scale",
+                f"{name}_weights_zero",
+                f"{name}_bias",
+                *ends,
+            ],
+            name,
+            "com.microsoft",
+        )
         self.ends = ends
 
 
@@ -128,11 +163,19 @@ def mobilenet(*, blocks: int = len(BLOCKS) - 1, seed: int = 0) -> bytes:
     return whole.SerializeToString()
 
 
-def model(nodes: list[NodeProto], constants: dict[str, np.ndarray], source: str, shape: tuple[int, ...], target: str,
-          target_shape: tuple[int, ...] | None = None) -> onnx.ModelProto:
+def model(
+    nodes: list[NodeProto],
+    constants: dict[str, np.ndarray],
+    source: str,
+    shape: tuple[int, ...],
+    target: str,
+    target_shape: tuple[int, ...] | None = None,
+) -> onnx.ModelProto:
     """A model from int8 codes to int8 codes."""
     graph = helper.make_graph(
-        nodes, "mobilenet", [helper.make_tensor_value_info(source, onnx.TensorProto.INT8, shape)],
+        nodes,
+        "mobilenet",
+        [helper.make_tensor_value_info(source, onnx.TensorProto.INT8, shape)],
         [helper.make_tensor_value_info(target, onnx.TensorProto.INT8, target_shape)],
         [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
     )
@@ -143,10 +186,15 @@ def model(nodes: list[NodeProto], constants: dict[str, np.ndarray], source: str,
 def _sums(codes: np.ndarray, weights: np.ndarray, attributes: dict) -> np.ndarray:
     """The float convolution of codes: its statistics need no exactness."""
     nodes = [helper.make_node("Conv", ["x", "w"], ["y"], **attributes)]
-    graph = helper.make_graph(nodes, "sums", [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, codes.shape)],
-                              [helper.make_empty_tensor_value_info("y")], [numpy_helper.from_array(weights, "w")])
+    graph = helper.make_graph(
+        nodes,
+        "sums",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, codes.shape)],
+        [helper.make_empty_tensor_value_info("y")],
+        [numpy_helper.from_array(weights, "w")],
+    )
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
-    sums, = plain_session(made).run(None, {"x": codes})
+    (sums,) = plain_session(made).run(None, {"x": codes})
     return sums
 
 

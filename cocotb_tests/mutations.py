@@ -93,9 +93,7 @@ class Result:
 
 def chosen(count: int) -> list[Mutant]:
     """The mutants to run: those of the list, and ``count`` others."""
-    every = {
-        path.name: mutants.generated(path.name, path.read_text()) for path in sorted((ROOT / "hdl").glob("*.py"))
-    }
+    every = {path.name: mutants.generated(path.name, path.read_text()) for path in sorted((ROOT / "hdl").glob("*.py"))}
     total = sum(map(len, every.values()))
     rest = max(count - LEAST_OF_A_FILE * len(every), 0)
     found = mutants.named()

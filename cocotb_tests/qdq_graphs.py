@@ -3,6 +3,7 @@
 Tensors are quantised again with other scales, shared by several readers, reshaped and transposed back and forth in
 float, and are outputs in the middle.
 """
+
 from __future__ import annotations
 
 import math
@@ -37,8 +38,19 @@ class GraphOfCodes:
         self._scales = rng.uniform(0.01, 0.1, 3)
         self._zeros = rng.choice([-128, 0, 5, -20, 127, 60], 3)
         self._dequantised: dict[str, str] = {}
-        operations = (self._product, self._requantise, self._requantise, self._combine, self._concatenate, self._pool,
-                      self._activate, self._average, self._split, self._pad, self._flat_product)
+        operations = (
+            self._product,
+            self._requantise,
+            self._requantise,
+            self._combine,
+            self._concatenate,
+            self._pool,
+            self._activate,
+            self._average,
+            self._split,
+            self._pad,
+            self._flat_product,
+        )
         for _ in range(int(rng.integers(2, 8))):
             chosen = self.tensors[-1] if rng.random() < 0.7 else self._any(self.tensors)
             operations[rng.integers(len(operations))](chosen)
@@ -49,8 +61,12 @@ class GraphOfCodes:
         leaving = [item for item in self.tensors[1:] if item.name not in read or self._maybe(0.1)]
         names = [self._dequantise(item) if self._maybe(0.2) else item.name for item in leaving]
         text = " ".join(node.op_type for node in self.maker.nodes)
-        return Generated(self.maker.serialise(list(dict.fromkeys(names)) or [self.tensors[-1].name]), text,
-                         self.maker.input_shape, self.maker.dtype)
+        return Generated(
+            self.maker.serialise(list(dict.fromkeys(names)) or [self.tensors[-1].name]),
+            text,
+            self.maker.input_shape,
+            self.maker.dtype,
+        )
 
     def _maybe(self, probability: float) -> bool:
         return bool(self.rng.random() < probability)
@@ -60,7 +76,11 @@ class GraphOfCodes:
 
     def _use(self, item: Codes) -> None:
         self.maker.tensor, self.maker.scale, self.maker.zero, self.maker.shape = (
-            item.name, item.scale, item.zero, item.shape)
+            item.name,
+            item.scale,
+            item.zero,
+            item.shape,
+        )
 
     def _keep(self) -> None:
         """Add the maker's current tensor."""
@@ -120,8 +140,16 @@ class GraphOfCodes:
         sides = [side + 2 * pad - size + 1 for side, size in zip(item.shape[2:], kernel, strict=True)]
         outputs = int(self.rng.choice([item.shape[1], 4]))
         # Most without a bias: ONNX Runtime computes in float where a merged scale does not fit that of the bias.
-        self.maker.product("Conv", (outputs, item.shape[1], *kernel), 0, (1, outputs, *sides), bias=self._maybe(0.3),
-                           relu=self._maybe(0.3), kernel_shape=kernel, pads=[pad] * 4)
+        self.maker.product(
+            "Conv",
+            (outputs, item.shape[1], *kernel),
+            0,
+            (1, outputs, *sides),
+            bias=self._maybe(0.3),
+            relu=self._maybe(0.3),
+            kernel_shape=kernel,
+            pads=[pad] * 4,
+        )
         self._keep()
 
     def _flat_product(self, item: Codes) -> None:
@@ -129,8 +157,13 @@ class GraphOfCodes:
         if len(item.shape) > 2:
             self.maker.flatten()
         outputs = int(self.rng.integers(1, 9))
-        self.maker.product(str(self.rng.choice(["MatMul", "Gemm"])), (self.maker.shape[1], outputs), 1, (1, outputs),
-                           bias=self._maybe(0.3))
+        self.maker.product(
+            str(self.rng.choice(["MatMul", "Gemm"])),
+            (self.maker.shape[1], outputs),
+            1,
+            (1, outputs),
+            bias=self._maybe(0.3),
+        )
         self._keep()
 
     def _requantise(self, item: Codes) -> None:
@@ -145,8 +178,9 @@ class GraphOfCodes:
         self._quantise(self.maker.node("Relu", [tensor]) if self._maybe(0.3) else tensor, item.shape)
 
     def _concatenate(self, item: Codes) -> None:
-        fitting = [other for other in self.tensors
-                   if len(other.shape) == len(item.shape) and other.shape[2:] == item.shape[2:]]
+        fitting = [
+            other for other in self.tensors if len(other.shape) == len(item.shape) and other.shape[2:] == item.shape[2:]
+        ]
         joined = [item, *(self._any(fitting) for _ in range(self.rng.integers(1, 3)))]
         tensor = self.maker.node("Concat", [self._dequantise(other) for other in joined], axis=1)
         self._quantise(tensor, (1, sum(other.shape[1] for other in joined), *item.shape[2:]))
@@ -171,7 +205,8 @@ class GraphOfCodes:
             name = self.maker.name("Split")
             halves = [f"{name}_first", f"{name}_second"]
             self.maker.nodes.append(
-                helper.make_node("Split", [self._dequantise(item)], halves, name, axis=1, num_outputs=2))
+                helper.make_node("Split", [self._dequantise(item)], halves, name, axis=1, num_outputs=2)
+            )
             for half in halves:
                 self._quantise(half, (1, item.shape[1] // 2, *item.shape[2:]), item if self._maybe(0.6) else None)
 
@@ -179,5 +214,6 @@ class GraphOfCodes:
         if len(item.shape) == 4:
             pads = self.maker.constant("pads", np.array([0, 0, 1, 1, 0, 0, 0, 1]))
             shape = (*item.shape[:2], item.shape[2] + 1, item.shape[3] + 2)
-            self._quantise(self.maker.node("Pad", [self._dequantise(item), pads]), shape,
-                           item if self._maybe(0.6) else None)
+            self._quantise(
+                self.maker.node("Pad", [self._dequantise(item), pads]), shape, item if self._maybe(0.6) else None
+            )

@@ -49,8 +49,7 @@ def _joined() -> bytes:
 def feeds(session: InferenceSession, samples: int = 1) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(5)
     return {
-        info.name: rng.uniform(-1, 1, (samples, *info.sample_shape)).astype(info.dtype)
-        for info in session.get_inputs()
+        info.name: rng.uniform(-1, 1, (samples, *info.sample_shape)).astype(info.dtype) for info in session.get_inputs()
     }
 
 

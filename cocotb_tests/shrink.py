@@ -1,4 +1,5 @@
 """Makes a network on which something fails smaller: the shortest beginning of it that still fails."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

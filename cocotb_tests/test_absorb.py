@@ -1,4 +1,5 @@
 """Registers that go into block RAMs and multipliers, and those that must stay."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -22,8 +23,9 @@ class Netlist:
         self.next_bit += 1
         return self.next_bit
 
-    def register(self, name: str, source: int | str, *, clock: int = CLOCK, enable: int | None = None,
-                 reset: int | str = "0") -> int:
+    def register(
+        self, name: str, source: int | str, *, clock: int = CLOCK, enable: int | None = None, reset: int | str = "0"
+    ) -> int:
         output = self.bit()
         pins = {"DI": source, "CLK": clock, "LSR": reset, "Q": output}
         self.cells[name] = {
@@ -34,8 +36,14 @@ class Netlist:
         }
         return output
 
-    def block(self, name: str, kind: str, inputs: dict[str, int | str], outputs: list[str],
-              parameters: dict[str, str] | None = None) -> dict[str, int]:
+    def block(
+        self,
+        name: str,
+        kind: str,
+        inputs: dict[str, int | str],
+        outputs: list[str],
+        parameters: dict[str, str] | None = None,
+    ) -> dict[str, int]:
         driven = {port: self.bit() for port in outputs}
         self.cells[name] = {
             "type": kind,
@@ -74,7 +82,11 @@ def test_multiplier(stages: int) -> None:
     assert [netlist.pin("mult", port) for port in ("CLK0", "CE0", "RST0")] == [CLOCK, "1", "0"]
     parameters = netlist.cells["mult"]["parameters"]
     assert {name: parameters.get(f"REG_{name}_CLK") for name in ("INPUTA", "INPUTB", "PIPELINE", "OUTPUT")} == {
-        "INPUTA": "CLK0", "INPUTB": "CLK0", "PIPELINE": "CLK0" if stages > 1 else None, "OUTPUT": "CLK0"}
+        "INPUTA": "CLK0",
+        "INPUTB": "CLK0",
+        "PIPELINE": "CLK0" if stages > 1 else None,
+        "OUTPUT": "CLK0",
+    }
     assert netlist.pin("mult", "P0") == (last if stages < 3 else netlist.pin("behind_2", "DI"))
 
 
@@ -107,8 +119,9 @@ def test_what_is_in_the_way_keeps_the_registers_outside(breach: str) -> None:
 
 def ram(netlist: Netlist, width: str, **register: Any) -> int:
     sides = {"DATA_WIDTH_A": width, "DATA_WIDTH_B": width, "REGMODE_A": "NOREG", "REGMODE_B": "NOREG"}
-    read = netlist.block("ram", "DP16KD", {"CLKA": CLOCK, "CLKB": CLOCK, "OCEA": "0", "OCEB": "0"},
-                         ["DOA0", "DOB0", "DOB1"], sides)
+    read = netlist.block(
+        "ram", "DP16KD", {"CLKA": CLOCK, "CLKB": CLOCK, "OCEA": "0", "OCEB": "0"}, ["DOA0", "DOB0", "DOB1"], sides
+    )
     last = netlist.register("behind", read["DOB0"], **register)
     netlist.outputs.append(last)
     return last
@@ -123,8 +136,9 @@ def test_block_ram() -> None:
     assert (netlist.pin("ram", "DOB0"), netlist.pin("ram", "OCEB")) == (last, "1")
 
 
-@pytest.mark.parametrize(("width", "options"), [("1001", {"clock": OTHER_CLOCK}), ("1001", {"enable": ENABLE}),
-                                                ("100100", {})])
+@pytest.mark.parametrize(
+    ("width", "options"), [("1001", {"clock": OTHER_CLOCK}), ("1001", {"enable": ENABLE}), ("100100", {})]
+)
 def test_block_ram_that_keeps_its_register(width: str, options: dict[str, Any]) -> None:
     netlist = Netlist()
     ram(netlist, width, **options)

@@ -1,4 +1,5 @@
 """Sum of two quantised tensors against ONNX Runtime's QLinearAdd, on all 65,536 pairs of codes."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -21,11 +22,13 @@ def runtime_sum(scales: tuple[float, ...], zero_points: tuple[int, ...], *, unsi
     constants |= {f"z{i}": np.array(zero + shift, dtype) for i, zero in enumerate(zero_points)}
     node = helper.make_node("QLinearAdd", ["a", "s0", "z0", "b", "s1", "z1", "s2", "z2"], ["y"], domain="com.microsoft")
     a, b, y = (helper.make_tensor_value_info(name, kind, [256, 256]) for name in "aby")
-    graph = helper.make_graph([node], "sum", [a, b], [y],
-                              [numpy_helper.from_array(value, name) for name, value in constants.items()])
+    graph = helper.make_graph(
+        [node], "sum", [a, b], [y], [numpy_helper.from_array(value, name) for name, value in constants.items()]
+    )
     opsets = [helper.make_opsetid("", 13), helper.make_opsetid("com.microsoft", 1)]
-    session = onnxruntime.InferenceSession(helper.make_model(graph, opset_imports=opsets,
-                                                             ir_version=8).SerializeToString())
+    session = onnxruntime.InferenceSession(
+        helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+    )
     feeds = {name: (codes.astype(np.int16) + shift).astype(dtype) for name, codes in zip("ab", PAIRS, strict=True)}
     return (session.run(None, feeds)[0].astype(np.int16) - shift).astype(np.int8)
 
@@ -75,16 +78,22 @@ def test_sums_are_rounded_to_24_bits_before_they_are_rounded_to_codes() -> None:
         assert add(codes, codes, first, SECOND, 28).tolist() == [code]
 
 
-@pytest.mark.parametrize(("changed", "error", "message"), [
-    ({"first_codes": np.zeros(3, np.uint8)}, TypeError, r"^first_codes must be int8, not uint8$"),
-    ({"second": SECOND.astype(np.int32)}, TypeError, r"^second must be int64, not int32$"),
-    ({"second_codes": np.zeros(4, np.int8)}, ValueError,
-     r"^second_codes must have the shape of first_codes \(3,\), not \(4,\)$"),
-    ({"first": FIRST[:255]}, ValueError, r"^first must have the shape \(256,\), not \(255,\)$"),
-    ({"first": FIRST + (1 << 35)}, ValueError, r"^first must have entries of 36 bits$"),
-    ({"fraction": 33}, ValueError, r"^fraction must be between 0 and 32, not 33$"),
-    ({"low": 5, "high": 4}, ValueError, r"^low must be at most high \(4\), not 5$"),
-])
+@pytest.mark.parametrize(
+    ("changed", "error", "message"),
+    [
+        ({"first_codes": np.zeros(3, np.uint8)}, TypeError, r"^first_codes must be int8, not uint8$"),
+        ({"second": SECOND.astype(np.int32)}, TypeError, r"^second must be int64, not int32$"),
+        (
+            {"second_codes": np.zeros(4, np.int8)},
+            ValueError,
+            r"^second_codes must have the shape of first_codes \(3,\), not \(4,\)$",
+        ),
+        ({"first": FIRST[:255]}, ValueError, r"^first must have the shape \(256,\), not \(255,\)$"),
+        ({"first": FIRST + (1 << 35)}, ValueError, r"^first must have entries of 36 bits$"),
+        ({"fraction": 33}, ValueError, r"^fraction must be between 0 and 32, not 33$"),
+        ({"low": 5, "high": 4}, ValueError, r"^low must be at most high \(4\), not 5$"),
+    ],
+)
 def test_refusals(changed: dict[str, object], error: type[Exception], message: str) -> None:
     codes = np.zeros(3, np.int8)
     arguments = {"first_codes": codes, "second_codes": codes, "first": FIRST, "second": SECOND, "fraction": 32}

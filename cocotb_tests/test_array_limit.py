@@ -1,4 +1,5 @@
 """What the array reaches on the simulated core: folding, utilisation, turnaround, and cycles as predicted."""
+
 from __future__ import annotations
 
 import pytest
@@ -17,7 +18,7 @@ SAME = Window((3, 3), pads=(1, 1, 1, 1))
 
 def commands_of(measured: Measured) -> list[dict[str, int]]:
     queue = measured.program.body.compute
-    commands = [queue[start:start + COMMAND_BYTES] for start in range(0, len(queue), COMMAND_BYTES)]
+    commands = [queue[start : start + COMMAND_BYTES] for start in range(0, len(queue), COMMAND_BYTES)]
     return [COMPUTE.decode(command) for command in commands if command[0] & 15 == COMPUTE.opcode]
 
 
@@ -34,7 +35,7 @@ def test_the_array_is_busy_from_first_to_last_cycle() -> None:
     cycles = measured.last[-1] - measured.first[0] + 1
     macs = 16 * 16 * 32 * 32 * 9
     assert measured.program.layers[0].macs == macs
-    assert macs / (cycles * CONFIG.multipliers) >= .95
+    assert macs / (cycles * CONFIG.multipliers) >= 0.95
 
 
 def test_dependent_commands_follow_within_50_cycles() -> None:

@@ -1,4 +1,5 @@
 """Convolutions with auto_pad SAME and a stride larger than the kernel: ONNX Runtime leaves out rows and columns."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -14,14 +15,29 @@ pytestmark = needs_reference
 SAME = ("SAME_UPPER", "SAME_LOWER")
 
 
-def convolution(auto_pad: str, sides: tuple[int, ...], kernel: int, stride: int, *, form: str = "qdq",
-                channels: int = 3, groups: int = 1) -> bytes:
+def convolution(
+    auto_pad: str,
+    sides: tuple[int, ...],
+    kernel: int,
+    stride: int,
+    *,
+    form: str = "qdq",
+    channels: int = 3,
+    groups: int = 1,
+) -> bytes:
     made = Maker(np.random.default_rng(0), form, False, TINY)
     made.start((1, channels, *sides))
     rank = len(sides)
-    made.product("Conv", (channels, channels // groups, *[kernel] * rank), 0,
-                 (1, channels, *(-(-side // stride) for side in sides)), auto_pad=auto_pad, group=groups,
-                 kernel_shape=[kernel] * rank, strides=[stride] * rank)
+    made.product(
+        "Conv",
+        (channels, channels // groups, *[kernel] * rank),
+        0,
+        (1, channels, *(-(-side // stride) for side in sides)),
+        auto_pad=auto_pad,
+        group=groups,
+        kernel_shape=[kernel] * rank,
+        strides=[stride] * rank,
+    )
     return made.serialise()
 
 
@@ -49,6 +65,9 @@ def test_every_convolution_is_compared_with_onnx_runtime(monkeypatch):
     data = convolution("SAME_UPPER", (12, 12), 1, 4)
     import_model(data)
     monkeypatch.setattr(linear, "skipped", lambda *_: (0, 0))
-    with pytest.raises(ModelError, match=r"^model: ONNX Runtime gives other bytes for Conv '.*' than its layers "
-                                         r"here; replace the operator, and report the model$"):
+    with pytest.raises(
+        ModelError,
+        match=r"^model: ONNX Runtime gives other bytes for Conv '.*' than its layers "
+        r"here; replace the operator, and report the model$",
+    ):
         import_model(data)

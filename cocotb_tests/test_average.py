@@ -1,4 +1,5 @@
 """Average pooling whose border does not count: every window divides by the elements that it has in the map."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -46,14 +47,22 @@ def test_counts_are_the_elements_inside(seed: int) -> None:
     shape = (*map(int, rng.integers(1, 9, 2)), 1)
     window = random_window(rng, shape)
     (sy, sx), (dy, dx), (top, left, _, _) = window.stride, window.dilation, window.pads
-    expected = [[sum(0 <= y * sy - top + i * dy < shape[0] and 0 <= x * sx - left + j * dx < shape[1]
-                     for i, j in np.ndindex(*window.kernel))
-                 for x in range(window.output_size(*shape[:2])[1])] for y in range(window.output_size(*shape[:2])[0])]
+    expected = [
+        [
+            sum(
+                0 <= y * sy - top + i * dy < shape[0] and 0 <= x * sx - left + j * dx < shape[1]
+                for i, j in np.ndindex(*window.kernel)
+            )
+            for x in range(window.output_size(*shape[:2])[1])
+        ]
+        for y in range(window.output_size(*shape[:2])[0])
+    ]
     np.testing.assert_array_equal(window.counts(*shape[:2]), expected)
 
 
-@pytest.mark.parametrize("config", [PRESETS["tiny"], PRESETS["ecp5-85k"], UNCHAINED],
-                         ids=["tiny", "ecp5-85k", "unchained"])
+@pytest.mark.parametrize(
+    "config", [PRESETS["tiny"], PRESETS["ecp5-85k"], UNCHAINED], ids=["tiny", "ecp5-85k", "unchained"]
+)
 @pytest.mark.parametrize("seeds", [range(30), pytest.param(range(30, 400), marks=pytest.mark.regress)], ids=str)
 def test_every_class_divides_by_its_own_count(config: Config, seeds: range) -> None:
     bordered = 0
@@ -92,15 +101,17 @@ def test_windows_that_all_have_one_count_take_one_command() -> None:
     assert [len(commands) for commands in plan_graph(graph, PRESETS["tiny"]).computes] == [1]
 
 
-def averaged(form: str, *, unsigned: bool = False, shape: tuple[int, ...] = (1, 5, 8, 9), scale: float = 0.013,
-             **attributes) -> Maker:
+def averaged(
+    form: str, *, unsigned: bool = False, shape: tuple[int, ...] = (1, 5, 8, 9), scale: float = 0.013, **attributes
+) -> Maker:
     """The input, averaged in windows."""
     made = Maker(np.random.default_rng(1), form, unsigned, TINY)
     made.start(shape, 0.02)
     ends = made.quantisation(scale, 5) if scale else (made.scale, made.zero)
     if form == "qop":
-        made.tensor = made.node("QLinearAveragePool", [made.tensor, made.scale, made.zero, *ends],
-                                domain="com.microsoft", **attributes)
+        made.tensor = made.node(
+            "QLinearAveragePool", [made.tensor, made.scale, made.zero, *ends], domain="com.microsoft", **attributes
+        )
     else:
         made.quantise(made.node("AveragePool", [made.dequantised()], **attributes), *ends, ())
     return made
@@ -109,19 +120,22 @@ def averaged(form: str, *, unsigned: bool = False, shape: tuple[int, ...] = (1, 
 @needs_reference
 @pytest.mark.parametrize("unsigned", [False, True])
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(("scale", "shape", "attributes"), [
-    (0.013, (1, 5, 8, 9), {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
-    (0.0135, (1, 20, 7, 6), {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 2]}),
-    (0, (1, 5, 9, 7), {"kernel_shape": [5, 5], "pads": [2, 2, 2, 2], "strides": [2, 2]}),
-    (0, (1, 1, 7, 9), {"kernel_shape": [3, 5], "pads": [2, 4, 0, 2], "strides": [2, 2]}),
-    (0.013, (1, 3, 11), {"kernel_shape": [3], "pads": [1, 1]}),
-    (0.013, (1, 4, 8, 8), {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}),
-])
+@pytest.mark.parametrize(
+    ("scale", "shape", "attributes"),
+    [
+        (0.013, (1, 5, 8, 9), {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
+        (0.0135, (1, 20, 7, 6), {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 2]}),
+        (0, (1, 5, 9, 7), {"kernel_shape": [5, 5], "pads": [2, 2, 2, 2], "strides": [2, 2]}),
+        (0, (1, 1, 7, 9), {"kernel_shape": [3, 5], "pads": [2, 4, 0, 2], "strides": [2, 2]}),
+        (0.013, (1, 3, 11), {"kernel_shape": [3], "pads": [1, 1]}),
+        (0.013, (1, 4, 8, 8), {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}),
+    ],
+)
 def test_the_bytes_and_cycles_on_the_core(
     scale: float, shape: tuple[int, ...], attributes: dict, form: str, *, unsigned: bool
 ) -> None:
     model = averaged(form, unsigned=unsigned, shape=shape, scale=scale, **attributes).serialise()
-    layer, = import_model(model).layers
+    (layer,) = import_model(model).layers
     assert isinstance(layer, AveragePool)
     assert len(layer.multipliers) > 1
     assert_right(verify(model, PRESETS["tiny"], samples=2))
@@ -141,8 +155,11 @@ def test_a_pad_in_front_counts() -> None:
     """The border of the Pad counts, that of the average does not: they are not one."""
     made = Maker(np.random.default_rng(1), "qdq", False, TINY)
     made.start((1, 4, 5, 5), 0.02)
-    operands = [made.dequantised(), made.constant("pads", np.array([0, 0, 1, 1, 0, 0, 1, 1])),
-                made.constant("value", np.float32(0))]
+    operands = [
+        made.dequantised(),
+        made.constant("pads", np.array([0, 0, 1, 1, 0, 0, 1, 1])),
+        made.constant("value", np.float32(0)),
+    ]
     made.quantise(made.node("Pad", operands), made.scale, made.zero, (1, 4, 7, 7))
     pooled = made.node("AveragePool", [made.dequantised()], kernel_shape=[3, 3], pads=[2, 2, 2, 2], strides=[2, 2])
     made.quantise(pooled, made.scale, made.zero, ())
@@ -164,7 +181,7 @@ def dilated(sides: tuple[int, int], **attributes) -> bytes:
 @needs_reference
 def test_dilated_windows() -> None:
     model = dilated((8, 7), kernel_shape=[3, 3], pads=[2, 1, 2, 2], dilations=[2, 2])
-    average, = import_model(model).layers
+    (average,) = import_model(model).layers
     assert sorted(average.multipliers) == [4, 6, 9]
     report = verify(model, PRESETS["tiny"], samples=2)
     assert report.is_right, report.tensors

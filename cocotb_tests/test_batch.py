@@ -1,4 +1,5 @@
 """Several samples in one inference: the bytes of single ones, with weights that are loaded for all of them at once."""
+
 from __future__ import annotations
 
 import json
@@ -54,8 +55,11 @@ def test_streamed_weights_are_loaded_once_for_a_batch() -> None:
         """Bytes of weights that an inference loads, and its cycles."""
         plan = plan_graph(batched(large(), samples), ECP5)
         loads = [command.fields for command in plan.queue("dma") if command.opcode is Opcode.LOAD]
-        return sum(load["rows"] * load["folds"] * load["row_pieces"] * load["piece_bytes"] for load in loads
-                   if load["memory"] == LocalMemory.WEIGHT), plan.predicted_cycles
+        return sum(
+            load["rows"] * load["folds"] * load["row_pieces"] * load["piece_bytes"]
+            for load in loads
+            if load["memory"] == LocalMemory.WEIGHT
+        ), plan.predicted_cycles
 
     (one, cycles), (many, cycles_of_many) = loaded(1), loaded(16)
     assert 700_000 < many <= 1.1 * one
@@ -68,9 +72,10 @@ def test_a_session_runs_a_batch_on_the_core(form: str, *, float_ends: bool, tmp_
     model = network(form, float_ends=float_ends)
     feeds = {"x": np.concatenate([model.feeds(seed)["x"] for seed in range(6)])}
     session = InferenceSession(model.model, TINY, batch=4)
-    found, = session.run(None, feeds)
-    expected = [reference.open_session(model.model).run(None, {"x": feeds["x"][index:index + 1]})[0]
-                for index in range(6)]
+    (found,) = session.run(None, feeds)
+    expected = [
+        reference.open_session(model.model).run(None, {"x": feeds["x"][index : index + 1]})[0] for index in range(6)
+    ]
     np.testing.assert_array_equal(found, np.concatenate(expected))
     assert len(session.counters) == 2
     # The first inference also fetches the program.
@@ -91,15 +96,21 @@ def test_refuses() -> None:
     on_a_map = maker.finish(maker.fully_connected("x", 4))
     for graph in (on_a_border, on_a_map):
         assert batched(graph, 1) is graph
-        with pytest.raises(CompileError, match=r"^conv_t0: batch must be 1 for a network with feature maps, not 3; "
-                                               "leave it out, and samples are run one by one$"):
+        with pytest.raises(
+            CompileError,
+            match=r"^conv_t0: batch must be 1 for a network with feature maps, not 3; "
+            "leave it out, and samples are run one by one$",
+        ):
             batched(graph, 3)
     with pytest.raises(ValueError, match=r"^batch must be at least 1, not 0$"):
         batched(on_a_map, 0)
     program = compile_graph(large(), ECP5)
     for opened in (program, program.to_bytes()):
-        with pytest.raises(ValueError, match=r"^model: batch must be 1, which the program is compiled for, not 2; "
-                                             r"leave it out, or compile the model again$"):
+        with pytest.raises(
+            ValueError,
+            match=r"^model: batch must be 1, which the program is compiled for, not 2; "
+            r"leave it out, or compile the model again$",
+        ):
             load_program(opened, ECP5, batch=2)
 
 
@@ -149,11 +160,17 @@ def test_a_program_file_says_its_batch_and_is_run_with_it(
     assert main(["check", str(program), "--config", "tiny"]) == 0
     text = f"{compiled['predicted_cycles']:,} cycles predicted for an inference of 3 samples"
     assert text in capsys.readouterr().out
-    for command in (["run", program, "--input", inputs], ["compile", program, "-o", tmp_path / "other"],
-                    ["verify", program]):
-        assert answer(capsys, *command, "--batch", 2, code=2) == {"error": (
-            f"{program}: batch must be 3, which the program is compiled for, not 2; leave it out, or compile the model "
-            "again")}
+    for command in (
+        ["run", program, "--input", inputs],
+        ["compile", program, "-o", tmp_path / "other"],
+        ["verify", program],
+    ):
+        assert answer(capsys, *command, "--batch", 2, code=2) == {
+            "error": (
+                f"{program}: batch must be 3, which the program is compiled for, not 2; leave it out, or compile the "
+                "model again"
+            )
+        }
     assert not (tmp_path / "other").exists()
 
 

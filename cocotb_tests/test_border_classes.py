@@ -1,4 +1,5 @@
 """Border classes: max pooling reads no border, so that a convolution on the same tensor may have its own."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -29,8 +30,9 @@ SAME = Window((3, 3), pads=(1, 1, 1, 1))
 @st.composite
 def forks(draw) -> Generated:
     """A max pooling and a convolution of one tensor, each with a border of its own geometry."""
-    made = Maker(np.random.default_rng(draw(st.integers(0, 2**16))), draw(st.sampled_from(FORMS)), draw(st.booleans()),
-                 TINY)
+    made = Maker(
+        np.random.default_rng(draw(st.integers(0, 2**16))), draw(st.sampled_from(FORMS)), draw(st.booleans()), TINY
+    )
     made.start((1, draw(st.integers(1, 9)), draw(st.integers(1, 9)), draw(st.integers(1, 9))))
     if draw(st.booleans()):
         convolve(draw, made, largest=1)
@@ -46,8 +48,12 @@ def bordered_window(rng: np.random.Generator, shape: tuple[int, int, int]) -> Wi
     """A window with a border as wide as itself, and wider, so that some windows lie in the border only."""
     while True:
         kernel, dilation = (tuple(int(n) for n in rng.integers(low, high, 2)) for low, high in ((2, 6), (1, 3)))
-        window = Window(kernel, tuple(int(n) for n in rng.integers(1, 4, 2)), dilation,
-                        tuple(int(n) for n in rng.integers(0, kernel[0] + 2, 4)))
+        window = Window(
+            kernel,
+            tuple(int(n) for n in rng.integers(1, 4, 2)),
+            dilation,
+            tuple(int(n) for n in rng.integers(0, kernel[0] + 2, 4)),
+        )
         if min(window.output_size(*shape[:2])) > 0:
             return window
 
@@ -73,17 +79,27 @@ def test_classes_are_windows_with_the_same_elements_inside(seed: int) -> None:
     for part in border_classes(window, size, rows, columns):
         seen += itertools.product(part.rows, part.columns)
         for y, x in itertools.product(part.rows, part.columns):
-            inside = {(i, j) for i, j in np.ndindex(*window.kernel)
-                      if 0 <= y * sy - top + i * dy < height and 0 <= x * sx - left + j * dx < width}
+            inside = {
+                (i, j)
+                for i, j in np.ndindex(*window.kernel)
+                if 0 <= y * sy - top + i * dy < height and 0 <= x * sx - left + j * dx < width
+            }
             assert inside == set(itertools.product(part.kernel_rows, part.kernel_columns))
             assert part.is_empty == (not inside)
     assert sorted(seen) == list(itertools.product(rows, columns))
 
 
-@pytest.mark.parametrize(("window", "count"), [
-    (SAME, 9), (Window((3, 3)), 1), (Window((5, 5), pads=(2, 2, 2, 2)), 25), (Window((5, 5), (2, 2), pads=(2,) * 4), 9),
-    (Window((2, 2), (2, 2), pads=(0, 0, 1, 1)), 1), (Window((3, 3), (2, 2), pads=(1, 1, 1, 1)), 4),
-])
+@pytest.mark.parametrize(
+    ("window", "count"),
+    [
+        (SAME, 9),
+        (Window((3, 3)), 1),
+        (Window((5, 5), pads=(2, 2, 2, 2)), 25),
+        (Window((5, 5), (2, 2), pads=(2,) * 4), 9),
+        (Window((2, 2), (2, 2), pads=(0, 0, 1, 1)), 1),
+        (Window((3, 3), (2, 2), pads=(1, 1, 1, 1)), 4),
+    ],
+)
 def test_there_is_a_class_for_each_corner_and_edge(window: Window, count: int) -> None:
     assert len(border_classes(window, (8, 8), *map(range, window.output_size(8, 8)))) == count
 

@@ -56,7 +56,8 @@ def test_values_are_the_programs(network: str, path: Path, capsys: pytest.Captur
         assert (layer["in_parts"], layer["spilled"]) == (list(memory.in_parts), list(memory.spilled))
     others = [layer for layer in values["layers"] if layer["fold"] is None]
     assert [layer["operation"] for layer in others if layer["where"] == "accelerator"] == (
-        ["concatenation"] if network == "joined" else [])
+        ["concatenation"] if network == "joined" else []
+    )
     assert all({layer["bound"], layer["weight_bytes"], layer["predicted_cycles"]} == {None} for layer in others)
     assert sum(layer["predicted_cycles"] for layer in layers) <= values["predicted_cycles"]
     for use in facts.constants:
@@ -72,8 +73,18 @@ def test_the_table_says_what_stays_and_what_does_not(
     network: str, path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (head, *lines), rest = rows_of(path, capsys)
-    assert head.split() == ["layer", "operation", "input", "output", "where", "fold", "cycles", "bound", "weights",
-                            "features"]
+    assert head.split() == [
+        "layer",
+        "operation",
+        "input",
+        "output",
+        "where",
+        "fold",
+        "cycles",
+        "bound",
+        "weights",
+        "features",
+    ]
     _, facts = report_of(network)
     lines = [line for line in lines if "  accelerator  " in line and "  in place" not in line]
     for line, layer in zip(lines, facts.layers, strict=True):

@@ -1,4 +1,5 @@
 """The compiler: programs give the reference's bytes in every order, and refusals say what to do."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -60,15 +61,18 @@ def test_a_network_as_large_as_resnet_compiles_within_two_seconds_and_is_right()
     assert Program.from_bytes(program.to_bytes()) == program
 
 
-@pytest.mark.parametrize("window", [
-    Window((3, 3), pads=(1, 1, 1, 1)),
-    Window((3, 3), (2, 2), pads=(0, 0, 1, 1)),
-    Window((5, 4), (3, 2), (1, 2), (3, 0, 1, 2)),
-    Window((3, 2), (1, 1), (2, 1), (2, 1, 0, 1)),
-    Window((7, 7), (2, 2), pads=(3, 3, 3, 3)),
-    Window((2, 9), (1, 1), pads=(0, 3, 1, 3)),
-    Window((1, 1), (3, 3)),
-])
+@pytest.mark.parametrize(
+    "window",
+    [
+        Window((3, 3), pads=(1, 1, 1, 1)),
+        Window((3, 3), (2, 2), pads=(0, 0, 1, 1)),
+        Window((5, 4), (3, 2), (1, 2), (3, 0, 1, 2)),
+        Window((3, 2), (1, 1), (2, 1), (2, 1, 0, 1)),
+        Window((7, 7), (2, 2), pads=(3, 3, 3, 3)),
+        Window((2, 9), (1, 1), pads=(0, 3, 1, 3)),
+        Window((1, 1), (3, 3)),
+    ],
+)
 @pytest.mark.parametrize("channels", [1, 3, 5])
 def test_every_fold_of_the_input_is_exact(monkeypatch: pytest.MonkeyPatch, window: Window, channels: int) -> None:
     maker = GraphMaker((9, 8, channels), zero_point=-7)

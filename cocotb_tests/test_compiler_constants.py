@@ -1,4 +1,5 @@
 """Networks whose weights, parameters, tables or lists are more than their memories: streamed behind the array."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -115,8 +116,9 @@ def test_add_tables_are_streamed() -> None:
 def test_what_fits_is_never_loaded_again() -> None:
     plan = plan_graph(fully_connected((64, 64, 64)), TINY)
     assert not plan.arrivals
-    assert all(command.fields["memory"] == LocalMemory.FEATURE
-               for command in plan.commands if command.opcode is Opcode.LOAD)
+    assert all(
+        command.fields["memory"] == LocalMemory.FEATURE for command in plan.commands if command.opcode is Opcode.LOAD
+    )
 
 
 def test_the_pace_of_streaming_is_even_and_the_least() -> None:

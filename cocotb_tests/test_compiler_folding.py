@@ -1,4 +1,5 @@
 """Windows as words: the fewest that cover a window's bytes, and the fold of the input that suits bus and array."""
+
 from __future__ import annotations
 
 import itertools

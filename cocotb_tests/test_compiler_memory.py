@@ -1,4 +1,5 @@
 """Networks whose tensors are more than the feature memory: spilled, in parts, and still the reference's bytes."""
+
 from __future__ import annotations
 
 import itertools
@@ -80,11 +81,19 @@ def test_networks_larger_than_the_memory_are_exact(make) -> None:
 
 def test_the_same_network_gives_the_same_program_in_every_process() -> None:
     """Python draws anew, in each, in which order the elements of a set come."""
-    script = ("from test_compiler_memory import TINY, alike; from lutterfly.host.compiler import compile_graph; "
-              "import hashlib; print(hashlib.sha256(compile_graph(alike(), TINY).to_bytes()).hexdigest())")
+    script = (
+        "from test_compiler_memory import TINY, alike; from lutterfly.host.compiler import compile_graph; "
+        "import hashlib; print(hashlib.sha256(compile_graph(alike(), TINY).to_bytes()).hexdigest())"
+    )
     digests = {
-        subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True,
-                       cwd=Path(__file__).parent, env={**os.environ, "PYTHONHASHSEED": str(seed)}).stdout
+        subprocess.run(
+            [sys.executable, "-c", script],
+            check=True,
+            capture_output=True,
+            text=True,
+            cwd=Path(__file__).parent,
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+        ).stdout
         for seed in range(4)
     }
     assert len(digests) == 1
@@ -125,8 +134,10 @@ def test_parts_hold_what_their_windows_read(seed: int) -> None:
     """The rows, columns and borders of a part, against those of a padded map."""
     rng = np.random.default_rng(seed)
     height, width = (int(n) for n in rng.integers(8, 14, 2))
-    kernel, stride, dilation, pads = (tuple(int(n) for n in rng.integers(low, high, size)) for low, high, size in (
-        (1, 5, 2), (1, 4, 2), (1, 3, 2), (0, 5, 4)))
+    kernel, stride, dilation, pads = (
+        tuple(int(n) for n in rng.integers(low, high, size))
+        for low, high, size in ((1, 5, 2), (1, 4, 2), (1, 3, 2), (0, 5, 4))
+    )
     window = Window(kernel, stride, dilation, pads)
     maker = GraphMaker((height, width, 2))
     plan = plan_graph(maker.finish(maker.convolution(maker.pointwise("x"), 3, window)), PRESETS["large"])
@@ -147,8 +158,10 @@ def test_parts_hold_what_their_windows_read(seed: int) -> None:
 def test_parts_of_max_pooling_have_no_border(seed: int) -> None:
     rng = np.random.default_rng(seed)
     size = height, width = tuple(int(n) for n in rng.integers(3, 14, 2))
-    kernel, stride, dilation, pads = (tuple(int(n) for n in rng.integers(low, high, shape)) for low, high, shape in (
-        (1, 4, 2), (1, 4, 2), (1, 3, 2), (0, 5, 4)))
+    kernel, stride, dilation, pads = (
+        tuple(int(n) for n in rng.integers(low, high, shape))
+        for low, high, shape in ((1, 4, 2), (1, 4, 2), (1, 3, 2), (0, 5, 4))
+    )
     window = Window(kernel, stride, dilation, pads)
     if min(window.output_size(*size)) < 1:
         return
@@ -158,9 +171,12 @@ def test_parts_of_max_pooling_have_no_border(seed: int) -> None:
     for rows, columns in itertools.product(geometry.rows, geometry.columns):
         part = geometry.source("t0", rows, columns)
         assert (part.top, part.left, part.bottom, part.right) == (0, 0, 0, 0)
-        down, across = ({at * step - before + tap * apart for at in outputs for tap in range(taps)} & {*range(limit)}
-                        for outputs, step, before, taps, apart, limit in zip(
-                            (rows, columns), stride, pads, kernel, dilation, (height, width), strict=False))
+        down, across = (
+            {at * step - before + tap * apart for at in outputs for tap in range(taps)} & {*range(limit)}
+            for outputs, step, before, taps, apart, limit in zip(
+                (rows, columns), stride, pads, kernel, dilation, (height, width), strict=False
+            )
+        )
         assert down <= {*part.rows}
         assert across <= {*part.columns}
         assert part.size_bytes <= geometry.buffers()["t0"][0]
@@ -182,8 +198,9 @@ def test_placement_lets_nothing_overlap_in_time_and_space() -> None:
         addresses = place(spans, sizes, 8)
         for one, other in itertools.combinations(spans, 2):
             if spans[one][0] <= spans[other][1] and spans[other][0] <= spans[one][1]:
-                assert addresses[one] + sizes[one] <= addresses[other] or \
-                    addresses[other] + sizes[other] <= addresses[one]
+                assert (
+                    addresses[one] + sizes[one] <= addresses[other] or addresses[other] + sizes[other] <= addresses[one]
+                )
         assert extent(addresses, sizes) >= max(sizes.values())
 
 

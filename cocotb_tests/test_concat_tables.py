@@ -1,4 +1,5 @@
 """Tables of a concatenation move to the layers that write its inputs: no copy, and the same bytes."""
+
 from __future__ import annotations
 
 from itertools import count

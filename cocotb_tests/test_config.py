@@ -182,8 +182,10 @@ def without(*path: str) -> str:
         ("{", "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
         (
             "[]",
-            ("configuration must be an object with the fields array, memory, axi, engines, resident_commands, "
-            "not an array"),
+            (
+                "configuration must be an object with the fields array, memory, axi, engines, resident_commands, "
+                "not an array"
+            ),
         ),
         (
             "3",
@@ -195,21 +197,26 @@ def without(*path: str) -> str:
         (without("axi", "data_bits"), "configuration.axi.data_bits must be given, and is missing"),
         (
             changed("cores", value=2),
-            ("configuration must have no fields but array, memory, axi, engines, resident_commands, and has "
-            '"cores"'),
+            ('configuration must have no fields but array, memory, axi, engines, resident_commands, and has "cores"'),
         ),
         (
             changed("axi", "burst", value=3),
             'configuration.axi must have no fields but data_bits, outstanding, and has "burst"',
         ),
-        (changed("axi", value=None), ("configuration.axi must be an object with the fields data_bits, outstanding, "
-                                     "not null")),
+        (
+            changed("axi", value=None),
+            ("configuration.axi must be an object with the fields data_bits, outstanding, not null"),
+        ),
         (changed("engines", value="MAC"), 'configuration.engines must be an array, not "MAC"'),
-        (changed("engines", value=["FOO"]), ('configuration.engines[0] must be one of MAC, MAXIMUM, DEPTHWISE, ADD, '
-                                            'not "FOO"')),
+        (
+            changed("engines", value=["FOO"]),
+            ('configuration.engines[0] must be one of MAC, MAXIMUM, DEPTHWISE, ADD, not "FOO"'),
+        ),
         (changed("engines", value=[0]), "configuration.engines[0] must be one of MAC, MAXIMUM, DEPTHWISE, ADD, not 0"),
-        (changed("engines", value=["MAC", "ADD", "MAC"]), ("configuration: engines must be different ones, with MAC "
-                                                         "among them, not MAC, ADD, MAC")),
+        (
+            changed("engines", value=["MAC", "ADD", "MAC"]),
+            ("configuration: engines must be different ones, with MAC among them, not MAC, ADD, MAC"),
+        ),
         (changed("array", "lanes", value=True), "configuration.array.lanes must be an integer, not true"),
         (changed("array", "lanes", value=4.0), "configuration.array.lanes must be an integer, not 4.0"),
         (changed("array", "lanes", value="4"), 'configuration.array.lanes must be an integer, not "4"'),
@@ -217,13 +224,18 @@ def without(*path: str) -> str:
         (changed("array", "lanes", value=float("nan")), "numbers must be finite, not NaN"),
         (changed("array", "lanes", value=float("-inf")), "numbers must be finite, not -Infinity"),
         (changed("array", "lanes", value=5), "configuration.array: lanes must be a power of two, not 5"),
-        (changed("resident_commands", value="x" * 1000),
-         f'configuration.resident_commands must be an integer, not "{"x" * 39}...'),
-        (changed("resident_commands", value=1 << 40),
-         ("configuration: resident_commands must be a power of two between "
-                                                      "4 and 65536, not 1099511627776")),
-        (PRESETS["tiny"].to_json()[:-1] + ', "resident_commands": 8}', ('"resident_commands" must be given once, not '
-                                                                      "twice")),
+        (
+            changed("resident_commands", value="x" * 1000),
+            f'configuration.resident_commands must be an integer, not "{"x" * 39}...',
+        ),
+        (
+            changed("resident_commands", value=1 << 40),
+            ("configuration: resident_commands must be a power of two between 4 and 65536, not 1099511627776"),
+        ),
+        (
+            PRESETS["tiny"].to_json()[:-1] + ', "resident_commands": 8}',
+            ('"resident_commands" must be given once, not twice'),
+        ),
     ],
 )
 def test_text_that_is_no_configuration(text: str, message: str) -> None:
@@ -232,14 +244,19 @@ def test_text_that_is_no_configuration(text: str, message: str) -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.floats() | st.text(max_size=5)
-    | st.integers(-5, 70) | st.sampled_from([1 << power for power in range(70)]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner,
-                                                                               max_size=3),
+    st.none()
+    | st.booleans()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.integers(-5, 70)
+    | st.sampled_from([1 << power for power in range(70)]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=5,
 )
 PATHS = [(key,) for key in json.loads(PRESETS["tiny"].to_json())] + [
-    (key, inner) for key, part in json.loads(PRESETS["tiny"].to_json()).items() if isinstance(part, dict)
+    (key, inner)
+    for key, part in json.loads(PRESETS["tiny"].to_json()).items()
+    if isinstance(part, dict)
     for inner in part
 ]
 

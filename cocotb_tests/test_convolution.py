@@ -1,4 +1,5 @@
 """Convolution: the accumulators of ONNX's ConvInteger, and, requantised, the bytes of ONNX Runtime's QLinearConv."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -40,15 +41,24 @@ def random_layer(rng: np.random.Generator, grouping: str) -> tuple[dict[str, np.
 
 
 def onnx_attributes(options: dict[str, object]) -> dict[str, object]:
-    return {"strides": options["stride"], "dilations": options["dilation"], "pads": options["pads"],
-            "group": options["groups"]}
+    return {
+        "strides": options["stride"],
+        "dilations": options["dilation"],
+        "pads": options["pads"],
+        "group": options["groups"],
+    }
 
 
 def onnx_model(op: str, inputs: str, constants: dict[str, np.ndarray], attributes: dict, types: tuple[int, int]):
     values = [helper.make_tensor_value_info(name, kind, None) for name, kind in zip("xy", types, strict=True)]
     node = helper.make_node(op, inputs.split(), ["y"], **attributes)
-    graph = helper.make_graph([node], op, values[:1], values[1:],
-                              [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()])
+    graph = helper.make_graph(
+        [node],
+        op,
+        values[:1],
+        values[1:],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
+    )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
 
 
@@ -61,8 +71,9 @@ def nchw(array: np.ndarray) -> np.ndarray:
 def test_accumulators_are_conv_integer(seed: int, grouping: str) -> None:
     arrays, options = random_layer(np.random.default_rng(seed), grouping)
     constants = {"w": nchw(arrays["weights"]), "zx": np.int8(options["zero_point"]), "zw": np.int8(0)}
-    model = onnx_model("ConvInteger", "x w zx zw", constants, onnx_attributes(options),
-                       (TensorProto.INT8, TensorProto.INT32))
+    model = onnx_model(
+        "ConvInteger", "x w zx zw", constants, onnx_attributes(options), (TensorProto.INT8, TensorProto.INT32)
+    )
     expected = ReferenceEvaluator(model).run(None, {"x": nchw(arrays["codes"])[None]})[0][0]
     # The sum wraps around, as int32 does.
     with np.errstate(over="ignore"):
@@ -79,12 +90,17 @@ def test_bytes_are_qlinear_conv(seed: int, grouping: str, unsigned: bool) -> Non
     arrays, options = random_layer(rng, grouping)
     outputs, offset, dtype = len(arrays["bias"]), 128 * unsigned, np.uint8 if unsigned else np.int8
     zy = int(rng.integers(-128, 128))
-    scale_x, scale_y = np.float32(rng.uniform(.001, .1)), np.float32(rng.uniform(.5, 5))
-    scale_w = rng.uniform(.001, .1, outputs if seed % 2 else 1).astype(np.float32)
+    scale_x, scale_y = np.float32(rng.uniform(0.001, 0.1)), np.float32(rng.uniform(0.5, 5))
+    scale_w = rng.uniform(0.001, 0.1, outputs if seed % 2 else 1).astype(np.float32)
     constants = {
-        "sx": scale_x, "zx": dtype(options["zero_point"] + offset),
-        "w": nchw(arrays["weights"]), "sw": scale_w, "zw": np.zeros(scale_w.shape, np.int8),
-        "sy": scale_y, "zy": dtype(zy + offset), "b": arrays["bias"],
+        "sx": scale_x,
+        "zx": dtype(options["zero_point"] + offset),
+        "w": nchw(arrays["weights"]),
+        "sw": scale_w,
+        "zw": np.zeros(scale_w.shape, np.int8),
+        "sy": scale_y,
+        "zy": dtype(zy + offset),
+        "b": arrays["bias"],
     }
     kind = TensorProto.UINT8 if unsigned else TensorProto.INT8
     model = onnx_model("QLinearConv", "x sx zx w sw zw sy zy b", constants, onnx_attributes(options), (kind, kind))
@@ -101,26 +117,34 @@ def test_bytes_are_qlinear_conv(seed: int, grouping: str, unsigned: bool) -> Non
 def test_patches_are_the_windows() -> None:
     codes = np.arange(12, dtype=np.int8).reshape(3, 4, 1)
     found = patches(codes, kernel=(2, 2), stride=(2, 1), dilation=(1, 2), pads=(1, 0, 0, 1), border=-7)
-    assert found[..., 0].tolist() == [[[[-7, -7], [0, 2]], [[-7, -7], [1, 3]], [[-7, -7], [2, -7]]],
-                                      [[[4, 6], [8, 10]], [[5, 7], [9, 11]], [[6, -7], [10, -7]]]]
+    assert found[..., 0].tolist() == [
+        [[[-7, -7], [0, 2]], [[-7, -7], [1, 3]], [[-7, -7], [2, -7]]],
+        [[[4, 6], [8, 10]], [[5, 7], [9, 11]], [[6, -7], [10, -7]]],
+    ]
 
 
 CODES, WEIGHTS, BIAS = np.zeros((2, 2, 3), np.int8), np.zeros((1, 1, 1, 3), np.int8), np.zeros(1, np.int32)
 
 
-@pytest.mark.parametrize(("changed", "error", "message"), [
-    ({"codes": CODES.astype(np.uint8)}, TypeError, r"^codes must be int8, not uint8$"),
-    ({"weights": WEIGHTS.astype(np.int16)}, TypeError, r"^weights must be int8, not int16$"),
-    ({"bias": BIAS.astype(np.int64)}, TypeError, r"^bias must be int32, not int64$"),
-    ({"bias": np.zeros(2, np.int32)}, ValueError, r"^bias must have the shape \(1,\), not \(2,\)$"),
-    ({"codes": CODES[..., :2]}, ValueError, r"^codes must have the 3 channels of weights, not 2$"),
-    ({"weights": np.zeros((1, 3, 1, 3), np.int8)}, ValueError,
-     r"^kernel must be at most the map with its borders \(2, 2\), not \(3, 1\) with its dilation$"),
-    ({"groups": 2}, ValueError, r"^groups must divide the 1 output channels, not 2$"),
-    ({"zero_point": 128}, ValueError, r"^border must be between -128 and 127, not 128$"),
-    ({"stride": (0, 1)}, ValueError, r"^stride must be at least 1, not \(0, 1\)$"),
-    ({"pads": (0, 0, -1, 0)}, ValueError, r"^pads must be at least 0, not \(0, 0, -1, 0\)$"),
-])
+@pytest.mark.parametrize(
+    ("changed", "error", "message"),
+    [
+        ({"codes": CODES.astype(np.uint8)}, TypeError, r"^codes must be int8, not uint8$"),
+        ({"weights": WEIGHTS.astype(np.int16)}, TypeError, r"^weights must be int8, not int16$"),
+        ({"bias": BIAS.astype(np.int64)}, TypeError, r"^bias must be int32, not int64$"),
+        ({"bias": np.zeros(2, np.int32)}, ValueError, r"^bias must have the shape \(1,\), not \(2,\)$"),
+        ({"codes": CODES[..., :2]}, ValueError, r"^codes must have the 3 channels of weights, not 2$"),
+        (
+            {"weights": np.zeros((1, 3, 1, 3), np.int8)},
+            ValueError,
+            r"^kernel must be at most the map with its borders \(2, 2\), not \(3, 1\) with its dilation$",
+        ),
+        ({"groups": 2}, ValueError, r"^groups must divide the 1 output channels, not 2$"),
+        ({"zero_point": 128}, ValueError, r"^border must be between -128 and 127, not 128$"),
+        ({"stride": (0, 1)}, ValueError, r"^stride must be at least 1, not \(0, 1\)$"),
+        ({"pads": (0, 0, -1, 0)}, ValueError, r"^pads must be at least 0, not \(0, 0, -1, 0\)$"),
+    ],
+)
 def test_refusals(changed: dict[str, object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         convolve(**{"codes": CODES, "weights": WEIGHTS, "bias": BIAS, "zero_point": 0} | changed)

@@ -1,4 +1,5 @@
 """The demo's files: the images are scikit-learn's, and ONNX Runtime classifies them in every form."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -27,7 +28,7 @@ def test_onnx_runtime_classifies_at_least_97_percent(form: str):
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry("session.qdqisint8allowed", "1")
     session = onnxruntime.InferenceSession(digits.model_path(form), options, providers=["CPUExecutionProvider"])
-    logits, = session.run(["logits"], {"pixels": digits.images()})
+    (logits,) = session.run(["logits"], {"pixels": digits.images()})
     assert (logits.argmax(axis=1) == digits.labels()).mean() >= 0.97
 
 

@@ -1,5 +1,6 @@
 """Every limit of every command: at its last legal value hardware and golden machine leave the same bytes, at the first
 illegal one they stop with the same error."""
+
 from __future__ import annotations
 
 import functools
@@ -59,12 +60,19 @@ class Core:
         assert not self.run(prologue)
         error = self.run(body)
         feature = simulator.read_feature(0, self.config.memory.feature_bytes)
-        return Outcome(error, np.frombuffer(self.transport.read_memory(base, len(arena)), np.uint8),
-                       np.frombuffer(feature, np.uint8))
+        return Outcome(
+            error,
+            np.frombuffer(self.transport.read_memory(base, len(arena)), np.uint8),
+            np.frombuffer(feature, np.uint8),
+        )
 
     def run(self, queues: Queues) -> tuple[ErrorCode, Unit, int, int] | None:
-        values = {"EXTERNAL_BASE": self.transport.arena_base, "WATCHDOG": WATCHDOG, "INTERRUPT": 1,
-                  "INTERRUPT_ENABLE": 1}
+        values = {
+            "EXTERNAL_BASE": self.transport.arena_base,
+            "WATCHDOG": WATCHDOG,
+            "INTERRUPT": 1,
+            "INTERRUPT_ENABLE": 1,
+        }
         for name in ("dma", "compute"):
             values[f"{name.upper()}_PROGRAM"] = getattr(queues, f"{name}_address")
             values[f"{name.upper()}_COMMANDS"] = len(getattr(queues, name)) // COMMAND_BYTES

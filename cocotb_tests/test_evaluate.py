@@ -1,4 +1,5 @@
 """Golden evaluation of a graph: every integer tensor of random models has ONNX Runtime's bytes."""
+
 from __future__ import annotations
 
 import re

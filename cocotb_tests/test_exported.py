@@ -1,4 +1,5 @@
 """PyTorch's own exports: weights in files beside the model, identity Gathers, shapes computed from the batch."""
+
 from __future__ import annotations
 
 import shutil
@@ -27,8 +28,10 @@ NETWORKS = sorted(path.stem for path in FOLDER.glob("*.onnx"))
 
 def samples(data: bytes, count: int = 8) -> dict[str, np.ndarray]:
     generator = np.random.default_rng(0)
-    return {info.name: generator.normal(size=(count, *info.sample_shape)).astype(np.float32)
-            for info in describe_model(data)[0]}
+    return {
+        info.name: generator.normal(size=(count, *info.sample_shape)).astype(np.float32)
+        for info in describe_model(data)[0]
+    }
 
 
 def quantised(name: str) -> bytes:
@@ -60,8 +63,13 @@ def test_the_exports_are_what_they_are_kept_for():
 def external(folder: Path, name: str = "series") -> Path:
     """A quantised model with its weights in a file of their own."""
     path = folder / "net.onnx"
-    onnx.save(onnx.load_from_string(quantised(name)), path, save_as_external_data=True, size_threshold=0,
-              location="net.onnx.data")
+    onnx.save(
+        onnx.load_from_string(quantised(name)),
+        path,
+        save_as_external_data=True,
+        size_threshold=0,
+        location="net.onnx.data",
+    )
     return path
 
 
@@ -110,7 +118,8 @@ def test_the_contents_alone():
         import_model((FOLDER / "dense.onnx").read_bytes())
     assert str(caught.value) == (
         "model: keeps weights in 'dense.onnx.data'; give the path of the file instead of its contents, or export the "
-        "model again with external_data=False")
+        "model again with external_data=False"
+    )
 
 
 def test_weights_of_another_folder_are_refused(tmp_path: Path):

@@ -1,5 +1,6 @@
 """The second source of networks: on the simulated core all have ONNX Runtime's bytes, and together they meet what
 matters."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -23,8 +24,54 @@ pytestmark = needs_reference
 
 #: On the two presets, and such that they meet together what a whole round of networks meets there. 9 and 17 were wrong
 #: when the hardware lost count of results that wait.
-QUICK = (1, 3, 8, 9, 10, 17, 24, 25, 26, 29, 31, 35, 47, 50, 54, 57, 58, 93, 97, 101, 105, 106, 110, 113, 114, 118, 119,
-         188, 192, 193, 197, 200, 204, 208, 210, 289, 294, 303, 305, 309, 346, 364, 367, 369, 761, 1326)
+QUICK = (
+    1,
+    3,
+    8,
+    9,
+    10,
+    17,
+    24,
+    25,
+    26,
+    29,
+    31,
+    35,
+    47,
+    50,
+    54,
+    57,
+    58,
+    93,
+    97,
+    101,
+    105,
+    106,
+    110,
+    113,
+    114,
+    118,
+    119,
+    188,
+    192,
+    193,
+    197,
+    200,
+    204,
+    208,
+    210,
+    289,
+    294,
+    303,
+    305,
+    309,
+    346,
+    364,
+    367,
+    369,
+    761,
+    1326,
+)
 #: What not one network in four hundred meets.
 RARE = {
     "engine_bound_waits: MAXIMUM, bus, both",

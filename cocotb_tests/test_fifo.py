@@ -1,4 +1,5 @@
 """Queues of words in distributed RAM: what goes in comes out, in order, whoever stalls."""
+
 from __future__ import annotations
 
 import cocotb

@@ -46,7 +46,9 @@ def test_of_too_many_bars_neighbours_are_joined_and_no_cycle_is_lost() -> None:
     far = Bar(0, 100_000, 100_010, 1, "LOAD 9999")
     joined = _joined([*many, far], cycles=200_000)
     assert joined == [
-        Bar(0, 0, 29_999, 3000, "LOAD 0 to LOAD 2999"), far, Bar(1, 0, 29_999, 3000, "LOAD 0 to LOAD 2999")
+        Bar(0, 0, 29_999, 3000, "LOAD 0 to LOAD 2999"),
+        far,
+        Bar(1, 0, 29_999, 3000, "LOAD 0 to LOAD 2999"),
     ]
     assert _joined(many[:10], cycles=200_000) == many[:10]
 

@@ -1,4 +1,5 @@
 """The floorplan: every block has a site of its kind, and blocks that belong together lie together."""
+
 from __future__ import annotations
 
 import itertools
@@ -77,8 +78,9 @@ def test_every_block_has_a_site_of_its_own_kind() -> None:
 def test_clocks_and_wide_nets_tie_nothing_together() -> None:
     design, tied = chain(16, between=0), chain(16, between=0)
     rams = tuple(tied["modules"]["top"]["cells"])
-    tied["modules"]["top"]["cells"] |= netlist(dict.fromkeys((f"ff_{number}" for number in range(500)), "TRELLIS_FF"),
-                                               [])["modules"]["top"]["cells"]
+    tied["modules"]["top"]["cells"] |= netlist(
+        dict.fromkeys((f"ff_{number}" for number in range(500)), "TRELLIS_FF"), []
+    )["modules"]["top"]["cells"]
     for cell in tied["modules"]["top"]["cells"].values():
         cell["connections"] |= {"CLK": [1000], "CE": [1001]}
     assert floorplan(design, SITES) == floorplan(tied, SITES) == len(rams)

@@ -1,4 +1,5 @@
 """The fold planner of the source, on the examples that the source works out."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,4 +1,5 @@
 """The frontend: quantised ONNX models in every accepted form give graphs with ONNX Runtime's bytes."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -34,8 +35,9 @@ def convolved(form: str = "qdq", *, unsigned: bool = False, channels: int = 4) -
 
 
 def kinds(graph) -> list[str]:
-    return [type(item).__name__ + (" + table" if getattr(item, "table", None) is not None else "")
-            for item in graph.layers]
+    return [
+        type(item).__name__ + (" + table" if getattr(item, "table", None) is not None else "") for item in graph.layers
+    ]
 
 
 def region(operators: list[str], form: str = "qdq", *, scale: float = 0.02) -> Maker:
@@ -53,15 +55,26 @@ def region(operators: list[str], form: str = "qdq", *, scale: float = 0.02) -> M
 def test_the_demo_network(form: str):
     data = digits.model_path(form).read_bytes()
     graph = assert_exact(data, {"pixels": digits.images()[:1]})
-    assert kinds(graph) == ["Convolution + table", "Convolution", "MaxPool", "Convolution", "MaxPool",
-                            "Convolution + table", "Convolution"]
+    assert kinds(graph) == [
+        "Convolution + table",
+        "Convolution",
+        "MaxPool",
+        "Convolution",
+        "MaxPool",
+        "Convolution + table",
+        "Convolution",
+    ]
     assert graph.model == data
     assert [(row.kind, row.where) for row in describe(graph)] == [
         ("QuantizeLinear", "host"),
-        ("convolution 3x3 + table", "accelerator"), ("convolution 3x3", "accelerator"),
-        ("max pooling 2x2 stride 2x2", "accelerator"), ("convolution 3x3", "accelerator"),
-        ("max pooling 2x2 stride 2x2", "accelerator"), ("fully connected + table", "accelerator"),
-        ("fully connected", "accelerator"), ("DequantizeLinear", "host"),
+        ("convolution 3x3 + table", "accelerator"),
+        ("convolution 3x3", "accelerator"),
+        ("max pooling 2x2 stride 2x2", "accelerator"),
+        ("convolution 3x3", "accelerator"),
+        ("max pooling 2x2 stride 2x2", "accelerator"),
+        ("fully connected + table", "accelerator"),
+        ("fully connected", "accelerator"),
+        ("DequantizeLinear", "host"),
     ]
 
 
@@ -69,11 +82,11 @@ def test_the_demo_network(form: str):
 def test_head_and_tail_around_the_middle_give_the_answer(form: str):
     data, pixels = digits.model_path(form).read_bytes(), digits.images()[:1]
     graph = import_model(data)
-    entry, = graph.inputs
+    (entry,) = graph.inputs
     tensor = graph.tensors[entry]
     head = reference.open_session(graph.head).run(None, {"pixels": pixels})[0]
     values = evaluate(graph, {entry: from_onnx(tensor.views[0], tensor.shape, head)})
-    leaving, = graph.outputs
+    (leaving,) = graph.outputs
     result = to_onnx(graph.tensors[leaving].views[0], values[leaving])
     logits = reference.open_session(graph.tail).run(["logits"], {graph.tensors[leaving].views[0].name: result})[0]
     assert logits.tobytes() == reference.run(data, {"pixels": pixels}, ["logits"])["logits"].tobytes()
@@ -88,16 +101,19 @@ def test_a_pointwise_chain_fuses_as_a_table_into_the_convolution(form: str, oper
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(("operators", "expected"), [
-    (["Tanh", "MaxPool"], ["Convolution + table", "MaxPool"]),
-    (["MaxPool", "Tanh"], ["Convolution", "MaxPool + table"]),
-    (["Neg", "MaxPool"], ["Convolution + table", "MaxPool"]),
-    (["MaxPool", "Neg"], ["Convolution", "MaxPool + table"]),
-    (["Exp", "MaxPool", "Neg"], ["Convolution", "MaxPool + table"]),
-    (["MaxPool", "Tanh", "MaxPool"], ["Convolution", "MaxPool + table", "MaxPool"]),
-    (["Tanh", "MaxPool", "Flatten"], ["Convolution + table", "MaxPool"]),
-    (["Flatten", "Tanh"], ["Convolution + table"]),
-])
+@pytest.mark.parametrize(
+    ("operators", "expected"),
+    [
+        (["Tanh", "MaxPool"], ["Convolution + table", "MaxPool"]),
+        (["MaxPool", "Tanh"], ["Convolution", "MaxPool + table"]),
+        (["Neg", "MaxPool"], ["Convolution + table", "MaxPool"]),
+        (["MaxPool", "Neg"], ["Convolution", "MaxPool + table"]),
+        (["Exp", "MaxPool", "Neg"], ["Convolution", "MaxPool + table"]),
+        (["MaxPool", "Tanh", "MaxPool"], ["Convolution", "MaxPool + table", "MaxPool"]),
+        (["Tanh", "MaxPool", "Flatten"], ["Convolution + table", "MaxPool"]),
+        (["Flatten", "Tanh"], ["Convolution + table"]),
+    ],
+)
 def test_pooling_inside_a_region_works_on_codes(form: str, operators: list[str], expected: list[str]):
     assert kinds(assert_exact(region(operators, form).serialise(), codes((1, 3, 6, 6)))) == expected
 
@@ -238,8 +254,9 @@ def test_scales_are_multiplied_in_onnx_runtimes_order(form: str, operator: str):
         compared += 1
 
 
-def put_product(made: Maker, operator: str, kernel: np.ndarray, weight_scale: np.float32, output_scale: np.float32,
-                alpha: float) -> None:
+def put_product(
+    made: Maker, operator: str, kernel: np.ndarray, weight_scale: np.float32, output_scale: np.float32, alpha: float
+) -> None:
     """Append a product with one result and no bias."""
     shape = {"Conv": (1, -1, 1, 1), "Gemm": (1, -1), "MatMul": (-1, 1)}[operator]
     names = [made.constant("operand", value) for value in (kernel.reshape(shape), weight_scale, np.int8(0))]
@@ -264,7 +281,7 @@ def test_what_onnx_runtime_moves_behind_a_convolution_in_qdq_form(operators: lis
         tensor = made.node(operator, [tensor], **({"kernel_shape": [2, 2]} if operator == "MaxPool" else {}))
     made.quantise(tensor, scale, zero, ())
     graph = assert_exact(made.serialise(), codes((1, 3, 6, 6)))
-    assert kinds(graph) == ["Convolution", "MaxPool"][:1 + operators.count("MaxPool")]
+    assert kinds(graph) == ["Convolution", "MaxPool"][: 1 + operators.count("MaxPool")]
 
 
 def unquantised_convolution(made: Maker, *, bias: np.ndarray | None = None) -> str:
@@ -337,8 +354,7 @@ def test_a_tail_keeps_softmax_and_what_follows_it():
     made.activation("Tanh")
     graph = assert_exact(made.serialise(), codes((1, 20)), covered=False)
     assert (kinds(graph), graph.outputs) == (["Convolution"], [leaving])
-    assert [row.kind for row in describe(graph)][1:] == [
-        "QLinearSoftmax", "DequantizeLinear", "Tanh", "QuantizeLinear"]
+    assert [row.kind for row in describe(graph)][1:] == ["QLinearSoftmax", "DequantizeLinear", "Tanh", "QuantizeLinear"]
 
 
 def test_a_tail_computes_again_what_it_needs_of_the_head():
@@ -362,8 +378,9 @@ def test_dead_channels_and_saturated_ones():
     operands = [weights, scales, np.zeros(3, np.int8), bias]
     names = [made.constant("operand", value) for value in operands]
     output, zero = made.quantisation(0.1, 5)
-    made.tensor = made.node("QGemm", [made.tensor, made.scale, made.zero, *names, output, zero],
-                            domain="com.microsoft", transB=1)
+    made.tensor = made.node(
+        "QGemm", [made.tensor, made.scale, made.zero, *names, output, zero], domain="com.microsoft", transB=1
+    )
     for seed in range(4):
         assert_exact(made.serialise(), codes((1, 8), seed))
 
@@ -373,7 +390,7 @@ def test_windows_reach_only_as_far_as_they_must():
     made.tensor = made.node("MaxPool", ["x"], kernel_shape=[2, 3], strides=[3, 2], pads=[1, 0, 1, 1], ceil_mode=1)
     made.tensor = made.node("Identity", [made.tensor])
     graph = assert_exact(made.serialise(), codes((1, 1, 5, 5)), covered=False)
-    item, = graph.layers
+    (item,) = graph.layers
     assert isinstance(item, MaxPool)
     assert item.window == Window((2, 3), (3, 2), (1, 1), (1, 0, 0, 2))
 
@@ -382,7 +399,7 @@ def test_windows_reach_only_as_far_as_they_must():
 def test_layers_carry_what_the_compiler_needs(unsigned: bool):
     generated = layer("conv1d", 3, form="qdq", unsigned=unsigned)
     graph = import_model(generated.model)
-    item, = graph.layers
+    (item,) = graph.layers
     assert isinstance(item, Convolution)
     channels = graph.tensors[item.output].shape[2]
     assert item.weights.dtype == np.int8

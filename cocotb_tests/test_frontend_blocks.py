@@ -1,4 +1,5 @@
 """Networks of blocks: groups, residual sums, averages, concatenated and split channels have ONNX Runtime's bytes."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -40,7 +41,7 @@ def kinds(graph: Graph) -> list[type]:
 def test_groups(channels: int, groups: int, outputs: int, form: str, unsigned: bool):
     made = maker((1, channels, 6, 7), form, unsigned=unsigned)
     made.product("Conv", (outputs, channels // groups, 3, 2), 0, (1, outputs, 4, 6), group=groups)
-    layer, = exact(made).layers
+    (layer,) = exact(made).layers
     assert (layer.groups, layer.weights.shape) == (groups, (outputs, 3, 2, channels // groups))
 
 
@@ -71,7 +72,7 @@ def test_a_residual_sum(relu: bool, swap: bool, form: str, unsigned: bool):
     made.product("Conv", (2, 3, 1, 1), 0, (1, 2, 6, 6))
     graph = exact(made)
     assert kinds(graph) == [Convolution, Add, Convolution]
-    assert graph.layers[1].inputs == tuple(("x", graph.layers[0].output)[::-1 if swap else 1])
+    assert graph.layers[1].inputs == tuple(("x", graph.layers[0].output)[:: -1 if swap else 1])
     assert [row.kind for row in describe(graph)][1] == "sum"
 
 
@@ -133,10 +134,15 @@ def test_the_average_of_a_map(sides: tuple[int, ...], form: str, unsigned: bool)
 
 @BOTH_TYPES
 @BOTH_FORMS
-@pytest.mark.parametrize("attributes", [
-    {"kernel_shape": [3, 3]}, {"kernel_shape": [1, 5], "strides": [2, 3]}, {"kernel_shape": [7, 7]},
-    {"kernel_shape": [3, 5], "pads": [1, 2, 0, 1], "count_include_pad": 1},
-])
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"kernel_shape": [3, 3]},
+        {"kernel_shape": [1, 5], "strides": [2, 3]},
+        {"kernel_shape": [7, 7]},
+        {"kernel_shape": [3, 5], "pads": [1, 2, 0, 1], "count_include_pad": 1},
+    ],
+)
 def test_averages_of_an_odd_number_of_elements_with_one_scale(attributes: dict, form: str, unsigned: bool):
     made = maker((1, 4, 8, 9), form, unsigned=unsigned)
     if form == "qop":
@@ -218,8 +224,10 @@ def test_split_channels(operator: str, form: str, unsigned: bool):
         made.node("Split", [tensor, made.constant("sizes", np.array([4, 3]))], parts[0], axis=1)
         made.nodes[-1].output.append(parts[1])
     else:
-        bounds = [[made.constant("bound", np.array(value)) for value in values]
-                  for values in (([0, 0], [99, 4], [2, 1]), ([4], [7], [-3]))]
+        bounds = [
+            [made.constant("bound", np.array(value)) for value in values]
+            for values in (([0, 0], [99, 4], [2, 1]), ([4], [7], [-3]))
+        ]
         parts = [made.node("Slice", [tensor, *operands]) for operands in bounds]
     ends = []
     for part, channels in zip(parts, (4, 3), strict=True):
@@ -279,7 +287,7 @@ def test_a_border_behind_a_border(form: str):
     padded(made, [0, 0, 1, 0, 0, 0, 0, 0], (1, 3, 7, 6))
     padded(made, [0, 0, 0, 1, 0, 0, 2, 0], (1, 3, 9, 7))
     made.product("Conv", (2, 3, 3, 3), 0, (1, 2, 7, 5))
-    layer, = exact(made).layers
+    (layer,) = exact(made).layers
     assert layer.window.pads == (1, 1, 2, 0)
 
 
@@ -309,7 +317,7 @@ def test_a_border_in_front_of_a_transpose():
     padded(made, [0, 1, 0, 0, 0, 0, 1, 0], (1, 7, 6, 3))
     made.tensor, made.shape = made.node("Transpose", [made.tensor], perm=[0, 3, 1, 2]), (1, 3, 7, 6)
     made.product("Conv", (2, 3, 3, 3), 0, (1, 2, 5, 4))
-    layer, = exact(made).layers
+    (layer,) = exact(made).layers
     assert layer.window.pads == (1, 0, 0, 1)
 
 
@@ -337,7 +345,7 @@ def test_products_with_and_sums_of_scalar_constants_are_one_table(form: str):
         else:
             tensor = made.node(operator, [made.dequantised(), made.constant("operand", np.float32([[value]]))])
             made.quantise(tensor, scale, zero, made.shape)
-    layer, = exact(made).layers
+    (layer,) = exact(made).layers
     assert isinstance(layer, Pointwise)
 
 

@@ -1,5 +1,6 @@
 """Unusual models: other types, outputs that are constant, branches, shapes that are computed. Accepted, or refused
 with place and remedy."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -46,7 +47,8 @@ def test_16_bits_in_the_middle():
     made.quantise(made.node("Tanh", [made.dequantised()]), *made.quantisation(0.01), made.shape)
     assert refusal(made.serialise(opset=21)) == (
         f"net.onnx: '{name}' of QuantizeLinear '{node}' must be int8 or uint8, not int16; quantise with "
-        "activation_type=QuantType.QInt8")
+        "activation_type=QuantType.QInt8"
+    )
 
 
 @pytest.mark.parametrize("operators", [(), ("Relu",), ("MaxPool",), ("Tanh", "MaxPool")])
@@ -75,7 +77,8 @@ def test_a_product_from_int8_to_uint8():
     other_codes(made, product, np.uint8)
     assert refusal(made.serialise()) == (
         f"net.onnx: ONNX Runtime computes Conv '{name}' in float, because it reads int8 and makes uint8 codes; "
-        "quantise all activations to one type")
+        "quantise all activations to one type"
+    )
 
 
 def test_products_of_both_types():
@@ -88,11 +91,13 @@ def test_products_of_both_types():
     second = [node.name for node in made.nodes if node.op_type == "Conv"][1]
     assert refusal(made.serialise()) == (
         f"net.onnx: Conv '{first}' reads int8 codes and Conv '{second}' reads uint8 codes; quantise all activations to "
-        "one type")
+        "one type"
+    )
 
 
-def with_nodes(made: Maker, nodes: list[onnx.NodeProto], outputs: list[onnx.ValueInfoProto],
-               **constants: np.ndarray) -> bytes:
+def with_nodes(
+    made: Maker, nodes: list[onnx.NodeProto], outputs: list[onnx.ValueInfoProto], **constants: np.ndarray
+) -> bytes:
     """The model with further nodes and other outputs."""
     model = onnx.load_from_string(made.serialise())
     model.graph.node.extend(nodes)
@@ -105,8 +110,11 @@ def with_nodes(made: Maker, nodes: list[onnx.NodeProto], outputs: list[onnx.Valu
 def test_constant_outputs():
     made = convolved()
     codes = helper.make_tensor_value_info(made.tensor, TensorProto.INT8, None)
-    outputs = [codes, helper.make_tensor_value_info("computed", TensorProto.FLOAT, [1, 2]),
-               helper.make_tensor_value_info("given", TensorProto.FLOAT, [1, 2])]
+    outputs = [
+        codes,
+        helper.make_tensor_value_info("computed", TensorProto.FLOAT, [1, 2]),
+        helper.make_tensor_value_info("given", TensorProto.FLOAT, [1, 2]),
+    ]
     outputs[0].type.tensor_type.shape.CopyFrom(onnx.TensorShapeProto())
     for size in ("batch", 4, 4, 4):
         outputs[0].type.tensor_type.shape.dim.add(**{"dim_param" if size == "batch" else "dim_value": size})
@@ -117,8 +125,10 @@ def test_constant_outputs():
 def branch(made: Maker, name: str, operator: str) -> onnx.GraphProto:
     """A branch of an If that reads codes from outside."""
     operands = [made.tensor, made.scale, made.zero]
-    nodes = [helper.make_node("DequantizeLinear", operands, [f"{name}_in"], f"{name}_begin"),
-             helper.make_node(operator, [f"{name}_in"], [name], f"{name}_end")]
+    nodes = [
+        helper.make_node("DequantizeLinear", operands, [f"{name}_in"], f"{name}_begin"),
+        helper.make_node(operator, [f"{name}_in"], [name], f"{name}_end"),
+    ]
     return helper.make_graph(nodes, name, [], [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4, 4, 4])])
 
 
@@ -128,15 +138,25 @@ def branching(made: Maker) -> list[onnx.NodeProto]:
         helper.make_node("Cast", [made.tensor], ["numbers"], "cast", to=TensorProto.FLOAT),
         helper.make_node("ReduceSum", ["numbers"], ["sum"], "sum", keepdims=0),
         helper.make_node("Greater", ["sum", "limit"], ["condition"], "compare"),
-        helper.make_node("If", ["condition"], ["result"], "choose", then_branch=branch(made, "then", "Relu"),
-                         else_branch=branch(made, "else", "Neg")),
+        helper.make_node(
+            "If",
+            ["condition"],
+            ["result"],
+            "choose",
+            then_branch=branch(made, "then", "Relu"),
+            else_branch=branch(made, "else", "Neg"),
+        ),
     ]
 
 
 def test_codes_that_a_branch_takes_from_outside():
     made = convolved()
-    data = with_nodes(made, branching(made), [helper.make_tensor_value_info("result", TensorProto.FLOAT, [1, 4, 4, 4])],
-                      limit=np.float32(0))
+    data = with_nodes(
+        made,
+        branching(made),
+        [helper.make_tensor_value_info("result", TensorProto.FLOAT, [1, 4, 4, 4])],
+        limit=np.float32(0),
+    )
     for seed in range(4):
         assert_answers(data, feeds(seed))
     assert [row.kind for row in describe(import_model(data))][-1] == "If"
@@ -151,7 +171,8 @@ def test_names_that_are_given_twice():
         node.name = "same"
     assert refusal(model.SerializeToString()) == (
         "net.onnx: two nodes must not have the name 'same', as ONNX Runtime refuses them; give each node a name of its "
-        "own, or none")
+        "own, or none"
+    )
 
 
 def test_bfloat16():
@@ -160,7 +181,8 @@ def test_bfloat16():
     output = helper.make_tensor_value_info("numbers", TensorProto.BFLOAT16, [1, 4, 4, 4])
     assert refusal(with_nodes(made, nodes, [output])) == (
         "net.onnx: 'numbers' of Cast 'cast' must be of a type that NumPy has, not bfloat16; export the model with "
-        "float32 instead")
+        "float32 instead"
+    )
 
 
 def computed_shape(made: Maker) -> str:

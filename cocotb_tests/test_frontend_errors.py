@@ -1,4 +1,5 @@
 """What the frontend refuses, with the whole message: place, reason and remedy."""
+
 from __future__ import annotations
 
 import re
@@ -41,9 +42,11 @@ def main_name(made: Maker, index: int = 0) -> str:
 
 def float_model(shape: list[str | int], operator: str = "Relu") -> onnx.ModelProto:
     graph = helper.make_graph(
-        [helper.make_node(operator, ["x"], ["y"], "node")], "g",
+        [helper.make_node(operator, ["x"], ["y"], "node")],
+        "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)])
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
+    )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
 
 
@@ -51,7 +54,7 @@ def test_an_empty_file():
     assert refusal(b"") == "net.onnx: must be an ONNX file, not an empty one"
 
 
-@pytest.mark.parametrize("data", [b"not a model", b"\x89PNG\r\n\x1a\n" + bytes(100), b"{\"json\": true}"])
+@pytest.mark.parametrize("data", [b"not a model", b"\x89PNG\r\n\x1a\n" + bytes(100), b'{"json": true}'])
 def test_another_kind_of_file(data: bytes):
     assert refusal(data).startswith("net.onnx: must be an ONNX file")
     assert refusal(data).endswith("; export the network to ONNX")
@@ -82,7 +85,8 @@ def test_dynamic_quantisation():
     model.graph.node.add(op_type="DynamicQuantizeLinear", name="dynamic", input=["x"], output=["q", "s", "z"])
     assert refusal(model.SerializeToString()) == (
         "net.onnx: DynamicQuantizeLinear 'dynamic' quantises at run time, and the accelerator needs fixed scales; "
-        + QUANTISE)
+        + QUANTISE
+    )
 
 
 def with_input_shape(shape: list[str | int]) -> bytes:
@@ -97,12 +101,14 @@ def with_input_shape(shape: list[str | int]) -> bytes:
 def test_dynamic_shapes():
     assert refusal(with_input_shape(["batch", 3, "height", 6])) == (
         "net.onnx: dimension 2 of input 'x' must be fixed, not height; only the batch may be dynamic: set it with "
-        "onnxruntime.tools.make_dynamic_shape_fixed")
+        "onnxruntime.tools.make_dynamic_shape_fixed"
+    )
 
 
 def test_a_fixed_batch():
     assert refusal(with_input_shape([8, 3, 6, 6])) == (
-        "net.onnx: the batch of input 'x' must be dynamic or 1, not 8; export the model with a dynamic batch")
+        "net.onnx: the batch of input 'x' must be dynamic or 1, not 8; export the model with a dynamic batch"
+    )
 
 
 def test_what_onnx_runtime_cannot_run():
@@ -117,7 +123,8 @@ def test_weights_with_a_zero_point(form: str):
     weights = next(name for name in made.constants if re.fullmatch(r"w_\d+", name))
     assert refusal(made.serialise()) == (
         f"net.onnx: the zero point of the weights '{weights}' of {main_name(made)} must be 0, not 3; quantise with "
-        "symmetric int8 weights (weight_type=QuantType.QInt8, extra_options={'WeightSymmetric': True})")
+        "symmetric int8 weights (weight_type=QuantType.QInt8, extra_options={'WeightSymmetric': True})"
+    )
 
 
 def test_unsigned_weights():
@@ -129,7 +136,8 @@ def test_unsigned_weights():
     weights = next(name for name in made.constants if re.fullmatch(r"w_\d+", name))
     assert refusal(made.serialise()) == (
         f"net.onnx: the weights '{weights}' of {main_name(made)} must be int8, not uint8; quantise with "
-        "weight_type=QuantType.QInt8")
+        "weight_type=QuantType.QInt8"
+    )
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -146,7 +154,8 @@ def test_a_stack_of_weights(form: str):
             node.ClearField("attribute")
     assert refusal(made.serialise()) == (
         f"net.onnx: the weights '{weights}' of {main_name(made)} must be one matrix, not a stack of the shape "
-        "[1, 4, 5]; use a product for each")
+        "[1, 4, 5]; use a product for each"
+    )
 
 
 def sums(form: str = "qdq", *, relu: bool = False) -> Maker:
@@ -177,7 +186,8 @@ def test_a_sum_that_onnx_runtime_computes_in_float():
     text = refusal_in_the_middle(made, "Add")
     assert re.sub(r"\d+ of", "N of", text) == (
         f"for N of 65536 pairs of codes ONNX Runtime gives another sum than two tables, because {relu} makes it "
-        f"compute {add} in float; put QuantizeLinear and DequantizeLinear behind the addition, or choose other scales")
+        f"compute {add} in float; put QuantizeLinear and DequantizeLinear behind the addition, or choose other scales"
+    )
 
 
 def refusal_in_the_middle(made: Maker, operator: str) -> str:
@@ -194,7 +204,8 @@ def test_a_sum_of_two_shapes():
     made.product("Conv", (3, 3, 6, 6), 0, (1, 3, 1, 1))
     made.quantise(made.node("Add", [made.dequantised(), skip]), *made.quantisation(0.5), (1, 3, 6, 6))
     assert refusal_in_the_middle(made, "Add") == (
-        "its operands have the shapes [1, 3, 1, 1] and [1, 3, 6, 6]; give both operands one shape")
+        "its operands have the shapes [1, 3, 1, 1] and [1, 3, 6, 6]; give both operands one shape"
+    )
 
 
 def test_a_sum_of_codes_as_integers():
@@ -203,7 +214,8 @@ def test_a_sum_of_codes_as_integers():
     leaving = made.tensor
     made.tensor = made.node("Add", [leaving, "x"])
     assert refusal_in_the_middle(made, "Add") == (
-        f"it combines 2 activations ('{leaving}', 'x'); replace it, or end the quantised network before it")
+        f"it combines 2 activations ('{leaving}', 'x'); replace it, or end the quantised network before it"
+    )
 
 
 def test_a_product_of_two_feature_maps():
@@ -213,7 +225,8 @@ def test_a_product_of_two_feature_maps():
     leaving = made.tensor
     made.quantise(made.node("Mul", [made.dequantised(), skip]), *made.quantisation(0.05), made.shape)
     assert refusal_in_the_middle(made, "Mul") == (
-        f"it combines 2 activations ('{leaving}', 'x'); replace it, or end the quantised network before it")
+        f"it combines 2 activations ('{leaving}', 'x'); replace it, or end the quantised network before it"
+    )
 
 
 def average(form: str = "qdq", *, scale: float | None = None, **attributes) -> Maker:
@@ -228,24 +241,37 @@ def average(form: str = "qdq", *, scale: float | None = None, **attributes) -> M
 def pooled_sides(attributes: dict) -> list[int]:
     pads, strides = attributes.get("pads", [0] * 4), attributes.get("strides", [1, 1])
     ceil = attributes.get("ceil_mode", 0) * (strides[0] - 1)
-    return [(4 + 2 * pads[0] - kernel + ceil) // stride + 1
-            for kernel, stride in zip(attributes["kernel_shape"], strides, strict=True)]
+    return [
+        (4 + 2 * pads[0] - kernel + ceil) // stride + 1
+        for kernel, stride in zip(attributes["kernel_shape"], strides, strict=True)
+    ]
 
 
-AVERAGE_REMEDY = ("average the whole map with GlobalAveragePool, give input and output one scale and the window an odd "
-                  "number of elements, or use a convolution with a group for each channel")
-BORDER = ("{} is a float mean of 6 elements where its window reaches into the border, and for some sums their order "
-          "decides the rounding; set count_include_pad to 1, or pool without padding")
+AVERAGE_REMEDY = (
+    "average the whole map with GlobalAveragePool, give input and output one scale and the window an odd "
+    "number of elements, or use a convolution with a group for each channel"
+)
+BORDER = (
+    "{} is a float mean of 6 elements where its window reaches into the border, and for some sums their order "
+    "decides the rounding; set count_include_pad to 1, or pool without padding"
+)
 
 
-@pytest.mark.parametrize(("attributes", "message"), [
-    ({"kernel_shape": [2, 2]},
-     "{} is a float mean of 4 elements, and for some sums their order decides the rounding; " + AVERAGE_REMEDY),
-    ({"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}, BORDER),
-    ({"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}, BORDER),
-    ({"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1, "count_include_pad": 1},
-     "{} averages fewer elements in its last windows; set ceil_mode to 0"),
-])
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        (
+            {"kernel_shape": [2, 2]},
+            "{} is a float mean of 4 elements, and for some sums their order decides the rounding; " + AVERAGE_REMEDY,
+        ),
+        ({"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}, BORDER),
+        ({"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}, BORDER),
+        (
+            {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1, "count_include_pad": 1},
+            "{} averages fewer elements in its last windows; set ceil_mode to 0",
+        ),
+    ],
+)
 def test_averages_that_are_no_function_of_the_sum(attributes: dict, message: str):
     made = average(**attributes)
     name = made.nodes[-2].name
@@ -259,7 +285,8 @@ def test_a_concatenation_of_rows():
     concat = made.nodes[-2].name
     assert refusal_in_the_middle(made, "Concat") == (
         f"axis 2 of [1, 4, 4, 4], which Concat '{concat}' works on, is not the channels of a feature map; join and "
-        "split channels alone")
+        "split channels alone"
+    )
 
 
 def test_every_second_channel():
@@ -268,17 +295,29 @@ def test_every_second_channel():
     made.quantise(made.node("Slice", [made.dequantised(), *bounds]), made.scale, made.zero, (1, 2, 4, 4))
     name = made.nodes[-2].name
     assert refusal_in_the_middle(made, "Slice") == (
-        f"Slice '{name}' does not select neighbouring channels; replace it, or end the quantised network before it")
+        f"Slice '{name}' does not select neighbouring channels; replace it, or end the quantised network before it"
+    )
 
 
-@pytest.mark.parametrize(("pads", "value", "mode", "message"), [
-    ([0, 0, 1, 1, 0, 0, 1, 1], 1.0, "constant", "{} pads with another value than zero; pad with zeros"),
-    ([0, 0, 1, 1, 0, 0, 1, 1], 0.0, "reflect", "{} pads with mode reflect; pad with zeros"),
-    ([0, 1, 0, 0, 0, 0, 0, 0], 0.0, "constant",
-     "{} does not put a border around a feature map; pad the spatial axes alone, with positive sizes"),
-    ([0, 0, 0, 0, 0, 0, -1, 0], 0.0, "constant",
-     "{} does not put a border around a feature map; pad the spatial axes alone, with positive sizes"),
-])
+@pytest.mark.parametrize(
+    ("pads", "value", "mode", "message"),
+    [
+        ([0, 0, 1, 1, 0, 0, 1, 1], 1.0, "constant", "{} pads with another value than zero; pad with zeros"),
+        ([0, 0, 1, 1, 0, 0, 1, 1], 0.0, "reflect", "{} pads with mode reflect; pad with zeros"),
+        (
+            [0, 1, 0, 0, 0, 0, 0, 0],
+            0.0,
+            "constant",
+            "{} does not put a border around a feature map; pad the spatial axes alone, with positive sizes",
+        ),
+        (
+            [0, 0, 0, 0, 0, 0, -1, 0],
+            0.0,
+            "constant",
+            "{} does not put a border around a feature map; pad the spatial axes alone, with positive sizes",
+        ),
+    ],
+)
 def test_borders_that_are_not_of_zeros(pads: list[int], value: float, mode: str, message: str):
     made = convolved()
     operands = [made.dequantised(), made.constant("pads", np.array(pads)), made.constant("value", np.float32(value))]
@@ -298,7 +337,8 @@ def test_batch_normalisation_between_quantised_tensors():
     made.quantise(normalised(made.dequantised(), made), made.scale, made.zero, made.shape)
     assert refusal_in_the_middle(made, "BatchNormalization") == (
         "the accelerator has no BatchNormalization; fold it into the weights of a convolution before quantising, as "
-        "`lutterfly quantize` does with the batch normalisation of feature maps")
+        "`lutterfly quantize` does with the batch normalisation of feature maps"
+    )
 
 
 def test_batch_normalisation_behind_a_convolution():
@@ -308,7 +348,8 @@ def test_batch_normalisation_behind_a_convolution():
     assert refusal(made.serialise()) == (
         f"net.onnx: ONNX Runtime computes {main_name(made)} in float, because BatchNormalization '{name}' stands "
         "behind it; fold it into the weights of a convolution before quantising, as `lutterfly quantize` does "
-        "with the batch normalisation of feature maps")
+        "with the batch normalisation of feature maps"
+    )
 
 
 def test_an_upsampling_convolution():
@@ -317,7 +358,8 @@ def test_an_upsampling_convolution():
     operands = [made.dequantised(), made.node("DequantizeLinear", [weight, scale, zero])]
     made.quantise(made.node("ConvTranspose", operands), *made.quantisation(0.5), (1, 3, 5, 5))
     assert refusal_in_the_middle(made, "ConvTranspose") == (
-        "the accelerator has no ConvTranspose; replace it, or end the quantised network before it")
+        "the accelerator has no ConvTranspose; replace it, or end the quantised network before it"
+    )
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -329,7 +371,8 @@ def test_an_unsupported_operator_in_the_middle(form: str):
     made.product("Gemm", (4, 8), 0, (1, 4), transB=1)
     assert refusal(made.serialise()) == (
         f"net.onnx: Softmax '{softmax}' between {main_name(made)} and {main_name(made, 1)} is not supported: the "
-        "accelerator has no Softmax; replace it, or end the quantised network before it")
+        "accelerator has no Softmax; replace it, or end the quantised network before it"
+    )
 
 
 def test_an_operand_for_each_channel():
@@ -340,7 +383,8 @@ def test_an_operand_for_each_channel():
     made.product("Conv", (2, 4, 1, 1), 0, (1, 2, 4, 4))
     assert refusal(made.serialise()) == (
         f"net.onnx: {mul} between {main_name(made)} and {main_name(made, 1)} is not supported: operand '{factor}' of "
-        f"{mul} has 4 values, and only scalars can be tabulated; replace it, or end the quantised network before it")
+        f"{mul} has 4 values, and only scalars can be tabulated; replace it, or end the quantised network before it"
+    )
 
 
 def test_activations_quantised_per_channel():
@@ -350,7 +394,8 @@ def test_activations_quantised_per_channel():
     made.tensor = made.node("QuantizeLinear", [tensor, scale, zero], axis=1)
     assert refusal(made.serialise()) == (
         f"net.onnx: the scale '{scale}' of QuantizeLinear '{made.nodes[-1].name}' must be one value, not 4; quantise "
-        "activations per tensor (per_channel concerns weights alone)")
+        "activations per tensor (per_channel concerns weights alone)"
+    )
 
 
 def test_activations_of_16_bits():
@@ -360,13 +405,17 @@ def test_activations_of_16_bits():
     node = made.nodes[-1]
     assert refusal(made.serialise(opset=21)) == (
         f"net.onnx: '{node.output[0]}' of QuantizeLinear '{node.name}' must be int8 or uint8, not int16; quantise with "
-        "activation_type=QuantType.QInt8")
+        "activation_type=QuantType.QInt8"
+    )
 
 
 def float_convolution(made: Maker, *, float_weights: bool = False) -> str:
     weight, scale, zero, _ = made.weights((4, 3, 3, 3), 0, False)
-    operand = made.constant("float", np.ones((4, 3, 3, 3), np.float32)) if float_weights else (
-        made.node("DequantizeLinear", [weight, scale, zero]))
+    operand = (
+        made.constant("float", np.ones((4, 3, 3, 3), np.float32))
+        if float_weights
+        else (made.node("DequantizeLinear", [weight, scale, zero]))
+    )
     return made.node("Conv", [made.dequantised(), operand])
 
 
@@ -377,7 +426,8 @@ def test_a_relu_that_onnx_runtime_cannot_fuse():
     assert refusal(made.serialise()) == (
         f"net.onnx: ONNX Runtime computes {main_name(made)} in float, because {relu} cuts codes that the "
         "QuantizeLinear behind it keeps; quantise the output of Conv as well, or let the range of that QuantizeLinear "
-        "end where the Relu cuts")
+        "end where the Relu cuts"
+    )
 
 
 @pytest.mark.parametrize("operators", [["Tanh"], ["MaxPool", "Relu"]])
@@ -386,12 +436,13 @@ def test_operators_between_a_convolution_and_its_quantisation(operators: list[st
     tensor = float_convolution(made)
     for operator in operators:
         tensor = made.node(operator, [tensor], **({"kernel_shape": [2, 2]} if operator == "MaxPool" else {}))
-    shown = " and ".join(f"{node.op_type} '{node.name}'" for node in made.nodes[-len(operators):])
+    shown = " and ".join(f"{node.op_type} '{node.name}'" for node in made.nodes[-len(operators) :])
     made.quantise(tensor, *made.quantisation(0.01, -128), ())
     assert refusal(made.serialise()) == (
         f"net.onnx: ONNX Runtime computes {main_name(made)} in float, because {shown} "
         f"{'stands' if len(operators) == 1 else 'stand'} between it and its quantised ends; put QuantizeLinear and "
-        "DequantizeLinear between them")
+        "DequantizeLinear between them"
+    )
 
 
 def test_a_flatten_that_is_not_quantised():
@@ -403,7 +454,8 @@ def test_a_flatten_that_is_not_quantised():
     made.quantise(made.node("Gemm", operands, transB=1), *made.quantisation(0.3), ())
     assert refusal(made.serialise()) == (
         f"net.onnx: ONNX Runtime computes {main_name(made)} in float, because {flatten} stands between it and its "
-        "quantised ends; put QuantizeLinear and DequantizeLinear between them")
+        "quantised ends; put QuantizeLinear and DequantizeLinear between them"
+    )
 
 
 def test_float_weights():
@@ -412,7 +464,8 @@ def test_float_weights():
     made.quantise(float_convolution(made, float_weights=True), *made.quantisation(0.3), ())
     assert refusal(made.serialise()) == (
         f"net.onnx: the weights 'float_{len(made.constants) - 3}' of {main_name(made, 1)} must be int8, not float32; "
-        "quantise with weight_type=QuantType.QInt8")
+        "quantise with weight_type=QuantType.QInt8"
+    )
 
 
 def test_a_scaled_bias():
@@ -421,7 +474,8 @@ def test_a_scaled_bias():
     assert refusal(made.serialise()) == (
         f"net.onnx: ONNX Runtime computes {main_name(made)} in float, because its operands are not quantised to its "
         "rules; input, output and weights need QuantizeLinear and DequantizeLinear, a bias int32 codes with the scale "
-        "of input times weights, and alpha and beta must be 1 (onnxruntime.quantization does all this)")
+        "of input times weights, and alpha and beta must be 1 (onnxruntime.quantization does all this)"
+    )
 
 
 def test_a_product_of_two_activations():
@@ -430,7 +484,8 @@ def test_a_product_of_two_activations():
     made.quantise(made.node("MatMul", [left, right]), *made.quantisation(0.1), ())
     assert refusal(made.serialise()) == (
         f"net.onnx: {main_name(made)} multiplies two activations, which is not supported; one operand must be a "
-        "constant")
+        "constant"
+    )
 
 
 def test_pooling_between_two_decreasing_operators():
@@ -442,7 +497,8 @@ def test_pooling_between_two_decreasing_operators():
     assert refusal(made.serialise()) == (
         f"net.onnx: Neg '{first}' between {main_name(made)} and {main_name(made, 1)} is not supported: "
         f"MaxPool '{pool}' cannot pool codes: operators before it and behind it, up to the next quantised "
-        "tensors, both decrease somewhere; put QuantizeLinear and DequantizeLinear around it")
+        "tensors, both decrease somewhere; put QuantizeLinear and DequantizeLinear around it"
+    )
 
 
 def test_pooling_in_one_branch():
@@ -452,7 +508,8 @@ def test_pooling_in_one_branch():
     made.quantise(made.node("Mul", [trunk, pooled]), *made.quantisation(0.05), made.shape)
     pool = made.nodes[-3].name
     assert refusal_in_the_middle(made, "Abs") == (
-        f"MaxPool '{pool}' stands in one branch alone; move it before or behind the branches")
+        f"MaxPool '{pool}' stands in one branch alone; move it before or behind the branches"
+    )
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -465,7 +522,8 @@ def test_a_transpose_that_moves_values(form: str):
     assert refusal_in_the_middle(made, "Transpose") == (
         f"Transpose '{transpose}' with perm [0, 2, 1, 3] on shape [1, 2, 2, 16] moves values within a feature map; "
         "only layout operators that vanish in NHWC order are supported between layers: move it to an end of the "
-        "network")
+        "network"
+    )
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -477,7 +535,8 @@ def test_a_vector_that_becomes_a_map(form: str):
     made.product("Conv", (2, 2, 1, 1), 0, (1, 2, 3, 4))
     assert refusal(made.serialise()) == (
         f"net.onnx: the layout operators before {main_name(made, 1)} arrange a feature map of 1x1x24 as 3x4x2 (height "
-        "x width x channels), which moves values; feed it with the layout of its producer")
+        "x width x channels), which moves values; feed it with the layout of its producer"
+    )
 
 
 def test_a_zero_point_that_is_not_the_producers():
@@ -489,7 +548,8 @@ def test_a_zero_point_that_is_not_the_producers():
     made.product("Conv", (2, 4, 1, 1), 0, (1, 2, 4, 4))
     assert refusal(made.serialise()) == (
         f"net.onnx: {main_name(made, 1)} reads '{tensor}' with the zero point 77, but it was quantised with {before}; "
-        "quantise the model again")
+        "quantise the model again"
+    )
 
 
 def test_a_model_without_a_layer_for_the_accelerator():
@@ -498,4 +558,5 @@ def test_a_model_without_a_layer_for_the_accelerator():
     softmax = f"Softmax '{made.nodes[-2].name}'"
     assert refusal(made.serialise()) == (
         f"net.onnx: no layer can run on the accelerator ({softmax}: the accelerator has no Softmax); it needs a "
-        "quantised convolution, matrix product or pointwise operator")
+        "quantised convolution, matrix product or pointwise operator"
+    )

@@ -16,7 +16,8 @@ def test_layers_are_the_programs(network: str) -> None:
     assert len({layer.label for layer in facts.layers}) == len(facts.layers)
     assert facts.macs == sum(layer.macs for layer in facts.program.layers)
     assert facts.utilisation == pytest.approx(
-        facts.macs / facts.config.multipliers / facts.observation.counters["cycles"])
+        facts.macs / facts.config.multipliers / facts.observation.counters["cycles"]
+    )
     assert all(layer.macs_per_cycle <= facts.config.multipliers for layer in facts.layers)
 
 

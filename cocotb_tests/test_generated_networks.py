@@ -2,6 +2,7 @@
 
 A network that fails shrinks to a small one, which is kept in ``regressions`` and tried ever after, see ``kept.py``.
 """
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -126,7 +127,7 @@ def test_a_failing_network_shrinks_to_a_small_one_that_is_kept(tmp_path: Path):
 
     with pytest.raises(AssertionError) as failure:
         run()
-    path, = tmp_path.iterdir()
+    (path,) = tmp_path.iterdir()
     assert path.name == "failing_sum.onnx"
     assert failure.value.__notes__[0].endswith(f"kept as {path}")
     graph = onnx.load(path).graph

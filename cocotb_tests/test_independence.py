@@ -1,4 +1,5 @@
 """Batches in which samples depend on each other are refused; others are run sample by sample."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -35,16 +36,19 @@ def samples(count: int) -> dict[str, np.ndarray]:
     return {"x": np.random.default_rng(1).integers(-128, 128, (count, 20), np.int8)}
 
 
-@pytest.mark.parametrize(("operators", "expected"), [
-    ((), ""),
-    ((("Softmax", {"axis": 1}),), ""),
-    ((("Softmax", {"axis": 0}),), "Softmax"),
-    ((("Softmax", {"axis": 0}), ("Relu", {})), "Softmax"),
-    ((("Relu", {}), ("ReduceMean", {})), "ReduceMean"),
-    # Moved and moved back: the samples stay as they are.
-    ((("Transpose", {"perm": [1, 0]}), ("Softmax", {"axis": 0}), ("Transpose", {"perm": [1, 0]})), ""),
-    ((("Transpose", {"perm": [1, 0]}),), "Transpose"),
-])
+@pytest.mark.parametrize(
+    ("operators", "expected"),
+    [
+        ((), ""),
+        ((("Softmax", {"axis": 1}),), ""),
+        ((("Softmax", {"axis": 0}),), "Softmax"),
+        ((("Softmax", {"axis": 0}), ("Relu", {})), "Softmax"),
+        ((("Relu", {}), ("ReduceMean", {})), "ReduceMean"),
+        # Moved and moved back: the samples stay as they are.
+        ((("Transpose", {"perm": [1, 0]}), ("Softmax", {"axis": 0}), ("Transpose", {"perm": [1, 0]})), ""),
+        ((("Transpose", {"perm": [1, 0]}),), "Transpose"),
+    ],
+)
 def test_the_node_that_mixes_samples(operators: tuple, expected: str):
     found = mixing_node(network(*operators))
     assert found.partition(" ")[0] == expected
@@ -56,8 +60,11 @@ def test_a_batch_that_mixes_samples_is_refused_and_one_sample_is_not():
     one = samples(1)
     assert session.run(None, one)[0].tobytes() == open_session(data).run(None, one)[0].tobytes()
     softmax = next(node.name for node in onnx.load_from_string(data).graph.node if node.op_type == "Softmax")
-    with pytest.raises(ValueError, match=rf"^input must be one sample, not 3: Softmax '{softmax}' makes the outputs of "
-                                         r"a batch other than those of its samples; run them one by one$"):
+    with pytest.raises(
+        ValueError,
+        match=rf"^input must be one sample, not 3: Softmax '{softmax}' makes the outputs of "
+        r"a batch other than those of its samples; run them one by one$",
+    ):
         session.run(None, samples(3))
 
 

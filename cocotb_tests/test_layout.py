@@ -1,4 +1,5 @@
 """The tree: everything is shipped and declared, imports point one way, nothing generated is tracked."""
+
 from __future__ import annotations
 
 import ast
@@ -46,8 +47,25 @@ DISTRIBUTIONS = {
 }
 #: The contract, which every tool must be able to read without installing anything.
 STANDARD_LIBRARY_ONLY = ("config", "isa", "program", "program_check", "records", "registers")
-GENERATED = ("*.v", "*.sv", "*.vcd", "*.fst", "*.o", "*.a", "*.so", "*.pyc", "*.bit", "*.log", "*.egg-info/*",
-             "build/*", "dist/*", "*obj_dir/*", "*sim_build/*", ".venv/*", "*_cache/*")
+GENERATED = (
+    "*.v",
+    "*.sv",
+    "*.vcd",
+    "*.fst",
+    "*.o",
+    "*.a",
+    "*.so",
+    "*.pyc",
+    "*.bit",
+    "*.log",
+    "*.egg-info/*",
+    "build/*",
+    "dist/*",
+    "*obj_dir/*",
+    "*sim_build/*",
+    ".venv/*",
+    "*_cache/*",
+)
 
 
 def modules(folder: str) -> Iterator[tuple[Path, ast.Module]]:
@@ -62,7 +80,7 @@ def imports(path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            base = package[:len(package) - node.level + 1] if node.level else ()
+            base = package[: len(package) - node.level + 1] if node.level else ()
             module = ".".join((*base, *filter(None, [node.module])))
             yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
 
@@ -89,8 +107,11 @@ def test_every_package_is_shipped():
 def test_every_data_file_is_shipped():
     patterns = PROJECT["tool"]["setuptools"]["package-data"]
     data = [Path(name) for name in tracked() if name.split("/")[0] in ALLOWED and not name.endswith(".py")]
-    lost = [str(path) for path in data
-            if not any(path.match(pattern) for pattern in patterns.get("lutterfly." + ".".join(path.parts[:-1]), []))]
+    lost = [
+        str(path)
+        for path in data
+        if not any(path.match(pattern) for pattern in patterns.get("lutterfly." + ".".join(path.parts[:-1]), []))
+    ]
     assert lost == []
 
 
@@ -102,9 +123,12 @@ def test_every_pattern_of_data_files_finds_one():
 
 @pytest.mark.parametrize("folder", ALLOWED)
 def test_imports_point_one_way(folder: str):
-    wrong = [f"{path.relative_to(ROOT)}:{line}: {name}" for path, tree in modules(folder)
-             for line, name in imports(path, tree)
-             if name.split(".")[0] == "lutterfly" and name.split(".")[1] not in ALLOWED[folder]]
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path, tree in modules(folder)
+        for line, name in imports(path, tree)
+        if name.split(".")[0] == "lutterfly" and name.split(".")[1] not in ALLOWED[folder]
+    ]
     assert wrong == []
 
 
@@ -115,16 +139,24 @@ def test_every_import_is_declared(folder: str):
         wanted |= declared(PROJECT["project"]["optional-dependencies"][extra])
     own = {"lutterfly"} | {path.stem for path in (ROOT / folder).glob("*.py")}
     own |= {path.parent.name for path in (ROOT / folder).glob("*/*.py")}
-    wrong = [f"{path.relative_to(ROOT)}:{line}: {name}" for path, tree in modules(folder)
-             for line, name in imports(path, tree)
-             if (top := name.split(".")[0]) not in own | set(sys.stdlib_module_names)
-             and DISTRIBUTIONS.get(top, top) not in wanted]
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path, tree in modules(folder)
+        for line, name in imports(path, tree)
+        if (top := name.split(".")[0]) not in own | set(sys.stdlib_module_names)
+        and DISTRIBUTIONS.get(top, top) not in wanted
+    ]
     assert wrong == []
 
 
 def test_torch_stays_in_scripts_that_no_test_runs():
-    users = {str(path.relative_to(ROOT)) for folder in (*ALLOWED, "cocotb_tests") for path, tree in modules(folder)
-             for _, name in imports(path, tree) if name.split(".")[0] == "torch"}
+    users = {
+        str(path.relative_to(ROOT))
+        for folder in (*ALLOWED, "cocotb_tests")
+        for path, tree in modules(folder)
+        for _, name in imports(path, tree)
+        if name.split(".")[0] == "torch"
+    }
     scripts = ("examples/train_*.py", "cocotb_tests/exported/make.py")
     assert {name for name in users if not any(fnmatch(name, script) for script in scripts)} == set()
 
@@ -134,8 +166,9 @@ def test_the_contract_needs_the_standard_library_only(module: str):
     path = ROOT / "golden" / f"{module}.py"
     names = [name for _, name in imports(path, ast.parse(path.read_text()))]
     allowed = tuple(f"lutterfly.golden.{other}" for other in STANDARD_LIBRARY_ONLY)
-    assert [name for name in names
-            if name.split(".")[0] not in sys.stdlib_module_names and not name.startswith(allowed)] == []
+    assert [
+        name for name in names if name.split(".")[0] not in sys.stdlib_module_names and not name.startswith(allowed)
+    ] == []
 
 
 def test_every_dependency_has_its_reason_beside_it():
@@ -152,7 +185,11 @@ def test_nothing_generated_is_tracked():
 
 
 def test_links_between_pages_lead_somewhere():
-    broken = [f"{page}: {link}" for page in tracked() if page.endswith(".md")
-              for link in re.findall(r"\]\(([^)#]+)[^)]*\)", (ROOT / page).read_text())
-              if "://" not in link and not (ROOT / page).parent.joinpath(link).exists()]
+    broken = [
+        f"{page}: {link}"
+        for page in tracked()
+        if page.endswith(".md")
+        for link in re.findall(r"\]\(([^)#]+)[^)]*\)", (ROOT / page).read_text())
+        if "://" not in link and not (ROOT / page).parent.joinpath(link).exists()
+    ]
     assert broken == []

@@ -1,4 +1,5 @@
 """The generated Verilog of the whole core passes Verilator's lint, but for the waivers named in ``lint.vlt``."""
+
 from __future__ import annotations
 
 import subprocess

@@ -1,4 +1,5 @@
 """The golden machine: single commands against the pseudo-code, the hazards that it must show, and errors."""
+
 from __future__ import annotations
 
 import itertools
@@ -53,7 +54,7 @@ def queues(dma: list[bytes], compute: list[bytes]) -> tuple[Queues, np.ndarray]:
     arena = np.zeros(ARENA_BYTES, np.uint8)
     streams = [b"".join(commands) for commands in (dma, compute)]
     for stream, address in zip(streams, (0, COMPUTE_AT), strict=True):
-        arena[address:address + len(stream)] = np.frombuffer(stream, np.uint8)
+        arena[address : address + len(stream)] = np.frombuffer(stream, np.uint8)
     return Queues(*streams, 0, COMPUTE_AT), arena
 
 
@@ -104,7 +105,7 @@ def test_compute_follows_the_pseudo_code(preset: str, seed: int) -> None:
     entries = offsets.astype(np.uint32)
     entries[0] |= LIST_CLEAR
     entries[-1] |= LIST_FIRE
-    machine.memories[LocalMemory.LIST].view(np.uint32)[command["list"]:][:steps] = entries
+    machine.memories[LocalMemory.LIST].view(np.uint32)[command["list"] :][:steps] = entries
     weights = (
         machine.memories[LocalMemory.WEIGHT]
         .view(np.int8)
@@ -113,7 +114,7 @@ def test_compute_follows_the_pseudo_code(preset: str, seed: int) -> None:
     )
     width = config.array.requant_lanes
     parameters = machine.memories[LocalMemory.PARAMETER].view(np.uint64).reshape(-1, width)
-    table = machine.memories[LocalMemory.TABLE][256 * command["table"]:][:256]
+    table = machine.memories[LocalMemory.TABLE][256 * command["table"] :][:256]
     groups = -(-lanes // width)
 
     expected = feature.copy()
@@ -121,18 +122,25 @@ def test_compute_follows_the_pseudo_code(preset: str, seed: int) -> None:
         tile = k if command["tile_inner"] else i
         last = tile == (inner if command["tile_inner"] else outer) - 1
         count = command["last_lanes"] if last else lanes
-        base, place = (command[s] + i * command[f"{s}_outer"] + j * command[f"{s}_middle"] + k * command[f"{s}_inner"]
-                       for s in ("source", "destination"))
-        words = np.array([feature[base + o:base + o + config.array.lanes].view(np.int8) for o in offsets]).astype(int)
+        base, place = (
+            command[s] + i * command[f"{s}_outer"] + j * command[f"{s}_middle"] + k * command[f"{s}_inner"]
+            for s in ("source", "destination")
+        )
+        words = np.array([feature[base + o : base + o + config.array.lanes].view(np.int8) for o in offsets]).astype(int)
         if engine is Engine.MAC:
-            used = weights[command["weight"] + tile * steps:][:steps]
+            used = weights[command["weight"] + tile * steps :][:steps]
             accumulators = np.array([(words * used[:, column]).sum() for column in range(count)])
         else:
             accumulators = words.max(axis=0)[:count]
         for lane in range(count):
             word = command["parameter"] + (0 if command["parameter_shared"] else tile * groups + lane // width)
-            code = requantise(accumulators[lane:lane + 1].astype(np.int32), parameters[word, lane % width][None],
-                              command["zero_point"], command["low"], command["high"])
+            code = requantise(
+                accumulators[lane : lane + 1].astype(np.int32),
+                parameters[word, lane % width][None],
+                command["zero_point"],
+                command["low"],
+                command["high"],
+            )
             value = table[int(code[0]) + 128] if command["table_enable"] else code.view(np.uint8)[0]
             expected[place + lane] = value
 
@@ -184,8 +192,10 @@ def test_a_store_before_its_data_shows() -> None:
         machine = prepared()
         machine.memories[LocalMemory.FEATURE][:4] = 1
         machine.memories[LocalMemory.FEATURE][64:68] = 2
-        program, arena = queues([STORE.encode(external=1024, local=64, row_bytes=4, rows=1, wait=wait), END.encode()],
-                                [COMPUTE.encode(**COPY, signal=wait), END.encode()])
+        program, arena = queues(
+            [STORE.encode(external=1024, local=64, row_bytes=4, rows=1, wait=wait), END.encode()],
+            [COMPUTE.encode(**COPY, signal=wait), END.encode()],
+        )
         machine.run(program, arena, order=order)
         assert (arena[1024:1028] == 1).all() == bool(wait), order
 
@@ -208,8 +218,13 @@ def test_reading_what_the_same_command_has_written_is_undefined() -> None:
 def test_in_place_is_allowed() -> None:
     machine = prepared()
     before = machine.memories[LocalMemory.FEATURE].copy()
-    program, arena = queues([END.encode()], [COMPUTE.encode(**{**COPY, "destination": 0, "outer": 9, "source_outer": 4,
-                                                              "destination_outer": 4}), END.encode()])
+    program, arena = queues(
+        [END.encode()],
+        [
+            COMPUTE.encode(**{**COPY, "destination": 0, "outer": 9, "source_outer": 4, "destination_outer": 4}),
+            END.encode(),
+        ],
+    )
     machine.run(program, arena)
     np.testing.assert_array_equal(machine.memories[LocalMemory.FEATURE], before)
 
@@ -226,18 +241,21 @@ def error_of(
 END_ONLY = [END.encode()]
 
 
-@pytest.mark.parametrize(("field", "value", "code", "unit", "address"), [
-    ("outer", 0, ErrorCode.ILLEGAL_FIELD, Unit.FETCH, 0),
-    ("steps", 0, ErrorCode.ILLEGAL_FIELD, Unit.FETCH, 0),
-    ("last_lanes", 5, ErrorCode.ILLEGAL_FIELD, Unit.FETCH, 0),
-    ("lanes", 5, ErrorCode.ILLEGAL_FIELD, Unit.FETCH, 0),
-    ("list", 1024, ErrorCode.ILLEGAL_FIELD, Unit.FETCH, 0),
-    ("table", 4, ErrorCode.ILLEGAL_FIELD, Unit.FETCH, 0),
-    ("engine", 3, ErrorCode.ILLEGAL_ENGINE, Unit.COMPUTE_QUEUE, 0),
-    ("source", 8192, ErrorCode.ADDRESS_RANGE, Unit.FETCH, 8192),
-    ("destination", 8191, ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK, 8191),
-    ("parameter", 512, ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK, 512),
-])
+@pytest.mark.parametrize(
+    ("field", "value", "code", "unit", "address"),
+    [
+        ("outer", 0, ErrorCode.ILLEGAL_FIELD, Unit.FETCH, 0),
+        ("steps", 0, ErrorCode.ILLEGAL_FIELD, Unit.FETCH, 0),
+        ("last_lanes", 5, ErrorCode.ILLEGAL_FIELD, Unit.FETCH, 0),
+        ("lanes", 5, ErrorCode.ILLEGAL_FIELD, Unit.FETCH, 0),
+        ("list", 1024, ErrorCode.ILLEGAL_FIELD, Unit.FETCH, 0),
+        ("table", 4, ErrorCode.ILLEGAL_FIELD, Unit.FETCH, 0),
+        ("engine", 3, ErrorCode.ILLEGAL_ENGINE, Unit.COMPUTE_QUEUE, 0),
+        ("source", 8192, ErrorCode.ADDRESS_RANGE, Unit.FETCH, 8192),
+        ("destination", 8191, ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK, 8191),
+        ("parameter", 512, ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK, 512),
+    ],
+)
 def test_bad_compute_commands_stop_the_run(field: str, value: int, code: ErrorCode, unit: Unit, address: int) -> None:
     commands = [SYNC.encode(), COMPUTE.encode(**{**COPY, field: value}), *END_ONLY]
     assert error_of(END_ONLY, commands) == (code, unit, 1, address)

@@ -1,4 +1,5 @@
 """The Makefile names everything that a machine lacks, before it tries to install or build."""
+
 from __future__ import annotations
 
 import shutil
@@ -32,10 +33,13 @@ def test_all_missing_programs_are_named_at_once(tmp_path: Path):
     assert result.stderr.splitlines()[:4] == [HEAD, "  g++", "  perl", python]
 
 
-@pytest.mark.parametrize(("body", "line"), [
-    ("exit 1", "  Python 3.11 or later ({python} is older; another one: make PYTHON=python3.12)"),
-    ('case "$2" in *venv*) exit 1;; esac', "  Python's venv (on Debian and Ubuntu: apt install python3-venv)"),
-])
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        ("exit 1", "  Python 3.11 or later ({python} is older; another one: make PYTHON=python3.12)"),
+        ('case "$2" in *venv*) exit 1;; esac', "  Python's venv (on Debian and Ubuntu: apt install python3-venv)"),
+    ],
+)
 def test_a_python_that_does_not_serve_is_named(tmp_path: Path, body: str, line: str):
     python = tmp_path / "python3"
     python.write_text(f"#!/bin/sh\n{body}\n")
@@ -52,8 +56,9 @@ def test_a_browser_that_cannot_be_installed_is_no_failure(tmp_path: Path, script
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
         (tmp_path / name).chmod(0o755)
     command = [shutil.which("make"), "-C", ROOT, "--no-print-directory", "browser"]
-    result = subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, timeout=60,
-                            check=False)
+    result = subprocess.run(
+        command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, timeout=60, check=False
+    )
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout == "Installing Chromium, to open reports in: about a minute, once\n"
     asked = (tmp_path / "asked").read_text().splitlines()

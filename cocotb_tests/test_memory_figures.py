@@ -25,8 +25,10 @@ def test_every_occupant_is_a_rectangle(network: str) -> None:
 @pytest.mark.parametrize("network", NETWORKS)
 def test_bars_of_memories_are_as_long_as_the_memories_are_full(network: str) -> None:
     _, facts = report_of(network)
-    for drawn, uses in ((memory_figures.constant_memories(facts), facts.constants),
-                        (memory_figures.external_memory(facts), (facts.external,))):
+    for drawn, uses in (
+        (memory_figures.constant_memories(facts), facts.constants),
+        (memory_figures.external_memory(facts), (facts.external,)),
+    ):
         length = np.zeros(len(uses))
         free = np.zeros(len(uses))
         for trace in drawn.to_dict()["data"]:

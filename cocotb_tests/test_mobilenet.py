@@ -1,4 +1,5 @@
 """MobileNet v1 at 224x224 on `ecp5-85k`, which holds neither its weights nor its activations: ONNX Runtime's bytes."""
+
 from __future__ import annotations
 
 import functools
@@ -48,7 +49,11 @@ def test_it_is_the_network_of_the_paper():
     assert sum(layer.macs for layer in program.layers) == MACS
     assert sum(layer.weights.size for layer in plan.graph.layers if not isinstance(layer, AveragePool)) == WEIGHTS
     assert [layer.kind for layer in program.layers] == [
-        "convolution", *["depthwise", "convolution"] * (len(BLOCKS) - 1), "average pooling", "fully connected"]
+        "convolution",
+        *["depthwise", "convolution"] * (len(BLOCKS) - 1),
+        "average pooling",
+        "fully connected",
+    ]
     assert len(program.layers) == LAYERS
 
 
@@ -96,10 +101,13 @@ def test_every_byte_of_every_layer_on_the_golden_machine():
             np.testing.assert_array_equal(to_onnx(view, codes), known[view.name], view.name)
 
 
-@pytest.mark.parametrize("blocks", [
-    pytest.param(2, id="first five layers"),
-    pytest.param(len(BLOCKS) - 1, id="all layers", marks=pytest.mark.regress),
-])
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        pytest.param(2, id="first five layers"),
+        pytest.param(len(BLOCKS) - 1, id="all layers", marks=pytest.mark.regress),
+    ],
+)
 def test_bytes_and_cycles_on_the_core(blocks: int):
     report = verify(mobilenet(blocks=blocks), CONFIG, samples=1)
     assert len(report.program.layers) == (LAYERS if blocks == len(BLOCKS) - 1 else 1 + 2 * blocks)

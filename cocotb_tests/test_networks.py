@@ -1,4 +1,5 @@
 """The networks of MLPerf Tiny: ONNX Runtime's bytes at every quantised tensor, from golden functions and core alike."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -22,7 +23,7 @@ BOUNDS = {"ad": 3_000, "ic": 122_800, "kws": 31_600, "vww": 102_400}
 
 
 def random_codes(data: bytes, seed: int) -> dict[str, np.ndarray]:
-    value, = onnx.load_from_string(data).graph.input
+    (value,) = onnx.load_from_string(data).graph.input
     shape = [dimension.dim_value or 1 for dimension in value.type.tensor_type.shape.dim]
     return {value.name: np.random.default_rng(seed).integers(-128, 128, shape, np.int8)}
 
@@ -42,12 +43,15 @@ def test_every_byte_is_onnx_runtimes(models_dir, network: str, form: str, seeds:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(("network", "kinds"), [
-    ("ad", {"fully": 10}),
-    ("ic", {"convolution": 9, "sum": 3, "average": 1, "fully": 1}),
-    ("kws", {"convolution": 5, "depthwise": 4, "average": 1, "fully": 1}),
-    ("vww", {"convolution": 14, "depthwise": 13, "average": 1, "fully": 1}),
-])
+@pytest.mark.parametrize(
+    ("network", "kinds"),
+    [
+        ("ad", {"fully": 10}),
+        ("ic", {"convolution": 9, "sum": 3, "average": 1, "fully": 1}),
+        ("kws", {"convolution": 5, "depthwise": 4, "average": 1, "fully": 1}),
+        ("vww", {"convolution": 14, "depthwise": 13, "average": 1, "fully": 1}),
+    ],
+)
 def test_layers_on_the_accelerator(models_dir, network: str, form: str, kinds: dict[str, int]):
     data = (models_dir / f"{network}_{form}.onnx").read_bytes()
     rows = [row for row in describe(import_model(data)) if row.where == "accelerator"]

@@ -120,11 +120,15 @@ def refused_as_array(path: Path) -> str:
 
 
 @SEEDED
-@given(text=st.text(st.characters(max_codepoint=255), max_size=200) | st.tuples(
-    st.one_of(st.integers(-3, 3), st.integers(), st.booleans(), st.none(), st.floats()) | st.lists(
-        st.integers(-1, 1 << 70), max_size=4).map(tuple),
-    st.sampled_from(["<f4", "|i1", "|O", "<U3", "|V0", "<M8[s]", "f4, f4", 3, None, ("<f4", (2,)), [("a", "<f4")]]),
-).map(lambda pair: described(*pair)), data=st.binary(max_size=20))
+@given(
+    text=st.text(st.characters(max_codepoint=255), max_size=200)
+    | st.tuples(
+        st.one_of(st.integers(-3, 3), st.integers(), st.booleans(), st.none(), st.floats())
+        | st.lists(st.integers(-1, 1 << 70), max_size=4).map(tuple),
+        st.sampled_from(["<f4", "|i1", "|O", "<U3", "|V0", "<M8[s]", "f4, f4", 3, None, ("<f4", (2,)), [("a", "<f4")]]),
+    ).map(lambda pair: described(*pair)),
+    data=st.binary(max_size=20),
+)
 def test_any_header_is_read_or_refused(text: str, data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     path.write_bytes(header(text) + data)
@@ -144,7 +148,7 @@ def test_any_damage_is_read_or_refused(data: bytes, place: int, tmp_path: Path) 
     for path, load in ((tmp_path / "x.npy", load_array), (tmp_path / "x.npz", load_archive)):
         file = bytearray(path.read_bytes())
         start = place % len(file)
-        file[start:start + len(data)] = data
+        file[start : start + len(data)] = data
         path.write_bytes(file)
         try:
             load(path)

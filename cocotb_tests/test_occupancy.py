@@ -28,8 +28,10 @@ def test_where_two_share_bytes_the_first_is_done_with_them(network: str) -> None
     ran = (*facts.observation.dma, *facts.observation.compute)
     overlapping = 0
     for one, other in itertools.permutations(facts.occupants, 2):
-        first, last = max(one.address, other.address), min(
-            one.address + one.size_bytes, other.address + other.size_bytes)
+        first, last = (
+            max(one.address, other.address),
+            min(one.address + one.size_bytes, other.address + other.size_bytes),
+        )
         if first < last and one.begin < other.begin < one.end:
             overlapping += 1
             for command in ran:

@@ -73,7 +73,10 @@ def test_the_summary_and_the_tables_have_the_numbers(network: str) -> None:
     for layer in facts.layers:
         place = words.index(layer.report.name)
         assert words[place + 1 : place + 5] == [
-            layer.kind, layer.report.fold, f"{layer.share.cycles:,}", f"{layer.report.cycles:,}"
+            layer.kind,
+            layer.report.fold,
+            f"{layer.share.cycles:,}",
+            f"{layer.report.cycles:,}",
         ]
 
 
@@ -139,8 +142,10 @@ def test_names_from_a_model_are_text(tmp_path: Path) -> None:
     _, facts = report_of("digits")
     first = facts.layers[0]
     label, name = f"1 <b>{HOSTILE}</b>&amp;", f"</script>{HOSTILE}"
-    layers = (dataclasses.replace(first, label=label, report=dataclasses.replace(first.report, name=name)),
-              *facts.layers[1:])
+    layers = (
+        dataclasses.replace(first, label=label, report=dataclasses.replace(first.report, name=name)),
+        *facts.layers[1:],
+    )
     occupants = (dataclasses.replace(facts.occupants[0], tensor=HOSTILE), *facts.occupants[1:])
     document = page(dataclasses.replace(facts, name=name, layers=layers, occupants=occupants))
     assert not [tag for tag, _ in Elements(document).found if tag == "img"]

@@ -1,4 +1,5 @@
 """Pooling against ONNX Runtime's MaxPool and QLinearGlobalAveragePool."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -19,14 +20,25 @@ def test_is_max_pool(seed: int, unsigned: bool) -> None:
     kernel, dilation = rng.integers(1, 5, 2), rng.integers(1, 3, 2)
     # ONNX wants borders smaller than the kernel, as else a window could lie outside the map.
     pads = [int(rng.integers(0, extent)) for extent in (*kernel, *kernel)]
-    options = {"kernel": tuple(kernel.tolist()), "stride": tuple(rng.integers(1, 4, 2).tolist()),
-               "dilation": tuple(dilation.tolist()), "pads": tuple(pads)}
+    options = {
+        "kernel": tuple(kernel.tolist()),
+        "stride": tuple(rng.integers(1, 4, 2).tolist()),
+        "dilation": tuple(dilation.tolist()),
+        "pads": tuple(pads),
+    }
     size = (kernel - 1) * dilation + 1 + rng.integers(0, 6, 2)
     codes = rng.integers(-128, 128, (*size, rng.integers(1, 9)), dtype=np.int8)
 
     kind = TensorProto.UINT8 if unsigned else TensorProto.INT8
-    node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=options["kernel"], strides=options["stride"],
-                            dilations=options["dilation"], pads=options["pads"])
+    node = helper.make_node(
+        "MaxPool",
+        ["x"],
+        ["y"],
+        kernel_shape=options["kernel"],
+        strides=options["stride"],
+        dilations=options["dilation"],
+        pads=options["pads"],
+    )
     x, y = (helper.make_tensor_value_info(name, kind, None) for name in "xy")
     graph = helper.make_graph([node], "pool", [x], [y])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
@@ -45,7 +57,7 @@ def test_unit_weights_are_global_average_pool(seed: int, unsigned: bool) -> None
     rng = np.random.default_rng(seed)
     height, width, channels = (int(number) for number in rng.integers(1, 40, 3))
     # Scales with few decimals give many ties.
-    input_scale, output_scale = (rng.integers(1, 100, 2) / 1000 if seed % 2 else np.exp(rng.uniform(-6, -1, 2)))
+    input_scale, output_scale = rng.integers(1, 100, 2) / 1000 if seed % 2 else np.exp(rng.uniform(-6, -1, 2))
     input_zero, output_zero = (int(rng.choice([-128, 127, 0, rng.integers(-128, 128)])) for _ in range(2))
     # Averages of random codes are all alike; a range for each channel makes them differ.
     ends = np.sort(rng.integers(-128, 128, (2, channels)), axis=0)
@@ -53,12 +65,17 @@ def test_unit_weights_are_global_average_pool(seed: int, unsigned: bool) -> None
 
     dtype, kind = (np.uint8, TensorProto.UINT8) if unsigned else (np.int8, TensorProto.INT8)
     shift = 128 if unsigned else 0
-    constants = {"sx": np.float32(input_scale), "zx": np.array(input_zero + shift, dtype),
-                 "sy": np.float32(output_scale), "zy": np.array(output_zero + shift, dtype)}
+    constants = {
+        "sx": np.float32(input_scale),
+        "zx": np.array(input_zero + shift, dtype),
+        "sy": np.float32(output_scale),
+        "zy": np.array(output_zero + shift, dtype),
+    }
     node = helper.make_node("QLinearGlobalAveragePool", ["x", "sx", "zx", "sy", "zy"], ["y"], domain="com.microsoft")
     x, y = (helper.make_tensor_value_info(name, kind, None) for name in "xy")
-    graph = helper.make_graph([node], "pool", [x], [y],
-                              [numpy_helper.from_array(value, name) for name, value in constants.items()])
+    graph = helper.make_graph(
+        [node], "pool", [x], [y], [numpy_helper.from_array(value, name) for name, value in constants.items()]
+    )
     opsets = [helper.make_opsetid("", 13), helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
     nchw = (np.moveaxis(codes, -1, 0)[None].astype(np.int16) + shift).astype(dtype)

@@ -40,7 +40,7 @@ def parts() -> tuple[Any, bytes]:
     """The JSON of a program file, and its binary part."""
     data = program().to_bytes()
     size = HEAD.unpack_from(data)[3]
-    return json.loads(data[HEAD.size:HEAD.size + size]), data[HEAD.size + size:]
+    return json.loads(data[HEAD.size : HEAD.size + size]), data[HEAD.size + size :]
 
 
 def written(text: bytes, blobs: bytes = b"", config_hash: int | None = None) -> bytes:
@@ -75,54 +75,95 @@ def test_round_trip() -> None:
         (lambda: written(b""), "Expecting value: line 1 column 1 (char 0)"),
         (lambda: written(b"\xff"), "'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
         (lambda: written(b"[" * 100_000), "JSON must not be nested so deeply"),
-        (lambda: written(b"[]"), ("program must be an object with the fields config_hash, config_name, prologue, body, "
-                                 "arena_bytes, constants, constants_address, inputs, outputs, layers, written, "
-                                 "spilled, predicted_cycles, batch, head, tail, model, not an array")),
+        (
+            lambda: written(b"[]"),
+            (
+                "program must be an object with the fields config_hash, config_name, prologue, body, "
+                "arena_bytes, constants, constants_address, inputs, outputs, layers, written, "
+                "spilled, predicted_cycles, batch, head, tail, model, not an array"
+            ),
+        ),
         (lambda: changed("body", value=...), "program.body must be given, and is missing"),
         (lambda: changed("body", "dma", value=...), "program.body.dma must be given, and is missing"),
-        (lambda: changed("body", "speed", value=1), ("program.body must have no fields but dma, compute, dma_address, "
-                                                    'compute_address, and has "speed"')),
+        (
+            lambda: changed("body", "speed", value=1),
+            ('program.body must have no fields but dma, compute, dma_address, compute_address, and has "speed"'),
+        ),
         (lambda: changed("layers", value=3), "program.layers must be an array, not 3"),
         (lambda: changed("layers", 0, "macs", value="many"), 'program.layers[0].macs must be an integer, not "many"'),
         (lambda: changed("layers", 0, "macs", value=1.5), "program.layers[0].macs must be an integer, not 1.5"),
         (lambda: changed("inputs", 0, "unsigned", value=0), "program.inputs[0].unsigned must be true or false, not 0"),
-        (lambda: changed("inputs", 0, "shape", value=[6, 6]), ("program.inputs[0].shape must be an array of 3 values, "
-                                                              "not of 2")),
-        (lambda: changed("body", "dma", value={"blob": [0, 1 << 40]}),
-         rf"program.body.dma must be within the \d+ bytes of binary data, not {1 << 40} bytes at 0"),
-        (lambda: changed("body", "dma", value={"blob": [-1, 1]}),
-         r"program.body.dma must be within the \d+ bytes of binary data, not 1 bytes at -1"),
+        (
+            lambda: changed("inputs", 0, "shape", value=[6, 6]),
+            ("program.inputs[0].shape must be an array of 3 values, not of 2"),
+        ),
+        (
+            lambda: changed("body", "dma", value={"blob": [0, 1 << 40]}),
+            rf"program.body.dma must be within the \d+ bytes of binary data, not {1 << 40} bytes at 0",
+        ),
+        (
+            lambda: changed("body", "dma", value={"blob": [-1, 1]}),
+            r"program.body.dma must be within the \d+ bytes of binary data, not 1 bytes at -1",
+        ),
         (lambda: changed("body", "dma", value="AAAA"), "program.body.dma.blob must be an array, not null"),
-        (lambda: changed("body", "dma", value={"blob": [0, 63]}), ("program: body.dma must be whole commands of 64 "
-                                                                  "bytes, not 63 bytes")),
+        (
+            lambda: changed("body", "dma", value={"blob": [0, 63]}),
+            ("program: body.dma must be whole commands of 64 bytes, not 63 bytes"),
+        ),
         (lambda: changed("body", "dma_address", value=1), "program: body.dma_address must be a multiple of 64, not 1"),
-        (lambda: changed("body", "dma_address", value=1 << 30),
-         r"program: body.dma must be in the arena of \d+ bytes, not \d+ bytes at 1073741824"),
-        (lambda: changed("constants_address", value=-1),
-         r"program: constants must be in the arena of \d+ bytes, not \d+ bytes at -1"),
-        (lambda: changed("arena_bytes", value=1 << 33), ("program: arena_bytes must be between 1 and 4294967296, not "
-                                                        "8589934592")),
-        (lambda: changed("predicted_cycles", value=0), ("program: predicted_cycles must be between 1 and 4294967295, "
-                                                       "not 0")),
+        (
+            lambda: changed("body", "dma_address", value=1 << 30),
+            r"program: body.dma must be in the arena of \d+ bytes, not \d+ bytes at 1073741824",
+        ),
+        (
+            lambda: changed("constants_address", value=-1),
+            r"program: constants must be in the arena of \d+ bytes, not \d+ bytes at -1",
+        ),
+        (
+            lambda: changed("arena_bytes", value=1 << 33),
+            ("program: arena_bytes must be between 1 and 4294967296, not 8589934592"),
+        ),
+        (
+            lambda: changed("predicted_cycles", value=0),
+            ("program: predicted_cycles must be between 1 and 4294967295, not 0"),
+        ),
         (lambda: changed("batch", value=0), r"program: batch must be between 1 and \d+, not 0"),
         (lambda: changed("inputs", value=[]), "program: inputs must be one or more, with different names, not none"),
-        (lambda: changed("inputs", value=2 * parts()[0]["inputs"]),
-         "program: inputs must be one or more, with different names, not x, x"),
-        (lambda: changed("inputs", 0, "onnx_axes", value=[0, 0, 2]),
-         "program: x: onnx_axes must be 0, 1 and 2 in some order, not (0, 0, 2)"),
-        (lambda: changed("inputs", 0, "onnx_shape", value=[1, 4, 6, 7]),
-         ("program: x: onnx_shape must be one of 144 elements whose first axis is a multiple of the batch (1), not "
-         "(1, 4, 6, 7)")),
-        (lambda: changed("inputs", 0, "shape", value=[-6, -6, 4]),
-         "program: x: shape must be positive in all axes, not (-6, -6, 4)"),
-        (lambda: changed("inputs", 0, "address", value=1 << 40),
-         rf"program: x must be in the arena of \d+ bytes, not 144 bytes at {1 << 40}"),
-        (lambda: changed("layers", 0, "commands", value=[]),
-         r"program: \w+: commands must be some of the \d+ in the compute queue, not ()"),
-        (lambda: changed("written", 0, "command", value=99),
-         r"program: \w+: commands must be some of the \d+ in the compute queue, not (99,)"),
-        (lambda: changed("written", 0, "row_pitch", value=1 << 30),
-         r"program: \w+: row_pitch must be between 0 and 16777216, not 1073741824"),
+        (
+            lambda: changed("inputs", value=2 * parts()[0]["inputs"]),
+            "program: inputs must be one or more, with different names, not x, x",
+        ),
+        (
+            lambda: changed("inputs", 0, "onnx_axes", value=[0, 0, 2]),
+            "program: x: onnx_axes must be 0, 1 and 2 in some order, not (0, 0, 2)",
+        ),
+        (
+            lambda: changed("inputs", 0, "onnx_shape", value=[1, 4, 6, 7]),
+            (
+                "program: x: onnx_shape must be one of 144 elements whose first axis is a multiple of the batch (1), "
+                "not (1, 4, 6, 7)"
+            ),
+        ),
+        (
+            lambda: changed("inputs", 0, "shape", value=[-6, -6, 4]),
+            "program: x: shape must be positive in all axes, not (-6, -6, 4)",
+        ),
+        (
+            lambda: changed("inputs", 0, "address", value=1 << 40),
+            rf"program: x must be in the arena of \d+ bytes, not 144 bytes at {1 << 40}",
+        ),
+        (
+            lambda: changed("layers", 0, "commands", value=[]),
+            r"program: \w+: commands must be some of the \d+ in the compute queue, not ()",
+        ),
+        (
+            lambda: changed("written", 0, "command", value=99),
+            r"program: \w+: commands must be some of the \d+ in the compute queue, not (99,)",
+        ),
+        (
+            lambda: changed("written", 0, "row_pitch", value=1 << 30),
+            r"program: \w+: row_pitch must be between 0 and 16777216, not 1073741824",
+        ),
         (lambda: changed("config_hash", value=7), r"program.config_hash must be the header's (\d+), not 7"),
     ],
 )
@@ -151,7 +192,9 @@ def refusal(program: Program, path: Path, capsys: pytest.CaptureFixture[str], co
 
 @pytest.mark.parametrize("command", ["compile", "run", "verify"])
 @pytest.mark.parametrize("part", ["model", "head", "tail"])
-@pytest.mark.parametrize("damage", [lambda data: b"junk", lambda data: data[:len(data) // 2], lambda data: b"\x08junk"])
+@pytest.mark.parametrize(
+    "damage", [lambda data: b"junk", lambda data: data[: len(data) // 2], lambda data: b"\x08junk"]
+)
 def test_models_in_a_program_that_are_none(
     part: str, damage: Callable[[bytes], bytes], command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -164,16 +207,29 @@ def test_models_in_a_program_that_are_none(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda whole: {"head": b""}, ("program: the accelerator needs pixels_QuantizeLinear_Output, and there is only "
-                                      "pixels")),
-        (lambda whole: {"tail": b""}, ("program: the user needs logits, and there is only pixels, "
-                                      "pixels_QuantizeLinear_Output, logits_QuantizeLinear_Output")),
-        (lambda whole: {"head": whole.tail}, ("program: the head needs logits_QuantizeLinear_Output, and there is only "
-                                             "pixels")),
-        (lambda whole: {"inputs": (dataclasses.replace(whole.inputs[0], unsigned=True),)},
-         "program: pixels_QuantizeLinear_Output must be uint8[1, 1, 8, 8] for a sample, not int8[1, 1, 8, 8]"),
-        (lambda whole: {"inputs": (dataclasses.replace(whole.inputs[0], onnx_shape=(1, 64)),)},
-         "program: pixels_QuantizeLinear_Output must be int8[1, 64] for a sample, not int8[1, 1, 8, 8]"),
+        (
+            lambda whole: {"head": b""},
+            ("program: the accelerator needs pixels_QuantizeLinear_Output, and there is only pixels"),
+        ),
+        (
+            lambda whole: {"tail": b""},
+            (
+                "program: the user needs logits, and there is only pixels, "
+                "pixels_QuantizeLinear_Output, logits_QuantizeLinear_Output"
+            ),
+        ),
+        (
+            lambda whole: {"head": whole.tail},
+            ("program: the head needs logits_QuantizeLinear_Output, and there is only pixels"),
+        ),
+        (
+            lambda whole: {"inputs": (dataclasses.replace(whole.inputs[0], unsigned=True),)},
+            "program: pixels_QuantizeLinear_Output must be uint8[1, 1, 8, 8] for a sample, not int8[1, 1, 8, 8]",
+        ),
+        (
+            lambda whole: {"inputs": (dataclasses.replace(whole.inputs[0], onnx_shape=(1, 64)),)},
+            "program: pixels_QuantizeLinear_Output must be int8[1, 64] for a sample, not int8[1, 1, 8, 8]",
+        ),
     ],
 )
 def test_parts_that_do_not_fit_one_another(
@@ -185,8 +241,9 @@ def test_parts_that_do_not_fit_one_another(
 
 def test_tensors_that_the_model_has_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, *others = digits_program().written
-    for change, message in ({"name": "zz"}, "zz must be in the model, not (8, 8, 16)"), (
-        {"shape": (1, 1, 1)}, f"{first.name} must be of the shape (8, 8, 16), not (1, 1, 1)"
+    for change, message in (
+        ({"name": "zz"}, "zz must be in the model, not (8, 8, 16)"),
+        ({"shape": (1, 1, 1)}, f"{first.name} must be of the shape (8, 8, 16), not (1, 1, 1)"),
     ):
         damaged = dataclasses.replace(digits_program(), written=(dataclasses.replace(first, **change), *others))
         assert refusal(damaged, tmp_path / "net.program", capsys, "verify") == message
@@ -199,8 +256,14 @@ def places(plain: Any, *path: str | int) -> list[tuple[str | int, ...]]:
 
 
 VALUES = st.one_of(
-    st.just(...), st.none(), st.booleans(), st.floats(), st.text(max_size=3), st.integers(-2, 70),
-    st.sampled_from([1 << power for power in range(7, 80)]), st.lists(st.integers(-2, 70), max_size=4),
+    st.just(...),
+    st.none(),
+    st.booleans(),
+    st.floats(),
+    st.text(max_size=3),
+    st.integers(-2, 70),
+    st.sampled_from([1 << power for power in range(7, 80)]),
+    st.lists(st.integers(-2, 70), max_size=4),
     st.dictionaries(st.sampled_from(["blob", "name", "x"]), st.lists(st.integers(-2, 200), max_size=3), max_size=2),
 )
 
@@ -222,7 +285,7 @@ def test_any_bytes_are_refused(data: bytes, place: int, fresh: bool) -> None:
     """Bytes in place of others, with the checksum of before, and any bytes behind the magic number."""
     file = bytearray(program().to_bytes())
     start = place % len(file)
-    file[start:start + len(data)] = data
+    file[start : start + len(data)] = data
     damaged = MAGIC + data if fresh else bytes(file)
     if damaged == program().to_bytes():
         return

@@ -73,8 +73,11 @@ class GuardProof(Proof):
     def check_pins(self, m: Module) -> None:
         """What is offered stays until it is taken."""
         bus = self.unit.memory
-        for channel, names in (("aw", ("addr", "id", "len")), ("ar", ("addr", "id", "len")),
-                               ("w", ("data", "strb", "last"))):
+        for channel, names in (
+            ("aw", ("addr", "id", "len")),
+            ("ar", ("addr", "id", "len")),
+            ("w", ("data", "strb", "last")),
+        ):
             payload = Cat(getattr(bus, channel + name) for name in names)
             valid, waits = getattr(bus, f"{channel}valid"), Signal(name=f"{channel}_waits")
             before = Signal(len(payload), name=f"{channel}_before")

@@ -111,8 +111,23 @@ class LoadRoomProof(Proof):
         found = inside(unit)
         parts = found.m.submodules
         leave_out(
-            *(parts[name] for name in ("commands", "chunks", "transfers", "steps", "next_beat", "aligner", "aligned",
-                                       "chunk_buffer", "write", "runs", "next_run", "splitter"))
+            *(
+                parts[name]
+                for name in (
+                    "commands",
+                    "chunks",
+                    "transfers",
+                    "steps",
+                    "next_beat",
+                    "aligner",
+                    "aligned",
+                    "chunk_buffer",
+                    "write",
+                    "runs",
+                    "next_run",
+                    "splitter",
+                )
+            )
         )
         bursts, beats, r = parts.splitter.bursts, parts.beats, unit.bus.r
         m.d.comb += [

@@ -238,12 +238,25 @@ class ForesightProof(Proof):
             Assert(~unit.lookahead.input.valid | (pushed >= issued) | in_time(pushed, 2)),
             Assert(~unit.walked | (found >= issued) | in_time(found, 3)),
             Assert((walked >= issued) | in_time(walked, 4 + pause)),
-            Assert(~unit.walked | (found < issued) | could_be(found, 3)
-                   | row.begins("command", found) & younger(7, pending + 1)),
-            Assert(~unit.active | (walked < issued) | could_be(walked, 4)
-                   | row.begins("command", walked) & younger(6, pending + 1)),
-            Assert(unit.active | (walked < issued) | ~unit.next_context.output.valid | could_be(walked, 5)
-                   | younger(5, pending)),
+            Assert(
+                ~unit.walked
+                | (found < issued)
+                | could_be(found, 3)
+                | row.begins("command", found) & younger(7, pending + 1)
+            ),
+            Assert(
+                ~unit.active
+                | (walked < issued)
+                | could_be(walked, 4)
+                | row.begins("command", walked) & younger(6, pending + 1)
+            ),
+            Assert(
+                unit.active
+                | (walked < issued)
+                | ~unit.next_context.output.valid
+                | could_be(walked, 5)
+                | younger(5, pending)
+            ),
             # No command is issued whose context the walker could not have.
             Assert(unit.active | (walked >= issued) | unit.next_context.output.valid),
         ]

@@ -223,17 +223,20 @@ def test_loop_nest_of_a_load(tmp_path: Path) -> None:
     prove(LoopNestProof(transfer_nest(PRESETS["tiny"])), tmp_path, depth=2, cover_depth=16, time_limit_s=1800)
 
 
-@pytest.mark.parametrize(
-    "side", ["source", pytest.param("destination", marks=pytest.mark.regress)]
-)
+@pytest.mark.parametrize("side", ["source", pytest.param("destination", marks=pytest.mark.regress)])
 def test_loops(side: str, tmp_path: Path) -> None:
     prove(LoopsProof(side=side, word_bits=5, bits=6), tmp_path, depth=2, cover_depth=16)
 
 
 @pytest.mark.regress
 def test_loops_with_all_bits(tmp_path: Path) -> None:
-    prove(LoopsProof(side="source", word_bits=10, bits=isa.LOCAL_BITS), tmp_path, depth=2, cover_depth=16,
-          time_limit_s=3600)
+    prove(
+        LoopsProof(side="source", word_bits=10, bits=isa.LOCAL_BITS),
+        tmp_path,
+        depth=2,
+        cover_depth=16,
+        time_limit_s=3600,
+    )
 
 
 @pytest.mark.parametrize(

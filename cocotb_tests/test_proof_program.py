@@ -116,8 +116,21 @@ class RingProof(Proof):
                 Assert(~burst.two | ~burst.address[6]),
             ]
         self.check_asking(m, found, asked, came, read, loaded, stopped)
-        self.check_reading(m, found, SimpleNamespace(came=came, read=read, left=left, position=position, value=value,
-                                                     loaded=loaded, ran=ran, started=started, stopped=stopped))
+        self.check_reading(
+            m,
+            found,
+            SimpleNamespace(
+                came=came,
+                read=read,
+                left=left,
+                position=position,
+                value=value,
+                loaded=loaded,
+                ran=ran,
+                started=started,
+                stopped=stopped,
+            ),
+        )
         return m
 
     def check_asking(self, m: Module, found: SimpleNamespace, asked, came, read, loaded, stopped) -> None:

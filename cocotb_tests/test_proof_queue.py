@@ -156,8 +156,10 @@ class QueueProof(Proof):
         with m.If(marked.inside):
             m.d.comb += [
                 Assert((needs == found.finished + needed) | (needed == 0) & (needs <= found.finished)),
-                *(Assert(~v | (p != marked.ahead) | (word == marked.word))
-                  for v, p, word in zip(valid, place, words, strict=True)),
+                *(
+                    Assert(~v | (p != marked.ahead) | (word == marked.word))
+                    for v, p, word in zip(valid, place, words, strict=True)
+                ),
             ]
 
     def check_beginning(self, m: Module, found: SimpleNamespace) -> None:
@@ -227,7 +229,7 @@ class QueueProof(Proof):
             clean = (text & (((1 << isa.COMMAND_BITS) - 1) ^ used)) == 0
             if opcode is Opcode.COMPUTE:
                 (engine,) = (field for field in fmt.fields if field.name == "engine")
-                clean &= Cat(text[engine.lsb:][: engine.width] == code for code in CONFIG.engines).any()
+                clean &= Cat(text[engine.lsb :][: engine.width] == code for code in CONFIG.engines).any()
             legal |= (text[:4] == opcode) & clean
         return legal
 

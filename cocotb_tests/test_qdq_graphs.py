@@ -1,4 +1,5 @@
 """The plain model in ONNX Runtime is the reference: graphs in which it merges quantisations across operators."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -81,7 +82,8 @@ def test_a_merged_scale_that_does_not_fit_a_bias():
         import_model(made.serialise())
     assert str(caught.value) == (
         f"model: ONNX Runtime computes Conv '{conv}' in float, because QuantizeLinear '{again}' quantises codes again; "
-        "ONNX Runtime merges both quantisations, and the bias does not fit the scale; quantise the tensor once")
+        "ONNX Runtime merges both quantisations, and the bias does not fit the scale; quantise the tensor once"
+    )
 
 
 def test_the_core_has_the_bytes_of_the_plain_model():

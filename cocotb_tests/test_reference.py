@@ -1,4 +1,5 @@
 """ONNX Runtime as the reference: the processor's probe, integer tensors on show, options of the QDQ form."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -15,12 +16,15 @@ def test_the_probe_gives_a_reason_or_none():
     assert reason is None or "processor" in reason
 
 
-@pytest.mark.parametrize(("machine", "flags", "expected"), [
-    ("x86_64", "avx2 fma", None),
-    ("AMD64", "avx2 fma avx512_vnni", None),
-    ("x86_64", "sse4_2", "the processor lacks avx2, fma, with which ONNX Runtime's bytes are defined"),
-    ("aarch64", "", "ONNX Runtime's bytes are defined on x86-64 processors, and this one is aarch64"),
-])
+@pytest.mark.parametrize(
+    ("machine", "flags", "expected"),
+    [
+        ("x86_64", "avx2 fma", None),
+        ("AMD64", "avx2 fma avx512_vnni", None),
+        ("x86_64", "sse4_2", "the processor lacks avx2, fma, with which ONNX Runtime's bytes are defined"),
+        ("aarch64", "", "ONNX Runtime's bytes are defined on x86-64 processors, and this one is aarch64"),
+    ],
+)
 def test_the_probe_reads_the_processor(monkeypatch, machine: str, flags: str, expected: str | None):
     monkeypatch.setattr(reference.platform, "machine", lambda: machine)
     monkeypatch.setattr(reference.Path, "exists", lambda _: True)
@@ -60,8 +64,10 @@ def around_float_convolutions(*, ahead: bool) -> tuple[bytes, list[str]]:
     """A quantised convolution with a float one behind, and perhaps one ahead; its quantised tensors."""
     made = Maker(np.random.default_rng(0), "qdq", False, TINY)
     made.start((1, 3, 8, 8))
-    weights = (made.constant("float", made.rng.normal(size=shape).astype(np.float32))
-               for shape in ((16, 3, 3, 3), (16, 16, 3, 3)))
+    weights = (
+        made.constant("float", made.rng.normal(size=shape).astype(np.float32))
+        for shape in ((16, 3, 3, 3), (16, 16, 3, 3))
+    )
     first, second = weights
     if ahead:
         made.quantise(made.node("Conv", ["x", first]), *made.quantisation(0.1, 3), (1, 16, 6, 6))
@@ -81,7 +87,7 @@ def test_what_float_convolutions_make_uncertain_is_hidden(ahead: bool):
     feeds = {"x": x.astype(np.float32) / 64 if ahead else x}
     opened = reference.Reference(data)
     found = opened.run(feeds)
-    output, = opened.output_names
+    (output,) = opened.output_names
     assert found[output].tobytes() == reference.open_session(data).run(None, feeds)[0].tobytes()
     assert found[output].tobytes() != opened._exposed.run([output], feeds)[0].tobytes(), "the two agree"
     assert [name in found for name in codes] == [not ahead] * len(codes)
@@ -98,9 +104,14 @@ def test_the_qdq_form_is_recognised_and_remembered():
         assert reference.is_qdq(part) is qdq
 
 
-@pytest.mark.parametrize(("kind", "form", "qdq"), [
-    ("Tanh", "qdq", True), ("pool", "qdq", True), ("pool", "qop", False),
-])
+@pytest.mark.parametrize(
+    ("kind", "form", "qdq"),
+    [
+        ("Tanh", "qdq", True),
+        ("pool", "qdq", True),
+        ("pool", "qop", False),
+    ],
+)
 def test_networks_without_a_product_have_a_form_too(kind: str, form: str, qdq: bool):
     assert reference.is_qdq(onnx.load_from_string(layer(kind, 0, form=form).model)) is qdq
 

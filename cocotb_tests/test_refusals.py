@@ -83,6 +83,7 @@ def demo(change: Callable[[onnx.GraphProto], object]) -> bytes:
 
 def with_input(kind: onnx.ValueInfoProto) -> bytes:
     """The demo network with another input that goes straight to an output."""
+
     def change(graph: onnx.GraphProto) -> None:
         graph.input.append(kind)
         graph.node.append(helper.make_node("Identity", [kind.name], ["same"], "same"))
@@ -149,8 +150,10 @@ def network_larger_than_the_memories() -> bytes:
         (sequence, "input 'list' must be a tensor of numbers, not a sequence; take it out of the network, or .*"),
         (
             huge(1, 1 << 31, 1 << 31),
-            (r"input 'pixels' must have at most 268,435,456 elements, which the simulated accelerator's memory holds, "
-            r"not 4,611,686,018,427,387,904; export it for smaller inputs"),
+            (
+                r"input 'pixels' must have at most 268,435,456 elements, which the simulated accelerator's memory "
+                r"holds, not 4,611,686,018,427,387,904; export it for smaller inputs"
+            ),
         ),
         (huge(1, 1 << 14, (1 << 14) + 1), r"input 'pixels' must have at most 268,435,456 elements, .*"),
         (huge(1, -5, 8), r"dimension 2 of input 'pixels' must be fixed, not -5; only the batch may be dynamic: .*"),
@@ -180,9 +183,7 @@ INPUT = np.zeros((1, 1, 8, 8), np.float32)
         ("pixels=", INPUT.astype(np.int8), r"input pixels must be an array of float32, not int8"),
     ],
 )
-def test_inputs(
-    name: str, array: np.ndarray, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_inputs(name: str, array: np.ndarray, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     np.save(tmp_path / "x.npy", array)
     path = tmp_path / "x.npy"
     place = "" if name == "image=" else rf"{re.escape(str(path))}: "
@@ -230,12 +231,15 @@ def test_programs(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def test_operators_on_the_host_that_fail_on_an_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """They did not on the zeros with which the model was measured."""
+
     def change(graph: onnx.GraphProto) -> None:
         graph.initializer.append(numpy_helper.from_array(np.zeros(4, np.float32), "table"))
-        graph.node.extend([
-            helper.make_node("Cast", ["pixels"], ["places"], "to_places", to=TensorProto.INT64),
-            helper.make_node("Gather", ["table", "places"], ["looked_up"], "look_up"),
-        ])
+        graph.node.extend(
+            [
+                helper.make_node("Cast", ["pixels"], ["places"], "to_places", to=TensorProto.INT64),
+                helper.make_node("Gather", ["table", "places"], ["looked_up"], "look_up"),
+            ]
+        )
         graph.output.append(helper.make_tensor_value_info("looked_up", TensorProto.FLOAT, ["batch", 1, 8, 8]))
 
     (tmp_path / "net.onnx").write_bytes(demo(change))

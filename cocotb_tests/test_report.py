@@ -98,20 +98,20 @@ def test_a_place_that_cannot_be_written_is_refused_before_anything_runs(
 ) -> None:
     path = tmp_path / target
     assert run(capsys, str(MODEL), "--input", pixels, "--report", str(path)) == (
-        2, {"error": f"{path}: cannot be written: {reason}; name another place"}
+        2,
+        {"error": f"{path}: cannot be written: {reason}; name another place"},
     )
 
 
 @pytest.mark.usefixtures("never_runs")
-def test_the_report_takes_no_other_files_place(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, pixels: str
-) -> None:
+def test_the_report_takes_no_other_files_place(capsys: pytest.CaptureFixture[str], tmp_path: Path, pixels: str) -> None:
     output = tmp_path / "y.npy"
     for path in (pixels, str(MODEL), str(output)):
         before = Path(path).read_bytes() if Path(path).exists() else None
         code, values = run(capsys, str(MODEL), "--input", pixels, "--output", str(output), "--report", path)
         assert (code, values["error"]) == (
-            2, f"report must be another file than what the run reads and writes, not {path}"
+            2,
+            f"report must be another file than what the run reads and writes, not {path}",
         )
         assert (Path(path).read_bytes() if Path(path).exists() else None) == before
 
@@ -124,7 +124,8 @@ def test_without_plotly_the_remedy_is_named(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "plotly" else found(name))
     target = tmp_path / "report.html"
     assert run(capsys, str(MODEL), "--input", pixels, "--report", str(target)) == (
-        2, {"error": f"a report needs Plotly, which is not installed; run: {install_command('report')}"}
+        2,
+        {"error": f"a report needs Plotly, which is not installed; run: {install_command('report')}"},
     )
     assert not target.exists()
 

@@ -1,5 +1,6 @@
 # amaranth: UnusedElaboratable=no
 """Requantisation: golden against NumPy's float32, the hardware against golden, on edges and a million random cases."""
+
 from __future__ import annotations
 
 import os
@@ -44,6 +45,7 @@ def float_requantise(cases: Cases, zero_point: int, low: int, high: int) -> npt.
 
 def random_cases(rng: np.random.Generator, count: int) -> Cases:
     """Accumulators, biases and scales of every magnitude; in half of the cases the result is near an int8 code."""
+
     def integers() -> np.ndarray:
         return (rng.integers(-(2**31), 2**31, count) >> rng.integers(0, 32, count)).astype(np.int32)
 
@@ -51,24 +53,50 @@ def random_cases(rng: np.random.Generator, count: int) -> Cases:
     total = np.abs((acc + bias).astype(np.float64))
     near = rng.uniform(-300, 300, count) / np.maximum(total, 1)
     anywhere = np.exp2(rng.uniform(-130, 32, count))
-    scale = np.where(rng.random(count) < .5, np.abs(near), anywhere).astype(np.float32)
+    scale = np.where(rng.random(count) < 0.5, np.abs(near), anywhere).astype(np.float32)
     # Few mantissa bits make ties.
-    coarse = rng.random(count) < .3
+    coarse = rng.random(count) < 0.3
     scale[coarse] = (scale[coarse].view(np.uint32) & 0xFFF0_0000).view(np.float32)
     return acc, bias, scale
 
 
 def edge_cases() -> Cases:
     """Ties, their neighbours, accumulators that float32 rounds, scales beyond what is encoded, dead channels."""
-    scales = [0, 1e-38, 1e-30, 2.0**-33, 2.0**-32, 2.0**-31, 1e-8, 2.0**-24, 2.0**-10, 1 / 3, .1, .5, .75, 1, 1.5, 2.5,
-              127.5, 255, 256, 511.9, 512, 513, 1023, 1024, 1e9, 3e38]
-    scales += [np.nextafter(np.float32(scale), np.float32(0)) for scale in (2.0**-32, .5, 1, 1024)]
+    scales = [
+        0,
+        1e-38,
+        1e-30,
+        2.0**-33,
+        2.0**-32,
+        2.0**-31,
+        1e-8,
+        2.0**-24,
+        2.0**-10,
+        1 / 3,
+        0.1,
+        0.5,
+        0.75,
+        1,
+        1.5,
+        2.5,
+        127.5,
+        255,
+        256,
+        511.9,
+        512,
+        513,
+        1023,
+        1024,
+        1e9,
+        3e38,
+    ]
+    scales += [np.nextafter(np.float32(scale), np.float32(0)) for scale in (2.0**-32, 0.5, 1, 1024)]
     centres = [0, 2**23, 2**24, 2**25, 2**26, 2**30, 2**31 - 1]
     acc, scale = [], []
     for value in map(np.float32, scales):
         near = [centre + delta for centre in centres for delta in range(-9, 10)]
         if value > 0:
-            near += [round(half / float(value)) + delta for half in np.arange(-130, 130) + .5 for delta in (-1, 0, 1)]
+            near += [round(half / float(value)) + delta for half in np.arange(-130, 130) + 0.5 for delta in (-1, 0, 1)]
         near += [-value for value in near]
         near = [x for x in near if -(2**31) <= x < 2**31] + [-(2**31), -(2**31) + 1]
         acc += near
@@ -85,7 +113,7 @@ def double_ties() -> Cases:
     for integer in range(256):
         half = (2 * integer + 1) << 25 - (2 * integer + 1).bit_length()
         for product in half - 1, half + 1:
-            fraction_bits = round(np.log2(product / (integer + .5)))
+            fraction_bits = round(np.log2(product / (integer + 0.5)))
             divisors = [divisor for divisor in range(3, 1000, 2) if product % divisor == 0]
             acc += divisors
             scale += [product // divisor * 2.0**-fraction_bits for divisor in divisors]
@@ -97,15 +125,22 @@ def under_ties(count: int) -> Cases:
     """Products just below and above a half that float32 rounds to the half."""
     rng = np.random.default_rng(7)
     acc = rng.integers(1, 2**24, count)
-    scale = ((rng.integers(0, 256, count) + .5) / acc).astype(np.float32)
+    scale = ((rng.integers(0, 256, count) + 0.5) / acc).astype(np.float32)
     scale = (scale.view(np.int32) + rng.integers(-1, 2, count, dtype=np.int32)).view(np.float32)
     return (acc * rng.choice([-1, 1], count)).astype(np.int32), np.zeros(count, np.int32), scale
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize(("zero_point", "low", "high"), [
-    (0, -128, 127), (-128, -128, 127), (127, -128, 127), (-5, -5, 90), (3, 3, 3),
-])
+@pytest.mark.parametrize(
+    ("zero_point", "low", "high"),
+    [
+        (0, -128, 127),
+        (-128, -128, 127),
+        (127, -128, 127),
+        (-5, -5, 90),
+        (3, 3, 3),
+    ],
+)
 def test_golden_is_float32(seed: int, zero_point: int, low: int, high: int) -> None:
     rng = np.random.default_rng(seed)
     for cases in (edge_cases(), double_ties(), under_ties(10_000), random_cases(rng, RANDOM_CASES // 20)):
@@ -131,7 +166,7 @@ def test_leading_axes_broadcast() -> None:
 
 
 def test_encoding() -> None:
-    scale = np.array([1, .1, 2.0**-32, 1e-10, 512, 2000, 0], np.float32)
+    scale = np.array([1, 0.1, 2.0**-32, 1e-10, 512, 2000, 0], np.float32)
     mantissa, exponent = encode_scale(scale)
     np.testing.assert_array_equal(mantissa[:3] * 2.0 ** -exponent[:3], scale[:3])
     assert list(zip(mantissa[3:], exponent[3:], strict=True)) == [(0, 0), (2**23, 14), (2**23, 14), (0, 0)]
@@ -146,18 +181,28 @@ def test_encoding() -> None:
 ONE, ACC, WORD = np.ones(1, np.float32), np.zeros(1, np.int32), np.zeros(1, np.uint64)
 
 
-@pytest.mark.parametrize(("call", "error", "message"), [
-    (lambda: encode_scale(np.ones(1)), TypeError, r"^multiplier must be float32, not float64$"),
-    (lambda: encode_scale(-ONE), ValueError, r"^multiplier must be finite and not negative, not -1\.0$"),
-    (lambda: encode_scale(ONE / np.float32(0)), ValueError, r"^multiplier must be finite and not negative, not inf$"),
-    (lambda: pack_parameters(np.zeros(1), ONE), TypeError, r"^bias must be int32, not float64$"),
-    (lambda: pack_parameters(np.zeros(2, np.int32), ONE), ValueError,
-     r"^bias must have the shape of multiplier \(1,\), not \(2,\)$"),
-    (lambda: requantise(ONE, WORD, 0), TypeError, r"^acc must be int32, not float32$"),
-    (lambda: requantise(ACC, ONE, 0), TypeError, r"^parameters must be uint64, not float32$"),
-    (lambda: requantise(ACC, WORD, 128), ValueError, r"^zero_point must be between -128 and 127, not 128$"),
-    (lambda: requantise(ACC, WORD, 0, 1, 0), ValueError, r"^low must be at most high \(0\), not 1$"),
-])
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: encode_scale(np.ones(1)), TypeError, r"^multiplier must be float32, not float64$"),
+        (lambda: encode_scale(-ONE), ValueError, r"^multiplier must be finite and not negative, not -1\.0$"),
+        (
+            lambda: encode_scale(ONE / np.float32(0)),
+            ValueError,
+            r"^multiplier must be finite and not negative, not inf$",
+        ),
+        (lambda: pack_parameters(np.zeros(1), ONE), TypeError, r"^bias must be int32, not float64$"),
+        (
+            lambda: pack_parameters(np.zeros(2, np.int32), ONE),
+            ValueError,
+            r"^bias must have the shape of multiplier \(1,\), not \(2,\)$",
+        ),
+        (lambda: requantise(ONE, WORD, 0), TypeError, r"^acc must be int32, not float32$"),
+        (lambda: requantise(ACC, ONE, 0), TypeError, r"^parameters must be uint64, not float32$"),
+        (lambda: requantise(ACC, WORD, 128), ValueError, r"^zero_point must be between -128 and 127, not 128$"),
+        (lambda: requantise(ACC, WORD, 0, 1, 0), ValueError, r"^low must be at most high \(0\), not 1$"),
+    ],
+)
 def test_refusals(call, error: type[Exception], message: str) -> None:
     with np.errstate(divide="ignore"), pytest.raises(error, match=message):
         call()
@@ -168,8 +213,17 @@ class Bench(wiring.Component):
 
     def __init__(self):
         code = In(signed(8))
-        super().__init__({"terms": In(2 * ADD_ENTRY_BITS * LANES), "is_sum": In(1), "scale": In(SCALE_BITS * LANES),
-                          "zero_point": code, "low": code, "high": code, "result": Out(8 * LANES)})
+        super().__init__(
+            {
+                "terms": In(2 * ADD_ENTRY_BITS * LANES),
+                "is_sum": In(1),
+                "scale": In(SCALE_BITS * LANES),
+                "zero_point": code,
+                "low": code,
+                "high": code,
+                "result": Out(8 * LANES),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -199,7 +253,7 @@ def joined(values: np.ndarray, bits: int) -> int:
 
 async def compare(dut, cases: Cases, rng: np.random.Generator) -> None:
     """Feed one case to each lane in every cycle, with other zero points and limits in each."""
-    acc, bias, scale = (array[:len(array) // LANES * LANES].reshape(-1, LANES) for array in cases)
+    acc, bias, scale = (array[: len(array) // LANES * LANES].reshape(-1, LANES) for array in cases)
     parameters = pack_parameters(bias, scale)
     expect = [lambda *limits, row=row: requantise(*row, *limits) for row in zip(acc, parameters, strict=True)]
     await compare_terms(dut, np.stack([acc, bias], 2).astype(np.int64), parameters, expect, rng, is_sum=False)
@@ -210,7 +264,7 @@ async def compare_terms(dut, terms: np.ndarray, parameters: np.ndarray, expect: 
     cycles = len(terms)
     zero_points = rng.integers(-128, 128, cycles)
     limits = np.sort(rng.integers(-128, 128, (cycles, 2)), axis=1)
-    limits[rng.random(cycles) < .8] = -128, 127
+    limits[rng.random(cycles) < 0.8] = -128, 127
     expected = np.stack([row(*codes) for row, *codes in zip(expect, zero_points, *limits.T, strict=True)])
     scales = parameters >> np.uint64(32) & np.uint64((1 << SCALE_BITS) - 1)
     dut.is_sum.value = is_sum

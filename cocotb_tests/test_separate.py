@@ -1,4 +1,5 @@
 """Max pooling along columns, then along rows: the same bytes in fewer steps."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -25,8 +26,9 @@ def pooled(size: int, channels: int, window: Window, *, seed: int = 0, table: bo
 def test_bytes_are_the_same(seed: int) -> None:
     rng = np.random.default_rng(seed)
     kernel = tuple(int(n) for n in rng.integers(4, 8, 2))
-    window = Window(kernel, (1, 1), tuple(int(n) for n in rng.integers(1, 3, 2)),
-                    tuple(int(n) + 5 for n in rng.integers(0, 3, 4)))
+    window = Window(
+        kernel, (1, 1), tuple(int(n) for n in rng.integers(1, 3, 2)), tuple(int(n) + 5 for n in rng.integers(0, 3, 4))
+    )
     graph = pooled(int(rng.integers(3, 9)), 5, window, seed=seed, table=bool(seed % 2))
     for preset in ("tiny", "ecp5-85k"):
         program = compile_graph(graph, PRESETS[preset])
@@ -35,9 +37,17 @@ def test_bytes_are_the_same(seed: int) -> None:
             assert differing_bytes(graph, program, PRESETS[preset], order=order, seed=seed) == 0
 
 
-@pytest.mark.parametrize(("size", "kernel", "stride", "separated"), [
-    (16, 5, 1, True), (13, 13, 1, True), (16, 3, 1, False), (16, 3, 2, False), (16, 5, 2, False), (7, 7, 1, True),
-])
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "separated"),
+    [
+        (16, 5, 1, True),
+        (13, 13, 1, True),
+        (16, 3, 1, False),
+        (16, 3, 2, False),
+        (16, 5, 2, False),
+        (7, 7, 1, True),
+    ],
+)
 def test_where_it_halves_the_steps(size: int, kernel: int, stride: int, separated: bool) -> None:
     window = Window((kernel, kernel), (stride, stride), pads=(kernel // 2,) * 4)
     names = [layer.name for layer in plan_graph(pooled(size, 8, window), CONFIG).graph.layers]

@@ -257,11 +257,13 @@ def test_a_session_in_several_threads(transport: Transport, answers: dict[str, n
 @pytest.mark.usefixtures("eager_threads")
 def test_sessions_on_one_transport_in_several_threads(transport: Transport, answers: dict[str, np.ndarray]) -> None:
     sessions = {form: InferenceSession(digits.model_path(form), CONFIG, transport) for form in digits.FORMS}
-    side_by_side(*(
-        lambda form=form, index=index: [check(sessions[form], answers[form], index) for _ in range(2)]
-        for form in digits.FORMS
-        for index in range(2)
-    ))
+    side_by_side(
+        *(
+            lambda form=form, index=index: [check(sessions[form], answers[form], index) for _ in range(2)]
+            for form in digits.FORMS
+            for index in range(2)
+        )
+    )
 
 
 @pytest.mark.usefixtures("eager_threads")

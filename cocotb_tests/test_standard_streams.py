@@ -40,8 +40,10 @@ def test_a_full_disk_under_the_complaint_leaves_the_exit_code(words: str) -> Non
 def test_without_standard_output_nothing_is_done(tmp_path: Path) -> None:
     target = tmp_path / "digits.program"
     code, _, error = shell(f"lutterfly compile {MODEL} -o {target} >&-")
-    assert (code, error) == (2, ("lutterfly: standard output must be writable, and is not: it is closed; name another "
-                                "place for it\n"))
+    assert (code, error) == (
+        2,
+        ("lutterfly: standard output must be writable, and is not: it is closed; name another place for it\n"),
+    )
     assert not target.exists()
 
 
@@ -56,8 +58,10 @@ def test_without_standard_error_the_answer_is_the_same() -> None:
 
 def test_a_file_never_gets_the_number_of_a_closed_stream() -> None:
     """What libraries print to standard error would stand in it."""
-    script = ("from lutterfly.host import standard_streams; standard_streams.prepare(); "
-              "file = open(standard_streams.__file__); print(file.fileno()); file.close()")
+    script = (
+        "from lutterfly.host import standard_streams; standard_streams.prepare(); "
+        "file = open(standard_streams.__file__); print(file.fileno()); file.close()"
+    )
     for closed in ("", "<&-", "2>&-", "<&- 2>&-"):
         code, answer, _ = shell(f"{sys.executable} -c '{script}' {closed}")
         assert code == 0

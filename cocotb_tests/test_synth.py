@@ -1,5 +1,6 @@
 # amaranth: UnusedElaboratable=no
 """Synthesis: block RAMs are block RAMs, reports are read and judged, and what is missing is named."""
+
 from __future__ import annotations
 
 import importlib.util
@@ -16,14 +17,17 @@ from lutterfly.synth.extras import install_command
 from lutterfly.synth.harness import Harness
 from lutterfly.synth.report import CriticalPath, Placement, Report, ReportError, read_placement
 
-needs_tools = pytest.mark.skipif(any(importlib.util.find_spec(name) is None for name in flow.TOOLS),
-                                 reason="the `synth` extra is not installed")
+needs_tools = pytest.mark.skipif(
+    any(importlib.util.find_spec(name) is None for name in flow.TOOLS), reason="the `synth` extra is not installed"
+)
 CRITICAL = CriticalPath("a_FF", "b_FF", 3.0, 4.0, 5)
 
 
 def placement(seed: int, fmax_mhz: float, **used: int) -> Placement:
-    return Placement(**{"seed": seed, "lut": 1000, "ff": 900, "dsp": 132, "bram": 200, "fmax_mhz": fmax_mhz,
-                        "critical": CRITICAL} | used)
+    return Placement(
+        **{"seed": seed, "lut": 1000, "ff": 900, "dsp": 132, "bram": 200, "fmax_mhz": fmax_mhz, "critical": CRITICAL}
+        | used
+    )
 
 
 def report(*placements: Placement) -> Report:
@@ -34,8 +38,9 @@ def report(*placements: Placement) -> Report:
 def test_weight_slice_is_fifteen_block_rams(tmp_path: Path) -> None:
     """Yosys heeds ``no_rw_check``: a guard against collisions would cost 130 look-up tables and more."""
     steps = []
-    result = flow.synthesise_component(Ram(width=128, depth=2048), name="ram", folder=tmp_path / "build", seeds=(1,),
-                                       progress=steps.append)
+    result = flow.synthesise_component(
+        Ram(width=128, depth=2048), name="ram", folder=tmp_path / "build", seeds=(1,), progress=steps.append
+    )
     assert steps == ["elaborate", "synthesise", "floorplan", "place and route, seed 1"]
     run = result.typical
     assert (run.bram, run.dsp) == (15, 0)
@@ -48,8 +53,9 @@ def test_weight_slice_is_fifteen_block_rams(tmp_path: Path) -> None:
 
 @needs_tools
 def test_multiplier_takes_its_registers_along(tmp_path: Path) -> None:
-    run = flow.synthesise_component(Multiplier(a_width=8, b_width=9), name="multiplier", folder=tmp_path,
-                                    seeds=(1,)).typical
+    run = flow.synthesise_component(
+        Multiplier(a_width=8, b_width=9), name="multiplier", folder=tmp_path, seeds=(1,)
+    ).typical
     assert run.dsp == 1
     assert run.ff <= Harness(Multiplier(a_width=8, b_width=9)).flip_flops
 
@@ -64,7 +70,9 @@ def test_median_and_misses() -> None:
     assert good.fmax_mhz == 110.0
     assert good.typical.seed == 3
     assert good.misses() == []
-    assert good.as_text() == """\
+    assert (
+        good.as_text()
+        == """\
 core on ecp5-85k
 look-up tables    1,000 of 50,000
 flip-flops          900 of 83,640
@@ -73,6 +81,7 @@ block RAMs          200 of 208
 clock             110.0 MHz, the median of 130.0, 90.0, 110.0
 limited by      a_FF -> b_FF
                 3.0 ns in 5 cells, 4.0 ns of wires"""
+    )
     assert good.as_dict()["fmax_by_seed_mhz"] == {"1": 130.0, "2": 90.0, "3": 110.0}
     bad = report(placement(1, 99.0, lut=50_001, dsp=157, bram=209, ff=90_000))
     assert bad.misses() == [
@@ -90,16 +99,30 @@ def test_reads_a_report(tmp_path: Path) -> None:
 
     clock = "posedge $glbnet$clk"
     path = tmp_path / "report.json"
-    path.write_text(json.dumps({
-        "fmax": {"clk": {"achieved": 117.5, "constraint": 100}},
-        "utilization": {cell: {"used": used, "available": 9} for cell, used in
-                        [("TRELLIS_COMB", 4), ("TRELLIS_FF", 3), ("MULT18X18D", 2), ("DP16KD", 1)]},
-        "critical_paths": [
-            {"from": "async", "to": clock, "path": [step("routing", 99.0, "in_FF")]},
-            {"from": clock, "to": clock, "path": [step("clk-to-q", .5, "a_FF"), step("routing", 4.0, "lut"),
-                                                  step("logic", 2.5, "lut"), step("setup", 0, "b_FF")]},
-        ],
-    }))
+    path.write_text(
+        json.dumps(
+            {
+                "fmax": {"clk": {"achieved": 117.5, "constraint": 100}},
+                "utilization": {
+                    cell: {"used": used, "available": 9}
+                    for cell, used in [("TRELLIS_COMB", 4), ("TRELLIS_FF", 3), ("MULT18X18D", 2), ("DP16KD", 1)]
+                },
+                "critical_paths": [
+                    {"from": "async", "to": clock, "path": [step("routing", 99.0, "in_FF")]},
+                    {
+                        "from": clock,
+                        "to": clock,
+                        "path": [
+                            step("clk-to-q", 0.5, "a_FF"),
+                            step("routing", 4.0, "lut"),
+                            step("logic", 2.5, "lut"),
+                            step("setup", 0, "b_FF"),
+                        ],
+                    },
+                ],
+            }
+        )
+    )
     assert read_placement(path, seed=7) == Placement(7, 4, 3, 2, 1, 117.5, CriticalPath("a_FF", "b_FF", 3.0, 4.0, 1))
 
 
@@ -128,18 +151,22 @@ def test_failing_tool_names_its_log(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         flow.synthesise_component(Ram(width=8, depth=8), name="ram", folder=tmp_path)
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"device": "ice40"}, r"^device must be one of ecp5-85k, not ice40$"),
-    ({"seeds": ()}, r"^seeds must be at least one number, not none$"),
-])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"device": "ice40"}, r"^device must be one of ecp5-85k, not ice40$"),
+        ({"seeds": ()}, r"^seeds must be at least one number, not none$"),
+    ],
+)
 def test_refusals(options: dict[str, object], message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
         flow.synthesise_component(Ram(width=8, depth=8), name="ram", folder=tmp_path, **options)
 
 
 @pytest.mark.parametrize(("fmax_mhz", "code"), [(110.0, 0), (90.0, 1)])
-def test_command_fails_when_the_budget_is_missed(fmax_mhz: float, code: int, monkeypatch: pytest.MonkeyPatch,
-                                                 capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_command_fails_when_the_budget_is_missed(
+    fmax_mhz: float, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(flow, "synthesise", lambda config, **options: report(placement(1, fmax_mhz)))
     assert cli.main(["synth", "--config", "tiny", "--json"]) == code
@@ -148,8 +175,9 @@ def test_command_fails_when_the_budget_is_missed(fmax_mhz: float, code: int, mon
     assert values["fmax_mhz"] == fmax_mhz
 
 
-def test_command_names_what_is_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-                                       tmp_path: Path) -> None:
+def test_command_names_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(flow.importlib.util, "find_spec", lambda name: None)
     assert cli.main(["synth", "--config", "tiny"]) == 2

@@ -1,4 +1,5 @@
 """Transfer tables: ONNX Runtime's result for every code, and none where it depends on more than the code."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -11,9 +12,11 @@ from lutterfly.host.tabulate import CODES, from_codes, tabulate, to_codes
 
 def model(operator: str, dtype: type, *, scale: float, zero: int, **attributes) -> onnx.ModelProto:
     """DequantizeLinear, ``operator``, QuantizeLinear with the given scale and zero point at both ends."""
-    nodes = [helper.make_node("DequantizeLinear", ["x", "scale", "zero"], ["a"]),
-             helper.make_node(operator, ["a"], ["b"], **attributes),
-             helper.make_node("QuantizeLinear", ["b", "scale", "zero"], ["y"])]
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "scale", "zero"], ["a"]),
+        helper.make_node(operator, ["a"], ["b"], **attributes),
+        helper.make_node("QuantizeLinear", ["b", "scale", "zero"], ["y"]),
+    ]
     if operator == "CumSum":
         nodes[1].input.append("axis")
     values = {"scale": np.float32(scale), "zero": np.array(zero, dtype), "axis": np.int64(0)}
@@ -36,8 +39,11 @@ def test_a_table_holds_the_quantised_function(dtype: type, operator: str, functi
 
 
 def test_a_result_that_depends_on_the_position_is_refused():
-    with pytest.raises(ValueError, match=r"^ONNX Runtime gives -?\d+ or -?\d+ for code -?\d+, depending on its "
-                                         "position in the tensor$"):
+    with pytest.raises(
+        ValueError,
+        match=r"^ONNX Runtime gives -?\d+ or -?\d+ for code -?\d+, depending on its "
+        "position in the tensor$",
+    ):
         tabulate(model("CumSum", np.int8, scale=1.0, zero=0))
 
 

@@ -1,4 +1,5 @@
 """Latencies that the prediction uses are those of the hardware, and its formulas those of its counters."""
+
 from __future__ import annotations
 
 import numpy as np

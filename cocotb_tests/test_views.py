@@ -1,4 +1,5 @@
 """Views: concatenations and splits that copy nothing, where nothing speaks against it, and the bytes that they had."""
+
 from __future__ import annotations
 
 import pytest
@@ -36,8 +37,11 @@ def fire(size: int = 16, modules: int = 3) -> Graph:
     name = "x"
     for _ in range(modules):
         squeezed = maker.convolution(name, 8, POINT, zero_point=-128)
-        name = maker.concat(maker.convolution(squeezed, 16, POINT, zero_point=-128),
-                            maker.convolution(squeezed, 16, SAME, zero_point=-128), tables=False)
+        name = maker.concat(
+            maker.convolution(squeezed, 16, POINT, zero_point=-128),
+            maker.convolution(squeezed, 16, SAME, zero_point=-128),
+            tables=False,
+        )
     return maker.finish(maker.convolution(name, 10, POINT))
 
 

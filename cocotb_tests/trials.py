@@ -1,4 +1,5 @@
 """Tries networks of the second source: everything compared with everything, and what fails reported with its seed."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -63,8 +64,11 @@ def attempt(seed: int) -> Trial:
     problem, report = judge(found.model, found.config, found.batch)
     late = ""
     if report is not None and found.config_name in PRESETS:
-        late = "; ".join(f"{layer.name} took {layer.measured} cycles, {layer.predicted} predicted"
-                         for layer in report.layers if not layer.is_right)
+        late = "; ".join(
+            f"{layer.name} took {layer.measured} cycles, {layer.predicted} predicted"
+            for layer in report.layers
+            if not layer.is_right
+        )
     return Trial(found, problem, late, report)
 
 

@@ -3,6 +3,7 @@
 ``train_digits.py`` made them. Source of the images: scikit-learn's `load_digits`, which is the test part of E. Alpaydin
 and C. Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository, 1998 (CC BY 4.0).
 """
+
 from __future__ import annotations
 
 from pathlib import Path

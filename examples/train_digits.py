@@ -5,6 +5,7 @@
 Takes half a minute. Seeded and single-threaded, so that the same versions on the same kind of processor write the same
 bytes again; another processor may sum in another order and train slightly different weights.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -84,7 +85,7 @@ def shifted(pixels: torch.Tensor) -> torch.Tensor:
     padded = functional.pad(pixels, (1, 1, 1, 1))
     tops, lefts = torch.randint(0, 3, (2, len(pixels)))
     crops = zip(padded, tops, lefts, strict=True)
-    return torch.stack([image[:, top:top + 8, left:left + 8] for image, top, left in crops])
+    return torch.stack([image[:, top : top + 8, left : left + 8] for image, top, left in crops])
 
 
 def train(pixels: np.ndarray, labels: np.ndarray) -> DigitsNet:
@@ -109,9 +110,18 @@ def train(pixels: np.ndarray, labels: np.ndarray) -> DigitsNet:
 
 def export(network: DigitsNet, path: Path) -> None:
     """Write the float network as ONNX, with a symbolic batch axis and without the stack traces that torch puts in."""
-    torch.onnx.export(network, (torch.zeros(2, 1, 8, 8),), path, dynamo=True, external_data=False, verbose=False,
-                      opset_version=OPSET, input_names=["pixels"], output_names=["logits"],
-                      dynamic_shapes=({0: torch.export.Dim("images")},))
+    torch.onnx.export(
+        network,
+        (torch.zeros(2, 1, 8, 8),),
+        path,
+        dynamo=True,
+        external_data=False,
+        verbose=False,
+        opset_version=OPSET,
+        input_names=["pixels"],
+        output_names=["logits"],
+        dynamic_shapes=({0: torch.export.Dim("images")},),
+    )
     model = onnx.load(path)
     graph = model.graph
     for item in (model, graph, *graph.node, *graph.value_info, *graph.input, *graph.output):
@@ -119,12 +129,20 @@ def export(network: DigitsNet, path: Path) -> None:
     onnx.save(model, path)
 
 
-def quantise(source: Path, target: Path, pixels: np.ndarray, form: quantization.QuantFormat,
-             activations: quantization.QuantType) -> None:
+def quantise(
+    source: Path, target: Path, pixels: np.ndarray, form: quantization.QuantFormat, activations: quantization.QuantType
+) -> None:
     """Quantise activations per tensor, and weights to symmetric int8 per output channel."""
-    quantization.quantize_static(source, target, Calibration(pixels), quant_format=form, per_channel=True,
-                                 activation_type=activations, weight_type=quantization.QuantType.QInt8,
-                                 extra_options={"ActivationSymmetric": False, "WeightSymmetric": True})
+    quantization.quantize_static(
+        source,
+        target,
+        Calibration(pixels),
+        quant_format=form,
+        per_channel=True,
+        activation_type=activations,
+        weight_type=quantization.QuantType.QInt8,
+        extra_options={"ActivationSymmetric": False, "WeightSymmetric": True},
+    )
     onnx.checker.check_model(target)
 
 
@@ -133,7 +151,7 @@ def accuracy(path: Path, pixels: np.ndarray, labels: np.ndarray) -> float:
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry("session.qdqisint8allowed", "1")
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    logits, = session.run(None, {"pixels": pixels})
+    (logits,) = session.run(None, {"pixels": pixels})
     return float(np.mean(logits.argmax(axis=1) == labels))
 
 

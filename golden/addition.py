@@ -6,6 +6,7 @@ Source: ONNX Runtime, MLAS, ``qladd.cpp``: with ``ra = sa / sy`` and ``rb = sb /
 The elements of uint8 tensors are greater by 128 than their codes, and where float32 rounds depends on that: their
 tables give the uint8 element, and :data:`UNSIGNED_OFFSET` behind the rounding its code.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -24,8 +25,9 @@ UNSIGNED_OFFSET = -128
 _CODES = np.arange(-128, 128)
 
 
-def sum_tables(scales: tuple[float, float, float], zero_points: tuple[int, int, int], *,
-               unsigned: bool = False) -> tuple[Int64, Int64, int]:
+def sum_tables(
+    scales: tuple[float, float, float], zero_points: tuple[int, int, int], *, unsigned: bool = False
+) -> tuple[Int64, Int64, int]:
     """Make the tables that a sum is read from.
 
     Parameters
@@ -63,8 +65,17 @@ def sum_tables(scales: tuple[float, float, float], zero_points: tuple[int, int, 
     return (*(np.rint(table * 2.0**fraction).astype(np.int64) for table in (first, second)), fraction)
 
 
-def add(first_codes: Int8, second_codes: Int8, first: Int64, second: Int64, fraction: int, *, offset: int = 0,
-        low: int = -128, high: int = 127) -> Int8:
+def add(
+    first_codes: Int8,
+    second_codes: Int8,
+    first: Int64,
+    second: Int64,
+    fraction: int,
+    *,
+    offset: int = 0,
+    low: int = -128,
+    high: int = 127,
+) -> Int8:
     """Add two tensors.
 
     Parameters
@@ -93,13 +104,18 @@ def add(first_codes: Int8, second_codes: Int8, first: Int64, second: Int64, frac
     ValueError
         If the shapes differ, or a table, the fraction or a limit is out of range.
     """
-    for name, array, dtype in (("first_codes", first_codes, np.int8), ("second_codes", second_codes, np.int8),
-                               ("first", first, np.int64), ("second", second, np.int64)):
+    for name, array, dtype in (
+        ("first_codes", first_codes, np.int8),
+        ("second_codes", second_codes, np.int8),
+        ("first", first, np.int64),
+        ("second", second, np.int64),
+    ):
         if array.dtype != dtype:
             raise TypeError(f"{name} must be {np.dtype(dtype)}, not {array.dtype}")
     if first_codes.shape != second_codes.shape:
-        raise ValueError(f"second_codes must have the shape of first_codes {first_codes.shape}, not "
-                         f"{second_codes.shape}")
+        raise ValueError(
+            f"second_codes must have the shape of first_codes {first_codes.shape}, not {second_codes.shape}"
+        )
     _check_tables(first, second, fraction)
     words, tables = np.stack((first_codes, second_codes), axis=-2), np.stack((first, second))
     parameters = sum_parameters(fraction)

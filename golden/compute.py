@@ -1,4 +1,5 @@
 """What a COMPUTE command does to memory images, and when it is refused."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -188,7 +189,7 @@ def _tile_results(
         case Engine.MAC:
             totals = engines.mac(words, _tile_weights(command, tile, command["steps"], memories, config))
         case Engine.DEPTHWISE:
-            weights = _tile_weights(command, tile, command["rows"], memories, config)[:, :config.array.depthwise_taps]
+            weights = _tile_weights(command, tile, command["rows"], memories, config)[:, : config.array.depthwise_taps]
             totals = _depthwise_totals(command, words, weights, memories, rng)
         case Engine.MAXIMUM:
             totals = engines.maximum(words)
@@ -198,7 +199,7 @@ def _tile_results(
     rescale = requantise_sum if command["engine"] == Engine.ADD else requantise
     results = rescale(totals[..., :lanes], parameters, *limits)
     if command["table_enable"]:
-        table = memories[LocalMemory.TABLE][command["table"] * TABLE_BYTES:][:TABLE_BYTES].view(np.int8)
+        table = memories[LocalMemory.TABLE][command["table"] * TABLE_BYTES :][:TABLE_BYTES].view(np.int8)
         results = table[results.astype(np.int64) + 128]
     padded = np.zeros((*results.shape[:-1], command["lanes"]), np.int8)
     padded[..., :lanes] = results
@@ -211,7 +212,7 @@ def _tile_weights(command: Command, tile: int, count: int, memories: Memories, c
     if first + count > config.weight_words:
         raise CommandError(ErrorCode.ADDRESS_RANGE, Unit.FETCH, max(first, config.weight_words))
     words = memories[LocalMemory.WEIGHT].view(np.int8).reshape(-1, config.array.columns, config.array.lanes)
-    return words[first:first + count]
+    return words[first : first + count]
 
 
 def _depthwise_totals(
@@ -233,8 +234,11 @@ def _tile_parameters(
     """The parameters of a tile's lanes, uint64[lanes]."""
     width = config.array.requant_lanes
     groups, full_groups = -(-lanes // width), -(-command["lanes"] // width)
-    words = (np.full(groups, command["parameter"]) if command["parameter_shared"]
-             else command["parameter"] + tile * full_groups + np.arange(groups))
+    words = (
+        np.full(groups, command["parameter"])
+        if command["parameter_shared"]
+        else command["parameter"] + tile * full_groups + np.arange(groups)
+    )
     if words[-1] >= config.parameter_words:
         raise CommandError(ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK, int(max(words[0], config.parameter_words)))
     memory = memories[LocalMemory.PARAMETER].view(np.uint64).reshape(-1, width)

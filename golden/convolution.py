@@ -1,4 +1,5 @@
 """Convolution of int8 codes: the accumulators that ONNX Runtime's QLinearConv requantises."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -10,8 +11,17 @@ Pair = tuple[int, int]
 Pads = tuple[int, int, int, int]
 
 
-def convolve(codes: Int8, weights: Int8, bias: Int32, *, zero_point: int, stride: Pair = (1, 1),
-             dilation: Pair = (1, 1), pads: Pads = (0, 0, 0, 0), groups: int = 1) -> Int32:
+def convolve(
+    codes: Int8,
+    weights: Int8,
+    bias: Int32,
+    *,
+    zero_point: int,
+    stride: Pair = (1, 1),
+    dilation: Pair = (1, 1),
+    pads: Pads = (0, 0, 0, 0),
+    groups: int = 1,
+) -> Int32:
     """Convolve, with borders of the zero point.
 
     A fully connected layer is the convolution whose kernel covers the map, a depthwise one has a group for each channel
@@ -95,7 +105,8 @@ def patches(codes: Int8, *, kernel: Pair, stride: Pair, dilation: Pair, pads: Pa
     (sv, sh), (dv, dh) = stride, dilation
     extent = dv * (kernel[0] - 1) + 1, dh * (kernel[1] - 1) + 1
     if extent[0] > padded.shape[0] or extent[1] > padded.shape[1]:
-        raise ValueError(f"kernel must be at most the map with its borders {padded.shape[:2]}, "
-                         f"not {extent} with its dilation")
+        raise ValueError(
+            f"kernel must be at most the map with its borders {padded.shape[:2]}, not {extent} with its dilation"
+        )
     windows = np.lib.stride_tricks.sliding_window_view(padded, extent, axis=(0, 1))
     return windows[::sv, ::sh, :, ::dv, ::dh].transpose(0, 1, 3, 4, 2)

@@ -1,4 +1,5 @@
 """What the engines compute from the words of a window."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -3,6 +3,7 @@
 Source: *Data processing apparatus and method for executing a neural network model*. The compiler's own planner is
 :mod:`lutterfly.host.compiler.folding`: its fetch reads words from any byte address, so that width needs no split.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass

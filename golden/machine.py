@@ -4,6 +4,7 @@ Commands that nothing orders overlap in the hardware. Here a command begins and 
 that the caller chooses; between them everything that it writes is poisoned, and so is whatever of its inputs the other
 queue begins to write meanwhile. A program whose tokens and `after` flags are right gives the same bytes in every order.
 """
+
 from __future__ import annotations
 
 from collections import deque
@@ -72,7 +73,7 @@ class _Queue:
 
     def peek(self) -> tuple[Opcode, dict[str, int]]:
         """Opcode and fields of the next command, checked as the hardware's queue does."""
-        command = self.commands[self.next * COMMAND_BYTES:(self.next + 1) * COMMAND_BYTES]
+        command = self.commands[self.next * COMMAND_BYTES : (self.next + 1) * COMMAND_BYTES]
         if len(command) < COMMAND_BYTES:
             raise MachineError(ErrorCode.PROGRAM_END, self.unit, self.next)
         code = command[0] & 15
@@ -141,7 +142,7 @@ class Machine:
             ("compute", Unit.COMPUTE_QUEUE, isa.COMPUTE_OPCODES),
         ):
             start, size = getattr(queues, f"{name}_address"), len(getattr(queues, name))
-            sides[name] = _Queue(unit, opcodes, self.config.engines, arena[start:start + size].tobytes())
+            sides[name] = _Queue(unit, opcodes, self.config.engines, arena[start : start + size].tobytes())
         first, second = (
             (sides["compute"], sides["dma"]) if order == "compute-first" else (sides["dma"], sides["compute"])
         )
@@ -258,19 +259,19 @@ def new_arena(program: Program) -> UInt8:
     for queues in (program.prologue, program.body):
         parts += [(queues.dma_address, queues.dma), (queues.compute_address, queues.compute)]
     for address, data in parts:
-        arena[address:address + len(data)] = np.frombuffer(data, np.uint8)
+        arena[address : address + len(data)] = np.frombuffer(data, np.uint8)
     return arena
 
 
 def read_tensor(tensor: WrittenTensor, feature: UInt8) -> npt.NDArray[np.int8]:
     """The tensor as it lies in the feature memory uint8[feature_bytes]: a copy, int8[height, width, channels]."""
-    y, x, c = np.ogrid[:tensor.shape[0], :tensor.shape[1], :tensor.shape[2]]
+    y, x, c = np.ogrid[: tensor.shape[0], : tensor.shape[1], : tensor.shape[2]]
     return feature[tensor.address + y * tensor.row_pitch + x * tensor.pixel_pitch + c].view(np.int8)
 
 
 def read_spilled(tensor: SpilledTensor, arena: UInt8) -> npt.NDArray[np.int8]:
     """The tensor as it lies in the arena uint8[arena_bytes]: a copy, int8[height, width, channels]."""
-    return arena[tensor.address:tensor.address + tensor.size_bytes].view(np.int8).reshape(tensor.shape).copy()
+    return arena[tensor.address : tensor.address + tensor.size_bytes].view(np.int8).reshape(tensor.shape).copy()
 
 
 def _written_by_store(fields: dict[str, int], arena: UInt8, feature: UInt8) -> npt.NDArray[np.bool_]:

@@ -5,6 +5,7 @@ An average pooling is a depthwise convolution of unit weights (``golden/convolut
 
 Source: ONNX Runtime, MLAS, ``qlgavgpool.cpp``.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -12,8 +13,9 @@ import numpy as np
 from .convolution import Int8, Pads, Pair, patches
 
 
-def pool_maximum(codes: Int8, *, kernel: Pair, stride: Pair = (1, 1), dilation: Pair = (1, 1),
-                 pads: Pads = (0, 0, 0, 0)) -> Int8:
+def pool_maximum(
+    codes: Int8, *, kernel: Pair, stride: Pair = (1, 1), dilation: Pair = (1, 1), pads: Pads = (0, 0, 0, 0)
+) -> Int8:
     """Take the greatest code of each window; borders never win.
 
     Parameters

@@ -2,6 +2,7 @@
 
 Registers are 32 bits wide and stand behind AXI4-Lite; addresses are in bytes. Standard library only.
 """
+
 from __future__ import annotations
 
 import enum
@@ -59,32 +60,69 @@ REGISTERS: dict[str, Register] = _map(
     ("ID", _R, f"{ID:#010x}: this is a Lutterfly."),
     ("VERSION", _R, "Version of instruction set, registers and program file."),
     ("CONFIG_HASH", _R, "Hash of the configuration that the hardware was generated from."),
-    ("CONTROL", _W, ("Bit 0: start a run (ignored while busy, in error or in reset). Bit 1: soft reset. "
-                     "Both clear themselves.")),
-    ("STATUS", _R, ("Bit 0: busy. Bit 1: the last run is done. Bit 2: the last run stopped with an error. "
-                    "Bit 3: a reset is in progress.")),
-    ("INTERRUPT", _RW,
-     "Reads 1 while an interrupt is pending (a run is done, or stopped); writing 1 clears it.", 0, _FLAG),
+    (
+        "CONTROL",
+        _W,
+        ("Bit 0: start a run (ignored while busy, in error or in reset). Bit 1: soft reset. Both clear themselves."),
+    ),
+    (
+        "STATUS",
+        _R,
+        (
+            "Bit 0: busy. Bit 1: the last run is done. Bit 2: the last run stopped with an error. "
+            "Bit 3: a reset is in progress."
+        ),
+    ),
+    (
+        "INTERRUPT",
+        _RW,
+        "Reads 1 while an interrupt is pending (a run is done, or stopped); writing 1 clears it.",
+        0,
+        _FLAG,
+    ),
     ("INTERRUPT_ENABLE", _RW, "Bit 0: drive the interrupt line while an interrupt is pending.", 0, _FLAG),
-    ("EXTERNAL_BASE", _RW,
-     ("Added to every external address; a multiple of 4096. Writing this register or one of the four below makes the "
-      "next run fetch its commands again, even if they are the same; so does a soft reset."), 0, 0xFFFF_F000),
-    ("DMA_PROGRAM", _RW,
-     "Address of the DMA queue's first command, relative to EXTERNAL_BASE; a multiple of 64.", 0, _COMMAND),
+    (
+        "EXTERNAL_BASE",
+        _RW,
+        (
+            "Added to every external address; a multiple of 4096. Writing this register or one of the four below makes "
+            "the next run fetch its commands again, even if they are the same; so does a soft reset."
+        ),
+        0,
+        0xFFFF_F000,
+    ),
+    (
+        "DMA_PROGRAM",
+        _RW,
+        "Address of the DMA queue's first command, relative to EXTERNAL_BASE; a multiple of 64.",
+        0,
+        _COMMAND,
+    ),
     ("DMA_COMMANDS", _RW, "Commands of the DMA queue, END included.", 0, _COUNT),
-    ("COMPUTE_PROGRAM", _RW,
-     "Address of the compute queue's first command, relative to EXTERNAL_BASE; a multiple of 64.", 0, _COMMAND),
+    (
+        "COMPUTE_PROGRAM",
+        _RW,
+        "Address of the compute queue's first command, relative to EXTERNAL_BASE; a multiple of 64.",
+        0,
+        _COMMAND,
+    ),
     ("COMPUTE_COMMANDS", _RW, "Commands of the compute queue, END included.", 0, _COUNT),
     ("WATCHDOG", _RW, "Cycles without progress after which a run stops; 0 turns the watchdog off.", WATCHDOG_DEFAULT),
-    ("ERROR", _R,
-     "Bits 7:0: error code; bits 15:8: unit; bits 31:16: index of the command in its queue, modulo 65,536."),
+    (
+        "ERROR",
+        _R,
+        "Bits 7:0: error code; bits 15:8: unit; bits 31:16: index of the command in its queue, modulo 65,536.",
+    ),
     ("ERROR_ADDRESS", _R, "The address out of range, or the external address of the failed burst, where there is one."),
     ("CYCLES", _R, "Cycles of the last run, from start to done."),
     ("DMA_BUSY", _R, "Cycles in which a DMA command was in progress."),
     ("DMA_STALLED", _R, "Cycles in which the DMA queue waited for tokens."),
     ("COMPUTE_BUSY", _R, "Cycles in which a step was issued."),
-    ("COMPUTE_STALLED", _R,
-     "Cycles in which the compute queue waited for tokens, for earlier results, or for the requantiser."),
+    (
+        "COMPUTE_STALLED",
+        _R,
+        "Cycles in which the compute queue waited for tokens, for earlier results, or for the requantiser.",
+    ),
     ("DMA_DONE", _R, "Commands of the DMA queue completed in this run, SYNC and END included."),
     ("COMPUTE_DONE", _R, "Commands of the compute queue completed in this run, SYNC and END included."),
 )

@@ -3,6 +3,7 @@
 Source: ONNX Runtime, MLAS, ``MlasRequantizeOutput``: bias, conversion to float32, float32 product, clamp, rounding half
 to even.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -104,9 +105,11 @@ def unpack_parameters(parameters: UInt64) -> tuple[Int32, Int64, Int64]:
     parameters = np.asarray(parameters)
     _check_dtype("parameters", parameters, np.uint64)
     words = parameters.view(np.int64)
-    return (words.astype(np.int32),
-            words >> MANTISSA_LSB & (1 << MANTISSA_BITS) - 1,
-            words >> EXPONENT_LSB & (1 << EXPONENT_BITS) - 1)
+    return (
+        words.astype(np.int32),
+        words >> MANTISSA_LSB & (1 << MANTISSA_BITS) - 1,
+        words >> EXPONENT_LSB & (1 << EXPONENT_BITS) - 1,
+    )
 
 
 def requantise(acc: Int32, parameters: UInt64, zero_point: int, low: int = -128, high: int = 127) -> Int8:

@@ -3,6 +3,7 @@
 Source: *Method and computing tool for determining a transfer function between pairs of successive layers of a neural
 network* (EP 19290051.2): ``TF[i] = Q(OP(Q^-1(i + min)))``.
 """
+
 from __future__ import annotations
 
 import numpy as np

@@ -3,6 +3,7 @@
 Latencies that belong to one component are numbers of this module too, so that the prediction needs no hardware
 description; a test compares them with the components.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -56,8 +57,16 @@ def landing_latency(config: Config, engine: Engine) -> int:
     For a window of one group, when nothing waits for the requantiser.
     """
     # Both sides of the feature memory are as far from their issue: the reader's issue latency counts in its favour.
-    return (FETCH_LATENCY + engine_latency(config, engine) + RESULTS_LATENCY + ADD_TABLE_LATENCY + REQUANTISE_LATENCY
-            + TABLE_LATENCY + WRITE_BACK_LATENCY + WRITE_LATENCY)
+    return (
+        FETCH_LATENCY
+        + engine_latency(config, engine)
+        + RESULTS_LATENCY
+        + ADD_TABLE_LATENCY
+        + REQUANTISE_LATENCY
+        + TABLE_LATENCY
+        + WRITE_BACK_LATENCY
+        + WRITE_LATENCY
+    )
 
 
 @dataclass(frozen=True, slots=True)

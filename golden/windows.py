@@ -1,4 +1,5 @@
 """The addresses of a COMPUTE command: where each step of each window reads and where each result goes."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -28,9 +29,10 @@ def loop_addresses(command: Mapping[str, int], side: str) -> Int64:
     int64[outer, middle, inner]
         Modulo 2**24, in the order of the loops.
     """
-    i, j, k = np.ogrid[:command["outer"], :command["middle"], :command["inner"]]
-    return (command[side] + i * command[f"{side}_outer"] + j * command[f"{side}_middle"]
-            + k * command[f"{side}_inner"]) % LOCAL_SPACE
+    i, j, k = np.ogrid[: command["outer"], : command["middle"], : command["inner"]]
+    return (
+        command[side] + i * command[f"{side}_outer"] + j * command[f"{side}_middle"] + k * command[f"{side}_inner"]
+    ) % LOCAL_SPACE
 
 
 def tile_axis(command: Mapping[str, int]) -> int:
@@ -76,7 +78,7 @@ def sum_start(command: Mapping[str, int], entries: npt.NDArray[np.uint32]) -> in
 
 
 def _entries(command: Mapping[str, int], entries: npt.NDArray[np.uint32]) -> Int64:
-    return entries[command["list"]:command["list"] + command["steps"]].astype(np.int64)
+    return entries[command["list"] : command["list"] + command["steps"]].astype(np.int64)
 
 
 def in_issue_order(command: Mapping[str, int], steps: npt.NDArray, axis: int) -> npt.NDArray:
@@ -96,8 +98,8 @@ def in_issue_order(command: Mapping[str, int], steps: npt.NDArray, axis: int) ->
     [..., issued steps, ...]
     """
     issued = np.ones((command["inner"], command["steps"]), np.bool_)
-    issued[1:, :command["skip"]] = False
-    joined = steps.reshape(*steps.shape[:axis], -1, *steps.shape[axis + 2:])
+    issued[1:, : command["skip"]] = False
+    joined = steps.reshape(*steps.shape[:axis], -1, *steps.shape[axis + 2 :])
     return joined.compress(issued.reshape(-1), axis=axis)
 
 

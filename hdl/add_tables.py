@@ -71,9 +71,7 @@ class AddTables(wiring.Component):
         for lane in range(self.lanes):
             for operand, passing in enumerate((self.accumulators[lane], self.biases[lane])):
                 name = f"lane_{lane}_operand_{operand}"
-                m.submodules[name] = ram = Ram(
-                    width=isa.ADD_ENTRY_BITS, depth=self.config.memory.add_tables * _CODES
-                )
+                m.submodules[name] = ram = Ram(width=isa.ADD_ENTRY_BITS, depth=self.config.memory.add_tables * _CODES)
                 code = self.accumulators[lane].as_unsigned().word_select(operand, code_bits)
                 entry, term = ram.read_data.as_signed(), Signal(signed(isa.ADD_ENTRY_BITS), name=name, reset_less=True)
                 m.d.comb += [

@@ -208,8 +208,10 @@ class AxiGuard(wiring.Component):
             outgoing.input.payload.last.eq(last),
             bus.wvalid.eq(outgoing.output.valid),
             outgoing.output.ready.eq(bus.wready),
-            [getattr(bus, f"w{name}").eq(outgoing.output.payload[field])
-             for name, field in (("data", "data"), ("strb", "strobe"), ("last", "last"))],
+            [
+                getattr(bus, f"w{name}").eq(outgoing.output.payload[field])
+                for name, field in (("data", "data"), ("strb", "strobe"), ("last", "last"))
+            ],
         ]
         with m.If(taken):
             m.d.sync += sent.eq(Mux(last, 0, sent + 1))

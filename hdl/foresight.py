@@ -64,9 +64,7 @@ class Foresight(wiring.Component):
         backlog, working = Signal(range(most + 1)), Signal(range(most + 1))
         landed, window_ends = Signal(), Signal()
         m.d.comb += [
-            self.steps.ready.eq(
-                ~self.halt & ~(step.window_ends & (backlog > BACKLOG_LIMIT)) & ~(step.waits & ~landed)
-            ),
+            self.steps.ready.eq(~self.halt & ~(step.window_ends & (backlog > BACKLOG_LIMIT)) & ~(step.waits & ~landed)),
             window_ends.eq(self.steps.valid & self.steps.ready & step.window_ends),
             working.eq(Mux(backlog == 0, 0, backlog - 1)),
         ]

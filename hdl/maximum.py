@@ -1,4 +1,5 @@
 """The lane-wise maximum over the steps of a window: max pooling, and with one step a plain copy."""
+
 from __future__ import annotations
 
 from typing import ClassVar

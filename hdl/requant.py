@@ -1,4 +1,5 @@
 """Requantisation: accumulators to int8 codes, with the bits of float32 arithmetic."""
+
 from __future__ import annotations
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, signed, unsigned
@@ -58,15 +59,17 @@ class Requantiser(wiring.Component):
     """
 
     def __init__(self):
-        super().__init__({
-            "terms": In(data.ArrayLayout(signed(ADD_ENTRY_BITS), 2)),
-            "is_sum": In(1),
-            "scale": In(Scale),
-            "zero_point": In(signed(8)),
-            "low": In(signed(8)),
-            "high": In(signed(8)),
-            "result": Out(signed(8)),
-        })
+        super().__init__(
+            {
+                "terms": In(data.ArrayLayout(signed(ADD_ENTRY_BITS), 2)),
+                "is_sum": In(1),
+                "scale": In(Scale),
+                "zero_point": In(signed(8)),
+                "low": In(signed(8)),
+                "high": In(signed(8)),
+                "result": Out(signed(8)),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -113,13 +116,17 @@ class Requantiser(wiring.Component):
             if second:
                 # What the second step would find is looked at for both outcomes of the first.
                 is_next_empty = Signal(name=f"is_empty_{second}")
-                m.d.comb += is_next_empty.eq(
-                    Mux(is_empty, word[-first - second:-first] == 0, word[-second:] == 0))
+                m.d.comb += is_next_empty.eq(Mux(is_empty, word[-first - second : -first] == 0, word[-second:] == 0))
                 empties, amounts = Cat(is_next_empty, is_empty), (0, second, first, first + second)
-            shifted = Array(Cat(sign.replicate(amount), word[:_SUM_BITS - amount]) for amount in amounts)
-            word, count, sign = (_register(m, value, name) for value, name in (
-                (shifted[empties], f"normalised_{first}"), (Cat(empties, count), f"leading_zeros_{first}"),
-                (sign, f"sign_{first}")))
+            shifted = Array(Cat(sign.replicate(amount), word[: _SUM_BITS - amount]) for amount in amounts)
+            word, count, sign = (
+                _register(m, value, name)
+                for value, name in (
+                    (shifted[empties], f"normalised_{first}"),
+                    (Cat(empties, count), f"leading_zeros_{first}"),
+                    (sign, f"sign_{first}"),
+                )
+            )
         return sign, word, count
 
     def _round_sum(self, m: Module, normalised: Value, leading_zeros: Value, sign: Value) -> tuple[Value, Value]:
@@ -171,9 +178,9 @@ class Requantiser(wiring.Component):
         behind the half's bit it only matters where the rest is zero or all ones.
         """
         is_long = product[-1]
-        significant = Mux(is_long, product[_MANTISSA_BITS:], product[_MANTISSA_BITS - 1:-1])
+        significant = Mux(is_long, product[_MANTISSA_BITS:], product[_MANTISSA_BITS - 1 : -1])
         dropped_half = Mux(is_long, product[_MANTISSA_BITS - 1], product[_MANTISSA_BITS - 2])
-        dropped_rest = product[:_MANTISSA_BITS - 2].any() | (is_long & product[_MANTISSA_BITS - 2])
+        dropped_rest = product[: _MANTISSA_BITS - 2].any() | (is_long & product[_MANTISSA_BITS - 2])
         first_increment = _register(m, dropped_half & (dropped_rest | significant[0]), "first_increment")
         significant = _register(m, significant, "significant")
         shift = _register(m, (shift + ~is_long)[:_SHIFT_BITS].as_signed(), "shift_significant")
@@ -182,7 +189,7 @@ class Requantiser(wiring.Component):
         is_saturated = (shift < 0) & is_nonzero
         is_vanishing = shift >= 2 * _INTEGER_BITS
         amount = shift[:4]
-        rest, upper = significant[:_LEAST_SHIFT - 1], significant[_LEAST_SHIFT - 1:]
+        rest, upper = significant[: _LEAST_SHIFT - 1], significant[_LEAST_SHIFT - 1 :]
         shifted = Signal(_INTEGER_BITS + 1)
         below = Signal(_INTEGER_BITS)
         m.d.comb += [

@@ -1,4 +1,5 @@
 """Write back: collect groups of results to pieces of ``columns`` bytes and write them."""
+
 from __future__ import annotations
 
 from amaranth.hdl import Module, Signal, unsigned
@@ -42,15 +43,17 @@ class WriteBack(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         self.lanes = config.array.requant_lanes
-        super().__init__({
-            "place": In(Place),
-            "values": In(data.ArrayLayout(unsigned(8), self.lanes)),
-            "halt": In(1),
-            "write_valid": Out(1),
-            "write": Out(feature_write_layout(config)),
-            "done": Out(1),
-            "error": Out(ErrorReport),
-        })
+        super().__init__(
+            {
+                "place": In(Place),
+                "values": In(data.ArrayLayout(unsigned(8), self.lanes)),
+                "halt": In(1),
+                "write_valid": Out(1),
+                "write": Out(feature_write_layout(config)),
+                "done": Out(1),
+                "error": Out(ErrorReport),
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()

@@ -73,9 +73,7 @@ def simulator_root() -> Path:
     return cache.default_root() / "simulator"
 
 
-def verilog(
-    config: Config, *, asserted: bool = False, root: Path | None = None, progress: Progress = silent
-) -> str:
+def verilog(config: Config, *, asserted: bool = False, root: Path | None = None, progress: Progress = silent) -> str:
     """The whole core as Verilog, from the cache if its sources have not changed; ``asserted``: with its assertions.
 
     Raises

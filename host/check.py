@@ -16,8 +16,15 @@ from .graph import Concat, Graph, Layer, Slice
 HEAD = ("layer", "operation", "input", "output", "where", "fold", "cycles", "bound", "weights", "features")
 #: Values of a layer that the accelerator executes; null for what the host does, and for what is in place already.
 _REPORTED = ("fold", "bound", "macs", "array_cycles", "bus_cycles")
-_REMEMBERED = ("weight_bytes", "streamed_weight_bytes", "feature_bytes", "loaded_bytes", "stored_bytes", "in_parts",
-               "spilled")
+_REMEMBERED = (
+    "weight_bytes",
+    "streamed_weight_bytes",
+    "feature_bytes",
+    "loaded_bytes",
+    "stored_bytes",
+    "in_parts",
+    "spilled",
+)
 
 #: Name, bytes taken, all bytes, and what is to be said beyond that.
 Memory = tuple[str, int, int, str]
@@ -39,16 +46,18 @@ def layer_table(graph: Graph, plan: Plan) -> tuple[list[tuple[str, ...]], list[d
         index = on_accelerator.get(id(layer))
         report, needed = (None, None) if index is None else (plan.reports[index], memory[index])
         table.append(_cells(row, report, needed))
-        values.append({
-            "name": row.layer,
-            "operation": row.kind,
-            "where": row.where,
-            "input_shape": row.input_shape,
-            "output_shape": row.output_shape,
-            "predicted_cycles": report and report.cycles,
-            **{name: report and getattr(report, name) for name in _REPORTED},
-            **{name: needed and getattr(needed, name) for name in _REMEMBERED},
-        })
+        values.append(
+            {
+                "name": row.layer,
+                "operation": row.kind,
+                "where": row.where,
+                "input_shape": row.input_shape,
+                "output_shape": row.output_shape,
+                "predicted_cycles": report and report.cycles,
+                **{name: report and getattr(report, name) for name in _REPORTED},
+                **{name: needed and getattr(needed, name) for name in _REMEMBERED},
+            }
+        )
     return table, values
 
 

@@ -67,14 +67,17 @@ def check(model: Path, config: str, progress: Progress) -> Report:
         *share.lines(),
         *(f"note: {note}" for note in plan.graph.notes),
     ]
-    return Report("\n".join(text), {
-        "layers": values,
-        "memories": {name: {"used_bytes": used, "bytes": size} for name, used, size, _ in memories},
-        "predicted_cycles": program.predicted_cycles,
-        "macs": _macs(program),
-        **share.values(),
-        "notes": plan.graph.notes,
-    })
+    return Report(
+        "\n".join(text),
+        {
+            "layers": values,
+            "memories": {name: {"used_bytes": used, "bytes": size} for name, used, size, _ in memories},
+            "predicted_cycles": program.predicted_cycles,
+            "macs": _macs(program),
+            **share.values(),
+            "notes": plan.graph.notes,
+        },
+    )
 
 
 def compile_(model: Path, output: Path, batch: int | None, config: str, progress: Progress) -> Report:
@@ -242,8 +245,10 @@ def verify(model: Path, samples: int, seed: int, batch: int | None, config: str,
     if report.reference:
         text.append(f"no comparison with ONNX Runtime: {report.reference}")
     if report.unseen:
-        text.append(f"compared with the golden functions, as ONNX Runtime rounds float operators on the host otherwise "
-                    f"where it shows them: {', '.join(report.unseen)}")
+        text.append(
+            f"compared with the golden functions, as ONNX Runtime rounds float operators on the host otherwise "
+            f"where it shows them: {', '.join(report.unseen)}"
+        )
     text.append(f"verdict: {report.verdict}")
     values = {
         "bytes_right": report.bytes_right,

@@ -1,4 +1,5 @@
 """Evaluate a quantised graph with the golden functions: the codes of every tensor, as the accelerator computes them."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -52,17 +53,26 @@ def evaluate_layer(layer: Layer, values: Mapping[str, Int8], tensors: Mapping[st
         result = _convolve(layer, codes, tensors[layer.input].zero_point, tensors[inner].zero_point)
     elif isinstance(layer, MaxPool):
         inner, window = layer.pooled or layer.output, layer.window
-        result = pool_maximum(codes, kernel=window.kernel, stride=window.stride, dilation=window.dilation,
-                              pads=window.pads)
+        result = pool_maximum(
+            codes, kernel=window.kernel, stride=window.stride, dilation=window.dilation, pads=window.pads
+        )
     elif isinstance(layer, Add):
         inner = layer.requantised or layer.output
-        result = add(codes, values[layer.inputs[1]], layer.first, layer.second, layer.fraction, offset=layer.offset,
-                     low=layer.low, high=layer.high)
+        result = add(
+            codes,
+            values[layer.inputs[1]],
+            layer.first,
+            layer.second,
+            layer.fraction,
+            offset=layer.offset,
+            low=layer.low,
+            high=layer.high,
+        )
     elif isinstance(layer, Concat):
         parts = zip((values[name] for name in layer.inputs), layer.tables, strict=True)
         return {layer.output: np.concatenate([_look_up(part, table) for part, table in parts], axis=2)}
     elif isinstance(layer, Slice):
-        return {layer.output: codes[:, :, layer.first:layer.first + layer.channels]}
+        return {layer.output: codes[:, :, layer.first : layer.first + layer.channels]}
     else:
         return {layer.output: apply_table(codes, layer.table)}
     return {inner: result} if layer.table is None else {inner: result, layer.output: apply_table(result, layer.table)}
@@ -70,8 +80,16 @@ def evaluate_layer(layer: Layer, values: Mapping[str, Int8], tensors: Mapping[st
 
 def _convolve(layer: Convolution, codes: Int8, zero_point: int, output_zero_point: int) -> Int8:
     window = layer.window
-    accumulators = convolve(codes, layer.weights, layer.bias, zero_point=zero_point, stride=window.stride,
-                            dilation=window.dilation, pads=window.pads, groups=layer.groups)
+    accumulators = convolve(
+        codes,
+        layer.weights,
+        layer.bias,
+        zero_point=zero_point,
+        stride=window.stride,
+        dilation=window.dilation,
+        pads=window.pads,
+        groups=layer.groups,
+    )
 
     def requantised(sums: Int32, multiplier: np.ndarray) -> Int8:
         parameters = pack_parameters(np.zeros_like(layer.bias), multiplier)

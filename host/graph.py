@@ -91,8 +91,10 @@ class Window:
 
     def counts(self, height: int, width: int) -> npt.NDArray[np.int64]:
         """How many elements of each window lie in an input of ``height`` x ``width``: int64[rows, columns]."""
-        down, across = ([len(self.inside(axis, size, output)) for output in range(outputs)] for axis, (size, outputs)
-                        in enumerate(zip((height, width), self.output_size(height, width), strict=True)))
+        down, across = (
+            [len(self.inside(axis, size, output)) for output in range(outputs)]
+            for axis, (size, outputs) in enumerate(zip((height, width), self.output_size(height, width), strict=True))
+        )
         return np.outer(down, across)
 
 

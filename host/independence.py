@@ -1,4 +1,5 @@
 """Whether the samples of a batch are independent of each other in a model, so that they may be run one by one."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,8 +43,11 @@ def mixing_node(data: bytes) -> str:
         alone, first, second = (session.run(names, feeds) for feeds in _feeds(inputs))
     except RUNTIME_ERRORS:
         return ""
-    wrong = {name for name, values in zip(names, zip(alone, first, second, strict=True), strict=True)
-             if not _is_independent(values)}
+    wrong = {
+        name
+        for name, values in zip(names, zip(alone, first, second, strict=True), strict=True)
+        if not _is_independent(values)
+    }
     if wrong.isdisjoint(outputs):
         return ""
     # What leads to a wrong output: its earliest node is the cause, unless a later one makes up for it.

@@ -164,8 +164,11 @@ def _einsum(node: NodeProto, shapes: Shapes) -> int | None:
     terms = equation.replace(" ", "").partition("->")[0].split(",")
     if "..." in equation:
         return None
-    sizes = {label: size for term, name in zip(terms, node.input, strict=True)
-             for label, size in zip(term, shapes[name], strict=True)}
+    sizes = {
+        label: size
+        for term, name in zip(terms, node.input, strict=True)
+        for label, size in zip(term, shapes[name], strict=True)
+    }
     return (len(terms) - 1) * math.prod(sizes.values())
 
 

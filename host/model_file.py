@@ -1,4 +1,5 @@
 """Model files: an ONNX file with the weights that it keeps in files of their own beside it, or a program file."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -59,8 +60,10 @@ def _with_external_data(data: bytes, path: Path) -> bytes:
         load_external_data_for_model(model, str(path.parent))
     except (OSError, ValueError, onnx.checker.ValidationError) as error:
         reason = str(error).splitlines()[0]
-        raise ValueError(f"{path}: keeps weights in {shown}, which must be readable in the same folder ({reason}); "
-                         "copy these files with it, or export the model again with external_data=False") from error
+        raise ValueError(
+            f"{path}: keeps weights in {shown}, which must be readable in the same folder ({reason}); "
+            "copy these files with it, or export the model again with external_data=False"
+        ) from error
     try:
         return model.SerializeToString()
     except (ValueError, EncodeError) as error:

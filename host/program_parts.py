@@ -62,8 +62,9 @@ def _find(reader: str, name: str, values: Iterable[str]) -> None:
 def _check_form(port: Port, array: np.ndarray, batch: int) -> None:
     wanted = (port_dtype(port), _sample_shape(port, batch))
     if (array.dtype, array.shape) != wanted:
-        raise ValueError(f"{port.name} must be {wanted[0]}{list(wanted[1])} for a sample, not "
-                         f"{array.dtype}{list(array.shape)}")
+        raise ValueError(
+            f"{port.name} must be {wanted[0]}{list(wanted[1])} for a sample, not {array.dtype}{list(array.shape)}"
+        )
 
 
 def _sample_shape(port: Port, batch: int) -> tuple[int, ...]:

@@ -225,8 +225,10 @@ def _spell_depthwise(model: onnx.ModelProto) -> None:
 
 def _shapes(model: onnx.ModelProto) -> dict[str, list[int]]:
     """The shapes of all tensors but the outputs; dimensions that are not fixed are 0."""
-    return {value.name: [item.dim_value for item in value.type.tensor_type.shape.dim]
-            for value in [*model.graph.input, *model.graph.value_info]}
+    return {
+        value.name: [item.dim_value for item in value.type.tensor_type.shape.dim]
+        for value in [*model.graph.input, *model.graph.value_info]
+    }
 
 
 def _counts_alike(given: Mapping[str, Any]) -> bool:

@@ -1,4 +1,5 @@
 """ONNX Runtime as the reference: every integer tensor of a model, byte for byte as ONNX Runtime computes it."""
+
 from __future__ import annotations
 
 import functools

@@ -77,8 +77,10 @@ def _checked(program: Program, config: Config, name: str, batch: int | None) -> 
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from error
     if batch not in (None, program.batch):
-        raise ValueError(f"{name}: batch must be {program.batch}, which the program is compiled for, not {batch}; "
-                         "leave it out, or compile the model again")
+        raise ValueError(
+            f"{name}: batch must be {program.batch}, which the program is compiled for, not {batch}; "
+            "leave it out, or compile the model again"
+        )
     return program
 
 
@@ -225,8 +227,10 @@ class InferenceSession:
 
             self._mixing = mixing_node(self.program.model)
         if self._mixing:
-            raise ValueError(f"input must be one sample, not {samples}: {self._mixing} makes the outputs of a batch "
-                             "other than those of its samples; run them one by one")
+            raise ValueError(
+                f"input must be one sample, not {samples}: {self._mixing} makes the outputs of a batch "
+                "other than those of its samples; run them one by one"
+            )
 
     @property
     def transport(self) -> Transport:

@@ -3,6 +3,7 @@
 Source: *Method and computing tool for determining a transfer function between pairs of successive layers of a neural
 network* (EP 19290051.2): between two quantised tensors any chain of pointwise operators is a table.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -58,8 +59,9 @@ def tabulate(model: onnx.ModelProto, ahead: Mapping[str, Int8] | None = None) ->
         If ONNX Runtime's result for a code depends on where in a tensor it stands, so that no table gives its bytes.
     """
     session = open_part(model)
-    types = {value.name: np.dtype(np.uint8 if value.type == "tensor(uint8)" else np.int8)
-             for value in session.get_inputs()}
+    types = {
+        value.name: np.dtype(np.uint8 if value.type == "tensor(uint8)" else np.int8) for value in session.get_inputs()
+    }
 
     def run(codes: Int8) -> Int8:
         feeds = {name: codes if ahead is None else apply_table(codes, ahead[name]) for name in types}
@@ -81,5 +83,7 @@ def _check(table: Int8, codes: Int8, results: Int8) -> None:
     wrong = np.flatnonzero(table[codes.astype(np.int64) + 128] != results)
     if wrong.size:
         code = codes[wrong[0]]
-        raise ValueError(f"ONNX Runtime gives {table[int(code) + 128]} or {results[wrong[0]]} for code {code}, "
-                         "depending on its position in the tensor")
+        raise ValueError(
+            f"ONNX Runtime gives {table[int(code) + 128]} or {results[wrong[0]]} for code {code}, "
+            "depending on its position in the tensor"
+        )

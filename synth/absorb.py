@@ -8,6 +8,7 @@ here the mapped netlist gets them moved, so that the hardware description stays 
 A register is moved if it has neither enable nor reset and nothing else is in its way. What it holds before its first
 clock does not matter: such registers carry data.
 """
+
 from __future__ import annotations
 
 from collections import defaultdict
@@ -72,8 +73,11 @@ class _Netlist:
     def is_plain(self, name: str) -> bool:
         """Whether a cell is a flip-flop that takes its input on every clock."""
         cell = self.cells[name]
-        return (cell["type"] == _FLIP_FLOP and cell["parameters"].get("CEMUX", "1 ").strip() == "1"
-                and self.bit(name, "LSR") in ("0", _OPEN))
+        return (
+            cell["type"] == _FLIP_FLOP
+            and cell["parameters"].get("CEMUX", "1 ").strip() == "1"
+            and self.bit(name, "LSR") in ("0", _OPEN)
+        )
 
     def register_behind(self, bits: Iterable[Bit]) -> dict[Bit, str] | None:
         """The flip-flop behind each bit that has users; None if some have other users, or clocks differ."""
@@ -117,8 +121,9 @@ def absorb_registers(netlist: dict[str, Any], top: str = "top") -> dict[str, int
     names = list(net.cells)
     taken = {
         "rams": sum(_absorb_ram(net, name) for name in names if net.cells.get(name, {}).get("type") == _RAM),
-        "multipliers": sum(_absorb_multiplier(net, name) for name in names
-                           if net.cells.get(name, {}).get("type") == _MULTIPLIER),
+        "multipliers": sum(
+            _absorb_multiplier(net, name) for name in names if net.cells.get(name, {}).get("type") == _MULTIPLIER
+        ),
     }
     for name in names:
         cell = net.cells.get(name)
@@ -152,8 +157,12 @@ def _absorb_multiplier(net: _Netlist, name: str) -> bool:
     first = net.register_behind(net.bit(name, port) for port in products)
     if first is None or any(registers is None for registers in inputs.values()):
         return False
-    clocks = {net.bit(register, "CLK") for registers in (*inputs.values(), first) if registers
-              for register in registers.values()}
+    clocks = {
+        net.bit(register, "CLK")
+        for registers in (*inputs.values(), first)
+        if registers
+        for register in registers.values()
+    }
     if len(clocks) != 1:
         return False
     for ports, registers in zip(factors.values(), inputs.values(), strict=True):

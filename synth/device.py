@@ -1,4 +1,5 @@
 """The devices that area and timing are measured on, and what of them the design may take."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping

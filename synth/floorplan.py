@@ -122,8 +122,13 @@ def _springs(cells: dict[str, Any], blocks: list[str]) -> Array:
 class _Annealing:
     """Exchanges sites of blocks, fewer and fewer that make wires longer."""
 
-    def __init__(self, springs: Array, members: Mapping[str, list[int]], sites: Mapping[str, Sequence[Site]],
-                 rng: np.random.Generator):
+    def __init__(
+        self,
+        springs: Array,
+        members: Mapping[str, list[int]],
+        sites: Mapping[str, Sequence[Site]],
+        rng: np.random.Generator,
+    ):
         self.springs, self.rng = springs, rng
         self.sites = [site for kind in sites for site in sites[kind]]
         self.positions = np.array([(site.x, site.y) for site in self.sites], dtype=float)

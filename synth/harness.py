@@ -1,4 +1,5 @@
 """A harness that gives any component four pins, so that place and route needs no package with thousands of them."""
+
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Module, Signal, Value
@@ -59,7 +60,7 @@ class Harness(wiring.Component):
         m.d.sync += level.eq(outputs)
         for width in _level_widths(len(outputs))[1:]:
             folded = Signal(width, reset_less=True)
-            m.d.sync += folded.eq(Cat(level[lsb:lsb + _FAN_IN].xor() for lsb in range(0, len(level), _FAN_IN)))
+            m.d.sync += folded.eq(Cat(level[lsb : lsb + _FAN_IN].xor() for lsb in range(0, len(level), _FAN_IN)))
             level = folded
         m.d.comb += self.folded.eq(level)
         return m

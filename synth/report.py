@@ -1,4 +1,5 @@
 """Area and timing of one design, as nextpnr reports them, and the comparison with the budget."""
+
 from __future__ import annotations
 
 import json
@@ -93,20 +94,26 @@ class Report:
     def as_text(self) -> str:
         """For people."""
         path, seeds = self.typical.critical, ", ".join(f"{run.fmax_mhz:.1f}" for run in self.placements)
-        return "\n".join([
-            f"{self.name} on {self.device.name}",
-            *(f"{what:<16}{used:>7,} of {limit:,}" for what, used, limit in self._area()),
-            f"{'clock':<16}{self.fmax_mhz:>7.1f} MHz, the median of {seeds}",
-            f"{'limited by':<16}{path.start} -> {path.end}",
-            f"{'':<16}{path.logic_ns:.1f} ns in {path.levels} cells, {path.routing_ns:.1f} ns of wires",
-            *self.misses(),
-        ])
+        return "\n".join(
+            [
+                f"{self.name} on {self.device.name}",
+                *(f"{what:<16}{used:>7,} of {limit:,}" for what, used, limit in self._area()),
+                f"{'clock':<16}{self.fmax_mhz:>7.1f} MHz, the median of {seeds}",
+                f"{'limited by':<16}{path.start} -> {path.end}",
+                f"{'':<16}{path.logic_ns:.1f} ns in {path.levels} cells, {path.routing_ns:.1f} ns of wires",
+                *self.misses(),
+            ]
+        )
 
     def _area(self) -> tuple[tuple[str, int, int], ...]:
         """What, how many, and how many at most."""
         run, device = self.typical, self.device
-        return (("look-up tables", run.lut, device.budget_lut), ("flip-flops", run.ff, device.ff),
-                ("multipliers", run.dsp, device.dsp), ("block RAMs", run.bram, device.bram))
+        return (
+            ("look-up tables", run.lut, device.budget_lut),
+            ("flip-flops", run.ff, device.ff),
+            ("multipliers", run.dsp, device.dsp),
+            ("block RAMs", run.bram, device.bram),
+        )
 
     def as_dict(self) -> dict[str, object]:
         """For ``--json``."""
@@ -153,5 +160,10 @@ def _read_path(steps: Sequence[Mapping]) -> CriticalPath:
     def total(*kinds: str) -> float:
         return round(sum(step["delay"] for step in steps if step["type"] in kinds), 2)
 
-    return CriticalPath(start=steps[0]["from"]["cell"], end=steps[-1]["to"]["cell"], routing_ns=total("routing"),
-                 logic_ns=total("clk-to-q", "logic", "setup"), levels=sum(step["type"] == "logic" for step in steps))
+    return CriticalPath(
+        start=steps[0]["from"]["cell"],
+        end=steps[-1]["to"]["cell"],
+        routing_ns=total("routing"),
+        logic_ns=total("clk-to-q", "logic", "setup"),
+        levels=sum(step["type"] == "logic" for step in steps),
+    )

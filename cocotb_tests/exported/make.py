@@ -5,6 +5,7 @@
 
 The files are torch.onnx.export's own but for the stack traces in them, which name folders of the machine.
 """
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -20,8 +21,9 @@ IMAGE = (1, 3, 8, 8)
 
 def normalised(inputs: int, outputs: int, kernel: int = 3, stride: int = 1) -> nn.Sequential:
     """Convolution, batch normalisation, ReLU."""
-    return nn.Sequential(nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False), nn.BatchNorm2d(outputs),
-                         nn.ReLU())
+    return nn.Sequential(
+        nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()
+    )
 
 
 class Residual(nn.Module):
@@ -44,7 +46,8 @@ class Dense(nn.Module):
         self.stem = nn.Conv2d(3, 8, 3, padding=1)
         self.layers = nn.ModuleList(
             nn.Sequential(nn.BatchNorm2d(8 + 4 * at), nn.ReLU(), nn.Conv2d(8 + 4 * at, 4, 3, padding=1, bias=False))
-            for at in range(3))
+            for at in range(3)
+        )
         self.transition = nn.Sequential(nn.BatchNorm2d(20), nn.ReLU(), nn.Conv2d(20, 10, 1), nn.AvgPool2d(2))
 
     def forward(self, image: Tensor) -> Tensor:
@@ -71,8 +74,14 @@ class Series(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.Sequential(nn.Conv1d(4, 8, 5, 2, 2), nn.BatchNorm1d(8), nn.ReLU(), nn.MaxPool1d(2),
-                                    nn.Conv1d(8, 8, 3, padding=2, dilation=2), nn.ReLU())
+        self.layers = nn.Sequential(
+            nn.Conv1d(4, 8, 5, 2, 2),
+            nn.BatchNorm1d(8),
+            nn.ReLU(),
+            nn.MaxPool1d(2),
+            nn.Conv1d(8, 8, 3, padding=2, dilation=2),
+            nn.ReLU(),
+        )
         self.classify = nn.Linear(8, 3)
 
     def forward(self, series: Tensor) -> Tensor:
@@ -118,8 +127,14 @@ def main() -> None:
     export("residual_channels_last", Residual(), channels_last)
     export("residual", Residual(), torch.randn(2, *IMAGE[1:]), dynamic_shapes=dynamic)
     export("dense", Dense(), torch.randn(IMAGE))
-    export("viewed", Viewed(), torch.randn(IMAGE), dynamo=False, input_names=["image"],
-           dynamic_axes={"image": {0: "batch"}})
+    export(
+        "viewed",
+        Viewed(),
+        torch.randn(IMAGE),
+        dynamo=False,
+        input_names=["image"],
+        dynamic_axes={"image": {0: "batch"}},
+    )
     export("series", Series(), torch.randn(1, 4, 32))
     export("inception", Inception(), torch.randn(2, *IMAGE[1:]), dynamic_shapes=dynamic)
 

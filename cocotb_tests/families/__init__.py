@@ -2,6 +2,7 @@
 
 Written without looking at the first one, ``generated.py``, so that what one of them never draws the other may.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -50,8 +51,20 @@ FAMILIES: tuple[Callable[[Net, Scope], None], ...] = (
     integers.integer_products,
 )
 #: One after the other, with each of them every family: the small accelerator, on which most is quickest, most often.
-ROUND = ("tiny", "ecp5-85k", "bound", "tiny", "unbound", "level", "ecp5-85k", "least", "square", "tiny", "wide",
-         "ecp5-85k")
+ROUND = (
+    "tiny",
+    "ecp5-85k",
+    "bound",
+    "tiny",
+    "unbound",
+    "level",
+    "ecp5-85k",
+    "least",
+    "square",
+    "tiny",
+    "wide",
+    "ecp5-85k",
+)
 
 
 @dataclass(frozen=True)

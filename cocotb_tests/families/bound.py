@@ -1,4 +1,5 @@
 """Long runs of commands that are bound by results: more groups for the requantiser than steps, and no wait between."""
+
 from __future__ import annotations
 
 from .builder import Codes, Net
@@ -38,7 +39,7 @@ def tables(net: Net, scope: Scope) -> None:
     """Functions of single elements, one behind the other and side by side."""
     x = _map(net, scope, scope.one_of(1, 3, 8, 17), 24)
     branches = []
-    for kind in ("Sigmoid", "Tanh", "LeakyRelu", "HardSwish", "Elu")[:scope.depth(2, 5)]:
+    for kind in ("Sigmoid", "Tanh", "LeakyRelu", "HardSwish", "Elu")[: scope.depth(2, 5)]:
         y = net.pointwise(x, kind)
         branches.append(net.pointwise(y, "LeakyRelu") if scope.coin(0.3) else y)
     if scope.coin():

@@ -3,6 +3,7 @@
 A network is described once, by calls such as ``net.conv(x, 16, 3)``; the form decides which operators stand in the
 file. Scales follow from the spread that codes are expected to have, so that few results saturate.
 """
+
 from __future__ import annotations
 
 import math
@@ -201,10 +202,13 @@ class Net:
             inputs = [self._float(x), weight]
             if has_bias:
                 stored_bias = bias_scale if self.form.per_channel else bias_scale[:1].reshape(())
-                inputs.append(self._node(
-                    "DequantizeLinear", [self._constant(bias), self._constant(stored_bias)],
-                    **({"axis": 0} if stored.ndim else {}),
-                ))
+                inputs.append(
+                    self._node(
+                        "DequantizeLinear",
+                        [self._constant(bias), self._constant(stored_bias)],
+                        **({"axis": 0} if stored.ndim else {}),
+                    )
+                )
             if kind == "Gemm":
                 attributes["transB"] = 1
             return self._quantise(self._activate(self._node(kind, inputs, **attributes), activation), y)
@@ -245,8 +249,9 @@ class Net:
         free = [size + ahead + behind - kernel for size in x.shape[1:]]
         counts = [(-(-f // stride) if ceil else f // stride) + 1 for f in free]
         # A window that begins behind the map and its border does not count.
-        spatial = [n - int(ceil and (n - 1) * stride >= size + ahead) for n, size in zip(counts, x.shape[1:],
-                                                                                         strict=True)]
+        spatial = [
+            n - int(ceil and (n - 1) * stride >= size + ahead) for n, size in zip(counts, x.shape[1:], strict=True)
+        ]
         return self._on_codes("MaxPool", x, (x.channels, *spatial), **attributes)
 
     def average(self, x: Codes, kernel: int = 3, *, stride: int = 1, padded: bool = False) -> Codes:
@@ -266,8 +271,13 @@ class Net:
         y = replace(y, zero_point=self._any_zero_point())
         if self.form.qdq:
             return self._quantise(self._node("GlobalAveragePool", [self._float(x)]), y)
-        inputs = [x.name, self._constant(x.scale), self._code(x.zero_point), self._constant(y.scale),
-                  self._code(y.zero_point)]
+        inputs = [
+            x.name,
+            self._constant(x.scale),
+            self._code(x.zero_point),
+            self._constant(y.scale),
+            self._code(y.zero_point),
+        ]
         name = self._node("QLinearGlobalAveragePool", inputs, domain="com.microsoft", channels_last=0)
         return replace(y, name=name)
 
@@ -342,8 +352,13 @@ class Net:
             zero_point = self.form.lowest
         y = Codes("", x.shape, np.float32(scale), zero_point, rms)
         if kind in ("Sigmoid", "LeakyRelu") and not self.form.qdq:
-            inputs = [x.name, self._constant(x.scale), self._code(x.zero_point), self._constant(y.scale),
-                      self._code(y.zero_point)]
+            inputs = [
+                x.name,
+                self._constant(x.scale),
+                self._code(x.zero_point),
+                self._constant(y.scale),
+                self._code(y.zero_point),
+            ]
             return replace(y, name=self._node(f"QLinear{kind}", inputs, domain="com.microsoft"))
         return self._quantise(self._node(kind, [self._float(x)]), y)
 

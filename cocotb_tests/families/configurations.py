@@ -1,4 +1,5 @@
 """The accelerators that networks are tried on: two presets, and odd ones at the limits of what is legal."""
+
 from __future__ import annotations
 
 from lutterfly.golden.config import PRESETS, ArrayConfig, AxiConfig, Config, MemoryConfig

@@ -1,4 +1,5 @@
 """Classifiers: chains, DenseNet, Inception, ResNet, ResNeXt, SqueezeNet."""
+
 from __future__ import annotations
 
 from .builder import Codes, Net
@@ -60,8 +61,9 @@ def inception(net: Net, scope: Scope) -> None:
         else:
             row = net.conv(net.conv(x, 4), 4, (1, 3))
             branches.append(net.conv(row, scope.width(), (3, 1), activation=activation, like=like))
-        branches.append(net.conv(net.maximum(x, 3, padded=True), scope.one_of(2, 3, 8), activation=activation,
-                                 like=like))
+        branches.append(
+            net.conv(net.maximum(x, 3, padded=True), scope.one_of(2, 3, 8), activation=activation, like=like)
+        )
         x = net.concat(branches)
         if scope.coin(0.3):
             x = net.maximum(x, 3, stride=2, padded=True)

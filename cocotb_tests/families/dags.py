@@ -1,4 +1,5 @@
 """Random graphs of supported operators with many branches."""
+
 from __future__ import annotations
 
 from .builder import Codes, Net
@@ -6,8 +7,19 @@ from .scope import Scope
 
 #: Of each, about how often it is drawn.
 _KINDS = {
-    "conv": 6, "pointwise": 4, "depthwise": 2, "grouped": 1, "strided": 2, "add": 4, "concat": 4, "maximum": 2,
-    "table": 2, "split": 1, "slice": 1, "pad": 1, "average": 1,
+    "conv": 6,
+    "pointwise": 4,
+    "depthwise": 2,
+    "grouped": 1,
+    "strided": 2,
+    "add": 4,
+    "concat": 4,
+    "maximum": 2,
+    "table": 2,
+    "split": 1,
+    "slice": 1,
+    "pad": 1,
+    "average": 1,
 }
 _MOST_CHANNELS = 48
 

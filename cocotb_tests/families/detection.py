@@ -1,4 +1,5 @@
 """Detectors and segmentation: heads side by side, pyramids of pooling, maps that are read again much later."""
+
 from __future__ import annotations
 
 from .builder import Codes, Net
@@ -25,9 +26,10 @@ def pyramid(net: Net, scope: Scope, x: Codes) -> Codes:
     """Max pooling of several sizes side by side (SPP), or one behind the other (SPPF)."""
     x = net.conv(x, scope.one_of(2, 4, 8), activation="relu")
     levels = [x]
-    for kernel in (5, 9, 13)[:scope.depth(2, 3)]:
-        levels.append(net.maximum(levels[-1] if scope.coin() else x, min(kernel, 2 * (min(x.shape[1:]) // 2) + 1),
-                                  padded=True))
+    for kernel in (5, 9, 13)[: scope.depth(2, 3)]:
+        levels.append(
+            net.maximum(levels[-1] if scope.coin() else x, min(kernel, 2 * (min(x.shape[1:]) // 2) + 1), padded=True)
+        )
     return net.concat(levels)
 
 
@@ -67,7 +69,7 @@ def unet(net: Net, scope: Scope) -> None:
     skips = []
     for level in range(scope.depth(2, 3)):
         skips.append(x)
-        x = net.conv(x, scope.width(), 3, dilation=min(2 ** level, max(1, (side - 1) // 2)), activation="relu")
+        x = net.conv(x, scope.width(), 3, dilation=min(2**level, max(1, (side - 1) // 2)), activation="relu")
     while skips:
         x = net.conv(net.concat([skips.pop(), x]), scope.one_of(2, 4, 8), 3, activation="relu")
     net.output(net.conv(x, scope.one_of(1, 2, 3)))

@@ -1,4 +1,5 @@
 """What real families seldom make: the same command many times, the smallest maps, more weights or bytes than fit."""
+
 from __future__ import annotations
 
 import itertools

@@ -1,4 +1,5 @@
 """Integer products: ConvInteger and MatMulInteger, whose sums of few values the host adds up from codes."""
+
 from __future__ import annotations
 
 import numpy as np

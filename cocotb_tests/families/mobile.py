@@ -1,4 +1,5 @@
 """MobileNets: depthwise and pointwise convolutions in turn."""
+
 from __future__ import annotations
 
 from .builder import Codes, Net

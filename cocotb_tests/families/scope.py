@@ -1,4 +1,5 @@
 """How large networks are: in proportion to the accelerator that they are for."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

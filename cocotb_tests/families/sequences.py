@@ -1,4 +1,5 @@
 """Networks without images: fully connected ones, autoencoders, 1-D convolutions."""
+
 from __future__ import annotations
 
 from .builder import Net
@@ -9,8 +10,12 @@ def perceptron(net: Net, scope: Scope) -> None:
     """Fully connected layers; it may be executed in batches."""
     x = net.input(scope.one_of(7, 16, 33, 64, 100))
     for _ in range(scope.depth(1, 4)):
-        x = net.dense(x, scope.one_of(5, 8, 16, 31, 48), activation=scope.one_of("relu", "relu", "Tanh", ""),
-                      matmul=scope.coin(0.3))
+        x = net.dense(
+            x,
+            scope.one_of(5, 8, 16, 31, 48),
+            activation=scope.one_of("relu", "relu", "Tanh", ""),
+            matmul=scope.coin(0.3),
+        )
     net.output(net.dense(x, scope.depth(1, 12)))
 
 
@@ -35,7 +40,7 @@ def waveform(net: Net, scope: Scope) -> None:
     length = scope.one_of(16, 31, 50, 64, 100)
     x = net.conv(net.input(scope.one_of(1, 2, 5), length), scope.width(), 3, activation="relu")
     for level in range(scope.depth(1, 4)):
-        y = net.conv(x, x.channels, 3, dilation=2 ** level, activation="relu")
+        y = net.conv(x, x.channels, 3, dilation=2**level, activation="relu")
         if scope.coin(0.3):
             y = net.conv(y, y.channels, scope.one_of(3, 5, 9), groups=y.channels, activation="relu")
         x = net.add(x, net.conv(y, x.channels))

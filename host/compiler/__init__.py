@@ -1,4 +1,5 @@
 """The compiler: from a quantised graph to a program for one configuration, in ordered named passes."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

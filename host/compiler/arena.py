@@ -1,4 +1,5 @@
 """Arena: where tensors lie in external memory."""
+
 from __future__ import annotations
 
 import math

@@ -3,6 +3,7 @@
 The samples of a network without feature maps are the rows of a map, and its layers are convolutions with a kernel of
 1x1: nothing else changes.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -40,13 +41,18 @@ def batched(graph: Graph, samples: int) -> Graph:
     for layer in graph.layers:
         shapes = {graph.tensors[name].shape[:2] for name in (*layer.inputs, layer.output)}
         if shapes != {(1, 1)} or window_of(layer) != Window((1, 1)):
-            raise CompileError(f"{layer.name}: batch must be 1 for a network with feature maps, not {samples}; leave "
-                               "it out, and samples are run one by one")
+            raise CompileError(
+                f"{layer.name}: batch must be 1 for a network with feature maps, not {samples}; leave "
+                "it out, and samples are run one by one"
+            )
     return dataclasses.replace(
-        graph, tensors={name: _batched(tensor, samples) for name, tensor in graph.tensors.items()}, batch=samples)
+        graph, tensors={name: _batched(tensor, samples) for name, tensor in graph.tensors.items()}, batch=samples
+    )
 
 
 def _batched(tensor: Tensor, samples: int) -> Tensor:
-    views = tuple(dataclasses.replace(view, shape=(samples * view.shape[0], *view.shape[1:]), axes=(0, 1, 2))
-                  for view in tensor.views)
+    views = tuple(
+        dataclasses.replace(view, shape=(samples * view.shape[0], *view.shape[1:]), axes=(0, 1, 2))
+        for view in tensor.views
+    )
     return dataclasses.replace(tensor, shape=(samples, *tensor.shape[1:]), views=views)

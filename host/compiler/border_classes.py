@@ -1,4 +1,5 @@
 """Border classes: parts of a map whose windows take the same elements, where they need not count a border."""
+
 from __future__ import annotations
 
 import itertools
@@ -36,10 +37,13 @@ def border_classes(window: Window, size: tuple[int, int], rows: range, columns: 
     Nine, where a window reaches no further into the border than it moves from one output to the next: corners, edges
     and the interior. One, where no window reaches into the border.
     """
-    (vertical, horizontal) = (_axis_classes(window, axis, size[axis], outputs)
-                              for axis, outputs in enumerate((rows, columns)))
-    return [BorderClass(outputs_down, outputs_across, down, across)
-            for (outputs_down, down), (outputs_across, across) in itertools.product(vertical, horizontal)]
+    (vertical, horizontal) = (
+        _axis_classes(window, axis, size[axis], outputs) for axis, outputs in enumerate((rows, columns))
+    )
+    return [
+        BorderClass(outputs_down, outputs_across, down, across)
+        for (outputs_down, down), (outputs_across, across) in itertools.product(vertical, horizontal)
+    ]
 
 
 def _axis_classes(window: Window, axis: int, size: int, outputs: range) -> list[tuple[range, range]]:

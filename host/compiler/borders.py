@@ -3,6 +3,7 @@
 A max pooling would need the least code there instead. It reads no border: it runs in border classes, see
 :mod:`.border_classes`.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -43,8 +44,10 @@ def plan_borders(plan: Plan) -> Plan:
         height, width, channels = shape = tensors[name].shape
         readers = [layer for _, layer in plan.readers(name)]
         reaches = [reach(layer, shape) for layer in readers]
-        sides = {side: max((getattr(need, side) for need in reaches), default=0)
-                 for side in ("top", "left", "bottom", "right")}
+        sides = {
+            side: max((getattr(need, side) for need in reaches), default=0)
+            for side in ("top", "left", "bottom", "right")
+        }
         # Two kernel rows must never read the same byte with two weights: no window may be wider than the row pitch.
         widest = max((window_of(layer).extent[1] for layer in readers), default=0)
         gap = max(sides["left"], sides["right"], widest - width)

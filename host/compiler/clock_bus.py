@@ -1,4 +1,5 @@
 """The read bus against the clock: LOADs, and commands that are fetched ahead of the queues."""
+
 from __future__ import annotations
 
 from collections import deque

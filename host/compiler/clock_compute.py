@@ -1,4 +1,5 @@
 """The compute queue against the clock."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,4 +1,5 @@
 """The DMA queue against the clock."""
+
 from __future__ import annotations
 
 import bisect
@@ -171,7 +172,7 @@ def _prepared(fields: dict[str, int], begin: int) -> int:
 def _after_free_cycles(spans: list[Span], begin: float, count: float) -> float:
     """The time behind ``count`` cycles that no span takes, the first of them not before ``begin``."""
     now = begin
-    for first, last, taken in spans[bisect.bisect_left(spans, begin, key=lambda span: span[1]):]:
+    for first, last, taken in spans[bisect.bisect_left(spans, begin, key=lambda span: span[1]) :]:
         gap = max(first - now, 0)
         if gap >= count:
             break

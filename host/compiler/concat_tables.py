@@ -1,4 +1,5 @@
 """Concat tables: what a concatenation looks codes up in becomes part of the layer that writes them."""
+
 from __future__ import annotations
 
 import dataclasses

@@ -1,4 +1,5 @@
 """Constants: where weights, parameters, tables and step lists lie, and when those that do not stay are loaded."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -78,8 +79,10 @@ def place_constants(plan: Plan) -> Plan:
             places[number][memory] = piece.offset + start
         external += len(ring.images)
         plan.streamed += ring.images
-    plan.jobs = [dataclasses.replace(job, addresses=addresses, streamed=np.concatenate(read))
-                 for job, addresses, read in zip(plan.jobs, places, streamed, strict=True)]
+    plan.jobs = [
+        dataclasses.replace(job, addresses=addresses, streamed=np.concatenate(read))
+        for job, addresses, read in zip(plan.jobs, places, streamed, strict=True)
+    ]
     tables = sum(LocalMemory.TABLE in operation.constants for operation in plan.operations)
     if tables:
         count = len({piece.image for piece in pieces[LocalMemory.TABLE].values()})
@@ -151,8 +154,9 @@ def _superfluous(
         loads[piece.image] += piece.image is not before
         times[piece.image] += _cycles(plan, plan.jobs[number])
         before = piece.image
-    items = [Item(size, loads[image], load_cycles(plan.config, memory, size), times[image])
-             for image, size in sizes.items()]
+    items = [
+        Item(size, loads[image], load_cycles(plan.config, memory, size), times[image]) for image, size in sizes.items()
+    ]
     chosen, _ = choose_streamed(items, sum(sizes.values()) - max(room - 2 * most, 0))
     return (image for image, is_chosen in zip(sizes, chosen, strict=True) if is_chosen)
 
@@ -197,7 +201,7 @@ class _Ring:
         if image not in self._here:
             self._load(job, image)
         place = self._here[image]
-        self._used[place.start:place.stop] = job
+        self._used[place.start : place.stop] = job
         return place.start
 
     def _load(self, job: int, image: bytes) -> None:
@@ -206,10 +210,13 @@ class _Ring:
             self.next = self.start
         place = range(self.next, self.next + size)
         self.next = place.stop
-        self._here = {other: there for other, there in self._here.items()
-                      if there.stop <= place.start or place.stop <= there.start}
+        self._here = {
+            other: there
+            for other, there in self._here.items()
+            if there.stop <= place.start or place.stop <= there.start
+        }
         self._here[image] = place
-        release = int(self._used[place.start:place.stop].max())
+        release = int(self._used[place.start : place.stop].max())
         self.plan.arrivals.append(Arrival(self.memory, place.start, size, self._address(image), release, job))
 
     def _address(self, image: bytes) -> int:

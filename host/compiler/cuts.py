@@ -1,4 +1,5 @@
 """Cuts: choose the parts in which a layer is executed whose tensors are not all in the feature memory."""
+
 from __future__ import annotations
 
 import itertools
@@ -53,8 +54,10 @@ def smallest_cut(plan: Plan, index: int, partial: frozenset[str], room: int) -> 
             need = _need(plan, index, cut, everything)
             if need <= memory:
                 return cut
-    raise CompileError(f"{layer.name}: one pixel of its output and what it is computed from need {need} bytes of "
-                       f"feature memory, the configuration has {memory}; choose a larger --config")
+    raise CompileError(
+        f"{layer.name}: one pixel of its output and what it is computed from need {need} bytes of "
+        f"feature memory, the configuration has {memory}; choose a larger --config"
+    )
 
 
 def _need(plan: Plan, index: int, cut: Cut, partial: frozenset[str]) -> int:
@@ -64,8 +67,9 @@ def _need(plan: Plan, index: int, cut: Cut, partial: frozenset[str]) -> int:
     return sum(-(-size // lanes) * lanes for sizes in buffers for size in sizes)
 
 
-def choose_cut(plan: Plan, index: int, partial: frozenset[str], gaps: list[Gap],
-               *, streamed: bool) -> tuple[Cut, dict[str, tuple[int, ...]], float] | None:
+def choose_cut(
+    plan: Plan, index: int, partial: frozenset[str], gaps: list[Gap], *, streamed: bool
+) -> tuple[Cut, dict[str, tuple[int, ...]], float] | None:
     """The cut with which a layer takes the fewest cycles.
 
     Parameters
@@ -108,8 +112,12 @@ def _candidates(plan: Plan, index: int, *, streamed: bool) -> Iterator[Iterator[
     few = [-(-width // parts) for parts in (1, 2, 4, 8)]
     for buffers in (2, 1):
         # Blocks of channels load the input again for each; they save loading weights again for each part.
-        yield (Cut(rows, columns, block, buffers) for columns in few for rows in _sizes(height)
-               for block in (tiles if streamed else tiles[:1]))
+        yield (
+            Cut(rows, columns, block, buffers)
+            for columns in few
+            for rows in _sizes(height)
+            for block in (tiles if streamed else tiles[:1])
+        )
         yield (Cut(rows, columns, block, buffers) for columns in _sizes(width) for rows in (1, 2) for block in tiles)
 
 

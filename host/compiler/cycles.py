@@ -43,17 +43,21 @@ def predict(plan: Plan) -> Plan:
         commands = [command for command in plan.commands if command.layer == index]
         busy = sum(compute.issues[number][1] - compute.issues[number][0] + 1 for number in indices[index])
         moving = sum(_bus_cycles(plan, command) for command in commands)
-        plan.reports.append(LayerReport(
-            layer.name,
-            _kind(plan, layer),
-            tuple(indices[index]),
-            macs=_macs(plan, layer),
-            cycles=last - before,
-            array_cycles=sum(timing.issue_steps(command.fields) for command in commands if command.queue == "compute"),
-            bus_cycles=moving,
-            bound="bus" if moving > busy else "array",
-            fold=plan.operations[index].fold,
-        ))
+        plan.reports.append(
+            LayerReport(
+                layer.name,
+                _kind(plan, layer),
+                tuple(indices[index]),
+                macs=_macs(plan, layer),
+                cycles=last - before,
+                array_cycles=sum(
+                    timing.issue_steps(command.fields) for command in commands if command.queue == "compute"
+                ),
+                bus_cycles=moving,
+                bound="bus" if moving > busy else "array",
+                fold=plan.operations[index].fold,
+            )
+        )
         before = last
     ends = [queue.completed[-1] for queue in (dma, compute) if queue.completed]
     plan.predicted_cycles = max(ends, default=OVERHEADS.start) + OVERHEADS.finish

@@ -1,4 +1,5 @@
 """Emit: lay out the arena and encode the program."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -33,8 +34,11 @@ def emit(plan: Plan, config_name: str) -> Program:
     address += len(constants)
 
     end = END.encode()
-    streams = [b"".join(loads) + end, end, *(b"".join(command.encode() for command in plan.queue(name)) + end
-                                             for name in ("dma", "compute"))]
+    streams = [
+        b"".join(loads) + end,
+        end,
+        *(b"".join(command.encode() for command in plan.queue(name)) + end for name in ("dma", "compute")),
+    ]
     addresses = []
     for stream in streams:
         addresses.append(address)
@@ -56,9 +60,11 @@ def emit(plan: Plan, config_name: str) -> Program:
         outputs=tuple(_port(plan, graph.tensors[name]) for name in graph.outputs),
         layers=tuple(plan.reports),
         written=tuple(_written(plan)),
-        spilled=tuple(SpilledTensor(name, address, graph.tensors[name].shape)
-                      for name, address in plan.external.items()
-                      if name not in plan.spans and name not in graph.inputs and graph.tensors[name].views),
+        spilled=tuple(
+            SpilledTensor(name, address, graph.tensors[name].shape)
+            for name, address in plan.external.items()
+            if name not in plan.spans and name not in graph.inputs and graph.tensors[name].views
+        ),
         predicted_cycles=plan.predicted_cycles,
         batch=graph.batch,
         head=graph.head,
@@ -91,11 +97,19 @@ def _written(plan: Plan) -> Iterator[WrittenTensor]:
         tensor, storage = plan.graph.tensors[name], plan.storages[name]
         root, first = plan.place_of(name)
         writers = [
-            index for index, layer in enumerate(plan.graph.layers)
+            index
+            for index, layer in enumerate(plan.graph.layers)
             for other, channel in [plan.place_of(layer.output)]
-            if other == root and channel < first + tensor.shape[2]
+            if other == root
+            and channel < first + tensor.shape[2]
             and first < channel + plan.graph.tensors[layer.output].shape[2]
         ]
         if writers and root in plan.spans and tensor.views:
-            yield WrittenTensor(name, plan.reports[writers[-1]].commands[-1], storage.origin, storage.row_pitch,
-                                storage.pixel_pitch, tensor.shape)
+            yield WrittenTensor(
+                name,
+                plan.reports[writers[-1]].commands[-1],
+                storage.origin,
+                storage.row_pitch,
+                storage.pixel_pitch,
+                tensor.shape,
+            )

@@ -5,6 +5,7 @@ a window is a set of bytes, and its steps are the fewest words that cover the se
 skips and rows that lie side by side need no rules of their own. What remains to choose is the layout of the input,
 which the DMA writes: how many source rows a stored row interleaves.
 """
+
 from __future__ import annotations
 
 import math
@@ -27,7 +28,7 @@ def tap_offsets(window: Window, channels: int, storage: Storage) -> Addresses:
     -------
     int64[kernel rows, kernel columns, channels]
     """
-    row, column, channel = np.ogrid[:window.kernel[0], :window.kernel[1], :channels]
+    row, column, channel = np.ogrid[: window.kernel[0], : window.kernel[1], :channels]
     across = column * window.dilation[1] * storage.pixel_pitch + channel
     fold = storage.fold
     if fold is None:
@@ -89,9 +90,16 @@ def fold_storage(layer: Convolution, shape: tuple[int, int, int], rows: int, val
     step = window.stride[0] if stored_rows_per_window == 1 else math.gcd(window.stride[0], advance)
     output_rows = window.output_size(height, width)[0]
     stored = ((output_rows - 1) * window.stride[0] + (stored_rows_per_window - 1) * advance) // step + 1
-    return Storage(stored, width, rows * channels, left=need.left, right=need.right,
-                   gap=max(need.left, need.right, window.extent[1] - width), value=value,
-                   fold=Fold(rows, step, window.dilation[0], window.pads[0]))
+    return Storage(
+        stored,
+        width,
+        rows * channels,
+        left=need.left,
+        right=need.right,
+        gap=max(need.left, need.right, window.extent[1] - width),
+        value=value,
+        fold=Fold(rows, step, window.dilation[0], window.pads[0]),
+    )
 
 
 def source_rows(storage: Storage, height: int) -> np.ndarray:
@@ -139,8 +147,13 @@ def fold_choices(plan: Plan, name: str) -> list[Storage]:
     if len(consumers) != 1 or not isinstance(consumers[0][1], Convolution) or consumers[0][1].groups != 1:
         return []
     layer, plain = consumers[0][1], plan.storages[name]
-    choices = [plain, *(fold_storage(layer, shape, rows, plan.graph.tensors[name].zero_point)
-                        for rows in range(2, min(layer.window.kernel[0], 255) + 1))]
+    choices = [
+        plain,
+        *(
+            fold_storage(layer, shape, rows, plan.graph.tensors[name].zero_point)
+            for rows in range(2, min(layer.window.kernel[0], 255) + 1)
+        ),
+    ]
 
     def cost(storage: Storage) -> tuple[int, int]:
         loading = load_estimate(storage, shape, plan.config)

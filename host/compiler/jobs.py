@@ -1,4 +1,5 @@
 """Jobs: the parts in which the layers are executed, and what lies in the feature memory for how many of them."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -78,8 +79,15 @@ def _whole_jobs(plan: Plan, index: int) -> None:
     for start, end in itertools.pairwise(itertools.accumulate(groups, initial=0)):
         plan.jobs += [
             # Each row of an input that still arrives is done with in one go.
-            Job(index, sources, plan.storages[layer.output], range(start, end), range(width), tiles,
-                tile_inner=len(groups) > 1)
+            Job(
+                index,
+                sources,
+                plan.storages[layer.output],
+                range(start, end),
+                range(width),
+                tiles,
+                tile_inner=len(groups) > 1,
+            )
             for tiles in split(plan, index, range(plan.operations[index].tiles))
         ]
 
@@ -129,8 +137,9 @@ def _residence(plan: Plan, name: str) -> Residence:
     writers = [index for index, layer in enumerate(graph.layers) if plan.root(layer.output) == name]
     near = [index for index in readers if index <= end]
     last = -1 if end < 0 else jobs[end][-1] if end < len(jobs) else len(plan.jobs)
-    residence = Residence(name, storage, -1 if born < 0 else jobs[born][0], last,
-                          border=jobs[near[0]][0] if near else len(plan.jobs))
+    residence = Residence(
+        name, storage, -1 if born < 0 else jobs[born][0], last, border=jobs[near[0]][0] if near else len(plan.jobs)
+    )
     if name in graph.outputs or near != readers:
         residence.leaves = jobs[writers[-1]][-1] if writers else -1
     if born < 0:

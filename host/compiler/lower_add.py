@@ -1,4 +1,5 @@
 """Sums of two tensors: windows of two words, one of each operand, whose codes choose entries of the Add tables."""
+
 from __future__ import annotations
 
 from functools import cached_property
@@ -62,12 +63,20 @@ class AddOperation(Operation):
             "steps": _STEPS,
             "list": job.addresses[LocalMemory.LIST],
             "add_table": job.addresses[LocalMemory.ADD_TABLE],
-            "parameter": job.addresses[LocalMemory.PARAMETER], "parameter_shared": 1,
-            "lanes": lanes if tiles > 1 else last_lanes, "last_lanes": last_lanes,
-            "zero_point": self.layer.offset, "low": self.layer.low, "high": self.layer.high,
-            "table_enable": int(LocalMemory.TABLE in job.addresses), "table": job.addresses.get(LocalMemory.TABLE, 0),
-            "source": int(min(addresses[0] for addresses in reads)), "destination": int(writes[0]),
-            "outer": tiles, "middle": middle, "inner": inner,
+            "parameter": job.addresses[LocalMemory.PARAMETER],
+            "parameter_shared": 1,
+            "lanes": lanes if tiles > 1 else last_lanes,
+            "last_lanes": last_lanes,
+            "zero_point": self.layer.offset,
+            "low": self.layer.low,
+            "high": self.layer.high,
+            "table_enable": int(LocalMemory.TABLE in job.addresses),
+            "table": job.addresses.get(LocalMemory.TABLE, 0),
+            "source": int(min(addresses[0] for addresses in reads)),
+            "destination": int(writes[0]),
+            "outer": tiles,
+            "middle": middle,
+            "inner": inner,
         }
         for side, storage in pitches.items():
             fields[f"{side}_outer"] = lanes

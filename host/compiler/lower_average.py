@@ -3,6 +3,7 @@
 The border holds the zero point, which adds nothing to a sum. So all windows are those of the convolution, and a border
 class differs from the others in its scale alone.
 """
+
 from __future__ import annotations
 
 import dataclasses

@@ -1,4 +1,5 @@
 """Convolutions and fully connected layers: windows on the multiplier array."""
+
 from __future__ import annotations
 
 from functools import cached_property
@@ -75,7 +76,7 @@ class ConvolutionOperation(Operation):
         loops = (*pixels, over_tiles) if job.tile_inner else (over_tiles, *pixels)
         for name, (count, from_pitch, to_pitch) in zip(("outer", "middle", "inner"), loops, strict=True):
             fields |= {name: count, f"source_{name}": from_pitch, f"destination_{name}": to_pitch}
-        y, x = np.ogrid[job.rows.start:job.rows.stop, job.columns.start:job.columns.stop]
+        y, x = np.ogrid[job.rows.start : job.rows.stop, job.columns.start : job.columns.stop]
         windows = (first + y * below + x * beside)[..., None] + self.offsets.reshape(-1)
         reads = windows if source_pitch == 0 else windows[..., None] + np.arange(len(tiles)) * source_pitch
         writes = target.addresses(job.rows, job.columns, channels)

@@ -1,4 +1,5 @@
 """Channels put side by side or taken apart: copies on the lane-wise maximum, through a table where scales differ."""
+
 from __future__ import annotations
 
 import itertools
@@ -45,8 +46,10 @@ def selections(plan: Plan, layer: Concat | Slice) -> list[Selection]:
         return [Selection(0, layer.first, layer.channels, 0, None)]
     sizes = [plan.graph.tensors[name].shape[2] for name in layer.inputs]
     firsts = itertools.accumulate(sizes, initial=0)
-    return [Selection(source, 0, size, first, table)
-            for source, (size, first, table) in enumerate(zip(sizes, firsts, layer.tables, strict=False))]
+    return [
+        Selection(source, 0, size, first, table)
+        for source, (size, first, table) in enumerate(zip(sizes, firsts, layer.tables, strict=False))
+    ]
 
 
 def copies(plan: Plan, layer: Concat | Slice) -> list[Selection]:
@@ -101,15 +104,25 @@ class CopyOperation(Operation):
                 "engine": Engine.MAXIMUM,
                 "steps": 1,
                 "list": job.addresses[LocalMemory.LIST],
-                "parameter": job.addresses[LocalMemory.PARAMETER], "parameter_shared": 1,
-                "lanes": lanes if tiles > 1 else last_lanes, "last_lanes": last_lanes,
-                "zero_point": 0, "low": -128, "high": 127,
+                "parameter": job.addresses[LocalMemory.PARAMETER],
+                "parameter_shared": 1,
+                "lanes": lanes if tiles > 1 else last_lanes,
+                "last_lanes": last_lanes,
+                "zero_point": 0,
+                "low": -128,
+                "high": 127,
                 "table_enable": int(part.table is not None),
-                "table": 0 if part.table is None else job.addresses[LocalMemory.TABLE]
-                + self.tables[part.table.tobytes()],
-                "source": int(reads[0]), "destination": int(writes[0]),
-                "outer": tiles, "middle": len(job.rows), "inner": len(job.columns),
-                "source_outer": lanes, "source_middle": source.row_pitch, "source_inner": source.pixel_pitch,
+                "table": 0
+                if part.table is None
+                else job.addresses[LocalMemory.TABLE] + self.tables[part.table.tobytes()],
+                "source": int(reads[0]),
+                "destination": int(writes[0]),
+                "outer": tiles,
+                "middle": len(job.rows),
+                "inner": len(job.columns),
+                "source_outer": lanes,
+                "source_middle": source.row_pitch,
+                "source_inner": source.pixel_pitch,
                 "destination_outer": lanes,
                 "destination_middle": job.target.row_pitch,
                 "destination_inner": job.target.pixel_pitch,
@@ -124,6 +137,7 @@ class CopyOperation(Operation):
     def cycles(self, rows: int, columns: int, tiles: int) -> int:
         """A group of results a cycle."""
         lanes = self.config.array.lanes
-        groups = sum(-(-part.channels // lanes) * result_groups(self.config, min(part.channels, lanes))
-                     for part in self.copies)
+        groups = sum(
+            -(-part.channels // lanes) * result_groups(self.config, min(part.channels, lanes)) for part in self.copies
+        )
         return tiles * rows * columns * groups

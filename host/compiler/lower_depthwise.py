@@ -6,6 +6,7 @@ image columns that the window before did not have, so that a 3x3 kernel takes 3 
 the kernel is wider than the chain, each image column's words are followed by those of image columns further to the
 left.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -141,7 +142,7 @@ class DepthwiseOperation(Operation):
     def _kernel(self) -> npt.NDArray[np.int8]:
         """int8[tiles, kernel rows, kernel columns, lanes], zero beyond the last channel."""
         kernel = np.zeros((self.tiles * self.tile_channels, *self.layer.weights.shape[1:3]), np.int8)
-        kernel[:self.channels_in_all] = self.layer.weights[..., 0]
+        kernel[: self.channels_in_all] = self.layer.weights[..., 0]
         return kernel.reshape(self.tiles, self.tile_channels, *kernel.shape[1:]).transpose(0, 2, 3, 1)
 
     def _unit_words(self) -> npt.NDArray[np.int8]:
@@ -185,21 +186,28 @@ class DepthwiseOperation(Operation):
         writes = target.addresses(job.rows, job.columns, channels)
         fields = {
             "engine": Engine.DEPTHWISE,
-            "steps": stream.steps, "rows": stream.rows, "skip": stream.skip,
+            "steps": stream.steps,
+            "rows": stream.rows,
+            "skip": stream.skip,
             "list": job.addresses[LocalMemory.LIST],
             "weight": job.addresses[LocalMemory.WEIGHT],
             "parameter": job.addresses[LocalMemory.PARAMETER],
-            "lanes": self.tile_channels if len(job.tiles) > 1 else last_lanes, "last_lanes": last_lanes,
-            "zero_point": self.zero_point, "low": layer.low, "high": layer.high,
-            "table_enable": int(LocalMemory.TABLE in job.addresses), "table": job.addresses.get(LocalMemory.TABLE, 0),
-            "source": start + channels.start, "destination": int(writes[0]),
+            "lanes": self.tile_channels if len(job.tiles) > 1 else last_lanes,
+            "last_lanes": last_lanes,
+            "zero_point": self.zero_point,
+            "low": layer.low,
+            "high": layer.high,
+            "table_enable": int(LocalMemory.TABLE in job.addresses),
+            "table": job.addresses.get(LocalMemory.TABLE, 0),
+            "source": start + channels.start,
+            "destination": int(writes[0]),
         }
         pixels = [(len(job.rows), pitches[0], target.row_pitch), (len(job.columns), pitches[1], target.pixel_pitch)]
         tiles = (len(job.tiles), self.tile_channels, self.tile_channels)
         loops = (tiles, pixels[1 - stream.along], pixels[stream.along])
         for name, (count, source_pitch, target_pitch) in zip(("outer", "middle", "inner"), loops, strict=True):
             fields |= {name: count, f"source_{name}": source_pitch, f"destination_{name}": target_pitch}
-        y, x = np.ogrid[:len(job.rows), :len(job.columns)]
+        y, x = np.ogrid[: len(job.rows), : len(job.columns)]
         windows = (start + y * pitches[0] + x * pitches[1])[..., None] + self.taps.reshape(-1)
         reads = windows[..., None] + np.arange(channels.start, channels.stop)
         return [Command(Opcode.COMPUTE, fields, self.index, reads.reshape(-1), writes)]
@@ -215,5 +223,5 @@ class DepthwiseOperation(Operation):
 
 def tap_addresses(window: Window, storage: Storage) -> npt.NDArray[np.int64]:
     """Where a channel's elements of a window lie, from the first one on: int64[kernel rows, kernel columns]."""
-    row, column = np.ogrid[:window.kernel[0], :window.kernel[1]]
+    row, column = np.ogrid[: window.kernel[0], : window.kernel[1]]
     return row * window.dilation[0] * storage.row_pitch + column * window.dilation[1] * storage.pixel_pitch

@@ -1,4 +1,5 @@
 """Grouped convolutions that the chained columns cannot compute: tiles of whole groups on the multiplier array."""
+
 from __future__ import annotations
 
 from functools import cached_property
@@ -28,7 +29,8 @@ class GroupedConvolutionOperation(ConvolutionOperation):
         group_outputs = self.outputs // layer.groups
         self.tile_groups = max(array.columns // group_outputs, 1)
         self.group_tiles = next(
-            parts for parts in range(1, group_outputs + 1)
+            parts
+            for parts in range(1, group_outputs + 1)
             if group_outputs % parts == 0 and group_outputs // parts <= array.columns
         )
         self.tile_channels = self.tile_groups * group_outputs // self.group_tiles
@@ -60,7 +62,7 @@ class GroupedConvolutionOperation(ConvolutionOperation):
         for output in range(self.outputs):
             tile, column = divmod(output, self.tile_channels)
             first = output // (self.outputs // layer.groups) % self.tile_groups * inputs
-            weights[tile, column, ..., first:first + inputs] = layer.weights[output]
+            weights[tile, column, ..., first : first + inputs] = layer.weights[output]
         return weights.reshape(-1, *weights.shape[2:])
 
     def lower(self, job: Job) -> list[Command]:
@@ -70,7 +72,8 @@ class GroupedConvolutionOperation(ConvolutionOperation):
             return [self._command(job, job.tiles, job.tiles.start * pitch, pitch)]
         commands = []
         for group in range(job.tiles.start // self.group_tiles, -(-job.tiles.stop // self.group_tiles)):
-            tiles = range(max(group * self.group_tiles, job.tiles.start),
-                          min((group + 1) * self.group_tiles, job.tiles.stop))
+            tiles = range(
+                max(group * self.group_tiles, job.tiles.start), min((group + 1) * self.group_tiles, job.tiles.stop)
+            )
             commands.append(self._command(job, tiles, group * self.group_inputs))
         return commands

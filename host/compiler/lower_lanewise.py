@@ -3,6 +3,7 @@
 A max pooling reads no border. It runs in border classes, each with a step list of its own: the maximum of the elements
 inside is the same, and they are fewer.
 """
+
 from __future__ import annotations
 
 from functools import cached_property
@@ -27,9 +28,10 @@ class LanewiseOperation(Operation):
         height, width, self.tile_channels = plan.graph.tensors[self.layer.output].shape
         self.window = window_of(self.layer)
         self.input_size = plan.graph.tensors[self.layer.input].shape[:2]
-        row, column = np.ogrid[:self.window.kernel[0], :self.window.kernel[1]]
-        self.taps = (row * self.window.dilation[0] * source.row_pitch
-                     + column * self.window.dilation[1] * source.pixel_pitch)
+        row, column = np.ogrid[: self.window.kernel[0], : self.window.kernel[1]]
+        self.taps = (
+            row * self.window.dilation[0] * source.row_pitch + column * self.window.dilation[1] * source.pixel_pitch
+        )
         #: The step lists, each with its first entry.
         self.lists: dict[tuple[int, ...], int] = {}
         classes = border_classes(self.window, self.input_size, range(height), range(width))
@@ -38,8 +40,7 @@ class LanewiseOperation(Operation):
             self.lists.setdefault(steps, sum(map(len, self.lists)))
         self.is_dense = source.gap == target.gap == 0
         #: Whether a run is the channels of a pixel: windows do not lie side by side, or the pixels do not.
-        self.by_pixel = (self.window.stride[1] > 1
-                         or not source.pixel_pitch == target.pixel_pitch == self.tile_channels)
+        self.by_pixel = self.window.stride[1] > 1 or not source.pixel_pitch == target.pixel_pitch == self.tile_channels
         lanes = self.config.array.lanes
         run, _, _ = self._loops(target.height, target.width, is_dense=self.is_dense)
         split = f", {len(classes)} border classes" if len(classes) > 1 else ""
@@ -59,8 +60,9 @@ class LanewiseOperation(Operation):
         """Where the elements of a class's windows lie, from the first one on; any byte, where there are none."""
         if part.is_empty:
             return (0,)
-        taps = self.taps[part.kernel_rows.start:part.kernel_rows.stop,
-                         part.kernel_columns.start:part.kernel_columns.stop].reshape(-1)
+        taps = self.taps[
+            part.kernel_rows.start : part.kernel_rows.stop, part.kernel_columns.start : part.kernel_columns.stop
+        ].reshape(-1)
         return tuple((taps - taps[0]).tolist())
 
     def _loops(self, rows: int, columns: int, *, is_dense: bool) -> tuple[int, int, int]:
@@ -78,8 +80,9 @@ class LanewiseOperation(Operation):
 
     def lower(self, job: Job) -> list[Command]:
         """One command for each class; its tiles are ``lanes`` bytes of a run."""
-        return [self._command(job, part)
-                for part in border_classes(self.window, self.input_size, job.rows, job.columns)]
+        return [
+            self._command(job, part) for part in border_classes(self.window, self.input_size, job.rows, job.columns)
+        ]
 
     def _command(self, job: Job, part: BorderClass) -> Command:
         (source,), target, lanes = job.sources, job.target, self.config.array.lanes
@@ -91,17 +94,26 @@ class LanewiseOperation(Operation):
         steps = self._steps_of(part)
         writes = target.addresses(part.rows, part.columns)
         fields = {
-            "engine": Engine.MAXIMUM, "tile_inner": 0,
-            "outer": tiles, "middle": middle, "inner": inner,
+            "engine": Engine.MAXIMUM,
+            "tile_inner": 0,
+            "outer": tiles,
+            "middle": middle,
+            "inner": inner,
             "steps": len(steps),
             "list": job.addresses[LocalMemory.LIST] + self.lists[steps],
             "destination": int(writes[0]),
-            "destination_outer": lanes, "destination_middle": target.row_pitch,
+            "destination_outer": lanes,
+            "destination_middle": target.row_pitch,
             "destination_inner": target.pixel_pitch if self.by_pixel else target.row_pitch,
-            "parameter": job.addresses[LocalMemory.PARAMETER], "parameter_shared": 1,
-            "lanes": lanes if tiles > 1 else last_lanes, "last_lanes": last_lanes,
-            "zero_point": 0, "low": -128, "high": 127,
-            "table_enable": int(LocalMemory.TABLE in job.addresses), "table": job.addresses.get(LocalMemory.TABLE, 0),
+            "parameter": job.addresses[LocalMemory.PARAMETER],
+            "parameter_shared": 1,
+            "lanes": lanes if tiles > 1 else last_lanes,
+            "last_lanes": last_lanes,
+            "zero_point": 0,
+            "low": -128,
+            "high": 127,
+            "table_enable": int(LocalMemory.TABLE in job.addresses),
+            "table": job.addresses.get(LocalMemory.TABLE, 0),
         }
         if part.is_empty:
             # Whatever is read, at the address 0 or elsewhere, the least code comes of it.
@@ -110,9 +122,13 @@ class LanewiseOperation(Operation):
         first, below, beside = window_pitches(self.window, source)
         first += part.rows.start * below + part.columns.start * beside
         first += int(self.taps[part.kernel_rows.start, part.kernel_columns.start])
-        fields |= {"source": first, "source_outer": lanes, "source_middle": below,
-                   "source_inner": beside if self.by_pixel else below}
-        y, x, channel = np.ogrid[:rows, :columns, :self.tile_channels]
+        fields |= {
+            "source": first,
+            "source_outer": lanes,
+            "source_middle": below,
+            "source_inner": beside if self.by_pixel else below,
+        }
+        y, x, channel = np.ogrid[:rows, :columns, : self.tile_channels]
         windows = first + y * below + x * beside + channel
         return Command(Opcode.COMPUTE, fields, self.index, (windows[..., None] + np.array(steps)).reshape(-1), writes)
 

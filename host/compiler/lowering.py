@@ -1,4 +1,5 @@
 """Lowering: every job becomes COMPUTE commands."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -46,5 +47,7 @@ def _check_limits(layer: str, command: Command) -> None:
     for field in COMPUTE.fields:
         value, (low, high) = command.fields.get(field.name, 0), field.limits
         if not low <= value <= high:
-            raise CompileError(f"{layer}: {field.name} of its command must be between {low} and {high}, not {value}; "
-                               "split the layer into smaller ones")
+            raise CompileError(
+                f"{layer}: {field.name} of its command must be between {low} and {high}, not {value}; "
+                "split the layer into smaller ones"
+            )

@@ -1,4 +1,5 @@
 """Memory: which tensors lie whole in the feature memory, when and where; the others go through buffers, in parts."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -34,8 +35,9 @@ def plan_memory(plan: Plan) -> Plan:
     for index in range(len(plan.graph.layers)):
         partial = plan.partial(index)
         if partial:
-            minimal = {key[1:]: address for key, address in addresses.items()
-                       if isinstance(key, tuple) and key[0] == index}
+            minimal = {
+                key[1:]: address for key, address in addresses.items() if isinstance(key, tuple) and key[0] == index
+            }
             _cut_layer(plan, index, partial, minimal)
     return plan
 
@@ -48,8 +50,11 @@ def check_memory(plan: Plan) -> None:
         if index in plan.cuts:
             cut, buffers = plan.cuts[index]
             sizes = Geometry(plan, index, cut, plan.partial(index)).buffers()
-            taken += [(address, address + size) for name in buffers
-                      for address, size in zip(buffers[name], sizes[name], strict=True)]
+            taken += [
+                (address, address + size)
+                for name in buffers
+                for address, size in zip(buffers[name], sizes[name], strict=True)
+            ]
         taken.sort()
         for (_, end), (start, _) in itertools.pairwise(taken):
             assert end <= start, layer.name
@@ -92,8 +97,12 @@ def _cut_layer(plan: Plan, index: int, partial: frozenset[str], minimal: Mapping
 
 def _is_streamed(plan: Plan) -> bool:
     """Whether the weights of all layers are more than their memory holds."""
-    images = {constants.image for operation in plan.operations
-              for memory, constants in operation.constants.items() if memory is LocalMemory.WEIGHT}
+    images = {
+        constants.image
+        for operation in plan.operations
+        for memory, constants in operation.constants.items()
+        if memory is LocalMemory.WEIGHT
+    }
     return sum(map(len, images)) > plan.config.memory.weight_bytes
 
 
@@ -105,8 +114,10 @@ class _Spilling:
         self.graph = plan.graph
         self.full = lifetimes(plan)
         self.readers = {name: [index for index, _ in plan.readers(name)] for name in self.full}
-        images = [operation.constants[LocalMemory.WEIGHT].image if LocalMemory.WEIGHT in operation.constants else b""
-                  for operation in plan.operations]
+        images = [
+            operation.constants[LocalMemory.WEIGHT].image if LocalMemory.WEIGHT in operation.constants else b""
+            for operation in plan.operations
+        ]
         few = plan.config.memory.weight_bytes // 4 if _is_streamed(plan) else math.inf
         #: Bytes of weights of each layer that are streamed, and not kept from part to part.
         self.heavy = [len(image) if len(image) > few else 0 for image in images]
@@ -151,8 +162,9 @@ class _Spilling:
         partial = self.plan.partial(index, spans)
         if not partial:
             return {}
-        whole = sum(self.plan.storages[name].size_bytes for name, (first, last) in spans.items()
-                    if first <= index <= last)
+        whole = sum(
+            self.plan.storages[name].size_bytes for name, (first, last) in spans.items() if first <= index <= last
+        )
         key = index, partial, self.plan.config.memory.feature_bytes - whole
         if key not in self._smallest:
             self._smallest[key] = smallest_cut(self.plan, *key)
@@ -176,8 +188,10 @@ class _Spilling:
             if choices:
                 return min(choices, key=lambda choice: choice[:4])[-1]
         worst = need.index(max(need))
-        raise CompileError(f"{self.graph.layers[worst].name}: the {need[worst]} bytes of feature memory that it needs "
-                           f"find no place in {self.plan.config.memory.feature_bytes}; choose a larger --config")
+        raise CompileError(
+            f"{self.graph.layers[worst].name}: the {need[worst]} bytes of feature memory that it needs "
+            f"find no place in {self.plan.config.memory.feature_bytes}; choose a larger --config"
+        )
 
     def _choices(self, worst: int, need: int, spans: Mapping[str, Span], sizes: Mapping[_Key, int]) -> list[tuple]:
         """Tensors whose stay may be shortened at a layer, the cheapest one the least; the spans then come last."""
@@ -187,8 +201,9 @@ class _Spilling:
             if not first <= worst <= last:
                 continue
             shorter = self._shorten(name, worst, spans)
-            freed = sizes[name] + sum(self._buffers(worst, spans).values()) - sum(
-                self._buffers(worst, shorter).values())
+            freed = (
+                sizes[name] + sum(self._buffers(worst, spans).values()) - sum(self._buffers(worst, shorter).values())
+            )
             if freed > 0:
                 cost = self._traffic(name, shorter) - self._traffic(name, spans)
                 choices.append((freed < excess, cost if freed >= excess else cost / freed, -freed, name, shorter))

@@ -1,4 +1,5 @@
 """Memory map: what a finished plan keeps in each memory, layer by layer, for people."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -126,6 +127,5 @@ def _piece(plan: Plan, memory: LocalMemory, constant: Constant, job: Job) -> tup
 def _feature_bytes(plan: Plan, index: int) -> int:
     jobs = [number for number, job in enumerate(plan.jobs) if job.index == index]
     return max(
-        sum(part.storage.size_bytes for part in plan.residences if part.first <= number <= part.last)
-        for number in jobs
+        sum(part.storage.size_bytes for part in plan.residences if part.first <= number <= part.last) for number in jobs
     )

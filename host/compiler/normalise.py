@@ -1,4 +1,5 @@
 """Normalise: fold input zero points into biases."""
+
 from __future__ import annotations
 
 import dataclasses

@@ -5,6 +5,7 @@ of its own. A :class:`Job` is a part of a layer: where its inputs lie, where its
 tiles of the output it computes, and where its constants are. Operations turn jobs into commands, and know nothing of
 tensors that lie in external memory, of strips, or of weights that come and go.
 """
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
@@ -184,6 +185,6 @@ def channel_parameters(layer: Convolution, tile_channels: int, config: Config) -
     tiles = -(-len(words) // tile_channels)
     image = np.zeros((tiles, padded), "<u8")
     for tile in range(tiles):
-        of_tile = words[tile * tile_channels:][:tile_channels]
-        image[tile, :len(of_tile)] = of_tile
+        of_tile = words[tile * tile_channels :][:tile_channels]
+        image[tile, : len(of_tile)] = of_tile
     return Constant(image.tobytes(), image[0].nbytes)

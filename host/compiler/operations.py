@@ -1,4 +1,5 @@
 """Operations: choose, for every layer, how an engine executes it."""
+
 from __future__ import annotations
 
 from ..graph import Add, AveragePool, Concat, Convolution, Layer, MaxPool, Pointwise, Slice

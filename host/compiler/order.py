@@ -1,5 +1,6 @@
 """Order: when the DMA queue brings and takes what the jobs need, and an order of all commands in which they could run
 one by one."""
+
 from __future__ import annotations
 
 import heapq
@@ -112,8 +113,14 @@ def _tasks(plan: Plan) -> list[_Task]:
             tasks.append(_Task(_of_layer(plan, fills, residence.border), free, residence.border, drained))
         rows_of_tensor = [(residence.tensor, row) for row in storage.rows]
         columns = storage.columns
-        sources = list(dict.fromkeys(task for row in rows_of_tensor for stored, task in stores.get(row, ())
-                                     if stored.start < columns.stop and columns.start < stored.stop))
+        sources = list(
+            dict.fromkeys(
+                task
+                for row in rows_of_tensor
+                for stored, task in stores.get(row, ())
+                if stored.start < columns.stop and columns.start < stored.stop
+            )
+        )
         arriving = []
         for job, rows in residence.arrivals.items():
             commands = load(storage, shape, plan.external[residence.tensor], rows)
@@ -142,8 +149,15 @@ def _of_layer(plan: Plan, commands: list[Command], job: int) -> list[Command]:
 def _arrive(plan: Plan, arrival: Arrival) -> Command:
     """The LOAD of streamed constants."""
     unit = unit_bytes(plan.config, arrival.memory)
-    fields = {"external": arrival.external, "local": arrival.address * unit, "memory": arrival.memory,
-              "row_pieces": 1, "piece_bytes": arrival.size * unit, "rows": 1, "folds": 1}
+    fields = {
+        "external": arrival.external,
+        "local": arrival.address * unit,
+        "memory": arrival.memory,
+        "row_pieces": 1,
+        "piece_bytes": arrival.size * unit,
+        "rows": 1,
+        "folds": 1,
+    }
     return Command(Opcode.LOAD, fields, writes=numbers(plan.config, arrival.memory, arrival.address, arrival.size))
 
 

@@ -1,4 +1,5 @@
 """Parts: the pieces in which a layer is executed, and what of its tensors each of them reads and writes."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -85,10 +86,14 @@ class Geometry:
         inside_rows, inside_columns = _inside(down, whole.height), _inside(across, whole.width)
         return dataclasses.replace(
             whole,
-            row=inside_rows.start, height=len(inside_rows),
-            top=inside_rows.start - down.start, bottom=down.stop - inside_rows.stop,
-            column=inside_columns.start, width=len(inside_columns),
-            left=inside_columns.start - across.start, right=across.stop - inside_columns.stop,
+            row=inside_rows.start,
+            height=len(inside_rows),
+            top=inside_rows.start - down.start,
+            bottom=down.stop - inside_rows.stop,
+            column=inside_columns.start,
+            width=len(inside_columns),
+            left=inside_columns.start - across.start,
+            right=across.stop - inside_columns.stop,
             gap=self.pitch - len(inside_columns),
         )
 
@@ -113,13 +118,16 @@ class Geometry:
     def target(self, rows: range, columns: range, tiles: range) -> Storage:
         """The part of the output, without border."""
         channels = self.operation.channels(tiles, self.shape[2])
-        return Storage(len(rows), len(columns), len(channels), row=rows.start, column=columns.start,
-                       channel=channels.start)
+        return Storage(
+            len(rows), len(columns), len(channels), row=rows.start, column=columns.start, channel=channels.start
+        )
 
     def storages_of(self, rows: range, columns: range, tiles: range) -> tuple[tuple[Storage, ...], Storage]:
         """Sources and target of a part: the whole tensor where that is in the feature memory."""
-        sources = tuple(self.source(name, rows, columns) if name in self.partial else self.storages[name]
-                        for name in self.layer.inputs)
+        sources = tuple(
+            self.source(name, rows, columns) if name in self.partial else self.storages[name]
+            for name in self.layer.inputs
+        )
         output = self.layer.output
         return sources, self.target(rows, columns, tiles) if output in self.partial else self.storages[output]
 
@@ -142,8 +150,9 @@ def reached(window: Window, whole: Storage, rows: range, columns: range) -> tupl
     """Stored rows and columns that the windows of some rows and columns of the output reach, borders included."""
     fold, (top, left, _, _) = whole.fold, window.pads
     first, last = rows.start * window.stride[0], (rows.stop - 1) * window.stride[0]
-    across = range(columns.start * window.stride[1] - left,
-                   (columns.stop - 1) * window.stride[1] - left + window.extent[1])
+    across = range(
+        columns.start * window.stride[1] - left, (columns.stop - 1) * window.stride[1] - left + window.extent[1]
+    )
     if fold is None:
         return range(first - top, last - top + window.extent[0]), across
     below = (-(-window.kernel[0] // fold.rows) - 1) * fold.rows * window.dilation[0]

@@ -1,4 +1,5 @@
 """Placement: addresses in the feature memory for what is there at certain times."""
+
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -91,8 +92,11 @@ def _first_fit(names: list[Key], spans: Mapping[Key, Span], sizes: Mapping[Key, 
     addresses: dict[Key, int] = {}
     for name in names:
         first, last = spans[name]
-        taken = sorted((address, address + sizes[other]) for other, address in addresses.items()
-                       if spans[other][0] <= last and first <= spans[other][1])
+        taken = sorted(
+            (address, address + sizes[other])
+            for other, address in addresses.items()
+            if spans[other][0] <= last and first <= spans[other][1]
+        )
         address = 0
         for start, end in taken:
             if address + sizes[name] <= start:

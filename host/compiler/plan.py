@@ -1,4 +1,5 @@
 """The plan: what the compiler's passes work on and add to, from a quantised graph to synchronised commands."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -164,8 +165,11 @@ class Plan:
     def partial(self, index: int, spans: Mapping[str, Span] | None = None) -> frozenset[str]:
         """The inputs and outputs of a layer that are not whole in the feature memory while it runs."""
         layer, spans = self.graph.layers[index], self.spans if spans is None else spans
-        return frozenset(name for name in (*layer.inputs, layer.output)
-                         if not (span := spans.get(self.root(name))) or not span[0] <= index <= span[1])
+        return frozenset(
+            name
+            for name in (*layer.inputs, layer.output)
+            if not (span := spans.get(self.root(name))) or not span[0] <= index <= span[1]
+        )
 
     def queue(self, name: str) -> list[Command]:
         """The commands of one queue."""

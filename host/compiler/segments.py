@@ -4,6 +4,7 @@ What does not fit is streamed through a ring in the rest of the memory while the
 the ring takes two of leave most room for what stays; and they are chosen as evenly over the inference as the bus needs
 time for them, those that would be loaded least often first.
 """
+
 from __future__ import annotations
 
 import itertools
@@ -111,8 +112,12 @@ def load_cycles(config: Config, memory: LocalMemory, units: int) -> int:
 def _segments(plan: Plan, memory: LocalMemory) -> dict[int, list[Segment]]:
     tile_units, room = _tile_units(plan, memory), capacity(plan.config, memory)
     whole = {index: [Segment(range(plan.operations[index].tiles), is_streamed=False)] for index in tile_units}
-    images = {constant.image for operation in plan.operations
-              for kind, constant in operation.constants.items() if kind is memory}
+    images = {
+        constant.image
+        for operation in plan.operations
+        for kind, constant in operation.constants.items()
+        if kind is memory
+    }
     # Images that have no tiles of their own stay.
     fixed = sum(map(len, images)) // unit_bytes(plan.config, memory)
     if fixed <= room:
@@ -123,8 +128,11 @@ def _segments(plan: Plan, memory: LocalMemory) -> dict[int, list[Segment]]:
     # The ring takes two pieces. If it must, it takes one, which is loaded while the array waits.
     while 2 * size <= room or (best is None and size <= room):
         pieces = {index: _pieces(plan, index, size // units) for index, units in tile_units.items()}
-        items = {(index, tiles): _item(plan, memory, index, tiles, tile_units[index], len(pieces[index]))
-                 for index in tile_units for tiles in pieces[index]}
+        items = {
+            (index, tiles): _item(plan, memory, index, tiles, tile_units[index], len(pieces[index]))
+            for index in tile_units
+            for tiles in pieces[index]
+        }
         movable = {place: item for place, item in items.items() if item.size <= size}
         left = room - min(2 * size, room) - max(fixed, 0)
         left -= sum(item.size for place, item in items.items() if place not in movable)
@@ -134,16 +142,20 @@ def _segments(plan: Plan, memory: LocalMemory) -> dict[int, list[Segment]]:
             streamed = {place for place, is_chosen in zip(movable, chosen, strict=True) if is_chosen}
             cycles = _estimate([items[place] for place in streamed], pace, sum(item.time for item in items.values()))
             # The first piece of a layer comes while the one before may need the bus itself.
-            cycles += sum(max(items[place].load for place in streamed if place[0] == index)
-                          for index in {index for index, _ in streamed})
+            cycles += sum(
+                max(items[place].load for place in streamed if place[0] == index)
+                for index in {index for index, _ in streamed}
+            )
             if best is None or cycles < least:
                 best, least = _merged(pieces, streamed), cycles
         size *= 2
     if best is None:
         index = max(tile_units, key=tile_units.get)
-        raise CompileError(f"{plan.graph.layers[index].name}: one tile of its output needs "
-                           f"{tile_units[index] * unit_bytes(plan.config, memory)} bytes of {name_of(memory)}, the "
-                           f"configuration has {plan.config.memory.size_bytes(memory)}; choose a larger --config")
+        raise CompileError(
+            f"{plan.graph.layers[index].name}: one tile of its output needs "
+            f"{tile_units[index] * unit_bytes(plan.config, memory)} bytes of {name_of(memory)}, the "
+            f"configuration has {plan.config.memory.size_bytes(memory)}; choose a larger --config"
+        )
     return best
 
 
@@ -160,8 +172,11 @@ def _pieces(plan: Plan, index: int, most: int) -> list[range]:
     """The tiles of a layer in pieces of ``most``, none of them in two blocks of its cut."""
     tiles = plan.operations[index].tiles
     block = plan.cuts[index][0].tiles if index in plan.cuts else tiles
-    return [range(start + piece.start, start + piece.stop)
-            for start in range(0, tiles, block) for piece in ranges(min(block, tiles - start), max(most, 1))]
+    return [
+        range(start + piece.start, start + piece.stop)
+        for start in range(0, tiles, block)
+        for piece in ranges(min(block, tiles - start), max(most, 1))
+    ]
 
 
 def _item(plan: Plan, memory: LocalMemory, index: int, tiles: range, tile_units: int, pieces: int) -> Item:

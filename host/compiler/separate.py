@@ -1,4 +1,5 @@
 """Separate: max pooling with large windows runs along the columns, then along the rows."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -28,8 +29,9 @@ def separate(plan: Plan) -> Plan:
         along = Window((1, window.kernel[1]), (1, window.stride[1]), (1, window.dilation[1]), (0, left, 0, right))
         down = Window((window.kernel[0], 1), (window.stride[0], 1), (window.dilation[0], 1), (top, 0, bottom, 0))
         source = tensors[layer.input]
-        tensors[name] = Tensor(name, (*along.output_size(*source.shape[:2]), source.shape[2]), source.scale,
-                               source.zero_point, views=())
+        tensors[name] = Tensor(
+            name, (*along.output_size(*source.shape[:2]), source.shape[2]), source.scale, source.zero_point, views=()
+        )
         layers.append(MaxPool(f"{layer.name} along columns", layer.inputs, name, along))
         layers.append(dataclasses.replace(layer, inputs=(name,), window=down))
     return dataclasses.replace(plan, graph=dataclasses.replace(plan.graph, layers=layers, tensors=tensors))

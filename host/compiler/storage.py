@@ -1,4 +1,5 @@
 """Storage: how a tensor, or a part of it, lies in the feature memory."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -121,8 +122,9 @@ class Storage:
         """Some channels, as a tensor of its own."""
         return dataclasses.replace(self, address=self.address + first, channels=channels, pixel_bytes=self.pixel_pitch)
 
-    def addresses(self, rows: range | None = None, columns: range | None = None,
-                  channels: range | None = None) -> Addresses:
+    def addresses(
+        self, rows: range | None = None, columns: range | None = None, channels: range | None = None
+    ) -> Addresses:
         """Where elements of these rows, columns and channels of the tensor lie, by default all that are stored.
 
         Returns
@@ -131,7 +133,7 @@ class Storage:
         """
         rows, columns = rows or self.rows, columns or self.columns
         channels = channels or range(self.channel, self.channel + self.channels)
-        y, x, c = np.ogrid[rows.start:rows.stop, columns.start:columns.stop, channels.start:channels.stop]
+        y, x, c = np.ogrid[rows.start : rows.stop, columns.start : columns.stop, channels.start : channels.stop]
         return (self.origin + y * self.row_pitch + x * self.pixel_pitch + c).reshape(-1)
 
 

@@ -1,4 +1,5 @@
 """Streaming: let the first layer begin while its input still arrives."""
+
 from __future__ import annotations
 
 import itertools

@@ -1,4 +1,5 @@
 """Tokens: make every command wait for exactly what it depends on, and prove that nothing waits for ever."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -47,8 +48,11 @@ def synchronise(plan: Plan) -> Plan:
         own, other = queues[command.queue], queues[_OTHER[command.queue]]
         index = len(own.commands)
 
-        needed = max(_latest(other.last_write, command.reads), _latest(other.last_write, command.writes),
-                     _latest(other.last_read, command.writes))
+        needed = max(
+            _latest(other.last_write, command.reads),
+            _latest(other.last_write, command.writes),
+            _latest(other.last_read, command.writes),
+        )
         if needed > own.other_done:
             command.waits_for = needed
             other.commands[needed].signal += 1

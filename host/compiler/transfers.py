@@ -1,4 +1,5 @@
 """Transfers: commands of the DMA queue for a tensor, or a part of one, and its border."""
+
 from __future__ import annotations
 
 import itertools
@@ -55,11 +56,21 @@ def load(storage: Storage, shape: Shape, external: int, rows: range) -> list[Com
     _, width, channels = shape
     row_bytes = storage.width * channels
     local = storage.first + (rows.start - storage.row) * storage.row_pitch
-    fields = {"external": external + (rows.start * width + storage.column) * channels, "local": local,
-              "memory": LocalMemory.FEATURE, "rows": 1, "folds": 1}
+    fields = {
+        "external": external + (rows.start * width + storage.column) * channels,
+        "local": local,
+        "memory": LocalMemory.FEATURE,
+        "rows": 1,
+        "folds": 1,
+    }
     if storage.width < width:
-        fields |= {"row_pieces": 1, "piece_bytes": row_bytes, "rows": len(rows), "external_row": width * channels,
-                   "local_row": storage.row_pitch}
+        fields |= {
+            "row_pieces": 1,
+            "piece_bytes": row_bytes,
+            "rows": len(rows),
+            "external_row": width * channels,
+            "local_row": storage.row_pitch,
+        }
     else:
         # One run; rows that lie side by side are one piece.
         count, size = (len(rows), row_bytes) if storage.gap else (1, len(rows) * row_bytes)
@@ -72,7 +83,7 @@ def _load_folds(storage: Storage, shape: Shape, external: int, stored: range) ->
     height, width, channels = shape
     fold = storage.fold
     skipped = stored.start - storage.row
-    rows = source_rows(storage, height)[skipped:skipped + len(stored)]
+    rows = source_rows(storage, height)[skipped : skipped + len(stored)]
     commands = []
     for _, group in itertools.groupby(range(len(rows)), key=lambda index: tuple(rows[index] >= 0)):
         members = list(group)
@@ -109,11 +120,27 @@ def store(storage: Storage, shape: Shape, external: int) -> list[Command]:
     if storage.channels < channels:
         # A row for every pixel; pixels of one command are equally far apart.
         if storage.width == width and not storage.gap:
-            return [_store(storage, storage.rows, storage.width * storage.height, storage.channels, storage.pixel_pitch,
-                           start, channels)]
+            return [
+                _store(
+                    storage,
+                    storage.rows,
+                    storage.width * storage.height,
+                    storage.channels,
+                    storage.pixel_pitch,
+                    start,
+                    channels,
+                )
+            ]
         return [
-            _store(storage, range(row, row + 1), storage.width, storage.channels, storage.pixel_pitch,
-                   start + (row - storage.row) * width * channels, channels)
+            _store(
+                storage,
+                range(row, row + 1),
+                storage.width,
+                storage.channels,
+                storage.pixel_pitch,
+                start + (row - storage.row) * width * channels,
+                channels,
+            )
             for row in storage.rows
         ]
     row_bytes = storage.width * channels
@@ -122,12 +149,19 @@ def store(storage: Storage, shape: Shape, external: int) -> list[Command]:
     return [_store(storage, storage.rows, storage.height, row_bytes, storage.row_pitch, start, width * channels)]
 
 
-def _store(storage: Storage, rows: range, count: int, size: int, pitch: int, external: int, external_row: int
-           ) -> Command:
+def _store(
+    storage: Storage, rows: range, count: int, size: int, pitch: int, external: int, external_row: int
+) -> Command:
     """A STORE of ``count`` runs of ``size`` bytes, which are the given rows of the tensor."""
     reads = storage.addresses(rows)
-    fields = {"external": external, "local": int(reads[0]), "row_bytes": size, "rows": count,
-              "external_row": external_row, "local_row": pitch}
+    fields = {
+        "external": external,
+        "local": int(reads[0]),
+        "row_bytes": size,
+        "rows": count,
+        "external_row": external_row,
+        "local_row": pitch,
+    }
     return Command(Opcode.STORE, fields, reads=reads)
 
 

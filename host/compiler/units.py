@@ -1,4 +1,5 @@
 """Units: how a program counts what lies in the memories, and one numbering of all of it, for synchronisation."""
+
 from __future__ import annotations
 
 import itertools

@@ -1,4 +1,5 @@
 """Views: channels that are put side by side are written side by side, and channels that are taken apart are read so."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -44,8 +45,11 @@ def _choices(plan: Plan, layer: Layer) -> Iterator[_Views]:
     """The views that a layer suggests: all together, then one by one, so that each may depend on those before."""
     if isinstance(layer, Slice):
         # A sum of two slices takes both as views or none.
-        yield {other.output: (other.input, other.first) for other in plan.graph.layers
-               if isinstance(other, Slice) and other.input == layer.input}
+        yield {
+            other.output: (other.input, other.first)
+            for other in plan.graph.layers
+            if isinstance(other, Slice) and other.input == layer.input
+        }
         yield {layer.output: (layer.input, layer.first)}
     if not isinstance(layer, Concat):
         return
@@ -86,8 +90,11 @@ def _is_sound(plan: Plan) -> bool:
 
 def _lie_alike(plan: Plan) -> bool:
     """Whether the operands of every sum have their pixels equally far apart."""
-    sums = ([plan.storages[name].pixel_pitch for name in layer.inputs]
-            for layer in plan.graph.layers if isinstance(layer, Add))
+    sums = (
+        [plan.storages[name].pixel_pitch for name in layer.inputs]
+        for layer in plan.graph.layers
+        if isinstance(layer, Add)
+    )
     return all(len(set(pitches)) == 1 for pitches in sums)
 
 

@@ -1,4 +1,5 @@
 """From an ONNX file to the quantised graph, in ordered passes."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -108,9 +109,11 @@ def _lower(state: _State) -> None:
         state.build = Build(state.source, Graph({}, [], [], [], model=state.source.data))
         refused = _lower_units(state.build, state.middle)
     if not state.build.graph.layers:
-        raise ModelError(f"{state.given.name}: no layer can run on the accelerator, as ONNX Runtime drops every "
-                         "operator without effect, and nothing is left to compute; it needs a quantised convolution, "
-                         "matrix product or pointwise operator")
+        raise ModelError(
+            f"{state.given.name}: no layer can run on the accelerator, as ONNX Runtime drops every "
+            "operator without effect, and nothing is left to compute; it needs a quantised convolution, "
+            "matrix product or pointwise operator"
+        )
 
 
 def _lower_units(build: Build, middle: list[Unit]) -> Unit | None:

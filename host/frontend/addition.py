@@ -1,4 +1,5 @@
 """Lower the sum of two activations: two tables in fixed point, compared with ONNX Runtime on every pair of codes."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -41,12 +42,26 @@ def lower_sum(build: Build, unit: Unit) -> None:
     result = add(*_PAIRS, first, second, fraction, offset=offset, low=low, high=high)
     wrong = np.count_nonzero(result != expected)
     if wrong:
-        raise UnsupportedError(_difference(unit, node, wrong), "put QuantizeLinear and DequantizeLinear behind the "
-                               "addition, or choose other scales")
+        raise UnsupportedError(
+            _difference(unit, node, wrong),
+            "put QuantizeLinear and DequantizeLinear behind the addition, or choose other scales",
+        )
     first_layer = len(build.graph.layers)
     build.add_tensor(end, build.shape_of(first_place), end)
-    build.graph.layers.append(Add(node.name, (first_place.tensor, second_place.tensor), end, first, second, fraction,
-                                  offset, low, high, requantised=end))
+    build.graph.layers.append(
+        Add(
+            node.name,
+            (first_place.tensor, second_place.tensor),
+            end,
+            first,
+            second,
+            fraction,
+            offset,
+            low,
+            high,
+            requantised=end,
+        )
+    )
     build.add_view(end, Place(end, first_place.axes, source.shapes[end]))
     check_layers(build, unit, first_layer)
 
@@ -54,7 +69,7 @@ def lower_sum(build: Build, unit: Unit) -> None:
 def _quantisation(source: Source, unit: Unit, node: NodeProto) -> tuple[list[str], tuple, tuple]:
     """Tensors of codes of both operands; scales and zero points, as int8 codes, of both and of the result."""
     if node.op_type == "QLinearAdd":
-        names, ends = [node.input[0], node.input[3]], [node.input[at:at + 2] for at in (1, 4, 6)]
+        names, ends = [node.input[0], node.input[3]], [node.input[at : at + 2] for at in (1, 4, 6)]
     else:
         readers = [_producer(source, name) for name in node.input]
         names = [reader.input[0] for reader in readers]
@@ -77,12 +92,15 @@ def _producer(source: Source, name: str) -> NodeProto:
 def _check_alike(build: Build, names: list[str], first: Place, second: Place) -> None:
     source = build.source
     if first.shape != second.shape:
-        raise UnsupportedError(f"its operands have the shapes {list(first.shape)} and {list(second.shape)}",
-                           "give both operands one shape")
+        raise UnsupportedError(
+            f"its operands have the shapes {list(first.shape)} and {list(second.shape)}", "give both operands one shape"
+        )
     shape = build.shape_of(first)
     if shape != build.shape_of(second) or not same_order(first.axes, second.axes, shape):
-        raise UnsupportedError("the layout operators before its operands arrange them differently",
-                           "feed both operands with the layout of their producers")
+        raise UnsupportedError(
+            "the layout operators before its operands arrange them differently",
+            "feed both operands with the layout of their producers",
+        )
     if len({source.types[name] for name in names}) > 1:
         raise UnsupportedError("its operands are int8 and uint8", "quantise all activations to one type")
 

@@ -4,6 +4,7 @@ ONNX Runtime's global average of codes is one (``golden/pooling.py``). Its other
 roundings depend on the order of the elements; they are accepted where no reachable sum comes so near to a tie that the
 roundings could decide.
 """
+
 from __future__ import annotations
 
 import math
@@ -19,8 +20,10 @@ from .errors import UnsupportedError
 from .layout import CHANNELS_FIRST, Place, image_shape
 from .units import AVERAGE, QUANTISERS, TRANSPARENT, Unit, label
 
-_REMEDY = ("average the whole map with GlobalAveragePool, give input and output one scale and the window an odd number "
-           "of elements, or use a convolution with a group for each channel")
+_REMEDY = (
+    "average the whole map with GlobalAveragePool, give input and output one scale and the window an odd number "
+    "of elements, or use a convolution with a group for each channel"
+)
 _NO_BORDER = "set count_include_pad to 1, or pool without padding"
 
 
@@ -34,8 +37,10 @@ def lower_average(build: Build, unit: Unit) -> None:
     """
     node = next(node for node in unit.nodes if node.op_type in AVERAGE)
     at, start, end = unit.nodes.index(node), unit.inputs[0], unit.outputs[0]
-    before, behind = ([other for other in nodes if other.op_type not in (*QUANTISERS, *TRANSPARENT)]
-                      for nodes in (unit.nodes[:at], unit.nodes[at + 1:]))
+    before, behind = (
+        [other for other in nodes if other.op_type not in (*QUANTISERS, *TRANSPARENT)]
+        for nodes in (unit.nodes[:at], unit.nodes[at + 1 :])
+    )
     first_layer = len(build.graph.layers)
     place = follow_trunk(build, before, build.places[start], start)
     place = _average(build, node, place, node.output[0] if behind else end, end)
@@ -58,11 +63,20 @@ def _average(build: Build, node: NodeProto, place: Place, output: str, like: str
         for count in sorted(counts, reverse=True):
             _check_ties(node, source, target, count, is_whole=count == elements)
     multipliers = {count: average_multiplier(source.scale, target.scale, count) for count in sorted(counts)}
-    build.graph.layers.append(AveragePool(
-        node.name, (place.tensor,), output, weights=np.ones((channels, *window.kernel, 1), np.int8),
-        bias=np.zeros(channels, np.int32), multiplier=np.full(channels, multipliers[max(counts)]), window=window,
-        requantised=output, groups=channels, multipliers=multipliers if len(counts) > 1 else {},
-    ))
+    build.graph.layers.append(
+        AveragePool(
+            node.name,
+            (place.tensor,),
+            output,
+            weights=np.ones((channels, *window.kernel, 1), np.int8),
+            bias=np.zeros(channels, np.int32),
+            multiplier=np.full(channels, multipliers[max(counts)]),
+            window=window,
+            requantised=output,
+            groups=channels,
+            multipliers=multipliers if len(counts) > 1 else {},
+        )
+    )
     return Place(output, CHANNELS_FIRST, onnx_shape)
 
 
@@ -78,12 +92,13 @@ def _window(build: Build, node: NodeProto, shape: tuple[int, int, int]) -> Windo
     kernel, output_shape = tuple(given["kernel_shape"]), image_shape(onnx_shape)
     window = window_of(node, kernel, len(kernel), shape, output_shape)
     if given.get("auto_pad", b"").startswith(b"SAME") and any(np.greater(window.stride, window.kernel)):
-        raise UnsupportedError(f"{label(node)} has auto_pad and a stride larger than its kernel",
-                               "give it pads instead of auto_pad")
+        raise UnsupportedError(
+            f"{label(node)} has auto_pad and a stride larger than its kernel", "give it pads instead of auto_pad"
+        )
     if not _counts_border(node):
         return window
-    behind = (0, 0, *given.get("pads", (0,)))[-len(kernel):]
-    if given.get("ceil_mode", 0) and any(np.greater(window.pads[-len(kernel):], behind)):
+    behind = (0, 0, *given.get("pads", (0,)))[-len(kernel) :]
+    if given.get("ceil_mode", 0) and any(np.greater(window.pads[-len(kernel) :], behind)):
         raise UnsupportedError(f"{label(node)} averages fewer elements in its last windows", "set ceil_mode to 0")
     return window
 
@@ -99,8 +114,10 @@ def _check_axes(build: Build, node: NodeProto) -> None:
         given = build.source.constants[node.input[1]].reshape(-1).tolist()
     axes = sorted(int(axis) % rank for axis in (range(rank) if given is None else given))
     if axes != list(range(2, rank)):
-        raise UnsupportedError(f"{label(node)} averages over the axes {axes} of a tensor of rank {rank}",
-                           "average over the spatial axes alone")
+        raise UnsupportedError(
+            f"{label(node)} averages over the axes {axes} of a tensor of rank {rank}",
+            "average over the spatial axes alone",
+        )
 
 
 def _check_ties(node: NodeProto, source: Tensor, target: Tensor, elements: int, *, is_whole: bool) -> None:
@@ -120,5 +137,8 @@ def _check_ties(node: NodeProto, source: Tensor, target: Tensor, elements: int, 
     distance = np.abs(values - np.floor(values) - 0.5)
     if values.size and distance.min() <= bound:
         where = "" if is_whole else " where its window reaches into the border"
-        raise UnsupportedError(f"{label(node)} is a float mean of {elements} elements{where}, and for some sums their "
-                           "order decides the rounding", _REMEDY if is_whole else _NO_BORDER)
+        raise UnsupportedError(
+            f"{label(node)} is a float mean of {elements} elements{where}, and for some sums their "
+            "order decides the rounding",
+            _REMEDY if is_whole else _NO_BORDER,
+        )

@@ -1,4 +1,5 @@
 """The graph under construction: where every ONNX tensor lies, and how layout operators and max pooling are lowered."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -68,9 +69,12 @@ def follow_layout(build: Build, node: NodeProto, place: Place) -> Place:
     permutation = permutation_of(node, len(shape))
     axes = transposed(place.axes, place.shape, permutation, build.shape_of(place))
     if axes is None:
-        raise UnsupportedError(f"{label(node)} with perm {list(permutation)} on shape {list(place.shape)} moves values "
-                           "within a feature map", "only layout operators that vanish in NHWC order are supported "
-                           "between layers: move it to an end of the network")
+        raise UnsupportedError(
+            f"{label(node)} with perm {list(permutation)} on shape {list(place.shape)} moves values "
+            "within a feature map",
+            "only layout operators that vanish in NHWC order are supported "
+            "between layers: move it to an end of the network",
+        )
     return Place(place.tensor, axes, shape)
 
 
@@ -89,13 +93,16 @@ def image_place(build: Build, node: NodeProto, place: Place) -> Shape3:
     """
     wanted = image_shape(place.shape)
     if wanted is None:
-        raise UnsupportedError(f"{label(node)} must work on one or two spatial dimensions, not on shape "
-                           f"{list(place.shape)}")
+        raise UnsupportedError(
+            f"{label(node)} must work on one or two spatial dimensions, not on shape {list(place.shape)}"
+        )
     shape = build.shape_of(place)
     if shape != wanted or not same_order(place.axes, CHANNELS_FIRST, shape):
-        raise UnsupportedError(f"the layout operators before {label(node)} arrange a feature map of {show(shape)} as "
-                           f"{show(wanted)} (height x width x channels), which moves values",
-                           "feed it with the layout of its producer")
+        raise UnsupportedError(
+            f"the layout operators before {label(node)} arrange a feature map of {show(shape)} as "
+            f"{show(wanted)} (height x width x channels), which moves values",
+            "feed it with the layout of its producer",
+        )
     return shape
 
 
@@ -147,8 +154,10 @@ def skipped(node: NodeProto, window: Window, input_shape: Shape3, output_shape: 
     if rounding is None:
         return 0, 0
     below, beside = (
-        max((input_shape[axis] - (output_shape[axis] - 1) * window.stride[axis] - window.extent[axis] - rounding) // 2,
-            0)
+        max(
+            (input_shape[axis] - (output_shape[axis] - 1) * window.stride[axis] - window.extent[axis] - rounding) // 2,
+            0,
+        )
         for axis in range(2)
     )
     return below, beside

@@ -1,4 +1,5 @@
 """Lower concatenations and selections of channels; pointwise operators beside them become tables."""
+
 from __future__ import annotations
 
 from onnx import NodeProto, helper
@@ -36,8 +37,14 @@ def lower_concat(build: Build, unit: Unit) -> None:
         raise UnsupportedError(f"{label(node)} joins feature maps of {' and '.join(map(show, shapes))}")
     tables = [tabulate_past(source, unit, _with_operand(node, at), end) for at in range(len(operands))]
     build.add_tensor(end, (*shapes[0][:2], sum(shape[2] for shape in shapes)), end)
-    build.graph.layers.append(Concat(node.name, tuple(place.tensor for place in places), end,
-                                     tuple(None if (table == CODES).all() else table for table in tables)))
+    build.graph.layers.append(
+        Concat(
+            node.name,
+            tuple(place.tensor for place in places),
+            end,
+            tuple(None if (table == CODES).all() else table for table in tables),
+        )
+    )
     build.add_view(end, Place(end, channels_order(axis, len(places[0].shape)), source.shapes[end]))
     check_layers(build, unit, first_layer)
 
@@ -85,8 +92,13 @@ def channel_axis(source: Source, node: NodeProto) -> int:
         If a Slice shortens no axis or several.
     """
     if node.op_type == "Slice":
-        changed = [axis for axis, (before, after) in enumerate(zip(
-            source.shapes[node.input[0]], source.shapes[node.output[0]], strict=True)) if before != after]
+        changed = [
+            axis
+            for axis, (before, after) in enumerate(
+                zip(source.shapes[node.input[0]], source.shapes[node.output[0]], strict=True)
+            )
+            if before != after
+        ]
         if len(changed) != 1:
             raise UnsupportedError(f"{label(node)} must select channels alone, not from the axes {changed}")
         return changed[0]
@@ -115,8 +127,10 @@ def _check_channels(build: Build, node: NodeProto, place: Place, axis: int) -> N
     else:
         fits = axis == len(place.shape) - 1 and place.shape[axis] == shape[2]
     if not fits or not same_order(place.axes, order, shape):
-        raise UnsupportedError(f"axis {axis} of {list(place.shape)}, which {label(node)} works on, is not the channels "
-                               "of a feature map", "join and split channels alone")
+        raise UnsupportedError(
+            f"axis {axis} of {list(place.shape)}, which {label(node)} works on, is not the channels of a feature map",
+            "join and split channels alone",
+        )
 
 
 def _ranges(source: Source, node: NodeProto, axis: int) -> list[tuple[int, int]]:
@@ -133,7 +147,7 @@ def _ranges(source: Source, node: NodeProto, axis: int) -> list[tuple[int, int]]
     shape = source.shapes[node.input[0]]
     axes = [axis % len(shape) for axis in given.get("axes", range(len(given["starts"])))]
     at = axes.index(axis)
-    taken = range(shape[axis])[given["starts"][at]:given["ends"][at]:given.get("steps", [1] * len(axes))[at]]
+    taken = range(shape[axis])[given["starts"][at] : given["ends"][at] : given.get("steps", [1] * len(axes))[at]]
     if taken.step != 1:
         raise UnsupportedError(f"{label(node)} does not select neighbouring channels")
     return [(taken.start, len(taken))]
@@ -141,8 +155,9 @@ def _ranges(source: Source, node: NodeProto, axis: int) -> list[tuple[int, int]]
 
 def _with_operand(node: NodeProto, at: int) -> NodeProto:
     """A concatenation of one operand alone."""
-    inputs = [*node.input[:2], *node.input[2 + 3 * at:5 + 3 * at]] if node.op_type == "QLinearConcat" else [
-        node.input[at]]
+    inputs = (
+        [*node.input[:2], *node.input[2 + 3 * at : 5 + 3 * at]] if node.op_type == "QLinearConcat" else [node.input[at]]
+    )
     return helper.make_node(node.op_type, inputs, node.output, node.name, domain=node.domain, axis=0)
 
 

@@ -1,4 +1,5 @@
 """Tables of parts of the model, and the comparison of what a unit was lowered to with the unit in ONNX Runtime."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -62,8 +63,10 @@ def check_layers(build: Build, unit: Unit, first_layer: int, values: Mapping[str
     for name, expected in zip(unit.outputs, session.run(unit.outputs, feeds), strict=True):
         result = to_onnx(_view(build, name), values[build.places[name].tensor])
         if result.tobytes() != expected.tobytes():
-            raise UnsupportedError(f"ONNX Runtime gives other bytes for {unit.label} than its layers here",
-                                   "replace the operator, and report the model")
+            raise UnsupportedError(
+                f"ONNX Runtime gives other bytes for {unit.label} than its layers here",
+                "replace the operator, and report the model",
+            )
 
 
 def random_codes(build: Build, tensor: str, seed: int = 0) -> Int8:

@@ -1,4 +1,5 @@
 """Decide for every unit whether the accelerator can run it, and if not, why."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -76,8 +77,9 @@ def _judge(source: Source, unit: Unit) -> tuple[Kind, str]:
     return Kind.REGION, ""
 
 
-def _judge_special(source: Source, unit: Unit, kind: Kind, operators: tuple[str, ...],
-                   companions: tuple[str, ...]) -> tuple[Kind, str]:
+def _judge_special(
+    source: Source, unit: Unit, kind: Kind, operators: tuple[str, ...], companions: tuple[str, ...]
+) -> tuple[Kind, str]:
     """A unit with an operator that makes it ``kind``: whether the others in it may stand there."""
     special = [node for node in unit.nodes if node.op_type in operators]
     for node in [*special[1:], *(node for node in unit.nodes if node.op_type not in (*operators, *companions))]:
@@ -151,8 +153,10 @@ def check_types(source: Source) -> None:
     """
     for node in source.nodes:
         if node.op_type == "QuantizeLinear" and not source.is_codes(node.output[0]):
-            raise ModelError(f"{source.name}: {node.output[0]!r} of {label(node)} must be int8 or uint8, not "
-                             f"{source.types[node.output[0]]}; quantise with activation_type=QuantType.QInt8")
+            raise ModelError(
+                f"{source.name}: {node.output[0]!r} of {label(node)} must be int8 or uint8, not "
+                f"{source.types[node.output[0]]}; quantise with activation_type=QuantType.QInt8"
+            )
 
 
 def _check_scales(source: Source, unit: Unit) -> None:
@@ -160,21 +164,36 @@ def _check_scales(source: Source, unit: Unit) -> None:
         for kind, name in quantisation_operands(node):
             constant = source.constants.get(name)
             if constant is None:
-                raise ModelError(f"{source.name}: the {kind} {name!r} of {label(node)} must be a constant; quantise "
-                                 "the model statically")
+                raise ModelError(
+                    f"{source.name}: the {kind} {name!r} of {label(node)} must be a constant; quantise "
+                    "the model statically"
+                )
             if constant.size != 1:
-                raise ModelError(f"{source.name}: the {kind} {name!r} of {label(node)} must be one value, not "
-                                 f"{constant.size}; {ACTIVATION_SCALES}")
+                raise ModelError(
+                    f"{source.name}: the {kind} {name!r} of {label(node)} must be one value, not "
+                    f"{constant.size}; {ACTIVATION_SCALES}"
+                )
             if kind == "scale" and not (np.isfinite(constant).all() and (constant > 0).all()):
-                raise ModelError(f"{source.name}: the scale {name!r} of {label(node)} must be positive, not "
-                                 f"{constant.item()}; quantise the model again")
+                raise ModelError(
+                    f"{source.name}: the scale {name!r} of {label(node)} must be positive, not "
+                    f"{constant.item()}; quantise the model again"
+                )
 
 
 #: Where operators keep scales of activations, the result's last; zero points follow them, inputs stand before them.
 _SCALES = {
-    "QuantizeLinear": (1,), "DequantizeLinear": (1,), "QLinearConv": (1, 6), "QGemm": (1, 7), "QLinearMatMul": (1, 6),
-    "QLinearSigmoid": (1, 3), "QLinearLeakyRelu": (1, 3), "QLinearAdd": (1, 4, 6), "QLinearMul": (1, 4, 6),
-    "QLinearAveragePool": (1, 3), "QLinearGlobalAveragePool": (1, 3), "QLinearSoftmax": (1, 3),
+    "QuantizeLinear": (1,),
+    "DequantizeLinear": (1,),
+    "QLinearConv": (1, 6),
+    "QGemm": (1, 7),
+    "QLinearMatMul": (1, 6),
+    "QLinearSigmoid": (1, 3),
+    "QLinearLeakyRelu": (1, 3),
+    "QLinearAdd": (1, 4, 6),
+    "QLinearMul": (1, 4, 6),
+    "QLinearAveragePool": (1, 3),
+    "QLinearGlobalAveragePool": (1, 3),
+    "QLinearSoftmax": (1, 3),
 }
 
 

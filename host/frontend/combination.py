@@ -2,6 +2,7 @@
 
 ``x * sigmoid(x)`` whose sigmoid is quantised is a table of x, for example.
 """
+
 from __future__ import annotations
 
 from ...golden.tables import apply_table

@@ -1,4 +1,5 @@
 """Cut parts out of the model as models of their own: regions to tabulate, head and tail that run on the host."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -12,8 +13,9 @@ from .source import Source, reads
 Dimensions = Sequence[int | str]
 
 
-def cut(source: Source, nodes: Sequence[NodeProto], inputs: Mapping[str, Dimensions],
-        outputs: Sequence[str]) -> onnx.ModelProto:
+def cut(
+    source: Source, nodes: Sequence[NodeProto], inputs: Mapping[str, Dimensions], outputs: Sequence[str]
+) -> onnx.ModelProto:
     """Make a model of some nodes and of the constants that they need.
 
     Parameters
@@ -31,14 +33,21 @@ def cut(source: Source, nodes: Sequence[NodeProto], inputs: Mapping[str, Dimensi
     all_nodes = [*constant_nodes, *nodes]
     read = {name for node in all_nodes for name in reads(node)} | set(outputs)
     graph = helper.make_graph(
-        all_nodes, "part",
-        [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(source.types[name]), list(shape))
-         for name, shape in inputs.items()],
+        all_nodes,
+        "part",
+        [
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(source.types[name]), list(shape))
+            for name, shape in inputs.items()
+        ],
         [helper.make_empty_tensor_value_info(name) for name in outputs],
         [tensor for tensor in source.model.graph.initializer if tensor.name in read],
     )
-    model = helper.make_model(graph, opset_imports=source.model.opset_import, functions=source.model.functions,
-                              ir_version=source.model.ir_version)
+    model = helper.make_model(
+        graph,
+        opset_imports=source.model.opset_import,
+        functions=source.model.functions,
+        ir_version=source.model.ir_version,
+    )
     mark_form(model, qdq=source.qdq)
     return model
 

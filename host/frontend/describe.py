@@ -1,4 +1,5 @@
 """Rows for people: every layer of a network, and where it runs."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

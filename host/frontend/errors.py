@@ -1,8 +1,11 @@
 """What the frontend raises."""
+
 from __future__ import annotations
 
-FOLD = ("fold it into the weights of a convolution before quantising, as `lutterfly quantize` does with the batch "
-        "normalisation of feature maps")
+FOLD = (
+    "fold it into the weights of a convolution before quantising, as `lutterfly quantize` does with the batch "
+    "normalisation of feature maps"
+)
 REPLACE = "replace it, or end the quantised network before it"
 
 

@@ -1,4 +1,5 @@
 """The graph that ONNX Runtime executes: what it makes of the user's, and what all later passes work on."""
+
 from __future__ import annotations
 
 import onnx

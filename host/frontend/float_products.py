@@ -1,4 +1,5 @@
 """Why ONNX Runtime computes a convolution or matrix product in float, read from the model as the user wrote it."""
+
 from __future__ import annotations
 
 from onnx import NodeProto, TensorProto
@@ -34,9 +35,11 @@ def explain_float(given: Source, name: str) -> ModelError:
     if len(given.dynamic_inputs(node)) > 1:
         return ModelError(f"{begin} multiplies two activations, which is not supported; one operand must be a constant")
     if len(unit.inputs) > 1:
-        return ModelError(f"{begin} is combined with {len(unit.inputs)} activations "
-                          f"({', '.join(map(repr, unit.inputs))}) in float; put QuantizeLinear and DequantizeLinear "
-                          "behind it")
+        return ModelError(
+            f"{begin} is combined with {len(unit.inputs)} activations "
+            f"({', '.join(map(repr, unit.inputs))}) in float; put QuantizeLinear and DequantizeLinear "
+            "behind it"
+        )
     return ModelError(_remedy(given, node, unit))
 
 
@@ -52,22 +55,28 @@ def check_weights(given: Source, name: str) -> None:
     operands = node.input[:2] if node is not None and node.op_type in FLOAT_PRODUCTS else ()
     for tensor in given.model.graph.initializer:
         if tensor.name in operands and tensor.data_type == TensorProto.FLOAT:
-            raise ModelError(f"{given.name}: the weights {tensor.name!r} of {label(node)} must be int8, not float32; "
-                             "quantise with weight_type=QuantType.QInt8")
+            raise ModelError(
+                f"{given.name}: the weights {tensor.name!r} of {label(node)} must be int8, not float32; "
+                "quantise with weight_type=QuantType.QInt8"
+            )
 
 
 def _remedy(given: Source, node: NodeProto, unit: Unit) -> str:
     at = unit.nodes.index(node)
-    before, behind = ([other for other in nodes if other.op_type not in QUANTISERS]
-                      for nodes in (unit.nodes[:at], unit.nodes[at + 1:]))
+    before, behind = (
+        [other for other in nodes if other.op_type not in QUANTISERS]
+        for nodes in (unit.nodes[:at], unit.nodes[at + 1 :])
+    )
     foreign = [other for other in before if other.op_type not in (*LAYOUT, *POOLING, *TRANSPARENT)]
     foreign += [other for other in behind if other.op_type not in (*LAYOUT, *POOLING, *_REMOVED_BY_FUSION)]
     others = foreign or [*behind, *before]
     begin = f"{given.name}: ONNX Runtime computes {label(node)} in float, because"
     again = _quantised_again(given, unit.inputs[0])
     if again is not None and not foreign:
-        return (f"{begin} {label(again)} quantises codes again; ONNX Runtime merges both quantisations, and the bias "
-                "does not fit the scale; quantise the tensor once")
+        return (
+            f"{begin} {label(again)} quantises codes again; ONNX Runtime merges both quantisations, and the bias "
+            "does not fit the scale; quantise the tensor once"
+        )
     shown = " and ".join(map(label, others))
     if others and others[0].op_type == "BatchNormalization":
         return f"{begin} {shown} stands behind it; {FOLD}"
@@ -82,9 +91,11 @@ def _remedy(given: Source, node: NodeProto, unit: Unit) -> str:
     if others:
         verb = "stands" if len(others) == 1 else "stand"
         return f"{begin} {shown} {verb} between it and its quantised ends; {_SEPARATE}"
-    return (f"{begin} its operands are not quantised to its rules; input, output and weights need QuantizeLinear and "
-            "DequantizeLinear, a bias int32 codes with the scale of input times weights, and alpha and beta must be 1 "
-            "(onnxruntime.quantization does all this)")
+    return (
+        f"{begin} its operands are not quantised to its rules; input, output and weights need QuantizeLinear and "
+        "DequantizeLinear, a bias int32 codes with the scale of input times weights, and alpha and beta must be 1 "
+        "(onnxruntime.quantization does all this)"
+    )
 
 
 def _quantised_again(given: Source, tensor: str) -> NodeProto | None:

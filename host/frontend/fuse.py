@@ -1,4 +1,5 @@
 """Make tables in a row one, drop those that nothing reads, and fuse the others into the layer that feeds them."""
+
 from __future__ import annotations
 
 import dataclasses

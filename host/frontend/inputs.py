@@ -1,4 +1,5 @@
 """Place the accelerator's inputs: which order of height, width and channels the first layer wants them in."""
+
 from __future__ import annotations
 
 from onnx import NodeProto
@@ -72,8 +73,11 @@ def _find_spatial(source: Source, name: str, path: list[NodeProto]) -> _Wish | N
 
 def _wish_of_channels(source: Source, node: NodeProto, shape: tuple[int, ...], path: list[NodeProto]) -> _Wish | None:
     try:
-        order = border_order(source, node) if node.op_type in PAD else (
-            channels_order(channel_axis(source, node), len(shape)))
+        order = (
+            border_order(source, node)
+            if node.op_type in PAD
+            else (channels_order(channel_axis(source, node), len(shape)))
+        )
     except UnsupportedError:
         return None
     if order == CHANNELS_FIRST:

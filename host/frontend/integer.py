@@ -1,4 +1,5 @@
 """Integer products: ConvInteger and MatMulInteger as quantised products whose results add up to the int32 sum."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -79,15 +80,22 @@ def _replace(source: Source, model: onnx.ModelProto, node: NodeProto) -> list[No
     behind = [one, constant("least code", first)]
     shape = source.shapes[output]
     if is_convolution:
-        product = helper.make_node("QLinearConv", [*ahead, *weighted, *behind, constant("bias", bias)],
-                                   [f"{output} codes"], name=node.name)
+        product = helper.make_node(
+            "QLinearConv", [*ahead, *weighted, *behind, constant("bias", bias)], [f"{output} codes"], name=node.name
+        )
         product.attribute.extend(node.attribute)
         nodes, axis, split, bound = [product], 2, (*shape[:1], channels, count, *shape[2:]), (-1, *[1] * len(shape[2:]))
     else:
         rows = constant("rows", np.array([-1, weights.shape[1]]))
         ahead[0] = f"{output} rows of codes"
-        product = helper.make_node("QGemm", [*ahead, *weighted, constant("bias", bias), *behind],
-                                   [f"{output} codes"], name=node.name, domain="com.microsoft", transB=1)
+        product = helper.make_node(
+            "QGemm",
+            [*ahead, *weighted, constant("bias", bias), *behind],
+            [f"{output} codes"],
+            name=node.name,
+            domain="com.microsoft",
+            transB=1,
+        )
         reshape = helper.make_node("Reshape", [codes, rows], ahead[:1], name=f"{node.name} rows")
         nodes, axis, split, bound = [reshape, product], len(shape), (*shape[:-1], channels, count), (-1,)
     total = (least - count * int(first)).astype(np.int32).reshape(bound)
@@ -117,23 +125,31 @@ def _operands(source: Source, node: NodeProto) -> tuple[np.ndarray, np.ndarray]:
     """The zero point of the activation, and int8 weights without one."""
     names = [*node.input, "", ""][:4]
     if any(name and name not in source.constants for name in names[1:]):
-        raise ModelError(f"{source.name}: {label(node)} quantises at run time, and the accelerator needs constant "
-                         f"weights and zero points; {QUANTISE}")
+        raise ModelError(
+            f"{source.name}: {label(node)} quantises at run time, and the accelerator needs constant "
+            f"weights and zero points; {QUANTISE}"
+        )
     weights = source.constants[names[1]].astype(np.int16)
     if node.op_type == "MatMulInteger" and weights.ndim != 2:
-        raise ModelError(f"{source.name}: the weights {names[1]!r} of {label(node)} must be one matrix, not of the "
-                         f"shape {list(weights.shape)}; use a product for each")
+        raise ModelError(
+            f"{source.name}: the weights {names[1]!r} of {label(node)} must be one matrix, not of the "
+            f"shape {list(weights.shape)}; use a product for each"
+        )
     zeros = source.constants[names[3]].astype(np.int16) if names[3] else np.zeros(1, np.int16)
     along = (-1, *[1] * (weights.ndim - 1)) if node.op_type == "ConvInteger" else (1, -1)
     weights = weights - zeros.reshape(along)
     if not (weights >= -128).all() or not (weights <= 127).all():
-        raise ModelError(f"{source.name}: the weights {names[1]!r} of {label(node)} must lie between -128 and 127 less "
-                         f"their zero point, not reach {weights.flat[np.abs(weights).argmax()]}; "
-                         "use int8 weights with the zero point 0")
+        raise ModelError(
+            f"{source.name}: the weights {names[1]!r} of {label(node)} must lie between -128 and 127 less "
+            f"their zero point, not reach {weights.flat[np.abs(weights).argmax()]}; "
+            "use int8 weights with the zero point 0"
+        )
     own = source.constants[names[2]] if names[2] else np.zeros(1, source.types[node.input[0]])
     if own.size != 1:
-        raise ModelError(f"{source.name}: the zero point {names[2]!r} of {label(node)} must be one value, not "
-                         f"{own.size}; quantise activations per tensor")
+        raise ModelError(
+            f"{source.name}: the zero point {names[2]!r} of {label(node)} must be one value, not "
+            f"{own.size}; quantise activations per tensor"
+        )
     return own.reshape(()), weights.astype(np.int8)
 
 
@@ -147,7 +163,9 @@ def _bounds(source: Source, node: NodeProto, weights: np.ndarray, zero_point: np
     values = int((greatest - least).max())
     count = max(-(-values // _STEPS), 1)
     if count > MOST_RESULTS:
-        raise ModelError(f"{source.name}: the int32 sums of {label(node)} take {values + 1} values; the accelerator's "
-                         f"results have 8 bits, and at most {MOST_RESULTS} of them make a sum; requantise the sums "
-                         "(QLinearConv, QLinearMatMul)")
+        raise ModelError(
+            f"{source.name}: the int32 sums of {label(node)} take {values + 1} values; the accelerator's "
+            f"results have 8 bits, and at most {MOST_RESULTS} of them make a sum; requantise the sums "
+            "(QLinearConv, QLinearMatMul)"
+        )
     return least, count

@@ -3,6 +3,7 @@
 A :class:`Place` says ``onnx = codes[height, width, channels].transpose(axes).reshape(shape)``. A reshape changes
 ``shape`` alone; a transpose that keeps whole axes together changes ``axes`` as well; both vanish then.
 """
+
 from __future__ import annotations
 
 import math

@@ -1,4 +1,5 @@
 """Lower a quantised convolution or matrix product to the graph's Convolution."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -39,31 +40,40 @@ def check_linear(source: Source, unit: Unit) -> None:
     """
     name, node = source.name, unit.main
     if len(source.dynamic_inputs(node)) > 1:
-        raise ModelError(f"{name}: {label(node)} multiplies two activations, which is not supported; one operand must "
-                         "be a constant")
+        raise ModelError(
+            f"{name}: {label(node)} multiplies two activations, which is not supported; one operand must be a constant"
+        )
     at, given = _POSITIONS[node.op_type], attributes(node)
     weight_name = node.input[at.weight]
     weights, zeros = (constant(source, node, at.weight + offset) for offset in (0, 2))
     if weights is None or constant(source, node, at.weight + 1) is None:
         raise ModelError(f"{name}: the weights {weight_name!r} of {label(node)} must be constants")
     if weights.dtype != np.int8:
-        raise ModelError(f"{name}: the weights {weight_name!r} of {label(node)} must be int8, not {weights.dtype}; "
-                         "quantise with weight_type=QuantType.QInt8")
+        raise ModelError(
+            f"{name}: the weights {weight_name!r} of {label(node)} must be int8, not {weights.dtype}; "
+            "quantise with weight_type=QuantType.QInt8"
+        )
     if zeros is not None and zeros.any():
-        raise ModelError(f"{name}: the zero point of the weights {weight_name!r} of {label(node)} must be 0, not "
-                         f"{zeros[zeros != 0].flat[0]}; "
-                         "quantise with symmetric int8 weights (weight_type=QuantType.QInt8, "
-                         "extra_options={'WeightSymmetric': True})")
+        raise ModelError(
+            f"{name}: the zero point of the weights {weight_name!r} of {label(node)} must be 0, not "
+            f"{zeros[zeros != 0].flat[0]}; "
+            "quantise with symmetric int8 weights (weight_type=QuantType.QInt8, "
+            "extra_options={'WeightSymmetric': True})"
+        )
     if weights.ndim > 4:
         raise ModelError(f"{name}: {label(node)} must have one or two spatial dimensions, not {weights.ndim - 2}")
     if node.op_type != "QLinearConv" and weights.ndim != 2:
-        raise ModelError(f"{name}: the weights {weight_name!r} of {label(node)} must be one matrix, not a stack of the "
-                         f"shape {list(weights.shape)}; use a product for each")
+        raise ModelError(
+            f"{name}: the weights {weight_name!r} of {label(node)} must be one matrix, not a stack of the "
+            f"shape {list(weights.shape)}; use a product for each"
+        )
     if given.get("transA", 0):
         raise ModelError(f"{name}: {label(node)} must not transpose its activation; set transA to 0")
     if given.get("channels_last", 0):
-        raise ModelError(f"{name}: {label(node)} must be a standard QLinearConv, not one with channels_last; import "
-                         "the model before ONNX Runtime optimises it")
+        raise ModelError(
+            f"{name}: {label(node)} must be a standard QLinearConv, not one with channels_last; import "
+            "the model before ONNX Runtime optimises it"
+        )
 
 
 def check_one_type(source: Source, units: list[Unit]) -> None:
@@ -110,9 +120,11 @@ def _check_zero_point(build: Build, node: NodeProto, place: Place) -> None:
     codes = constant(build.source, node, 2)
     own = 0 if codes is None else int(codes.item()) - (128 if codes.dtype == np.uint8 else 0)
     if own != tensor.zero_point:
-        raise ModelError(f"{build.source.name}: {label(node)} reads {tensor.name!r} with the zero point {own}, but it "
-                         f"was quantised with {tensor.zero_point}; "
-                         "quantise the model again")
+        raise ModelError(
+            f"{build.source.name}: {label(node)} reads {tensor.name!r} with the zero point {own}, but it "
+            f"was quantised with {tensor.zero_point}; "
+            "quantise the model again"
+        )
 
 
 def _convolve(build: Build, node: NodeProto, place: Place, output: str) -> Place:
@@ -128,14 +140,24 @@ def _convolve(build: Build, node: NodeProto, place: Place, output: str) -> Place
     bias = constant(source, node, at.bias)
     bias = np.zeros(channels, np.int32) if bias is None else np.broadcast_to(bias.reshape(-1), channels)
     if bias.dtype != np.int32:
-        raise ModelError(f"{source.name}: the bias {node.input[at.bias]!r} of {label(node)} must be "
-                         f"int32, not {bias.dtype}; quantise the model again")
+        raise ModelError(
+            f"{source.name}: the bias {node.input[at.bias]!r} of {label(node)} must be "
+            f"int32, not {bias.dtype}; quantise the model again"
+        )
     build.add_tensor(output, shape, output)
-    build.graph.layers.append(Convolution(
-        node.name, (place.tensor,), output, weights=np.ascontiguousarray(weights), bias=np.ascontiguousarray(bias),
-        multiplier=_multiplier(source, node, channels), window=window, requantised=output,
-        groups=given.get("group", 1),
-    ))
+    build.graph.layers.append(
+        Convolution(
+            node.name,
+            (place.tensor,),
+            output,
+            weights=np.ascontiguousarray(weights),
+            bias=np.ascontiguousarray(bias),
+            multiplier=_multiplier(source, node, channels),
+            window=window,
+            requantised=output,
+            groups=given.get("group", 1),
+        )
+    )
     return Place(output, axes, onnx_shape)
 
 
@@ -184,8 +206,9 @@ def _product(build: Build, node: NodeProto, place: Place, matrix: Int8) -> _Lowe
         kernel = kernel.transpose(0, *(1 + place.axes.index(axis) for axis in range(3)))
         return kernel, Window(shape[:2]), (1, 1, outputs), CHANNELS_LAST
     if shape[2] != features or not same_order(place.axes, CHANNELS_LAST, shape):
-        raise ModelError(f"{build.source.name}: {label(node)} works on {math.prod(shape) // features} rows of "
-                         f"{features} values that do not lie together; transpose "
-                         "its input such that the features are the channels")
+        raise ModelError(
+            f"{build.source.name}: {label(node)} works on {math.prod(shape) // features} rows of "
+            f"{features} values that do not lie together; transpose "
+            "its input such that the features are the channels"
+        )
     return matrix.reshape(outputs, 1, 1, features), Window((1, 1)), (*shape[:2], outputs), CHANNELS_LAST
-

@@ -1,4 +1,5 @@
 """Lower Pad to a layer, and merge the layer into the windows that read it."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -41,10 +42,19 @@ def lower_pad(build: Build, unit: Unit) -> None:
         build.graph.layers.append(Pointwise(node.name, (place.tensor,), name, table))
     window = Window((1, 1), pads=pads)
     build.add_tensor(end, (*window.output_size(height, width), channels), end)
-    build.graph.layers.append(Pad(
-        node.name, (name,), end, weights=np.ones((channels, 1, 1, 1), np.int8), bias=np.zeros(channels, np.int32),
-        multiplier=np.ones(channels, np.float32), window=window, requantised=end, groups=channels,
-    ))
+    build.graph.layers.append(
+        Pad(
+            node.name,
+            (name,),
+            end,
+            weights=np.ones((channels, 1, 1, 1), np.int8),
+            bias=np.zeros(channels, np.int32),
+            multiplier=np.ones(channels, np.float32),
+            window=window,
+            requantised=end,
+            groups=channels,
+        )
+    )
     build.add_view(end, Place(end, order, source.shapes[end]))
     try:
         check_layers(build, unit, first_layer)
@@ -65,8 +75,10 @@ def _border(build: Build, node: NodeProto, place: Place) -> tuple[Shape3, Pads]:
         fits, spatial = place.shape[1:] == shape, range(1, 3)
     fits = fits and same_order(place.axes, order, shape)
     if not fits or min(*before, *behind) < 0 or any(before[at] or behind[at] for at in {*range(rank)} - {*spatial}):
-        raise UnsupportedError(f"{label(node)} does not put a border around a feature map",
-                               "pad the spatial axes alone, with positive sizes")
+        raise UnsupportedError(
+            f"{label(node)} does not put a border around a feature map",
+            "pad the spatial axes alone, with positive sizes",
+        )
     (top, left), (bottom, right) = ([0, *(sizes[at] for at in spatial)][-2:] for sizes in (before, behind))
     return order, (top, left, bottom, right)
 

@@ -1,4 +1,5 @@
 """The ONNX file: read, and checked for what needs no run of it."""
+
 from __future__ import annotations
 
 import itertools
@@ -17,8 +18,23 @@ QUANTISE = "quantise the float model with `lutterfly quantize MODEL --calibrate 
 DYNAMIC_OPERATORS = ("DynamicQuantizeLinear", "DynamicQuantizeMatMul")
 
 #: What NumPy can hand to ONNX Runtime.
-_ELEMENT_TYPES = [getattr(onnx.TensorProto, name) for name in (
-    "BOOL", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "FLOAT16", "FLOAT", "DOUBLE")]
+_ELEMENT_TYPES = [
+    getattr(onnx.TensorProto, name)
+    for name in (
+        "BOOL",
+        "INT8",
+        "INT16",
+        "INT32",
+        "INT64",
+        "UINT8",
+        "UINT16",
+        "UINT32",
+        "UINT64",
+        "FLOAT16",
+        "FLOAT",
+        "DOUBLE",
+    )
+]
 #: Elements of an input: as many bytes as the simulated accelerator has external memory.
 _ELEMENTS = 256 << 20
 
@@ -40,17 +56,21 @@ def read_model(data: bytes, name: str) -> onnx.ModelProto:
         model = onnx.load_from_string(data)
     except DecodeError as error:
         if data.startswith(_MODEL_TAG):
-            raise ModelError(f"{name}: the ONNX file is truncated or damaged after {len(data)} bytes; export or copy "
-                             "it again") from error
+            raise ModelError(
+                f"{name}: the ONNX file is truncated or damaged after {len(data)} bytes; export or copy it again"
+            ) from error
         raise ModelError(f"{name}: must be an ONNX file; export the network to ONNX") from error
     place = wrong_text(model)
     if place:
-        raise ModelError(f"{name}: {place} must be a text in UTF-8, and is not: the file is damaged; export or copy it "
-                         "again")
+        raise ModelError(
+            f"{name}: {place} must be a text in UTF-8, and is not: the file is damaged; export or copy it again"
+        )
     files = external_files(model)
     if files:
-        raise ModelError(f"{name}: keeps weights in {', '.join(map(repr, files))}; give the path of the file instead "
-                         "of its contents, or export the model again with external_data=False")
+        raise ModelError(
+            f"{name}: keeps weights in {', '.join(map(repr, files))}; give the path of the file instead "
+            "of its contents, or export the model again with external_data=False"
+        )
     if not model.graph.node:
         raise ModelError(f"{name}: must be an ONNX file with a graph of operators; export the network to ONNX")
     try:
@@ -82,16 +102,20 @@ def _check_names(model: onnx.ModelProto, name: str) -> None:
     taken: set[str] = set()
     for node in model.graph.node:
         if node.name in taken:
-            raise ModelError(f"{name}: two nodes must not have the name {node.name!r}, as ONNX Runtime refuses them; "
-                             "give each node a name of its own, or none")
+            raise ModelError(
+                f"{name}: two nodes must not have the name {node.name!r}, as ONNX Runtime refuses them; "
+                "give each node a name of its own, or none"
+            )
         taken |= {node.name} - {""}
 
 
 def _check_quantised(model: onnx.ModelProto, name: str) -> None:
     for node in model.graph.node:
         if node.op_type in DYNAMIC_OPERATORS:
-            raise ModelError(f"{name}: {node.op_type} {node.name!r} quantises at run time, and the accelerator needs "
-                             f"fixed scales; {QUANTISE}")
+            raise ModelError(
+                f"{name}: {node.op_type} {node.name!r} quantises at run time, and the accelerator needs "
+                f"fixed scales; {QUANTISE}"
+            )
     operators = {node.op_type for node in model.graph.node}
     codes = (onnx.TensorProto.INT8, onnx.TensorProto.UINT8)
     on_codes = any(value.type.tensor_type.elem_type in codes for value in model.graph.input)
@@ -128,22 +152,30 @@ def check_inputs(source: Source) -> None:
         _check_type(source.name, value)
         dimensions = value.type.tensor_type.shape.dim
         if not dimensions:
-            raise ModelError(f"{source.name}: input {value.name!r} must have a shape with a batch dimension; export "
-                             "it with fixed shapes")
+            raise ModelError(
+                f"{source.name}: input {value.name!r} must have a shape with a batch dimension; export "
+                "it with fixed shapes"
+            )
         batch, *others = dimensions
         if batch.HasField("dim_value") and batch.dim_value != 1:
-            raise ModelError(f"{source.name}: the batch of input {value.name!r} must be dynamic or 1, not "
-                             f"{batch.dim_value}; export the model with a dynamic batch")
+            raise ModelError(
+                f"{source.name}: the batch of input {value.name!r} must be dynamic or 1, not "
+                f"{batch.dim_value}; export the model with a dynamic batch"
+            )
         for axis, dimension in enumerate(others, 1):
             if dimension.dim_value < 1:
                 shown = dimension.dim_param or (dimension.dim_value if dimension.HasField("dim_value") else "unknown")
-                raise ModelError(f"{source.name}: dimension {axis} of input {value.name!r} must be fixed, not {shown}; "
-                                 "only the batch may be dynamic: set it with "
-                                 "onnxruntime.tools.make_dynamic_shape_fixed")
+                raise ModelError(
+                    f"{source.name}: dimension {axis} of input {value.name!r} must be fixed, not {shown}; "
+                    "only the batch may be dynamic: set it with "
+                    "onnxruntime.tools.make_dynamic_shape_fixed"
+                )
         elements = math.prod(dimension.dim_value for dimension in others)
         if elements > _ELEMENTS:
-            raise ModelError(f"{source.name}: input {value.name!r} must have at most {_ELEMENTS:,} elements, which the "
-                             f"simulated accelerator's memory holds, not {elements:,}; export it for smaller inputs")
+            raise ModelError(
+                f"{source.name}: input {value.name!r} must have at most {_ELEMENTS:,} elements, which the "
+                f"simulated accelerator's memory holds, not {elements:,}; export it for smaller inputs"
+            )
 
 
 def _check_type(name: str, value: onnx.ValueInfoProto) -> None:
@@ -152,7 +184,7 @@ def _check_type(name: str, value: onnx.ValueInfoProto) -> None:
     if kind == "tensor_type" and element in _ELEMENT_TYPES:
         return
     found = onnx.TensorProto.DataType.Name(element) if kind == "tensor_type" else f"a {(kind or 'value')[:-5]}"
-    raise ModelError(f"{name}: input {value.name!r} must be a tensor of numbers, not {found.lower()}; take it out of "
-                     "the network, or convert it before")
-
-
+    raise ModelError(
+        f"{name}: input {value.name!r} must be a tensor of numbers, not {found.lower()}; take it out of "
+        "the network, or convert it before"
+    )

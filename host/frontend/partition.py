@@ -1,4 +1,5 @@
 """Partition: a head on the host, a middle on the accelerator, a tail on the host."""
+
 from __future__ import annotations
 
 from .errors import ModelError
@@ -32,16 +33,20 @@ def partition(source: Source, units: list[Unit]) -> list[Unit]:
         before = [anchor for anchor in anchors if anchor in graph.above[unit]]
         behind = [anchor for anchor in anchors if anchor in graph.below[unit]]
         if before and behind:
-            raise ModelError(f"{source.name}: {unit.label} between {before[-1].label} and {behind[0].label} is not "
-                             f"supported: {unit.reason}; {unit.remedy}")
+            raise ModelError(
+                f"{source.name}: {unit.label} between {before[-1].label} and {behind[0].label} is not "
+                f"supported: {unit.reason}; {unit.remedy}"
+            )
         host |= {unit} | (graph.above[unit] if behind else graph.below[unit])
     middle = [unit for unit in units if unit not in host]
     middle = [unit for unit in middle if unit.kind is not Kind.LAYOUT or _leads_to_layer(graph.below[unit], host)]
     if not any(unit.kind is not Kind.LAYOUT for unit in middle):
         reasons = "; ".join(dict.fromkeys(f"{unit.label}: {unit.reason}" for unit in units if unit.kind is Kind.HOST))
-        raise ModelError(f"{source.name}: no layer can run on the accelerator ({reasons}); it needs a quantised "
-                         "convolution, matrix product or "
-                         "pointwise operator")
+        raise ModelError(
+            f"{source.name}: no layer can run on the accelerator ({reasons}); it needs a quantised "
+            "convolution, matrix product or "
+            "pointwise operator"
+        )
     return middle
 
 

@@ -1,4 +1,5 @@
 """Lower what is computed in float between two quantised tensors: one table, and max pooling on codes around it."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -70,8 +71,10 @@ def _check_passed_by_all(source: Source, unit: Unit, node: NodeProto) -> None:
 def _bypass(source: Source, unit: Unit, steps: list[NodeProto]) -> onnx.ModelProto:
     """The region on a tensor of any length, without its layout operators and pooling."""
     skipped = {id(node) for node in steps}
-    nodes = [helper.make_node("Identity", node.input[:1], node.output[:1], node.name) if id(node) in skipped else node
-             for node in unit.nodes]
+    nodes = [
+        helper.make_node("Identity", node.input[:1], node.output[:1], node.name) if id(node) in skipped else node
+        for node in unit.nodes
+    ]
     return cut(source, nodes, {unit.inputs[0]: ["codes"]}, unit.outputs)
 
 
@@ -95,13 +98,15 @@ def _count_leading(source: Source, unit: Unit, pointwise: onnx.ModelProto, pools
         may_follow.append(bool((np.diff(results[order]) >= 0).all()))
     # Codes are pooled where the model pools them, if that is exact: poolings with nothing ahead of them stand before
     # the table.
-    natural = sum(1 for node in pools if not _computes(unit.nodes[:unit.nodes.index(node)]))
+    natural = sum(1 for node in pools if not _computes(unit.nodes[: unit.nodes.index(node)]))
     for leading in sorted(range(len(pools) + 1), key=lambda count: abs(count - natural)):
         if all(may_lead[:leading]) and all(may_follow[leading:]):
             return leading
-    raise UnsupportedError(f"{label(pools[0])} cannot pool codes: operators before it and behind it, up to the next "
-                       "quantised tensors, both decrease somewhere",
-                       "put QuantizeLinear and DequantizeLinear around it")
+    raise UnsupportedError(
+        f"{label(pools[0])} cannot pool codes: operators before it and behind it, up to the next "
+        "quantised tensors, both decrease somewhere",
+        "put QuantizeLinear and DequantizeLinear around it",
+    )
 
 
 def _computes(nodes: list[NodeProto]) -> bool:

@@ -1,4 +1,5 @@
 """The model, measured: its constants, and the shape and type of every tensor for one sample."""
+
 from __future__ import annotations
 
 import math
@@ -16,8 +17,14 @@ from .errors import ModelError
 _OF_SHAPE = ("Shape", "Size")
 _TENSOR = re.compile(r"tensor\((\w+)\)")
 #: What ONNX Runtime hands over as NumPy arrays.
-_NUMPY_ELEMENTS = ("float", "double", "float16", "bool", "string",
-                   *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))
+_NUMPY_ELEMENTS = (
+    "float",
+    "double",
+    "float16",
+    "bool",
+    "string",
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+)
 
 
 @dataclass
@@ -113,8 +120,10 @@ def measure(source: Source) -> None:
     except RUNTIME_ERRORS as error:
         raise ModelError(f"{source.name}: ONNX Runtime cannot run the model: {str(error).splitlines()[0]}") from error
     except MemoryError as error:
-        raise ModelError(f"{source.name}: the network must fit this machine's memory, and does not: {error}; export it "
-                         "for smaller inputs") from error
+        raise ModelError(
+            f"{source.name}: the network must fit this machine's memory, and does not: {error}; export it "
+            "for smaller inputs"
+        ) from error
     for name, value in values.items():
         if name not in dynamic and isinstance(value, np.ndarray):
             source.constants[name] = value
@@ -131,9 +140,11 @@ def _check_outputs(source: Source) -> None:
     for name in source.outputs:
         if source.shapes.get(name) == ():
             node = next(node for node in source.model.graph.node if name in node.output)
-            raise ModelError(f"{source.name}: output {name!r} must have a batch dimension, and {node.op_type} "
-                             f"{node.name!r} gives a single number; keep its dimensions (keepdims), or end the network "
-                             "before it")
+            raise ModelError(
+                f"{source.name}: output {name!r} must have a batch dimension, and {node.op_type} "
+                f"{node.name!r} gives a single number; keep its dimensions (keepdims), or end the network "
+                "before it"
+            )
 
 
 def _fold_shapes(source: Source) -> None:
@@ -179,8 +190,10 @@ def _check_elements(source: Source, session: onnxruntime.InferenceSession) -> No
         if found is not None and found[1] not in _NUMPY_ELEMENTS:
             maker = next((node for node in source.model.graph.node if value.name in node.output), None)
             made = "" if maker is None else f" of {maker.op_type} {maker.name!r}"
-            raise ModelError(f"{source.name}: {value.name!r}{made} must be of a type that NumPy has, not {found[1]}; "
-                             "export the model with float32 instead")
+            raise ModelError(
+                f"{source.name}: {value.name!r}{made} must be of a type that NumPy has, not {found[1]}; "
+                "export the model with float32 instead"
+            )
 
 
 def _numpy_type(name: str) -> np.dtype:

@@ -1,4 +1,5 @@
 """Texts of an ONNX file: names must be UTF-8, and nothing that reads the file looks."""
+
 from __future__ import annotations
 
 from google.protobuf.descriptor import FieldDescriptor

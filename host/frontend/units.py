@@ -3,6 +3,7 @@
 A unit is an operator on codes (QLinearConv, MaxPool, Transpose ...), or everything that is computed in float between
 quantised tensors: DequantizeLinear, operators, QuantizeLinear.
 """
+
 from __future__ import annotations
 
 import enum
@@ -25,13 +26,75 @@ CONCAT = ("Concat", "QLinearConcat")
 SPLIT = ("Split", "Slice")
 PAD = ("Pad",)
 POINTWISE = (
-    *TRANSPARENT, "Abs", "Acos", "Acosh", "Add", "And", "Asin", "Asinh", "Atan", "Atanh", "Cast", "Ceil", "Celu",
-    "Clip", "Cos", "Cosh", "DequantizeLinear", "Div", "Elu", "Equal", "Erf", "Exp", "FastGelu", "Floor", "Gelu",
-    "Greater", "GreaterOrEqual", "HardSigmoid", "HardSwish", "LeakyRelu", "Less", "LessOrEqual", "Log", "Max", "Min",
-    "Mish", "Mod", "Mul", "Neg", "Not", "Or", "PRelu", "Pow", "QLinearAdd", "QLinearLeakyRelu", "QLinearMul",
-    "QLinearSigmoid", "QuantizeLinear", "QuickGelu", "Reciprocal", "Relu", "Round", "Selu", "Shrink", "Sigmoid",
-    "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt", "Sub", "Sum", "Swish", "Tan", "Tanh", "ThresholdedRelu",
-    "Where", "Xor",
+    *TRANSPARENT,
+    "Abs",
+    "Acos",
+    "Acosh",
+    "Add",
+    "And",
+    "Asin",
+    "Asinh",
+    "Atan",
+    "Atanh",
+    "Cast",
+    "Ceil",
+    "Celu",
+    "Clip",
+    "Cos",
+    "Cosh",
+    "DequantizeLinear",
+    "Div",
+    "Elu",
+    "Equal",
+    "Erf",
+    "Exp",
+    "FastGelu",
+    "Floor",
+    "Gelu",
+    "Greater",
+    "GreaterOrEqual",
+    "HardSigmoid",
+    "HardSwish",
+    "LeakyRelu",
+    "Less",
+    "LessOrEqual",
+    "Log",
+    "Max",
+    "Min",
+    "Mish",
+    "Mod",
+    "Mul",
+    "Neg",
+    "Not",
+    "Or",
+    "PRelu",
+    "Pow",
+    "QLinearAdd",
+    "QLinearLeakyRelu",
+    "QLinearMul",
+    "QLinearSigmoid",
+    "QuantizeLinear",
+    "QuickGelu",
+    "Reciprocal",
+    "Relu",
+    "Round",
+    "Selu",
+    "Shrink",
+    "Sigmoid",
+    "Sign",
+    "Sin",
+    "Sinh",
+    "Softplus",
+    "Softsign",
+    "Sqrt",
+    "Sub",
+    "Sum",
+    "Swish",
+    "Tan",
+    "Tanh",
+    "ThresholdedRelu",
+    "Where",
+    "Xor",
 )
 QUANTISERS = ("QuantizeLinear", "DequantizeLinear")
 _WRITTEN_KEY = "lutterfly.operator"
@@ -176,8 +239,9 @@ def _order(source: Source, units: list[Unit]) -> list[Unit]:
     while waiting:
         ready = [unit for unit in waiting if all(maker[name] in done for name in unit.inputs if name in maker)]
         if not ready:
-            raise ModelError(f"{source.name}: {waiting[0].label} reads a float tensor past a quantised one; quantise "
-                             "every branch")
+            raise ModelError(
+                f"{source.name}: {waiting[0].label} reads a float tensor past a quantised one; quantise every branch"
+            )
         done += ready
         waiting = [unit for unit in waiting if unit not in ready]
     return done

@@ -51,10 +51,20 @@ def cycle_shares(facts: Facts) -> go.Figure:
     drawn.update_layout(
         barmode="stack",
         bargap=0.3,
-        updatemenus=[{
-            "type": "buttons", "direction": "right", "buttons": buttons, "x": 1, "xanchor": "right", "y": 0,
-            "yanchor": "top", "pad": {"t": 34}, "bgcolor": "white", "bordercolor": style.GRID,
-        }],
+        updatemenus=[
+            {
+                "type": "buttons",
+                "direction": "right",
+                "buttons": buttons,
+                "x": 1,
+                "xanchor": "right",
+                "y": 0,
+                "yanchor": "top",
+                "pad": {"t": 34},
+                "bgcolor": "white",
+                "bordercolor": style.GRID,
+            }
+        ],
         margin={"b": 84},
     )
     return drawn
@@ -100,32 +110,41 @@ def roofline(facts: Facts) -> go.Figure:
     top = array * 1.8
     near = _NEAR[0] * math.log(band / low), _NEAR[1] * math.log(top / bottom)
     # Below the layers, none of which it may hide.
-    drawn.add_trace(go.Scatter(
-        name="whole network",
-        x=[whole],
-        y=[facts.macs / facts.observation.cycles],
-        mode="markers",
-        marker={"symbol": "diamond", "size": 14, "color": style.REQUANTISER},
-        hovertemplate="whole network<br>%{y:.1f} multiply-accumulates per cycle<br>%{x:,.1f} per byte<extra></extra>",
-    ))
+    drawn.add_trace(
+        go.Scatter(
+            name="whole network",
+            x=[whole],
+            y=[facts.macs / facts.observation.cycles],
+            mode="markers",
+            marker={"symbol": "diamond", "size": 14, "color": style.REQUANTISER},
+            hovertemplate=(
+                "whole network<br>%{y:.1f} multiply-accumulates per cycle<br>%{x:,.1f} per byte<extra></extra>"
+            ),
+        )
+    )
     if staying:
         # Evenly spread over the band, so that no two points hide each other.
-        places = [
-            high * (band / high) ** ((place + 0.5) / len(staying)) for place in range(len(staying))
-        ]
+        places = [high * (band / high) ** ((place + 0.5) / len(staying)) for place in range(len(staying))]
         drawn.add_vrect(
-            x0=high, x1=band, fillcolor="#f3f4f6", line_width=0, layer="below",
-            annotation={"text": "no bus traffic", "font": {"color": style.MUTED}}, annotation_position="bottom",
+            x0=high,
+            x1=band,
+            fillcolor="#f3f4f6",
+            line_width=0,
+            layer="below",
+            annotation={"text": "no bus traffic", "font": {"color": style.MUTED}},
+            annotation_position="bottom",
         )
         drawn.add_trace(_points("layers without bus traffic", style.PARTIAL, staying, places, near))
     if moving:
         drawn.add_trace(
-            _points("layers", style.STEPS, [entry[:2] for entry in moving], [intensity for *_, intensity in moving],
-                    near)
+            _points(
+                "layers", style.STEPS, [entry[:2] for entry in moving], [intensity for *_, intensity in moving], near
+            )
         )
     ticks = [10.0**power for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
     drawn.update_xaxes(
-        type="log", range=[math.log10(low), math.log10(band)],
+        type="log",
+        range=[math.log10(low), math.log10(band)],
         tickvals=[tick for tick in ticks if low <= tick <= high],
         ticktext=[f"{tick:,.10g}" for tick in ticks if low <= tick <= high],
     )
@@ -135,16 +154,26 @@ def roofline(facts: Facts) -> go.Figure:
 
 def _ceilings(drawn: go.Figure, facts: Facts, low: float, ridge: float, high: float, *, is_depthwise: bool) -> None:
     array, bus, shape = facts.config.multipliers, facts.config.axi.data_bytes, facts.config.array
-    lines = [(f"array: {array} multipliers", [ridge, high], [array, array], "solid"),
-             (f"bus: {bus} bytes per cycle", [low, ridge], [low * bus, array], "dash")]
+    lines = [
+        (f"array: {array} multipliers", [ridge, high], [array, array], "solid"),
+        (f"bus: {bus} bytes per cycle", [low, ridge], [low * bus, array], "dash"),
+    ]
     most = shape.lanes * shape.depthwise_taps
     if is_depthwise and most < array:
-        lines.append((f"depthwise: {shape.lanes} lanes x {shape.depthwise_taps} taps",
-                      [most / bus, high], [most, most], "dot"))
+        lines.append(
+            (f"depthwise: {shape.lanes} lanes x {shape.depthwise_taps} taps", [most / bus, high], [most, most], "dot")
+        )
     for name, x, y, dash in lines:
-        drawn.add_trace(go.Scatter(
-            name=name, x=x, y=y, mode="lines", line={"color": style.TEXT, "width": 1.5, "dash": dash}, hoverinfo="name"
-        ))
+        drawn.add_trace(
+            go.Scatter(
+                name=name,
+                x=x,
+                y=y,
+                mode="lines",
+                line={"color": style.TEXT, "width": 1.5, "dash": dash},
+                hoverinfo="name",
+            )
+        )
 
 
 def _numbers(points: list[tuple[int, float, float]], near: tuple[float, float]) -> list[str]:
@@ -155,8 +184,9 @@ def _numbers(points: list[tuple[int, float, float]], near: tuple[float, float]) 
     groups: list[tuple[float, float, list[int]]] = []
     texts = []
     for number, x, y in points:
-        close = (group for group in groups
-                 if abs(math.log(x / group[0])) < near[0] and abs(math.log(y / group[1])) < near[1])
+        close = (
+            group for group in groups if abs(math.log(x / group[0])) < near[0] and abs(math.log(y / group[1])) < near[1]
+        )
         group = next(close, None)
         if group is None:
             group = (x, y, [])

@@ -28,26 +28,53 @@ def feature_memory(facts: Facts) -> go.Figure:
         uniformtext={"minsize": 9, "mode": "hide"},
         yaxis={"domain": [0, 0.72], "range": [0, 1.06 * limit], "title": {"text": "address in bytes (the compiler's)"}},
         yaxis2={
-            "domain": [0.8, 1], "range": [0, 1.15 * limit], "title": {"text": "bytes taken", "standoff": 8},
-            "automargin": True, "gridcolor": style.GRID, "zeroline": False, "ticks": "", "nticks": 4,
+            "domain": [0.8, 1],
+            "range": [0, 1.15 * limit],
+            "title": {"text": "bytes taken", "standoff": 8},
+            "automargin": True,
+            "gridcolor": style.GRID,
+            "zeroline": False,
+            "ticks": "",
+            "nticks": 4,
         },
         xaxis={"range": [0, facts.observation.cycles], "anchor": "y"},
     )
     drawn.add_trace(_rectangles(found, facts.observation.cycles))
     levels = used_bytes(found)
-    drawn.add_trace(go.Scatter(
-        x=list(levels), y=list(levels.values()), yaxis="y2", mode="lines", fill="tozeroy", fillcolor=style.LANDING,
-        line={"shape": "hv", "color": style.STEPS, "width": 1}, showlegend=False,
-        hovertemplate="cycle %{x:,}: %{y:,} bytes taken<extra></extra>",
-    ))
+    drawn.add_trace(
+        go.Scatter(
+            x=list(levels),
+            y=list(levels.values()),
+            yaxis="y2",
+            mode="lines",
+            fill="tozeroy",
+            fillcolor=style.LANDING,
+            line={"shape": "hv", "color": style.STEPS, "width": 1},
+            showlegend=False,
+            hovertemplate="cycle %{x:,}: %{y:,} bytes taken<extra></extra>",
+        )
+    )
     for axis in ("y", "y2") if limit == size else ():
         drawn.add_shape(
-            type="line", x0=0, x1=1, xref="paper", y0=size, y1=size, yref=axis,
+            type="line",
+            x0=0,
+            x1=1,
+            xref="paper",
+            y0=size,
+            y1=size,
+            yref=axis,
             line={"color": style.REQUANTISER, "dash": "dash", "width": 1},
         )
     drawn.add_annotation(
-        x=1, xref="paper", xanchor="right", y=1, yref="paper", yanchor="bottom", showarrow=False,
-        text=f"of {size:,} bytes", font={"color": style.REQUANTISER},
+        x=1,
+        xref="paper",
+        xanchor="right",
+        y=1,
+        yref="paper",
+        yanchor="bottom",
+        showarrow=False,
+        text=f"of {size:,} bytes",
+        font={"color": style.REQUANTISER},
     )
     drawn.update_yaxes(tickformat=",")
     return drawn
@@ -62,10 +89,13 @@ def _rectangles(found: Sequence[Occupant], cycles: int) -> go.Bar:
         width=[occupant.size_bytes for occupant in found],
         base=[occupant.begin for occupant in found],
         x=[occupant.end - occupant.begin for occupant in found],
-        marker={"color": [colours[occupant.tensor] for occupant in found], "line": {
-            "color": "white",
-            "width": [0 if occupant.end - occupant.begin < _THIN * cycles else 0.5 for occupant in found],
-        }},
+        marker={
+            "color": [colours[occupant.tensor] for occupant in found],
+            "line": {
+                "color": "white",
+                "width": [0 if occupant.end - occupant.begin < _THIN * cycles else 0.5 for occupant in found],
+            },
+        },
         text=[style.escaped(occupant.tensor) for occupant in found],
         textposition="inside",
         insidetextanchor="middle",
@@ -101,8 +131,10 @@ def external_memory(facts: Facts) -> go.Figure:
 
 def _uses(uses: list[Use], title: str) -> go.Figure:
     drawn = style.figure(height=128 + 44 * len(uses), x_title=title)
-    style.rows(drawn, [f"{use.name}, {use.used:,}" + (f" of {use.capacity:,}" if use.capacity else "") + " bytes"
-                       for use in uses])
+    style.rows(
+        drawn,
+        [f"{use.name}, {use.used:,}" + (f" of {use.capacity:,}" if use.capacity else "") + " bytes" for use in uses],
+    )
     for row, use in enumerate(uses):
         whole, colours = use.capacity or use.used, cycle(style.CYCLE)
         parts = [(name, size, next(colours)) for name, size in use.parts.items()]
@@ -111,14 +143,21 @@ def _uses(uses: list[Use], title: str) -> go.Figure:
         for name, size, colour in parts:
             if size:
                 shown = 100 * size / whole
-                drawn.add_trace(go.Bar(
-                    orientation="h", y=[row], x=[shown],
-                    marker={"color": colour, "line": {"color": "white", "width": 0.5}},
-                    text=[style.escaped(name)], textposition="inside", insidetextanchor="middle", textangle=0,
-                    customdata=[(_wrapped(style.escaped(name)), size)],
-                    hovertemplate="%{customdata[0]}<br>%{customdata[1]:,} bytes, %{x:.1f} %<extra></extra>",
-                    showlegend=False,
-                ))
+                drawn.add_trace(
+                    go.Bar(
+                        orientation="h",
+                        y=[row],
+                        x=[shown],
+                        marker={"color": colour, "line": {"color": "white", "width": 0.5}},
+                        text=[style.escaped(name)],
+                        textposition="inside",
+                        insidetextanchor="middle",
+                        textangle=0,
+                        customdata=[(_wrapped(style.escaped(name)), size)],
+                        hovertemplate="%{customdata[0]}<br>%{customdata[1]:,} bytes, %{x:.1f} %<extra></extra>",
+                        showlegend=False,
+                    )
+                )
     drawn.update_layout(barmode="stack", bargap=0.25, uniformtext={"minsize": 9, "mode": "hide"}, margin={"t": 40})
     drawn.update_xaxes(range=[0, 100])
     return drawn
@@ -130,12 +169,17 @@ def transfer_tables(facts: Facts) -> go.Figure:
     codes = list(range(-128, 128))
     for number, (table, colour) in enumerate(zip(facts.tables, cycle(style.CYCLE), strict=False)):
         users = ", ".join(facts.layers[index].label for index in table.layers)
-        drawn.add_trace(go.Scatter(
-            name=f"table {number}", x=codes, y=table.codes.tolist(), mode="lines",
-            line={"color": colour, "shape": "hvh", "width": 1.5},
-            customdata=[_wrapped(style.escaped(users))] * len(codes),
-            hovertemplate=f"table {number}: %{{x}} to %{{y}}<br>%{{customdata}}<extra></extra>",
-        ))
+        drawn.add_trace(
+            go.Scatter(
+                name=f"table {number}",
+                x=codes,
+                y=table.codes.tolist(),
+                mode="lines",
+                line={"color": colour, "shape": "hvh", "width": 1.5},
+                customdata=[_wrapped(style.escaped(users))] * len(codes),
+                hovertemplate=f"table {number}: %{{x}} to %{{y}}<br>%{{customdata}}<extra></extra>",
+            )
+        )
     drawn.update_layout(showlegend=True)
     drawn.update_xaxes(range=[-132, 132])
     drawn.update_yaxes(range=[-132, 132])

@@ -115,10 +115,14 @@ def _owner(
         if residence.storage.address <= address < residence.storage.address + residence.storage.size_bytes
     ]
     if opcode is Opcode.STORE:
-        return [number for number in here if residences[number].first < 0
-                or places[residences[number].first][0] < position][-1]
-    return next(number for number in here if residences[number].last >= len(places)
-                or places[residences[number].last][-1] > position)
+        return [
+            number for number in here if residences[number].first < 0 or places[residences[number].first][0] < position
+        ][-1]
+    return next(
+        number
+        for number in here
+        if residences[number].last >= len(places) or places[residences[number].last][-1] > position
+    )
 
 
 def _occupant(plan: Plan, residence: Residence, spans: Sequence[_Span]) -> Occupant:

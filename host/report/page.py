@@ -52,52 +52,72 @@ def page(facts: Facts) -> str:
         f"<p>{intro}</p>",
         _cards(facts),
         _section(
-            "Timeline", (MEASURED,),
+            "Timeline",
+            (MEASURED,),
             "In each row the array above and the DMA below. Drag to zoom, double-click for everything; a click on "
             "<i>predicted</i> in the legend adds what the compiler expected.",
-            timeline.timeline(facts), "timeline",
+            timeline.timeline(facts),
+            "timeline",
         ),
         _section(
-            "Where each layer's cycles go", (MEASURED,),
+            "Where each layer's cycles go",
+            (MEASURED,),
             "From the last step of the layer before to its own last step. <i>All multipliers</i> is the least that the "
             "array could take; steps beyond that leave lanes or columns unused, or multiply nothing (pooling, sums, "
             "tables).",
-            figures.cycle_shares(facts), "shares", _shares(facts),
+            figures.cycle_shares(facts),
+            "shares",
+            _shares(facts),
         ),
         _text_section("Layers", (MEASURED, PREDICTED), "", _layers(facts)),
         _text_section(
-            "Performance counters", (MEASURED,),
+            "Performance counters",
+            (MEASURED,),
             "Of the whole inference. A queue stalls also while its unit is still busy with the command before.",
             _counters(facts),
         ),
         _section(
-            "Roofline", (MEASURED,),
+            "Roofline",
+            (MEASURED,),
             "How much of the array each layer uses, and whether the bus or the array bounds it. The numbers are those "
             "of the layers, <i>+n</i> says how many more are near; layers without products are left out. Constants "
             "that stay on the chip are no traffic; what is loaded while the layer before is computed can lift a layer "
             "above the bus's ceiling.",
-            figures.roofline(facts), "roofline",
+            figures.roofline(facts),
+            "roofline",
         ),
         _section(
-            "Feature memory", (MEASURED, PREDICTED),
+            "Feature memory",
+            (MEASURED, PREDICTED),
             "Which tensor lies where, with its border: addresses from the compiler's plan, times from the run.",
-            memory_figures.feature_memory(facts), "features",
+            memory_figures.feature_memory(facts),
+            "features",
         ),
         _section(
-            "Weights, parameters, tables, lists", (PREDICTED,),
+            "Weights, parameters, tables, lists",
+            (PREDICTED,),
             "What the memories for constants hold, by the layers that use it.",
-            memory_figures.constant_memories(facts), "constants",
+            memory_figures.constant_memories(facts),
+            "constants",
         ),
         _section(
-            "External memory", (PREDICTED,), "The arena that driver and accelerator share.",
-            memory_figures.external_memory(facts), "external",
+            "External memory",
+            (PREDICTED,),
+            "The arena that driver and accelerator share.",
+            memory_figures.external_memory(facts),
+            "external",
         ),
     ]
     if facts.tables:
-        parts.append(_section(
-            "Transfer tables", (PREDICTED,), f"{tables}; equal ones are stored once. {_sharing(facts)}",
-            memory_figures.transfer_tables(facts), "tables",
-        ))
+        parts.append(
+            _section(
+                "Transfer tables",
+                (PREDICTED,),
+                f"{tables}; equal ones are stored once. {_sharing(facts)}",
+                memory_figures.transfer_tables(facts),
+                "tables",
+            )
+        )
     else:
         parts.append(_text_section("Transfer tables", (PREDICTED,), "This network needs none.", ""))
     return (
@@ -125,9 +145,11 @@ def _cards(facts: Facts) -> str:
     ]
     if facts.tables:
         cards.append((f"{len(facts.tables)} for {facts.chains}", "transfer tables for chains of pointwise operators"))
-    return '<div class="cards">' + "".join(
-        f'<div class="card"><b>{value}</b><span>{html.escape(text)}</span></div>' for value, text in cards
-    ) + "</div>"
+    return (
+        '<div class="cards">'
+        + "".join(f'<div class="card"><b>{value}</b><span>{html.escape(text)}</span></div>' for value, text in cards)
+        + "</div>"
+    )
 
 
 def _section(title: str, tags: Sequence[str], text: str, drawn: go.Figure, name: str, below: str = "") -> str:
@@ -152,8 +174,20 @@ def _shares(facts: Facts) -> str:
 
 
 def _layers(facts: Facts) -> str:
-    head = ("", "layer", "operation", "fold", "cycles", "predicted", "multiply-accumulates", "utilisation",
-            "bound (predicted)", "bus bytes", "weight bytes", "feature bytes")
+    head = (
+        "",
+        "layer",
+        "operation",
+        "fold",
+        "cycles",
+        "predicted",
+        "multiply-accumulates",
+        "utilisation",
+        "bound (predicted)",
+        "bus bytes",
+        "weight bytes",
+        "feature bytes",
+    )
     rows = [
         (
             str(index + 1),
