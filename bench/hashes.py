@@ -15,8 +15,8 @@ import re
 from pathlib import Path
 
 from lutterfly.golden.config import PRESETS
-from lutterfly.host import build
 from lutterfly.host.compiler import compile_model
+from lutterfly.host.simulation import build
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\(\*.*?\*\)", re.DOTALL)
 

@@ -15,7 +15,7 @@ from lutterfly.golden.program import Program
 from lutterfly.host import ports
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.driver import Driver
-from lutterfly.host.verilator_transport import VerilatorTransport
+from lutterfly.host.simulation.verilator_transport import VerilatorTransport
 
 SEED = 1
 

@@ -14,8 +14,8 @@ from amaranth.back import verilog
 from amaranth.lib import wiring
 from cocotb_tools.runner import get_results, get_runner
 
-from lutterfly.hdl.assertions import ASSERTED
-from lutterfly.host import cache, toolchain
+from lutterfly.hdl.parts.assertions import ASSERTED
+from lutterfly.host.simulation import cache, toolchain
 
 ROOT = Path(__file__).parents[1]
 #: Compile time counts here, not speed: the Verilog of a test differs from the next one's.
@@ -59,13 +59,16 @@ def models_dir(request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.fixture
-def simulate(request: pytest.FixtureRequest, tmp_path: Path) -> Simulate:
+def simulate(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Simulate:
     """Run the cocotb tests of the requesting module on one component.
 
     ``simulate(dut, env={})`` elaborates ``dut`` to Verilog, builds it with Verilator unless the same text was built
     before, and runs every ``cocotb.test`` of the module (or the one named ``testcase``) with ``env`` in its
     environment. Several calls in one test are fine.
     """
+
+    # The simulator's Python imports the module by its name.
+    monkeypatch.syspath_prepend(request.path.parent)
 
     def run(dut: wiring.Component, *, env: Mapping[str, str] | None = None, testcase: str | None = None) -> None:
         text = verilog.convert(dut, platform=ASSERTED, name="dut", emit_src=False, strip_internal_attrs=True)

@@ -8,15 +8,15 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..golden.config import Config
 from ..golden.isa import Unit
-from .assertions import Assertions
-from .axi import ReadSignature, WriteSignature
-from .compute import Compute
-from .dma_load import DmaLoad
-from .dma_store import DmaStore
-from .program import Program
-from .queue import Queue
-from .registers import kept_layout, read_layout, write_layout
-from .supervisor import Supervisor
+from .bus.axi import ReadSignature, WriteSignature
+from .compute.compute import Compute
+from .control.program import Program
+from .control.queue import Queue
+from .control.registers import kept_layout, read_layout, write_layout
+from .control.supervisor import Supervisor
+from .dma.dma_load import DmaLoad
+from .dma.dma_store import DmaStore
+from .parts.assertions import Assertions
 
 __all__ = ["RESET_LATENCY", "Core", "TraceSignature"]
 

@@ -10,11 +10,11 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ..golden import registers
 from ..golden.config import Config
 from ..golden.timing import RESET_CYCLES
-from .assertions import ASSERTED, Assertions
-from .axi import axi4_lite_signature, axi4_signature
-from .axi_guard import AxiGuard
+from .bus.axi import axi4_lite_signature, axi4_signature
+from .bus.axi_guard import AxiGuard
+from .control.registers import Registers
 from .core import RESET_LATENCY, Core, TraceSignature
-from .registers import Registers
+from .parts.assertions import ASSERTED, Assertions
 
 __all__ = ["TOP_NAME", "TopAxi", "generate"]
 
@@ -105,7 +105,7 @@ def generate(config: Config, *, asserted: bool = False) -> str:
     ----------
     config : Config
     asserted : bool
-        With the assertions of :mod:`lutterfly.hdl.assertions`, for simulation.
+        With the assertions of :mod:`lutterfly.hdl.parts.assertions`, for simulation.
 
     Returns
     -------

@@ -23,9 +23,9 @@ from ..golden.config import DEFAULT_PRESET, PRESETS
 from . import commands, standard_streams
 from .driver import AcceleratorError, HardwareError
 from .progress import ProgressBar
-from .simulator import SimulationError
+from .simulation.simulator import SimulationError
+from .simulation.toolchain import ToolError
 from .standard_streams import OutputError, answer, complain
-from .toolchain import ToolError
 
 FAILED, WRONG_INPUT, MISPREDICTED = 1, 2, 3
 #: As shells report a process that a signal has ended: SIGINT, SIGPIPE.

@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 
 from ..golden.program import Program
-from . import cache
 from .arrays import TensorInfo, check_feed
-from .build import verilog as generate_verilog
 from .configuration import find_config
 from .files import check_writable, write_whole
 from .model_file import read_model_file
 from .numpy_files import load_archive, load_array
 from .progress import Progress
 from .session import InferenceSession, load_plan, load_program
-from .toolchain import ToolError
+from .simulation import cache
+from .simulation.build import verilog as generate_verilog
+from .simulation.toolchain import ToolError
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from .configuration import find_config
 from .driver import Driver, check_config
 from .model_file import read_model_file
 from .progress import Progress, silent
+from .simulation.verilator_transport import VerilatorTransport
 from .transport import Transport
-from .verilator_transport import VerilatorTransport
 
 if TYPE_CHECKING:
     import onnxruntime

@@ -19,8 +19,8 @@ from .frontend import import_model
 from .graph import Graph, Int8
 from .progress import Progress, silent
 from .session import InferenceSession, load_program, single_samples
-from .simulator import EventKind, MemorySettings, Outcome
-from .verilator_transport import VerilatorTransport
+from .simulation.simulator import EventKind, MemorySettings, Outcome
+from .simulation.verilator_transport import VerilatorTransport
 
 #: A prediction is right within this part of the measured cycles, or this many cycles, whichever is more.
 TOLERANCE, TOLERANCE_CYCLES = 0.02, 16

@@ -2,7 +2,7 @@
 
 Yosys maps memories and products to the device's blocks but leaves the registers around them in the fabric, though the
 blocks have registers of their own: MULT18X18D at its inputs, in the middle and at its output, DP16KD behind its read
-port (Lattice FPGA-TN-02205 and FPGA-TN-02204). :mod:`lutterfly.hdl.device` has these registers in its generic bodies;
+port (Lattice FPGA-TN-02205 and FPGA-TN-02204). `hdl/parts/device.py` has these registers in its generic bodies;
 here the mapped netlist gets them moved, so that the hardware description stays free of primitives.
 
 A register is moved if it has neither enable nor reset and nothing else is in its way. What it holds before its first

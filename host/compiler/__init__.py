@@ -11,20 +11,20 @@ from ..graph import Graph
 from .arena import plan_arena
 from .batch import batched
 from .borders import check_borders, plan_borders
-from .concat_tables import move_tables
+from .clock.cycles import predict
 from .constants import check_constants, place_constants
-from .cycles import predict
 from .emit import check_program, emit
 from .folding import plan_folds
 from .jobs import check_jobs, plan_jobs
-from .lowering import check_lowered, lower
+from .lower.concat_tables import move_tables
+from .lower.lowering import check_lowered, lower
+from .lower.operations import plan_operations
+from .lower.separate import separate
 from .memory import check_memory, plan_memory
 from .normalise import normalise
-from .operations import plan_operations
 from .order import order_commands
 from .plan import CompileError, Plan
 from .segments import plan_segments
-from .separate import separate
 from .tokens import check_tokens, synchronise
 from .views import plan_views
 

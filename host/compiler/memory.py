@@ -11,7 +11,7 @@ from ...golden.isa import LocalMemory
 from .borders import place_views
 from .cuts import choose_cut, smallest_cut
 from .folding import fold_choices
-from .operations import make_operation
+from .lower.operations import make_operation
 from .parts import Cut, Geometry
 from .placement import Span, extent, free, lifetimes, place
 from .plan import CompileError, Plan

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from ..graph import Add, Concat, Layer, Slice
 from .borders import plan_borders
-from .lower_copy import copies, selections
-from .operations import make_operation
+from .lower.copy import copies, selections
+from .lower.operations import make_operation
 from .placement import extent, lifetimes, place
 from .plan import Plan
 

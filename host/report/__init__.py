@@ -15,7 +15,7 @@ import numpy as np
 
 from ...synth.extras import install_command
 from ..files import check_writable
-from ..toolchain import ToolError
+from ..simulation.toolchain import ToolError
 
 if TYPE_CHECKING:
     from ..compiler.plan import Plan

@@ -10,7 +10,7 @@ import numpy as np
 from ...golden.isa import Opcode
 from ..compiler.plan import Command, Plan
 from ..session import InferenceSession
-from ..simulator import EventKind, Simulator
+from ..simulation.simulator import EventKind, Simulator
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,101 @@
+"""Latencies that the prediction uses are those of the hardware, and its formulas those of its counters."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from graphs import GraphMaker
+
+from lutterfly.golden import timing
+from lutterfly.golden.config import PRESETS, Config
+from lutterfly.golden.isa import Engine
+from lutterfly.hdl.compute import add_tables, compute, requant, results, windows, write_back
+from lutterfly.hdl.memories import feature_memory
+from lutterfly.hdl.parts import device
+from lutterfly.host.compiler import compile_graph
+from lutterfly.host.graph import Window
+
+CONFIG = PRESETS["ecp5-85k"]
+SAME = Window((3, 3), pads=(1, 1, 1, 1))
+
+
+def test_latencies_are_those_of_the_components() -> None:
+    assert windows.ISSUE_LATENCY == timing.ISSUE_LATENCY
+    assert feature_memory.FETCH_LATENCY == timing.FETCH_LATENCY
+    assert feature_memory.WRITE_LATENCY == timing.WRITE_LATENCY
+    assert device.MULTIPLIER_LATENCY == timing.MULTIPLIER_LATENCY
+    assert results.RESULTS_LATENCY == timing.RESULTS_LATENCY
+    assert add_tables.LATENCY == timing.ADD_TABLE_LATENCY
+    assert requant.LATENCY == timing.REQUANTISE_LATENCY
+    assert device.RAM_LATENCY == timing.TABLE_LATENCY
+    assert write_back.WRITE_BACK_LATENCY == timing.WRITE_BACK_LATENCY
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("engine", Engine)
+def test_engine_latencies_are_those_of_the_components(preset: str, engine: Engine) -> None:
+    config = PRESETS[preset]
+    assert compute.ENGINES[engine](config).latencies[engine] == timing.engine_latency(config, engine)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_issue_follows_the_backlog_cycle_by_cycle(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rounds = int(rng.integers(1, 60))
+    windows = [(int(n), int(rng.integers(1, 5))) for n in rng.integers(1, 6, rng.integers(1, 5))]
+    start, begins = int(rng.integers(0, 12)), bool(rng.integers(2))
+    cycle, backlog = 0, start
+    for number, (steps, groups) in enumerate(windows * rounds):
+        size = groups + (begins and number == 0)
+        step = 0
+        while step < steps:
+            held = step == steps - 1 and backlog > timing.BACKLOG_LIMIT
+            backlog = max(backlog - 1, 0) + (size if step == steps - 1 and not held else 0)
+            step += not held
+            cycle += 1
+    assert timing.issue_windows(start, windows, rounds, begins=begins) == (cycle, backlog)
+
+
+def test_bursts_end_at_multiples_of_sixteen_beats() -> None:
+    assert timing.burst_beats(CONFIG, 0, 256) == [16, 16]
+    assert timing.burst_beats(CONFIG, 100, 100) == [4, 9]
+    assert timing.burst_beats(CONFIG, 7, 2) == [2]
+
+
+def test_dependent_layers_turn_around_within_fifty_cycles() -> None:
+    maker = GraphMaker((1, 1, 16))
+    name = "x"
+    for _ in range(4):
+        name = maker.fully_connected(name, 8)
+    for layer in compile_graph(maker.finish(name), CONFIG).layers[1:]:
+        assert layer.array_cycles == 1
+        assert layer.cycles <= 50
+
+
+def test_a_large_layer_keeps_the_multipliers_busy() -> None:
+    maker = GraphMaker((16, 16, 32))
+    program = compile_graph(maker.finish(maker.convolution(maker.convolution("x", 32, SAME), 32, SAME)), CONFIG)
+    layer = program.layers[1]
+    assert layer.macs / CONFIG.multipliers == layer.array_cycles == 18432
+    assert layer.macs / CONFIG.multipliers / layer.cycles > 0.99
+
+
+def test_the_requantiser_limits_short_windows() -> None:
+    maker = GraphMaker((16, 16, 8))
+    program = compile_graph(maker.finish(maker.convolution(maker.convolution("x", 8, SAME), 8, Window((1, 1)))), CONFIG)
+    assert program.layers[1].array_cycles == 256
+    assert 500 < program.layers[1].cycles < 512 + 50
+
+
+def test_a_streamed_input_hides_behind_the_first_layer() -> None:
+    maker = GraphMaker((32, 32, 3))
+    layer = compile_graph(maker.finish(maker.convolution("x", 32, SAME)), CONFIG).layers[0]
+    assert layer.cycles < 1.08 * layer.array_cycles
+
+
+@pytest.mark.parametrize("config", PRESETS.values(), ids=PRESETS)
+def test_pipelines_run_out_during_a_reset(config: Config) -> None:
+    # From issue to landing, a full result FIFO of the widest windows included.
+    waiting = timing.RESULT_WINDOWS * timing.result_groups(config, config.array.lanes)
+    longest = max(timing.landing_latency(config, engine) for engine in config.engines)
+    assert timing.ISSUE_LATENCY + longest + waiting < timing.RESET_CYCLES

@@ -1,0 +1,63 @@
+# amaranth: UnusedElaboratable=no
+"""Add tables against golden.engines: every entry of every table, and accumulators and biases that pass."""
+
+from __future__ import annotations
+
+import os
+
+import cocotb
+import numpy as np
+import pytest
+from clocking import cycle, start
+
+from lutterfly.golden.config import PRESETS
+from lutterfly.golden.engines import add
+from lutterfly.golden.isa import ADD_ENTRIES, ADD_ENTRY_BITS
+from lutterfly.hdl.compute.add_tables import LATENCY, AddTables
+
+LIMIT = 1 << ADD_ENTRY_BITS - 1
+
+
+@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+def test_matches_golden(simulate, preset: str) -> None:
+    simulate(AddTables(PRESETS[preset]), env={"PRESET": preset})
+
+
+def signed_terms(word: int, lanes: int) -> np.ndarray:
+    """int64[lanes, 2] of what the component gives."""
+    fields = [word >> ADD_ENTRY_BITS * place & 2 * LIMIT - 1 for place in range(2 * lanes)]
+    return np.array([field - 2 * LIMIT if field >= LIMIT else field for field in fields]).reshape(lanes, 2)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def looks_up_or_lets_pass(dut) -> None:
+    config, rng = PRESETS[os.environ["PRESET"]], np.random.default_rng(1)
+    lanes = config.array.requant_lanes
+    tables = rng.integers(-LIMIT, LIMIT, (config.memory.add_tables, 2, ADD_ENTRIES // 2))
+    await start(dut, {"write_enable": 0, "enable": 0})
+    for address, value in enumerate(tables.reshape(-1)):
+        inputs = {"write_enable": 1, "write_address": address, "write_data": int(value) & 2 * LIMIT - 1}
+        await cycle(dut, inputs)
+    dut.write_enable.value = 0
+
+    count = 2000
+    accumulators, biases = rng.integers(-(2**31), 2**31, (2, count, lanes)).astype(np.int32)
+    accumulators[:256] = np.arange(256)[:, None] * 0x101
+    pairs, enables = rng.integers(0, len(tables), count), rng.integers(0, 2, count)
+    enables[:256] = 1
+    outputs = []
+    for cycle_number in [*range(count), *[0] * LATENCY]:
+        inputs = {
+            "accumulators": int.from_bytes(accumulators[cycle_number].tobytes(), "little"),
+            "biases": int.from_bytes(biases[cycle_number].tobytes(), "little"),
+            "pair": int(pairs[cycle_number]),
+            "enable": int(enables[cycle_number]),
+        }
+        outputs += await cycle(dut, inputs, "terms")
+    for number, word in enumerate(outputs[LATENCY:]):
+        terms = signed_terms(word, lanes)
+        if enables[number]:
+            codes = accumulators[number].view(np.int8).reshape(lanes, 4)[:, :2].T
+            np.testing.assert_array_equal(terms.sum(1), add(codes, tables[pairs[number]]))
+        else:
+            np.testing.assert_array_equal(terms, np.stack([accumulators[number], biases[number]], 1))

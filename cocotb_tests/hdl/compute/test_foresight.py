@@ -1,0 +1,73 @@
+# amaranth: UnusedElaboratable=no
+"""The gate of the issue, cycle by cycle against what stands behind it: a requantiser, and results that land."""
+
+from __future__ import annotations
+
+import os
+
+import cocotb
+import numpy as np
+import pytest
+from clocking import cycle, start
+
+from lutterfly.golden.config import PRESETS
+from lutterfly.golden.isa import Engine
+from lutterfly.golden.timing import BACKLOG_LIMIT
+from lutterfly.hdl.compute.foresight import Foresight, foreseen_layout
+from streams import pack
+
+LANDING = {Engine.MAC: 21, Engine.MAXIMUM: 9, Engine.DEPTHWISE: 14, Engine.ADD: 6}
+
+
+@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+def test_foresight(simulate, preset: str) -> None:
+    simulate(Foresight(PRESETS[preset], landing_latency=LANDING), env={"PRESET": preset})
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(p_waits=[0.0, 0.1], p_valid=[1.0, 0.7])
+async def passes_what_cannot_overflow_or_read_too_early(dut, p_waits: float, p_valid: float) -> None:
+    config, rng = PRESETS[os.environ["PRESET"]], np.random.default_rng(4)
+    layout = foreseen_layout(config)
+    most_groups = config.array.lanes // config.array.requant_lanes
+    await start(dut, {"steps__valid": 0, "halt": 0})
+    for _ in range(5):
+        await cycle(dut, {})
+    backlog, landed, held_back, waited = 0, 0, 0, 0
+    step = None
+    for now in range(3000):
+        if step is None and rng.random() < p_valid:
+            step = {
+                "window_ends": int(rng.random() < 0.5),
+                "waits": int(rng.random() < p_waits),
+                "engine": int(rng.choice(list(LANDING))),
+                "work": int(rng.integers(1, most_groups + 2)),
+            }
+        payload = {} if step is None else {"steps__payload": pack(step, layout)}
+        (ready,) = await cycle(dut, payload | {"steps__valid": int(step is not None)}, "steps__ready")
+        passes = False
+        if step is not None:
+            overflows = step["window_ends"] and backlog > BACKLOG_LIMIT
+            too_early = step["waits"] and now < landed
+            passes = not overflows and not too_early
+            held_back += bool(overflows)
+            waited += bool(too_early)
+            assert ready == passes, now
+        working = max(backlog - 1, 0)
+        backlog = working
+        if passes:
+            if step["window_ends"]:
+                backlog = working + step["work"]
+                landed = now + 2 + LANDING[Engine(step["engine"])] + backlog
+            step = None
+    assert held_back if most_groups > 2 else True
+    assert waited if p_waits else not waited
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def halts(dut) -> None:
+    layout = foreseen_layout(PRESETS[os.environ["PRESET"]])
+    step = pack({"window_ends": 0, "waits": 0, "engine": int(Engine.MAC), "work": 1}, layout)
+    await start(dut, {"steps__valid": 1, "steps__payload": step, "halt": 0})
+    assert await cycle(dut, {}, "steps__ready") == [1]
+    assert await cycle(dut, {"halt": 1}, "steps__ready") == [0]

@@ -1,0 +1,299 @@
+# amaranth: UnusedElaboratable=no
+"""Issue: addresses against golden.windows, windows held back for the FIFO, turnaround to the cycle, errors."""
+
+from __future__ import annotations
+
+import os
+
+import cocotb
+import numpy as np
+import pytest
+from clocking import cycle, start
+from random_commands import Scenario, random_scenario
+
+from lutterfly.golden import isa, windows
+from lutterfly.golden.config import PRESETS, Config
+from lutterfly.golden.isa import Engine, ErrorCode, LocalMemory, Unit
+from lutterfly.golden.timing import RESULT_WINDOWS
+from lutterfly.hdl.compute.windows import ISSUE_LATENCY, Windows
+from lutterfly.hdl.engines.engine import Step
+from lutterfly.hdl.parts.isa import ErrorReport, command_shape
+from streams import pack, send, unpack
+
+LANDING = {Engine.MAC: 21, Engine.MAXIMUM: 9, Engine.DEPTHWISE: 14, Engine.ADD: 9}
+SHAPE = command_shape(isa.COMPUTE)
+
+
+@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+def test_windows(simulate, preset: str) -> None:
+    simulate(Windows(PRESETS[preset], landing_latency=LANDING), env={"PRESET": preset})
+
+
+class Bench:
+    """Feeds commands, and keeps the cycle and content of every step."""
+
+    def __init__(self, dut):
+        self.dut = dut
+        self.config: Config = PRESETS[os.environ["PRESET"]]
+        self.steps: list[tuple[int, int, dict[str, int], int]] = []
+        self.first: list[int] = []
+        self.last: list[int] = []
+        self.errors: list[dict[str, int]] = []
+        self.now = 0
+
+    async def start(self, entries: np.ndarray) -> None:
+        await start(self.dut, {"command__valid": 0, "context__ready": 1, "halt": 0, "list_write_enable": 0})
+        for address, entry in enumerate(entries):
+            await cycle(
+                self.dut, {"list_write_enable": 1, "list_write_address": address, "list_write_data": int(entry)}
+            )
+        self.dut.list_write_enable.value = 0
+        cocotb.start_soon(self._watch())
+
+    async def _watch(self) -> None:
+        names = ("step", "address", "weight", "first", "last", "error")
+        while True:
+            step, address, weight, first, last, error = await cycle(self.dut, {}, *names)
+            fields = unpack(step, Step)
+            if fields["valid"]:
+                self.steps.append((self.now, address, fields, weight))
+            if first:
+                self.first.append(self.now)
+            if last:
+                self.last.append(self.now)
+            if error & 1:
+                self.errors.append(unpack(error, ErrorReport))
+            self.now += 1
+
+    async def run(self, commands: list[dict[str, int]], p_stall: float = 0.0) -> None:
+        words = [{"index": number, **command} for number, command in enumerate(commands)]
+        await send(self.dut.clk, self.dut, "command", words, np.random.default_rng(0), p_stall, shape=SHAPE)
+        while len(self.last) < len(commands) and not self.errors:
+            await cycle(self.dut, {})
+        for _ in range(ISSUE_LATENCY + 1):
+            await cycle(self.dut, {})
+
+
+def entries_of(scenario: Scenario) -> np.ndarray:
+    return scenario.memories[LocalMemory.LIST][: scenario.filled[LocalMemory.LIST]].view(np.uint32)
+
+
+def groups_of(command: dict[str, int], config: Config) -> np.ndarray:
+    """Groups of every window in order."""
+    counts = -(-windows.lane_counts(command) // config.array.requant_lanes)
+    shape = [1, 1, 1]
+    shape[windows.tile_axis(command)] = -1
+    return np.broadcast_to(counts.reshape(shape), [command[name] for name in ("outer", "middle", "inner")]).reshape(-1)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(p_stall=[0.0, 0.9])
+async def every_step(dut, p_stall: float) -> None:
+    bench, rng = Bench(dut), np.random.default_rng(6)
+    scenario = random_scenario(bench.config, rng, 30)
+    entries = entries_of(scenario)
+    await bench.start(entries)
+    await bench.run(scenario.commands, p_stall)
+    assert not bench.errors
+
+    addresses, flags, weights = [], [], []
+    for command in scenario.commands:
+        bases = windows.loop_addresses(command, "source")
+        offsets = windows.step_offsets(command, entries, feature_bytes=bench.config.memory.feature_bytes)
+        starts = windows.in_issue_order(command, bases[..., None] + offsets, axis=2)
+        addresses += list(starts.reshape(-1))
+        steps, start = command["steps"], windows.sum_start(command, entries)
+        tile_words = command["rows"] if command["engine"] == Engine.DEPTHWISE else steps
+        for *outside, inner in np.ndindex(*bases.shape):
+            tile = (*outside, inner)[windows.tile_axis(command)]
+            for step in range(command["skip"] if inner else 0, steps):
+                word = max(step - (steps - tile_words), 0)
+                weights.append((command["weight"] + tile * tile_words + word) % bench.config.weight_words)
+                flags.append((int(step == start), int(step == steps - 1)))
+    assert [address for _, address, _, _ in bench.steps] == addresses
+    assert [(step["clear"], step["fire"]) for _, _, step, _ in bench.steps] == flags
+    assert [weight for _, _, _, weight in bench.steps] == weights
+
+    # What stands behind the issue, in its own words: a FIFO of windows, and a requantiser that takes a group each
+    # cycle.
+    groups = np.concatenate([groups_of(command, bench.config) for command in scenario.commands])
+    fired = [now for now, _, step, _ in bench.steps if step["fire"]]
+    free = 0
+    leaves: list[int] = []
+    for landed, count in zip(fired, groups, strict=True):
+        free = max(free, landed) + int(count)
+        leaves.append(free)
+        assert sum(left > landed for left in leaves) <= RESULT_WINDOWS, "the result FIFO overflows"
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def no_gap_and_exact_turnaround(dut) -> None:
+    bench = Bench(dut)
+    limit = bench.config.array.columns
+    entry = isa.LIST_CLEAR | isa.LIST_FIRE
+    await bench.start(np.array([entry, isa.LIST_CLEAR, 0, 0, 0, 0, 0, isa.LIST_FIRE], np.uint32))
+    steps = 7
+    groups = -(-limit // bench.config.array.requant_lanes)
+    base = dict.fromkeys((field.name for field in isa.COMPUTE.fields[4:]), 0)
+    base |= {
+        "after": 0,
+        "outer": 1,
+        "middle": 2,
+        "inner": 3,
+        "steps": steps,
+        "list": 1,
+        "lanes": limit,
+        "last_lanes": limit,
+    }
+    # The third is dependent, the fourth changes the engine.
+    commands = [
+        base,
+        base,
+        base | {"after": 1},
+        base | {"engine": int(Engine.MAXIMUM)},
+        base | {"engine": int(Engine.MAXIMUM), "after": 1},
+    ]
+    await bench.run(commands)
+    gaps = [first - last for first, last in zip(bench.first[1:], bench.last[:-1], strict=True)]
+    # With at least as many steps as groups nothing waits for the requantiser.
+    assert steps >= groups
+    turnaround = {engine: latency + groups + 2 for engine, latency in LANDING.items()}
+    assert gaps == [2, turnaround[Engine.MAC], turnaround[Engine.MAC], turnaround[Engine.MAXIMUM]]
+    assert all(last - first == 2 * 3 * steps - 1 for first, last in zip(bench.first, bench.last, strict=True))
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(
+    (
+        ("change", "code", "address"),
+        [
+            ({"outer": 0}, ErrorCode.ILLEGAL_FIELD, 0),
+            ({"steps": 0}, ErrorCode.ILLEGAL_FIELD, 0),
+            ({"last_lanes": 0}, ErrorCode.ILLEGAL_FIELD, 0),
+            ({"lanes": 100, "last_lanes": 100}, ErrorCode.ILLEGAL_FIELD, 0),
+            ({"last_lanes": 2, "lanes": 1}, ErrorCode.ILLEGAL_FIELD, 0),
+            ({"list": 1020, "steps": 5}, ErrorCode.ILLEGAL_FIELD, 0),
+            ({"table": 200}, ErrorCode.ILLEGAL_FIELD, 0),
+            ({"source": 1 << 20}, ErrorCode.ADDRESS_RANGE, 1 << 20),
+            ({"source": 5, "source_inner": -6}, ErrorCode.ADDRESS_RANGE, (1 << 24) - 1),
+            ({"weight": 5000}, ErrorCode.ADDRESS_RANGE, 5000),
+        ],
+    )
+)
+async def refuses(dut, change: dict[str, int], code: ErrorCode, address: int) -> None:
+    bench = Bench(dut)
+    await bench.start(np.array([isa.LIST_CLEAR | isa.LIST_FIRE], np.uint32))
+    good = dict.fromkeys((field.name for field in isa.COMPUTE.fields[4:]), 0)
+    good |= {"after": 0, "outer": 1, "middle": 1, "inner": 2, "steps": 1, "lanes": 1, "last_lanes": 1}
+    await bench.run([good, good | change])
+    assert bench.errors[0] == {"valid": 1, "code": int(code), "unit": int(Unit.FETCH), "index": 1, "address": address}
+    assert all(at < bench.config.memory.feature_bytes for _, at, _, _ in bench.steps)
+
+
+#: The last legal and the first illegal value of a limit, in terms of the configuration, and the error of the latter.
+EDGES = {
+    "end of the list memory": lambda config: (
+        {"list": config.memory.list_entries - 5, "steps": 5},
+        {"list": config.memory.list_entries - 4, "steps": 5},
+        (ErrorCode.ILLEGAL_FIELD, 0),
+    ),
+    "weight words": lambda config: (
+        {"weight": config.weight_words - 1},
+        {"weight": config.weight_words},
+        (ErrorCode.ADDRESS_RANGE, config.weight_words),
+    ),
+    "feature bytes": lambda config: (
+        {"source": config.memory.feature_bytes - 1},
+        {"source": config.memory.feature_bytes},
+        (ErrorCode.ADDRESS_RANGE, config.memory.feature_bytes),
+    ),
+    "rows that are left out and walked": lambda config: (
+        {"engine": Engine.DEPTHWISE, "steps": 5, "rows": 2, "skip": 3},
+        {"engine": Engine.DEPTHWISE, "steps": 5, "rows": 2, "skip": 4},
+        (ErrorCode.ILLEGAL_FIELD, 0),
+    ),
+    "lanes of the array": lambda config: (
+        {"lanes": config.array.columns},
+        {"lanes": config.array.columns + 1},
+        (ErrorCode.ILLEGAL_FIELD, 0),
+    ),
+    "lanes of the others": lambda config: (
+        {"engine": Engine.MAXIMUM, "lanes": config.array.lanes},
+        {"engine": Engine.MAXIMUM, "lanes": config.array.lanes + 1},
+        (ErrorCode.ILLEGAL_FIELD, 0),
+    ),
+    "lanes of the last tile": lambda config: (
+        {"lanes": 2, "last_lanes": 2},
+        {"lanes": 2, "last_lanes": 3},
+        (ErrorCode.ILLEGAL_FIELD, 0),
+    ),
+    "tables": lambda config: (
+        {"table": config.memory.tables - 1},
+        {"table": config.memory.tables},
+        (ErrorCode.ILLEGAL_FIELD, 0),
+    ),
+    "tables of an Add": lambda config: (
+        {"engine": Engine.ADD, "steps": 2, "add_table": config.memory.add_tables - 1},
+        {"engine": Engine.ADD, "steps": 2, "add_table": config.memory.add_tables},
+        (ErrorCode.ILLEGAL_FIELD, 0),
+    ),
+    "steps of an Add": lambda config: (
+        {"engine": Engine.ADD, "steps": 2},
+        {"engine": Engine.ADD, "steps": 3},
+        (ErrorCode.ILLEGAL_FIELD, 0),
+    ),
+    "rows of a depthwise window": lambda config: (
+        {"engine": Engine.DEPTHWISE, "steps": 1, "rows": 1},
+        {"engine": Engine.DEPTHWISE, "steps": 1, "rows": 0},
+        (ErrorCode.ILLEGAL_FIELD, 0),
+    ),
+    "loops of a depthwise tile": lambda config: (
+        {"engine": Engine.DEPTHWISE, "steps": 1, "rows": 1},
+        {"engine": Engine.DEPTHWISE, "steps": 1, "rows": 1, "tile_inner": 1},
+        (ErrorCode.ILLEGAL_FIELD, 0),
+    ),
+    "skip of the others": lambda config: ({}, {"skip": 1, "steps": 2}, (ErrorCode.ILLEGAL_FIELD, 0)),
+    "skip of an Add": lambda config: (
+        {"engine": Engine.ADD, "steps": 2},
+        {"engine": Engine.ADD, "steps": 2, "skip": 1},
+        (ErrorCode.ILLEGAL_FIELD, 0),
+    ),
+}
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(edge=list(EDGES))
+async def last_legal_and_first_illegal_value(dut, edge: str) -> None:
+    bench = Bench(dut)
+    await bench.start(np.array([isa.LIST_CLEAR | isa.LIST_FIRE], np.uint32))
+    good = dict.fromkeys((field.name for field in isa.COMPUTE.fields[4:]), 0)
+    good |= {"after": 0, "outer": 1, "middle": 1, "inner": 1, "steps": 1, "lanes": 1, "last_lanes": 1}
+    legal, illegal, (code, address) = EDGES[edge](bench.config)
+    await bench.run([good | legal])
+    assert not bench.errors
+    assert len(bench.steps) == legal.get("steps", 1)
+    assert bench.steps[0][1] == legal.get("source", 0)
+    if "weight" in legal:
+        assert bench.steps[0][3] == legal["weight"]
+    bench.last.clear()
+    await bench.run([good | illegal])
+    assert bench.errors[0] == {"valid": 1, "code": int(code), "unit": int(Unit.FETCH), "index": 0, "address": address}
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def halts(dut) -> None:
+    bench = Bench(dut)
+    await bench.start(np.array([isa.LIST_CLEAR | isa.LIST_FIRE], np.uint32))
+    long = dict.fromkeys((field.name for field in isa.COMPUTE.fields[4:]), 0)
+    long |= {"after": 0, "outer": 500, "middle": 1, "inner": 1, "steps": 1, "lanes": 1, "last_lanes": 1}
+    dut.command__payload.value = pack({"index": 0, **long}, SHAPE)
+    for _ in range(30):
+        await cycle(dut, {"command__valid": 1})
+    # The step whose address is already out is the last.
+    for _ in range(2):
+        await cycle(dut, {"halt": 1})
+    issued = len(bench.steps)
+    assert issued
+    for _ in range(30):
+        await cycle(dut, {})
+    assert len(bench.steps) == issued

@@ -1,0 +1,103 @@
+# amaranth: UnusedElaboratable=no
+"""Write back: groups are collected to pieces, one write a piece, and nothing is written outside."""
+
+from __future__ import annotations
+
+import os
+
+import cocotb
+import numpy as np
+import pytest
+from clocking import cycle, start
+
+from lutterfly.golden.config import PRESETS
+from lutterfly.golden.isa import ErrorCode, Unit
+from lutterfly.hdl.compute.results import Place
+from lutterfly.hdl.compute.write_back import WRITE_BACK_LATENCY, WriteBack
+from lutterfly.hdl.memories.feature_memory import feature_write_layout
+from lutterfly.hdl.parts.isa import ErrorReport
+from streams import pack, unpack
+
+
+@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+def test_write_back(simulate, preset: str) -> None:
+    simulate(WriteBack(PRESETS[preset]), env={"PRESET": preset})
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(p_stall=[0.0, 0.5])
+async def every_piece(dut, p_stall: float) -> None:
+    config, rng = PRESETS[os.environ["PRESET"]], np.random.default_rng(1)
+    width, columns, size = config.array.requant_lanes, config.array.columns, config.memory.feature_bytes
+    layout = feature_write_layout(config)
+    await start(dut, {"place": 0, "halt": 0})
+    inputs, expected = [], []
+    for number in range(200):
+        count = int(rng.integers(1, columns + 1))
+        # The last place and the first that is none, or any.
+        address = {
+            0: size - count,
+            1: size - count + 1,
+            2: int(rng.integers(size - count + 1, 1 << 24)),
+            3: (1 << 24) - 1,
+        }.get(number % 20, int(rng.integers(0, size - count + 1)))
+        data = rng.integers(0, 256, columns, dtype=np.uint8)
+        groups = -(-count // width)
+        outside = address + count > size
+        for group in range(groups):
+            while rng.random() < p_stall:
+                inputs.append(({"place": 0}, (0, None, 0, None)))
+            last = group == groups - 1
+            place = {
+                "valid": 1,
+                "write": int(last),
+                "finish": int(last and number % 3 == 0),
+                "slot": group,
+                "address": address,
+                "count": count,
+                "index": number,
+            }
+            values = int.from_bytes(data[group * width :][:width].tobytes(), "little")
+            write = (address, count, data[:count].tobytes()) if last and not outside else None
+            error = {
+                "valid": 1,
+                "code": int(ErrorCode.ADDRESS_RANGE),
+                "unit": int(Unit.WRITE_BACK),
+                "index": number,
+                "address": address,
+            }
+            inputs.append(
+                (
+                    {"place": pack(place, Place), "values": values},
+                    (
+                        int(write is not None),
+                        write,
+                        int(place["finish"] and not outside),
+                        error if last and outside else None,
+                    ),
+                )
+            )
+    for driven, _ in [*inputs, *[({"place": 0}, None)] * WRITE_BACK_LATENCY]:
+        valid, write, done, error = await cycle(dut, driven, "write_valid", "write", "done", "error")
+        fields = unpack(write, layout) if valid else None
+        piece = (
+            (
+                fields["address"],
+                fields["count"],
+                fields["data"].to_bytes(config.array.lanes, "little")[: fields["count"]],
+            )
+            if valid
+            else None
+        )
+        expected.append((valid, piece, done, unpack(error, ErrorReport) if error & 1 else None))
+    assert expected[WRITE_BACK_LATENCY:] == [outputs for _, outputs in inputs]
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def a_halt_suppresses_writes(dut) -> None:
+    await start(dut, {"halt": 1})
+    place = pack({"valid": 1, "write": 1, "finish": 1, "slot": 0, "address": 0, "count": 1, "index": 0}, Place)
+    for _ in range(5):
+        valid, done = await cycle(dut, {"place": place}, "write_valid", "done")
+        assert not valid
+        assert not done

@@ -1,0 +1,263 @@
+"""A command queue, proved for every program, every pace of the units and all tokens that the other queue may give."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from amaranth.hdl import Assert, Assume, Cat, Const, Cover, Module, Mux, Signal, Value
+from amaranth.lib import data
+from formal import Marked, Proof, ProofError, broken, entry, inside, needs_yosys, prove
+
+from lutterfly.golden import isa
+from lutterfly.golden.config import PRESETS, ArrayConfig, AxiConfig
+from lutterfly.golden.isa import Opcode, Unit
+from lutterfly.hdl.control import queue as queue_module
+
+pytestmark = needs_yosys
+#: With few words in a command, so that a run is short.
+CONFIG = replace(
+    PRESETS["tiny"],
+    axi=AxiConfig(data_bits=128),
+    array=ArrayConfig(lanes=16, columns=4, requant_lanes=2, depthwise_taps=2),
+)
+#: Commands in flight behind their FIFO.
+BUFFER = 2
+
+
+MUTATIONS = (
+    ("idle.eq(~head.valid & ~flight.output.valid)", "idle.eq(~head.valid)"),
+    ("head.valid & (by_itself | self.finished | has_finished)", "head.valid"),
+    ("finished + self.finished - (self.completed & ~by_itself)", "finished + self.finished - self.completed"),
+    ('with m.State("DRAIN"), m.If(idle):', 'with m.State("DRAIN"):'),
+    ("has_tokens = tokens >= header.wait", "has_tokens = (tokens >= header.wait) | (header.wait == 1)"),
+    ("tokens + self.granted - Mux(begin", "tokens + Mux(begin, 0, self.granted) - Mux(begin"),
+    ('("SETTLE", "GATHER"), ("GATHER", "CHECK"), ("CHECK", "BEGIN")', '("SETTLE", "GATHER"), ("GATHER", "BEGIN")'),
+)
+
+
+class QueueProof(Proof):
+    """The queue with units that complete what they have accepted, in order, at any time.
+
+    Stated bound: the tokens that are there at a time fit into their counter.
+    """
+
+    def __init__(self, module=queue_module, *, unit: Unit) -> None:
+        super().__init__()
+        self.unit = module.Queue(CONFIG, unit=unit)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.unit = unit = self.unit
+        found = inside(unit)
+        kinds = ("load", "store") if unit.is_dma else ("compute",)
+        granted_most = (1 << len(found.tokens)) - 1
+        m.d.comb += [
+            unit.start.eq(self.free(name="start")),
+            unit.halt.eq(self.free(name="halt")),
+            unit.words.valid.eq(self.free(name="offers")),
+            unit.words.payload.eq(self.free(CONFIG.axi.data_bits, name="offered")),
+            unit.exhausted.eq(self.free(name="exhausted")),
+            unit.granted.eq(self.free(8, name="granted")),
+            Assume(~unit.start | found.fsm.ongoing("IDLE")),
+            Assume(found.tokens + unit.granted <= granted_most),
+        ]
+        # Commands that their unit has accepted and not completed.
+        accepted = {kind: Signal(8, name=f"accepted_{kind}") for kind in kinds}
+        done = {kind: self.free(name=f"{kind}_done") for kind in kinds}
+        for kind in kinds:
+            port = getattr(unit, kind)
+            m.d.comb += [
+                port.ready.eq(self.free(name=f"{kind}_takes")),
+                Assume(~done[kind] | (accepted[kind] != 0)),
+            ]
+            m.d.sync += accepted[kind].eq(accepted[kind] + (port.valid & port.ready) - done[kind])
+        m.d.comb += unit.finished.eq(Value.cast(sum(done.values())) != 0)
+        offers = sum(getattr(unit, kind).valid for kind in kinds)
+        outstanding = Signal(10)
+        m.d.comb += outstanding.eq(sum(accepted.values()) + offers)
+        self.check_flight(m, found, outstanding)
+        self.check_states(m, found, outstanding)
+        self.check_beginning(m, found)
+
+        busy = {kind: (accepted[kind] != 0) | getattr(unit, kind).valid for kind in kinds}
+        if unit.is_dma:
+            m.d.comb += [
+                Assert(~(busy["load"] & busy["store"])),
+                Assert(~busy["load"] | ~found.last_was_store),
+                Assert(~busy["store"] | found.last_was_store),
+                Cover(busy["store"] & found.fsm.ongoing("GATHER")),
+            ]
+        return m
+
+    def check_states(self, m: Module, found: SimpleNamespace, outstanding: Value) -> None:
+        unit, at = self.unit, found.fsm.ongoing
+        offers = Cat(port.valid for port in unit._ports())
+        m.d.comb += [
+            Assert(sum(at(state) for state in found.fsm.encoding) == 1),
+            Assert((offers.any()) == at("OFFER")),
+            # A run ends with everything done, and nothing begins before the next one.
+            Assert(~at("IDLE") | (outstanding == 0) & found.idle),
+            Assert(~unit.done | at("IDLE")),
+            Cover(unit.done),
+        ]
+
+    def check_flight(self, m: Module, found: SimpleNamespace, outstanding: Value) -> None:
+        """Commands complete in order, each one after its unit and those before it."""
+        unit = self.unit
+        flight = found.m.submodules.flight
+        size = flight.depth
+        fifo, buffer = inside(flight), inside(found.oldest_in_flight)
+        in_fifo, first, second = flight.output, found.oldest_in_flight.output, buffer.has_spare
+        buffered = first.valid + second
+        m.d.comb += [
+            Assert(fifo.level <= size),
+            Assert(in_fifo.valid == (fifo.level != 0)),
+            Assert(~found.flight.ready | (fifo.level < size)),
+            Assert(fifo.write.addr == (fifo.read.addr + fifo.level)[: len(fifo.read.addr)]),
+            Assert(~second | first.valid),
+            Assert(~found.oldest_in_flight.input.ready | ~second),
+        ]
+        m.submodules.marked = marked = Marked(len(first.payload.as_value()), size + BUFFER)
+        # Completions of units that the marked command and those before it wait for.
+        needed, was_completed, left = Signal(8), Signal(), Signal()
+        with m.If(marked.mark & marked.push & ~marked.was_marked):
+            m.d.sync += needed.eq(outstanding + (found.flight.payload.unit != Unit.NONE) - unit.finished)
+        with m.Elif((needed != 0) & unit.finished):
+            m.d.sync += needed.eq(needed - 1)
+        m.d.sync += [was_completed.eq(unit.completed), left.eq(marked.leaves)]
+        m.d.comb += [
+            marked.mark.eq(self.free(name="mark")),
+            marked.push.eq(unit.began),
+            marked.pushed.eq(found.flight.payload),
+            marked.pop.eq(unit.completed),
+            Assert(marked.level == fifo.level + buffered),
+            Assert(~marked.leaves | (needed == unit.finished) | (needed == 0)),
+            Assert(~left | (unit.grant == data.View(first.payload.shape(), marked.word).signal)),
+            Assert(was_completed | (unit.grant == 0)),
+        ]
+
+        # Where each entry of the FIFO stands in the order of completion.
+        words = [Value.cast(first.payload), buffer.spare, *(entry(m, fifo.storage, number) for number in range(size))]
+        valid, place = [first.valid, second], [Const(0, 5), Const(1, 5)]
+        for number in range(size):
+            behind = (number - fifo.read.addr)[: len(fifo.read.addr)]
+            valid.append(behind < fifo.level)
+            place.append((behind + buffered)[:5])
+        waits = [data.View(first.payload.shape(), word).unit != Unit.NONE for word in words]
+        needs = sum(v & w & (p <= marked.ahead) for v, w, p in zip(valid, waits, place, strict=True))
+        m.d.comb += [
+            Assert(sum(v & w for v, w in zip(valid, waits, strict=True)) == outstanding + found.finished),
+            Assert(found.has_finished == (found.finished != 0)),
+            Assert(found.finished <= size + BUFFER),
+        ]
+        with m.If(marked.inside):
+            m.d.comb += [
+                Assert((needs == found.finished + needed) | (needed == 0) & (needs <= found.finished)),
+                *(
+                    Assert(~v | (p != marked.ahead) | (word == marked.word))
+                    for v, p, word in zip(valid, place, words, strict=True)
+                ),
+            ]
+
+    def check_beginning(self, m: Module, found: SimpleNamespace) -> None:
+        """What begins is legal, is the program's next command, has its tokens, and comes in its turn."""
+        unit, header, at = self.unit, found.header, found.fsm.ongoing
+        given, taken = Signal.like(found.tokens), Signal.like(found.tokens)
+        m.d.sync += [given.eq(given + unit.granted), taken.eq(taken + Mux(unit.began, header.wait, 0))]
+        m.d.comb += [
+            Assert(found.tokens == (given - taken)[: len(found.tokens)]),
+            Assert(~unit.began | (found.tokens >= header.wait)),
+            Assert(~unit.began | found.flight.ready),
+            Assert(unit.tokens_left == (found.tokens != 0)),
+        ]
+        # COMPUTE obeys `after` in its unit.
+        turn = Const(1)
+        if unit.is_dma:
+            turn = found.idle | ~header.after & (~found.is_transfer | (found.is_store == found.last_was_store))
+            m.d.comb += Assert(~unit.began | ~header.after | found.idle)
+        with m.If(at("BEGIN") & found.may_begin):
+            m.d.comb += Assert((found.tokens >= header.wait) & turn & found.flight.ready)
+
+        # The command as its words have come, whatever way they take.
+        text, position = Signal(isa.COMMAND_BITS), Signal.like(found.position)
+        begun = Signal.like(found.index)
+        with m.If(unit.words.valid & unit.words.ready):
+            m.d.sync += text.word_select(position, CONFIG.axi.data_bits).eq(unit.words.payload)
+            m.d.sync += position.eq(position + 1)
+        with m.If(unit.start):
+            m.d.sync += begun.eq(0)
+        with m.Elif(unit.began):
+            m.d.sync += begun.eq(begun + 1)
+        m.d.comb += Assert(found.position == position)
+        m.d.comb += Assert((found.takes == 0) | at("READ") | at("SETTLE"))
+        for number, take in enumerate(found.takes):
+            part = found.command.word_select(number, CONFIG.axi.data_bits)
+            m.d.comb += Assert(Mux(take, found.word, part) == text.word_select(number, CONFIG.axi.data_bits))
+        settled = [at(state) for state in ("READ", "SETTLE", "GATHER", "CHECK", "BEGIN")]
+        with m.If(Cat(settled).any()):
+            m.d.comb += Assert(found.index == begun)
+        with m.If(at("OFFER")):
+            m.d.comb += [Assert(found.offered == (begun - 1)[: len(begun)]), Assert(found.index == begun)]
+        for port, fmt in self.formats():
+            for field in fmt.fields:
+                if field.lsb >= 32:
+                    value = Value.cast(port[field.name]).as_unsigned()
+                    m.d.comb += Assert(~at("OFFER") | (value == text[field.lsb :][: field.width]))
+            m.d.comb += Assert(~at("OFFER") | (port.index == found.offered))
+        with m.If(at("CHECK") | at("BEGIN")):
+            for (end, used), stop in zip(found.stretches.items(), [*found.ends[1:], isa.COMMAND_BITS], strict=True):
+                m.d.comb += Assert(used == text[end:stop].any())
+        with m.If(at("BEGIN")):
+            m.d.comb += Assert(found.legal == self.is_legal(text))
+
+    def formats(self) -> list:
+        unit = self.unit
+        if unit.is_dma:
+            load = unit.load.payload
+            return [(load.load, isa.LOAD), (load.fill, isa.FILL), (unit.store.payload, isa.STORE)]
+        return [(unit.compute.payload, isa.COMPUTE)]
+
+    def is_legal(self, text: Value) -> Value:
+        """Whether the command is one of this queue's, and every bit that it has no field for is zero."""
+        legal = Const(0)
+        for opcode in self.unit.opcodes:
+            fmt = isa.FORMATS[opcode]
+            used = sum((1 << field.width) - 1 << field.lsb for field in fmt.fields if field.name != "reserved") | 0xF
+            clean = (text & (((1 << isa.COMMAND_BITS) - 1) ^ used)) == 0
+            if opcode is Opcode.COMPUTE:
+                (engine,) = (field for field in fmt.fields if field.name == "engine")
+                clean &= Cat(text[engine.lsb :][: engine.width] == code for code in CONFIG.engines).any()
+            legal |= (text[:4] == opcode) & clean
+        return legal
+
+
+@pytest.mark.parametrize(
+    ("unit", "count"),
+    [
+        (Unit.DMA_QUEUE, 2),
+        (Unit.COMPUTE_QUEUE, 2),
+        pytest.param(Unit.DMA_QUEUE, 4, marks=pytest.mark.regress),
+    ],
+)
+def test_queue(unit: Unit, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_module, "_IN_FLIGHT", count)
+    prove(QueueProof(unit=unit), tmp_path, depth=2, cover_depth=24, time_limit_s=3600)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # A LOAD behind a SYNC behind a STORE overtakes the STORE.
+        ("with m.If(self.began & is_transfer):", "with m.If(self.began):"),
+        *(pytest.param(*change, marks=pytest.mark.regress) for change in MUTATIONS),
+    ],
+)
+def test_a_broken_queue_is_found(old: str, new: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = broken(queue_module, old, new)
+    monkeypatch.setattr(module, "_IN_FLIGHT", 2)
+    # What goes wrong takes several commands: more cycles than the solver can look at from reset on.
+    with pytest.raises(ProofError, match="does not follow"):
+        prove(QueueProof(module, unit=Unit.DMA_QUEUE), tmp_path, depth=2)

@@ -1,0 +1,160 @@
+# amaranth: UnusedElaboratable=no
+"""The multiplier array against golden.engines, its chain mode against ONNX Runtime's depthwise convolution."""
+
+from __future__ import annotations
+
+import os
+
+import cocotb
+import numpy as np
+import onnxruntime
+import pytest
+from cocotb.clock import Clock
+from cocotb.triggers import FallingEdge, RisingEdge
+from onnx import TensorProto, helper, numpy_helper
+
+from lutterfly.golden.config import PRESETS
+from lutterfly.golden.engines import depthwise, mac
+from lutterfly.golden.isa import Engine
+from lutterfly.hdl.engines.engine import ChainedStep
+from lutterfly.hdl.engines.mac_array import MacArray
+from streams import pack
+
+
+@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+def test_matches_golden(simulate, preset: str) -> None:
+    simulate(MacArray(PRESETS[preset]), env={"PRESET": preset})
+
+
+class Bench:
+    """Feeds words and weights, each column's as late as the array wants them, and collects results."""
+
+    def __init__(self, dut):
+        self.dut = dut
+        array = PRESETS[os.environ["PRESET"]].array
+        self.lanes, self.columns, self.taps = array.lanes, array.columns, array.depthwise_taps
+        self.late = [np.zeros((self.columns, self.lanes), np.int8)] * self.columns
+        self.results: list[np.ndarray] = []
+        self.cycle = 0
+        self.result_cycles: list[int] = []
+
+    async def start(self) -> None:
+        self.dut.step.value = 0
+        Clock(self.dut.clk, 10, unit="ns").start()
+        self.dut.rst.value = 1
+        await RisingEdge(self.dut.clk)
+        self.dut.rst.value = 0
+
+    async def feed(self, word: np.ndarray, weights: np.ndarray, step: dict[str, int]) -> None:
+        """One cycle; ``weights`` is int8[columns, lanes]."""
+        self.late = [weights, *self.late[:-1]]
+        skewed = np.stack([self.late[column][column] for column in range(self.columns)])
+        self.dut.step.value = pack(step, ChainedStep)
+        self.dut.word.value = int.from_bytes(word.tobytes(), "little")
+        self.dut.weights.value = int.from_bytes(skewed.tobytes(), "little")
+        await FallingEdge(self.dut.clk)
+        result = int(self.dut.result.value) if self.dut.result.value.is_resolvable else 0
+        if result & 1:
+            self.results.append(np.frombuffer((result >> 1).to_bytes(4 * self.lanes, "little"), np.int32))
+            self.result_cycles.append(self.cycle)
+        await RisingEdge(self.dut.clk)
+        self.cycle += 1
+
+    async def drain(self) -> None:
+        for _ in range(40):
+            await self.feed(
+                np.zeros(self.lanes, np.int8),
+                np.zeros((self.columns, self.lanes), np.int8),
+                {"valid": 0, "clear": 0, "fire": 0, "chain": 0, "rows": 0},
+            )
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(p_stall=[0.0, 0.5])
+async def sums_over_lanes_and_steps(dut, p_stall: float) -> None:
+    rng, bench = np.random.default_rng(3), Bench(dut)
+    await bench.start()
+    expected, fired = [], []
+    for window in range(60):
+        steps = int(rng.choice([1, 1, 2, 7]))
+        extreme = window < 6
+        words = rng.integers(-128, 128, (steps, bench.lanes), dtype=np.int8)
+        weights = rng.integers(-128, 128, (steps, bench.columns, bench.lanes), dtype=np.int8)
+        if extreme:
+            words[:], weights[:] = -128, rng.choice([-128, 127])
+        expected.append(mac(words, weights))
+        for index in range(steps):
+            while rng.random() < p_stall:
+                await bench.feed(
+                    rng.integers(-128, 128, bench.lanes, dtype=np.int8),
+                    weights[0],
+                    {"valid": 0, "clear": 1, "fire": 1, "chain": 0, "rows": 0},
+                )
+            step = {"valid": 1, "clear": index == 0, "fire": index == steps - 1, "chain": 0, "rows": 0}
+            fired.append(bench.cycle)
+            await bench.feed(words[index], weights[index], step)
+        fired = fired[: len(expected) - 1] + fired[-1:]
+    await bench.drain()
+    np.testing.assert_array_equal([result[: bench.columns] for result in bench.results], expected)
+    latency = MacArray(PRESETS[os.environ["PRESET"]]).latencies[Engine.MAC]
+    assert [cycle - latency for cycle in bench.result_cycles] == fired
+
+
+def grouped_convolution(image: np.ndarray, kernel: np.ndarray, stride: int) -> np.ndarray:
+    """ONNX Runtime's grouped ConvInteger of int8[rows, columns, channels]: int32[rows, columns, channels]."""
+    channels = image.shape[2]
+    weights = kernel.transpose(2, 0, 1)[:, None]
+    node = helper.make_node("ConvInteger", ["x", "w"], ["y"], group=channels, strides=[stride, stride])
+    graph = helper.make_graph(
+        [node],
+        "depthwise",
+        [helper.make_tensor_value_info("x", TensorProto.UINT8, [1, channels, *image.shape[:2]])],
+        [helper.make_tensor_value_info("y", TensorProto.INT32, None)],
+        [numpy_helper.from_array(np.ascontiguousarray(weights), "w")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    codes = (image.astype(np.int16) + 128).astype(np.uint8).transpose(2, 0, 1)[None]
+    # ConvInteger takes unsigned images: take the shift by 128 off again.
+    shift = 128 * weights.astype(np.int64).sum((1, 2, 3)).astype(np.int32)
+    return session.run(None, {"x": codes})[0][0].transpose(1, 2, 0) - shift
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("taps", [1, 2, 3])
+def test_golden_chain_is_a_depthwise_convolution(taps: int, stride: int) -> None:
+    rng, rows = np.random.default_rng(7), 3
+    image = rng.integers(-128, 128, (9, 12, 4), dtype=np.int8)
+    kernel = rng.integers(-128, 128, (rows, taps, 4), dtype=np.int8)
+    expected = grouped_convolution(image, kernel, stride)
+    band = np.lib.stride_tricks.sliding_window_view(image, rows, axis=0)[::stride]
+    # [output rows, columns * rows, channels]: every image column's words, one column after the other.
+    words = band.transpose(0, 1, 3, 2).reshape(len(band), -1, 4)
+    ends = (np.arange(expected.shape[1]) * stride + taps) * rows - 1
+    np.testing.assert_array_equal(depthwise(words, kernel[:, ::-1], ends=ends, count=rows), expected)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(p_stall=[0.0, 0.5], stride=[1, 2])
+async def chained_columns_make_a_depthwise_convolution(dut, p_stall: float, stride: int) -> None:
+    rng, bench = np.random.default_rng(4), Bench(dut)
+    await bench.start()
+    rows, taps = 3, bench.taps
+    image = rng.integers(-128, 128, (9, 11, bench.lanes), dtype=np.int8)
+    kernel = rng.integers(-128, 128, (rows, taps, bench.lanes), dtype=np.int8)
+    expected = grouped_convolution(image, kernel, stride)
+    for y in range(0, image.shape[0] - rows + 1, stride):
+        for x in range(image.shape[1]):
+            for row in range(rows):
+                weights = np.zeros((bench.columns, bench.lanes), np.int8)
+                weights[:taps] = kernel[row, ::-1]
+                while rng.random() < p_stall:
+                    await bench.feed(
+                        image[0, 0], weights, {"valid": 0, "clear": 1, "fire": 1, "chain": 1, "rows": rows}
+                    )
+                fire = row == rows - 1 and x >= taps - 1 and (x - taps + 1) % stride == 0
+                await bench.feed(
+                    image[y + row, x], weights, {"valid": 1, "clear": row == 0, "fire": fire, "chain": 1, "rows": rows}
+                )
+    await bench.drain()
+    np.testing.assert_array_equal(bench.results, expected.reshape(-1, bench.lanes))

@@ -1,0 +1,35 @@
+"""Queues of words in distributed RAM: what goes in comes out, in order, whoever stalls."""
+
+from __future__ import annotations
+
+import cocotb
+import numpy as np
+import pytest
+from amaranth.hdl import unsigned
+from cocotb.clock import Clock
+from cocotb.triggers import RisingEdge
+
+from lutterfly.hdl.parts.fifo import Fifo
+from streams import StreamMonitor, receive, send
+
+
+# One word is the least that a configuration asks for: `outstanding` of 1.
+@pytest.mark.parametrize("depth", [1, 2, 5])
+def test_fifos(simulate, depth: int) -> None:
+    simulate(Fifo(unsigned(8), depth=depth))
+
+
+@cocotb.test(timeout_time=100, timeout_unit="us")
+@cocotb.parametrize(stalls=[(0.0, 0.0), (0.6, 0.1), (0.1, 0.6)])
+async def words_pass_in_order(dut, stalls: tuple[float, float]) -> None:
+    rng = np.random.default_rng(3)
+    sent = [int(word) for word in rng.integers(256, size=200)]
+    dut.input__valid.value = dut.output__ready.value = 0
+    Clock(dut.clk, 10, unit="ns").start()
+    dut.rst.value = 1
+    await RisingEdge(dut.clk)
+    dut.rst.value = 0
+    watch = StreamMonitor(dut.clk, dut, "output")
+    cocotb.start_soon(send(dut.clk, dut, "input", sent, rng, stalls[0]))
+    assert await receive(dut.clk, dut, "output", len(sent), rng, stalls[1]) == sent
+    watch.stop()

@@ -1,0 +1,62 @@
+# amaranth: UnusedElaboratable=no
+"""The queue between walker and gate: order, room that is never exceeded, a word in every cycle."""
+
+from __future__ import annotations
+
+import cocotb
+import numpy as np
+import pytest
+from clocking import cycle, start
+from cocotb.triggers import Timer
+
+from lutterfly.hdl.parts.lookahead import Lookahead
+
+DEPTH = 4
+
+
+def test_lookahead(simulate) -> None:
+    simulate(Lookahead(12, depth=DEPTH))
+
+
+def test_refuses_a_depth_that_does_not_wrap() -> None:
+    with pytest.raises(ValueError, match="depth must be a power of two, at least 2, not 6"):
+        Lookahead(8, depth=6)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(p_walk=[1.0, 0.5], p_pass=[1.0, 0.5, 0.1])
+async def words_pass_in_order(dut, p_walk: float, p_pass: float) -> None:
+    rng, count = np.random.default_rng(3), 300
+    words = [int(word) for word in rng.integers(1 << 12, size=count)]
+    await start(dut, {"reserve": 0, "input__valid": 0, "output__ready": 0})
+    reserved, left, taken, pushed = 0, [], [], None
+    for now in range(10_000):
+        # Registers move just behind the edge.
+        await Timer(1, "step")
+        room = int(dut.room.value)
+        inside = reserved - len(taken)
+        # Room is given for what fits; the register at the output holds one word more.
+        assert inside <= DEPTH + 1
+        reserve = int(room and reserved < count and rng.random() < p_walk)
+        ready = int(rng.random() < p_pass)
+        valid, word = await cycle(
+            dut,
+            {
+                "reserve": reserve,
+                "input__valid": int(pushed is not None),
+                "input__payload": pushed or 0,
+                "output__ready": ready,
+            },
+            "output__valid",
+            "output__payload",
+        )
+        if valid and ready:
+            taken.append(word)
+            left.append(now)
+        pushed = words[reserved] if reserve else None
+        reserved += reserve
+        if len(taken) == count:
+            break
+    assert taken == words
+    if p_walk == p_pass == 1.0:
+        assert left[-1] - left[0] == count - 1, "a pause between two words"

@@ -1,0 +1,192 @@
+"""Queues, proved for all inputs: words come out in order, once and as they went in, and the flags tell the level."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from amaranth.hdl import Assert, Assume, Cover, Module, Mux, Signal
+from formal import Marked, Proof, ProofError, broken, entry, inside, needs_yosys, prove
+
+from lutterfly.hdl.parts import fifo
+
+WIDTH = 3
+pytestmark = needs_yosys
+
+
+class Streams(Proof):
+    """A queue between two streams."""
+
+    def __init__(self, unit, *, depth: int) -> None:
+        super().__init__()
+        self.unit, self.depth = unit, depth
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.unit = unit = self.unit
+        m.submodules.marked = marked = Marked(WIDTH, self.depth)
+        source, sink = unit.input, unit.output
+        runs = Signal()
+        m.d.sync += runs.eq(1)
+        m.d.comb += [
+            source.valid.eq(self.free(name="offers")),
+            source.payload.eq(self.free(WIDTH, name="offered")),
+            sink.ready.eq(self.free(name="takes")),
+            marked.mark.eq(self.free(name="mark")),
+            marked.push.eq(source.valid & source.ready),
+            marked.pushed.eq(source.payload),
+            marked.pop.eq(sink.valid & sink.ready),
+            Assert(marked.level <= self.depth),
+            Assert(~marked.leaves | (sink.payload == marked.word)),
+            Assert(sink.valid == (marked.level != 0)),
+            # In the first cycle after a reset nothing is taken.
+            Assert(source.ready == (runs & (marked.level < self.depth))),
+            Cover(marked.leaves & (marked.level == self.depth)),
+        ]
+        self.check(m, marked, inside(unit))
+        return m
+
+    def check(self, m: Module, marked: Marked, unit: SimpleNamespace) -> None:
+        """What is known of the registers."""
+        raise NotImplementedError
+
+
+class BufferProof(Streams):
+    def __init__(self, module=fifo) -> None:
+        super().__init__(module.Buffer(WIDTH), depth=2)
+
+    def check(self, m: Module, marked: Marked, unit: SimpleNamespace) -> None:
+        m.d.comb += [
+            Assert(unit.has_spare == (marked.level == 2)),
+            Assert(~marked.inside | (Mux(marked.ahead == 0, unit.payload, unit.spare) == marked.word)),
+        ]
+
+
+class FifoProof(Streams):
+    def __init__(self, module=fifo, *, depth: int) -> None:
+        super().__init__(module.Fifo(WIDTH, depth=depth), depth=depth)
+
+    def check(self, m: Module, marked: Marked, unit: SimpleNamespace) -> None:
+        m.d.comb += [
+            Assert(unit.level == marked.level),
+            Assert(unit.write.addr == (unit.read.addr + marked.level)[: len(unit.read.addr)]),
+            Assert(~marked.inside | (entry(m, unit.storage, unit.read.addr + marked.ahead) == marked.word)),
+        ]
+
+
+class BlockFifoProof(Proof):
+    """Whoever writes keeps count of the room: no more words are inside than ``depth``."""
+
+    def __init__(self, module=fifo, *, depth: int) -> None:
+        super().__init__()
+        self.unit, self.depth = module.BlockFifo(WIDTH, depth=depth), depth
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.unit = unit = self.unit
+        m.submodules.marked = marked = Marked(WIDTH, self.depth)
+        source, sink = unit.input, unit.output
+        waits = Signal(range(8))
+        m.d.comb += [
+            source.valid.eq(self.free(name="offers")),
+            source.payload.eq(self.free(WIDTH, name="offered")),
+            sink.ready.eq(self.free(name="takes")),
+            marked.mark.eq(self.free(name="mark")),
+            marked.push.eq(source.valid),
+            marked.pushed.eq(source.payload),
+            marked.pop.eq(sink.valid & sink.ready),
+            Assume(~source.valid | (marked.level < self.depth)),
+            Assert(~marked.leaves | (sink.payload == marked.word)),
+            Cover(marked.leaves & (marked.level == self.depth)),
+        ]
+        m.d.sync += waits.eq(Mux((marked.level != 0) & ~sink.valid, waits + 1, 0))
+        found = inside(unit)
+        oldest = sink.valid + found.fetched
+        write, read = found.write, found.read
+        held = entry(m, found.storage, read.addr + marked.ahead - oldest)
+        m.d.comb += [
+            Assert(sink.valid | (marked.level == 0) | (waits <= 2)),
+            Assert(marked.level == found.stored + oldest),
+            Assert(write.addr == (read.addr + found.stored)[: len(read.addr)]),
+            Assert(~found.waits | (found.stored != 0)),
+            # An entry that is read is not written in the same cycle: what that would read, no memory promises.
+            Assert(~(found.fetch & write.en & (write.addr == read.addr))),
+            Assert(
+                ~marked.inside
+                | Mux(
+                    marked.ahead >= oldest,
+                    held == marked.word,
+                    Mux(sink.valid & (marked.ahead == 0), sink.payload, read.data) == marked.word,
+                )
+            ),
+        ]
+        return m
+
+
+def test_buffer(tmp_path: Path) -> None:
+    prove(BufferProof(), tmp_path, depth=2, cover_depth=5)
+
+
+@pytest.mark.parametrize("depth", [2, 3, 16])
+def test_fifo(depth: int, tmp_path: Path) -> None:
+    prove(FifoProof(depth=depth), tmp_path, depth=2, cover_depth=depth + 3)
+
+
+@pytest.mark.parametrize("depth", [2, 8])
+def test_block_fifo(depth: int, tmp_path: Path) -> None:
+    prove(BlockFifoProof(depth=depth), tmp_path, depth=5, cover_depth=depth + 6)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("with m.If(~has_spare):", "with m.If(self.output.ready):"),
+        ("Mux(has_spare, spare, self.input.payload)", "Mux(has_spare, self.input.payload, spare)"),
+        ("keeps_spare.eq(has_spare | self.input.valid & self.input.ready)", "keeps_spare.eq(has_spare)"),
+    ],
+)
+def test_a_broken_buffer_is_found(old: str, new: str, tmp_path: Path) -> None:
+    with pytest.raises(ProofError, match="fails after reset"):
+        prove(BufferProof(broken(fifo, old, new)), tmp_path, depth=8, mode="bounded")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("level < self.depth - 1)", "level < self.depth)"),
+        ("remains(level, leaves=pop, comes=push)", "remains(level, leaves=pop, comes=self.input.valid)"),
+        ("read.addr.eq(read.addr + pop)", "read.addr.eq(read.addr + self.output.ready)"),
+        ("write.addr.eq(write.addr + push)", "write.addr.eq(write.addr + self.input.valid)"),
+    ],
+)
+def test_a_broken_fifo_is_found(old: str, new: str, tmp_path: Path) -> None:
+    with pytest.raises(ProofError, match="fails after reset"):
+        prove(FifoProof(broken(fifo, old, new), depth=3), tmp_path, depth=8, mode="bounded")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("waits.eq(remains(stored, leaves=fetch))", "waits.eq(remains(stored, leaves=0))"),
+        ("waits.eq(remains(stored, leaves=fetch))", "waits.eq(stored > 1)"),
+        ("read.en.eq(move_fetched)", "read.en.eq(1)"),
+        ("move_fetched.eq(~fetched | move_output)", "move_fetched.eq(~fetched | self.output.ready)"),
+    ],
+)
+def test_a_broken_block_fifo_is_found(old: str, new: str, tmp_path: Path) -> None:
+    with pytest.raises(ProofError, match="fails after reset"):
+        prove(BlockFifoProof(broken(fifo, old, new), depth=2), tmp_path, depth=10, mode="bounded")
+
+
+def test_a_failure_names_the_assertion_and_shows_what_leads_to_it(tmp_path: Path) -> None:
+    with pytest.raises(ProofError) as caught:
+        prove(FifoProof(broken(fifo, "write.en.eq(push)", "write.en.eq(pop)"), depth=2), tmp_path, depth=8)
+    lines = str(caught.value).splitlines()
+    assert lines[1].startswith("test_proof_fifo.py:")
+    assert any(line.startswith("marked.level ") for line in lines)
+
+
+def test_what_cannot_be_covered_is_a_failure(tmp_path: Path) -> None:
+    with pytest.raises(ProofError, match=r"cannot be covered; .*\n.*Cover\(marked.leaves"):
+        prove(FifoProof(depth=16), tmp_path, depth=2)

@@ -1,0 +1,84 @@
+"""The queue between walker and gate, proved for all inputs: what is reserved has a place, and words stay in order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from amaranth.hdl import Assert, Assume, Cover, Module, Mux, Signal
+from formal import Marked, Proof, ProofError, broken, entry, inside, needs_yosys, prove
+
+from lutterfly.hdl.parts import lookahead
+
+WIDTH = 3
+pytestmark = needs_yosys
+
+
+class LookaheadProof(Proof):
+    """A walker that pushes a word at any time after it has reserved the place."""
+
+    def __init__(self, module=lookahead, *, depth: int) -> None:
+        super().__init__()
+        self.unit, self.depth = module.Lookahead(WIDTH, depth=depth), depth
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.unit = unit = self.unit
+        # One word is in the register at the output.
+        m.submodules.marked = marked = Marked(WIDTH, self.depth + 1)
+        owed = Signal(range(self.depth + 1))
+        runs, late = Signal(), Signal()
+        m.d.sync += [
+            owed.eq(owed + unit.reserve - unit.input.valid),
+            runs.eq(1),
+            late.eq((marked.level != 0) & ~unit.output.valid),
+        ]
+        m.d.comb += [
+            unit.reserve.eq(self.free(name="reserves")),
+            unit.input.valid.eq(self.free(name="pushes")),
+            unit.input.payload.eq(self.free(WIDTH, name="pushed")),
+            unit.output.ready.eq(self.free(name="takes")),
+            marked.mark.eq(self.free(name="mark")),
+            marked.push.eq(unit.input.valid),
+            marked.pushed.eq(unit.input.payload),
+            marked.pop.eq(unit.output.valid & unit.output.ready),
+            Assume(~unit.reserve | unit.room),
+            Assume(~unit.input.valid | (owed != 0)),
+        ]
+        found = inside(unit)
+        out = unit.output
+        held = entry(m, found.storage, found.read.addr + marked.ahead - out.valid)
+        m.d.comb += [
+            Assert(owed + found.stored <= self.depth),
+            # In the first cycle after a reset nothing is reserved.
+            Assert(unit.room == (runs & (owed + found.stored < self.depth))),
+            Assert(~marked.leaves | (out.payload == marked.word)),
+            # A word is there two cycles after its push if nothing is ahead of it.
+            Assert(~late | out.valid),
+            Assert(marked.level == found.stored + out.valid),
+            Assert(found.free == self.depth - owed - found.stored),
+            Assert(found.waits == (found.stored != 0)),
+            Assert(found.write.addr == (found.read.addr + found.stored)[: len(found.read.addr)]),
+            Assert(~marked.inside | (Mux(out.valid & (marked.ahead == 0), out.payload, held) == marked.word)),
+            Cover(marked.leaves & (marked.level == self.depth + 1)),
+        ]
+        return m
+
+
+@pytest.mark.parametrize("depth", [2, 8])
+def test_lookahead(depth: int, tmp_path: Path) -> None:
+    prove(LookaheadProof(depth=depth), tmp_path, depth=3, cover_depth=depth + 8)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("free.eq(free - self.reserve + move)", "free.eq(free - self.input.valid + move)"),
+        ("self.room.eq(remains(free, leaves=self.reserve, comes=move))", "self.room.eq(free != 0)"),
+        ("self.room.eq(remains(free, leaves=self.reserve, comes=move))", "self.room.eq((free > 1) | move)"),
+        ("waits.eq(remains(stored, leaves=move, comes=self.input.valid))", "waits.eq(stored != 0)"),
+    ],
+)
+def test_a_broken_lookahead_is_found(old: str, new: str, tmp_path: Path) -> None:
+    with pytest.raises(ProofError, match="fails after reset"):
+        prove(LookaheadProof(broken(lookahead, old, new), depth=2), tmp_path, depth=10, mode="bounded")

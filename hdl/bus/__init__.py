@@ -1,0 +1,1 @@
+"""AXI: signatures, bursts, and the guard at the pins."""

@@ -1,0 +1,1 @@
+"""The compute unit: from COMPUTE commands to bytes in the feature memory."""

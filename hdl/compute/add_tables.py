@@ -1,0 +1,85 @@
+"""The tables of an Add: the codes of two operands in, the terms of their sum out."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from ...golden import isa
+from ...golden.config import Config
+from ..engines.engine import ACCUMULATOR_BITS
+from ..parts.device import RAM_LATENCY, Ram
+from ..parts.isa import field_shape
+from ..parts.pipeline import delay
+
+__all__ = ["LATENCY", "AddTables"]
+
+#: Look up, choose.
+LATENCY = RAM_LATENCY + 1
+
+_CODES = isa.ADD_ENTRIES // 2
+
+
+class AddTables(wiring.Component):
+    """Look the operands of ``requant_lanes`` sums up each cycle, or let accumulators and biases pass, with a latency of
+    ``LATENCY`` cycles.
+
+    Every lane has its own copy of all tables, and they are written alike. Bit-exact with
+    :func:`lutterfly.golden.engines.add`.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    enable : In(1), pair : In
+        Whether to look up, and in which pair of tables.
+    accumulators : In(requant_lanes x signed(32))
+        To look up: the first operand's code in bits 7:0, the second one's in bits 15:8.
+    biases : In(requant_lanes x signed(32))
+    terms : Out(requant_lanes x 2 x signed(36))
+        Two entries, or accumulator and bias.
+    write_enable, write_address, write_data : In
+        One entry; the address is 512 times the pair, plus 256 times the operand, plus the code plus 128.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        self.lanes = config.array.requant_lanes
+        pairs = config.memory.add_tables
+        words = data.ArrayLayout(signed(ACCUMULATOR_BITS), self.lanes)
+        super().__init__(
+            {
+                "enable": In(1),
+                "pair": In(field_shape(isa.COMPUTE, "add_table")),
+                "accumulators": In(words),
+                "biases": In(words),
+                "terms": Out(data.ArrayLayout(data.ArrayLayout(signed(isa.ADD_ENTRY_BITS), 2), self.lanes)),
+                "write_enable": In(1),
+                "write_address": In(ceil_log2(pairs * isa.ADD_ENTRIES)),
+                "write_data": In(isa.ADD_ENTRY_BITS),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        enabled = delay(m, self.enable, RAM_LATENCY, name="enabled")
+        code_bits = ceil_log2(_CODES)
+        for lane in range(self.lanes):
+            for operand, passing in enumerate((self.accumulators[lane], self.biases[lane])):
+                name = f"lane_{lane}_operand_{operand}"
+                m.submodules[name] = ram = Ram(width=isa.ADD_ENTRY_BITS, depth=self.config.memory.add_tables * _CODES)
+                code = self.accumulators[lane].as_unsigned().word_select(operand, code_bits)
+                entry, term = ram.read_data.as_signed(), Signal(signed(isa.ADD_ENTRY_BITS), name=name, reset_less=True)
+                m.d.comb += [
+                    ram.read_address.eq(Cat(code ^ _CODES // 2, self.pair)),
+                    ram.write_address.eq(Cat(self.write_address[:code_bits], self.write_address[code_bits + 1 :])),
+                    ram.write_data.eq(self.write_data),
+                    ram.write_enable.eq(self.write_enable & (self.write_address[code_bits] == operand)),
+                    self.terms[lane][operand].eq(term),
+                ]
+                m.d.sync += term.eq(Mux(enabled, entry, delay(m, passing, RAM_LATENCY, name=f"{name}_passing")))
+        return m

@@ -1,0 +1,260 @@
+"""The compute unit: windows, feature memory, engines, results, Add tables, requantiser, tables, write back."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ...golden import isa
+from ...golden.config import Config
+from ..dma.local_write import local_write_layout
+from ..engines.add_operands import AddOperands
+from ..engines.mac_array import MacArray
+from ..engines.maximum import Maximum
+from ..memories.feature_memory import FETCH_LATENCY, WRITE_LATENCY, FeatureMemory, feature_write_layout
+from ..memories.weight_memory import WeightMemory
+from ..parts.assertions import Assertions
+from ..parts.device import RAM_LATENCY
+from ..parts.fifo import Buffer
+from ..parts.isa import ErrorReport, command_shape
+from ..parts.pipeline import delay
+from .add_tables import LATENCY as ADD_LATENCY
+from .add_tables import AddTables
+from .requant import LATENCY as REQUANT_LATENCY
+from .requant import Parameter, Requantiser
+from .results import RESULTS_LATENCY, Results
+from .transfer_tables import TransferTables
+from .windows import ISSUE_LATENCY, Windows
+from .write_back import WRITE_BACK_LATENCY, WriteBack
+
+__all__ = ["Compute"]
+
+#: From the result of an engine to the write of its first group, less a cycle.
+_GROUP_LATENCY = RESULTS_LATENCY - 1 + ADD_LATENCY + REQUANT_LATENCY + RAM_LATENCY + WRITE_BACK_LATENCY
+
+#: Parts of a result that are chosen each by registers of their own.
+_CHOICES = 4
+
+#: The components that stand for the codes of ``Engine``: an engine is one line here.
+ENGINES = {
+    isa.Engine.MAC: MacArray,
+    isa.Engine.MAXIMUM: Maximum,
+    isa.Engine.DEPTHWISE: MacArray,
+    isa.Engine.ADD: AddOperands,
+}
+
+
+class Compute(wiring.Component):
+    """Execute COMPUTE commands in order, one step a cycle, and hold the memories that they work on.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    command, done, error, halt, progress
+        As every unit has them, see ``docs/architecture.md``.
+    feature_write : In(stream of feature writes)
+        Of LOAD and FILL; waits for write back.
+    local_write : In(local write)
+        Of LOAD, to the other memories.
+    store_read : In(stream of addresses), store_word : Out(valid, data)
+        Of STORE: takes the cycles in which no step is read; words come in order, a fixed time later.
+    issued, stalled : Out(1)
+        For the performance counters.
+    first, last : Out(1)
+        The first, the last step of a command is issued.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__(
+            {
+                "command": In(stream.Signature(command_shape(isa.COMPUTE))),
+                "done": Out(1),
+                "error": Out(ErrorReport),
+                "halt": In(1),
+                "progress": Out(1),
+                "feature_write": In(stream.Signature(feature_write_layout(config))),
+                "local_write": In(local_write_layout(config)),
+                "store_read": In(stream.Signature(unsigned(isa.LOCAL_BITS))),
+                "store_word": Out(data.StructLayout({"valid": unsigned(1), "data": unsigned(8 * config.array.lanes)})),
+                "issued": Out(1),
+                "stalled": Out(1),
+                "first": Out(1),
+                "last": Out(1),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        engines = [kind(self.config) for kind in dict.fromkeys(ENGINES[code] for code in self.config.engines)]
+        landing = {
+            code: FETCH_LATENCY + latency + _GROUP_LATENCY + WRITE_LATENCY - 2
+            for engine in engines
+            for code, latency in engine.latencies.items()
+        }
+        m.submodules.windows = windows = Windows(self.config, landing_latency=landing)
+        m.submodules.feature_memory = features = FeatureMemory(self.config)
+        m.submodules.weight_memory = weights = WeightMemory(self.config)
+        m.submodules.results = results = Results(self.config)
+        m.submodules.add_tables = add_tables = AddTables(self.config)
+        m.submodules.tables = tables = TransferTables(self.config)
+        m.submodules.write_back = write_back = WriteBack(self.config)
+        for engine in engines:
+            m.submodules["_".join(code.name.lower() for code in engine.latencies)] = engine
+
+        wiring.connect(m, wiring.flipped(self.command), windows.command)
+        wiring.connect(m, windows.context, results.context)
+        wiring.connect(m, wiring.flipped(self.feature_write), features.transfer_write)
+        for unit in (windows, results, write_back):
+            m.d.sync += unit.halt.eq(self.halt)
+
+        self._elaborate_fetch(m, windows, features, weights, engines)
+        m.d.comb += results.result.eq(self._chosen_result(m, engines))
+        self._elaborate_requantise(m, results, add_tables, tables, write_back)
+        self._elaborate_local_writes(m, windows, weights, results, add_tables, tables)
+
+        m.d.comb += [
+            features.result_valid.eq(write_back.write_valid),
+            features.result_write.eq(write_back.write),
+            self.done.eq(write_back.done),
+            self.progress.eq(windows.issued | write_back.write_valid),
+            self.issued.eq(windows.issued),
+            self.stalled.eq(windows.stalled),
+            self.first.eq(windows.first),
+            self.last.eq(windows.last),
+        ]
+        with m.If(windows.error.valid):
+            m.d.sync += self.error.eq(windows.error)
+        with m.Elif(results.error.valid):
+            m.d.sync += self.error.eq(results.error)
+        with m.Else():
+            m.d.sync += self.error.eq(write_back.error)
+        self._elaborate_assertions(m, Assertions(m, platform), engines, windows)
+        return m
+
+    def _elaborate_assertions(self, m: Module, checks: Assertions, engines: list, windows: Windows) -> None:
+        """One engine works at a time, and a command that waits reads nothing before its last write."""
+        if not checks.wanted:
+            return
+        valid = Cat(engine.result.valid for engine in engines)
+        checks.never((valid & (valid - 1)).any(), "compute: results of two engines at once")
+        # The last write may come a cycle behind the issue of a step that reads it: see FeatureMemory.
+        begun, done = Signal(16), Signal(16)
+        m.d.sync += [begun.eq(begun + windows.first), done.eq(done + self.done)]
+        late = ISSUE_LATENCY - WRITE_LATENCY + 1
+        target, waited = delay(m, begun, late, name="target"), delay(m, windows.dependent, late, name="waited")
+        checks.never(waited & ((target - done)[:16] != 0), "compute: a command reads before an earlier one has written")
+
+    def _elaborate_fetch(
+        self, m: Module, windows: Windows, features: FeatureMemory, weights: WeightMemory, engines: list
+    ) -> None:
+        """Steps read first, STORE in between; words and weights meet at the engines."""
+        # So that a step does not have to stop STORE in the same cycle.
+        m.submodules.store_reads = store_reads = Buffer(self.store_read.payload.shape())
+        wiring.connect(m, wiring.flipped(self.store_read), store_reads.input)
+        store_read, store_taken = store_reads.output, Signal()
+        m.d.comb += [
+            features.read_address.eq(Mux(windows.reads, windows.address, store_read.payload)),
+            store_read.ready.eq(~windows.reads),
+            store_taken.eq(store_read.valid & ~windows.reads),
+            self.store_word.valid.eq(delay(m, store_taken, FETCH_LATENCY, name="store")),
+            self.store_word.data.eq(features.read_word),
+            weights.address.eq(delay(m, windows.weight, FETCH_LATENCY - RAM_LATENCY, name="weight")),
+        ]
+        step = delay(m, windows.step, FETCH_LATENCY, name="step")
+        code = delay(m, windows.engine, FETCH_LATENCY, name="engine")
+        for engine in engines:
+            m.d.comb += [
+                engine.word.eq(features.read_word),
+                engine.step.valid.eq(step.valid & Cat(code == own for own in engine.latencies).any()),
+                engine.step.clear.eq(step.clear),
+                engine.step.fire.eq(step.fire),
+            ]
+            if isinstance(engine, MacArray):
+                m.d.comb += [
+                    engine.step.chain.eq(code == isa.Engine.DEPTHWISE),
+                    engine.step.rows.eq(delay(m, windows.rows, FETCH_LATENCY, name="rows")),
+                    engine.weights.eq(weights.weights),
+                ]
+
+    def _chosen_result(self, m: Module, engines: list):
+        """The result of the engine that works: Windows lets only one work at a time."""
+        steps = Cat(engine.step.valid for engine in engines)
+        results = [engine.result.as_value() for engine in engines]
+        parts, length = [], -(-len(results[0]) // _CHOICES)
+        for number in range(_CHOICES):
+            # Which engine that is stands long before its result. Registers for each part of it, because there are many
+            # bits to choose; they begin with different values, so that synthesis does not take them for one.
+            works = Signal.like(steps, name=f"works_{number}", init=(number << 1) % (1 << len(steps)))
+            with m.If(steps.any()):
+                m.d.sync += works.eq(steps)
+            bits = slice(number * length, (number + 1) * length)
+            part = results[0][bits]
+            for result, is_this in zip(results[1:], works[1:], strict=True):
+                part = Mux(is_this, result[bits], part)
+            parts.append(part)
+        return data.View(engines[0].result.shape(), Cat(parts))
+
+    def _elaborate_requantise(
+        self, m: Module, results: Results, add_tables: AddTables, tables: TransferTables, write_back: WriteBack
+    ) -> None:
+        m.d.comb += [
+            add_tables.enable.eq(results.settings.is_add),
+            add_tables.pair.eq(results.settings.add_table),
+            add_tables.accumulators.eq(results.accumulators),
+        ]
+        settings = delay(m, results.settings, ADD_LATENCY, name="settings")
+        for lane in range(self.config.array.requant_lanes):
+            m.submodules[f"requantiser_{lane}"] = requantiser = Requantiser()
+            parameter = data.View(Parameter, results.parameters[lane])
+            m.d.comb += [
+                add_tables.biases[lane].eq(parameter.bias),
+                requantiser.terms.eq(add_tables.terms[lane]),
+                requantiser.is_sum.eq(settings.is_add),
+                requantiser.scale.eq(delay(m, parameter.scale, ADD_LATENCY, name=f"scale_{lane}")),
+                requantiser.zero_point.eq(settings.zero_point),
+                requantiser.low.eq(settings.low),
+                requantiser.high.eq(settings.high),
+                tables.codes[lane].eq(requantiser.result),
+            ]
+        place = delay(m, results.place, ADD_LATENCY + REQUANT_LATENCY + RAM_LATENCY, name="place")
+        m.d.comb += [
+            tables.enable.eq(delay(m, settings.table_enable, REQUANT_LATENCY, name="table_enable")),
+            tables.table.eq(delay(m, settings.table, REQUANT_LATENCY, name="table")),
+            write_back.values.eq(tables.values),
+            write_back.place.eq(place),
+        ]
+
+    def _elaborate_local_writes(
+        self,
+        m: Module,
+        windows: Windows,
+        weights: WeightMemory,
+        results: Results,
+        add_tables: AddTables,
+        tables: TransferTables,
+    ) -> None:
+        """Each write to its memory: from one memory to the next, so that no wire has to reach all of them."""
+        local = self.local_write
+        ports = {
+            isa.LocalMemory.LIST: (windows.list_write_enable, windows.list_write_address, windows.list_write_data),
+            isa.LocalMemory.TABLE: (tables.write_enable, tables.write_address, tables.write_data),
+            isa.LocalMemory.ADD_TABLE: (add_tables.write_enable, add_tables.write_address, add_tables.write_data),
+            isa.LocalMemory.PARAMETER: (
+                results.parameter_write_enable,
+                results.parameter_write_address,
+                results.parameter_write_data,
+            ),
+            isa.LocalMemory.WEIGHT: (weights.write_enable, weights.write_address, weights.write_data),
+        }
+        for code, (enable, address, value) in ports.items():
+            local = delay(m, local, 1, name=f"{code.name.lower()}_write")
+            m.d.comb += [
+                enable.eq(local.valid & (local.memory == code)),
+                address.eq(local.address),
+                value.eq(local.data),
+            ]

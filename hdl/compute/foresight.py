@@ -1,0 +1,86 @@
+"""The gate of the issue: steps go on only when nothing behind them can overflow and what they read has landed."""
+
+from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.lib import stream, wiring
+from amaranth.lib.data import StructLayout
+from amaranth.lib.wiring import In
+
+from ...golden import isa
+from ...golden.config import Config
+from ...golden.timing import BACKLOG_LIMIT
+from ..parts.assertions import Assertions
+
+__all__ = ["Foresight", "foreseen_layout"]
+
+
+def foreseen_layout(config: Config) -> StructLayout:
+    """What the gate wants to know of a step.
+
+    ``window_ends``: it is the last one of a window, on whose results :class:`.results.Results` works so
+    many cycles (``work``): one for each group, and one more where a command begins. ``waits``: not before every earlier
+    result can be read.
+    """
+    work = range(_most_groups(config) + 2)
+    return StructLayout({"window_ends": 1, "waits": 1, "engine": unsigned(4), "work": work})
+
+
+def _most_groups(config: Config) -> int:
+    """Groups of the results of a window, at most."""
+    return config.array.lanes // config.array.requant_lanes
+
+
+class Foresight(wiring.Component):
+    """Let steps pass, one each cycle, or hold them back.
+
+    Nothing behind the issue can stall. Two counters foresee what happens there: ``backlog``, the cycles that the
+    results of all windows so far take at most, holds the last step of a window back while its result could overflow the
+    result FIFO; ``landing``, the cycles until the last result can be read, holds the first step of a dependent command
+    back. That neither is ever too small, whatever the commands, is proved in ``test_proof_foresight.py``.
+
+    Parameters
+    ----------
+    config : Config
+    landing_latency : dict of Engine to int
+        Cycles from the last issue of a window with one group, when nothing waits, to two before the first issue that
+        may read its result.
+
+    Members
+    -------
+    steps : In(stream of foreseen_layout)
+        Registered; a step is issued when it is transferred.
+    halt : In(1)
+        Issue nothing more.
+    """
+
+    def __init__(self, config: Config, *, landing_latency: dict[isa.Engine, int]):
+        self.config = config
+        self.landing_latency = landing_latency
+        super().__init__({"steps": In(stream.Signature(foreseen_layout(config))), "halt": In(1)})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        step = self.steps.payload
+        most = BACKLOG_LIMIT + _most_groups(self.config)
+        backlog, working = Signal(range(most + 1)), Signal(range(most + 1))
+        landed, window_ends = Signal(), Signal()
+        m.d.comb += [
+            self.steps.ready.eq(~self.halt & ~(step.window_ends & (backlog > BACKLOG_LIMIT)) & ~(step.waits & ~landed)),
+            window_ends.eq(self.steps.valid & self.steps.ready & step.window_ends),
+            working.eq(Mux(backlog == 0, 0, backlog - 1)),
+        ]
+        m.d.sync += backlog.eq(Mux(window_ends, working + step.work, working))
+
+        # A cycle behind the end of a window, its engine's latency is added to what waits then: its last group leaves
+        # the requantiser when all of that has been worked off.
+        latencies = {engine: self.landing_latency[engine] for engine in self.config.engines}
+        ended, engine = Signal(), Signal(unsigned(4), reset_less=True)
+        landing = Signal(range(max(latencies.values()) + most + 1))
+        m.d.sync += [ended.eq(window_ends), engine.eq(step.engine), landed.eq(~window_ends & ~ended & (landing <= 1))]
+        with m.If(ended), m.Switch(engine):
+            for code, cycles in latencies.items():
+                with m.Case(code):
+                    m.d.sync += landing.eq(cycles + backlog)
+        with m.Elif(landing != 0):
+            m.d.sync += landing.eq(landing - 1)
+        Assertions(m, platform).never(backlog > most, "Foresight: more results are under way than are counted")
+        return m

@@ -1,0 +1,158 @@
+"""The three nested loops of a COMPUTE command: a pointer over bytes, and one over words that follows the tiles."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from ...golden import isa
+from ..parts.isa import command_shape
+
+__all__ = ["Loops"]
+
+_COMMAND = command_shape(isa.COMPUTE)
+
+
+def _loop_shape(name: str):
+    return _COMMAND[name].shape
+
+
+class Loops(wiring.Component):
+    """Walk the windows of a command, one per ``advance``, without a cycle between windows or commands.
+
+    The inputs that describe the command are held by the parent while the command is walked; ``load`` takes their first
+    values from the parent's next command, so that the first window follows the last one of the command before. All
+    outputs are registered. The byte pointer is one cycle late, so that what decides over an advance does not have to
+    reach its adders in the same cycle.
+
+    Parameters
+    ----------
+    side : str
+        ``"source"`` or ``"destination"``: whose pitches the byte pointer follows.
+    word_bits : int
+        Width of the word pointer.
+
+    Members
+    -------
+    load : In(1)
+        Begin the command in ``first``; together with the last ``advance`` of the command before, or later.
+    first : In(command)
+        The command that ``load`` begins.
+    command : In(command)
+        The command that is walked: what ``first`` was when it was loaded.
+    first_word : In(word_bits)
+        Word pointer at which ``first`` begins.
+    step : In(1)
+        Move the word pointer by one.
+    advance : In(1)
+        Go to the next window; together with the last ``step`` of a window, if it has any.
+    pointer : Out(24)
+        Byte pointer of the window that was the current one a cycle ago.
+    word : Out(word_bits)
+        Word pointer.
+    row_ends : Out(1)
+        The current window is the last one of an inner loop.
+    last_tile : Out(1)
+        The current window belongs to the last output tile.
+    last : Out(1)
+        The current window is the last one.
+    """
+
+    def __init__(self, *, side: str, word_bits: int):
+        if side not in ("source", "destination"):
+            raise ValueError(f"side must be 'source' or 'destination', not {side!r}")
+        self.side = side
+        self.word_bits = word_bits
+        super().__init__(
+            {
+                "load": In(1),
+                "first": In(_COMMAND),
+                "command": In(_COMMAND),
+                "first_word": In(word_bits),
+                "step": In(1),
+                "advance": In(1),
+                "pointer": Out(isa.LOCAL_BITS),
+                "word": Out(word_bits),
+                "row_ends": Out(1),
+                "last_tile": Out(1),
+                "last": Out(1),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        names = ("outer", "middle", "inner")
+        left = {name: Signal(_loop_shape(name), name=f"{name}_left", reset_less=True) for name in names}
+        at_end = {name: Signal(name=f"{name}_end", reset_less=True) for name in names}
+        end_outer, end_middle, end_inner = (at_end[name] for name in names)
+
+        def restart(name: str, command) -> list:
+            return [left[name].eq(command[name] - 1), at_end[name].eq(command[name] == 1)]
+
+        def count(name: str) -> list:
+            return [left[name].eq(left[name] - 1), at_end[name].eq(left[name] == 1)]
+
+        # The word pointer runs through a tile's words for each of its windows, and on to the next tile's.
+        tile = Signal(self.word_bits, reset_less=True)
+        start = Signal(self.word_bits, reset_less=True)
+        next_word = Signal(self.word_bits)
+        next_tile = Signal()
+        m.d.comb += [
+            # Not `word + step`, which would have the sum wait for the step.
+            next_word.eq(Mux(self.step, self.word + 1, self.word)),
+            next_tile.eq(Mux(self.command.tile_inner, ~end_inner, end_inner & end_middle)),
+        ]
+        m.d.sync += self.word.eq(next_word)
+        with m.If(self.advance):
+            with m.If(next_tile):
+                m.d.sync += tile.eq(next_word)
+            with m.Elif(self.command.tile_inner):
+                m.d.sync += [self.word.eq(start), tile.eq(start)]
+            with m.Else():
+                m.d.sync += self.word.eq(tile)
+            with m.If(~end_inner):
+                m.d.sync += count("inner")
+            with m.Else():
+                m.d.sync += restart("inner", self.command)
+                with m.If(~end_middle):
+                    m.d.sync += count("middle")
+                with m.Else():
+                    m.d.sync += [restart("middle", self.command), count("outer")]
+
+        with m.If(self.load):
+            m.d.sync += [restart(name, self.first) for name in names]
+            m.d.sync += [self.word.eq(self.first_word), tile.eq(self.first_word), start.eq(self.first_word)]
+
+        self._elaborate_pointer(m, end_inner, end_middle)
+        m.d.comb += [
+            self.row_ends.eq(end_inner),
+            self.last_tile.eq(Mux(self.command.tile_inner, end_inner, end_outer)),
+            self.last.eq(end_outer & end_middle & end_inner),
+        ]
+        return m
+
+    def _elaborate_pointer(self, m: Module, end_inner, end_middle) -> None:
+        """One pointer for each loop: where its current iteration begins.
+
+        An advance moves the innermost loop that is not at its end and starts the loops inside it there, so that every
+        pointer needs one adder and nothing is added twice.
+        """
+        names = ("outer", "middle", "inner")
+        moves = {name: Signal(name=f"{name}_moves", reset_less=True) for name in names}
+        loaded = Signal(reset_less=True)
+        m.d.sync += [
+            loaded.eq(self.load),
+            moves["inner"].eq(self.advance & ~end_inner),
+            moves["middle"].eq(self.advance & end_inner & ~end_middle),
+            moves["outer"].eq(self.advance & end_inner & end_middle),
+        ]
+        base = {name: Signal(isa.LOCAL_BITS, name=f"{name}_base", reset_less=True) for name in names}
+        for number, name in enumerate(names):
+            moved = Signal(isa.LOCAL_BITS, name=f"{name}_moved")
+            m.d.comb += moved.eq(base[name] + self.command[f"{self.side}_{name}"])
+            with m.If(moves[name]):
+                m.d.sync += [base[inside].eq(moved) for inside in names[number:]]
+        with m.If(loaded):
+            m.d.sync += [base[name].eq(self.command[self.side]) for name in names]
+        m.d.comb += self.pointer.eq(base["inner"])

@@ -1,0 +1,221 @@
+"""Requantisation: accumulators to int8 codes, with the bits of float32 arithmetic."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, signed, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from ...golden import requant
+from ...golden.isa import ADD_ENTRY_BITS
+from ..parts.device import MULTIPLIER_LATENCY, Multiplier
+
+__all__ = ["LATENCY", "Parameter", "Requantiser", "Scale"]
+
+#: Registers before the multiplier's first, and behind its last.
+_STAGES_BEFORE, _STAGES_BEHIND = 4, 6
+LATENCY = _STAGES_BEFORE + MULTIPLIER_LATENCY + _STAGES_BEHIND
+
+_ACC_BITS = 32
+_SUM_BITS = requant.SUM_BITS
+_MANTISSA_BITS = requant.MANTISSA_BITS
+_PRODUCT_BITS = 2 * _MANTISSA_BITS
+
+#: The multiplier takes this many low bits of both factors; logic multiplies the rest, two bits a row.
+_LOW_BITS = 18
+_ROWS = range(0, _MANTISSA_BITS - _LOW_BITS, 2)
+
+#: 24 significant bits shifted right by less are at least 256, beyond every code.
+_LEAST_SHIFT = 16
+_INTEGER_BITS = _MANTISSA_BITS - _LEAST_SHIFT
+#: Of the shift beyond it, from -48 to 48.
+_SHIFT_BITS = 7
+
+
+Scale = data.StructLayout({"mantissa": unsigned(requant.MANTISSA_BITS), "exponent": unsigned(requant.EXPONENT_BITS)})
+
+#: One channel's word of the parameter memory, as :func:`lutterfly.golden.requant.pack_parameters` packs it.
+Parameter = data.StructLayout({"bias": signed(_ACC_BITS), "scale": Scale, "spare": unsigned(2)})
+
+
+class Requantiser(wiring.Component):
+    """Requantise the sum of two terms each cycle, with a latency of ``LATENCY`` cycles.
+
+    Bit-exact with :func:`lutterfly.golden.requant.requantise` and :func:`lutterfly.golden.requant.requantise_sum`.
+    Nothing stalls and nothing is reset: a result is as valid as the inputs were ``LATENCY`` cycles before. All inputs
+    belong to one cycle and may change in the next. There is no combinational path from an input to the output.
+
+    Members
+    -------
+    terms : In(2 x signed(36))
+        Accumulator and bias, of which 32 bits count; or entries of Add tables, with 5 bits of fraction.
+    is_sum : In(1)
+        The terms are entries of Add tables.
+    scale : In(Scale)
+        A mantissa is 0 or has its highest bit set.
+    zero_point, low, high : In(signed(8))
+        ``low`` is at most ``high``.
+    result : Out(signed(8))
+    """
+
+    def __init__(self):
+        super().__init__(
+            {
+                "terms": In(data.ArrayLayout(signed(ADD_ENTRY_BITS), 2)),
+                "is_sum": In(1),
+                "scale": In(Scale),
+                "zero_point": In(signed(8)),
+                "low": In(signed(8)),
+                "high": In(signed(8)),
+                "result": Out(signed(8)),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        sign, normalised, leading_zeros = self._normalise(m)
+        factor, shift = self._round_sum(m, normalised, leading_zeros, sign)
+        mantissa = _delay(m, self.scale.mantissa, _STAGES_BEFORE)
+        product = self._multiply(m, factor, mantissa)
+
+        # From here to the product the multiplier's registers and two more run beside these delays.
+        beside = MULTIPLIER_LATENCY + 2
+        is_nonzero = _delay(m, factor[-1] & mantissa[-1], beside)
+        shift = _delay(m, shift, beside - 2)
+        magnitude, increment = self._round_product(m, product, shift, is_nonzero)
+
+        # A negative result is the complement plus one, and the increment is 0 or 1: one carry stands for both.
+        total = Signal(signed(_INTEGER_BITS + 2), reset_less=True)
+        zero_point = _delay(m, self.zero_point, LATENCY - 2)
+        sign = _delay(m, sign, beside + 2)
+        addend = (magnitude ^ sign.replicate(len(magnitude))).as_signed()
+        m.d.sync += total.eq((Cat(1, zero_point).as_signed() + Cat(increment ^ sign, addend).as_signed()) >> 1)
+
+        low, high = (_delay(m, limit, LATENCY - 1) for limit in (self.low, self.high))
+        result = Signal(signed(8), reset_less=True)
+        m.d.sync += result.eq(Mux(total < low, low, Mux(total > high, high, total)))
+        m.d.comb += self.result.eq(result)
+        return m
+
+    def _normalise(self, m: Module) -> tuple[Value, Value, Value]:
+        """Four stages: add, and shift to the left until the highest bit is set.
+
+        An accumulator gets as many bits of fraction as a sum of Add tables has. A negative sum is complemented; the one
+        that is missing to its magnitude is added by the rounding. Ones are shifted in, so that it may be added at the
+        lowest bit. A sum with more leading zeros than are counted is below a code by far.
+        """
+        added = self.terms[0] + self.terms[1]
+        accumulated = Cat(Const(0, _SUM_BITS - _ACC_BITS), added[:_ACC_BITS])
+        total = _register(m, Mux(self.is_sum, added.as_unsigned(), accumulated), "total")
+        sign = total[-1]
+        word, count = total ^ sign.replicate(_SUM_BITS), Value.cast(Cat())
+        for first, second in ((16, None), (8, 4), (2, 1)):
+            is_empty = Signal(name=f"is_empty_{first}")
+            m.d.comb += is_empty.eq(word[-first:] == 0)
+            empties, amounts = is_empty, (0, first)
+            if second:
+                # What the second step would find is looked at for both outcomes of the first.
+                is_next_empty = Signal(name=f"is_empty_{second}")
+                m.d.comb += is_next_empty.eq(Mux(is_empty, word[-first - second : -first] == 0, word[-second:] == 0))
+                empties, amounts = Cat(is_next_empty, is_empty), (0, second, first, first + second)
+            shifted = Array(Cat(sign.replicate(amount), word[: _SUM_BITS - amount]) for amount in amounts)
+            word, count, sign = (
+                _register(m, value, name)
+                for value, name in (
+                    (shifted[empties], f"normalised_{first}"),
+                    (Cat(empties, count), f"leading_zeros_{first}"),
+                    (sign, f"sign_{first}"),
+                )
+            )
+        return sign, word, count
+
+    def _round_sum(self, m: Module, normalised: Value, leading_zeros: Value, sign: Value) -> tuple[Value, Value]:
+        """24 significant bits, and two stages on the shift that makes the product an integer, less ``_LEAST_SHIFT``."""
+        dropped_bits = _SUM_BITS - _MANTISSA_BITS
+        dropped, kept = normalised[:dropped_bits], normalised[dropped_bits:]
+        half = 1 << dropped_bits - 1
+        # dropped + sign (the missing one) against half, without the addition.
+        is_above = dropped[-1] & (sign | dropped[:-1].any())
+        is_half = Mux(sign, dropped == half - 1, dropped == half)
+        round_up = Signal()
+        # Adding one beside the decision, rather than the decision itself, keeps it out of the carry chain.
+        above = Signal(_MANTISSA_BITS + 1)
+        m.d.comb += [round_up.eq(is_above | (is_half & kept[0])), above.eq(kept + 1)]
+        overflow = round_up & above[-1]
+        rounded = Mux(round_up, above[:_MANTISSA_BITS], kept)
+        factor = Signal(_MANTISSA_BITS)
+        # After an overflow the other bits are zero.
+        m.d.comb += factor.eq(Cat(rounded[:-1], rounded[-1] | overflow))
+        exponent = _delay(m, self.scale.exponent, _STAGES_BEFORE)
+        shift = (exponent + leading_zeros - (_ACC_BITS + _LEAST_SHIFT))[:_SHIFT_BITS].as_signed()
+        shift = _register(m, shift, "shift_before_overflow") - _register(m, overflow, "overflow")
+        return factor, _register(m, shift[:_SHIFT_BITS].as_signed(), "shift")
+
+    def _multiply(self, m: Module, factor: Value, mantissa: Value) -> Value:
+        """Five stages: the product, of which one multiplier gives the low bits' part and six rows of logic the rest."""
+        m.submodules.multiplier = multiplier = Multiplier(a_width=_LOW_BITS, b_width=_LOW_BITS, is_signed=False)
+        m.d.comb += [multiplier.a.eq(factor[:_LOW_BITS]), multiplier.b.eq(mantissa[:_LOW_BITS])]
+        factor, mantissa = _register(m, factor, "factor"), _register(m, mantissa, "mantissa")
+
+        def row(word: Value, digit: Value, name: str) -> Signal:
+            masked = [word & bit.replicate(len(word)) for bit in digit]
+            return _register(m, masked[0] + (masked[1] << 1), name)
+
+        sums = []
+        for lsb in _ROWS:
+            digits = slice(_LOW_BITS + lsb, _LOW_BITS + lsb + 2)
+            by_factor = row(mantissa, factor[digits], f"mantissa_row_{lsb}")
+            by_mantissa = row(factor[:_LOW_BITS], mantissa[digits], f"factor_row_{lsb}")
+            sums.append(_register(m, by_factor + by_mantissa, f"row_{lsb}"))
+        lowest = _register(m, multiplier.product + (sums[0] << _LOW_BITS), "product_lowest")
+        others = _register(m, sums[1] + (sums[2] << 2), "product_others")
+        return _register(m, (lowest + (others << _LOW_BITS + 2))[:_PRODUCT_BITS], "product")
+
+    def _round_product(self, m: Module, product: Value, shift: Value, is_nonzero: Value) -> tuple[Value, Value]:
+        """Two stages: the magnitude, at most 256, and whether to increment it.
+
+        The product is rounded to 24 significant bits and these to an integer. The first increment is never carried out:
+        behind the half's bit it only matters where the rest is zero or all ones.
+        """
+        is_long = product[-1]
+        significant = Mux(is_long, product[_MANTISSA_BITS:], product[_MANTISSA_BITS - 1 : -1])
+        dropped_half = Mux(is_long, product[_MANTISSA_BITS - 1], product[_MANTISSA_BITS - 2])
+        dropped_rest = product[: _MANTISSA_BITS - 2].any() | (is_long & product[_MANTISSA_BITS - 2])
+        first_increment = _register(m, dropped_half & (dropped_rest | significant[0]), "first_increment")
+        significant = _register(m, significant, "significant")
+        shift = _register(m, (shift + ~is_long)[:_SHIFT_BITS].as_signed(), "shift_significant")
+        is_nonzero = _register(m, is_nonzero, "is_nonzero_significant")
+
+        is_saturated = (shift < 0) & is_nonzero
+        is_vanishing = shift >= 2 * _INTEGER_BITS
+        amount = shift[:4]
+        rest, upper = significant[: _LEAST_SHIFT - 1], significant[_LEAST_SHIFT - 1 :]
+        shifted = Signal(_INTEGER_BITS + 1)
+        below = Signal(_INTEGER_BITS)
+        m.d.comb += [
+            shifted.eq(Mux(is_vanishing, 0, upper >> amount)),
+            below.eq(Cat(amount > bit for bit in range(_INTEGER_BITS))),
+        ]
+        rest_is_zero = _register(m, ~rest.any() & ~(upper[:-1] & below).any(), "rest_is_zero")
+        rest_is_ones = _register(m, rest.all() & (upper[:-1] | ~below).all(), "rest_is_ones")
+        half = _register(m, shifted[0] & ~is_saturated, "half")
+        magnitude = _register(m, Mux(is_saturated, 1 << _INTEGER_BITS, shifted[1:]), "magnitude")
+        first_increment = _register(m, first_increment, "first_increment_shifted")
+
+        is_above = half & (~rest_is_zero | first_increment)
+        is_half = Mux(half, rest_is_zero & ~first_increment, rest_is_ones & first_increment)
+        return Cat(magnitude, 0), is_above | (is_half & magnitude[0])
+
+
+def _register(m: Module, value: Value, name: str) -> Signal:
+    register = Signal(value.shape(), name=name, reset_less=True)
+    m.d.sync += register.eq(value)
+    return register
+
+
+def _delay(m: Module, value: Value, cycles: int) -> Value:
+    value = Value.cast(value)
+    name = getattr(value, "name", "value")
+    for cycle in range(cycles):
+        value = _register(m, value, f"{name}_delayed_{cycle + 1}")
+    return value

@@ -1,0 +1,291 @@
+"""Results: from windows that have ended to groups of accumulators beside their parameters and their place."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
+from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from ...golden import isa
+from ...golden.config import Config
+from ...golden.timing import RESULT_WINDOWS
+from ..engines.engine import ACCUMULATOR_BITS, result_layout
+from ..parts.device import RAM_LATENCY, Ram
+from ..parts.fifo import Buffer, Fifo, remains
+from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, field_shape, report
+from ..parts.lookahead import Lookahead
+from ..parts.pipeline import delay
+from .loops import Loops
+
+__all__ = ["COMMANDS_IN_FLIGHT", "RESULTS_LATENCY", "Place", "Results", "Settings"]
+
+#: From the parameter word of a group to its parameters: a register on the way, the memory.
+_PARAMETER_LATENCY = 1 + RAM_LATENCY
+
+#: From the result of an engine to its first group, when nothing waits: a register, the result FIFO, and the selection
+#: beside the parameters.
+RESULTS_LATENCY = 2 + _PARAMETER_LATENCY
+
+#: Commands that wait behind the one whose groups are walked, at least.
+COMMANDS_IN_FLIGHT = 4
+
+_COMMAND = command_shape(isa.COMPUTE)
+_SETTINGS = ("zero_point", "low", "high", "table_enable", "table", "add_table")
+
+
+class Settings(data.Struct):
+    """What a command says of requantisation and tables."""
+
+    zero_point: signed(8)
+    low: signed(8)
+    high: signed(8)
+    table_enable: unsigned(1)
+    table: field_shape(isa.COMPUTE, "table")
+    is_add: unsigned(1)
+    add_table: field_shape(isa.COMPUTE, "add_table")
+
+
+class Place(data.Struct):
+    """Where a group goes. Groups are collected to ``columns`` bytes; ``write`` marks the one that completes such a
+    piece.
+
+    ``address`` and ``count`` are those of the piece. ``finish`` marks the last group of a command.
+    """
+
+    valid: unsigned(1)
+    write: unsigned(1)
+    finish: unsigned(1)
+    slot: unsigned(6)
+    address: unsigned(isa.LOCAL_BITS)
+    count: unsigned(7)
+    index: unsigned(INDEX_BITS)
+
+
+class Results(wiring.Component):
+    """Give one group of ``requant_lanes`` accumulators each cycle, ``RESULTS_LATENCY`` cycles after the engine when
+    nothing waits.
+
+    Results come without backpressure: :class:`.windows.Windows` issues no window whose result could find
+    the FIFO full. One that does is an error, OVERFLOW, because it would take another one's place.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    context : In(stream of COMPUTE)
+        The commands in the order in which they were issued; up to ``COMMANDS_IN_FLIGHT`` wait here.
+    result : In
+        Of the engines.
+    halt : In(1)
+        Give nothing more.
+    parameter_write_enable, parameter_write_address, parameter_write_data : In
+        Words of 64 bits; the address is the parameter word times ``requant_lanes`` plus the lane.
+    accumulators : Out(requant_lanes x signed(32))
+    parameters : Out(requant_lanes x 64)
+    settings : Out(Settings)
+    place : Out(Place)
+    error : Out(ErrorReport)
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        self.requant_lanes = config.array.requant_lanes
+        self.pointer_bits = _COMMAND["parameter"].width + 1
+        super().__init__(
+            {
+                "context": In(stream.Signature(_COMMAND)),
+                "result": In(result_layout(config)),
+                "halt": In(1),
+                "parameter_write_enable": In(1),
+                "parameter_write_address": In(ceil_log2(config.parameter_words * self.requant_lanes)),
+                "parameter_write_data": In(64),
+                "accumulators": Out(data.ArrayLayout(signed(ACCUMULATOR_BITS), self.requant_lanes)),
+                "parameters": Out(data.ArrayLayout(unsigned(64), self.requant_lanes)),
+                "settings": Out(Settings),
+                "place": Out(Place),
+                "error": Out(ErrorReport),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.submodules.lookahead = lookahead = Lookahead(self._group_layout())
+        self._elaborate_walk(m, lookahead)
+
+        # A group goes on when its result is there.
+        group, serve = lookahead.output, Signal()
+        available, pop, overflows = self._elaborate_fifo(m, group.payload.number)
+        m.d.comb += [
+            group.ready.eq(available & ~self.halt),
+            serve.eq(group.valid & group.ready),
+            pop.eq(serve & group.payload.last),
+        ]
+        self._elaborate_parameters(m, group.payload.word)
+        self._elaborate_errors(m, serve, group.payload, overflows)
+        place = Signal(Place)
+        m.d.comb += [
+            place.eq(group.payload.place),
+            place.valid.eq(serve),
+            place.write.eq(serve & group.payload.place.write),
+            place.finish.eq(serve & group.payload.place.finish),
+            self.place.eq(delay(m, place, _PARAMETER_LATENCY, name="place")),
+            self.settings.eq(delay(m, group.payload.settings, _PARAMETER_LATENCY, name="settings")),
+        ]
+        return m
+
+    def _group_layout(self) -> data.StructLayout:
+        """A group that will come: its number in its window, whether it is the last one there, its parameter word."""
+        return data.StructLayout(
+            {
+                "number": range(max(self.config.array.lanes // self.requant_lanes, 2)),
+                "last": unsigned(1),
+                "word": unsigned(self.pointer_bits),
+                "settings": Settings,
+                "place": Place,
+            }
+        )
+
+    def _elaborate_walk(self, m: Module, lookahead: Lookahead) -> None:
+        """Walk the groups of the commands, ahead of their results, with a pause between commands."""
+        m.submodules.contexts = contexts = Fifo(_COMMAND, depth=COMMANDS_IN_FLIGHT)
+        m.submodules.next_context = next_context = Buffer(_COMMAND)
+        m.submodules.loops = loops = Loops(side="destination", word_bits=self.pointer_bits)
+        wiring.connect(m, wiring.flipped(self.context), contexts.input)
+        wiring.connect(m, contexts.output, next_context.input)
+
+        active, command, take = Signal(), Signal(_COMMAND, reset_less=True), Signal()
+        next_command = next_context.output.payload
+        number = Signal(self._group_layout()["number"].shape)
+        walk, last = Signal(), Signal()
+        # Whether the group is the last one of a window of each size, of which the loops tell one.
+        lane_bits = ceil_log2(self.requant_lanes)
+        is_last = {"lanes": Signal(reset_less=True), "last_lanes": Signal(reset_less=True)}
+        for field, flag in is_last.items():
+            limit, is_single = Signal.like(number, name=f"last_of_{field}", reset_less=True), Signal(reset_less=True)
+            with m.If(take):
+                m.d.sync += [
+                    limit.eq((next_command[field] - 1) >> lane_bits),
+                    Cat(is_single, flag).eq((next_command[field] <= self.requant_lanes).replicate(2)),
+                ]
+            with m.Elif(walk):
+                m.d.sync += flag.eq(Mux(last, is_single, number + 1 == limit))
+        m.d.comb += [
+            next_context.output.ready.eq(~active),
+            take.eq(next_context.output.valid & ~active),
+            walk.eq(active & lookahead.room),
+            last.eq(Mux(loops.last_tile, is_last["last_lanes"], is_last["lanes"])),
+            loops.command.eq(command),
+            loops.first.eq(next_command),
+            loops.first_word.eq(next_command.parameter),
+            loops.load.eq(take),
+            loops.step.eq(walk & ~command.parameter_shared),
+            loops.advance.eq(walk & last),
+        ]
+        with m.If(take):
+            m.d.sync += [active.eq(1), command.eq(next_command)]
+        with m.If(walk):
+            m.d.sync += number.eq(Mux(last, 0, number + 1))
+        with m.If(walk & last & loops.last):
+            m.d.sync += active.eq(0)
+
+        # A cycle later the loops' pointer has arrived as well; the command is still the same then. One more
+        # for the sums.
+        walked, last_tile = Signal(), Signal(reset_less=True)
+        layout = self._group_layout()
+        found, pushed = (Signal(layout, name=name, reset_less=True) for name in ("walked_group", "pushed"))
+        slot = number[: self._slot_bits]
+        m.d.sync += [
+            walked.eq(walk),
+            last_tile.eq(loops.last_tile),
+            found.number.eq(number),
+            found.last.eq(last),
+            found.word.eq(loops.word),
+            found.place.slot.eq(slot),
+            found.place.write.eq(last | slot.all()),
+            found.place.finish.eq(last & loops.last),
+        ]
+        m.d.sync += [
+            pushed.eq(found),
+            *(pushed.settings[name].eq(command[name]) for name in _SETTINGS),
+            pushed.settings.is_add.eq(command.engine == isa.Engine.ADD),
+            *self._piece(pushed.place, found.number, command, loops.pointer, last_tile),
+            lookahead.input.valid.eq(walked),
+        ]
+        m.d.comb += [lookahead.reserve.eq(walk), lookahead.input.payload.eq(pushed)]
+
+    def _piece(self, place, number, command, pointer, last_tile) -> list:
+        """Assign where the piece of a group begins, and what of it there is."""
+        columns = self.config.array.columns
+        start = (number >> self._slot_bits) * columns
+        left = Mux(last_tile, command.last_lanes, command.lanes) - start
+        return [
+            place.address.eq(pointer + start),
+            place.count.eq(Mux(left > columns, columns, left)),
+            place.index.eq(command.index),
+        ]
+
+    @property
+    def _slot_bits(self) -> int:
+        """Bits of a group's number within its piece."""
+        return ceil_log2(self.config.array.columns // self.requant_lanes)
+
+    def _elaborate_fifo(self, m: Module, number) -> tuple:
+        """The results that wait: whether there is one, the signal that drops the first, and whether one too many comes.
+
+        Of that one, the accumulators of group ``number`` go out in step with the parameters.
+        """
+        result = delay(m, self.result, 1, name="result")
+        produced, consumed = Signal(ceil_log2(RESULT_WINDOWS)), Signal(ceil_log2(RESULT_WINDOWS))
+        waiting = Signal(range(RESULT_WINDOWS + 1))
+        pop, available, overflows = Signal(), Signal(), Signal()
+        # Also if one leaves in the same cycle: its accumulators are read in the next one.
+        m.d.comb += overflows.eq(result.valid & (waiting >= RESULT_WINDOWS))
+        m.d.sync += [
+            produced.eq(produced + result.valid),
+            consumed.eq(consumed + pop),
+            waiting.eq(waiting + result.valid - pop),
+            available.eq(remains(waiting, leaves=pop, comes=result.valid)),
+        ]
+        for lane in range(self.requant_lanes):
+            # Each lane of the requantiser has its accumulators beside it, and registers of its own for what to read.
+            # They begin with different values, so that synthesis does not take them for one.
+            own = [result.lanes[index] for index in range(lane, len(self.result.lanes), self.requant_lanes)]
+            m.submodules[f"windows_{lane}"] = windows = memory.Memory(
+                shape=data.ArrayLayout(signed(ACCUMULATOR_BITS), len(own)), depth=RESULT_WINDOWS, init=[]
+            )
+            write, read = windows.write_port(), windows.read_port(domain="comb")
+            chosen = Signal.like(number, name=f"group_{lane}", init=lane % len(own), reset_less=True)
+            window = Signal.like(consumed, name=f"window_{lane}", init=lane % RESULT_WINDOWS, reset_less=True)
+            accumulator = Signal(signed(ACCUMULATOR_BITS), name=f"accumulator_{lane}", reset_less=True)
+            m.d.comb += [
+                write.addr.eq(produced),
+                write.data.eq(Cat(own)),
+                write.en.eq(result.valid),
+                read.addr.eq(window),
+                self.accumulators[lane].eq(delay(m, accumulator, _PARAMETER_LATENCY - 2, name=f"accumulator_{lane}")),
+            ]
+            m.d.sync += [window.eq(consumed), chosen.eq(number), accumulator.eq(read.data[chosen])]
+        return available, pop, overflows
+
+    def _elaborate_parameters(self, m: Module, word) -> None:
+        lane_bits = ceil_log2(self.requant_lanes)
+        # The parameters lie beside the requantisers, far from the walker.
+        address = delay(m, word, _PARAMETER_LATENCY - RAM_LATENCY, name="parameter_address")
+        for lane in range(self.requant_lanes):
+            m.submodules[f"parameters_{lane}"] = ram = Ram(width=64, depth=self.config.parameter_words)
+            m.d.comb += [
+                ram.read_address.eq(address),
+                self.parameters[lane].eq(ram.read_data),
+                ram.write_address.eq(self.parameter_write_address[lane_bits:]),
+                ram.write_data.eq(self.parameter_write_data),
+                ram.write_enable.eq(self.parameter_write_enable & (self.parameter_write_address[:lane_bits] == lane)),
+            ]
+
+    def _elaborate_errors(self, m: Module, serve, group, overflows) -> None:
+        """A parameter word that does not exist; a result for which there is no place, which must never come."""
+        code = Mux(overflows, isa.ErrorCode.OVERFLOW, isa.ErrorCode.ADDRESS_RANGE)
+        m.d.sync += [
+            report(self.error, code, isa.Unit.WRITE_BACK, group.place.index, group.word),
+            self.error.valid.eq(overflows | serve & (group.word >= self.config.parameter_words)),
+        ]

@@ -1,0 +1,355 @@
+"""Issue: walk the windows of COMPUTE commands, one step per cycle, from the step lists."""
+
+from dataclasses import dataclass
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from ...golden import isa
+from ...golden.config import Config
+from ..engines.engine import Step
+from ..parts.device import RAM_LATENCY, Ram
+from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, field_shape, report
+from ..parts.lookahead import Lookahead
+from ..parts.pipeline import delay
+from .foresight import Foresight, foreseen_layout
+from .loops import Loops
+
+__all__ = ["ISSUE_LATENCY", "Windows"]
+
+#: From the cycle in which a step is issued to the one in which its address is out: list, add.
+ISSUE_LATENCY = RAM_LATENCY + 1
+
+_COMMAND = command_shape(isa.COMPUTE)
+
+
+class _Position(data.Struct):
+    """A step within a window; ``takes_weight``: the next step has the next weight word."""
+
+    entry: field_shape(isa.COMPUTE, "list")
+    steps_left: field_shape(isa.COMPUTE, "steps")
+    last: unsigned(1)
+    takes_weight: unsigned(1)
+
+
+def _begin(position, command, skip, steps) -> list:
+    """Assign the first step of a window that leaves out ``skip`` and has ``steps``."""
+    return [
+        position.entry.eq(command.list + skip),
+        position.steps_left.eq(steps - 1),
+        position.last.eq(steps == 1),
+        position.takes_weight.eq(_takes_weight(command, steps)),
+    ]
+
+
+def _follow(position, command) -> list:
+    """Assign the step after ``position``."""
+    return [
+        position.entry.eq(position.entry + 1),
+        position.steps_left.eq(position.steps_left - 1),
+        position.last.eq(position.steps_left == 1),
+        position.takes_weight.eq(_takes_weight(command, position.steps_left)),
+    ]
+
+
+def _takes_weight(command, steps):
+    """Whether the first of the last ``steps`` steps of a window takes a weight word."""
+    return (command.engine != isa.Engine.DEPTHWISE) | (steps <= command.rows)
+
+
+@dataclass(frozen=True)
+class _Intake:
+    """The next command: ``ready`` to be taken or ``illegal``, whether it ``waits`` for every earlier result, and its
+    positions."""
+
+    command: data.View
+    ready: Value
+    illegal: Value
+    waits: Signal
+    beginning: data.View
+    continuation: data.View
+
+
+class Windows(wiring.Component):
+    """Issue one step per cycle: an address, a weight word and flags, ``ISSUE_LATENCY`` cycles later.
+
+    A walker finds the steps and runs ahead of the issue, where :class:`.foresight.Foresight` lets them
+    pass. Two commands that are not dependent follow with one cycle between. Golden twin:
+    :mod:`lutterfly.golden.windows`.
+
+    Parameters
+    ----------
+    config : Config
+    landing_latency : dict of Engine to int
+        See :class:`.foresight.Foresight`.
+
+    Members
+    -------
+    command : In(stream of COMPUTE)
+    context : Out(stream of COMPUTE)
+        Each command again, before its first step is issued, for the other end of the pipeline.
+    halt : In(1)
+        Issue nothing more.
+    list_write_enable, list_write_address, list_write_data : In
+        Entries of the step lists.
+    step : Out(Step), engine : Out(4), rows : Out, address : Out(24), weight : Out
+        One step: what its command says, its activation word's feature address and its weight word.
+    reads : Out(1)
+        ``address`` is one of a step; registered.
+    first, last : Out(1)
+        The first, the last step of a command is issued.
+    dependent : Out(1)
+        The first step of a command is issued that has waited for all earlier results.
+    issued, stalled : Out(1)
+        A step is issued; a command is here but no step is issued.
+    error : Out(ErrorReport)
+    """
+
+    def __init__(self, config: Config, *, landing_latency: dict[isa.Engine, int]):
+        self.config = config
+        self.landing_latency = landing_latency
+        self.weight_bits = _COMMAND["weight"].width + 1
+        self.offset_bits = ceil_log2(config.memory.feature_bytes)
+        super().__init__(
+            {
+                "command": In(stream.Signature(_COMMAND)),
+                "context": Out(stream.Signature(_COMMAND)),
+                "halt": In(1),
+                "list_write_enable": In(1),
+                "list_write_address": In(ceil_log2(config.memory.list_entries)),
+                "list_write_data": In(32),
+                "step": Out(Step),
+                "engine": Out(unsigned(4)),
+                "rows": Out(field_shape(isa.COMPUTE, "rows")),
+                "address": Out(isa.LOCAL_BITS),
+                "weight": Out(ceil_log2(config.weight_words)),
+                "reads": Out(1),
+                "first": Out(1),
+                "last": Out(1),
+                "dependent": Out(1),
+                "issued": Out(1),
+                "stalled": Out(1),
+                "error": Out(ErrorReport),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.submodules.loops = loops = Loops(side="source", word_bits=self.weight_bits)
+        m.submodules.lookahead = lookahead = Lookahead(self._step_layout())
+        m.submodules.foresight = foresight = Foresight(self.config, landing_latency=self.landing_latency)
+        active, command, take = Signal(), Signal(_COMMAND, reset_less=True), Signal()
+        intake = self._elaborate_intake(m, command.engine, take)
+        m.d.comb += [
+            take.eq(intake.ready & ~active & self.context.ready),
+            self.context.valid.eq(take),
+            self.context.payload.eq(intake.command),
+        ]
+        with m.If(take):
+            m.d.sync += [active.eq(1), command.eq(intake.command)]
+        self._elaborate_walk(m, intake, command, active, take, loops, lookahead)
+
+        step, issue = lookahead.output, Signal()
+        m.d.comb += [
+            foresight.steps.valid.eq(step.valid),
+            foresight.steps.payload.eq(step.payload.foreseen),
+            foresight.halt.eq(self.halt),
+            step.ready.eq(foresight.steps.ready),
+            issue.eq(step.valid & step.ready),
+            self.issued.eq(issue),
+            self.stalled.eq((active | intake.ready | step.valid) & ~issue),
+            self.first.eq(issue & step.payload.first),
+            self.last.eq(issue & step.payload.last),
+            self.dependent.eq(issue & step.payload.foreseen.waits),
+        ]
+        self._elaborate_lookup(m, issue, step.payload)
+        with m.If(intake.illegal):
+            m.d.sync += report(self.error, isa.ErrorCode.ILLEGAL_FIELD, isa.Unit.FETCH, intake.command.index)
+        return m
+
+    def _step_layout(self) -> data.StructLayout:
+        """A step on its way to the issue."""
+        return data.StructLayout(
+            {
+                "foreseen": foreseen_layout(self.config),
+                "entry": field_shape(isa.COMPUTE, "list"),
+                "base": unsigned(isa.LOCAL_BITS),
+                "weight": unsigned(self.weight_bits),
+                "rows": field_shape(isa.COMPUTE, "rows"),
+                "index": unsigned(INDEX_BITS),
+                "first": unsigned(1),
+                "last": unsigned(1),
+            }
+        )
+
+    def _elaborate_walk(
+        self, m: Module, intake: "_Intake", command, active, take, loops: Loops, lookahead: Lookahead
+    ) -> None:
+        """Walk the active command: the loops give the window, ``position`` the step within it."""
+        position, beginning, continuation = (
+            Signal(_Position, name=name, reset_less=True) for name in ("position", "beginning", "continuation")
+        )
+        walk, window_ends, first, first_window = Signal(), Signal(), Signal(reset_less=True), Signal(reset_less=True)
+        m.d.comb += [
+            walk.eq(active & lookahead.room),
+            window_ends.eq(walk & position.last),
+            loops.command.eq(command),
+            loops.first.eq(intake.command),
+            loops.first_word.eq(intake.command.weight),
+            loops.load.eq(take),
+            loops.step.eq(walk & position.takes_weight),
+            loops.advance.eq(window_ends),
+        ]
+        with m.If(walk):
+            m.d.sync += first.eq(0)
+            with m.If(~position.last):
+                m.d.sync += _follow(position, command)
+            with m.Elif(loops.row_ends):
+                m.d.sync += position.eq(beginning)
+            with m.Else():
+                m.d.sync += position.eq(continuation)
+        with m.If(window_ends):
+            m.d.sync += first_window.eq(0)
+        with m.If(window_ends & loops.last):
+            m.d.sync += active.eq(0)
+        with m.If(take):
+            m.d.sync += [
+                first.eq(1),
+                first_window.eq(1),
+                position.eq(intake.beginning),
+                beginning.eq(intake.beginning),
+                continuation.eq(intake.continuation),
+            ]
+
+        # A cycle later the loops' pointer has arrived as well; the command is still the same then. One more
+        # for the sums.
+        walked, last_tile, begins = Signal(), Signal(reset_less=True), Signal(reset_less=True)
+        step, pushed = (Signal(self._step_layout(), name=name, reset_less=True) for name in ("walked_step", "pushed"))
+        waits = Signal(reset_less=True)
+        with m.If(take):
+            m.d.sync += waits.eq(intake.waits)
+        m.d.sync += [
+            walked.eq(walk),
+            last_tile.eq(loops.last_tile),
+            begins.eq(first_window),
+            step.entry.eq(position.entry),
+            step.weight.eq(loops.word),
+            step.first.eq(first),
+            step.last.eq(position.last & loops.last),
+            step.foreseen.window_ends.eq(position.last),
+            step.foreseen.waits.eq(first & waits),
+        ]
+        lane_bits = ceil_log2(self.config.array.requant_lanes)
+        lanes = Mux(last_tile, command.last_lanes, command.lanes)
+        # Groups, rounded up, and one cycle more where the command begins: as one sum.
+        rounding = Cat(Const((1 << lane_bits) - 1, lane_bits), begins)
+        m.d.sync += [
+            pushed.eq(step),
+            pushed.base.eq(loops.pointer),
+            pushed.rows.eq(command.rows),
+            pushed.index.eq(command.index),
+            pushed.foreseen.engine.eq(command.engine),
+            pushed.foreseen.work.eq((lanes + rounding) >> lane_bits),
+            lookahead.input.valid.eq(walked),
+        ]
+        m.d.comb += [lookahead.reserve.eq(walk), lookahead.input.payload.eq(pushed)]
+
+    def _elaborate_intake(self, m: Module, last_engine, take) -> "_Intake":
+        """Hold the next command; check its counts and work out its positions, two cycles before it may be taken."""
+        waiting, looked_at, checked, legal = Signal(), Signal(), Signal(), Signal()
+        command = Signal(_COMMAND, reset_less=True)
+        m.d.comb += self.command.ready.eq(~waiting)
+        with m.If(~waiting):
+            m.d.sync += [waiting.eq(self.command.valid), command.eq(self.command.payload)]
+        with m.Elif(take):
+            m.d.sync += waiting.eq(0)
+        limit = Mux(command.engine == isa.Engine.MAC, self.config.array.columns, self.config.array.lanes)
+        legal_for_engine = Signal(init=1)
+        with m.Switch(command.engine):
+            with m.Case(isa.Engine.DEPTHWISE):
+                m.d.comb += legal_for_engine.eq(
+                    ~command.tile_inner & command.rows.any() & (command.skip + command.rows <= command.steps)
+                )
+            with m.Case(isa.Engine.ADD):
+                m.d.comb += legal_for_engine.eq(
+                    (command.steps == 2) & (command.add_table < self.config.memory.add_tables) & ~command.skip.any()
+                )
+            with m.Default():
+                m.d.comb += legal_for_engine.eq(~command.skip.any())
+
+        positions = {}
+        for name, skip in (("beginning", 0), ("continuation", command.skip)):
+            positions[name] = Signal(_Position, name=f"next_{name}", reset_less=True)
+            steps = Signal.like(command.steps, name=f"steps_of_{name}", reset_less=True)
+            m.d.sync += [steps.eq(command.steps - skip), _begin(positions[name], command, skip, steps)]
+        conditions = (
+            *(command[name].any() for name in ("outer", "middle", "inner", "steps", "lanes", "last_lanes")),
+            command.lanes <= limit,
+            command.last_lanes <= command.lanes,
+            command.list + command.steps <= self.config.memory.list_entries,
+            command.table < self.config.memory.tables,
+            legal_for_engine,
+        )
+        fulfilled = Signal(len(conditions), reset_less=True)
+        m.d.sync += [
+            looked_at.eq(waiting & ~take),
+            checked.eq(looked_at & ~take),
+            fulfilled.eq(Cat(conditions)),
+            legal.eq(fulfilled.all()),
+        ]
+        waits = Signal(reset_less=True)
+        m.d.sync += waits.eq(command.after | (command.engine != last_engine))
+        return _Intake(
+            command=command,
+            ready=checked & legal,
+            illegal=checked & ~legal,
+            waits=waits,
+            beginning=positions["beginning"],
+            continuation=positions["continuation"],
+        )
+
+    def _elaborate_lookup(self, m: Module, issue, step) -> None:
+        """Read the step's list entry and add its offset to the window's base."""
+        flag_bits = 2
+        m.submodules.lists = lists = Ram(width=self.offset_bits + flag_bits, depth=self.config.memory.list_entries)
+        m.d.comb += [
+            lists.read_address.eq(step.entry),
+            lists.write_enable.eq(self.list_write_enable),
+            lists.write_address.eq(self.list_write_address),
+            lists.write_data[: self.offset_bits].eq(self.list_write_data),
+            lists.write_data[self.offset_bits :].eq(self.list_write_data[-flag_bits:]),
+        ]
+        valid = delay(m, issue, RAM_LATENCY, name="valid")
+        now = delay(m, step, RAM_LATENCY, name="step")
+        engine = now.foreseen.engine
+
+        flags = lists.read_data[self.offset_bits :]
+        index = Signal(INDEX_BITS, reset_less=True)
+        uses_weights, weight, valid_address = Signal(), Signal(self.weight_bits, reset_less=True), Signal()
+        m.d.sync += [
+            valid_address.eq(valid & ~self.halt),
+            self.step.clear.eq(flags[0]),
+            self.step.fire.eq(flags[1]),
+            self.engine.eq(engine),
+            self.rows.eq(now.rows),
+            self.address.eq(now.base + lists.read_data[: self.offset_bits]),
+            weight.eq(now.weight),
+            index.eq(now.index),
+            uses_weights.eq((engine == isa.Engine.MAC) | (engine == isa.Engine.DEPTHWISE)),
+        ]
+        bad_address, bad_weight = Signal(), Signal()
+        m.d.comb += [
+            bad_address.eq(self.address >= self.config.memory.feature_bytes),
+            bad_weight.eq(uses_weights & (weight >= self.config.weight_words)),
+            self.reads.eq(valid_address),
+            self.step.valid.eq(valid_address & ~bad_address & ~bad_weight),
+            self.weight.eq(weight),
+        ]
+        m.d.sync += [
+            report(
+                self.error, isa.ErrorCode.ADDRESS_RANGE, isa.Unit.FETCH, index, Mux(bad_address, self.address, weight)
+            ),
+            self.error.valid.eq(valid_address & (bad_address | bad_weight)),
+        ]

@@ -1,0 +1,93 @@
+"""Write back: collect groups of results to pieces of ``columns`` bytes and write them."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Signal, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from ...golden import isa
+from ...golden.config import Config
+from ..memories.feature_memory import feature_write_layout
+from ..parts.assertions import Assertions
+from ..parts.isa import ErrorReport, report
+from .results import Place
+
+__all__ = ["WRITE_BACK_LATENCY", "WriteBack"]
+
+#: From the group that completes a piece to its write.
+WRITE_BACK_LATENCY = 2
+
+
+class WriteBack(wiring.Component):
+    """Take a group each cycle and write a piece when it is complete, ``WRITE_BACK_LATENCY`` cycles later.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    place : In(Place), values : In(requant_lanes x 8)
+        A group and where it goes.
+    halt : In(1)
+        Write nothing more.
+    write_valid : Out(1), write : Out(feature write)
+        To the feature memory.
+    done : Out(1)
+        With the last write of a command.
+    error : Out(ErrorReport)
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        self.lanes = config.array.requant_lanes
+        super().__init__(
+            {
+                "place": In(Place),
+                "values": In(data.ArrayLayout(unsigned(8), self.lanes)),
+                "halt": In(1),
+                "write_valid": Out(1),
+                "write": Out(feature_write_layout(config)),
+                "done": Out(1),
+                "error": Out(ErrorReport),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        slots = self.config.array.columns // self.lanes
+        piece = Signal(data.ArrayLayout(self.values.shape(), slots), reset_less=True)
+        with m.Switch(self.place.slot):
+            for slot in range(slots):
+                with m.Case(slot):
+                    m.d.sync += piece[slot].eq(self.values)
+        place = Signal(Place, reset_less=True)
+        end, outside = Signal(isa.LOCAL_BITS + 1, reset_less=True), Signal()
+        m.d.sync += [place.eq(self.place), end.eq(self.place.address + self.place.count)]
+        # One comparator: a piece that begins outside also ends outside.
+        m.d.comb += outside.eq(end > self.config.memory.feature_bytes)
+
+        write = Signal.like(self.write, reset_less=True)
+        m.d.comb += self.write.eq(write)
+        m.d.sync += [
+            write.address.eq(place.address),
+            write.count.eq(place.count),
+            write.data.eq(piece),
+            self.write_valid.eq(place.valid & place.write & ~outside & ~self.halt),
+            self.done.eq(place.valid & place.finish & ~outside & ~self.halt),
+            report(self.error, isa.ErrorCode.ADDRESS_RANGE, isa.Unit.WRITE_BACK, place.index, place.address),
+            self.error.valid.eq(place.valid & place.write & outside),
+        ]
+        checks = Assertions(m, platform)
+        count = self.write.count
+        checks.never(
+            self.write_valid & ((count == 0) | (count > self.config.array.columns)),
+            "write back: a piece of no byte, or of more than there are columns",
+        )
+        checks.never(
+            self.place.valid & (self.place.count <= self.place.slot << ceil_log2(self.lanes)),
+            "write back: a group behind the end of its piece",
+        )
+        return m

@@ -1,0 +1,1 @@
+"""Programs, queues, registers, and how a run begins and ends."""

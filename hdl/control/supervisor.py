@@ -1,0 +1,188 @@
+"""The run: start and done, the first error, the watchdog, and the performance counters."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from ...golden import registers
+from ...golden.config import Config
+from ...golden.isa import ErrorCode, Unit
+from ..parts.isa import ErrorReport, report
+from .queue import Standing
+from .registers import read_layout
+
+__all__ = ["ERROR_SOURCES", "Events", "Supervisor"]
+
+#: Who reports errors; of several in the same cycle the first counts.
+ERROR_SOURCES = ("prefetch", "dma_queue", "compute_queue", "load", "store", "compute")
+
+
+class Events(data.Struct):
+    """What the performance counters count: one cycle, or one command, each."""
+
+    dma_busy: unsigned(1)
+    dma_stalled: unsigned(1)
+    compute_busy: unsigned(1)
+    compute_stalled: unsigned(1)
+    dma_done: unsigned(1)
+    compute_done: unsigned(1)
+
+
+class Supervisor(wiring.Component):
+    """Start a run, watch it, and say how it ended. Every output depends on registers only.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    start : In(1)
+        Begin a run; without effect while one is on, or after an error.
+    clear_interrupt : In(1)
+    watchdog : In(32)
+        Cycles without progress after which a run stops; 0 for never.
+    begin : Out(1)
+        The run begins: for queues and prefetcher.
+    halt : Out(1)
+        An error has stopped the run, until reset.
+    dma_done, compute_done : In(1)
+        The queues' programs have ended. Not looked at while ``begin`` is high.
+    fetching : In(1)
+        The prefetcher is not done.
+    dma_tokens_left, compute_tokens_left : In(1)
+    dma_standing, compute_standing : In(Standing)
+    progress : In(1)
+    events : In(Events)
+    errors : In(ErrorReport for each of ERROR_SOURCES)
+        Registered.
+    read : Out(read_layout)
+        For the registers; STATUS without the bit of the soft reset.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__(
+            {
+                "start": In(1),
+                "clear_interrupt": In(1),
+                "watchdog": In(32),
+                "begin": Out(1),
+                "halt": Out(1),
+                "dma_done": In(1),
+                "compute_done": In(1),
+                "fetching": In(1),
+                "dma_tokens_left": In(1),
+                "compute_tokens_left": In(1),
+                "dma_standing": In(Standing),
+                "compute_standing": In(Standing),
+                "progress": In(1),
+                "events": In(Events),
+                "errors": In(data.StructLayout(dict.fromkeys(ERROR_SOURCES, ErrorReport))),
+                "read": Out(read_layout(config)),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        busy, done, pending = Signal(), Signal(), Signal()
+        error = Signal(ErrorReport)
+        accepted, ended = Signal(), Signal()
+        m.d.comb += [
+            accepted.eq(self.start & ~busy & ~error.valid),
+            ended.eq(busy & ~self.begin & self.dma_done & self.compute_done & ~self.fetching),
+            self.halt.eq(error.valid),
+        ]
+        m.d.sync += self.begin.eq(accepted)
+        with m.If(self.clear_interrupt):
+            m.d.sync += pending.eq(0)
+        with m.If(accepted):
+            m.d.sync += [busy.eq(1), done.eq(0)]
+
+        # How the run ends is found in two steps, and carried out in the next cycle.
+        closes = Signal(2)
+        m.d.sync += closes.eq(Cat(ended & ~closes.any(), closes))
+        verdict = self._elaborate_first_error(m, busy, closes[0])
+        with m.If(closes[-1]):
+            m.d.sync += [busy.eq(0), done.eq(1), pending.eq(1)]
+        with m.If(verdict.valid & ~error.valid):
+            m.d.sync += [error.eq(verdict), busy.eq(0), done.eq(0), pending.eq(1)]
+
+        self._elaborate_counters(m, busy)
+        m.d.comb += [
+            self.read.STATUS.eq(
+                Mux(busy, registers.STATUS_BUSY, 0)
+                | Mux(done, registers.STATUS_DONE, 0)
+                | Mux(error.valid, registers.STATUS_ERROR, 0)
+            ),
+            self.read.INTERRUPT.eq(pending),
+            self.read.ERROR[0:8].eq(error.code),
+            self.read.ERROR[8:16].eq(error.unit),
+            self.read.ERROR[16:32].eq(error.index),
+            self.read.ERROR_ADDRESS.eq(error.address),
+        ]
+        return m
+
+    def _elaborate_first_error(self, m: Module, busy, closes) -> data.View:
+        """The report that counts, two cycles late: the sources', then the watchdog's, then that of tokens left."""
+        stuck = self._elaborate_watchdog(m, busy)
+        left = Signal(ErrorReport)
+        for name in ("compute", "dma"):
+            with m.If(closes & getattr(self, f"{name}_tokens_left")):
+                m.d.comb += report(
+                    left, ErrorCode.TOKENS_LEFT, Unit[f"{name.upper()}_QUEUE"], getattr(self, f"{name}_standing").index
+                )
+        half = len(ERROR_SOURCES) // 2
+        sources = [self.errors[name] for name in ERROR_SOURCES]
+        firsts = [_first(m, group, name) for name, group in (("early", sources[:half]), ("late", sources[half:]))]
+        return _first(m, [*firsts, stuck, left], "verdict")
+
+    def _elaborate_watchdog(self, m: Module, busy) -> data.View:
+        """Count cycles without progress; say who is stuck, from the memory's side on: what waits for it comes later."""
+        progress, idle_cycles, is_late, expired = Signal(), Signal(32), Signal(), Signal()
+        m.d.sync += [
+            progress.eq(self.progress),
+            idle_cycles.eq(Mux(busy & ~progress, idle_cycles + 1, 0)),
+            is_late.eq((idle_cycles == self.watchdog) & (self.watchdog != 0)),
+            expired.eq(busy & ~progress & is_late),
+        ]
+        dma, compute = self.dma_standing, self.compute_standing
+        stuck = Signal(ErrorReport)
+        with m.If(dma.in_flight):
+            m.d.comb += report(stuck, ErrorCode.WATCHDOG, dma.unit, dma.oldest)
+        with m.Elif(compute.in_flight):
+            m.d.comb += report(stuck, ErrorCode.WATCHDOG, compute.unit, compute.oldest)
+        with m.Elif(dma.missing):
+            m.d.comb += report(stuck, ErrorCode.WATCHDOG, Unit.PREFETCH, dma.index)
+        with m.Elif(compute.missing):
+            m.d.comb += report(stuck, ErrorCode.WATCHDOG, Unit.PREFETCH, compute.index)
+        with m.Elif(compute.waiting):
+            m.d.comb += report(stuck, ErrorCode.WATCHDOG, Unit.COMPUTE_QUEUE, compute.index)
+        with m.Else():
+            m.d.comb += report(stuck, ErrorCode.WATCHDOG, Unit.DMA_QUEUE, dma.index)
+        later = Signal.like(stuck)
+        m.d.sync += [later.eq(stuck), later.valid.eq(expired & busy)]
+        return later
+
+    def _elaborate_counters(self, m: Module, busy) -> None:
+        events = Signal(Events)
+        m.d.sync += events.eq(self.events)
+        for name, event in (("CYCLES", busy), *((name.upper(), events[name]) for name in Events.as_shape().members)):
+            counter = Signal(32, name=name.lower())
+            # A cycle late, from a register; the run's own first cycle has passed then.
+            with m.If(self.begin):
+                m.d.sync += counter.eq(int(name == "CYCLES"))
+            with m.Elif(event):
+                m.d.sync += counter.eq(counter + 1)
+            m.d.comb += self.read[name].eq(counter)
+
+
+def _first(m: Module, reports: list, name: str) -> data.View:
+    """Register the first of ``reports`` that is valid."""
+    first, register = Signal(ErrorReport), Signal(ErrorReport, name=name)
+    # Later assignments win.
+    for source in reversed(reports):
+        with m.If(source.valid):
+            m.d.comb += first.eq(source)
+    m.d.sync += register.eq(first)
+    return register

@@ -1,0 +1,1 @@
+"""The units that move data between external and local memories."""

@@ -1,0 +1,206 @@
+"""The unit that executes STORE."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect
+from amaranth.utils import ceil_log2
+
+from ...golden import isa
+from ...golden.config import Config
+from ...golden.isa import ErrorCode, Unit
+from ..bus.axi import Response, WriteSignature
+from ..bus.burst import BurstSplitter
+from ..parts.fifo import Buffer, Fifo
+from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, report, report_first, unit_members
+from .loop_nest import LoopNest, Nest
+from .store_beats import StoreBeats, feature_word_layout
+
+__all__ = ["DmaStore"]
+
+
+class DmaStore(wiring.Component):
+    """Execute STORE in order, one beat each cycle in which the feature memory can be read.
+
+    Each beat is read at the feature address of its first byte, which may lie before the row, and strobes leave out
+    what does not belong to the row: nothing has to be aligned. Bit-exact with :func:`lutterfly.golden.dma.store`;
+    after an error no burst begins until reset. An address out of range is that of its row; that of a failed burst is
+    relative to EXTERNAL_BASE.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    command : In(stream of command_shape(STORE))
+    bus : Out(WriteSignature)
+        ``aw`` is registered, ``w`` depends on registers only.
+    read : Out(stream(24))
+        Feature addresses; depends on registers only.
+    word : In(feature_word_layout)
+        The words, in order, at any latency; they cannot be held up.
+    done : Out(1)
+        The last write response of a command has arrived.
+    error : Out(ErrorReport)
+    halt : In(1)
+    progress : Out(1)
+        A command, a burst, a read, a beat or a response has moved.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__(
+            {
+                "command": In(stream.Signature(command_shape(isa.STORE))),
+                "bus": Out(WriteSignature(config.axi.data_bits)),
+                "read": Out(stream.Signature(unsigned(isa.LOCAL_BITS))),
+                "word": In(feature_word_layout(config)),
+                **unit_members(),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.submodules.beats = beats = StoreBeats(self.config)
+        # So that a feature memory that is not ready has to stop no burst in the same cycle.
+        m.submodules.starts = starts = Buffer(beats.bursts.payload.shape())
+        connect(m, starts.output, beats.bursts)
+        connect(m, beats.read, wiring.flipped(self.read))
+        # Nor has a bus that is not ready to stop the queues of words and strobes.
+        m.submodules.outgoing = outgoing = Buffer(self.bus.w.payload.shape())
+        connect(m, beats.beats, outgoing.input)
+        connect(m, outgoing.output, wiring.flipped(self.bus.w))
+        m.d.comb += beats.word.eq(self.word)
+
+        failed, stop = Signal(), Signal()
+        # Two cycles behind an error: before that no burst of a later row can begin.
+        m.d.sync += stop.eq(self.halt | failed)
+        rows, refused = self._elaborate_rows(m, stop)
+        strayed = self._elaborate_bursts(m, rows, stop)
+        burst_failed = self._elaborate_responses(m, failed)
+
+        report_first(m, self.error, (refused, strayed, burst_failed), failed)
+        m.d.sync += self.progress.eq(
+            self.bus.b.valid
+            | Cat(moving.valid & moving.ready for moving in (self.command, self.bus.aw, self.read, self.bus.w)).any()
+        )
+        return m
+
+    def _elaborate_rows(self, m: Module, stop) -> tuple:
+        """Take commands, refuse those without bytes, and walk the rows of the others."""
+        context = data.StructLayout({"index": unsigned(INDEX_BITS), "last_byte": unsigned(isa.LOCAL_BITS)})
+        m.submodules.rows = rows = LoopNest(
+            Nest(counts={"row": 16}, pointers={"external": isa.EXTERNAL_BITS, "local": isa.LOCAL_BITS}, context=context)
+        )
+        # A cycle to take a command, one to check it, and one to begin it or to stay here until the reset.
+        nest = rows.nests
+        waiting, checked, legal = Signal(), Signal(), Signal()
+        command = Signal(self.command.payload.shape(), name="waiting_command", reset_less=True)
+        m.d.comb += self.command.ready.eq(~waiting & ~stop)
+        with m.If(~waiting):
+            m.d.sync += [waiting.eq(self.command.valid & ~stop), command.eq(self.command.payload)]
+        with m.Elif(nest.valid & nest.ready):
+            m.d.sync += waiting.eq(0)
+        m.d.sync += [
+            checked.eq(waiting & ~(nest.valid & nest.ready)),
+            legal.eq((command.row_bytes != 0) & (command.rows != 0)),
+        ]
+        fields = nest.payload
+        m.d.comb += [
+            nest.valid.eq(checked & legal & ~stop),
+            fields.count.row.eq(command.rows),
+            [fields.start[name].eq(command[name]) for name in ("external", "local")],
+            [fields.pitch[name].row.eq(command[f"{name}_row"]) for name in ("external", "local")],
+            fields.context.index.eq(command.index),
+            fields.context.last_byte.eq(command.row_bytes - 1),
+        ]
+        refused = Signal(ErrorReport, name="refused")
+        with m.If(checked & ~legal):
+            m.d.comb += report(refused, ErrorCode.ILLEGAL_FIELD, Unit.STORE, command.index)
+        return rows.iterations, refused
+
+    def _elaborate_bursts(self, m: Module, rows: stream.Interface, stop):
+        """Check a row, split it into bursts, and begin each one at the bus and at the feature memory."""
+        axi = self.config.axi
+        byte_bits = ceil_log2(axi.data_bytes)
+        context = data.StructLayout(
+            {
+                "index": unsigned(INDEX_BITS),
+                "last_row": unsigned(1),
+                "source": unsigned(isa.LOCAL_BITS),
+            }
+        )
+        m.submodules.splitter = splitter = BurstSplitter(data_bytes=axi.data_bytes, context=context)
+        m.submodules.pending = pending = Fifo(
+            data.StructLayout(
+                {
+                    "index": unsigned(INDEX_BITS),
+                    "address": unsigned(isa.EXTERNAL_BITS),
+                    "last": unsigned(1),
+                }
+            ),
+            depth=axi.outstanding,
+        )
+
+        # One stage: does the row lie in the feature memory? One bit more, so that nothing wraps.
+        run, runs, row = Signal(splitter.runs.payload.shape(), reset_less=True), splitter.runs, rows.payload
+        checked, out_of_range = Signal(), Signal(reset_less=True)
+        local = Signal(isa.LOCAL_BITS, reset_less=True)
+        end = Signal(isa.LOCAL_BITS + 1)
+        m.d.comb += [
+            end.eq(row.pointer.local + row.context.last_byte),
+            rows.ready.eq(~checked),
+            runs.valid.eq(checked & ~out_of_range),
+            runs.payload.eq(run),
+        ]
+        with m.If(rows.ready):
+            m.d.sync += [
+                checked.eq(rows.valid),
+                out_of_range.eq(end[ceil_log2(self.config.memory.feature_bytes) :].any()),
+                local.eq(row.pointer.local),
+                run.address.eq(row.pointer.external),
+                run.last_byte.eq(row.context.last_byte),
+                run.context.index.eq(row.context.index),
+                run.context.last_row.eq(row.end.row),
+                # Of the first beat's first byte, which may lie before the row.
+                run.context.source.eq(row.pointer.local - row.pointer.external[:byte_bits]),
+            ]
+        with m.Elif(runs.ready & runs.valid):
+            m.d.sync += checked.eq(0)
+        # The bursts of the rows before it begin first.
+        strayed = Signal(ErrorReport, name="strayed")
+        with m.If(checked & out_of_range & runs.ready & ~splitter.bursts.valid):
+            m.d.comb += report(strayed, ErrorCode.ADDRESS_RANGE, Unit.STORE, run.context.index, local)
+
+        m.submodules.requests = requests = Buffer(self.bus.aw.payload.shape())
+        connect(m, requests.output, wiring.flipped(self.bus.aw))
+        bursts, starts = splitter.bursts, m.submodules.starts.input
+        burst = bursts.payload
+        begin = Signal()
+        m.d.comb += [
+            begin.eq(bursts.valid & ~stop & starts.ready & pending.input.ready & requests.input.ready),
+            bursts.ready.eq(begin),
+            starts.valid.eq(begin),
+            [starts.payload[name].eq(burst[name]) for name in ("beats_minus_one", "first_byte", "last_byte", "first")],
+            starts.payload.source.eq(burst.context.source),
+            requests.input.valid.eq(begin),
+            [requests.input.payload[name].eq(burst[name]) for name in ("address", "beats_minus_one")],
+            pending.input.valid.eq(begin),
+            pending.input.payload.index.eq(burst.context.index),
+            pending.input.payload.address.eq(burst.address),
+            pending.input.payload.last.eq(burst.last & burst.context.last_row),
+        ]
+        return strayed
+
+    def _elaborate_responses(self, m: Module, failed):
+        """Tell completed commands, and what has failed; behind a failure bursts that have begun just end."""
+        b, pending = self.bus.b, m.submodules.pending.output
+        m.d.comb += pending.ready.eq(b.valid)
+        m.d.sync += self.done.eq(b.valid & pending.payload.last & ~b.payload.response[1] & ~failed)
+        problem = Signal(ErrorReport, name="burst_failed")
+        with m.If(b.valid & b.payload.response[1]):
+            code = Mux(b.payload.response == Response.DECERR, ErrorCode.AXI_DECODE, ErrorCode.AXI_SLAVE)
+            m.d.comb += report(problem, code, Unit.STORE, pending.payload.index, pending.payload.address)
+        return problem

@@ -1,0 +1,200 @@
+"""Check LOAD and FILL commands, and turn them into runs to request and transfers to write."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from ...golden import isa
+from ...golden.config import Config
+from ...golden.dma import local_unit_bytes
+from ...golden.isa import ErrorCode, LocalMemory, Unit
+from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, report
+from .load_chunks import chunk_bytes, transfer_nest
+from .loop_nest import Nest
+
+__all__ = ["LoadCommands", "load_command_layout", "run_nest"]
+
+#: A run has less than 2^32 bytes; the product of its two 16- and 24-bit factors has this many bits.
+_PRODUCT_BITS = 40
+
+
+def load_command_layout() -> data.StructLayout:
+    """A LOAD (``is_fill`` is 0) or a FILL: both are views of the same command word, and the other one is ignored."""
+    return data.StructLayout({"is_fill": unsigned(1), "load": command_shape(isa.LOAD), "fill": command_shape(isa.FILL)})
+
+
+def run_nest() -> Nest:
+    """The loops over the runs of a LOAD; ``last_byte`` is the bytes of a run minus one."""
+    context = data.StructLayout({"index": unsigned(INDEX_BITS), "last_byte": unsigned(isa.EXTERNAL_BITS)})
+    return Nest(counts={"row": 16, "fold": 8}, pointers={"external": isa.EXTERNAL_BITS}, context=context)
+
+
+class LoadCommands(wiring.Component):
+    """Take a command every four cycles, plus one for each bit of ``row_pieces``; all outputs depend on registers only.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    commands : In(stream of load_command_layout)
+    runs : Out(stream of nests, see run_nest)
+        LOADs only.
+    transfers : Out(stream of nests, see transfer_nest)
+    refused : Out(ErrorReport)
+        A command with an illegal field; it goes no further, and no other one is taken until reset.
+    halt : In(1)
+        Take no command.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__(
+            {
+                "commands": In(stream.Signature(load_command_layout())),
+                "runs": Out(stream.Signature(run_nest().nest_layout)),
+                "transfers": Out(stream.Signature(transfer_nest(config).nest_layout)),
+                "refused": Out(ErrorReport),
+                "halt": In(1),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        # A FILL is handled as a LOAD of rows of one piece that has no source.
+        load = Signal(command_shape(isa.LOAD), reset_less=True)
+        value = Signal(8, reset_less=True)
+        is_fill = Signal(reset_less=True)
+        last_byte = Signal(isa.LOCAL_BITS, reset_less=True)
+        # Bytes of a run by shifting and adding: few cycles, since rows have few pieces, and hidden behind the command
+        # before.
+        product, addend = Signal(_PRODUCT_BITS, reset_less=True), Signal(_PRODUCT_BITS, reset_less=True)
+        pieces_left = Signal(16, reset_less=True)
+        runs_offered, transfers_offered = Signal(), Signal()
+        illegal = self._elaborate_check(m, load, is_fill)
+        m.d.comb += [self.runs.valid.eq(runs_offered), self.transfers.valid.eq(transfers_offered)]
+        self._elaborate_outputs(m, load, is_fill, value, last_byte, product)
+
+        command = self.commands.payload
+        # Until a command is taken the registers follow what is offered. Not `ready` itself, which has enough to drive.
+        follows = Signal(init=1)
+        with m.If(follows):
+            m.d.sync += [
+                load.eq(command.load),
+                is_fill.eq(command.is_fill),
+                value.eq(command.fill.value),
+                product.eq(0),
+            ]
+            with m.If(command.is_fill):
+                m.d.sync += [
+                    load[name].eq(command.fill[name]) for name in ("index", "local", "piece_bytes", "rows", "local_row")
+                ]
+                m.d.sync += [load.memory.eq(LocalMemory.FEATURE), load.folds.eq(1), load.row_pieces.eq(1)]
+        with m.FSM():
+            with m.State("TAKE"):
+                with m.If(self.commands.valid & self.commands.ready):
+                    m.d.sync += [self.commands.ready.eq(0), follows.eq(0)]
+                    m.next = "CHECK"
+                with m.Else():
+                    m.d.sync += self.commands.ready.eq(~self.halt)
+            with m.State("CHECK"):
+                m.d.sync += [
+                    last_byte.eq(load.piece_bytes - 1),
+                    addend.eq(load.piece_bytes),
+                    pieces_left.eq(load.row_pieces),
+                ]
+                m.next = "MULTIPLY"
+                with m.If(illegal):
+                    m.next = "REFUSE"
+            with m.State("MULTIPLY"):
+                m.d.sync += [addend.eq(addend << 1), pieces_left.eq(pieces_left >> 1)]
+                with m.If(pieces_left[0]):
+                    m.d.sync += product.eq(product + addend)
+                with m.If(pieces_left[1:] == 0):
+                    m.next = "COMPARE"
+            with m.State("COMPARE"):
+                with m.If(product[isa.EXTERNAL_BITS :].any()):
+                    m.next = "REFUSE"
+                with m.Else():
+                    m.d.sync += [runs_offered.eq(~is_fill), transfers_offered.eq(1)]
+                    m.next = "OFFER"
+            with m.State("OFFER"):
+                with m.If(self.runs.ready):
+                    m.d.sync += runs_offered.eq(0)
+                with m.If(self.transfers.ready):
+                    m.d.sync += transfers_offered.eq(0)
+                with m.If((~runs_offered | self.runs.ready) & (~transfers_offered | self.transfers.ready)):
+                    m.d.sync += [self.commands.ready.eq(~self.halt), follows.eq(1)]
+                    m.next = "TAKE"
+            with m.State("REFUSE"):
+                m.d.comb += report(
+                    self.refused, ErrorCode.ILLEGAL_FIELD, Mux(is_fill, Unit.FILL, Unit.LOAD), load.index
+                )
+                m.next = "STOP"
+            with m.State("STOP"):
+                m.next = "STOP"
+        return m
+
+    def _elaborate_check(self, m: Module, load, is_fill):
+        counts = [load[name] for name in ("row_pieces", "piece_bytes", "rows", "folds")]
+        several = Cat(load[name] != 1 for name in ("row_pieces", "rows", "folds")).any()
+        misplaced = Signal()
+        with m.Switch(load.memory):
+            for memory in LocalMemory:
+                unit_bits = ceil_log2(local_unit_bytes(memory, lanes=self.config.array.lanes))
+                with m.Case(memory):
+                    if memory is not LocalMemory.FEATURE:
+                        m.d.comb += misplaced.eq(
+                            several | Cat(load.local[:unit_bits], load.piece_bytes[:unit_bits]).any()
+                        )
+            with m.Default():
+                m.d.comb += misplaced.eq(1)
+        return Cat(count == 0 for count in counts).any() | misplaced
+
+    def _elaborate_outputs(self, m: Module, load, is_fill, value, last_byte, product) -> None:
+        run, transfer = self.runs.payload, self.transfers.payload
+        m.d.comb += [
+            [run.count[name].eq(load[f"{name}s"]) for name in ("row", "fold")],
+            run.start.external.eq(load.external),
+            [run.pitch.external[name].eq(load[f"external_{name}"]) for name in ("row", "fold")],
+            run.context.index.eq(load.index),
+            run.context.last_byte.eq(product - 1),
+        ]
+        context = transfer.context
+        m.d.comb += [
+            [transfer.count[name].eq(load[f"{name}s"]) for name in ("row", "fold")],
+            transfer.count.piece.eq(load.row_pieces),
+            transfer.start.local.eq(load.local),
+            [transfer.pitch.local[name].eq(load[f"local_{name}"]) for name in ("row", "fold", "piece")],
+            transfer.start.offset.eq(load.external),
+            [transfer.pitch.offset[name].eq(load[f"external_{name}"]) for name in ("row", "fold")],
+            context.index.eq(load.index),
+            context.is_fill.eq(is_fill),
+            context.value.eq(value),
+            context.memory.eq(load.memory),
+            context.last_byte.eq(last_byte),
+        ]
+
+        # In signals of their own: Yosys writes a structure that is partly driven in a process as processes without
+        # inputs.
+        chosen = {name: Signal.like(context[name], name=name) for name in ("chunk_bytes", "tail_bytes", "chunks_left")}
+        m.d.comb += [context[name].eq(signal) for name, signal in chosen.items()]
+
+        def split(size_bytes: int) -> list:
+            bits = ceil_log2(size_bytes)
+            return [
+                chosen["chunk_bytes"].eq(size_bytes),
+                chosen["tail_bytes"].eq(last_byte[:bits] + 1),
+                chosen["chunks_left"].eq(last_byte >> bits),
+            ]
+
+        with m.If(is_fill):
+            m.d.comb += split(self.config.array.lanes)
+        with m.Else(), m.Switch(load.memory):
+            for memory in LocalMemory:
+                with m.Case(memory):
+                    m.d.comb += split(chunk_bytes(memory, self.config))

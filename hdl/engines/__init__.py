@@ -1,0 +1,1 @@
+"""The engines that compute windows, and what they have in common."""

@@ -1,0 +1,182 @@
+"""The multiply-accumulate array: ``lanes`` x ``columns`` multipliers, output-stationary."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from ...golden.config import Config
+from ...golden.isa import Engine
+from ..parts.assertions import Assertions
+from ..parts.device import MULTIPLIER_LATENCY, Multiplier
+from ..parts.pipeline import delay
+from .column_hop import ColumnHop
+from .engine import ACCUMULATOR_BITS, ChainedStep, engine_members
+
+__all__ = ["Column", "MacArray"]
+
+PRODUCT_BITS = 16
+
+
+def column_latency(lanes: int) -> int:
+    """Cycles from a word to the total that it completes: multiply, one for each level of the adder tree, accumulate."""
+    return MULTIPLIER_LATENCY + ceil_log2(lanes) + 1
+
+
+class Column(wiring.Component):
+    """Add up the products of each word with its weights, one word per cycle, into one accumulator.
+
+    A result comes ``latency`` cycles (:func:`column_latency`) after the word that fires it. Bit-exact with
+    :func:`lutterfly.golden.engines.accumulate`.
+
+    Parameters
+    ----------
+    lanes : int
+        Products per word, a power of two.
+
+    Members
+    -------
+    step : In(ChainedStep)
+    word : In(8 * lanes)
+    weights : In(lanes x signed(8))
+        In the cycle of ``word``.
+    products : Out(lanes x signed(16))
+        ``MULTIPLIER_LATENCY`` cycles after ``word``.
+    fired : Out(1)
+        ``total`` is a result.
+    total : Out(signed(32))
+        The accumulator, modulo 2**32.
+    """
+
+    def __init__(self, *, lanes: int):
+        self.lanes = lanes
+        self.latency = column_latency(lanes)
+        super().__init__(
+            {
+                "step": In(ChainedStep),
+                "word": In(8 * lanes),
+                "weights": In(data.ArrayLayout(signed(8), lanes)),
+                "products": Out(data.ArrayLayout(signed(PRODUCT_BITS), lanes)),
+                "fired": Out(1),
+                "total": Out(signed(ACCUMULATOR_BITS)),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+
+        for lane in range(self.lanes):
+            m.submodules[f"multiplier_{lane}"] = multiplier = Multiplier(a_width=8, b_width=8)
+            m.d.comb += [
+                multiplier.a.eq(self.word.word_select(lane, 8).as_signed()),
+                multiplier.b.eq(self.weights[lane]),
+                self.products[lane].eq(multiplier.product),
+            ]
+
+        terms, level = list(self.products), 0
+        while len(terms) > 1:
+            sums = [
+                Signal(signed(PRODUCT_BITS + level + 1), name=f"sum_{level}_{pair}", reset_less=True)
+                for pair in range(len(terms) // 2)
+            ]
+            m.d.sync += [total.eq(terms[2 * pair] + terms[2 * pair + 1]) for pair, total in enumerate(sums)]
+            terms, level = sums, level + 1
+
+        step = delay(m, self.step, self.latency - 1, name="step")
+        m.d.comb += self.fired.eq(delay(m, step.valid & step.fire & ~step.chain, 1, name="fired"))
+        total = Signal.like(self.total, reset_less=True)
+        with m.If(step.valid):
+            m.d.sync += total.eq(Mux(step.clear, 0, total) + terms[0])
+        m.d.comb += self.total.eq(total)
+
+        return m
+
+
+class MacArray(wiring.Component):
+    """Multiply each activation word with one word of weights for each column, one word per cycle.
+
+    Words travel from column to column, one column per cycle, so that a word is driven to one column's multipliers only
+    and wires stay short. Each column adds its products up over lanes and steps: ``columns`` results, when the last
+    column has its own. In chain mode each lane adds its products up over the first ``depthwise_taps`` columns and
+    steps: ``lanes`` results. Bit-exact with :func:`lutterfly.golden.engines.mac` and
+    :func:`lutterfly.golden.engines.depthwise`.
+
+    A window of one mode may follow one of the other only when the results of the one before are out.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    step : In(ChainedStep), word, result
+        See :func:`.engine.engine_members`. The first ``columns`` lanes of the result are accumulators, in
+        chain mode all.
+    weights : In(columns x lanes x signed(8))
+        Column j's come j cycles after their activation word.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        self.lanes, self.columns, self.taps = config.array.lanes, config.array.columns, config.array.depthwise_taps
+        self.latencies = {
+            Engine.MAC: column_latency(self.lanes) + self.columns - 1,
+            Engine.DEPTHWISE: MULTIPLIER_LATENCY + self.taps + 2,
+        }
+        super().__init__(
+            {
+                **engine_members(config, ChainedStep),
+                "weights": In(data.ArrayLayout(data.ArrayLayout(signed(8), self.lanes), self.columns)),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        step, word, products, totals = self.step, self.word, [], []
+        for index in range(self.columns):
+            if index:
+                m.submodules[f"hop_{index}"] = hop = ColumnHop(lanes=self.lanes, has_line=index < self.taps)
+                m.d.comb += [hop.step.eq(step), hop.word.eq(word)]
+                step, word = hop.next_step, hop.next_word
+            m.submodules[f"column_{index}"] = column = Column(lanes=self.lanes)
+            m.d.comb += [column.step.eq(step), column.word.eq(word), column.weights.eq(self.weights[index])]
+            products.append(column.products)
+            if index == self.taps - 1:
+                last_tap_step = step
+            totals.append(column.total)
+
+        chain_fired, chain_totals = self._elaborate_chain(m, products, last_tap_step)
+        chain_later = delay(m, chain_fired, 1, name="chain_fired")
+        m.d.comb += self.result.valid.eq(column.fired | chain_later)
+        for lane, (result, chained) in enumerate(zip(self.result.lanes, chain_totals, strict=True)):
+            waits = self.columns - 1 - lane
+            if waits < 0:
+                total = delay(m, chained, 1, name=f"total_{lane}")
+            elif waits:
+                # While totals wait for that of the last column, there is a register to choose in front of.
+                total = delay(m, totals[lane], waits - 1, name=f"total_{lane}")
+                total = delay(m, Mux(chain_fired, chained, total), 1, name=f"result_{lane}")
+            else:
+                total = Mux(chain_later, delay(m, chained, 1, name=f"total_{lane}"), totals[lane])
+            m.d.comb += result.eq(total)
+        Assertions(m, platform).never(column.fired & chain_later, "MAC array: results of both modes at once")
+        return m
+
+    def _elaborate_chain(self, m: Module, products: list, last_tap_step) -> tuple[Signal, list[Signal]]:
+        """Add each lane's products up from column to column, and then over the steps of the window."""
+        sums = list(products[0])
+        for tap in range(1, self.taps):
+            held = [delay(m, value, 1, name=f"chain_{tap}_{lane}") for lane, value in enumerate(sums)]
+            sums = [value + product for value, product in zip(held, products[tap], strict=True)]
+        step = delay(m, last_tap_step, MULTIPLIER_LATENCY + 1, name="chain_step")
+        fired, totals = Signal(), []
+        m.d.sync += fired.eq(step.valid & step.fire & step.chain)
+        for lane, value in enumerate(sums):
+            settled = delay(m, value, 1, name=f"chain_sum_{lane}")
+            total = Signal(signed(ACCUMULATOR_BITS), name=f"chain_total_{lane}", reset_less=True)
+            with m.If(step.valid):
+                m.d.sync += total.eq(Mux(step.clear, 0, total) + settled)
+            totals.append(total)
+        return fired, totals

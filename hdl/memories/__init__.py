@@ -1,0 +1,1 @@
+"""Feature memory and weight memory."""

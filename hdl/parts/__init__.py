@@ -1,0 +1,1 @@
+"""What every unit is built from."""

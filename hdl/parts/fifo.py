@@ -1,0 +1,178 @@
+"""First-in, first-out queues of structured words: in registers, in distributed RAM, and in block RAM."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Mux, Shape, ShapeLike, Signal, Value, ValueLike
+from amaranth.lib import memory, stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from .assertions import Assertions
+
+__all__ = ["BlockFifo", "Buffer", "Fifo", "push_signature", "remains"]
+
+
+def push_signature(shape: ShapeLike) -> wiring.Signature:
+    """Words that cannot be held up: a stream without ``ready``, for a receiver that has made room beforehand."""
+    return wiring.Signature({"valid": Out(1), "payload": Out(shape)})
+
+
+def remains(count: Value, *, leaves: ValueLike, comes: ValueLike = 0) -> Value:
+    """Whether ``count + comes - leaves`` is above zero, without the sum: for a register beside that of the count.
+
+    Both are one bit; nothing leaves while ``count`` is zero.
+    """
+    return (count > 1) | (count == 1) & ~Value.cast(leaves) | comes
+
+
+class Buffer(wiring.Component):
+    """Queue two words in registers, one in and one out each cycle, with a latency of one cycle; no combinational path.
+
+    Parameters
+    ----------
+    shape : ShapeLike
+        Of a word.
+
+    Members
+    -------
+    input : In(stream)
+    output : Out(stream)
+    """
+
+    def __init__(self, shape: ShapeLike):
+        self.shape = shape
+        super().__init__({"input": In(stream.Signature(shape)), "output": Out(stream.Signature(shape))})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        width = Shape.cast(self.shape).width
+        payload, spare = Signal(width, reset_less=True), Signal(width, reset_less=True)
+        has_spare, keeps_spare = Signal(), Signal()
+        m.d.comb += self.output.payload.eq(payload)
+        # `ready` is the complement of `has_spare`, but a register of its own with wires of its own.
+        m.d.sync += [has_spare.eq(keeps_spare), self.input.ready.eq(~keeps_spare)]
+        with m.If(~has_spare):
+            m.d.sync += spare.eq(self.input.payload)
+        with m.If(~self.output.valid | self.output.ready):
+            m.d.sync += [
+                payload.eq(Mux(has_spare, spare, self.input.payload)),
+                self.output.valid.eq(has_spare | self.input.valid & self.input.ready),
+            ]
+        with m.Else():
+            m.d.comb += keeps_spare.eq(has_spare | self.input.valid & self.input.ready)
+        return m
+
+
+class Fifo(wiring.Component):
+    """Queue up to ``depth`` words, one in and one out each cycle, with a latency of one cycle; no combinational path.
+
+    ``valid`` and ``ready`` are registers, the payload comes from distributed RAM.
+
+    Parameters
+    ----------
+    shape : ShapeLike
+        Of a word.
+    depth : int
+        Words; up to 16 cost the same.
+
+    Members
+    -------
+    input : In(stream)
+    output : Out(stream)
+    """
+
+    def __init__(self, shape: ShapeLike, *, depth: int):
+        self.shape = shape
+        self.depth = depth
+        super().__init__({"input": In(stream.Signature(shape)), "output": Out(stream.Signature(shape))})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        width = Shape.cast(self.shape).width
+        # At least two: one word would have an address of no bits, which is no legal Verilog.
+        m.submodules.storage = storage = memory.Memory(shape=width, depth=max(2, 1 << ceil_log2(self.depth)), init=[])
+        write, read = storage.write_port(), storage.read_port(domain="comb")
+        push, pop, level = Signal(), Signal(), Signal(range(self.depth + 1))
+        m.d.comb += [
+            push.eq(self.input.valid & self.input.ready),
+            pop.eq(self.output.valid & self.output.ready),
+            write.en.eq(push),
+            write.data.eq(self.input.payload),
+            self.output.payload.eq(read.data),
+        ]
+        m.d.sync += [
+            write.addr.eq(write.addr + push),
+            read.addr.eq(read.addr + pop),
+            level.eq(level + push - pop),
+            self.output.valid.eq(remains(level, leaves=pop, comes=push)),
+            # Likewise of what is free.
+            self.input.ready.eq((level < self.depth - 1) | (level == self.depth - 1) & ~push | pop),
+        ]
+        return m
+
+
+class BlockFifo(wiring.Component):
+    """Queue up to ``depth`` words, one in and one out each cycle, with a latency of four cycles.
+
+    Whoever writes keeps count of the room: a write into a full queue is lost. The output is registered; the stages
+    behind the RAM move when ``output.ready`` lets them, combinationally.
+
+    Parameters
+    ----------
+    shape : ShapeLike
+        Of a word.
+    depth : int
+        Words, a power of two.
+
+    Members
+    -------
+    input : In(push_signature)
+    output : Out(stream)
+
+    Raises
+    ------
+    ValueError
+        If ``depth`` is not a power of two.
+    """
+
+    def __init__(self, shape: ShapeLike, *, depth: int):
+        if depth < 2 or depth & (depth - 1):
+            raise ValueError(f"depth must be a power of two, at least 2, not {depth}")
+        self.shape = shape
+        self.depth = depth
+        super().__init__({"input": In(push_signature(shape)), "output": Out(stream.Signature(shape))})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        width = Shape.cast(self.shape).width
+        # Without the attribute Yosys guards against a collision that cannot occur: an entry is read after its write at
+        # the earliest.
+        m.submodules.storage = storage = memory.Memory(shape=width, depth=self.depth, init=[], attrs={"no_rw_check": 1})
+        write, read = storage.write_port(), storage.read_port()
+        stored = Signal(range(self.depth + 1))
+        waits, fetch, fetched, move_fetched, move_output = Signal(), Signal(), Signal(), Signal(), Signal()
+        m.d.comb += [
+            write.data.eq(self.input.payload),
+            write.en.eq(self.input.valid),
+            move_output.eq(~self.output.valid | self.output.ready),
+            move_fetched.eq(~fetched | move_output),
+            fetch.eq(waits & move_fetched),
+            read.en.eq(move_fetched),
+        ]
+        m.d.sync += [
+            write.addr.eq(write.addr + self.input.valid),
+            read.addr.eq(read.addr + fetch),
+            stored.eq(stored + self.input.valid - fetch),
+            # What is written in this cycle counts later, which keeps the sum off the path.
+            waits.eq(remains(stored, leaves=fetch)),
+        ]
+        with m.If(move_fetched):
+            m.d.sync += fetched.eq(fetch)
+        payload = Signal(width, reset_less=True)
+        m.d.comb += self.output.payload.eq(payload)
+        with m.If(move_output):
+            m.d.sync += [self.output.valid.eq(fetched), payload.eq(read.data)]
+        Assertions(m, platform).never(
+            self.input.valid & (stored == self.depth), "BlockFifo: a word finds the queue full"
+        )
+        return m

@@ -1,0 +1,87 @@
+"""A short queue between a walker, which runs ahead, and a gate, which decides in one cycle what may go on."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Shape, ShapeLike, Signal
+from amaranth.lib import memory, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ...golden.timing import LOOKAHEAD
+from .assertions import Assertions
+from .fifo import push_signature, remains
+
+__all__ = ["Lookahead"]
+
+
+class Lookahead(wiring.Component):
+    """Queue what a walker has found, so that neither side's decisions reach into the other's in the same cycle.
+
+    The walker reserves a place a fixed time before it pushes into it; the gate sees words in a register. One word goes
+    in and one comes out each cycle. A word comes out two cycles after its push at the earliest.
+
+    Parameters
+    ----------
+    shape : ShapeLike
+        Of a word.
+    depth : int
+        Words, a power of two; with 8, a walker that pushes two cycles after it reserves goes on without a pause.
+
+    Members
+    -------
+    room : Out(1)
+        A place may be reserved; registered.
+    reserve : In(1)
+        A word will be pushed; only while ``room``.
+    input : In(push_signature)
+        In the order of the reservations.
+    output : Out(stream)
+        Registered.
+
+    Raises
+    ------
+    ValueError
+        If ``depth`` is not a power of two.
+    """
+
+    def __init__(self, shape: ShapeLike, *, depth: int = LOOKAHEAD):
+        if depth < 2 or depth & (depth - 1):
+            raise ValueError(f"depth must be a power of two, at least 2, not {depth}")
+        self.shape = shape
+        self.depth = depth
+        super().__init__(
+            {
+                "room": Out(1),
+                "reserve": In(1),
+                "input": In(push_signature(shape)),
+                "output": Out(stream.Signature(shape)),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        width = Shape.cast(self.shape).width
+        m.submodules.storage = storage = memory.Memory(shape=width, depth=self.depth, init=[])
+        write, read = storage.write_port(), storage.read_port(domain="comb")
+        stored, free = Signal(range(self.depth + 1)), Signal(range(self.depth + 1), init=self.depth)
+        waits, move = Signal(), Signal()
+        payload = Signal(width, reset_less=True)
+        m.d.comb += [
+            write.data.eq(self.input.payload),
+            write.en.eq(self.input.valid),
+            move.eq(waits & (~self.output.valid | self.output.ready)),
+            self.output.payload.eq(payload),
+        ]
+        m.d.sync += [
+            write.addr.eq(write.addr + self.input.valid),
+            read.addr.eq(read.addr + move),
+            stored.eq(stored + self.input.valid - move),
+            free.eq(free - self.reserve + move),
+            waits.eq(remains(stored, leaves=move, comes=self.input.valid)),
+            self.room.eq(remains(free, leaves=self.reserve, comes=move)),
+        ]
+        with m.If(~self.output.valid | self.output.ready):
+            m.d.sync += [self.output.valid.eq(waits), payload.eq(read.data)]
+        checks = Assertions(m, platform)
+        checks.never(self.reserve & ~self.room, "Lookahead: a place is reserved where there is no room")
+        checks.never(self.input.valid & (stored == self.depth), "Lookahead: a word finds the queue full")
+        return m

@@ -1,0 +1,1 @@
+"""Cycles: the commands of a program against the clock, before it runs."""

@@ -1,0 +1,96 @@
+"""Cycles: predict when every command issues and completes, on the design's ideal bus."""
+
+from __future__ import annotations
+
+from ....golden import timing
+from ....golden.isa import Opcode
+from ....golden.program import LayerReport
+from ....golden.timing import OVERHEADS
+from ...graph import Add, AveragePool, Concat, Convolution, Layer, MaxPool, Pad, Pointwise, Slice
+from ..plan import Command, Plan
+from .bus import ReadBus
+from .compute import ComputeClock
+from .dma import DmaClock
+
+_KINDS = {
+    Add: "addition",
+    AveragePool: "average pooling",
+    Concat: "concatenation",
+    MaxPool: "max pooling",
+    Pointwise: "table",
+    Slice: "slice",
+}
+
+
+def predict(plan: Plan) -> Plan:
+    """Run the synchronised commands against the clock, and report on every layer."""
+    bus = ReadBus(plan.config, {name: len(plan.queue(name)) + 1 for name in ("dma", "compute")})
+    compute = ComputeClock(plan.config, bus)
+    dma = DmaClock(plan.config, compute, bus, ready=OVERHEADS.start + timing.command_cycles(plan.config))
+    indices: list[list[int]] = [[] for _ in plan.graph.layers]
+    for command in plan.commands:
+        if command.queue == "compute":
+            allowed = 0 if command.waits_for is None else dma.completion(command.waits_for) + OVERHEADS.token
+            indices[command.layer].append(len(compute.completed))
+            compute.run(command, allowed)
+        else:
+            dma.waiting.append(command)
+    if dma.waiting:
+        dma.completion(len(dma.completed) + len(dma.waiting) - 1)
+    before = 0
+    for index, layer in enumerate(plan.graph.layers):
+        _, last, _ = compute.issues[indices[index][-1]]
+        commands = [command for command in plan.commands if command.layer == index]
+        busy = sum(compute.issues[number][1] - compute.issues[number][0] + 1 for number in indices[index])
+        moving = sum(_bus_cycles(plan, command) for command in commands)
+        plan.reports.append(
+            LayerReport(
+                layer.name,
+                _kind(plan, layer),
+                tuple(indices[index]),
+                macs=_macs(plan, layer),
+                cycles=last - before,
+                array_cycles=sum(
+                    timing.issue_steps(command.fields) for command in commands if command.queue == "compute"
+                ),
+                bus_cycles=moving,
+                bound="bus" if moving > busy else "array",
+                fold=plan.operations[index].fold,
+            )
+        )
+        before = last
+    ends = [queue.completed[-1] for queue in (dma, compute) if queue.completed]
+    plan.predicted_cycles = max(ends, default=OVERHEADS.start) + OVERHEADS.finish
+    return plan
+
+
+def _macs(plan: Plan, layer: Layer) -> int:
+    """Multiply-accumulates as the network defines them: averages and borders are the accelerator's convolutions."""
+    if not isinstance(layer, Convolution) or isinstance(layer, (AveragePool, Pad)):
+        return 0
+    height, width, _ = plan.graph.tensors[layer.output].shape
+    return height * width * layer.weights.size
+
+
+def _bus_cycles(plan: Plan, command: Command) -> int:
+    """Beats of a command's data on the bus."""
+    fields = command.fields
+    if command.opcode is Opcode.LOAD:
+        runs, size = fields["rows"] * fields["folds"], fields["row_pieces"] * fields["piece_bytes"]
+    elif command.opcode is Opcode.STORE:
+        runs, size = fields["rows"], fields["row_bytes"]
+    else:
+        return 0
+    return runs * sum(timing.burst_beats(plan.config, fields["external"], size))
+
+
+def _kind(plan: Plan, layer: Layer) -> str:
+    """What a layer is, for people."""
+    kind = _KINDS.get(type(layer), "convolution")
+    if kind == "convolution":
+        is_whole_map = layer.window.kernel == plan.graph.tensors[layer.input].shape[:2]
+        if layer.groups > 1:
+            kind = "depthwise" if layer.groups == len(layer.weights) else "grouped convolution"
+        elif is_whole_map and plan.graph.tensors[layer.output].shape[:2] == (1, 1):
+            kind = "fully connected"
+    return kind if kind == "table" or getattr(layer, "table", None) is None else f"{kind}, table"

@@ -1,0 +1,1 @@
+"""From layers to operations: which commands compute what."""

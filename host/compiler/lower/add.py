@@ -1,0 +1,94 @@
+"""Sums of two tensors: windows of two words, one of each operand, whose codes choose entries of the Add tables."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from ....golden.isa import Engine, LocalMemory, Opcode
+from ....golden.requant import SUM_FRACTION_BITS, pack_parameters
+from ....golden.timing import result_groups
+from ..operation import Constant, Job, Operation, step_list, table_constants
+from ..plan import Command, Plan
+from ..storage import Storage
+
+_STEPS = 2
+
+
+class AddOperation(Operation):
+    """A sum of two tensors. There is one tile: all channels."""
+
+    def __init__(self, plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage):
+        super().__init__(plan, index, sources, target)
+        lanes = self.config.array.lanes
+        self.tile_channels = plan.graph.tensors[self.layer.output].shape[2]
+        self.fold = f"{min(self.tile_channels, lanes)} of {lanes} lanes"
+
+    @cached_property
+    def constants(self) -> dict[LocalMemory, Constant]:
+        """The Add tables, and the parameter that leaves what they add up to as it is, but for its fraction."""
+        layer, lanes = self.layer, self.config.array.requant_lanes
+        scale = np.full(lanes, 2.0 ** (SUM_FRACTION_BITS - layer.fraction), np.float32)
+        parameters = pack_parameters(np.zeros(lanes, np.int32), scale)
+        return {
+            LocalMemory.PARAMETER: Constant(parameters.astype("<u8").tobytes()),
+            LocalMemory.ADD_TABLE: Constant(np.concatenate([layer.first, layer.second]).astype("<i8").tobytes()),
+            **table_constants(layer.table),
+        }
+
+    def job_constants(self, job: Job) -> dict[LocalMemory, Constant]:
+        """The step list: how far the operands lie apart."""
+        starts = np.array([source.addresses(job.rows, job.columns)[0] for source in job.sources])
+        return {LocalMemory.LIST: step_list(starts - starts.min())}
+
+    def lower(self, job: Job) -> list[Command]:
+        """One command; its tiles are ``lanes`` bytes of a run: a pixel, or a row, or the map, as far as all are dense.
+
+        One pitch leads through both operands: :mod:`.borders` makes their rows equally far apart.
+        """
+        storages, lanes, rows, columns = (*job.sources, job.target), self.config.array.lanes, job.rows, job.columns
+        run, middle, inner = self.tile_channels, len(rows), len(columns)
+        if all(storage.pixel_pitch == run for storage in storages):
+            run, inner = run * inner, 1
+            if all(storage.row_pitch == run for storage in storages):
+                run, middle = run * middle, 1
+        tiles = -(-run // lanes)
+        last_lanes = run - (tiles - 1) * lanes
+        reads = [source.addresses(rows, columns) for source in job.sources]
+        writes = job.target.addresses(rows, columns)
+        pitches = {"source": job.sources[0], "destination": job.target}
+        fields = {
+            "engine": Engine.ADD,
+            "steps": _STEPS,
+            "list": job.addresses[LocalMemory.LIST],
+            "add_table": job.addresses[LocalMemory.ADD_TABLE],
+            "parameter": job.addresses[LocalMemory.PARAMETER],
+            "parameter_shared": 1,
+            "lanes": lanes if tiles > 1 else last_lanes,
+            "last_lanes": last_lanes,
+            "zero_point": self.layer.offset,
+            "low": self.layer.low,
+            "high": self.layer.high,
+            "table_enable": int(LocalMemory.TABLE in job.addresses),
+            "table": job.addresses.get(LocalMemory.TABLE, 0),
+            "source": int(min(addresses[0] for addresses in reads)),
+            "destination": int(writes[0]),
+            "outer": tiles,
+            "middle": middle,
+            "inner": inner,
+        }
+        for side, storage in pitches.items():
+            fields[f"{side}_outer"] = lanes
+            fields[f"{side}_middle"], fields[f"{side}_inner"] = storage.row_pitch, storage.pixel_pitch
+        return [Command(Opcode.COMPUTE, fields, self.index, np.concatenate(reads), writes)]
+
+    def steps(self, rows: int, columns: int, tiles: int) -> int:
+        """A word of each operand."""
+        return tiles * -(-self.tile_channels // self.config.array.lanes) * rows * columns * _STEPS
+
+    def cycles(self, rows: int, columns: int, tiles: int) -> int:
+        """Two steps, or a group of results a cycle, whichever takes longer."""
+        lanes = self.config.array.lanes
+        groups = result_groups(self.config, min(self.tile_channels, lanes))
+        return tiles * -(-self.tile_channels // lanes) * rows * columns * max(_STEPS, groups)

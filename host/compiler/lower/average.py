@@ -1,0 +1,69 @@
+"""Average pooling whose border does not count: a convolution that divides by as many elements as lie in the map.
+
+The border holds the zero point, which adds nothing to a sum. So all windows are those of the convolution, and a border
+class differs from the others in its scale alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cached_property
+
+import numpy as np
+
+from ....golden.isa import LocalMemory
+from ..operation import Constant, Job, Operation, channel_parameters
+from ..plan import Command, Plan
+from .border_classes import border_classes
+
+
+class BorderedAverage(Operation):
+    """An average pooling with several multipliers.
+
+    Parameters
+    ----------
+    plan : Plan
+    whole : Operation
+        Of the same layer, as if all windows had one multiplier.
+    """
+
+    def __init__(self, plan: Plan, whole: Operation):
+        super().__init__(plan, whole.index, whole.sources, whole.target)
+        self.whole = whole
+        self.tiles, self.tile_channels = whole.tiles, whole.tile_channels
+        window, self.input_size = self.layer.window, plan.graph.tensors[self.layer.input].shape[:2]
+        #: Elements of a window in the map, in the order of the parameters.
+        self.counts = tuple(self.layer.multipliers)
+        classes = border_classes(window, self.input_size, *map(range, window.output_size(*self.input_size)))
+        self.fold = f"{whole.fold}, {len(classes)} border classes"
+
+    @cached_property
+    def constants(self) -> dict[LocalMemory, Constant]:
+        """Those of the convolution, with a parameter word for each number of elements: all channels share it."""
+        lanes = self.config.array.requant_lanes
+        (bias,) = np.unique(self.layer.bias)
+        shared = [
+            dataclasses.replace(self.layer, bias=np.full(lanes, bias), multiplier=np.full(lanes, multiplier))
+            for multiplier in self.layer.multipliers.values()
+        ]
+        words = b"".join(channel_parameters(layer, lanes, self.config).image for layer in shared)
+        return self.whole.constants | {LocalMemory.PARAMETER: Constant(words)}
+
+    def lower(self, job: Job) -> list[Command]:
+        """The convolution's commands for each class, with the class's parameters."""
+        commands = []
+        for part in border_classes(self.layer.window, self.input_size, job.rows, job.columns):
+            place = self.counts.index(len(part.kernel_rows) * len(part.kernel_columns))
+            of_class = self.whole.lower(dataclasses.replace(job, rows=part.rows, columns=part.columns))
+            for command in of_class:
+                command.fields |= {"parameter": job.addresses[LocalMemory.PARAMETER] + place, "parameter_shared": 1}
+            commands += of_class
+        return commands
+
+    def steps(self, rows: int, columns: int, tiles: int) -> int:
+        """Those of the convolution."""
+        return self.whole.steps(rows, columns, tiles)
+
+    def cycles(self, rows: int, columns: int, tiles: int) -> int:
+        """Those of the convolution."""
+        return self.whole.cycles(rows, columns, tiles)

@@ -1,0 +1,120 @@
+"""Convolutions and fully connected layers: windows on the multiplier array."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from ....golden.isa import Engine, LocalMemory, Opcode
+from ....golden.timing import result_groups
+from ..folding import cover, describe, tap_offsets, window_pitches
+from ..operation import Constant, Job, Operation, channel_parameters, step_list, table_constants
+from ..plan import Command, Plan
+from ..storage import Addresses, Storage
+
+
+class ConvolutionOperation(Operation):
+    """A convolution of one group. A tile is ``columns`` output channels."""
+
+    def __init__(self, plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage):
+        super().__init__(plan, index, sources, target)
+        layer, array = self.layer, self.config.array
+        self.outputs, _, _, channels = layer.weights.shape
+        self.tile_channels = array.columns
+        self.tiles = -(-self.outputs // array.columns)
+        self.zero_point = plan.graph.tensors[layer.requantised or layer.output].zero_point
+        self.offsets = tap_offsets(layer.window, channels, sources[0])
+        self.starts = cover(self.offsets, array.lanes)
+        self.fold = describe(layer, channels, sources[0], array.lanes)
+
+    @cached_property
+    def constants(self) -> dict[LocalMemory, Constant]:
+        """Weights and parameters tile by tile, a step list, perhaps a table."""
+        array = self.config.array
+        words = weight_words(self.layer.weights, self.offsets, self.starts, array.lanes, array.columns)
+        return {
+            LocalMemory.WEIGHT: Constant(words.tobytes(), len(self.starts) * self.config.weight_word_bytes),
+            LocalMemory.PARAMETER: channel_parameters(self.layer, self.tile_channels, self.config),
+            LocalMemory.LIST: step_list(self.starts),
+            **table_constants(self.layer.table),
+        }
+
+    def lower(self, job: Job) -> list[Command]:
+        """One command: its three loops run over tiles, rows and columns."""
+        return [self._command(job, job.tiles)]
+
+    def _command(self, job: Job, tiles: range, source_channel: int = 0, source_pitch: int = 0) -> Command:
+        """The command of some tiles: the first one's windows begin at a channel, those of the others further on."""
+        layer, (source,), target = self.layer, job.sources, job.target
+        first, below, beside = window_pitches(layer.window, source)
+        first += source_channel
+        channels = self.channels(tiles, self.outputs)
+        last_lanes = len(channels) - (len(tiles) - 1) * self.tile_channels
+        words = (tiles.start - job.tiles.start) * len(self.starts)
+        groups = (tiles.start - job.tiles.start) * result_groups(self.config, self.tile_channels)
+        fields = {
+            "engine": Engine.MAC,
+            "steps": len(self.starts),
+            "list": job.addresses[LocalMemory.LIST],
+            "weight": job.addresses[LocalMemory.WEIGHT] + words,
+            "parameter": job.addresses[LocalMemory.PARAMETER] + groups,
+            "lanes": self.tile_channels if len(tiles) > 1 else last_lanes,
+            "last_lanes": last_lanes,
+            "zero_point": self.zero_point,
+            "low": layer.low,
+            "high": layer.high,
+            "table_enable": int(LocalMemory.TABLE in job.addresses),
+            "table": job.addresses.get(LocalMemory.TABLE, 0),
+            "tile_inner": int(job.tile_inner),
+            "source": first + job.rows.start * below + job.columns.start * beside,
+            "destination": int(target.addresses(job.rows, job.columns, channels)[0]),
+        }
+        pixels = ((len(job.rows), below, target.row_pitch), (len(job.columns), beside, target.pixel_pitch))
+        over_tiles = (len(tiles), source_pitch, self.tile_channels)
+        loops = (*pixels, over_tiles) if job.tile_inner else (over_tiles, *pixels)
+        for name, (count, from_pitch, to_pitch) in zip(("outer", "middle", "inner"), loops, strict=True):
+            fields |= {name: count, f"source_{name}": from_pitch, f"destination_{name}": to_pitch}
+        y, x = np.ogrid[job.rows.start : job.rows.stop, job.columns.start : job.columns.stop]
+        windows = (first + y * below + x * beside)[..., None] + self.offsets.reshape(-1)
+        reads = windows if source_pitch == 0 else windows[..., None] + np.arange(len(tiles)) * source_pitch
+        writes = target.addresses(job.rows, job.columns, channels)
+        return Command(Opcode.COMPUTE, fields, self.index, reads.reshape(-1), writes)
+
+    def steps(self, rows: int, columns: int, tiles: int) -> int:
+        """The same words for every tile of a pixel."""
+        return rows * columns * tiles * len(self.starts)
+
+    def cycles(self, rows: int, columns: int, tiles: int) -> int:
+        """A step a cycle, or a group of results, whichever takes longer."""
+        groups = result_groups(self.config, min(self.tile_channels, self.outputs))
+        return rows * columns * tiles * max(len(self.starts), groups)
+
+
+def weight_words(
+    weights: npt.NDArray[np.int8], offsets: Addresses, starts: Addresses, lanes: int, columns: int
+) -> npt.NDArray[np.int8]:
+    """Weights in the order of use: each where its activation byte comes in, zeros at the bytes between.
+
+    Parameters
+    ----------
+    weights : int8[outputs, kernel rows, kernel columns, channels]
+    offsets : int64[kernel rows, kernel columns, channels]
+    starts : int64[steps]
+        First byte of each word, see :func:`~.folding.cover`.
+    lanes, columns : int
+
+    Returns
+    -------
+    int8[tiles * steps, columns, lanes]
+    """
+    outputs, steps = len(weights), len(starts)
+    tiles = -(-outputs // columns)
+    flat = offsets.reshape(-1)
+    step = np.searchsorted(starts, flat, side="right") - 1
+    words = np.zeros((tiles * columns, steps, lanes), np.int8)
+    words[:outputs, step, flat - starts[step]] = weights.reshape(outputs, -1)
+    return np.ascontiguousarray(words.reshape(tiles, columns, steps, lanes).transpose(0, 2, 1, 3)).reshape(
+        -1, columns, lanes
+    )

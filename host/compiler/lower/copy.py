@@ -1,0 +1,143 @@
+"""Channels put side by side or taken apart: copies on the lane-wise maximum, through a table where scales differ."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from ....golden.isa import Engine, LocalMemory, Opcode
+from ....golden.timing import result_groups
+from ...graph import Concat, Slice
+from ..operation import Constant, Job, Operation, identity_parameters, step_list
+from ..plan import Command, Plan
+from ..storage import Storage
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Neighbouring channels of an input that become channels of the output.
+
+    Attributes
+    ----------
+    source : int
+        Which of the layer's inputs.
+    first, channels : int
+        Of the input.
+    target : int
+        First channel of the output.
+    table : int8[256] or None
+        What the codes are looked up in.
+    """
+
+    source: int
+    first: int
+    channels: int
+    target: int
+    table: npt.NDArray[np.int8] | None
+
+
+def selections(plan: Plan, layer: Concat | Slice) -> list[Selection]:
+    """What of its inputs a concatenation or a slice takes."""
+    if isinstance(layer, Slice):
+        return [Selection(0, layer.first, layer.channels, 0, None)]
+    sizes = [plan.graph.tensors[name].shape[2] for name in layer.inputs]
+    firsts = itertools.accumulate(sizes, initial=0)
+    return [
+        Selection(source, 0, size, first, table)
+        for source, (size, first, table) in enumerate(zip(sizes, firsts, layer.tables, strict=False))
+    ]
+
+
+def copies(plan: Plan, layer: Concat | Slice) -> list[Selection]:
+    """What of them is not already where it belongs."""
+    root, channel = plan.place_of(layer.output)
+
+    def is_in_place(part: Selection) -> bool:
+        source, first = plan.place_of(layer.inputs[part.source])
+        return part.table is None and (source, first + part.first) == (root, channel + part.target)
+
+    return [part for part in selections(plan, layer) if not is_in_place(part)]
+
+
+class CopyOperation(Operation):
+    """A concatenation of channels, or a slice of them. There is one tile: all channels."""
+
+    def __init__(self, plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage):
+        super().__init__(plan, index, sources, target)
+        self.tile_channels = self.output_channels
+        self.copies = copies(plan, self.layer)
+        images = [part.table.tobytes() for part in self.copies if part.table is not None]
+        #: The tables, each with its number.
+        self.tables = {image: number for number, image in enumerate(dict.fromkeys(images))}
+        lanes = self.config.array.lanes
+        self.fold = f"{min((part.channels for part in self.copies), default=lanes)} of {lanes} lanes"
+
+    @property
+    def written_channels(self) -> int:
+        """Those that are copied."""
+        return sum(part.channels for part in self.copies)
+
+    @cached_property
+    def constants(self) -> dict[LocalMemory, Constant]:
+        """The parameter that leaves codes as they are, a list of one step, and the tables."""
+        tables = {LocalMemory.TABLE: Constant(b"".join(self.tables))} if self.tables else {}
+        return {
+            LocalMemory.PARAMETER: identity_parameters(self.config),
+            LocalMemory.LIST: step_list(np.zeros(1, np.int64)),
+            **tables,
+        }
+
+    def lower(self, job: Job) -> list[Command]:
+        """One command for each copy; its tiles are ``lanes`` channels of a pixel."""
+        lanes, commands = self.config.array.lanes, []
+        for part in self.copies:
+            source = job.sources[part.source]
+            tiles = -(-part.channels // lanes)
+            last_lanes = part.channels - (tiles - 1) * lanes
+            reads = source.addresses(job.rows, job.columns, range(part.first, part.first + part.channels))
+            writes = job.target.addresses(job.rows, job.columns, range(part.target, part.target + part.channels))
+            fields = {
+                "engine": Engine.MAXIMUM,
+                "steps": 1,
+                "list": job.addresses[LocalMemory.LIST],
+                "parameter": job.addresses[LocalMemory.PARAMETER],
+                "parameter_shared": 1,
+                "lanes": lanes if tiles > 1 else last_lanes,
+                "last_lanes": last_lanes,
+                "zero_point": 0,
+                "low": -128,
+                "high": 127,
+                "table_enable": int(part.table is not None),
+                "table": 0
+                if part.table is None
+                else job.addresses[LocalMemory.TABLE] + self.tables[part.table.tobytes()],
+                "source": int(reads[0]),
+                "destination": int(writes[0]),
+                "outer": tiles,
+                "middle": len(job.rows),
+                "inner": len(job.columns),
+                "source_outer": lanes,
+                "source_middle": source.row_pitch,
+                "source_inner": source.pixel_pitch,
+                "destination_outer": lanes,
+                "destination_middle": job.target.row_pitch,
+                "destination_inner": job.target.pixel_pitch,
+            }
+            commands.append(Command(Opcode.COMPUTE, fields, self.index, reads, writes))
+        return commands
+
+    def steps(self, rows: int, columns: int, tiles: int) -> int:
+        """Each word of each copy."""
+        return tiles * rows * columns * sum(-(-part.channels // self.config.array.lanes) for part in self.copies)
+
+    def cycles(self, rows: int, columns: int, tiles: int) -> int:
+        """A group of results a cycle."""
+        lanes = self.config.array.lanes
+        groups = sum(
+            -(-part.channels // lanes) * result_groups(self.config, min(part.channels, lanes)) for part in self.copies
+        )
+        return tiles * rows * columns * groups

@@ -1,0 +1,239 @@
+"""Build the simulator of one configuration: Amaranth to Verilog to C++ to a shared library, each kept in the cache.
+
+Only what is not in the cache is imported and run: with a library there, nothing of Amaranth is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from ...golden.config import Config
+from ..progress import Progress, silent
+from . import cache, toolchain
+from .toolchain import ToolError
+from .wrapper import WRAPPER_NAME, wrap
+
+PACKAGE = Path(__file__).parents[2]
+HARNESS = tuple(Path(__file__).parent / name for name in ("harness.cpp", "axi_memory.h"))
+#: As they were when they were imported, above: that is what runs, even if the files are edited meanwhile.
+_WRAPPING = tuple((Path(__file__).parent / name).read_bytes() for name in ("wrapper.py", "rewriting.py"))
+#: The name of the generated Verilog's top module.
+TOP_NAME = "lutterfly"
+#: Generates Verilog in a process of its own, from the configuration in a file: this process may have imported sources
+#: that were edited since, and would keep their Verilog under the key of the new ones.
+_GENERATE = """\
+import sys
+from pathlib import Path
+from lutterfly.golden.config import Config
+from lutterfly.hdl import top_axi
+folder, package = map(Path, sys.argv[1:3])
+assert Path(top_axi.__file__).parents[1] == package, top_axi.__file__
+config, asserted = Config.from_json((folder / "config.json").read_text()), sys.argv[3] == "asserted"
+(folder / "core.v").write_text(top_axi.generate(config, asserted=asserted))
+"""
+
+VERILATOR_FLAGS = (
+    "--cc",
+    "-O3",
+    "--prefix",
+    "Vcore",
+    "--top-module",
+    WRAPPER_NAME,
+    "--x-assign",
+    "fast",
+    "--x-initial",
+    "fast",
+    "--no-assert",
+    # Tables in place of small logic: their index takes longer than the logic.
+    "-fno-table",
+    # Files of this size keep two compilers busy and none of them for long; functions of it simulate fastest.
+    "--output-split",
+    "4000",
+    "-CFLAGS",
+    "-fPIC -std=c++17",
+    *(f"-Wno-{name}" for name in toolchain.WAIVED_WARNINGS),
+)
+RUNTIME_FLAGS = ("-O2", "-fPIC", "-std=c++17")
+RUNTIME_SOURCES = ("verilated.cpp", "verilated_threads.cpp")
+#: Everything may read the banks of the feature memory; without the rule Verilator could rename or split them. The lanes
+#: of the requantiser share their code. (The array's columns would be slower: inlined, their operands are vectors.)
+RULES = """\
+`verilator_config
+public_flat_rd -module "*feature_memory*" -var "storage"
+no_inline -module "*requantiser_0"
+"""
+
+
+def simulator_root() -> Path:
+    """Where simulators are kept unless a caller says otherwise."""
+    return cache.default_root() / "simulator"
+
+
+def verilog(config: Config, *, asserted: bool = False, root: Path | None = None, progress: Progress = silent) -> str:
+    """The whole core as Verilog, from the cache if its sources have not changed; ``asserted``: with its assertions.
+
+    Raises
+    ------
+    ToolError
+        If Amaranth or its Yosys fails, or if sources are edited meanwhile.
+    """
+    root = root or simulator_root()
+    kind = "asserted" if asserted else "plain"
+    key = _verilog_key(config)
+
+    def build(folder: Path) -> None:
+        progress("generating Verilog")
+        (folder / "config.json").write_text(config.to_json())
+        command = [sys.executable, "-c", _GENERATE, str(folder.resolve()), str(PACKAGE), kind]
+        toolchain.run(command, cwd=folder, env=dict(os.environ), log=folder / "build.log")
+        if _verilog_key(config) != key:
+            raise ToolError("the sources in hdl and golden must stay the same while Verilog is generated; try again")
+
+    return (_entry(root, f"verilog-{kind}-{key}", build) / "core.v").read_text()
+
+
+def _verilog_key(config: Config) -> str:
+    sources = sorted(path for folder in ("golden", "hdl") for path in (PACKAGE / folder).rglob("*.py"))
+    parts = [part for path in sources for part in (path.name, path.read_bytes())]
+    return cache.key_of((config.to_json(), *toolchain.versions(), *parts))
+
+
+def _entry(root: Path, key: str, build: Callable[[Path], None]) -> Path:
+    """As :func:`.cache.entry`; the log of a build that fails stays."""
+
+    def build_or_keep_log(folder: Path) -> None:
+        try:
+            build(folder)
+        except ToolError as error:
+            # The folder goes away; what the user needs of it stays.
+            log, kept = folder / "build.log", root / "failed-build.log"
+            if str(log) in str(error):
+                log.replace(kept)
+            raise ToolError(str(error).replace(str(log), str(kept))) from None
+
+    return cache.entry(root, key, build_or_keep_log)
+
+
+def library(config: Config, *, root: Path | None = None, progress: Progress = silent) -> Path:
+    """The simulator of ``config`` as a shared library.
+
+    Raises
+    ------
+    ToolError
+        If a program that is needed is missing, or fails.
+    """
+    text = verilog(config, asserted=True, root=root, progress=progress)
+    return library_of(text, config, root=root, progress=progress)
+
+
+def library_of(text: str, config: Config, *, root: Path | None = None, progress: Progress = silent) -> Path:
+    """The simulator of the Verilog ``text``, which has the ports of :class:`~lutterfly.hdl.top_axi.TopAxi`."""
+    root = root or simulator_root()
+    key = _library_key(text, config)
+
+    def build(folder: Path) -> None:
+        _build(text, config, folder, root, progress)
+        if _library_key(text, config) != key:
+            raise ToolError("the harness's sources must stay the same while it is compiled; try again")
+
+    return _entry(root, f"library-{key}", build) / "core.so"
+
+
+def _library_key(text: str, config: Config) -> str:
+    shape = f"{config.axi.data_bytes} {config.array.lanes} {config.memory.feature_bytes}"
+    settings = (*VERILATOR_FLAGS, *_optimisation(), *RUNTIME_FLAGS, RULES, shape, *toolchain.versions())
+    return cache.key_of((text, *settings, *(path.read_bytes() for path in HARNESS), *_WRAPPING))
+
+
+def _build(text: str, config: Config, folder: Path, root: Path, progress: Progress) -> None:
+    toolchain.check_programs()
+    log, env = folder / "build.log", toolchain.environment()
+    (folder / "core.v").write_text(wrap(text, TOP_NAME))
+    (folder / "rules.vlt").write_text(RULES)
+    jobs = str(os.cpu_count() or 1)
+
+    progress("translating Verilog to C++")
+    toolchain.run(
+        ["verilator", *VERILATOR_FLAGS, "-Mdir", "model", "rules.vlt", "core.v"], cwd=folder, env=env, log=log
+    )
+    model = folder / "model"
+    (model / "design.h").write_text(_design((model / "Vcore___024root.h").read_text(), config))
+
+    progress("compiling the simulator (once for each configuration)")
+    objects = _runtime(root)
+    toolchain.run(
+        ["make", "-C", "model", "-f", "Vcore.mk", "-j", jobs, *_optimisation(), "libVcore.a"],
+        cwd=folder,
+        env=env,
+        log=log,
+    )
+    include = toolchain.verilator_folder() / "include"
+    toolchain.run(
+        [
+            "g++",
+            *RUNTIME_FLAGS,
+            "-shared",
+            "-Imodel",
+            f"-I{HARNESS[0].parent}",
+            f"-I{include}",
+            f"-I{include / 'vltstd'}",
+            "-o",
+            "core.so",
+            str(HARNESS[0]),
+            "model/libVcore.a",
+            *objects,
+            "-lpthread",
+        ],
+        cwd=folder,
+        env=env,
+        log=log,
+    )
+    for path in sorted(model.iterdir()):
+        path.unlink()
+    model.rmdir()
+
+
+def _optimisation() -> tuple[str, str]:
+    """For make: what runs in every cycle, and what runs at the simulation's beginning."""
+    # The model's functions are called from this library alone.
+    options = ("-O2", "-fvisibility=hidden", *toolchain.processor_options())
+    return f"OPT_FAST={' '.join(options)}", "OPT_SLOW=-O0"
+
+
+def _runtime(root: Path) -> list[str]:
+    """Verilator's own runtime, compiled once for all simulators."""
+    include = toolchain.verilator_folder() / "include"
+
+    def build(folder: Path) -> None:
+        for name in RUNTIME_SOURCES:
+            toolchain.run(
+                ["g++", *RUNTIME_FLAGS, f"-I{include}", f"-I{include / 'vltstd'}", "-c", str(include / name)],
+                cwd=folder,
+                env=toolchain.environment(),
+                log=folder / "build.log",
+            )
+
+    key = cache.key_of((*RUNTIME_FLAGS, *RUNTIME_SOURCES, *toolchain.versions()))
+    return [str(path) for path in sorted(_entry(root, f"runtime-{key}", build).glob("*.o"))]
+
+
+def _design(root_header: str, config: Config) -> str:
+    """What the harness must know of the model."""
+    lines = [
+        "#pragma once",
+        f"#define LUTTERFLY_DATA_BYTES {config.axi.data_bytes}",
+        f"#define LUTTERFLY_LANES {config.array.lanes}",
+        f"#define LUTTERFLY_FEATURE_BYTES {config.memory.feature_bytes}",
+    ]
+    for bank in ("even", "odd"):
+        found = re.findall(
+            rf"^ *VlUnpacked<.*> (\w*feature_memory__DOT__{bank}__DOT__storage);", root_header, re.MULTILINE
+        )
+        if len(found) != 1:
+            raise ToolError(f"the model must have one {bank} bank of the feature memory, not {len(found)}")
+        lines.append(f"#define LUTTERFLY_FEATURE_{bank.upper()}(root) ((root)->{found[0]})")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,295 @@
+// The simulated core in a shared library: clock, AXI memory, register access, trace and feature memory behind a plain C interface.
+//
+// `design.h` is written by host/simulation/build.py for each configuration: the widths, and where the feature memory's banks are in the model.
+
+#include "Vcore.h"
+#include "Vcore___024root.h"
+#include "axi_memory.h"
+#include "design.h"
+
+#include <memory>
+
+using namespace lutterfly;
+
+// Verilator spells two underscores in a name so, and puts SYM before what is a word of some compilers.
+#define CONTROL(name) top_.control___05F##name
+#define MEMORY(name) top_.memory___05F##name
+#define TRACE(name) top_.trace___05F##name
+#define INTERRUPT top_.__SYM__interrupt
+
+namespace {
+
+// What the assertion that broke first says: the model's functions know no simulator.
+thread_local std::string broken_assertion;
+
+// Cycles in which the core must answer on its register port, and cycles of a hard reset.
+constexpr unsigned kRegisterCycles = 10000, kResetCycles = 16;
+
+enum class Outcome : int { kLimit = 0, kInterrupt = 1, kComputeDone = 2, kViolation = 3 };
+enum class Access : int { kDone = 0, kTimeout = 1, kRefused = 2, kViolation = 3 };
+
+// Mirrored by host/simulation/simulator.py, as is the order of the kinds.
+struct Event {
+    uint64_t cycle;
+    uint64_t kind;
+};
+enum Kind : unsigned { kIssueFirst, kIssueLast, kComputeDoneEvent, kDmaBegin, kDmaDone, kInterruptEvent };
+
+// What the register port's master drives.
+struct ControlWires {
+    bool awvalid = false, wvalid = false, bready = false, arvalid = false, rready = false;
+    uint32_t awaddr = 0, wdata = 0, araddr = 0;
+};
+
+class Simulator {
+  public:
+    Simulator(uint64_t base, uint64_t size) : top_(&context_), memory_(base, size, LUTTERFLY_DATA_BYTES) { reset(); }
+    ~Simulator() {
+        enter();
+        top_.final();
+    }
+
+    // Verilator's runtime looks into the thread's context, which is that of the simulator that was made last, in whatever thread.
+    void enter() { Verilated::threadContextp(&context_); }
+
+    AxiMemory& memory() { return memory_; }
+    const std::string& broken() const { return broken_; }
+    std::vector<Event>& events() { return events_; }
+    uint64_t cycle() const { return cycle_; }
+
+    void configure(const Settings& settings) {
+        memory_.configure(settings);
+        stall_ = settings.stall_probability;
+        random_ = Random(settings.seed + 0x9e3779b9u);
+    }
+
+    void reset() {
+        enter();
+        top_.rst = 1;
+        for (unsigned i = 0; i < kResetCycles; ++i) tick();
+        top_.rst = 0;
+        tick();
+    }
+
+    Outcome run(uint64_t cycles, bool until_interrupt, uint64_t compute_done) {
+        enter();
+        for (uint64_t i = 0; i < cycles; ++i) {
+            if (compute_done && compute_done_ >= compute_done) return Outcome::kComputeDone;
+            if (until_interrupt && INTERRUPT) return Outcome::kInterrupt;
+            tick();
+            if (violated()) return Outcome::kViolation;
+        }
+        if (compute_done && compute_done_ >= compute_done) return Outcome::kComputeDone;
+        return until_interrupt && INTERRUPT ? Outcome::kInterrupt : Outcome::kLimit;
+    }
+
+    Access write_register(uint32_t address, uint32_t value) {
+        enter();
+        ControlWires next;
+        bool address_sent = false, data_sent = false;
+        for (unsigned i = 0; i < kRegisterCycles; ++i) {
+            if (control_.awvalid && CONTROL(awready)) next.awvalid = false;
+            if (control_.wvalid && CONTROL(wready)) next.wvalid = false;
+            const bool done = control_.bready && CONTROL(bvalid);
+            const unsigned response = CONTROL(bresp);
+            if (done) return finish(response);
+            // Each channel begins when it likes, and what it offers stays until it is taken.
+            if (!address_sent && !random_.chance(stall_)) {
+                address_sent = next.awvalid = true;
+                next.awaddr = address;
+            }
+            if (!data_sent && !random_.chance(stall_)) {
+                data_sent = next.wvalid = true;
+                next.wdata = value;
+            }
+            next.bready = !random_.chance(stall_);
+            tick(next);
+        }
+        return quit();
+    }
+
+    Access read_register(uint32_t address, uint32_t* value) {
+        enter();
+        ControlWires next;
+        bool address_sent = false;
+        for (unsigned i = 0; i < kRegisterCycles; ++i) {
+            if (control_.arvalid && CONTROL(arready)) next.arvalid = false;
+            const bool done = control_.rready && CONTROL(rvalid);
+            const unsigned response = CONTROL(rresp);
+            if (done) *value = CONTROL(rdata);
+            if (done) return finish(response);
+            if (!address_sent && !random_.chance(stall_)) {
+                address_sent = next.arvalid = true;
+                next.araddr = address;
+            }
+            next.rready = !random_.chance(stall_);
+            tick(next);
+        }
+        return quit();
+    }
+
+    // Addresses wrap, as in the core.
+    void read_feature(uint64_t address, uint64_t size, uint8_t* out) {
+        constexpr uint64_t kLanes = LUTTERFLY_LANES;
+        auto& even = LUTTERFLY_FEATURE_EVEN(top_.rootp);
+        auto& odd = LUTTERFLY_FEATURE_ODD(top_.rootp);
+        for (uint64_t i = 0; i < size;) {
+            const uint64_t at = (address + i) % LUTTERFLY_FEATURE_BYTES, word = at / kLanes, offset = at % kLanes;
+            const uint64_t count = std::min(size - i, kLanes - offset);
+            const auto& bank = word % 2 ? odd : even;
+            std::memcpy(out + i, reinterpret_cast<const uint8_t*>(&bank[word / 2]) + offset, count);
+            i += count;
+        }
+    }
+
+    void clear_events() {
+        events_.clear();
+        compute_done_ = 0;
+    }
+
+  private:
+    // The outputs are those of this cycle. What passes at its end is known from them and from what was driven; then come the
+    // edge and the inputs of the next cycle, see host/simulation/wrapper.py.
+    void tick(const ControlWires& next = {}) {
+        if (!top_.rst) {
+            memory_.sample(cycle_, master_wires());
+            record(TRACE(compute_issue_first), kIssueFirst);
+            record(TRACE(compute_issue_last), kIssueLast);
+            record(TRACE(compute_done), kComputeDoneEvent);
+            record(TRACE(dma_begin), kDmaBegin);
+            record(TRACE(dma_done), kDmaDone);
+            record(INTERRUPT && !interrupt_, kInterruptEvent);
+            interrupt_ = INTERRUPT;
+            compute_done_ += TRACE(compute_done);
+        }
+        ++cycle_;
+        drive_memory();
+        drive_control(next);
+        top_.clk = !top_.clk;
+        top_.eval();
+        if (!broken_assertion.empty()) {
+            if (broken_.empty()) broken_ = broken_assertion;
+            broken_assertion.clear();
+        }
+    }
+
+    bool violated() const { return !memory_.violation().empty() || !broken_.empty(); }
+
+    MasterWires master_wires() {
+        MasterWires master;
+        if (MEMORY(arvalid))
+            master.read = {true, MEMORY(araddr), MEMORY(arid), MEMORY(arlen), MEMORY(arsize), MEMORY(arburst)};
+        if (MEMORY(awvalid))
+            master.write = {true, MEMORY(awaddr), MEMORY(awid), MEMORY(awlen), MEMORY(awsize), MEMORY(awburst)};
+        if ((master.beat.valid = MEMORY(wvalid))) {
+            master.beat.last = MEMORY(wlast);
+            master.beat.strobes = MEMORY(wstrb);
+            std::memcpy(master.beat.data, &MEMORY(wdata), LUTTERFLY_DATA_BYTES);
+        }
+        master.read_ready = MEMORY(rready);
+        master.response_ready = MEMORY(bready);
+        return master;
+    }
+
+    void drive_memory() {
+        memory_.drive(cycle_);
+        const SlaveWires& slave = memory_.wires();
+        MEMORY(arready) = slave.read_address_ready;
+        MEMORY(awready) = slave.write_address_ready;
+        MEMORY(wready) = slave.beat_ready;
+        MEMORY(rvalid) = slave.read_valid;
+        MEMORY(bvalid) = slave.response_valid;
+        if (slave.read_valid) {
+            MEMORY(rid) = slave.read_id;
+            MEMORY(rresp) = slave.read_response;
+            MEMORY(rlast) = slave.read_last;
+            std::memcpy(&MEMORY(rdata), slave.read_data, LUTTERFLY_DATA_BYTES);
+        }
+        if (slave.response_valid) {
+            MEMORY(bid) = slave.response_id;
+            MEMORY(bresp) = slave.response;
+        }
+    }
+
+    void drive_control(const ControlWires& next) {
+        control_ = next;
+        CONTROL(awvalid) = next.awvalid;
+        CONTROL(awaddr) = next.awaddr;
+        CONTROL(wvalid) = next.wvalid;
+        CONTROL(wdata) = next.wdata;
+        CONTROL(wstrb) = 0xf;
+        CONTROL(bready) = next.bready;
+        CONTROL(arvalid) = next.arvalid;
+        CONTROL(araddr) = next.araddr;
+        CONTROL(rready) = next.rready;
+    }
+
+    void record(bool happens, Kind kind) {
+        if (happens) events_.push_back({cycle_, kind});
+    }
+
+    // The response passes at the end of this cycle.
+    Access finish(unsigned response) {
+        tick();
+        if (violated()) return Access::kViolation;
+        return response == kResponseOkay ? Access::kDone : Access::kRefused;
+    }
+
+    Access quit() {
+        tick();
+        return Access::kTimeout;
+    }
+
+    VerilatedContext context_;
+    Vcore top_;
+    AxiMemory memory_;
+    ControlWires control_;
+    std::vector<Event> events_;
+    std::string broken_;
+    Random random_{0};
+    double stall_ = 0;
+    uint64_t cycle_ = 0, compute_done_ = 0;
+    bool interrupt_ = false;
+};
+
+}  // namespace
+
+extern "C" {
+
+void lutterfly_never(const char* message) {
+    if (broken_assertion.empty()) broken_assertion = message;
+}
+
+// Null if there is no room for the memory.
+Simulator* lutterfly_create(uint64_t base, uint64_t size) {
+    auto simulator = std::make_unique<Simulator>(base, size);
+    return simulator->memory().bytes() ? simulator.release() : nullptr;
+}
+void lutterfly_destroy(Simulator* simulator) { delete simulator; }
+void lutterfly_configure(Simulator* simulator, const Settings* settings) { simulator->configure(*settings); }
+void lutterfly_add_fault(Simulator* simulator, uint64_t start, uint64_t end, uint32_t response) {
+    simulator->memory().add_fault(start, end, response);
+}
+void lutterfly_clear_faults(Simulator* simulator) { simulator->memory().clear_faults(); }
+void lutterfly_reset(Simulator* simulator) { simulator->reset(); }
+uint8_t* lutterfly_arena(Simulator* simulator) { return simulator->memory().bytes(); }
+uint64_t lutterfly_cycle(Simulator* simulator) { return simulator->cycle(); }
+const char* lutterfly_violation(Simulator* simulator) { return simulator->memory().violation().c_str(); }
+const char* lutterfly_broken(Simulator* simulator) { return simulator->broken().c_str(); }
+int lutterfly_run(Simulator* simulator, uint64_t cycles, int until_interrupt, uint64_t compute_done) {
+    return int(simulator->run(cycles, until_interrupt, compute_done));
+}
+int lutterfly_read_register(Simulator* simulator, uint32_t address, uint32_t* value) {
+    return int(simulator->read_register(address, value));
+}
+int lutterfly_write_register(Simulator* simulator, uint32_t address, uint32_t value) {
+    return int(simulator->write_register(address, value));
+}
+void lutterfly_read_feature(Simulator* simulator, uint64_t address, uint64_t size, uint8_t* out) {
+    simulator->read_feature(address, size, out);
+}
+uint64_t lutterfly_event_count(Simulator* simulator) { return simulator->events().size(); }
+const Event* lutterfly_events(Simulator* simulator) { return simulator->events().data(); }
+void lutterfly_clear_events(Simulator* simulator) { simulator->clear_events(); }
+
+}  // extern "C"
