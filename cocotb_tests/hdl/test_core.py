@@ -351,7 +351,9 @@ async def soft_reset_at_any_time(dut) -> None:
     for _ in range(8):
         await core.write("CONTROL", registers.CONTROL_START)
         await core.cycles(int(core.rng.integers(length // 2)))
+        begin = await _now(core)
         await core.reset()
+        assert await _now(core) - begin >= RESET_CYCLES
         assert await core.status() == 0
         assert dut.interrupt.value == 0
         assert {name: await core.read(name) for name in settings} == settings

@@ -40,6 +40,7 @@ LIMIT_SECONDS = 3600
 LARGE = "ecp5 or large or default"
 #: What tests a module beside the tests of the same name, nearest first.
 NEIGHBOURS = {
+    "assertions": ("simulator",),
     "axi": ("axi_guard",),
     "axi_guard": ("dma_store",),
     "burst": ("dma_store", "dma_load"),
@@ -50,7 +51,7 @@ NEIGHBOURS = {
     "feature_memory": ("write_back", "compute"),
     "fifo": ("axi_guard", "program", "dma_load"),
     "foresight": ("windows", "compute"),
-    "isa": ("queue",),
+    "isa": ("queue", "dma_load"),
     "load_chunks": ("dma_load",),
     "load_command": ("dma_load",),
     "local_write": ("dma_load",),

@@ -39,6 +39,7 @@ class Bench:
         self.first: list[int] = []
         self.last: list[int] = []
         self.errors: list[dict[str, int]] = []
+        self.flags: list[tuple[int, int]] = []
         self.now = 0
 
     async def start(self, entries: np.ndarray) -> None:
@@ -51,9 +52,10 @@ class Bench:
         cocotb.start_soon(self._watch())
 
     async def _watch(self) -> None:
-        names = ("step", "address", "weight", "first", "last", "error")
+        names = ("step", "address", "weight", "first", "last", "error", "issued", "stalled")
         while True:
-            step, address, weight, first, last, error = await cycle(self.dut, {}, *names)
+            step, address, weight, first, last, error, *flags = await cycle(self.dut, {}, *names)
+            self.flags.append(tuple(flags))
             fields = unpack(step, Step)
             if fields["valid"]:
                 self.steps.append((self.now, address, fields, weight))
@@ -160,6 +162,9 @@ async def no_gap_and_exact_turnaround(dut) -> None:
     turnaround = {engine: latency + groups + 2 for engine, latency in LANDING.items()}
     assert gaps == [2, turnaround[Engine.MAC], turnaround[Engine.MAC], turnaround[Engine.MAXIMUM]]
     assert all(last - first == 2 * 3 * steps - 1 for first, last in zip(bench.first, bench.last, strict=True))
+    # In every cycle of the turnarounds a command is here.
+    assert all(issued != stalled for issued, stalled in bench.flags[bench.first[0] : bench.last[-1] + 1])
+    assert sum(issued for issued, _ in bench.flags) == len(commands) * 2 * 3 * steps
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
