@@ -17,6 +17,7 @@ from .describe import Row, describe
 from .errors import ModelError, UnsupportedError
 from .executed import follow
 from .float_products import check_weights, explain_float
+from .fragments import INTEGER_PRODUCTS, LAYOUT, Fragment, Kind, find_fragments
 from .fuse import compose_tables, fuse_tables
 from .inputs import place_input
 from .integer import replace_integer_products
@@ -26,7 +27,6 @@ from .parse import parse
 from .partition import partition
 from .region import lower_region
 from .source import Source, fix_batch, measure
-from .units import INTEGER_PRODUCTS, LAYOUT, Kind, Unit, find_units
 
 __all__ = ["PASSES", "ModelError", "Row", "describe", "import_model"]
 
@@ -38,8 +38,8 @@ class _State:
     given: Source
     source: Source | None = None
     build: Build | None = None
-    units: list[Unit] = field(default_factory=list)
-    middle: list[Unit] = field(default_factory=list)
+    fragments: list[Fragment] = field(default_factory=list)
+    middle: list[Fragment] = field(default_factory=list)
 
 
 def import_model(data: bytes, name: str = "model") -> Graph:
@@ -82,32 +82,32 @@ def _measure(state: _State) -> None:
     measure(state.source)
 
 
-def _find_units(state: _State) -> None:
+def _find_fragments(state: _State) -> None:
     check_types(state.source)
-    state.units = find_units(state.source)
-    classify(state.source, state.units)
+    state.fragments = find_fragments(state.source)
+    classify(state.source, state.fragments)
 
 
 def _check_products(state: _State) -> None:
-    for unit in state.units:
-        if unit.kind is Kind.LINEAR:
-            if unit.main.op_type not in INTEGER_PRODUCTS:
-                raise explain_float(state.given, unit.main.name)
-            check_weights(state.given, unit.main.name)
-            check_linear(state.source, unit)
-    check_one_type(state.source, state.units)
+    for fragment in state.fragments:
+        if fragment.kind is Kind.LINEAR:
+            if fragment.main.op_type not in INTEGER_PRODUCTS:
+                raise explain_float(state.given, fragment.main.name)
+            check_weights(state.given, fragment.main.name)
+            check_linear(state.source, fragment)
+    check_one_type(state.source, state.fragments)
 
 
 def _lower(state: _State) -> None:
-    """Choose the units that run on the accelerator, and lower them.
+    """Choose the fragments that run on the accelerator, and lower them.
 
-    A unit that turns out not to run there may still run on the host: then everything begins again without it.
+    A fragment that turns out not to run there may still run on the host: then everything begins again without it.
     """
-    refused: Unit | None = None
+    refused: Fragment | None = None
     while state.build is None or refused is not None:
-        state.middle = partition(state.source, state.units)
+        state.middle = partition(state.source, state.fragments)
         state.build = Build(state.source, Graph({}, [], [], [], model=state.source.data))
-        refused = _lower_units(state.build, state.middle)
+        refused = _lower_fragments(state.build, state.middle)
     if not state.build.graph.layers:
         raise ModelError(
             f"{state.given.name}: no layer can run on the accelerator, as ONNX Runtime drops every "
@@ -116,32 +116,32 @@ def _lower(state: _State) -> None:
         )
 
 
-def _lower_units(build: Build, middle: list[Unit]) -> Unit | None:
-    """Lower all units, or return the first one that cannot be, now classified for the host."""
-    computed = {name for unit in middle for name in unit.outputs}
-    for unit in middle:
-        for name in unit.inputs:
+def _lower_fragments(build: Build, middle: list[Fragment]) -> Fragment | None:
+    """Lower all fragments, or return the first one that cannot be, now classified for the host."""
+    computed = {name for fragment in middle for name in fragment.outputs}
+    for fragment in middle:
+        for name in fragment.inputs:
             if name not in computed and name not in build.places:
                 place_input(build, name)
         try:
-            _LOWERINGS[unit.kind](build, unit)
+            _LOWERINGS[fragment.kind](build, fragment)
         except UnsupportedError as error:
-            if unit.kind is Kind.LINEAR:
+            if fragment.kind is Kind.LINEAR:
                 raise ModelError(f"{build.source.name}: {error.reason}; {error.remedy}") from error
-            unit.kind, unit.reason, unit.remedy = Kind.HOST, error.reason, error.remedy
-            return unit
+            fragment.kind, fragment.reason, fragment.remedy = Kind.HOST, error.reason, error.remedy
+            return fragment
     return None
 
 
-def _lower_layout(build: Build, unit: Unit) -> None:
-    place = build.places[unit.inputs[0]]
-    for node in unit.nodes:
+def _lower_layout(build: Build, fragment: Fragment) -> None:
+    place = build.places[fragment.inputs[0]]
+    for node in fragment.nodes:
         if node.op_type in LAYOUT:
             place = follow_layout(build, node, place)
-    build.add_view(unit.outputs[0], place)
+    build.add_view(fragment.outputs[0], place)
 
 
-_LOWERINGS: dict[Kind, Callable[[Build, Unit], None]] = {
+_LOWERINGS: dict[Kind, Callable[[Build, Fragment], None]] = {
     Kind.LINEAR: lower_linear,
     Kind.REGION: lower_region,
     Kind.SUM: lower_sum,
@@ -157,8 +157,10 @@ _LOWERINGS: dict[Kind, Callable[[Build, Unit], None]] = {
 def _cut_host_parts(state: _State) -> None:
     """Find the accelerator's outputs, and cut out what runs on the host before and behind it."""
     source, graph = state.source, state.build.graph
-    outside = {name for unit in state.units if unit not in state.middle for name in unit.inputs} | set(source.outputs)
-    for name in (name for unit in state.middle for name in unit.outputs):
+    outside = {name for fragment in state.fragments if fragment not in state.middle for name in fragment.inputs} | set(
+        source.outputs
+    )
+    for name in (name for fragment in state.middle for name in fragment.outputs):
         tensor = state.build.places[name].tensor
         if name in outside and tensor not in (*graph.outputs, *graph.inputs):
             graph.outputs.append(tensor)
@@ -187,7 +189,7 @@ PASSES: tuple[tuple[str, Callable[[_State], None]], ...] = (
     ("replace integer products", _replace_integer_products),
     ("follow ONNX Runtime", _follow),
     ("measure", _measure),
-    ("find units", _find_units),
+    ("find fragments", _find_fragments),
     ("check products", _check_products),
     ("partition and lower", _lower),
     ("cut host parts", _cut_host_parts),

@@ -12,14 +12,14 @@ from .build import Build
 from .checks import check_layers
 from .cut import cut
 from .errors import UnsupportedError
+from .fragments import SUM, Fragment, label
 from .layout import Place, same_order
 from .source import Source
-from .units import SUM, Unit, label
 
 _PAIRS = [np.ascontiguousarray(codes) for codes in np.meshgrid(CODES, CODES, indexing="ij")]
 
 
-def lower_sum(build: Build, unit: Unit) -> None:
+def lower_sum(build: Build, fragment: Fragment) -> None:
     """Add the layer of a sum, with a fused Relu or Clip.
 
     Raises
@@ -28,22 +28,22 @@ def lower_sum(build: Build, unit: Unit) -> None:
         If the operands have other shapes, layouts or types, or the sum of two tables is not what ONNX Runtime computes
         for every pair of codes.
     """
-    source, end = build.source, unit.outputs[0]
-    node = next(node for node in unit.nodes if node.op_type in SUM)
-    names, scales, zero_points = _quantisation(source, unit, node)
+    source, end = build.source, fragment.outputs[0]
+    node = next(node for node in fragment.nodes if node.op_type in SUM)
+    names, scales, zero_points = _quantisation(source, fragment, node)
     first_place, second_place = (build.places[name] for name in names)
     _check_alike(build, names, first_place, second_place)
     unsigned = source.types[end] == np.uint8
     first, second, fraction = sum_tables(scales, zero_points, unsigned=unsigned)
     offset = UNSIGNED_OFFSET if unsigned else 0
-    expected = _tabulate(source, unit, names)
+    expected = _tabulate(source, fragment, names)
     # What a fused Relu or Clip cuts, no pair reaches.
     low, high = int(expected.min()), int(expected.max())
     result = add(*_PAIRS, first, second, fraction, offset=offset, low=low, high=high)
     wrong = np.count_nonzero(result != expected)
     if wrong:
         raise UnsupportedError(
-            _difference(unit, node, wrong),
+            _difference(fragment, node, wrong),
             "put QuantizeLinear and DequantizeLinear behind the addition, or choose other scales",
         )
     first_layer = len(build.graph.layers)
@@ -63,18 +63,18 @@ def lower_sum(build: Build, unit: Unit) -> None:
         )
     )
     build.add_view(end, Place(end, first_place.axes, source.shapes[end]))
-    check_layers(build, unit, first_layer)
+    check_layers(build, fragment, first_layer)
 
 
-def _quantisation(source: Source, unit: Unit, node: NodeProto) -> tuple[list[str], tuple, tuple]:
+def _quantisation(source: Source, fragment: Fragment, node: NodeProto) -> tuple[list[str], tuple, tuple]:
     """Tensors of codes of both operands; scales and zero points, as int8 codes, of both and of the result."""
     if node.op_type == "QLinearAdd":
         names, ends = [node.input[0], node.input[3]], [node.input[at : at + 2] for at in (1, 4, 6)]
     else:
         readers = [_producer(source, name) for name in node.input]
         names = [reader.input[0] for reader in readers]
-        ends = [end.input[1:3] for end in [*readers, unit.nodes[-1]]]
-    kinds = [source.types[name] for name in [*names, unit.outputs[0]]]
+        ends = [end.input[1:3] for end in [*readers, fragment.nodes[-1]]]
+    kinds = [source.types[name] for name in [*names, fragment.outputs[0]]]
     scales = tuple(float(source.constants[end[0]].item()) for end in ends)
     zero_points = tuple(
         (int(source.constants[end[1]].item()) if len(end) > 1 and end[1] else 0) - (128 if kind == np.uint8 else 0)
@@ -105,14 +105,14 @@ def _check_alike(build: Build, names: list[str], first: Place, second: Place) ->
         raise UnsupportedError("its operands are int8 and uint8", "quantise all activations to one type")
 
 
-def _tabulate(source: Source, unit: Unit, names: list[str]) -> Int8:
+def _tabulate(source: Source, fragment: Fragment, names: list[str]) -> Int8:
     """Codes int8[256, 256] of every pair, as ONNX Runtime computes them."""
-    model = cut(source, unit.nodes, dict.fromkeys(names, _PAIRS[0].shape), unit.outputs)
+    model = cut(source, fragment.nodes, dict.fromkeys(names, _PAIRS[0].shape), fragment.outputs)
     feeds = {name: from_codes(codes, source.types[name]) for name, codes in zip(names, _PAIRS, strict=True)}
-    return to_codes(open_part(model).run(unit.outputs, feeds)[0])
+    return to_codes(open_part(model).run(fragment.outputs, feeds)[0])
 
 
-def _difference(unit: Unit, node: NodeProto, wrong: int) -> str:
-    behind = [other for other in unit.nodes if other.op_type in ("Relu", "Clip")]
+def _difference(fragment: Fragment, node: NodeProto, wrong: int) -> str:
+    behind = [other for other in fragment.nodes if other.op_type in ("Relu", "Clip")]
     cause = f", because {label(behind[0])} makes it compute {label(node)} in float" if behind else ""
     return f"for {wrong} of 65536 pairs of codes ONNX Runtime gives another sum than two tables{cause}"

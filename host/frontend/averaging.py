@@ -17,8 +17,8 @@ from ..graph import AveragePool, Tensor, Window
 from .build import Build, attributes, follow_trunk, image_place, window_of
 from .checks import check_layers
 from .errors import UnsupportedError
+from .fragments import AVERAGE, QUANTISERS, TRANSPARENT, Fragment, label
 from .layout import CHANNELS_FIRST, Place, image_shape
-from .units import AVERAGE, QUANTISERS, TRANSPARENT, Unit, label
 
 _REMEDY = (
     "average the whole map with GlobalAveragePool, give input and output one scale and the window an odd number "
@@ -27,7 +27,7 @@ _REMEDY = (
 _NO_BORDER = "set count_include_pad to 1, or pool without padding"
 
 
-def lower_average(build: Build, unit: Unit) -> None:
+def lower_average(build: Build, fragment: Fragment) -> None:
     """Add the layer of an average pooling, and of the max pooling around it.
 
     Raises
@@ -35,17 +35,17 @@ def lower_average(build: Build, unit: Unit) -> None:
     UnsupportedError
         If the windows have elements of unequal weight, or ONNX Runtime's roundings could depend on their order.
     """
-    node = next(node for node in unit.nodes if node.op_type in AVERAGE)
-    at, start, end = unit.nodes.index(node), unit.inputs[0], unit.outputs[0]
+    node = next(node for node in fragment.nodes if node.op_type in AVERAGE)
+    at, start, end = fragment.nodes.index(node), fragment.inputs[0], fragment.outputs[0]
     before, behind = (
         [other for other in nodes if other.op_type not in (*QUANTISERS, *TRANSPARENT)]
-        for nodes in (unit.nodes[:at], unit.nodes[at + 1 :])
+        for nodes in (fragment.nodes[:at], fragment.nodes[at + 1 :])
     )
     first_layer = len(build.graph.layers)
     place = follow_trunk(build, before, build.places[start], start)
     place = _average(build, node, place, node.output[0] if behind else end, end)
     build.add_view(end, follow_trunk(build, behind, place, end, end))
-    check_layers(build, unit, first_layer)
+    check_layers(build, fragment, first_layer)
 
 
 def _average(build: Build, node: NodeProto, place: Place, output: str, like: str) -> Place:
@@ -123,7 +123,7 @@ def _check_axes(build: Build, node: NodeProto) -> None:
 def _check_ties(node: NodeProto, source: Tensor, target: Tensor, elements: int, *, is_whole: bool) -> None:
     """Check that float32's roundings never decide a code where a window has so many elements: all, or those inside.
 
-    In units of the result's scale the mean is ``sum * ratio``. Dequantising rounds each element once, the mean adds
+    In fragments of the result's scale the mean is ``sum * ratio``. Dequantising rounds each element once, the mean adds
     them with ``elements - 1`` roundings, divides with up to two, and quantising with up to two more; each is relative
     to at most the greatest element. What the multiplier and the requantiser round is within the same bound.
     """

@@ -10,12 +10,12 @@ from .build import Build, attributes, show
 from .checks import check_layers, table_of
 from .cut import cut
 from .errors import UnsupportedError
+from .fragments import CONCAT, SPLIT, Fragment, label
 from .layout import CHANNELS_FIRST, CHANNELS_LAST, Place, Shape3, image_shape, same_order
 from .source import Source
-from .units import CONCAT, SPLIT, Unit, label
 
 
-def lower_concat(build: Build, unit: Unit) -> None:
+def lower_concat(build: Build, fragment: Fragment) -> None:
     """Add the layer of a concatenation.
 
     Raises
@@ -23,8 +23,8 @@ def lower_concat(build: Build, unit: Unit) -> None:
     UnsupportedError
         If it does not join the channels of activations.
     """
-    source, end, first_layer = build.source, unit.outputs[0], len(build.graph.layers)
-    node = next(node for node in unit.nodes if node.op_type in CONCAT)
+    source, end, first_layer = build.source, fragment.outputs[0], len(build.graph.layers)
+    node = next(node for node in fragment.nodes if node.op_type in CONCAT)
     operands = list(node.input[2::3] if node.op_type == "QLinearConcat" else node.input)
     if any(name in source.constants for name in operands):
         raise UnsupportedError(f"{label(node)} joins a constant", "join activations alone")
@@ -35,7 +35,7 @@ def lower_concat(build: Build, unit: Unit) -> None:
         _check_channels(build, node, place, axis)
     if len({shape[:2] for shape in shapes}) > 1:
         raise UnsupportedError(f"{label(node)} joins feature maps of {' and '.join(map(show, shapes))}")
-    tables = [tabulate_past(source, unit, _with_operand(node, at), end) for at in range(len(operands))]
+    tables = [tabulate_past(source, fragment, _with_operand(node, at), end) for at in range(len(operands))]
     build.add_tensor(end, (*shapes[0][:2], sum(shape[2] for shape in shapes)), end)
     build.graph.layers.append(
         Concat(
@@ -46,10 +46,10 @@ def lower_concat(build: Build, unit: Unit) -> None:
         )
     )
     build.add_view(end, Place(end, channels_order(axis, len(places[0].shape)), source.shapes[end]))
-    check_layers(build, unit, first_layer)
+    check_layers(build, fragment, first_layer)
 
 
-def lower_split(build: Build, unit: Unit) -> None:
+def lower_split(build: Build, fragment: Fragment) -> None:
     """Add a layer for each output of a Split or Slice, and for each table behind it.
 
     Raises
@@ -58,29 +58,29 @@ def lower_split(build: Build, unit: Unit) -> None:
         If it does not select neighbouring channels.
     """
     source, first_layer = build.source, len(build.graph.layers)
-    node = next(node for node in unit.nodes if node.op_type in SPLIT)
+    node = next(node for node in fragment.nodes if node.op_type in SPLIT)
     place = _place_of(build, node.input[0])
     axis = channel_axis(source, node)
     _check_channels(build, node, place, axis)
     ranges = _ranges(source, node, axis)
-    for end in unit.outputs:
-        taken = next(at for at, name in enumerate(node.output) if name in _above(source, unit, end))
+    for end in fragment.outputs:
+        taken = next(at for at, name in enumerate(node.output) if name in _above(source, fragment, end))
         first, channels = ranges[taken]
         shape = (*build.shape_of(place)[:2], channels)
         whole = helper.make_node("Identity", node.input[:1], [node.output[taken]], node.name)
-        table = tabulate_past(source, unit, whole, end)
+        table = tabulate_past(source, fragment, whole, end)
         if (table == CODES).all():
             build.add_tensor(end, shape, end)
             build.graph.layers.append(Slice(node.name, (place.tensor,), end, first, channels))
         else:
             # The float tensor in front of QuantizeLinear lends its name: nothing else in the graph has it.
             selected = source.producer[end].input[0]
-            build.add_tensor(selected, shape, unit.inputs[0])
+            build.add_tensor(selected, shape, fragment.inputs[0])
             build.add_tensor(end, shape, end)
             build.graph.layers.append(Slice(node.name, (place.tensor,), selected, first, channels))
             build.graph.layers.append(Pointwise(source.producer[end].name, (selected,), end, table))
         build.add_view(end, Place(end, channels_order(axis, len(place.shape)), source.shapes[end]))
-    check_layers(build, unit, first_layer)
+    check_layers(build, fragment, first_layer)
 
 
 def channel_axis(source: Source, node: NodeProto) -> int:
@@ -161,23 +161,23 @@ def _with_operand(node: NodeProto, at: int) -> NodeProto:
     return helper.make_node(node.op_type, inputs, node.output, node.name, domain=node.domain, axis=0)
 
 
-def tabulate_past(source: Source, unit: Unit, replacement: NodeProto, end: str) -> Int8:
+def tabulate_past(source: Source, fragment: Fragment, replacement: NodeProto, end: str) -> Int8:
     """int8[256], from the codes of an input to an output, past what replaces the node with the same result."""
     above, path = {end}, []
-    for node in reversed(unit.nodes):
+    for node in reversed(fragment.nodes):
         if not above & set(node.output):
             continue
         chosen = replacement if set(node.output) & set(replacement.output) else node
         path.append(chosen)
         above |= set(chosen.input)
-    start = next(name for name in unit.inputs if name in above)
+    start = next(name for name in fragment.inputs if name in above)
     return table_of(cut(source, path[::-1], {start: ["codes"]}, [end]))
 
 
-def _above(source: Source, unit: Unit, end: str) -> set[str]:
-    """Everything in a unit that an output depends on."""
+def _above(source: Source, fragment: Fragment, end: str) -> set[str]:
+    """Everything in a fragment that an output depends on."""
     found = {end}
-    for node in reversed(unit.nodes):
+    for node in reversed(fragment.nodes):
         if found & set(node.output):
             found |= set(source.dynamic_inputs(node))
     return found

@@ -1,4 +1,4 @@
-"""Tables of parts of the model, and the comparison of what a unit was lowered to with the unit in ONNX Runtime."""
+"""Tables of parts of the model, and the comparison of what a fragment became with the fragment in ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..tabulate import CODES, open_part, tabulate
 from .build import Build
 from .cut import cut
 from .errors import UnsupportedError
-from .units import Kind, Unit
+from .fragments import Fragment, Kind
 
 
 def table_of(model: onnx.ModelProto, ahead: Mapping[str, Int8] | None = None) -> Int8:
@@ -31,13 +31,13 @@ def table_of(model: onnx.ModelProto, ahead: Mapping[str, Int8] | None = None) ->
         raise UnsupportedError(f"it cannot be a table: {error}", "replace the operator") from error
 
 
-def check_layers(build: Build, unit: Unit, first_layer: int, values: Mapping[str, Int8] | None = None) -> None:
-    """Run a unit and its layers on codes in random order.
+def check_layers(build: Build, fragment: Fragment, first_layer: int, values: Mapping[str, Int8] | None = None) -> None:
+    """Run a fragment and its layers on codes in random order.
 
     Parameters
     ----------
     build : Build
-    unit : Unit
+    fragment : Fragment
         Its outputs have their places.
     first_layer : int
         Index of its first layer in the graph; those behind it are its own.
@@ -50,21 +50,21 @@ def check_layers(build: Build, unit: Unit, first_layer: int, values: Mapping[str
         If a byte of an output differs.
     """
     source = build.source
-    shapes = {name: source.shapes[name] for name in unit.inputs}
-    part = cut(source, unit.nodes, shapes, unit.outputs)
+    shapes = {name: source.shapes[name] for name in fragment.inputs}
+    part = cut(source, fragment.nodes, shapes, fragment.outputs)
     # Where a processor's kernels for products saturate, ONNX Runtime must replace them.
-    session = open_session(part.SerializeToString()) if unit.kind is Kind.LINEAR else open_part(part)
+    session = open_session(part.SerializeToString()) if fragment.kind is Kind.LINEAR else open_part(part)
     # Two ONNX tensors may be views of one tensor.
-    read = dict.fromkeys(build.places[name].tensor for name in unit.inputs)
+    read = dict.fromkeys(build.places[name].tensor for name in fragment.inputs)
     values = dict(values or {name: random_codes(build, name, seed) for seed, name in enumerate(read)})
-    feeds = {name: to_onnx(_view(build, name), values[build.places[name].tensor]) for name in unit.inputs}
+    feeds = {name: to_onnx(_view(build, name), values[build.places[name].tensor]) for name in fragment.inputs}
     for layer in build.graph.layers[first_layer:]:
         values |= evaluate_layer(layer, values, build.graph.tensors)
-    for name, expected in zip(unit.outputs, session.run(unit.outputs, feeds), strict=True):
+    for name, expected in zip(fragment.outputs, session.run(fragment.outputs, feeds), strict=True):
         result = to_onnx(_view(build, name), values[build.places[name].tensor])
         if result.tobytes() != expected.tobytes():
             raise UnsupportedError(
-                f"ONNX Runtime gives other bytes for {unit.label} than its layers here",
+                f"ONNX Runtime gives other bytes for {fragment.label} than its layers here",
                 "replace the operator, and report the model",
             )
 

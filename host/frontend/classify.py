@@ -1,4 +1,4 @@
-"""Decide for every unit whether the accelerator can run it, and if not, why."""
+"""Decide for every fragment whether the accelerator can run it, and if not, why."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import numpy as np
 from onnx import NodeProto
 
 from .errors import FOLD, ModelError
-from .source import Source, size
-from .units import (
+from .fragments import (
     AVERAGE,
     CONCAT,
     LAYOUT,
@@ -19,13 +18,14 @@ from .units import (
     SPLIT,
     SUM,
     TRANSPARENT,
+    Fragment,
     Kind,
-    Unit,
     label,
     written_operator,
 )
+from .source import Source, size
 
-#: Operators that make a unit one of their kind, and what may stand with one of them in a unit.
+#: Operators that make a fragment one of their kind, and what may stand with one of them in a fragment.
 _SPECIAL = (
     (Kind.AVERAGE, AVERAGE, (*QUANTISERS, *TRANSPARENT, *LAYOUT, *POOLING)),
     (Kind.CONCAT, CONCAT, POINTWISE),
@@ -35,42 +35,44 @@ _SPECIAL = (
 ACTIVATION_SCALES = "quantise activations per tensor (per_channel concerns weights alone)"
 
 
-def classify(source: Source, units: list[Unit]) -> None:
-    """Set ``kind`` and ``reason`` of every unit.
+def classify(source: Source, fragments: list[Fragment]) -> None:
+    """Set ``kind`` and ``reason`` of every fragment.
 
     Raises
     ------
     ModelError
         If the scale or zero point of an activation is computed, per channel or not positive.
     """
-    for unit in units:
-        _check_scales(source, unit)
-        unit.kind, unit.reason = _judge(source, unit)
+    for fragment in fragments:
+        _check_scales(source, fragment)
+        fragment.kind, fragment.reason = _judge(source, fragment)
 
 
-def _judge(source: Source, unit: Unit) -> tuple[Kind, str]:
-    bare = [name for name in [*unit.inputs, *unit.outputs] if not source.is_codes(name)]
+def _judge(source: Source, fragment: Fragment) -> tuple[Kind, str]:
+    bare = [name for name in [*fragment.inputs, *fragment.outputs] if not source.is_codes(name)]
     if bare:
         return Kind.HOST, f"{bare[0]!r} is not quantised"
-    several = len(unit.outputs) != 1 and f"it computes {len(unit.outputs)} tensors ({_listed(unit.outputs)})"
-    if any(node.op_type in LINEAR for node in unit.nodes):
+    several = (
+        len(fragment.outputs) != 1 and f"it computes {len(fragment.outputs)} tensors ({_listed(fragment.outputs)})"
+    )
+    if any(node.op_type in LINEAR for node in fragment.nodes):
         return (Kind.HOST, several) if several else (Kind.LINEAR, "")
     for kind, operators, companions in _SPECIAL:
-        if any(node.op_type in operators for node in unit.nodes):
-            return _judge_special(source, unit, kind, operators, companions)
+        if any(node.op_type in operators for node in fragment.nodes):
+            return _judge_special(source, fragment, kind, operators, companions)
     if several:
         return Kind.HOST, several
-    if len(unit.inputs) > 1:
-        return _judge_combination(source, unit)
-    foreign = [node for node in unit.nodes if node.op_type not in (*POINTWISE, *POOLING, *LAYOUT)]
+    if len(fragment.inputs) > 1:
+        return _judge_combination(source, fragment)
+    foreign = [node for node in fragment.nodes if node.op_type not in (*POINTWISE, *POOLING, *LAYOUT)]
     if any(node.op_type == "BatchNormalization" for node in foreign):
-        unit.remedy = FOLD
+        fragment.remedy = FOLD
     if foreign:
-        unit.cause = foreign[0]
+        fragment.cause = foreign[0]
         return Kind.HOST, f"the accelerator has no {written_operator(foreign[0])}"
-    if _is_layout(source, unit):
+    if _is_layout(source, fragment):
         return Kind.LAYOUT, ""
-    for node in unit.nodes:
+    for node in fragment.nodes:
         problem = _pointwise_problem(source, node) if node.op_type in POINTWISE else ""
         if problem:
             return Kind.HOST, problem
@@ -78,53 +80,53 @@ def _judge(source: Source, unit: Unit) -> tuple[Kind, str]:
 
 
 def _judge_special(
-    source: Source, unit: Unit, kind: Kind, operators: tuple[str, ...], companions: tuple[str, ...]
+    source: Source, fragment: Fragment, kind: Kind, operators: tuple[str, ...], companions: tuple[str, ...]
 ) -> tuple[Kind, str]:
-    """A unit with an operator that makes it ``kind``: whether the others in it may stand there."""
-    special = [node for node in unit.nodes if node.op_type in operators]
-    for node in [*special[1:], *(node for node in unit.nodes if node.op_type not in (*operators, *companions))]:
-        unit.remedy = "put QuantizeLinear and DequantizeLinear between them"
+    """A fragment with an operator that makes it ``kind``: whether the others in it may stand there."""
+    special = [node for node in fragment.nodes if node.op_type in operators]
+    for node in [*special[1:], *(node for node in fragment.nodes if node.op_type not in (*operators, *companions))]:
+        fragment.remedy = "put QuantizeLinear and DequantizeLinear between them"
         return Kind.HOST, f"{label(node)} stands with {label(special[0])} between quantised tensors"
-    for node in unit.nodes:
+    for node in fragment.nodes:
         if node is not special[0] and len(source.dynamic_inputs(node)) > 1:
             return Kind.HOST, f"{label(node)} combines activations with {label(special[0])}"
         problem = _pointwise_problem(source, node) if node.op_type in companions and companions is POINTWISE else ""
         if problem:
             return Kind.HOST, problem
-    if kind is not Kind.SPLIT and len(unit.outputs) != 1:
-        return Kind.HOST, f"it computes {len(unit.outputs)} tensors ({_listed(unit.outputs)})"
+    if kind is not Kind.SPLIT and len(fragment.outputs) != 1:
+        return Kind.HOST, f"it computes {len(fragment.outputs)} tensors ({_listed(fragment.outputs)})"
     return kind, ""
 
 
-def _judge_combination(source: Source, unit: Unit) -> tuple[Kind, str]:
-    """A unit that combines several activations: the sum of two, or perhaps a function of a single one."""
-    first, *behind = (node for node in unit.nodes if node.op_type not in (*QUANTISERS, *TRANSPARENT))
+def _judge_combination(source: Source, fragment: Fragment) -> tuple[Kind, str]:
+    """A fragment that combines several activations: the sum of two, or perhaps a function of a single one."""
+    first, *behind = (node for node in fragment.nodes if node.op_type not in (*QUANTISERS, *TRANSPARENT))
     # ONNX' own Add of codes adds them as integers, without their scales.
     quantised = first.op_type in SUM and not (first.op_type == "Add" and source.is_codes(first.output[0]))
-    if len(unit.inputs) == 2 and quantised and {node.op_type for node in behind} <= {"Relu", "Clip"}:
+    if len(fragment.inputs) == 2 and quantised and {node.op_type for node in behind} <= {"Relu", "Clip"}:
         return Kind.SUM, ""
-    unit.cause = next((node for node in unit.nodes if len(source.dynamic_inputs(node)) > 1), None)
-    pointwise = all(node.op_type in POINTWISE and not _pointwise_problem(source, node) for node in unit.nodes)
-    return (Kind.COMBINATION, "") if pointwise else (Kind.HOST, combines(unit))
+    fragment.cause = next((node for node in fragment.nodes if len(source.dynamic_inputs(node)) > 1), None)
+    pointwise = all(node.op_type in POINTWISE and not _pointwise_problem(source, node) for node in fragment.nodes)
+    return (Kind.COMBINATION, "") if pointwise else (Kind.HOST, combines(fragment))
 
 
-def combines(unit: Unit) -> str:
-    """Why a unit cannot be a table."""
-    return f"it combines {len(unit.inputs)} activations ({_listed(unit.inputs)})"
+def combines(fragment: Fragment) -> str:
+    """Why a fragment cannot be a table."""
+    return f"it combines {len(fragment.inputs)} activations ({_listed(fragment.inputs)})"
 
 
 def _listed(names: list[str]) -> str:
     return ", ".join(map(repr, names))
 
 
-def _is_layout(source: Source, unit: Unit) -> bool:
-    inner = [node for node in unit.nodes if node.op_type not in QUANTISERS]
+def _is_layout(source: Source, fragment: Fragment) -> bool:
+    inner = [node for node in fragment.nodes if node.op_type not in QUANTISERS]
     if any(node.op_type not in (*LAYOUT, *TRANSPARENT) for node in inner):
         return False
-    ends = [node for node in unit.nodes if node.op_type in QUANTISERS]
+    ends = [node for node in fragment.nodes if node.op_type in QUANTISERS]
     if not ends:
         return True
-    if not inner or source.types[unit.inputs[0]] != source.types[unit.outputs[0]]:
+    if not inner or source.types[fragment.inputs[0]] != source.types[fragment.outputs[0]]:
         return False
     values = [[source.constants[name].tolist() for name in node.input[1:] if name] for node in ends]
     return values[0] == values[-1]
@@ -159,8 +161,8 @@ def check_types(source: Source) -> None:
             )
 
 
-def _check_scales(source: Source, unit: Unit) -> None:
-    for node in unit.nodes:
+def _check_scales(source: Source, fragment: Fragment) -> None:
+    for node in fragment.nodes:
         for kind, name in quantisation_operands(node):
             constant = source.constants.get(name)
             if constant is None:

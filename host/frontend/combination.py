@@ -13,34 +13,34 @@ from .checks import check_layers, random_codes, table_of
 from .classify import combines
 from .cut import cut
 from .errors import UnsupportedError
+from .fragments import Fragment
 from .layout import Place, same_order
-from .units import Unit
 
 
-def lower_combination(build: Build, unit: Unit) -> None:
-    """Add the table of a unit, from the tensor that all its inputs are functions of.
+def lower_combination(build: Build, fragment: Fragment) -> None:
+    """Add the table of a fragment, from the tensor that all its inputs are functions of.
 
     Raises
     ------
     UnsupportedError
         If there is no such tensor, or ONNX Runtime's result for a code depends on its position.
     """
-    source, end, first_layer = build.source, unit.outputs[0], len(build.graph.layers)
-    places = [build.places[name] for name in unit.inputs]
+    source, end, first_layer = build.source, fragment.outputs[0], len(build.graph.layers)
+    places = [build.places[name] for name in fragment.inputs]
     origins = [_origin(build.graph, place.tensor) for place in places]
     root = origins[0][0]
     shape = build.graph.tensors[root].shape
     alike = all(place.shape == places[0].shape and same_order(place.axes, places[0].axes, shape) for place in places)
     if not alike or any(tensor != root for tensor, _ in origins):
-        raise UnsupportedError(combines(unit))
-    ahead = {name: table for name, (_, table) in zip(unit.inputs, origins, strict=True)}
-    table = table_of(cut(source, unit.nodes, {name: ["codes"] for name in ahead}, [end]), ahead)
+        raise UnsupportedError(combines(fragment))
+    ahead = {name: table for name, (_, table) in zip(fragment.inputs, origins, strict=True)}
+    table = table_of(cut(source, fragment.nodes, {name: ["codes"] for name in ahead}, [end]), ahead)
     build.add_tensor(end, shape, end)
-    build.graph.layers.append(Pointwise(unit.main.name, (root,), end, table))
+    build.graph.layers.append(Pointwise(fragment.main.name, (root,), end, table))
     build.add_view(end, Place(end, places[0].axes, source.shapes[end]))
     codes = random_codes(build, root)
     values = {place.tensor: apply_table(codes, table) for place, (_, table) in zip(places, origins, strict=True)}
-    check_layers(build, unit, first_layer, {**values, root: codes})
+    check_layers(build, fragment, first_layer, {**values, root: codes})
 
 
 def _origin(graph: Graph, tensor: str) -> tuple[str, Int8]:

@@ -14,7 +14,7 @@ class ModelError(ValueError):
 
 
 class UnsupportedError(Exception):
-    """The accelerator cannot run a unit; at an end of the network the host does.
+    """The accelerator cannot run a fragment; at an end of the network the host does.
 
     Attributes
     ----------

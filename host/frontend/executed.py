@@ -6,9 +6,9 @@ import onnx
 
 from ..reference import RUNTIME_ERRORS, executed_model
 from .errors import ModelError
+from .fragments import note_written
 from .parse import name_nodes
 from .source import Source
-from .units import note_written
 
 
 def follow(source: Source) -> Source:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from onnx import NodeProto, TensorProto
 
 from .errors import FOLD, ModelError
+from .fragments import FLOAT_PRODUCTS, LAYOUT, POOLING, QUANTISERS, TRANSPARENT, Fragment, find_fragments, label
 from .source import Source, fix_batch, measure
-from .units import FLOAT_PRODUCTS, LAYOUT, POOLING, QUANTISERS, TRANSPARENT, Unit, find_units, label
 
 _REMOVED_BY_FUSION = ("Relu", "Clip", "Min", "Max", "Add", *TRANSPARENT)
 _SEPARATE = "put QuantizeLinear and DequantizeLinear between them"
@@ -24,23 +24,25 @@ def explain_float(given: Source, name: str) -> ModelError:
     """
     fix_batch(given)
     measure(given)
-    unit = next((unit for unit in find_units(given) if any(node.name == name for node in unit.nodes)), None)
-    node = next((node for node in unit.nodes if node.name == name), None) if unit else None
-    if unit is None or node is None:
+    fragment = next(
+        (fragment for fragment in find_fragments(given) if any(node.name == name for node in fragment.nodes)), None
+    )
+    node = next((node for node in fragment.nodes if node.name == name), None) if fragment else None
+    if fragment is None or node is None:
         return ModelError(f"{given.name}: ONNX Runtime computes {name!r} in float; quantise its ends")
     begin = f"{given.name}: {label(node)}"
-    products = [other for other in unit.nodes if other.op_type in FLOAT_PRODUCTS]
+    products = [other for other in fragment.nodes if other.op_type in FLOAT_PRODUCTS]
     if len(products) > 1:
         return ModelError(f"{given.name}: {label(products[1])} follows {label(products[0])} in float; {_SEPARATE}")
     if len(given.dynamic_inputs(node)) > 1:
         return ModelError(f"{begin} multiplies two activations, which is not supported; one operand must be a constant")
-    if len(unit.inputs) > 1:
+    if len(fragment.inputs) > 1:
         return ModelError(
-            f"{begin} is combined with {len(unit.inputs)} activations "
-            f"({', '.join(map(repr, unit.inputs))}) in float; put QuantizeLinear and DequantizeLinear "
+            f"{begin} is combined with {len(fragment.inputs)} activations "
+            f"({', '.join(map(repr, fragment.inputs))}) in float; put QuantizeLinear and DequantizeLinear "
             "behind it"
         )
-    return ModelError(_remedy(given, node, unit))
+    return ModelError(_remedy(given, node, fragment))
 
 
 def check_weights(given: Source, name: str) -> None:
@@ -61,17 +63,17 @@ def check_weights(given: Source, name: str) -> None:
             )
 
 
-def _remedy(given: Source, node: NodeProto, unit: Unit) -> str:
-    at = unit.nodes.index(node)
+def _remedy(given: Source, node: NodeProto, fragment: Fragment) -> str:
+    at = fragment.nodes.index(node)
     before, behind = (
         [other for other in nodes if other.op_type not in QUANTISERS]
-        for nodes in (unit.nodes[:at], unit.nodes[at + 1 :])
+        for nodes in (fragment.nodes[:at], fragment.nodes[at + 1 :])
     )
     foreign = [other for other in before if other.op_type not in (*LAYOUT, *POOLING, *TRANSPARENT)]
     foreign += [other for other in behind if other.op_type not in (*LAYOUT, *POOLING, *_REMOVED_BY_FUSION)]
     others = foreign or [*behind, *before]
     begin = f"{given.name}: ONNX Runtime computes {label(node)} in float, because"
-    again = _quantised_again(given, unit.inputs[0])
+    again = _quantised_again(given, fragment.inputs[0])
     if again is not None and not foreign:
         return (
             f"{begin} {label(again)} quantises codes again; ONNX Runtime merges both quantisations, and the bias "
@@ -85,7 +87,7 @@ def _remedy(given: Source, node: NodeProto, unit: Unit) -> str:
             f"{begin} {shown} cuts codes that the QuantizeLinear behind it keeps; quantise the output of "
             f"{node.op_type} as well, or let the range of that QuantizeLinear end where the {others[0].op_type} cuts"
         )
-    types = [given.types[name] for name in (*unit.inputs, *unit.outputs) if given.is_codes(name)]
+    types = [given.types[name] for name in (*fragment.inputs, *fragment.outputs) if given.is_codes(name)]
     if len(set(types)) > 1:
         return f"{begin} it reads {types[0]} and makes {types[-1]} codes; quantise all activations to one type"
     if others:

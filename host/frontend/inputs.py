@@ -7,10 +7,10 @@ from onnx import NodeProto
 from .build import Build, permutation_of
 from .channels import channel_axis, channels_order
 from .errors import UnsupportedError
+from .fragments import AVERAGE, CONCAT, LAYOUT, LINEAR, PAD, POOLING, SPLIT
 from .layout import CHANNELS_FIRST, CHANNELS_LAST, Place, Shape3, image_shape, inverse, transposed
 from .padding import border_order
 from .source import Source, size
-from .units import AVERAGE, CONCAT, LAYOUT, LINEAR, PAD, POOLING, SPLIT
 
 
 def place_input(build: Build, name: str) -> None:

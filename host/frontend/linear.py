@@ -13,9 +13,9 @@ from ..graph import Convolution, Int8, Window
 from .build import Build, attributes, image_place, skipped, window_of
 from .checks import check_layers
 from .errors import ModelError
+from .fragments import Fragment, Kind, label
 from .layout import CHANNELS_FIRST, CHANNELS_LAST, Place, Shape3, image_shape, same_order
 from .source import Source
-from .units import Kind, Unit, label
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class _Operands:
 _POSITIONS = {"QLinearConv": _Operands(3, 8, 6), "QGemm": _Operands(3, 6, 7), "QLinearMatMul": _Operands(3, 9, 6)}
 
 
-def check_linear(source: Source, unit: Unit) -> None:
+def check_linear(source: Source, fragment: Fragment) -> None:
     """Check that the accelerator can compute a product as ONNX Runtime does.
 
     Raises
@@ -38,7 +38,7 @@ def check_linear(source: Source, unit: Unit) -> None:
     ModelError
         If not, with the reason and the remedy.
     """
-    name, node = source.name, unit.main
+    name, node = source.name, fragment.main
     if len(source.dynamic_inputs(node)) > 1:
         raise ModelError(
             f"{name}: {label(node)} multiplies two activations, which is not supported; one operand must be a constant"
@@ -76,7 +76,7 @@ def check_linear(source: Source, unit: Unit) -> None:
         )
 
 
-def check_one_type(source: Source, units: list[Unit]) -> None:
+def check_one_type(source: Source, fragments: list[Fragment]) -> None:
     """Check that all products read codes of one type: what ONNX Runtime needs for exact sums of the one (see
     ``host/reference.py``) it has no kernels for with the other.
 
@@ -85,12 +85,12 @@ def check_one_type(source: Source, units: list[Unit]) -> None:
     ModelError
         If some read int8 codes and others uint8 codes.
     """
-    first: dict[str, Unit] = {}
-    for unit in units:
-        if unit.kind is Kind.LINEAR:
-            first.setdefault(str(source.types[unit.inputs[0]]), unit)
+    first: dict[str, Fragment] = {}
+    for fragment in fragments:
+        if fragment.kind is Kind.LINEAR:
+            first.setdefault(str(source.types[fragment.inputs[0]]), fragment)
     if len(first) > 1:
-        shown = " and ".join(f"{unit.label} reads {kind} codes" for kind, unit in first.items())
+        shown = " and ".join(f"{fragment.label} reads {kind} codes" for kind, fragment in first.items())
         raise ModelError(f"{source.name}: {shown}; quantise all activations to one type")
 
 
@@ -99,20 +99,20 @@ def constant(source: Source, node: NodeProto, position: int) -> np.ndarray | Non
     return source.constants.get(node.input[position]) if position < len(node.input) else None
 
 
-def lower_linear(build: Build, unit: Unit) -> None:
-    """Add the layer of a unit that :func:`check_linear` accepts.
+def lower_linear(build: Build, fragment: Fragment) -> None:
+    """Add the layer of a fragment that :func:`check_linear` accepts.
 
     Raises
     ------
     ModelError, UnsupportedError
         If its values do not lie as it wants them, or its bytes are not ONNX Runtime's.
     """
-    node, start, end = unit.main, unit.inputs[0], unit.outputs[0]
+    node, start, end = fragment.main, fragment.inputs[0], fragment.outputs[0]
     place, first_layer = build.places[start], len(build.graph.layers)
     place = Place(place.tensor, place.axes, build.source.shapes[start])
     _check_zero_point(build, node, place)
     build.add_view(end, _convolve(build, node, place, end))
-    check_layers(build, unit, first_layer)
+    check_layers(build, fragment, first_layer)
 
 
 def _check_zero_point(build: Build, node: NodeProto, place: Place) -> None:

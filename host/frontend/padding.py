@@ -14,27 +14,27 @@ from .channels import tabulate_past
 from .checks import check_layers
 from .classify import quantisation
 from .errors import UnsupportedError
+from .fragments import PAD, Fragment, label
 from .layout import CHANNELS_FIRST, CHANNELS_LAST, Place, Shape3, image_shape, same_order
 from .source import Source
-from .units import PAD, Unit, label
 
 Pads = tuple[int, int, int, int]
 
 
-def lower_pad(build: Build, unit: Unit) -> None:
-    """Add the layer of a Pad, and a table in front of it where the unit changes codes.
+def lower_pad(build: Build, fragment: Fragment) -> None:
+    """Add the layer of a Pad, and a table in front of it where the fragment changes codes.
 
     Raises
     ------
     UnsupportedError
         If it does not surround a feature map with zeros.
     """
-    source, start, end, first_layer = build.source, unit.inputs[0], unit.outputs[0], len(build.graph.layers)
-    node = next(node for node in unit.nodes if node.op_type in PAD)
+    source, start, end, first_layer = build.source, fragment.inputs[0], fragment.outputs[0], len(build.graph.layers)
+    node = next(node for node in fragment.nodes if node.op_type in PAD)
     order, pads = _border(build, node, build.places[start])
     place, name = build.places[start], build.places[start].tensor
     height, width, channels = build.shape_of(place)
-    table = tabulate_past(source, unit, helper.make_node("Identity", node.input[:1], node.output, node.name), end)
+    table = tabulate_past(source, fragment, helper.make_node("Identity", node.input[:1], node.output, node.name), end)
     if (table != CODES).any() or build.graph.tensors[name].zero_point != quantisation(source, end)[1]:
         # The padded float tensor lends its name: nothing else in the graph has it.
         name = node.output[0]
@@ -57,7 +57,7 @@ def lower_pad(build: Build, unit: Unit) -> None:
     )
     build.add_view(end, Place(end, order, source.shapes[end]))
     try:
-        check_layers(build, unit, first_layer)
+        check_layers(build, fragment, first_layer)
     except UnsupportedError as error:
         raise UnsupportedError(f"{label(node)} pads with another value than zero", "pad with zeros") from error
 

@@ -3,45 +3,53 @@
 from __future__ import annotations
 
 from .errors import ModelError
+from .fragments import Fragment, Kind
 from .source import Source
-from .units import Kind, Unit
 
 
-def partition(source: Source, units: list[Unit]) -> list[Unit]:
-    """Choose the units that run on the accelerator.
+def partition(source: Source, fragments: list[Fragment]) -> list[Fragment]:
+    """Choose the fragments that run on the accelerator.
 
-    Units that it cannot run belong to the head or the tail; whatever they need before, or lead to behind, runs on the
-    host with them. Layout operators at the ends stay with the host.
+    Fragments that it cannot run belong to the head or the tail; whatever they need before, or lead to behind, runs on
+    the host with them. Layout operators at the ends stay with the host.
 
     Returns
     -------
-    list of Unit
+    list of Fragment
         The middle, in order of execution.
 
     Raises
     ------
     ModelError
-        If a unit between two layers of the accelerator cannot run there, or nothing can.
+        If a fragment between two layers of the accelerator cannot run there, or nothing can.
     """
-    graph = _Order(units)
-    products = [unit for unit in units if unit.kind is Kind.LINEAR]
-    anchors = products or [unit for unit in units if unit.kind not in (Kind.LAYOUT, Kind.HOST)]
-    host: set[Unit] = set()
-    for unit in units:
-        if unit.kind is not Kind.HOST:
+    graph = _Order(fragments)
+    products = [fragment for fragment in fragments if fragment.kind is Kind.LINEAR]
+    anchors = products or [fragment for fragment in fragments if fragment.kind not in (Kind.LAYOUT, Kind.HOST)]
+    host: set[Fragment] = set()
+    for fragment in fragments:
+        if fragment.kind is not Kind.HOST:
             continue
-        before = [anchor for anchor in anchors if anchor in graph.above[unit]]
-        behind = [anchor for anchor in anchors if anchor in graph.below[unit]]
+        before = [anchor for anchor in anchors if anchor in graph.above[fragment]]
+        behind = [anchor for anchor in anchors if anchor in graph.below[fragment]]
         if before and behind:
             raise ModelError(
-                f"{source.name}: {unit.label} between {before[-1].label} and {behind[0].label} is not "
-                f"supported: {unit.reason}; {unit.remedy}"
+                f"{source.name}: {fragment.label} between {before[-1].label} and {behind[0].label} is not "
+                f"supported: {fragment.reason}; {fragment.remedy}"
             )
-        host |= {unit} | (graph.above[unit] if behind else graph.below[unit])
-    middle = [unit for unit in units if unit not in host]
-    middle = [unit for unit in middle if unit.kind is not Kind.LAYOUT or _leads_to_layer(graph.below[unit], host)]
-    if not any(unit.kind is not Kind.LAYOUT for unit in middle):
-        reasons = "; ".join(dict.fromkeys(f"{unit.label}: {unit.reason}" for unit in units if unit.kind is Kind.HOST))
+        host |= {fragment} | (graph.above[fragment] if behind else graph.below[fragment])
+    middle = [fragment for fragment in fragments if fragment not in host]
+    middle = [
+        fragment
+        for fragment in middle
+        if fragment.kind is not Kind.LAYOUT or _leads_to_layer(graph.below[fragment], host)
+    ]
+    if not any(fragment.kind is not Kind.LAYOUT for fragment in middle):
+        reasons = "; ".join(
+            dict.fromkeys(
+                f"{fragment.label}: {fragment.reason}" for fragment in fragments if fragment.kind is Kind.HOST
+            )
+        )
         raise ModelError(
             f"{source.name}: no layer can run on the accelerator ({reasons}); it needs a quantised "
             "convolution, matrix product or "
@@ -50,19 +58,19 @@ def partition(source: Source, units: list[Unit]) -> list[Unit]:
     return middle
 
 
-def _leads_to_layer(below: set[Unit], host: set[Unit]) -> bool:
-    return any(unit.kind is not Kind.LAYOUT and unit not in host for unit in below)
+def _leads_to_layer(below: set[Fragment], host: set[Fragment]) -> bool:
+    return any(fragment.kind is not Kind.LAYOUT and fragment not in host for fragment in below)
 
 
 class _Order:
-    """Everything above and below each unit."""
+    """Everything above and below each fragment."""
 
-    def __init__(self, units: list[Unit]):
-        maker = {name: unit for unit in units for name in unit.outputs}
-        self.above: dict[Unit, set[Unit]] = {}
-        self.below: dict[Unit, set[Unit]] = {unit: set() for unit in units}
-        for unit in units:
-            direct = {maker[name] for name in unit.inputs if name in maker}
-            self.above[unit] = direct.union(*(self.above[other] for other in direct))
-            for other in self.above[unit]:
-                self.below[other].add(unit)
+    def __init__(self, fragments: list[Fragment]):
+        maker = {name: fragment for fragment in fragments for name in fragment.outputs}
+        self.above: dict[Fragment, set[Fragment]] = {}
+        self.below: dict[Fragment, set[Fragment]] = {fragment: set() for fragment in fragments}
+        for fragment in fragments:
+            direct = {maker[name] for name in fragment.inputs if name in maker}
+            self.above[fragment] = direct.union(*(self.above[other] for other in direct))
+            for other in self.above[fragment]:
+                self.below[other].add(fragment)

@@ -14,12 +14,12 @@ from .checks import check_layers, table_of
 from .classify import quantisation
 from .cut import cut
 from .errors import UnsupportedError
+from .fragments import LAYOUT, POOLING, QUANTISERS, TRANSPARENT, Fragment, label
 from .layout import Place
 from .source import Source
-from .units import LAYOUT, POOLING, QUANTISERS, TRANSPARENT, Unit, label
 
 
-def lower_region(build: Build, unit: Unit) -> None:
+def lower_region(build: Build, fragment: Fragment) -> None:
     """Add the layers of a region: max pooling, a table, max pooling; each only where there is one.
 
     Raises
@@ -28,14 +28,14 @@ def lower_region(build: Build, unit: Unit) -> None:
         If a layout operator or pooling stands in one branch alone, pooling on codes is not exact, or ONNX Runtime's
         result for a code depends on its position.
     """
-    source, start, end = build.source, unit.inputs[0], unit.outputs[0]
-    steps = [node for node in unit.nodes if node.op_type in (*LAYOUT, *POOLING)]
+    source, start, end = build.source, fragment.inputs[0], fragment.outputs[0]
+    steps = [node for node in fragment.nodes if node.op_type in (*LAYOUT, *POOLING)]
     pools = [node for node in steps if node.op_type in POOLING]
     for node in steps:
-        _check_passed_by_all(source, unit, node)
-    pointwise = _bypass(source, unit, steps)
+        _check_passed_by_all(source, fragment, node)
+    pointwise = _bypass(source, fragment, steps)
     table = table_of(pointwise)
-    leading = _count_leading(source, unit, pointwise, pools)
+    leading = _count_leading(source, fragment, pointwise, pools)
     at = steps.index(pools[leading]) if leading < len(pools) else len(steps)
     first_layer = len(build.graph.layers)
     place = build.places[start]
@@ -45,40 +45,40 @@ def lower_region(build: Build, unit: Unit) -> None:
     else:
         place = follow_trunk(build, steps[:at], place, start)
         # The float tensor in front of QuantizeLinear lends its name: nothing else in the graph has it.
-        output = end if leading == len(pools) else unit.nodes[-1].input[0]
+        output = end if leading == len(pools) else fragment.nodes[-1].input[0]
         build.add_tensor(output, build.shape_of(place), end)
-        build.graph.layers.append(Pointwise(unit.main.name, (place.tensor,), output, table=table))
+        build.graph.layers.append(Pointwise(fragment.main.name, (place.tensor,), output, table=table))
         place = follow_trunk(build, steps[at:], Place(output, place.axes, place.shape), end, end)
     build.add_view(end, Place(place.tensor, place.axes, source.shapes[end]))
-    check_layers(build, unit, first_layer)
+    check_layers(build, fragment, first_layer)
 
 
-def _check_passed_by_all(source: Source, unit: Unit, node: NodeProto) -> None:
+def _check_passed_by_all(source: Source, fragment: Fragment, node: NodeProto) -> None:
     """Refuse a node that some path from the region's input to its output avoids."""
     above, below = set(node.input), set(node.output)
-    for other in reversed(unit.nodes):
+    for other in reversed(fragment.nodes):
         if above & set(other.output):
             above |= set(other.input)
-    for other in unit.nodes:
+    for other in fragment.nodes:
         if below & set(other.input):
             below |= set(other.output)
-    for other in unit.nodes:
+    for other in fragment.nodes:
         bypasses = other is not node and below & set(other.input) and not set(source.dynamic_inputs(other)) <= below
         if bypasses or not (set(other.output) & (above | below)):
             raise UnsupportedError(f"{label(node)} stands in one branch alone", "move it before or behind the branches")
 
 
-def _bypass(source: Source, unit: Unit, steps: list[NodeProto]) -> onnx.ModelProto:
+def _bypass(source: Source, fragment: Fragment, steps: list[NodeProto]) -> onnx.ModelProto:
     """The region on a tensor of any length, without its layout operators and pooling."""
     skipped = {id(node) for node in steps}
     nodes = [
         helper.make_node("Identity", node.input[:1], node.output[:1], node.name) if id(node) in skipped else node
-        for node in unit.nodes
+        for node in fragment.nodes
     ]
-    return cut(source, nodes, {unit.inputs[0]: ["codes"]}, unit.outputs)
+    return cut(source, nodes, {fragment.inputs[0]: ["codes"]}, fragment.outputs)
 
 
-def _count_leading(source: Source, unit: Unit, pointwise: onnx.ModelProto, pools: list[NodeProto]) -> int:
+def _count_leading(source: Source, fragment: Fragment, pointwise: onnx.ModelProto, pools: list[NodeProto]) -> int:
     """How many of the poolings stand before the table.
 
     A pooling may stand before the table if the operators ahead of it never decrease, and behind it if those behind
@@ -87,8 +87,8 @@ def _count_leading(source: Source, unit: Unit, pointwise: onnx.ModelProto, pools
     names = [node.input[0] for node in pools]
     exposed = expose(pointwise, names)
     session = open_part(exposed)
-    codes = from_codes(CODES, source.types[unit.inputs[0]])
-    results, *values = session.run([unit.outputs[0], *names], {unit.inputs[0]: codes})
+    codes = from_codes(CODES, source.types[fragment.inputs[0]])
+    results, *values = session.run([fragment.outputs[0], *names], {fragment.inputs[0]: codes})
     results = results.astype(np.int64).reshape(-1)
     may_lead, may_follow = [], []
     for value in (item.reshape(-1) for item in values):
@@ -98,7 +98,7 @@ def _count_leading(source: Source, unit: Unit, pointwise: onnx.ModelProto, pools
         may_follow.append(bool((np.diff(results[order]) >= 0).all()))
     # Codes are pooled where the model pools them, if that is exact: poolings with nothing ahead of them stand before
     # the table.
-    natural = sum(1 for node in pools if not _computes(unit.nodes[: unit.nodes.index(node)]))
+    natural = sum(1 for node in pools if not _computes(fragment.nodes[: fragment.nodes.index(node)]))
     for leading in sorted(range(len(pools) + 1), key=lambda count: abs(count - natural)):
         if all(may_lead[:leading]) and all(may_follow[leading:]):
             return leading

@@ -1,7 +1,7 @@
-"""Units: the model cut at its quantised tensors, so that each unit is one operation on codes.
+"""Fragments: the model cut at its quantised tensors, so that each fragment is one operation on codes.
 
-A unit is an operator on codes (QLinearConv, MaxPool, Transpose ...), or everything that is computed in float between
-quantised tensors: DequantizeLinear, operators, QuantizeLinear.
+A fragment is an operator on codes (QLinearConv, MaxPool, Transpose ...), or everything that is computed in float
+between quantised tensors: DequantizeLinear, operators, QuantizeLinear.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ _WRITTEN_KEY = "lutterfly.operator"
 
 
 class Kind(enum.Enum):
-    """What a unit is for the accelerator."""
+    """What a fragment is for the accelerator."""
 
     LINEAR = "convolution or matrix product"
     REGION = "pointwise operators and max pooling"
@@ -116,7 +116,7 @@ class Kind(enum.Enum):
 
 
 @dataclass(eq=False)
-class Unit:
+class Fragment:
     """One operation between quantised tensors.
 
     Attributes
@@ -129,7 +129,7 @@ class Unit:
     reason, remedy : str
         Why the accelerator cannot run it, and what the user can do.
     cause : NodeProto or None
-        The node that this is about, where it is not the one that the unit is named after.
+        The node that this is about, where it is not the one that the fragment is named after.
     """
 
     nodes: list[NodeProto]
@@ -142,7 +142,7 @@ class Unit:
 
     @property
     def main(self) -> NodeProto:
-        """The node that the unit is named after."""
+        """The node that the fragment is named after."""
         inner = [node for node in self.nodes if node.op_type not in QUANTISERS]
         products = [node for node in inner if node.op_type in LINEAR]
         return (products or inner or self.nodes[-1:])[0]
@@ -168,8 +168,8 @@ def note_written(node: NodeProto, operator: str) -> None:
     node.metadata_props.add(key=_WRITTEN_KEY, value=operator)
 
 
-def find_units(source: Source) -> list[Unit]:
-    """Cut the model into units, in order of execution.
+def find_fragments(source: Source) -> list[Fragment]:
+    """Cut the model into fragments, in order of execution.
 
     Raises
     ------
@@ -177,8 +177,8 @@ def find_units(source: Source) -> list[Unit]:
         If a float tensor bypasses a quantised one, so that no order exists.
     """
     members = _group_nodes(source)
-    units = [_make_unit(source, nodes) for nodes in members]
-    return _order(source, units)
+    fragments = [_make_fragment(source, nodes) for nodes in members]
+    return _order(source, fragments)
 
 
 def _group_nodes(source: Source) -> list[list[NodeProto]]:
@@ -210,7 +210,7 @@ def _join(group: dict[int, list[NodeProto]], one: NodeProto, other: NodeProto) -
             group[id(node)] = first
 
 
-def _make_unit(source: Source, nodes: list[NodeProto]) -> Unit:
+def _make_fragment(source: Source, nodes: list[NodeProto]) -> Fragment:
     present = {id(node) for node in nodes}
     for node in list(nodes):
         for name in source.dynamic_inputs(node):
@@ -229,19 +229,21 @@ def _make_unit(source: Source, nodes: list[NodeProto]) -> Unit:
         return name not in shared and (name in model_outputs or any(id(reader) not in present for reader in readers))
 
     outputs = [name for node in ordered for name in node.output if name in source.shapes and is_output(name)]
-    return Unit(ordered, [name for name in read if name not in computed], outputs)
+    return Fragment(ordered, [name for name in read if name not in computed], outputs)
 
 
-def _order(source: Source, units: list[Unit]) -> list[Unit]:
-    maker = {name: unit for unit in units for name in unit.outputs}
-    done: list[Unit] = []
-    waiting = list(units)
+def _order(source: Source, fragments: list[Fragment]) -> list[Fragment]:
+    maker = {name: fragment for fragment in fragments for name in fragment.outputs}
+    done: list[Fragment] = []
+    waiting = list(fragments)
     while waiting:
-        ready = [unit for unit in waiting if all(maker[name] in done for name in unit.inputs if name in maker)]
+        ready = [
+            fragment for fragment in waiting if all(maker[name] in done for name in fragment.inputs if name in maker)
+        ]
         if not ready:
             raise ModelError(
                 f"{source.name}: {waiting[0].label} reads a float tensor past a quantised one; quantise every branch"
             )
         done += ready
-        waiting = [unit for unit in waiting if unit not in ready]
+        waiting = [fragment for fragment in waiting if fragment not in ready]
     return done
