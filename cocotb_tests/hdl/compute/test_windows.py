@@ -14,7 +14,7 @@ from random_commands import Scenario, random_scenario
 from lutterfly.golden import isa, windows
 from lutterfly.golden.config import PRESETS, Config
 from lutterfly.golden.isa import Engine, ErrorCode, LocalMemory, Unit
-from lutterfly.golden.timing import RESULT_WINDOWS
+from lutterfly.golden.timing import OVERHEADS, RESULT_WINDOWS
 from lutterfly.hdl.compute.windows import ISSUE_LATENCY, Windows
 from lutterfly.hdl.engines.engine import Step
 from lutterfly.hdl.parts.isa import ErrorReport, command_shape
@@ -126,6 +126,21 @@ async def every_step(dut, p_stall: float) -> None:
         free = max(free, landed) + int(count)
         leaves.append(free)
         assert sum(left > landed for left in leaves) <= RESULT_WINDOWS, "the result FIFO overflows"
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def a_command_alone_stalls_until_its_first_step(dut) -> None:
+    bench = Bench(dut)
+    # More steps than lie between the walk and the issue.
+    steps, walked = 2 * OVERHEADS.issue, OVERHEADS.issue - 1
+    await bench.start(np.array([isa.LIST_CLEAR, *[0] * (steps - 2), isa.LIST_FIRE], np.uint32))
+    command = dict.fromkeys((field.name for field in isa.COMPUTE.fields[4:]), 0)
+    command |= dict.fromkeys(("outer", "middle", "inner", "lanes", "last_lanes"), 1) | {"steps": steps}
+    await bench.run([command])
+    (first,) = bench.first
+    assert bench.flags[first - walked : first] == [(0, 1)] * walked
+    assert bench.flags[first : first + steps] == [(1, 0)] * steps
+    assert not any(stalled for _, stalled in bench.flags[first + steps :])
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
