@@ -1,14 +1,16 @@
 """Operations and jobs: a layer as an engine executes it, and the parts in which it does.
 
 An :class:`Operation` knows a layer's windows, weights and cycles; there is a subclass for each kind of layer, in a file
-of its own. A :class:`Job` is a part of a layer: where its inputs lie, where its results go, which rows, columns and
-tiles of the output it computes, and where its constants are. Operations turn jobs into commands, and know nothing of
-tensors that lie in external memory, of strips, or of weights that come and go.
+of its own, and a :class:`Lowering` that says which layers it takes and which engines it needs. A :class:`Job` is a part
+of a layer: where its inputs lie, where its results go, which rows, columns and tiles of the output it computes, and
+where its constants are. Operations turn jobs into commands, and know nothing of tensors that lie in external memory, of
+strips, or of weights that come and go.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -16,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...golden.config import Config
-from ...golden.isa import LIST_CLEAR, LIST_FIRE, LocalMemory
+from ...golden.isa import LIST_CLEAR, LIST_FIRE, Engine, LocalMemory
 from ...golden.requant import pack_parameters
 from ..graph import Convolution, Layer
 from .plan import Command, CompileError, Plan
@@ -146,6 +148,28 @@ class Operation(ABC):
     def channels(self, tiles: range, total: int) -> range:
         """The output channels of some tiles, of ``total`` channels in all."""
         return range(tiles.start * self.tile_channels, min(tiles.stop * self.tile_channels, total))
+
+
+#: Makes the operation of a layer: for a plan, the layer's index, and what it reads and writes, see :class:`Operation`.
+MakeOperation = Callable[[Plan, int, tuple[Storage, ...], Storage], Operation]
+
+
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """A way to execute layers.
+
+    Attributes
+    ----------
+    takes : callable
+        Whether it can execute a layer of a plan, if its engines are there.
+    engines : tuple of Engine
+        All that the commands of its operations name.
+    make : callable
+    """
+
+    takes: Callable[[Plan, Layer], bool]
+    engines: tuple[Engine, ...]
+    make: MakeOperation
 
 
 def step_list(offsets: npt.NDArray[np.int64], start: int = 0) -> Constant:

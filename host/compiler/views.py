@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 
 from ..graph import Add, Concat, Layer, Slice
 from .borders import plan_borders
 from .lower.copy import copies, selections
-from .lower.operations import make_operation
+from .lower.operations import find_lowering, make_operation
 from .placement import extent, lifetimes, place
 from .plan import Plan
 
@@ -35,7 +36,7 @@ def plan_views(plan: Plan) -> Plan:
                 if not trial.storages or not _fits(trial):
                     continue
                 found = _cycles(trial, plan, cycles)
-                if sum(found) <= sum(cycles):
+                if _cost(found) <= _cost(cycles):
                     plan, cycles = trial, found
     layers = [layer for layer in plan.graph.layers if not isinstance(layer, Concat | Slice) or copies(plan, layer)]
     return dataclasses.replace(plan, graph=dataclasses.replace(plan.graph, layers=layers), storages={})
@@ -104,13 +105,25 @@ def _fits(plan: Plan) -> bool:
     return extent(place(spans, sizes, plan.config.array.lanes), sizes) <= plan.config.memory.feature_bytes
 
 
-def _cycles(plan: Plan, before: Plan | None = None, known: list[int] | None = None) -> list[int]:
-    """Array cycles of each layer; ``known`` are those of the plan ``before``, where nothing has changed."""
-    cycles = []
+def _cost(cycles: list[float]) -> tuple[int, float]:
+    """What views are chosen by: first that everything can be executed."""
+    return cycles.count(math.inf), sum(count for count in cycles if count < math.inf)
+
+
+def _cycles(plan: Plan, before: Plan | None = None, known: list[float] | None = None) -> list[float]:
+    """Array cycles of each layer; ``known`` are those of the plan ``before``, where nothing has changed.
+
+    Infinitely many where an engine is missing: what is to be copied may yet become a view.
+    """
+    cycles: list[float] = []
     for index, layer in enumerate(plan.graph.layers):
         names = (*layer.inputs, layer.output)
         if before and all(plan.storages[name] == before.storages[name] for name in names):
             cycles.append(known[index])
+            continue
+        if find_lowering(plan, layer) is None:
+            is_in_place = isinstance(layer, Concat | Slice) and not copies(plan, layer)
+            cycles.append(0 if is_in_place else math.inf)
             continue
         height, width, _ = plan.graph.tensors[layer.output].shape
         operation = make_operation(plan, index)

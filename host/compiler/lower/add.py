@@ -9,9 +9,11 @@ import numpy as np
 from ....golden.isa import Engine, LocalMemory, Opcode
 from ....golden.requant import SUM_FRACTION_BITS, pack_parameters
 from ....golden.timing import result_groups
-from ..operation import Constant, Job, Operation, step_list, table_constants
+from ...graph import Add
+from ..operation import Constant, Job, Lowering, Operation, step_list, table_constants
 from ..plan import Command, Plan
 from ..storage import Storage
+from .fields import Codes, Loop, Tiles, compute_fields, only_table
 
 _STEPS = 2
 
@@ -53,34 +55,23 @@ class AddOperation(Operation):
             run, inner = run * inner, 1
             if all(storage.row_pitch == run for storage in storages):
                 run, middle = run * middle, 1
-        tiles = -(-run // lanes)
-        last_lanes = run - (tiles - 1) * lanes
         reads = [source.addresses(rows, columns) for source in job.sources]
         writes = job.target.addresses(rows, columns)
-        pitches = {"source": job.sources[0], "destination": job.target}
-        fields = {
-            "engine": Engine.ADD,
-            "steps": _STEPS,
-            "list": job.addresses[LocalMemory.LIST],
-            "add_table": job.addresses[LocalMemory.ADD_TABLE],
-            "parameter": job.addresses[LocalMemory.PARAMETER],
-            "parameter_shared": 1,
-            "lanes": lanes if tiles > 1 else last_lanes,
-            "last_lanes": last_lanes,
-            "zero_point": self.layer.offset,
-            "low": self.layer.low,
-            "high": self.layer.high,
-            "table_enable": int(LocalMemory.TABLE in job.addresses),
-            "table": job.addresses.get(LocalMemory.TABLE, 0),
-            "source": int(min(addresses[0] for addresses in reads)),
-            "destination": int(writes[0]),
-            "outer": tiles,
-            "middle": middle,
-            "inner": inner,
-        }
-        for side, storage in pitches.items():
-            fields[f"{side}_outer"] = lanes
-            fields[f"{side}_middle"], fields[f"{side}_inner"] = storage.row_pitch, storage.pixel_pitch
+        source, target, layer = job.sources[0], job.target, self.layer
+        fields = compute_fields(
+            job,
+            Engine.ADD,
+            steps=_STEPS,
+            source=int(min(addresses[0] for addresses in reads)),
+            destination=int(writes[0]),
+            tiles=Tiles(run, lanes, lanes),
+            windows=(
+                Loop(middle, source.row_pitch, target.row_pitch),
+                Loop(inner, source.pixel_pitch, target.pixel_pitch),
+            ),
+            codes=Codes(layer.offset, layer.low, layer.high, table=only_table(job)),
+        )
+        fields["add_table"] = job.addresses[LocalMemory.ADD_TABLE]
         return [Command(Opcode.COMPUTE, fields, self.index, np.concatenate(reads), writes)]
 
     def steps(self, rows: int, columns: int, tiles: int) -> int:
@@ -92,3 +83,6 @@ class AddOperation(Operation):
         lanes = self.config.array.lanes
         groups = result_groups(self.config, min(self.tile_channels, lanes))
         return tiles * -(-self.tile_channels // lanes) * rows * columns * max(_STEPS, groups)
+
+
+LOWERING = Lowering(lambda _, layer: isinstance(layer, Add), (Engine.ADD,), AddOperation)

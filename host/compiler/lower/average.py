@@ -12,8 +12,10 @@ from functools import cached_property
 import numpy as np
 
 from ....golden.isa import LocalMemory
-from ..operation import Constant, Job, Operation, channel_parameters
+from ...graph import AveragePool
+from ..operation import Constant, Job, MakeOperation, Operation, channel_parameters
 from ..plan import Command, Plan
+from ..storage import Storage
 from .border_classes import border_classes
 
 
@@ -67,3 +69,14 @@ class BorderedAverage(Operation):
     def cycles(self, rows: int, columns: int, tiles: int) -> int:
         """Those of the convolution."""
         return self.whole.cycles(rows, columns, tiles)
+
+
+def with_averages(make: MakeOperation) -> MakeOperation:
+    """Make operations of convolutions likewise, but averages whose border does not count with all their multipliers."""
+
+    def made(plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage) -> Operation:
+        operation = make(plan, index, sources, target)
+        is_bordered = isinstance(operation.layer, AveragePool) and operation.layer.multipliers
+        return BorderedAverage(plan, operation) if is_bordered else operation
+
+    return made

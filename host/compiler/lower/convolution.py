@@ -9,10 +9,13 @@ import numpy.typing as npt
 
 from ....golden.isa import Engine, LocalMemory, Opcode
 from ....golden.timing import result_groups
+from ...graph import Convolution
 from ..folding import cover, describe, tap_offsets, window_pitches
-from ..operation import Constant, Job, Operation, channel_parameters, step_list, table_constants
+from ..operation import Constant, Job, Lowering, Operation, channel_parameters, step_list, table_constants
 from ..plan import Command, Plan
 from ..storage import Addresses, Storage
+from .average import with_averages
+from .fields import Codes, Loop, Tiles, compute_fields, only_table
 
 
 class ConvolutionOperation(Operation):
@@ -51,35 +54,28 @@ class ConvolutionOperation(Operation):
         first, below, beside = window_pitches(layer.window, source)
         first += source_channel
         channels = self.channels(tiles, self.outputs)
-        last_lanes = len(channels) - (len(tiles) - 1) * self.tile_channels
         words = (tiles.start - job.tiles.start) * len(self.starts)
         groups = (tiles.start - job.tiles.start) * result_groups(self.config, self.tile_channels)
-        fields = {
-            "engine": Engine.MAC,
-            "steps": len(self.starts),
-            "list": job.addresses[LocalMemory.LIST],
-            "weight": job.addresses[LocalMemory.WEIGHT] + words,
-            "parameter": job.addresses[LocalMemory.PARAMETER] + groups,
-            "lanes": self.tile_channels if len(tiles) > 1 else last_lanes,
-            "last_lanes": last_lanes,
-            "zero_point": self.zero_point,
-            "low": layer.low,
-            "high": layer.high,
-            "table_enable": int(LocalMemory.TABLE in job.addresses),
-            "table": job.addresses.get(LocalMemory.TABLE, 0),
-            "tile_inner": int(job.tile_inner),
-            "source": first + job.rows.start * below + job.columns.start * beside,
-            "destination": int(target.addresses(job.rows, job.columns, channels)[0]),
-        }
-        pixels = ((len(job.rows), below, target.row_pitch), (len(job.columns), beside, target.pixel_pitch))
-        over_tiles = (len(tiles), source_pitch, self.tile_channels)
-        loops = (*pixels, over_tiles) if job.tile_inner else (over_tiles, *pixels)
-        for name, (count, from_pitch, to_pitch) in zip(("outer", "middle", "inner"), loops, strict=True):
-            fields |= {name: count, f"source_{name}": from_pitch, f"destination_{name}": to_pitch}
+        writes = target.addresses(job.rows, job.columns, channels)
+        fields = compute_fields(
+            job,
+            Engine.MAC,
+            steps=len(self.starts),
+            source=first + job.rows.start * below + job.columns.start * beside,
+            destination=int(writes[0]),
+            tiles=Tiles(len(channels), self.tile_channels, source_pitch),
+            windows=(
+                Loop(len(job.rows), below, target.row_pitch),
+                Loop(len(job.columns), beside, target.pixel_pitch),
+            ),
+            codes=Codes(
+                self.zero_point, layer.low, layer.high, parameter=groups, is_shared=False, table=only_table(job)
+            ),
+        )
+        fields["weight"] = job.addresses[LocalMemory.WEIGHT] + words
         y, x = np.ogrid[job.rows.start : job.rows.stop, job.columns.start : job.columns.stop]
         windows = (first + y * below + x * beside)[..., None] + self.offsets.reshape(-1)
         reads = windows if source_pitch == 0 else windows[..., None] + np.arange(len(tiles)) * source_pitch
-        writes = target.addresses(job.rows, job.columns, channels)
         return Command(Opcode.COMPUTE, fields, self.index, reads.reshape(-1), writes)
 
     def steps(self, rows: int, columns: int, tiles: int) -> int:
@@ -90,6 +86,13 @@ class ConvolutionOperation(Operation):
         """A step a cycle, or a group of results, whichever takes longer."""
         groups = result_groups(self.config, min(self.tile_channels, self.outputs))
         return rows * columns * tiles * max(len(self.starts), groups)
+
+
+LOWERING = Lowering(
+    lambda _, layer: isinstance(layer, Convolution) and layer.groups == 1,
+    (Engine.MAC,),
+    with_averages(ConvolutionOperation),
+)
 
 
 def weight_words(

@@ -12,9 +12,10 @@ import numpy.typing as npt
 from ....golden.isa import Engine, LocalMemory, Opcode
 from ....golden.timing import result_groups
 from ...graph import Concat, Slice
-from ..operation import Constant, Job, Operation, identity_parameters, step_list
+from ..operation import Constant, Job, Lowering, Operation, identity_parameters, step_list
 from ..plan import Command, Plan
 from ..storage import Storage
+from .fields import Codes, Loop, Tiles, compute_fields
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,38 +96,22 @@ class CopyOperation(Operation):
         """One command for each copy; its tiles are ``lanes`` channels of a pixel."""
         lanes, commands = self.config.array.lanes, []
         for part in self.copies:
-            source = job.sources[part.source]
-            tiles = -(-part.channels // lanes)
-            last_lanes = part.channels - (tiles - 1) * lanes
+            source, target = job.sources[part.source], job.target
             reads = source.addresses(job.rows, job.columns, range(part.first, part.first + part.channels))
-            writes = job.target.addresses(job.rows, job.columns, range(part.target, part.target + part.channels))
-            fields = {
-                "engine": Engine.MAXIMUM,
-                "steps": 1,
-                "list": job.addresses[LocalMemory.LIST],
-                "parameter": job.addresses[LocalMemory.PARAMETER],
-                "parameter_shared": 1,
-                "lanes": lanes if tiles > 1 else last_lanes,
-                "last_lanes": last_lanes,
-                "zero_point": 0,
-                "low": -128,
-                "high": 127,
-                "table_enable": int(part.table is not None),
-                "table": 0
-                if part.table is None
-                else job.addresses[LocalMemory.TABLE] + self.tables[part.table.tobytes()],
-                "source": int(reads[0]),
-                "destination": int(writes[0]),
-                "outer": tiles,
-                "middle": len(job.rows),
-                "inner": len(job.columns),
-                "source_outer": lanes,
-                "source_middle": source.row_pitch,
-                "source_inner": source.pixel_pitch,
-                "destination_outer": lanes,
-                "destination_middle": job.target.row_pitch,
-                "destination_inner": job.target.pixel_pitch,
-            }
+            writes = target.addresses(job.rows, job.columns, range(part.target, part.target + part.channels))
+            fields = compute_fields(
+                job,
+                Engine.MAXIMUM,
+                steps=1,
+                source=int(reads[0]),
+                destination=int(writes[0]),
+                tiles=Tiles(part.channels, lanes, lanes),
+                windows=(
+                    Loop(len(job.rows), source.row_pitch, target.row_pitch),
+                    Loop(len(job.columns), source.pixel_pitch, target.pixel_pitch),
+                ),
+                codes=Codes(table=None if part.table is None else self.tables[part.table.tobytes()]),
+            )
             commands.append(Command(Opcode.COMPUTE, fields, self.index, reads, writes))
         return commands
 
@@ -141,3 +126,6 @@ class CopyOperation(Operation):
             -(-part.channels // lanes) * result_groups(self.config, min(part.channels, lanes)) for part in self.copies
         )
         return tiles * rows * columns * groups
+
+
+LOWERING = Lowering(lambda _, layer: isinstance(layer, Concat | Slice), (Engine.MAXIMUM,), CopyOperation)

@@ -18,11 +18,13 @@ import numpy.typing as npt
 from ....golden.config import Config
 from ....golden.isa import COMPUTE, Engine, LocalMemory, Opcode
 from ....golden.timing import result_groups
-from ...graph import Convolution, Window
+from ...graph import Convolution, Layer, Window
 from ..folding import window_pitches
-from ..operation import Constant, Job, Operation, channel_parameters, step_list, table_constants
+from ..operation import Constant, Job, Lowering, Operation, channel_parameters, step_list, table_constants
 from ..plan import Command, Plan
 from ..storage import Storage
+from .average import with_averages
+from .fields import Codes, Loop, Tiles, compute_fields, only_table
 
 _MOST_ROWS = next(field.limits[1] for field in COMPUTE.fields if field.name == "rows")
 
@@ -87,12 +89,15 @@ def best_stream(window: Window, config: Config, sizes: tuple[int, int], groups: 
     return min(possible, key=lambda stream: stream.cycles(sizes, groups), default=None)
 
 
-def is_depthwise(layer: Convolution, config: Config, sizes: tuple[int, int]) -> bool:
-    """Whether the chained columns can compute a convolution whose output has ``sizes`` rows and columns."""
-    outputs, _, _, inputs = layer.weights.shape
-    if not 1 < layer.groups == outputs or inputs != 1 or Engine.DEPTHWISE not in config.engines:
+def _takes(plan: Plan, layer: Layer) -> bool:
+    """Whether the chained columns can compute a layer."""
+    if not isinstance(layer, Convolution):
         return False
-    return _is_unit(layer, sizes) or best_stream(layer.window, config, sizes, 1) is not None
+    outputs, _, _, inputs = layer.weights.shape
+    if not 1 < layer.groups == outputs or inputs != 1:
+        return False
+    sizes = plan.graph.tensors[layer.output].shape[:2]
+    return _is_unit(layer, sizes) or best_stream(layer.window, plan.config, sizes, 1) is not None
 
 
 def _is_unit(layer: Convolution, sizes: tuple[int, int]) -> bool:
@@ -181,32 +186,23 @@ class DepthwiseOperation(Operation):
         layer, (source,), target, stream = self.layer, job.sources, job.target, self.stream
         first, *pitches = window_pitches(layer.window, source)
         channels = self.channels(job.tiles, self.channels_in_all)
-        last_lanes = len(channels) - (len(job.tiles) - 1) * self.tile_channels
         start = first + job.rows.start * pitches[0] + job.columns.start * pitches[1]
         writes = target.addresses(job.rows, job.columns, channels)
-        fields = {
-            "engine": Engine.DEPTHWISE,
-            "steps": stream.steps,
-            "rows": stream.rows,
-            "skip": stream.skip,
-            "list": job.addresses[LocalMemory.LIST],
-            "weight": job.addresses[LocalMemory.WEIGHT],
-            "parameter": job.addresses[LocalMemory.PARAMETER],
-            "lanes": self.tile_channels if len(job.tiles) > 1 else last_lanes,
-            "last_lanes": last_lanes,
-            "zero_point": self.zero_point,
-            "low": layer.low,
-            "high": layer.high,
-            "table_enable": int(LocalMemory.TABLE in job.addresses),
-            "table": job.addresses.get(LocalMemory.TABLE, 0),
-            "source": start + channels.start,
-            "destination": int(writes[0]),
-        }
-        pixels = [(len(job.rows), pitches[0], target.row_pitch), (len(job.columns), pitches[1], target.pixel_pitch)]
-        tiles = (len(job.tiles), self.tile_channels, self.tile_channels)
-        loops = (tiles, pixels[1 - stream.along], pixels[stream.along])
-        for name, (count, source_pitch, target_pitch) in zip(("outer", "middle", "inner"), loops, strict=True):
-            fields |= {name: count, f"source_{name}": source_pitch, f"destination_{name}": target_pitch}
+        pixels = (
+            Loop(len(job.rows), pitches[0], target.row_pitch),
+            Loop(len(job.columns), pitches[1], target.pixel_pitch),
+        )
+        fields = compute_fields(
+            job,
+            Engine.DEPTHWISE,
+            steps=stream.steps,
+            source=start + channels.start,
+            destination=int(writes[0]),
+            tiles=Tiles(len(channels), self.tile_channels, self.tile_channels),
+            windows=(pixels[1 - stream.along], pixels[stream.along]),
+            codes=Codes(self.zero_point, layer.low, layer.high, is_shared=False, table=only_table(job)),
+        )
+        fields |= {"weight": job.addresses[LocalMemory.WEIGHT], "rows": stream.rows, "skip": stream.skip}
         y, x = np.ogrid[: len(job.rows), : len(job.columns)]
         windows = (start + y * pitches[0] + x * pitches[1])[..., None] + self.taps.reshape(-1)
         reads = windows[..., None] + np.arange(channels.start, channels.stop)
@@ -219,6 +215,9 @@ class DepthwiseOperation(Operation):
     def cycles(self, rows: int, columns: int, tiles: int) -> int:
         """A step a cycle, or a group of results, whichever takes longer."""
         return tiles * self.stream.cycles((rows, columns), self.groups)
+
+
+LOWERING = Lowering(_takes, (Engine.DEPTHWISE,), with_averages(DepthwiseOperation))
 
 
 def tap_addresses(window: Window, storage: Storage) -> npt.NDArray[np.int64]:

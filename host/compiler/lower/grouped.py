@@ -7,11 +7,13 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from ....golden.isa import LocalMemory
+from ....golden.isa import Engine, LocalMemory
+from ...graph import Convolution
 from ..folding import cover, tap_offsets
-from ..operation import Constant, Job, Operation, channel_parameters, step_list, table_constants
+from ..operation import Constant, Job, Lowering, Operation, channel_parameters, step_list, table_constants
 from ..plan import Command, Plan
 from ..storage import Storage
+from .average import with_averages
 from .convolution import ConvolutionOperation, weight_words
 
 
@@ -77,3 +79,10 @@ class GroupedConvolutionOperation(ConvolutionOperation):
             )
             commands.append(self._command(job, tiles, group * self.group_inputs))
         return commands
+
+
+LOWERING = Lowering(
+    lambda _, layer: isinstance(layer, Convolution) and layer.groups > 1,
+    (Engine.MAC,),
+    with_averages(GroupedConvolutionOperation),
+)

@@ -12,11 +12,13 @@ import numpy as np
 
 from ....golden.isa import Engine, LocalMemory, Opcode
 from ....golden.timing import result_groups
+from ...graph import MaxPool, Pointwise
 from ..folding import window_pitches
-from ..operation import Constant, Job, Operation, identity_parameters, step_list, table_constants
+from ..operation import Constant, Job, Lowering, Operation, identity_parameters, step_list, table_constants
 from ..plan import Command, Plan, window_of
-from ..storage import Storage
+from ..storage import NO_ADDRESSES, Storage
 from .border_classes import BorderClass, border_classes
+from .fields import Codes, Loop, Tiles, compute_fields, only_table
 
 
 class LanewiseOperation(Operation):
@@ -89,48 +91,34 @@ class LanewiseOperation(Operation):
         rows, columns = len(part.rows), len(part.columns)
         row_bytes = columns * self.tile_channels
         run, middle, inner = self._loops(rows, columns, is_dense=source.row_pitch == target.row_pitch == row_bytes)
-        tiles = -(-run // lanes)
-        last_lanes = run - (tiles - 1) * lanes
         steps = self._steps_of(part)
         writes = target.addresses(part.rows, part.columns)
-        fields = {
-            "engine": Engine.MAXIMUM,
-            "tile_inner": 0,
-            "outer": tiles,
-            "middle": middle,
-            "inner": inner,
-            "steps": len(steps),
-            "list": job.addresses[LocalMemory.LIST] + self.lists[steps],
-            "destination": int(writes[0]),
-            "destination_outer": lanes,
-            "destination_middle": target.row_pitch,
-            "destination_inner": target.pixel_pitch if self.by_pixel else target.row_pitch,
-            "parameter": job.addresses[LocalMemory.PARAMETER],
-            "parameter_shared": 1,
-            "lanes": lanes if tiles > 1 else last_lanes,
-            "last_lanes": last_lanes,
-            "zero_point": 0,
-            "low": -128,
-            "high": 127,
-            "table_enable": int(LocalMemory.TABLE in job.addresses),
-            "table": job.addresses.get(LocalMemory.TABLE, 0),
-        }
-        if part.is_empty:
-            # Whatever is read, at the address 0 or elsewhere, the least code comes of it.
-            fields |= {"source": 0, "high": -128}
-            return Command(Opcode.COMPUTE, fields, self.index, writes=writes)
-        first, below, beside = window_pitches(self.window, source)
-        first += part.rows.start * below + part.columns.start * beside
-        first += int(self.taps[part.kernel_rows.start, part.kernel_columns.start])
-        fields |= {
-            "source": first,
-            "source_outer": lanes,
-            "source_middle": below,
-            "source_inner": beside if self.by_pixel else below,
-        }
-        y, x, channel = np.ogrid[:rows, :columns, : self.tile_channels]
-        windows = first + y * below + x * beside + channel
-        return Command(Opcode.COMPUTE, fields, self.index, (windows[..., None] + np.array(steps)).reshape(-1), writes)
+        # Where windows are empty, whatever is read, at the address 0 or elsewhere, the least code comes of it.
+        first = below = beside = along_tiles = 0
+        reads, high = NO_ADDRESSES, -128
+        if not part.is_empty:
+            first, below, beside = window_pitches(self.window, source)
+            first += part.rows.start * below + part.columns.start * beside
+            first += int(self.taps[part.kernel_rows.start, part.kernel_columns.start])
+            y, x, channel = np.ogrid[:rows, :columns, : self.tile_channels]
+            windows = first + y * below + x * beside + channel
+            reads, high, along_tiles = (windows[..., None] + np.array(steps)).reshape(-1), 127, lanes
+        beside_result = target.pixel_pitch if self.by_pixel else target.row_pitch
+        fields = compute_fields(
+            job,
+            Engine.MAXIMUM,
+            steps=len(steps),
+            source=first,
+            destination=int(writes[0]),
+            tiles=Tiles(run, lanes, along_tiles),
+            windows=(
+                Loop(middle, below, target.row_pitch),
+                Loop(inner, beside if self.by_pixel else below, beside_result),
+            ),
+            codes=Codes(high=high, table=only_table(job)),
+            entry=self.lists[steps],
+        )
+        return Command(Opcode.COMPUTE, fields, self.index, reads, writes)
 
     def steps(self, rows: int, columns: int, tiles: int) -> int:
         """A word for each element of a window."""
@@ -143,3 +131,6 @@ class LanewiseOperation(Operation):
         lanes = self.config.array.lanes
         groups = result_groups(self.config, min(run, lanes))
         return tiles * -(-run // lanes) * middle * inner * max(self.taps.size, groups)
+
+
+LOWERING = Lowering(lambda _, layer: isinstance(layer, MaxPool | Pointwise), (Engine.MAXIMUM,), LanewiseOperation)

@@ -1,26 +1,22 @@
-"""Operations: choose, for every layer, how an engine executes it."""
+"""Operations: choose, for every layer, how it is executed, by what the configuration's engines can do."""
 
 from __future__ import annotations
 
-from ...graph import Add, AveragePool, Concat, Convolution, Layer, MaxPool, Pointwise, Slice
-from ..operation import Operation
-from ..plan import Plan
+from ...graph import Layer
+from ..operation import Lowering, Operation
+from ..plan import CompileError, Plan
 from ..storage import Storage
-from .add import AddOperation
-from .average import BorderedAverage
-from .convolution import ConvolutionOperation
-from .copy import CopyOperation
-from .depthwise import DepthwiseOperation, is_depthwise
-from .grouped import GroupedConvolutionOperation
-from .lanewise import LanewiseOperation
+from . import add, convolution, copy, depthwise, grouped, lanewise
 
-OPERATIONS: dict[type[Layer], type[Operation]] = {
-    Add: AddOperation,
-    Concat: CopyOperation,
-    MaxPool: LanewiseOperation,
-    Pointwise: LanewiseOperation,
-    Slice: CopyOperation,
-}
+#: For each layer the first one counts that takes it and has its engines.
+LOWERINGS: tuple[Lowering, ...] = (
+    depthwise.LOWERING,
+    convolution.LOWERING,
+    grouped.LOWERING,
+    lanewise.LOWERING,
+    copy.LOWERING,
+    add.LOWERING,
+)
 
 
 def plan_operations(plan: Plan) -> Plan:
@@ -29,7 +25,7 @@ def plan_operations(plan: Plan) -> Plan:
     Raises
     ------
     CompileError
-        If a layer's scales are out of range.
+        If the configuration lacks the engines for a layer, or a layer's scales are out of range.
     """
     plan.operations = [make_operation(plan, index) for index in range(len(plan.graph.layers))]
     return plan
@@ -38,18 +34,38 @@ def plan_operations(plan: Plan) -> Plan:
 def make_operation(
     plan: Plan, index: int, sources: tuple[Storage, ...] | None = None, target: Storage | None = None
 ) -> Operation:
-    """The operation of a layer that reads and writes storages like these, by default the whole tensors."""
+    """The operation of a layer that reads and writes storages like these, by default the whole tensors.
+
+    Raises
+    ------
+    CompileError
+        If the configuration lacks the engines for the layer.
+    """
     layer = plan.graph.layers[index]
+    lowering = find_lowering(plan, layer)
+    if lowering is None:
+        raise _missing(plan, layer)
     sources = sources or tuple(plan.storages[name] for name in layer.inputs)
-    operation = _kind(plan, layer)(plan, index, sources, target or plan.storages[layer.output])
-    if isinstance(layer, AveragePool) and layer.multipliers:
-        return BorderedAverage(plan, operation)
-    return operation
+    return lowering.make(plan, index, sources, target or plan.storages[layer.output])
 
 
-def _kind(plan: Plan, layer: Layer) -> type[Operation]:
-    if not isinstance(layer, Convolution):
-        return OPERATIONS[type(layer)]
-    if is_depthwise(layer, plan.config, plan.graph.tensors[layer.output].shape[:2]):
-        return DepthwiseOperation
-    return ConvolutionOperation if layer.groups == 1 else GroupedConvolutionOperation
+def find_lowering(plan: Plan, layer: Layer) -> Lowering | None:
+    """The lowering that executes a layer; None if the configuration has the engines of none."""
+    return next((one for one in _taking(plan, layer) if {*one.engines} <= {*plan.config.engines}), None)
+
+
+def _taking(plan: Plan, layer: Layer) -> list[Lowering]:
+    return [lowering for lowering in LOWERINGS if lowering.takes(plan, layer)]
+
+
+def _missing(plan: Plan, layer: Layer) -> CompileError:
+    """What refuses a layer that no lowering executes."""
+    needed = [" and ".join(engine.name for engine in lowering.engines) for lowering in _taking(plan, layer)]
+    if not needed:
+        return CompileError(
+            f"{layer.name}: layer must be one that a lowering takes, not {type(layer).__name__}; leave it to the host"
+        )
+    return CompileError(
+        f"{layer.name}: engines must include {', or '.join(needed)} for this layer, not "
+        f"{', '.join(engine.name for engine in plan.config.engines)}; choose a --config that does"
+    )

@@ -1,0 +1,162 @@
+"""The compiler chooses by capability: with each engine but MAC left out, networks that need it are refused by name, and
+all others run with the bytes that ONNX Runtime gives."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from exactness import assert_right, needs_reference
+from families.builder import Form, Net
+from graphs import GraphMaker
+
+from lutterfly.golden.config import PRESETS, Config
+from lutterfly.golden.isa import Engine
+from lutterfly.host.cli import main
+from lutterfly.host.compiler import CompileError, compile_graph, plan_graph
+from lutterfly.host.compiler.lower import lanewise, operations
+from lutterfly.host.compiler.operation import Lowering, Operation
+from lutterfly.host.graph import Graph, MaxPool, Window
+from lutterfly.host.verify import verify
+
+TINY = PRESETS["tiny"]
+SAME = Window((3, 3), pads=(1, 1, 1, 1))
+LEFT_OUT = [engine for engine in TINY.engines if engine is not Engine.MAC]
+
+
+def without(*engines: Engine) -> Config:
+    """The smallest preset with some engines left out."""
+    return dataclasses.replace(TINY, engines=tuple(engine for engine in TINY.engines if engine not in engines))
+
+
+def sums(net: Net) -> None:
+    x = net.input(4, 6, 6)
+    net.output(net.add(net.conv(x, 4, 3), x))
+
+
+def maxima(net: Net) -> None:
+    net.output(net.maximum(net.conv(net.input(4, 6, 6), 4, 3), 2, stride=2))
+
+
+def averages(net: Net) -> None:
+    x = net.conv(net.input(6, 6, 6), 6, 3, groups=6)
+    net.output(net.global_average(net.average(x, 3, padded=True)))
+
+
+def side_by_side(net: Net) -> None:
+    """A concatenation whose inputs are written where they belong: nothing copies them."""
+    x = net.conv(net.input(4, 6, 6), 4, 3)
+    net.output(net.conv(net.concat([net.conv(x, 4, 1, like=x), net.conv(x, 4, 3, like=x)]), 4))
+
+
+NEEDED = {sums: Engine.ADD, maxima: Engine.MAXIMUM}
+
+
+def made(*builds: Callable[[Net], None]) -> bytes:
+    net = Net(Form(qdq=True, unsigned=False, per_channel=False), np.random.default_rng(3))
+    for build in builds:
+        build(net)
+    return net.finish()
+
+
+@needs_reference
+@pytest.mark.parametrize("engine", LEFT_OUT, ids=lambda engine: engine.name)
+def test_what_does_not_need_an_engine_runs_without_it(engine: Engine) -> None:
+    builds = [build for build in (sums, maxima, averages, side_by_side) if NEEDED.get(build) is not engine]
+    assert_right(verify(made(*builds), without(engine), samples=1))
+
+
+@pytest.mark.parametrize("command", ["check", "compile", "run"])
+@pytest.mark.parametrize("build", NEEDED)
+def test_what_needs_an_engine_is_refused(
+    command: str,
+    build: Callable[[Net], None],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    engine = NEEDED[build]
+    Path("net.onnx").write_bytes(made(build))
+    Path("config.json").write_text(without(engine).to_json())
+    np.save("x.npy", np.zeros((1, 4, 6, 6), np.float32))
+    words = {"compile": ["-o", "net.program"], "run": ["--input", "x.npy"]}.get(command, [])
+    assert main([command, "net.onnx", "--config", "config.json", *words]) == 2
+    shown = capsys.readouterr()
+    assert not shown.out
+    have = ", ".join(kept.name for kept in without(engine).engines)
+    assert f"engines must include {engine.name} for this layer, not {have}; choose a --config that does" in shown.err
+    assert not Path("net.program").exists()
+
+
+def graph_of(kind: str) -> tuple[Graph, str]:
+    """A graph that only the lane-wise maximum computes, and the layer that needs it."""
+    maker = GraphMaker((6, 6, 4))
+    name = maker.convolution("x", 4, SAME)
+    name = {
+        "max pooling": lambda: maker.max_pool(name, Window((2, 2))),
+        "max pooling in two": lambda: maker.max_pool(name, Window((5, 5), pads=(2, 2, 2, 2))),
+        "table": lambda: maker.pointwise(name),
+        # Inputs of the network are no views.
+        "copy": lambda: maker.concat("x", name, tables=False),
+        "slice": lambda: maker.slice(name, 1, 2),
+    }[kind]()
+    return maker.finish(name), maker.graph.layers[-1].name
+
+
+@pytest.mark.parametrize("kind", ["max pooling", "max pooling in two", "table", "copy", "slice"])
+def test_the_layer_is_named(kind: str) -> None:
+    graph, layer = graph_of(kind)
+    plan_graph(graph, TINY)
+    with pytest.raises(CompileError, match=rf"^{layer}( along columns)?: engines must include MAXIMUM for this layer"):
+        compile_graph(graph, without(Engine.MAXIMUM))
+
+
+def test_depthwise_layers_run_on_the_array_without_its_chain() -> None:
+    maker = GraphMaker((6, 6, 4))
+    graph = maker.finish(maker.depthwise("x", SAME))
+    engines = [
+        plan_graph(graph, config).queue("compute")[0].fields["engine"] for config in (TINY, without(Engine.DEPTHWISE))
+    ]
+    assert engines == [Engine.DEPTHWISE, Engine.MAC]
+
+
+def test_the_first_lowering_counts_that_takes_the_layer_and_has_its_engines(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def lowering(name: str, engine: Engine, *, takes: bool = True) -> Lowering:
+        def make(*given) -> Operation:
+            made.append(name)
+            return lanewise.LOWERING.make(*given)
+
+        return Lowering(lambda _, layer: takes and isinstance(layer, MaxPool), (engine,), make)
+
+    graph, _ = graph_of("max pooling")
+    new = (
+        lowering("takes none", Engine.MAXIMUM, takes=False),
+        lowering("has no engine", Engine.ADD),
+        lowering("first", Engine.MAXIMUM),
+        lowering("second", Engine.MAXIMUM),
+    )
+    monkeypatch.setattr(operations, "LOWERINGS", (*new, *operations.LOWERINGS))
+    plan_graph(graph, without(Engine.ADD))
+    assert {*made} == {"first"}
+
+
+def test_a_layer_that_no_lowering_takes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, layer = graph_of("max pooling")
+    others = tuple(lowering for lowering in operations.LOWERINGS if lowering is not lanewise.LOWERING)
+    monkeypatch.setattr(operations, "LOWERINGS", others)
+    with pytest.raises(CompileError, match=rf"^{layer}: layer must be one that a lowering takes, not MaxPool; "):
+        compile_graph(graph, TINY)
+
+
+def test_all_lowerings_that_take_a_layer_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, layer = graph_of("max pooling")
+    other = Lowering(lanewise.LOWERING.takes, (Engine.MAC, Engine.ADD), lanewise.LOWERING.make)
+    monkeypatch.setattr(operations, "LOWERINGS", (*operations.LOWERINGS, other))
+    with pytest.raises(CompileError, match=rf"^{layer}: engines must include MAXIMUM, or MAC and ADD for this layer"):
+        compile_graph(graph, without(Engine.MAXIMUM, Engine.ADD))
