@@ -11,7 +11,8 @@ import json
 from dataclasses import dataclass
 
 from . import records
-from .isa import ADD_ENTRIES, ADD_ENTRY_BYTES, COMPUTE, LIST_ENTRY_BYTES, TABLE_BYTES, Engine, LocalMemory
+from .isa import COMPUTE, Engine, LocalMemory
+from .memories import MEMORIES, PARAMETER_BYTES
 
 #: Commands of each queue that the program memory holds at most: errors count commands modulo this number.
 RESIDENT_COMMANDS = 1 << 16
@@ -112,14 +113,7 @@ class MemoryConfig:
 
     def size_bytes(self, memory: LocalMemory) -> int:
         """Bytes of one memory, a power of two."""
-        return {
-            LocalMemory.FEATURE: self.feature_bytes,
-            LocalMemory.WEIGHT: self.weight_bytes,
-            LocalMemory.PARAMETER: self.parameter_bytes,
-            LocalMemory.TABLE: self.tables * TABLE_BYTES,
-            LocalMemory.LIST: self.list_entries * LIST_ENTRY_BYTES,
-            LocalMemory.ADD_TABLE: self.add_tables * ADD_ENTRIES * ADD_ENTRY_BYTES,
-        }[memory]
+        return MEMORIES[memory].size_bytes(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +222,8 @@ class Config:
 
     @property
     def parameter_word_bytes(self) -> int:
-        """Bytes of one parameter word: 8 for each requantise lane."""
-        return 8 * self.array.requant_lanes
+        """Bytes of one parameter word: those of a channel for each requantise lane."""
+        return PARAMETER_BYTES * self.array.requant_lanes
 
     @property
     def parameter_words(self) -> int:

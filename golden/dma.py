@@ -7,22 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from .command_error import CommandError
-from .isa import ADD_ENTRY_BYTES, EXTERNAL_BITS, LIST_ENTRY_BYTES, LOCAL_BITS, ErrorCode, LocalMemory, Unit
-
-#: Bytes that every parameter has, and the unit of addresses in the parameter memory.
-PARAMETER_BYTES = 8
-
-
-def local_unit_bytes(memory: LocalMemory, *, lanes: int) -> int:
-    """Bytes that are written to ``memory`` at a time: `local` and `piece_bytes` of a LOAD are multiples of it."""
-    return {
-        LocalMemory.FEATURE: 1,
-        LocalMemory.WEIGHT: lanes,
-        LocalMemory.PARAMETER: PARAMETER_BYTES,
-        LocalMemory.TABLE: 1,
-        LocalMemory.LIST: LIST_ENTRY_BYTES,
-        LocalMemory.ADD_TABLE: ADD_ENTRY_BYTES,
-    }[memory]
+from .isa import EXTERNAL_BITS, LOCAL_BITS, ErrorCode, LocalMemory, Unit
+from .memories import MEMORIES
 
 
 def load(
@@ -58,7 +44,7 @@ def load(
     run_bytes = pieces * size
     illegal = 0 in (pieces, size, rows, folds) or run_bytes >= 1 << EXTERNAL_BITS
     if memory is not LocalMemory.FEATURE:
-        unit = local_unit_bytes(memory, lanes=lanes)
+        unit = MEMORIES[memory].write_bytes(lanes)
         illegal |= (pieces, rows, folds) != (1, 1, 1) or command["local"] % unit != 0 or size % unit != 0
     if illegal:
         raise CommandError(ErrorCode.ILLEGAL_FIELD, Unit.LOAD)

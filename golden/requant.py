@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 from .isa import ADD_ENTRY_BITS
 
-#: Bits of a parameter word: bias [31:0], mantissa [55:32], exponent [61:56], zero [63:62].
-PARAMETER_BYTES = 8
+#: Bits of a channel's parameters: bias [31:0], mantissa [55:32], exponent [61:56], zero [63:62].
 MANTISSA_BITS = 24
 MANTISSA_LSB = 32
 EXPONENT_BITS = 6

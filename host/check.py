@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ..golden.memories import CONSTANTS, MEMORIES
 from ..golden.program import LayerReport
 from .compiler.memory_map import LayerMemory, constant_blocks, layer_memory
 from .compiler.plan import Plan
-from .compiler.units import MEMORIES, name_of
 from .frontend import Row, describe
 from .graph import Concat, Graph, Layer, Slice
 
@@ -88,10 +88,10 @@ def memories(plan: Plan) -> list[Memory]:
     more = f", {size:,} bytes of tensors spilled to external memory" if spilled else ""
     found = [("feature memory", max(layer.feature_bytes for layer in layers), config.feature_bytes, more)]
     blocks = constant_blocks(plan)
-    for kind in MEMORIES:
+    for kind in CONSTANTS:
         streamed = sum(block.size_bytes for block in blocks if block.memory is kind and block.is_streamed)
         more = f", {streamed:,} bytes streamed in every inference" if streamed else ""
-        found.append((name_of(kind), len(plan.images[kind]), config.size_bytes(kind), more))
+        found.append((MEMORIES[kind].name, len(plan.images[kind]), config.size_bytes(kind), more))
     return found
 
 

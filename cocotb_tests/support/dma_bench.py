@@ -16,8 +16,9 @@ from cocotbext.axi import AxiBus, AxiRam
 
 from lutterfly.golden import isa
 from lutterfly.golden.config import PRESETS, Config
-from lutterfly.golden.dma import fill, load, local_unit_bytes, store
+from lutterfly.golden.dma import fill, load, store
 from lutterfly.golden.isa import ErrorCode, LocalMemory, Unit
+from lutterfly.golden.memories import MEMORIES
 from lutterfly.hdl.bus.axi import axi4_signature
 from lutterfly.hdl.bus.axi_guard import AxiGuard
 from lutterfly.hdl.dma.dma_load import DmaLoad, load_command_layout
@@ -264,7 +265,7 @@ class Bench:
             if bits & 1:
                 write = local.from_bits(bits)
                 memory = LocalMemory(write.memory)
-                unit = local_unit_bytes(memory, lanes=lanes)
+                unit = MEMORIES[memory].write_bytes(lanes)
                 at = write.address * unit
                 self.memories[memory][at : at + unit] = list(write.data.to_bytes(64, "little")[:unit])
             for name, signal in (("load", dut.load_done), ("store", dut.store_done)):
@@ -362,7 +363,7 @@ def random_load(rng: np.random.Generator, config: Config) -> dict[str, int]:
     feature_bytes = config.memory.feature_bytes
     if rng.random() < 0.25:
         memory = LocalMemory(int(rng.integers(1, len(LocalMemory))))
-        unit = local_unit_bytes(memory, lanes=config.array.lanes)
+        unit = MEMORIES[memory].write_bytes(config.array.lanes)
         size = unit * int(rng.integers(1, 1 + min(max(300 // unit, 1), config.memory.size_bytes(memory) // unit)))
         local = unit * int(rng.integers(0, (config.memory.size_bytes(memory) - size) // unit + 1))
         return {

@@ -13,8 +13,8 @@ import numpy as np
 
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
-from lutterfly.golden.dma import local_unit_bytes
 from lutterfly.golden.isa import COMMAND_BITS, Engine, LocalMemory, Opcode, Unit
+from lutterfly.golden.memories import MEMORIES
 from lutterfly.golden.program import Queues
 from lutterfly.golden.requant import pack_parameters
 
@@ -427,7 +427,7 @@ def _transfers(config: Config) -> Iterator[Case]:
 def _local_memories(config: Config, free: int) -> Iterator[Case]:
     for code in range(16):
         known = code in list(LocalMemory)
-        unit = local_unit_bytes(LocalMemory(code), lanes=config.array.lanes) if known else 8
+        unit = MEMORIES[LocalMemory(code)].write_bytes(config.array.lanes) if known else 8
         yield _dma(f"LOAD memory {code}", known, _load(external=free, memory=code, piece_bytes=unit))
         if not known or code == LocalMemory.FEATURE:
             continue

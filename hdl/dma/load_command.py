@@ -9,8 +9,8 @@ from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
-from ...golden.dma import local_unit_bytes
 from ...golden.isa import ErrorCode, LocalMemory, Unit
+from ...golden.memories import MEMORIES
 from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, report
 from .load_chunks import chunk_bytes, transfer_nest
 from .loop_nest import Nest
@@ -145,7 +145,7 @@ class LoadCommands(wiring.Component):
         misplaced = Signal()
         with m.Switch(load.memory):
             for memory in LocalMemory:
-                unit_bits = ceil_log2(local_unit_bytes(memory, lanes=self.config.array.lanes))
+                unit_bits = ceil_log2(MEMORIES[memory].write_bytes(self.config.array.lanes))
                 with m.Case(memory):
                     if memory is not LocalMemory.FEATURE:
                         m.d.comb += misplaced.eq(

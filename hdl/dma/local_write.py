@@ -9,8 +9,8 @@ from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
-from ...golden.dma import local_unit_bytes
 from ...golden.isa import LocalMemory
+from ...golden.memories import MEMORIES
 from ..memories.feature_memory import feature_write_layout
 from .byte_aligner import chunk_layout
 
@@ -29,7 +29,7 @@ def local_write_layout(config: Config) -> data.StructLayout:
             "memory": unsigned(3),
             "address": unsigned(isa.LOCAL_BITS),
             "data": unsigned(
-                8 * max(config.array.lanes, local_unit_bytes(LocalMemory.PARAMETER, lanes=config.array.lanes))
+                8 * max(config.array.lanes, MEMORIES[LocalMemory.PARAMETER].write_bytes(config.array.lanes))
             ),
         }
     )
@@ -95,7 +95,7 @@ class LocalWrite(wiring.Component):
             for memory in LocalMemory:
                 if memory is LocalMemory.FEATURE:
                     continue
-                unit_bits = ceil_log2(local_unit_bytes(memory, lanes=lanes))
+                unit_bits = ceil_log2(MEMORIES[memory].write_bytes(lanes))
                 # Which word of the unit this is, if a unit has several.
                 word = gathered.address[byte_bits : max(unit_bits, byte_bits)]
                 with m.Case(memory):

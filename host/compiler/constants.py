@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...golden.isa import LocalMemory
-from ...golden.requant import PARAMETER_BYTES
+from ...golden.memories import CONSTANTS, MEMORIES
 from .arena import aligned
 from .operation import Job
 from .plan import CompileError, Plan
 from .segments import Item, choose_streamed, load_cycles
 from .storage import NO_ADDRESSES, Addresses
-from .units import MEMORIES, capacity, name_of, numbers, unit_bytes
+from .units import capacity, numbers, unit_bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,14 +61,14 @@ def place_constants(plan: Plan) -> Plan:
         If what one job needs exceeds a memory.
     """
     plan.images, plan.arrivals, external = {}, [], plan.external_bytes
-    pieces = {memory: _pieces(plan, memory) for memory in MEMORIES}
-    residents = {memory: _residents(plan, memory, pieces[memory]) for memory in MEMORIES}
+    pieces = {memory: _pieces(plan, memory) for memory in CONSTANTS}
+    residents = {memory: _residents(plan, memory, pieces[memory]) for memory in CONSTANTS}
     for memory, addresses in residents.items():
         plan.images[memory] = b"".join(addresses)
         external += aligned(len(plan.images[memory]))
     places: list[dict[LocalMemory, int]] = [{} for _ in plan.jobs]
     streamed: list[list[Addresses]] = [[NO_ADDRESSES] for _ in plan.jobs]
-    for memory in MEMORIES:
+    for memory in CONSTANTS:
         ring = _Ring(plan, memory, external)
         for number, piece in pieces[memory].items():
             start = residents[memory].get(piece.image)
@@ -146,7 +146,7 @@ def _superfluous(
         number = next(number for number, piece in pieces.items() if sizes[piece.image] == most)
         raise CompileError(
             f"{plan.graph.layers[plan.jobs[number].index].name}: it needs {most * unit_bytes(plan.config, memory)} "
-            f"bytes of {name_of(memory)}, the configuration has {plan.config.memory.size_bytes(memory)}; "
+            f"bytes of {MEMORIES[memory].name}, the configuration has {plan.config.memory.size_bytes(memory)}; "
             "choose a larger --config"
         )
     loads, times, before = dict.fromkeys(sizes, 0), dict.fromkeys(sizes, 0), None
@@ -225,6 +225,3 @@ class _Ring:
             self._external[image] = self.external + len(self.images)
             self.images += image + bytes(aligned(len(image)) - len(image))
         return self._external[image]
-
-
-assert PARAMETER_BYTES == 8, "Config.parameter_word_bytes counts 8 bytes for each parameter"

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 from ...golden.config import Config
 from ...golden.isa import LocalMemory
+from ...golden.memories import MEMORIES
 from ...golden.timing import OVERHEADS
 from .parts import Geometry, ranges
 from .plan import CompileError, Plan
-from .units import capacity, name_of, unit_bytes
+from .units import capacity, unit_bytes
 
 #: Cycles that one more job and one more LOAD cost.
 _JOB = 24
@@ -153,7 +154,7 @@ def _segments(plan: Plan, memory: LocalMemory) -> dict[int, list[Segment]]:
         index = max(tile_units, key=tile_units.get)
         raise CompileError(
             f"{plan.graph.layers[index].name}: one tile of its output needs "
-            f"{tile_units[index] * unit_bytes(plan.config, memory)} bytes of {name_of(memory)}, the "
+            f"{tile_units[index] * unit_bytes(plan.config, memory)} bytes of {MEMORIES[memory].name}, the "
             f"configuration has {plan.config.memory.size_bytes(memory)}; choose a larger --config"
         )
     return best

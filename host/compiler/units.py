@@ -7,35 +7,14 @@ import itertools
 import numpy as np
 
 from ...golden.config import Config
-from ...golden.isa import ADD_ENTRIES, ADD_ENTRY_BYTES, LIST_ENTRY_BYTES, TABLE_BYTES, LocalMemory
+from ...golden.isa import LocalMemory
+from ...golden.memories import MEMORIES
 from .storage import Addresses
-
-_NAMES = {
-    LocalMemory.WEIGHT: "weight memory",
-    LocalMemory.PARAMETER: "parameter memory",
-    LocalMemory.TABLE: "table memory",
-    LocalMemory.LIST: "list memory",
-    LocalMemory.ADD_TABLE: "Add tables",
-}
-#: The memories for constants.
-MEMORIES = tuple(_NAMES)
-
-
-def name_of(memory: LocalMemory) -> str:
-    """What messages call a memory for constants."""
-    return _NAMES[memory]
 
 
 def unit_bytes(config: Config, memory: LocalMemory) -> int:
     """What a COMPUTE command counts addresses of this memory in."""
-    return {
-        LocalMemory.FEATURE: 1,
-        LocalMemory.WEIGHT: config.weight_word_bytes,
-        LocalMemory.PARAMETER: config.parameter_word_bytes,
-        LocalMemory.TABLE: TABLE_BYTES,
-        LocalMemory.LIST: LIST_ENTRY_BYTES,
-        LocalMemory.ADD_TABLE: ADD_ENTRIES * ADD_ENTRY_BYTES,
-    }[memory]
+    return MEMORIES[memory].unit_bytes(config)
 
 
 def capacity(config: Config, memory: LocalMemory) -> int:

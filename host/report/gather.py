@@ -9,10 +9,10 @@ import numpy as np
 
 from ...golden.config import Config
 from ...golden.isa import TABLE_BYTES, LocalMemory
+from ...golden.memories import CONSTANTS, MEMORIES
 from ...golden.program import LayerReport, Program
 from ..compiler.memory_map import Block, LayerMemory, bus_bytes, constant_blocks, layer_memory
 from ..compiler.plan import Plan
-from ..compiler.units import MEMORIES, name_of
 from ..frontend.describe import kind_of
 from ..graph import Concat, Layer
 from .observe import Observation
@@ -141,7 +141,9 @@ def gather(name: str, program: Program, config: Config, plan: Plan, observation:
         observation,
         layers,
         tuple(occupants(plan, observation)),
-        tuple(_use(plan, memory, [block for block in blocks if block.memory is memory], layers) for memory in MEMORIES),
+        tuple(
+            _use(plan, memory, [block for block in blocks if block.memory is memory], layers) for memory in CONSTANTS
+        ),
         _external(plan, program),
         tuple(_tables(plan, blocks)),
         sum(_chains(layer) for layer in plan.graph.layers),
@@ -164,7 +166,7 @@ def _use(plan: Plan, memory: LocalMemory, blocks: list[Block], layers: tuple[Lay
     capacity = plan.config.memory.size_bytes(memory)
     if any(block.is_streamed for block in blocks):
         parts["loaded in every inference"] = capacity - sum(parts.values())
-    return Use(name_of(memory), parts, capacity)
+    return Use(MEMORIES[memory].name, parts, capacity)
 
 
 def _external(plan: Plan, program: Program) -> Use:

@@ -16,8 +16,8 @@ from random_commands import Scenario, random_scenario
 from lutterfly.golden import isa
 from lutterfly.golden.compute import compute_results, write_results
 from lutterfly.golden.config import PRESETS, Config
-from lutterfly.golden.dma import local_unit_bytes
 from lutterfly.golden.isa import LocalMemory
+from lutterfly.golden.memories import MEMORIES
 from lutterfly.hdl.compute.compute import Compute
 from lutterfly.hdl.dma.local_write import local_write_layout
 from lutterfly.hdl.memories.feature_memory import feature_write_layout
@@ -69,7 +69,7 @@ class Bench:
     async def fill(self, scenario: Scenario) -> None:
         layout, lanes = local_write_layout(self.config), self.config.array.lanes
         for memory, size in scenario.filled.items():
-            unit = lanes if memory is LocalMemory.FEATURE else local_unit_bytes(memory, lanes=lanes)
+            unit = lanes if memory is LocalMemory.FEATURE else MEMORIES[memory].write_bytes(lanes)
             for number, address in enumerate(range(0, size, unit)):
                 word = int.from_bytes(scenario.memories[memory][address : address + unit].tobytes(), "little")
                 if memory is LocalMemory.FEATURE:

@@ -12,10 +12,11 @@ from graphs import GraphMaker
 from lutterfly.golden.config import PRESETS, Config
 from lutterfly.golden.isa import LocalMemory, Opcode
 from lutterfly.golden.machine import ORDERS
+from lutterfly.golden.memories import CONSTANTS
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.compiler.emit import emit
 from lutterfly.host.compiler.segments import Item, choose_streamed
-from lutterfly.host.compiler.units import MEMORIES, capacity, number_count, numbers
+from lutterfly.host.compiler.units import capacity, number_count, numbers
 from lutterfly.host.graph import Graph, Window
 
 TINY, ECP5 = PRESETS["tiny"], PRESETS["ecp5-85k"]
@@ -140,4 +141,4 @@ def test_numbers_of_all_memories_are_distinct() -> None:
     found = np.concatenate([numbers(TINY, memory, 0, capacity(TINY, memory)) for memory in LocalMemory])
     assert len(np.unique(found)) == len(found) == number_count(TINY)
     assert numbers(TINY, LocalMemory.FEATURE, 5, 2).tolist() == [5, 6]
-    assert set(MEMORIES) == set(LocalMemory) - {LocalMemory.FEATURE}
+    assert set(CONSTANTS) == set(LocalMemory) - {LocalMemory.FEATURE}

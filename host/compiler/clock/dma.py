@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from ....golden import timing
 from ....golden.config import Config
-from ....golden.dma import local_unit_bytes
 from ....golden.isa import LocalMemory, Opcode
+from ....golden.memories import MEMORIES
 from ....golden.timing import OVERHEADS
 from ..plan import Command
 from .bus import ReadBus
@@ -132,7 +132,7 @@ class DmaClock:
             cycles = timing.chunk_cycles(self.config, pieces, piece_bytes)
             written = _after_free_cycles(self.compute.writes, begin, cycles)
         else:
-            chunk_bytes = min(self.config.axi.data_bytes, local_unit_bytes(memory, lanes=self.config.array.lanes))
+            chunk_bytes = min(self.config.axi.data_bytes, MEMORIES[memory].write_bytes(self.config.array.lanes))
             cycles = timing.unit_cycles(self.config, chunk_bytes, piece_bytes)
             written = begin + cycles
         self._find(begin, pieces, cycles, written)
