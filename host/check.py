@@ -1,4 +1,4 @@
-"""What `lutterfly check` says of a plan: for each layer where it runs, how fast, and what memory it needs."""
+"""What `lutterfly check` says of a network: for each layer where it runs, how fast, and what memory it needs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..golden.memories import CONSTANTS, MEMORIES
 from ..golden.program import LayerReport
-from .compiler.memory_map import LayerMemory, constant_blocks, layer_memory
-from .compiler.plan import Plan
+from .compiler import LayerMemory, Outcome
 from .frontend import Row, describe
 from .graph import Concat, Graph, Layer, Slice
 
@@ -30,21 +28,21 @@ _REMEMBERED = (
 Memory = tuple[str, int, int, str]
 
 
-def layer_table(graph: Graph, plan: Plan) -> tuple[list[tuple[str, ...]], list[dict[str, Any]]]:
+def layer_table(graph: Graph, outcome: Outcome) -> tuple[list[tuple[str, ...]], list[dict[str, Any]]]:
     """Every operation in order of execution, the host's included: rows of text below ``HEAD``, and values for JSON.
 
     Parameters
     ----------
     graph : Graph
-        What was compiled. The plan may have other layers: concatenations that cost nothing are none.
-    plan : Plan
+        What was compiled.
+    outcome : Outcome
+        Its graph may have other layers.
     """
-    on_accelerator = {id(layer): index for index, layer in enumerate(plan.graph.layers)}
-    memory = layer_memory(plan)
+    on_accelerator = {id(layer): index for index, layer in enumerate(outcome.graph.layers)}
     table, values = [HEAD], []
-    for row, layer in _rows(graph, plan):
+    for row, layer in _rows(graph, outcome.graph):
         index = on_accelerator.get(id(layer))
-        report, needed = (None, None) if index is None else (plan.reports[index], memory[index])
+        report, needed = (None, None) if index is None else (outcome.layers[index], outcome.layer_memory[index])
         table.append(_cells(row, report, needed))
         values.append(
             {
@@ -61,11 +59,11 @@ def layer_table(graph: Graph, plan: Plan) -> tuple[list[tuple[str, ...]], list[d
     return table, values
 
 
-def _rows(graph: Graph, plan: Plan) -> Iterator[tuple[Row, Layer | None]]:
-    """The network's operations, with those that the plan has added, and the layer of the plan that each one is."""
-    planned = [row for row in describe(plan.graph) if row.where == "accelerator"]
-    left = iter(zip(planned, plan.graph.layers, strict=True))
-    kept = {layer.output for layer in plan.graph.layers}
+def _rows(graph: Graph, executed: Graph) -> Iterator[tuple[Row, Layer | None]]:
+    """The network's operations, with those that the compiler has added, and the executed layer that each one is."""
+    planned = [row for row in describe(executed) if row.where == "accelerator"]
+    left = iter(zip(planned, executed.layers, strict=True))
+    kept = {layer.output for layer in executed.layers}
     layers = iter(graph.layers)
     for row in describe(graph):
         layer = next(layers) if row.where == "accelerator" else None
@@ -80,18 +78,15 @@ def _rows(graph: Graph, plan: Plan) -> Iterator[tuple[Row, Layer | None]]:
                 break
 
 
-def memories(plan: Plan) -> list[Memory]:
+def memories(outcome: Outcome) -> list[Memory]:
     """How full each memory is: the feature memory where it is fullest, the others with what stays there."""
-    layers, config = layer_memory(plan), plan.config.memory
-    spilled = {name for layer in layers for name in layer.spilled}
-    size = sum(math.prod(plan.graph.tensors[name].shape) for name in spilled)
-    more = f", {size:,} bytes of tensors spilled to external memory" if spilled else ""
-    found = [("feature memory", max(layer.feature_bytes for layer in layers), config.feature_bytes, more)]
-    blocks = constant_blocks(plan)
-    for kind in CONSTANTS:
-        streamed = sum(block.size_bytes for block in blocks if block.memory is kind and block.is_streamed)
+    size = sum(math.prod(outcome.graph.tensors[name].shape) for name in outcome.spilled)
+    more = f", {size:,} bytes of tensors spilled to external memory" if outcome.spilled else ""
+    found = [("feature memory", outcome.feature_bytes, outcome.config.memory.feature_bytes, more)]
+    for memory in outcome.constant_memories:
+        streamed = memory.streamed_bytes
         more = f", {streamed:,} bytes streamed in every inference" if streamed else ""
-        found.append((MEMORIES[kind].name, len(plan.images[kind]), config.size_bytes(kind), more))
+        found.append((memory.name, memory.resident_bytes, memory.size_bytes, more))
     return found
 
 

@@ -18,10 +18,11 @@ from ..golden.program import Program
 from .arrays import TensorInfo, check_feed
 from .configuration import find_config
 from .files import check_writable, write_whole
+from .loading import load_outcome, load_program
 from .model_file import read_model_file
 from .numpy_files import load_archive, load_array
 from .progress import Progress
-from .session import InferenceSession, load_plan, load_program
+from .session import InferenceSession
 from .simulation import cache
 from .simulation.build import verilog as generate_verilog
 from .simulation.toolchain import ToolError
@@ -56,16 +57,16 @@ def check(model: Path, config: str, progress: Progress) -> Report:
 
     progress("compiling")
     found = find_config(config)
-    program, plan, graph = load_plan(model, found)
-    table, values = layers.layer_table(graph, plan)
-    memories, share = layers.memories(plan), mac_share(program)
+    program, outcome, graph = load_outcome(model, found)
+    table, values = layers.layer_table(graph, outcome)
+    memories, share = layers.memories(outcome), mac_share(program)
     text = [
         _table(table),
         "",
         *(f"{name}: {used:,} of {size:,} bytes{more}" for name, used, size, more in memories if used or more),
         _prediction(program, found.multipliers),
         *share.lines(),
-        *(f"note: {note}" for note in plan.graph.notes),
+        *(f"note: {note}" for note in outcome.graph.notes),
     ]
     return Report(
         "\n".join(text),
@@ -75,7 +76,7 @@ def check(model: Path, config: str, progress: Progress) -> Report:
             "predicted_cycles": program.predicted_cycles,
             "macs": _macs(program),
             **share.values(),
-            "notes": plan.graph.notes,
+            "notes": outcome.graph.notes,
         },
     )
 
@@ -148,11 +149,11 @@ def run(
     from .mac_share import mac_share
 
     found = find_config(config)
-    plan = None
+    outcome = None
     if report:
         reports.check_available()
-        program, plan, _ = load_plan(model, found, batch=batch)
-    session = InferenceSession(program if plan else model, found, progress=progress, batch=batch)
+        program, outcome, _ = load_outcome(model, found, batch=batch)
+    session = InferenceSession(program if outcome else model, found, progress=progress, batch=batch)
     sources = assign("input", inputs, session.get_inputs())
     targets = assign("output", outputs, session.get_outputs())
     feeds = _load_inputs(sources, session.get_inputs())
@@ -169,11 +170,11 @@ def run(
         write_whole(Path(target), stream.getvalue())
     # Before the report's own inference, which leaves other counters.
     counters = session.counters[-1]
-    if report and plan:
+    if report and outcome:
         progress("drawing the report")
         start = (len(session.counters) - 1) * session.batch
         last = {name: array[start:] for name, array in feeds.items()}
-        write_whole(report, reports.make(session, plan, last, model.name))
+        write_whole(report, reports.make(session, outcome, last, model.name))
     program, cycles = session.program, counters["cycles"]
     share = mac_share(program)
     macs = _macs(program)

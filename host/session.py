@@ -10,103 +10,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..golden.config import DEFAULT_PRESET, Config
-from ..golden.program import MAGIC, Program
+from ..golden.program import Program
 from .arrays import TensorInfo, check_feeds, describe_model
 from .configuration import find_config
-from .driver import Driver, check_config
-from .model_file import read_model_file
+from .driver import Driver
+from .loading import load_program
 from .progress import Progress, silent
 from .simulation.verilator_transport import VerilatorTransport
 from .transport import Transport
 
 if TYPE_CHECKING:
     import onnxruntime
-
-    from .compiler.plan import Plan
-    from .graph import Graph
-
-
-#: What the plan of a program is to describe.
-_DESCRIBED = ("body", "inputs", "outputs", "layers", "written", "spilled", "predicted_cycles")
-
-
-def load_program(
-    path_or_bytes: str | Path | bytes | Program,
-    config: str | Path | Config = DEFAULT_PRESET,
-    *,
-    name: str = "model",
-    batch: int | None = None,
-) -> Program:
-    """The program in a program file, or the program that an ONNX file compiles to; messages call bytes ``name``.
-
-    ``batch`` are the samples of an inference: by default those that a program was compiled for, and 1 for a model.
-
-    Raises
-    ------
-    ValueError
-        If the file is neither, or does not fit the configuration; the message names the place and the remedy.
-    """
-    found = find_config(config)
-    if isinstance(path_or_bytes, Program):
-        return _checked(path_or_bytes, found, name, batch)
-    if isinstance(path_or_bytes, bytes):
-        data = path_or_bytes
-    else:
-        name, data = str(path_or_bytes), read_model_file(path_or_bytes)
-    if data.startswith(MAGIC):
-        try:
-            program = Program.from_bytes(data)
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from error
-        _checked(program, found, name, batch)
-        # ONNX Runtime, with which they are run, takes a while to import.
-        from .program_parts import check_parts  # noqa: PLC0415
-
-        check_parts(program, name)
-        return program
-    # A program file needs no compiler, which takes a while to import.
-    from .compiler import compile_model  # noqa: PLC0415
-
-    return compile_model(data, found, name, batch=1 if batch is None else batch)
-
-
-def _checked(program: Program, config: Config, name: str, batch: int | None) -> Program:
-    """A program that is for this configuration and batch."""
-    try:
-        check_config(program, config)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error
-    if batch not in (None, program.batch):
-        raise ValueError(
-            f"{name}: batch must be {program.batch}, which the program is compiled for, not {batch}; "
-            "leave it out, or compile the model again"
-        )
-    return program
-
-
-def load_plan(
-    path: str | Path, config: str | Path | Config = DEFAULT_PRESET, *, batch: int | None = None
-) -> tuple[Program, Plan, Graph]:
-    """The program as :func:`load_program` gives it, the compiler's plan of it, and the network that was compiled.
-
-    Raises
-    ------
-    ValueError
-        As :func:`load_program`; also if this release's compiler would not make the program of a program file.
-    """
-    from .compiler import encode, plan_graph  # noqa: PLC0415
-    from .compiler.batch import batched  # noqa: PLC0415
-    from .frontend import import_model  # noqa: PLC0415
-
-    found, name, data = find_config(config), str(path), read_model_file(path)
-    program = load_program(data, found, name=name, batch=batch) if data.startswith(MAGIC) else None
-    samples = program.batch if program else 1 if batch is None else batch
-    graph = batched(import_model(program.model if program else data, name), samples)
-    plan = plan_graph(graph, found)
-    encoded = encode(plan)
-    if program is not None and any(getattr(program, name) != getattr(encoded, name) for name in _DESCRIBED):
-        raise ValueError(f"{name}: the program must be one that this release's compiler makes; compile it again")
-    return program or encoded, plan, graph
 
 
 class InferenceSession:

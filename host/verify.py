@@ -13,12 +13,12 @@ from ..golden.config import Config
 from ..golden.isa import COMMAND_BYTES, Opcode
 from ..golden.program import MAGIC, Program
 from . import evaluate, ports, reference
-from .compiler import compile_graph
-from .compiler.batch import batched
+from .compiler import batched, compile_graph
 from .frontend import import_model
 from .graph import Graph, Int8
+from .loading import load_program
 from .progress import Progress, silent
-from .session import InferenceSession, load_program, single_samples
+from .session import InferenceSession, single_samples
 from .simulation.simulator import EventKind, MemorySettings, Outcome
 from .simulation.verilator_transport import VerilatorTransport
 

@@ -21,7 +21,7 @@ from lutterfly.host.cli import main
 from lutterfly.host.compiler import CompileError, compile_graph, plan_graph
 from lutterfly.host.compiler.batch import batched
 from lutterfly.host.graph import Graph, Window
-from lutterfly.host.session import load_plan, load_program
+from lutterfly.host.loading import load_outcome, load_program
 from lutterfly.host.verify import TOLERANCE, TOLERANCE_CYCLES
 
 TINY, ECP5 = PRESETS["tiny"], PRESETS["ecp5-85k"]
@@ -82,8 +82,8 @@ def test_a_session_runs_a_batch_on_the_core(form: str, *, float_ends: bool, tmp_
     cycles, predicted = session.counters[1]["cycles"], session.program.predicted_cycles
     assert abs(cycles - predicted) <= max(TOLERANCE_CYCLES, TOLERANCE * cycles)
     (tmp_path / "net.onnx").write_bytes(model.model)
-    program, plan, _ = load_plan(tmp_path / "net.onnx", TINY, batch=4)
-    assert (program, plan.predicted_cycles) == (session.program, predicted)
+    program, outcome, _ = load_outcome(tmp_path / "net.onnx", TINY, batch=4)
+    assert (program, outcome.predicted_cycles) == (session.program, predicted)
     alone = InferenceSession(model.model, TINY)
     alone.run(None, {"x": feeds["x"][:2]})
     assert cycles < 3 * alone.counters[1]["cycles"]

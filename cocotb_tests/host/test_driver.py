@@ -14,7 +14,7 @@ from lutterfly.golden.isa import ErrorCode, Unit
 from lutterfly.golden.machine import MachineError
 from lutterfly.golden.program import Program
 from lutterfly.host.driver import AcceleratorError, Driver, HardwareError
-from lutterfly.host.session import load_program
+from lutterfly.host.loading import load_program
 
 CONFIG = PRESETS["ecp5-85k"]
 

@@ -15,7 +15,7 @@ from lutterfly.golden.config import PRESETS
 from lutterfly.golden.isa import COMMAND_BYTES, FORMATS, LocalMemory, Opcode
 from lutterfly.golden.program import Queues
 from lutterfly.host import InferenceSession, reference
-from lutterfly.host.session import load_program
+from lutterfly.host.loading import load_program
 from lutterfly.host.simulation.simulator import EventKind
 from lutterfly.host.simulation.verilator_transport import VerilatorTransport
 

@@ -25,7 +25,7 @@ from lutterfly.host.compiler import compile_graph
 from lutterfly.host.driver import AcceleratorError, Driver
 from lutterfly.host.evaluate import evaluate, to_onnx
 from lutterfly.host.graph import Graph, Window
-from lutterfly.host.session import load_program
+from lutterfly.host.loading import load_program
 from lutterfly.host.simulation.verilator_transport import VerilatorTransport
 from lutterfly.host.transport import Transport
 from lutterfly.host.turns import Turns

@@ -156,6 +156,25 @@ def test_subfolders_build_on_those_before_them(folder: str):
     assert wrong == []
 
 
+def test_the_host_knows_the_compiler_by_its_public_names():
+    door = ("lutterfly", "host", "compiler")
+    tree = ast.parse((ROOT / "host" / "compiler" / "__init__.py").read_text())
+    (public,) = (
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and node.targets[0].id == "__all__"
+    )
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path, tree in modules("host")
+        for line, name in imports(path, tree)
+        if path.relative_to(ROOT).parts[1] != "compiler"
+        and tuple((parts := name.split("."))[:3]) == door
+        and (len(parts) != 4 or parts[3] not in public)
+    ]
+    assert wrong == []
+
+
 @pytest.mark.parametrize("folder", [*ALLOWED, "bench", "cocotb_tests"])
 def test_every_import_is_declared(folder: str):
     wanted = declared(PROJECT["project"]["dependencies"])

@@ -13,7 +13,7 @@ from generated import TINY, Limits, Maker, chain
 from lutterfly.examples import digits
 from lutterfly.golden.config import PRESETS
 from lutterfly.host import InferenceSession
-from lutterfly.host.compiler import encode, plan_graph
+from lutterfly.host.compiler import Outcome, encode, plan_graph
 from lutterfly.host.compiler.plan import Plan
 from lutterfly.host.frontend import import_model
 from lutterfly.host.report.gather import Facts, gather
@@ -57,8 +57,8 @@ def feeds(session: InferenceSession, samples: int = 1) -> dict[str, np.ndarray]:
 def report_of(network: str) -> tuple[Plan, Facts]:
     config = PRESETS["tiny"]
     plan = plan_graph(import_model(model(network)), config)
-    session = InferenceSession(encode(plan), config)
+    outcome, session = Outcome(plan), InferenceSession(encode(plan), config)
     inputs = feeds(session)
     session.run(None, inputs)
-    observation = observe(session, session.transport.simulator, plan, inputs)
-    return plan, gather(f"{network}.onnx", session.program, config, plan, observation)
+    observation = observe(session, session.transport.simulator, outcome, inputs)
+    return plan, gather(f"{network}.onnx", session.program, config, outcome, observation)

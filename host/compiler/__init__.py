@@ -21,14 +21,34 @@ from .lower.lowering import check_lowered, lower
 from .lower.operations import plan_operations
 from .lower.separate import separate
 from .memory import check_memory, plan_memory
+from .memory_map import Block, LayerMemory, bus_bytes
 from .normalise import normalise
 from .order import order_commands
-from .plan import CompileError, Plan
+from .outcome import ConstantMemory, Outcome
+from .plan import Command, CompileError, Plan
 from .segments import plan_segments
+from .stays import Stay
 from .tokens import check_tokens, synchronise
 from .views import plan_views
 
-__all__ = ["PASSES", "CompileError", "Pass", "compile_graph", "compile_model", "encode", "plan_graph"]
+#: All that the rest of the host knows of the compiler.
+__all__ = [
+    "PASSES",
+    "Block",
+    "Command",
+    "CompileError",
+    "ConstantMemory",
+    "LayerMemory",
+    "Outcome",
+    "Pass",
+    "Stay",
+    "batched",
+    "bus_bytes",
+    "compile_graph",
+    "compile_model",
+    "encode",
+    "plan_graph",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...golden.isa import LocalMemory, Opcode
 from .operation import Constant, Job
@@ -18,8 +18,9 @@ class Block:
     Attributes
     ----------
     memory : LocalMemory
-    address, size_bytes : int
-        Where, and how large, in bytes; for what is streamed, of the first time that it is loaded.
+    address : int
+        Where, in bytes; for what is streamed, the first time that it is loaded.
+    image : bytes
     layers : tuple of int
         The layers that use it, in order: several share what is equal.
     is_streamed : bool
@@ -28,9 +29,14 @@ class Block:
 
     memory: LocalMemory
     address: int
-    size_bytes: int
+    image: bytes = field(repr=False)
     layers: tuple[int, ...]
     is_streamed: bool
+
+    @property
+    def size_bytes(self) -> int:
+        """How large it is."""
+        return len(self.image)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,7 @@ def constant_blocks(plan: Plan) -> list[Block]:
             if job.index not in layers:
                 layers.append(job.index)
     blocks = [
-        Block(memory, address, len(image), tuple(users[memory, image]), address >= len(plan.images[memory]))
+        Block(memory, address, image, tuple(users[memory, image]), address >= len(plan.images[memory]))
         for (memory, image), address in places.items()
     ]
     return sorted(blocks, key=lambda block: (block.memory, block.is_streamed, block.address))

@@ -18,7 +18,7 @@ from ..files import check_writable
 from ..simulation.toolchain import ToolError
 
 if TYPE_CHECKING:
-    from ..compiler.plan import Plan
+    from ..compiler import Outcome
     from ..session import InferenceSession
 
 
@@ -49,15 +49,15 @@ def check_target(path: Path, others: Iterable[Path]) -> None:
     check_writable(path)
 
 
-def make(session: InferenceSession, plan: Plan, feeds: Mapping[str, np.ndarray], name: str) -> bytes:
+def make(session: InferenceSession, outcome: Outcome, feeds: Mapping[str, np.ndarray], name: str) -> bytes:
     """Run one more inference, observe it, and draw it.
 
     Parameters
     ----------
     session : InferenceSession
         On a simulated accelerator, on which an inference has run: its program is loaded.
-    plan : Plan
-        Of the session's program, see :func:`~lutterfly.host.session.load_plan`.
+    outcome : Outcome
+        Of the session's program, see :func:`~lutterfly.host.loading.load_outcome`.
     feeds : mapping of str to array
         The model's inputs, at most ``session.batch`` samples of each.
     name : str
@@ -73,5 +73,5 @@ def make(session: InferenceSession, plan: Plan, feeds: Mapping[str, np.ndarray],
     from .page import page
 
     with session.transport.exclusive():
-        observation = observe(session, session.transport.simulator, plan, feeds)
-    return page(gather(name, session.program, session.config, plan, observation)).encode()
+        observation = observe(session, session.transport.simulator, outcome, feeds)
+    return page(gather(name, session.program, session.config, outcome, observation)).encode()

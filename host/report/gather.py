@@ -1,18 +1,16 @@
-"""Gather what a report shows: the layers with their cycles, the memories, the tables, from a plan and a run."""
+"""Gather what a report shows: the layers with their cycles, the memories, the tables, as compiled and as run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ...golden.config import Config
 from ...golden.isa import TABLE_BYTES, LocalMemory
-from ...golden.memories import CONSTANTS, MEMORIES
 from ...golden.program import LayerReport, Program
-from ..compiler.memory_map import Block, LayerMemory, bus_bytes, constant_blocks, layer_memory
-from ..compiler.plan import Plan
+from ..compiler import Block, ConstantMemory, LayerMemory, Outcome, bus_bytes
 from ..frontend.describe import kind_of
 from ..graph import Concat, Layer
 from .observe import Observation
@@ -112,8 +110,8 @@ class Facts:
         return self.macs / (self.observation.cycles * self.config.multipliers)
 
 
-def gather(name: str, program: Program, config: Config, plan: Plan, observation: Observation) -> Facts:
-    """Put a plan and a run together.
+def gather(name: str, program: Program, config: Config, outcome: Outcome, observation: Observation) -> Facts:
+    """Put what the compiler decided and a run together.
 
     Parameters
     ----------
@@ -121,18 +119,17 @@ def gather(name: str, program: Program, config: Config, plan: Plan, observation:
         Of the model, for people.
     program : Program
     config : Config
-    plan : Plan
-        That the program was encoded from.
+    outcome : Outcome
+        Of the program.
     observation : Observation
         Of one inference.
     """
     divided = shares(observation, [layer.commands for layer in program.layers])
-    rows = zip(plan.graph.layers, program.layers, divided, layer_memory(plan), strict=True)
+    rows = zip(outcome.graph.layers, program.layers, divided, outcome.layer_memory, strict=True)
     layers = tuple(
-        LayerFacts(_label(index, layer.name), kind_of(plan.graph, layer), report, share, memory)
+        LayerFacts(_label(index, layer.name), kind_of(outcome.graph, layer), report, share, memory)
         for index, (layer, report, share, memory) in enumerate(rows)
     )
-    blocks = constant_blocks(plan)
     return Facts(
         name,
         program.config_name,
@@ -140,13 +137,11 @@ def gather(name: str, program: Program, config: Config, plan: Plan, observation:
         program,
         observation,
         layers,
-        tuple(occupants(plan, observation)),
-        tuple(
-            _use(plan, memory, [block for block in blocks if block.memory is memory], layers) for memory in CONSTANTS
-        ),
-        _external(plan, program),
-        tuple(_tables(plan, blocks)),
-        sum(_chains(layer) for layer in plan.graph.layers),
+        tuple(occupants(outcome.stays, observation)),
+        tuple(_use(memory, layers) for memory in outcome.constant_memories),
+        _external(program, outcome.streamed_bytes),
+        tuple(_tables(outcome.blocks)),
+        sum(_chains(layer) for layer in outcome.graph.layers),
     )
 
 
@@ -157,19 +152,18 @@ def _label(index: int, name: str) -> str:
     return f"{index + 1} {name}"
 
 
-def _use(plan: Plan, memory: LocalMemory, blocks: list[Block], layers: tuple[LayerFacts, ...]) -> Use:
+def _use(memory: ConstantMemory, layers: tuple[LayerFacts, ...]) -> Use:
     parts: dict[str, int] = {}
-    for block in blocks:
+    for block in memory.blocks:
         if not block.is_streamed:
             users = ", ".join(layers[index].label for index in block.layers)
             parts[users] = parts.get(users, 0) + block.size_bytes
-    capacity = plan.config.memory.size_bytes(memory)
-    if any(block.is_streamed for block in blocks):
-        parts["loaded in every inference"] = capacity - sum(parts.values())
-    return Use(MEMORIES[memory].name, parts, capacity)
+    if memory.streamed_bytes:
+        parts["loaded in every inference"] = memory.size_bytes - sum(parts.values())
+    return Use(memory.name, parts, memory.size_bytes)
 
 
-def _external(plan: Plan, program: Program) -> Use:
+def _external(program: Program, streamed_bytes: int) -> Use:
     """The arena: what lies in external memory."""
     commands = sum(len(queue) for run in (program.prologue, program.body) for queue in (run.dma, run.compute))
     parts = {"inputs": 0, "outputs": 0, "spilled tensors": 0}
@@ -180,20 +174,20 @@ def _external(plan: Plan, program: Program) -> Use:
             parts[kind] += 0 if tensor.address in seen else tensor.size_bytes
             seen.add(tensor.address)
     parts |= {
-        "constants that stay on the chip": len(program.constants) - len(plan.streamed),
-        "constants for every inference": len(plan.streamed),
+        "constants that stay on the chip": len(program.constants) - streamed_bytes,
+        "constants for every inference": streamed_bytes,
         "commands": commands,
     }
     parts["alignment"] = program.arena_bytes - sum(parts.values())
     return Use("external memory", {name: size for name, size in parts.items() if size}, None)
 
 
-def _tables(plan: Plan, blocks: list[Block]) -> list[Table]:
+def _tables(blocks: Sequence[Block]) -> list[Table]:
     """Every transfer table of the table memory; the layer that concatenates has one for each input that needs it."""
     found = []
     for block in blocks:
         if block.memory is LocalMemory.TABLE:
-            images = np.frombuffer(plan.operations[block.layers[0]].constants[LocalMemory.TABLE].image, np.int8)
+            images = np.frombuffer(block.image, np.int8)
             found += [Table(codes, block.layers, block.is_streamed) for codes in images.reshape(-1, TABLE_BYTES)]
     return found
 

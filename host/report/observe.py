@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...golden.isa import Opcode
-from ..compiler.plan import Command, Plan
+from ..compiler import Command, Outcome
 from ..session import InferenceSession
 from ..simulation.simulator import EventKind, Simulator
 
@@ -67,7 +67,7 @@ class Observation:
 
 
 def observe(
-    session: InferenceSession, simulator: Simulator, plan: Plan, feeds: Mapping[str, np.ndarray]
+    session: InferenceSession, simulator: Simulator, outcome: Outcome, feeds: Mapping[str, np.ndarray]
 ) -> Observation:
     """Run one inference, and say when each command ran.
 
@@ -77,7 +77,7 @@ def observe(
         On the simulated core.
     simulator : Simulator
         That core.
-    plan : Plan
+    outcome : Outcome
         Of the session's program.
     feeds : mapping of str to array
         The model's inputs, at most ``session.batch`` samples of each.
@@ -103,7 +103,7 @@ def observe(
         *(
             tuple(
                 Ran(command, index, *(int(cycle) - start for cycle in cycles))
-                for index, (command, *cycles) in enumerate(zip(plan.queue(name), *columns, strict=True))
+                for index, (command, *cycles) in enumerate(zip(outcome.queue(name), *columns, strict=True))
             )
             for name, columns in (("dma", moved), ("compute", computed))
         ),

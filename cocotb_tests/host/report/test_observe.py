@@ -11,6 +11,7 @@ from reported import NETWORKS, feeds, report_of
 from lutterfly.golden.config import PRESETS
 from lutterfly.golden.isa import COMMAND_BYTES
 from lutterfly.host import InferenceSession
+from lutterfly.host.compiler import Outcome
 from lutterfly.host.report.observe import observe
 
 
@@ -63,7 +64,7 @@ def test_outputs_are_those_of_the_run() -> None:
     inputs = feeds(session)
     expected = session.run(None, inputs)
     for _ in range(2):
-        observation = observe(session, session.transport.simulator, plan, inputs)
+        observation = observe(session, session.transport.simulator, Outcome(plan), inputs)
         found = session.tail(inputs, observation.outputs)
         for info, array in zip(session.get_outputs(), expected, strict=True):
             np.testing.assert_array_equal(found[info.name], array)
