@@ -108,13 +108,14 @@ def edge_cases() -> Cases:
 
 
 def double_ties() -> Cases:
-    """Products of 25 significant bits, a tie for float32, of which half round to a tie between integers."""
+    """Products of 25 significant bits, a tie for float32, of which half round to a tie between integers; and of 26, of
+    which half are a tie between integers but for a bit that float32 rounds to."""
     acc, scale = [], []
     for integer in range(256):
         half = (2 * integer + 1) << 25 - (2 * integer + 1).bit_length()
-        for product in half - 1, half + 1:
+        for product in half - 1, half + 1, 2 * half - 3, 2 * half + 3:
             fraction_bits = round(np.log2(product / (integer + 0.5)))
-            divisors = [divisor for divisor in range(3, 1000, 2) if product % divisor == 0]
+            divisors = [divisor for divisor in range(5, 1000, 2) if product % divisor == 0]
             acc += divisors
             scale += [product // divisor * 2.0**-fraction_bits for divisor in divisors]
     acc, scale = np.array(acc, np.int32), np.array(scale, np.float32)
