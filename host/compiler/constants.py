@@ -13,7 +13,7 @@ from ...golden.memories import CONSTANTS, MEMORIES
 from .arena import aligned
 from .operation import Job
 from .plan import CompileError, Plan
-from .segments import Item, choose_streamed, load_cycles
+from .segments import Item, choose_streamed, load_cycles, segment_of
 from .storage import NO_ADDRESSES, Addresses
 from .units import capacity, numbers, unit_bytes
 
@@ -113,11 +113,9 @@ def _pieces(plan: Plan, memory: LocalMemory) -> dict[int, _Piece]:
         if not constant.tile_bytes:
             pieces[number] = _Piece(constant.image, 0, is_streamed=False)
             continue
-        segment = next(segment for segment in plan.segments[memory][job.index] if job.tiles.start in segment.tiles)
-        start, stop = (tile * constant.tile_bytes for tile in (segment.tiles.start, segment.tiles.stop))
-        image = constant.image if len(segment.tiles) == operation.tiles else constant.image[start:stop]
-        offset = (job.tiles.start - segment.tiles.start) * constant.tile_bytes // unit
-        pieces[number] = _Piece(image, offset, segment.is_streamed)
+        segment = segment_of(plan, memory, job)
+        offset = constant.size(range(segment.tiles.start, job.tiles.start)) // unit
+        pieces[number] = _Piece(constant.part(segment.tiles), offset, segment.is_streamed)
     return pieces
 
 
@@ -162,7 +160,7 @@ def _superfluous(
 
 
 def _cycles(plan: Plan, job: Job) -> int:
-    return plan.operations[job.index].cycles(len(job.rows), len(job.columns), len(job.tiles))
+    return plan.operations[job.index].cycles(len(job.rows), len(job.columns), job.tiles)
 
 
 class _Ring:

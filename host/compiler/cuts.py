@@ -156,7 +156,8 @@ def _estimate(plan: Plan, index: int, geometry: Geometry, *, streamed: bool) -> 
         size = sum(len(constant.image) for constant in geometry.operation.constants.values())
         stays = size / blocks <= config.memory.weight_bytes / 8
         weights = size / beat * (1 if stays else parts)
-    size = len(geometry.rows[0]), len(geometry.columns[0]), cut.tiles
+    # All parts are counted as large as the first.
+    size = len(geometry.rows[0]), len(geometry.columns[0]), geometry.tiles[0]
     computing = (geometry.operation.cycles(*size) + _COMMAND) * parts * blocks
     reading = (geometry.operation.steps(*size) + _COMMAND) * parts * blocks
     writing = math.prod(geometry.shape) / config.array.columns

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ...golden.isa import LocalMemory, Opcode
 from .operation import Constant, Job
 from .plan import Command, Plan
+from .segments import segment_of
 from .units import unit_bytes
 
 
@@ -125,9 +126,8 @@ def _piece(plan: Plan, memory: LocalMemory, constant: Constant, job: Job) -> tup
     """The part of a constant that lies together with a job's first tile, and the bytes before that tile."""
     if not constant.tile_bytes:
         return constant.image, 0
-    tiles = next(segment.tiles for segment in plan.segments[memory][job.index] if job.tiles.start in segment.tiles)
-    start, stop = (tile * constant.tile_bytes for tile in (tiles.start, tiles.stop))
-    return constant.image[start:stop], job.tiles.start * constant.tile_bytes - start
+    tiles = segment_of(plan, memory, job).tiles
+    return constant.part(tiles), constant.size(range(tiles.start, job.tiles.start))
 
 
 def _feature_bytes(plan: Plan, index: int) -> int:

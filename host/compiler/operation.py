@@ -33,12 +33,26 @@ class Constant:
     ----------
     image : bytes
         From the first unit of the memory on that holds it.
-    tile_bytes : int
-        Bytes of each output tile; the last one's may be fewer. 0 where all tiles share the image.
+    tile_bytes : tuple of int
+        Bytes of each output tile, which lie one behind the other. Empty where all tiles share the image.
     """
 
     image: bytes = field(repr=False)
-    tile_bytes: int = 0
+    tile_bytes: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        assert not self.tile_bytes or sum(self.tile_bytes) == len(self.image), "an image of other tiles"
+
+    def size(self, tiles: range) -> int:
+        """Bytes of some tiles."""
+        return sum(self.tile_bytes[tiles.start : tiles.stop])
+
+    def part(self, tiles: range) -> bytes:
+        """What some tiles need: all of it where they share it."""
+        if not self.tile_bytes:
+            return self.image
+        start = self.size(range(tiles.start))
+        return self.image[start : start + self.size(tiles)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,11 +143,11 @@ class Operation(ABC):
         """The COMPUTE commands of a job, with the bytes of the feature memory that they read and write."""
 
     @abstractmethod
-    def cycles(self, rows: int, columns: int, tiles: int) -> int:
-        """Cycles that the array needs for a job of this size, apart from waiting."""
+    def cycles(self, rows: int, columns: int, tiles: range) -> int:
+        """Cycles that the array needs for so many rows and columns of some tiles, apart from waiting."""
 
     @abstractmethod
-    def steps(self, rows: int, columns: int, tiles: int) -> int:
+    def steps(self, rows: int, columns: int, tiles: range) -> int:
         """Cycles of these in which the array reads the feature memory."""
 
     @property
@@ -211,4 +225,4 @@ def channel_parameters(layer: Convolution, tile_channels: int, config: Config) -
     for tile in range(tiles):
         of_tile = words[tile * tile_channels :][:tile_channels]
         image[tile, : len(of_tile)] = of_tile
-    return Constant(image.tobytes(), image[0].nbytes)
+    return Constant(image.tobytes(), (image[0].nbytes,) * tiles)

@@ -211,7 +211,7 @@ class _DmaQueue:
             return True
         reads = sum(_dma_cycles(self.plan, command) for command in task.commands)
         sizes = self.plan.jobs[job]
-        steps = self.plan.operations[sizes.index].steps(len(sizes.rows), len(sizes.columns), len(sizes.tiles))
+        steps = self.plan.operations[sizes.index].steps(len(sizes.rows), len(sizes.columns), sizes.tiles)
         return reads <= self._cycles(job) - steps
 
     def _needed(self, commands: list[Command]) -> Iterator[Command]:
@@ -231,7 +231,7 @@ class _DmaQueue:
 
     def _cycles(self, job: int) -> int:
         sizes = self.plan.jobs[job]
-        return self.plan.operations[sizes.index].cycles(len(sizes.rows), len(sizes.columns), len(sizes.tiles))
+        return self.plan.operations[sizes.index].cycles(len(sizes.rows), len(sizes.columns), sizes.tiles)
 
 
 def _dma_cycles(plan: Plan, command: Command) -> int:

@@ -15,6 +15,7 @@ from ...golden.config import Config
 from ...golden.isa import LocalMemory
 from ...golden.memories import MEMORIES
 from ...golden.timing import OVERHEADS
+from .operation import Job
 from .parts import Geometry, ranges
 from .plan import CompileError, Plan
 from .units import capacity, unit_bytes
@@ -123,12 +124,12 @@ def _segments(plan: Plan, memory: LocalMemory) -> dict[int, list[Segment]]:
     fixed = sum(map(len, images)) // unit_bytes(plan.config, memory)
     if fixed <= room:
         return whole
-    fixed -= sum(units * plan.operations[index].tiles for index, units in tile_units.items())
+    fixed -= sum(map(sum, tile_units.values()))
     best, least = None, 0.0
     size = 1 << max(room.bit_length() - 9, 0)
     # The ring takes two pieces. If it must, it takes one, which is loaded while the array waits.
     while 2 * size <= room or (best is None and size <= room):
-        pieces = {index: _pieces(plan, index, size // units) for index, units in tile_units.items()}
+        pieces = {index: _pieces(plan, index, units, size) for index, units in tile_units.items()}
         items = {
             (index, tiles): _item(plan, memory, index, tiles, tile_units[index], len(pieces[index]))
             for index in tile_units
@@ -151,36 +152,40 @@ def _segments(plan: Plan, memory: LocalMemory) -> dict[int, list[Segment]]:
                 best, least = _merged(pieces, streamed), cycles
         size *= 2
     if best is None:
-        index = max(tile_units, key=tile_units.get)
+        index = max(tile_units, key=lambda index: max(tile_units[index]))
         raise CompileError(
             f"{plan.graph.layers[index].name}: one tile of its output needs "
-            f"{tile_units[index] * unit_bytes(plan.config, memory)} bytes of {MEMORIES[memory].name}, the "
+            f"{max(tile_units[index]) * unit_bytes(plan.config, memory)} bytes of {MEMORIES[memory].name}, the "
             f"configuration has {plan.config.memory.size_bytes(memory)}; choose a larger --config"
         )
     return best
 
 
-def _tile_units(plan: Plan, memory: LocalMemory) -> dict[int, int]:
+def _tile_units(plan: Plan, memory: LocalMemory) -> dict[int, list[int]]:
     """Units of each tile, for the layers that have any of their own."""
     return {
-        operation.index: operation.constants[memory].tile_bytes // unit_bytes(plan.config, memory)
+        operation.index: [size // unit_bytes(plan.config, memory) for size in operation.constants[memory].tile_bytes]
         for operation in plan.operations
         if memory in operation.constants and operation.constants[memory].tile_bytes
     }
 
 
-def _pieces(plan: Plan, index: int, most: int) -> list[range]:
-    """The tiles of a layer in pieces of ``most``, none of them in two blocks of its cut."""
-    tiles = plan.operations[index].tiles
-    block = plan.cuts[index][0].tiles if index in plan.cuts else tiles
-    return [
-        range(start + piece.start, start + piece.stop)
-        for start in range(0, tiles, block)
-        for piece in ranges(min(block, tiles - start), max(most, 1))
-    ]
+def _pieces(plan: Plan, index: int, units: Sequence[int], most: int) -> list[range]:
+    """The tiles of a layer in pieces of ``most`` units, or of one tile, none of them in two blocks of its cut."""
+    block = plan.cuts[index][0].tiles if index in plan.cuts else len(units)
+    found = []
+    for tiles in ranges(len(units), block):
+        start, size = tiles.start, 0
+        for tile in tiles:
+            if tile > start and size + units[tile] > most:
+                found.append(range(start, tile))
+                start, size = tile, 0
+            size += units[tile]
+        found.append(range(start, tiles.stop))
+    return found
 
 
-def _item(plan: Plan, memory: LocalMemory, index: int, tiles: range, tile_units: int, pieces: int) -> Item:
+def _item(plan: Plan, memory: LocalMemory, index: int, tiles: range, units: Sequence[int], pieces: int) -> Item:
     operation = plan.operations[index]
     height, width, _ = plan.graph.tensors[operation.layer.output].shape
     parts = 1
@@ -190,8 +195,8 @@ def _item(plan: Plan, memory: LocalMemory, index: int, tiles: range, tile_units:
         # The only piece of a block stays for all parts.
         if pieces == len(geometry.tiles):
             parts = 1
-    size = len(tiles) * tile_units
-    return Item(size, parts, load_cycles(plan.config, memory, size), operation.cycles(height, width, len(tiles)))
+    size = sum(units[tiles.start : tiles.stop])
+    return Item(size, parts, load_cycles(plan.config, memory, size), operation.cycles(height, width, tiles))
 
 
 def _estimate(streamed: Sequence[Item], pace: float, time: int) -> float:
@@ -211,6 +216,11 @@ def _merged(pieces: dict[int, list[range]], streamed: set[tuple[int, range]]) ->
                 merged.append(Segment(tiles, (index, tiles) in streamed))
         segments[index] = merged
     return segments
+
+
+def segment_of(plan: Plan, memory: LocalMemory, job: Job) -> Segment:
+    """The segment that has a job's tiles."""
+    return next(segment for segment in plan.segments[memory][job.index] if job.tiles.start in segment.tiles)
 
 
 def split(plan: Plan, index: int, tiles: range) -> Iterator[range]:

@@ -127,5 +127,5 @@ def _cycles(plan: Plan, before: Plan | None = None, known: list[float] | None = 
             continue
         height, width, _ = plan.graph.tensors[layer.output].shape
         operation = make_operation(plan, index)
-        cycles.append(operation.cycles(height, width, operation.tiles))
+        cycles.append(operation.cycles(height, width, range(operation.tiles)))
     return cycles

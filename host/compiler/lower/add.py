@@ -74,15 +74,15 @@ class AddOperation(Operation):
         fields["add_table"] = job.addresses[LocalMemory.ADD_TABLE]
         return [Command(Opcode.COMPUTE, fields, self.index, np.concatenate(reads), writes)]
 
-    def steps(self, rows: int, columns: int, tiles: int) -> int:
+    def steps(self, rows: int, columns: int, tiles: range) -> int:
         """A word of each operand."""
-        return tiles * -(-self.tile_channels // self.config.array.lanes) * rows * columns * _STEPS
+        return len(tiles) * -(-self.tile_channels // self.config.array.lanes) * rows * columns * _STEPS
 
-    def cycles(self, rows: int, columns: int, tiles: int) -> int:
+    def cycles(self, rows: int, columns: int, tiles: range) -> int:
         """Two steps, or a group of results a cycle, whichever takes longer."""
         lanes = self.config.array.lanes
         groups = result_groups(self.config, min(self.tile_channels, lanes))
-        return tiles * -(-self.tile_channels // lanes) * rows * columns * max(_STEPS, groups)
+        return len(tiles) * -(-self.tile_channels // lanes) * rows * columns * max(_STEPS, groups)
 
 
 LOWERING = Lowering(lambda _, layer: isinstance(layer, Add), (Engine.ADD,), AddOperation)

@@ -62,11 +62,11 @@ class BorderedAverage(Operation):
             commands += of_class
         return commands
 
-    def steps(self, rows: int, columns: int, tiles: int) -> int:
+    def steps(self, rows: int, columns: int, tiles: range) -> int:
         """Those of the convolution."""
         return self.whole.steps(rows, columns, tiles)
 
-    def cycles(self, rows: int, columns: int, tiles: int) -> int:
+    def cycles(self, rows: int, columns: int, tiles: range) -> int:
         """Those of the convolution."""
         return self.whole.cycles(rows, columns, tiles)
 

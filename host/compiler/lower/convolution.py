@@ -36,13 +36,18 @@ class ConvolutionOperation(Operation):
     def constants(self) -> dict[LocalMemory, Constant]:
         """Weights and parameters tile by tile, a step list, perhaps a table."""
         array = self.config.array
-        words = weight_words(self.layer.weights, self.offsets, self.starts, array.lanes, array.columns)
+        words = weight_words(self._tile_weights(), self.offsets, self.starts, array.lanes, array.columns)
+        tile_bytes = len(self.starts) * self.config.weight_word_bytes
         return {
-            LocalMemory.WEIGHT: Constant(words.tobytes(), len(self.starts) * self.config.weight_word_bytes),
+            LocalMemory.WEIGHT: Constant(words.tobytes(), (tile_bytes,) * self.tiles),
             LocalMemory.PARAMETER: channel_parameters(self.layer, self.tile_channels, self.config),
             LocalMemory.LIST: step_list(self.starts),
             **table_constants(self.layer.table),
         }
+
+    def _tile_weights(self) -> npt.NDArray[np.int8]:
+        """int8[outputs, kernel rows, kernel columns, input channels of a tile], ``columns`` outputs for each tile."""
+        return self.layer.weights
 
     def lower(self, job: Job) -> list[Command]:
         """One command: its three loops run over tiles, rows and columns."""
@@ -78,14 +83,14 @@ class ConvolutionOperation(Operation):
         reads = windows if source_pitch == 0 else windows[..., None] + np.arange(len(tiles)) * source_pitch
         return Command(Opcode.COMPUTE, fields, self.index, reads.reshape(-1), writes)
 
-    def steps(self, rows: int, columns: int, tiles: int) -> int:
+    def steps(self, rows: int, columns: int, tiles: range) -> int:
         """The same words for every tile of a pixel."""
-        return rows * columns * tiles * len(self.starts)
+        return rows * columns * len(tiles) * len(self.starts)
 
-    def cycles(self, rows: int, columns: int, tiles: int) -> int:
+    def cycles(self, rows: int, columns: int, tiles: range) -> int:
         """A step a cycle, or a group of results, whichever takes longer."""
         groups = result_groups(self.config, min(self.tile_channels, self.outputs))
-        return rows * columns * tiles * max(len(self.starts), groups)
+        return rows * columns * len(tiles) * max(len(self.starts), groups)
 
 
 LOWERING = Lowering(

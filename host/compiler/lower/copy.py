@@ -115,17 +115,17 @@ class CopyOperation(Operation):
             commands.append(Command(Opcode.COMPUTE, fields, self.index, reads, writes))
         return commands
 
-    def steps(self, rows: int, columns: int, tiles: int) -> int:
+    def steps(self, rows: int, columns: int, tiles: range) -> int:
         """Each word of each copy."""
-        return tiles * rows * columns * sum(-(-part.channels // self.config.array.lanes) for part in self.copies)
+        return len(tiles) * rows * columns * sum(-(-part.channels // self.config.array.lanes) for part in self.copies)
 
-    def cycles(self, rows: int, columns: int, tiles: int) -> int:
+    def cycles(self, rows: int, columns: int, tiles: range) -> int:
         """A group of results a cycle."""
         lanes = self.config.array.lanes
         groups = sum(
             -(-part.channels // lanes) * result_groups(self.config, min(part.channels, lanes)) for part in self.copies
         )
-        return tiles * rows * columns * groups
+        return len(tiles) * rows * columns * groups
 
 
 LOWERING = Lowering(lambda _, layer: isinstance(layer, Concat | Slice), (Engine.MAXIMUM,), CopyOperation)

@@ -138,7 +138,7 @@ class DepthwiseOperation(Operation):
         row, column = np.divmod(taken, self.layer.window.kernel[1])
         offsets = np.where(taken >= 0, self.taps[row, column], 0)
         return {
-            LocalMemory.WEIGHT: Constant(words.tobytes(), words[0].nbytes),
+            LocalMemory.WEIGHT: Constant(words.tobytes(), (words[0].nbytes,) * self.tiles),
             LocalMemory.PARAMETER: channel_parameters(self.layer, self.tile_channels, self.config),
             LocalMemory.LIST: step_list(offsets, start),
             **table_constants(self.layer.table),
@@ -208,13 +208,13 @@ class DepthwiseOperation(Operation):
         reads = windows[..., None] + np.arange(channels.start, channels.stop)
         return [Command(Opcode.COMPUTE, fields, self.index, reads.reshape(-1), writes)]
 
-    def steps(self, rows: int, columns: int, tiles: int) -> int:
+    def steps(self, rows: int, columns: int, tiles: range) -> int:
         """What of a window the one before has not read."""
-        return tiles * self.stream.cycles((rows, columns), 0)
+        return len(tiles) * self.stream.cycles((rows, columns), 0)
 
-    def cycles(self, rows: int, columns: int, tiles: int) -> int:
+    def cycles(self, rows: int, columns: int, tiles: range) -> int:
         """A step a cycle, or a group of results, whichever takes longer."""
-        return tiles * self.stream.cycles((rows, columns), self.groups)
+        return len(tiles) * self.stream.cycles((rows, columns), self.groups)
 
 
 LOWERING = Lowering(_takes, (Engine.DEPTHWISE,), with_averages(DepthwiseOperation))

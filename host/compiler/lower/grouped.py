@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 import numpy.typing as npt
 
-from ....golden.isa import Engine, LocalMemory
+from ....golden.isa import Engine
 from ...graph import Convolution
 from ..folding import cover, tap_offsets
-from ..operation import Constant, Job, Lowering, Operation, channel_parameters, step_list, table_constants
+from ..operation import Job, Lowering, Operation
 from ..plan import Command, Plan
 from ..storage import Storage
 from .average import with_averages
-from .convolution import ConvolutionOperation, weight_words
+from .convolution import ConvolutionOperation
 
 
 class GroupedConvolutionOperation(ConvolutionOperation):
@@ -42,18 +40,6 @@ class GroupedConvolutionOperation(ConvolutionOperation):
         self.starts = cover(self.offsets, array.lanes)
         useful = layer.weights[0].size / (len(self.starts) * array.lanes)
         self.fold = f"{layer.groups} groups, {len(self.starts)} words per window, {useful:.0%} useful"
-
-    @cached_property
-    def constants(self) -> dict[LocalMemory, Constant]:
-        """Weights and parameters tile by tile, a step list, perhaps a table."""
-        array = self.config.array
-        words = weight_words(self._tile_weights(), self.offsets, self.starts, array.lanes, array.columns)
-        return {
-            LocalMemory.WEIGHT: Constant(words.tobytes(), len(self.starts) * self.config.weight_word_bytes),
-            LocalMemory.PARAMETER: channel_parameters(self.layer, self.tile_channels, self.config),
-            LocalMemory.LIST: step_list(self.starts),
-            **table_constants(self.layer.table),
-        }
 
     def _tile_weights(self) -> npt.NDArray[np.int8]:
         """int8[tiles * columns, kernel rows, kernel columns, input channels of a tile], zero between the groups."""

@@ -120,17 +120,17 @@ class LanewiseOperation(Operation):
         )
         return Command(Opcode.COMPUTE, fields, self.index, reads, writes)
 
-    def steps(self, rows: int, columns: int, tiles: int) -> int:
+    def steps(self, rows: int, columns: int, tiles: range) -> int:
         """A word for each element of a window."""
         run, middle, inner = self._loops(rows, columns, is_dense=self.is_dense)
-        return tiles * -(-run // self.config.array.lanes) * middle * inner * self.taps.size
+        return len(tiles) * -(-run // self.config.array.lanes) * middle * inner * self.taps.size
 
-    def cycles(self, rows: int, columns: int, tiles: int) -> int:
+    def cycles(self, rows: int, columns: int, tiles: range) -> int:
         """A step a cycle, or a group of results, whichever takes longer."""
         run, middle, inner = self._loops(rows, columns, is_dense=self.is_dense)
         lanes = self.config.array.lanes
         groups = result_groups(self.config, min(run, lanes))
-        return tiles * -(-run // lanes) * middle * inner * max(self.taps.size, groups)
+        return len(tiles) * -(-run // lanes) * middle * inner * max(self.taps.size, groups)
 
 
 LOWERING = Lowering(lambda _, layer: isinstance(layer, MaxPool | Pointwise), (Engine.MAXIMUM,), LanewiseOperation)

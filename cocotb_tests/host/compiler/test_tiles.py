@@ -1,0 +1,136 @@
+"""Tiles are known one by one: those of an operation may differ in weights, steps and cycles."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cached_property
+
+import pytest
+from execution import differing_bytes
+from graphs import GraphMaker
+
+from lutterfly.golden.config import PRESETS, Config
+from lutterfly.golden.isa import Engine, LocalMemory
+from lutterfly.golden.machine import ORDERS
+from lutterfly.host.compiler import Command, CompileError, compile_graph, encode, plan_graph
+from lutterfly.host.compiler.folding import cover
+from lutterfly.host.compiler.lower import operations
+from lutterfly.host.compiler.lower.convolution import ConvolutionOperation, weight_words
+from lutterfly.host.compiler.operation import Constant, Job, Lowering, step_list
+from lutterfly.host.compiler.parts import Cut
+from lutterfly.host.compiler.plan import Plan
+from lutterfly.host.compiler.segments import _pieces
+from lutterfly.host.graph import Convolution, Graph, Window
+
+TINY = PRESETS["tiny"]
+
+
+class UnevenOperation(ConvolutionOperation):
+    """A convolution whose tiles read only the words in which they have weights: each has steps of its own."""
+
+    def __init__(self, *given):
+        super().__init__(*given)
+        offsets, self.of_tile = self.offsets.reshape(-1), []
+        for tile in range(self.tiles):
+            weights = self.layer.weights[tile * self.tile_channels :][: self.tile_channels]
+            weights = weights.reshape(len(weights), -1)
+            used = weights.any(axis=0)
+            starts = cover(offsets[used], self.config.array.lanes)
+            self.of_tile.append((starts, offsets[used].reshape(1, 1, -1), weights[:, None, None, used]))
+        self.counts = [len(starts) for starts, _, _ in self.of_tile]
+
+    @cached_property
+    def constants(self) -> dict[LocalMemory, Constant]:
+        array = self.config.array
+        words = [
+            weight_words(weights, offsets, starts, array.lanes, array.columns).tobytes()
+            for starts, offsets, weights in self.of_tile
+        ]
+        lists = b"".join(step_list(starts).image for starts, _, _ in self.of_tile)
+        return super().constants | {
+            LocalMemory.WEIGHT: Constant(b"".join(words), tuple(map(len, words))),
+            LocalMemory.LIST: Constant(lists),
+        }
+
+    def lower(self, job: Job) -> list[Command]:
+        commands = []
+        for tile in job.tiles:
+            command = self._command(job, range(tile, tile + 1))
+            command.fields |= {
+                "steps": self.counts[tile],
+                "list": job.addresses[LocalMemory.LIST] + sum(self.counts[:tile]),
+                "weight": job.addresses[LocalMemory.WEIGHT] + sum(self.counts[job.tiles.start : tile]),
+            }
+            commands.append(command)
+        return commands
+
+    def steps(self, rows: int, columns: int, tiles: range) -> int:
+        return rows * columns * sum(self.counts[tiles.start : tiles.stop])
+
+    def cycles(self, rows: int, columns: int, tiles: range) -> int:
+        return rows * columns * sum(max(count, self.tile_channels) for count in self.counts[tiles.start : tiles.stop])
+
+
+@pytest.fixture(autouse=True)
+def uneven(monkeypatch: pytest.MonkeyPatch) -> None:
+    lowering = Lowering(lambda _, layer: isinstance(layer, Convolution), (Engine.MAC,), UnevenOperation)
+    monkeypatch.setattr(operations, "LOWERINGS", (lowering,))
+
+
+def sparse(seed: int) -> Graph:
+    """Two layers in which each output reads some of the input's channels, few or many."""
+    maker, name = GraphMaker((5, 5, 24), seed=seed), "x"
+    for channels in (12, 9):
+        name = maker.convolution(name, channels, Window((3, 3), pads=(1, 1, 1, 1)), zero_point=0)
+        layer = maker.graph.layers[-1]
+        kept = maker.rng.random(layer.weights.shape) < maker.rng.choice([0.02, 0.2, 0.9], (channels, 1, 1, 1))
+        kept[:, 0, 0, 0] = True
+        maker.graph.layers[-1] = dataclasses.replace(layer, weights=(layer.weights | 1) * kept)
+    return maker.finish(name)
+
+
+def with_words(words: int, feature_bytes: int = TINY.memory.feature_bytes) -> Config:
+    memory = dataclasses.replace(TINY.memory, weight_bytes=words * TINY.weight_word_bytes, feature_bytes=feature_bytes)
+    return dataclasses.replace(TINY, memory=memory)
+
+
+@pytest.mark.parametrize("words", [2048, 256, 128])
+@pytest.mark.parametrize("feature_bytes", [8192, 1024])
+@pytest.mark.parametrize("seed", range(3))
+def test_every_byte_is_right(seed: int, feature_bytes: int, words: int) -> None:
+    graph, config = sparse(seed), with_words(words, feature_bytes)
+    plan = plan_graph(graph, config)
+    for operation in plan.operations:
+        assert len(set(operation.counts)) > 1
+    streams = [arrival for arrival in plan.arrivals if arrival.memory is LocalMemory.WEIGHT]
+    total = sum(sum(operation.counts) for operation in plan.operations)
+    assert bool(streams) == (total > words)
+    assert bool(plan.cuts) == (feature_bytes == 1024)
+    for operation, report in zip(plan.operations, plan.reports, strict=True):
+        jobs = [job for job in plan.jobs if job.index == operation.index]
+        steps = sum(operation.steps(len(job.rows), len(job.columns), job.tiles) for job in jobs)
+        assert steps == report.array_cycles
+    for order in ORDERS:
+        assert differing_bytes(graph, encode(plan), config, order=order, seed=seed) == 0
+
+
+@pytest.mark.parametrize(
+    ("block", "expected"),
+    [(7, [(0, 3), (3, 4), (4, 5), (5, 6), (6, 7)]), (2, [(0, 2), (2, 4), (4, 5), (5, 6), (6, 7)])],
+)
+def test_pieces_are_as_many_tiles_as_fit(block: int, expected: list[tuple[int, int]]) -> None:
+    plan = Plan(sparse(0), TINY, cuts={0: (Cut(1, 1, block, 2), {})})
+    pieces = _pieces(plan, 0, [3, 1, 1, 4, 2, 9, 1], 5)
+    assert [(piece.start, piece.stop) for piece in pieces] == expected
+
+
+def test_the_largest_tile_must_fit() -> None:
+    graph = sparse(0)
+    largest = max(max(operation.counts) for operation in plan_graph(graph, TINY).operations)
+    words = 1 << (largest.bit_length() - 2)
+    with pytest.raises(
+        CompileError,
+        match=rf"^conv_t\d: one tile of its output needs {largest * TINY.weight_word_bytes} bytes of weight memory, "
+        rf"the configuration has {words * TINY.weight_word_bytes}; choose a larger --config$",
+    ):
+        compile_graph(graph, with_words(words))
