@@ -80,9 +80,9 @@ def _next(loads: _Heap, stores: _Heap, queue: _DmaQueue, job: int) -> _Heap | No
     """Which of the two gives the next task that stands before ``job``; None if none does."""
     # A LOAD behind a STORE is held up by fewer results than one that runs beside the job.
     is_quick = bool(stores) and queue.is_quick_during(job, stores[0][-1])
-    due = [heap for heap in (loads, stores) if heap and heap[0][0] <= job]
-    if due:
-        return stores if stores in due and (is_quick or loads not in due) else loads
+    load_is_due, store_is_due = (bool(heap) and heap[0][0] <= job for heap in (loads, stores))
+    if load_is_due or store_is_due:
+        return stores if store_is_due and (is_quick or not load_is_due) else loads
     if not queue.is_idle_during(job):
         return None
     if is_quick and (not loads or stores[0][0] <= loads[0][0]):
