@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from . import engines
 from .convolution import Int8
+from .engines.add import add as add_words
 from .isa import ADD_ENTRY_BITS, TABLE_BYTES
 from .requant import SUM_FRACTION_BITS, Int64, pack_parameters, requantise_sum
 
@@ -119,7 +119,7 @@ def add(
     _check_tables(first, second, fraction)
     words, tables = np.stack((first_codes, second_codes), axis=-2), np.stack((first, second))
     parameters = sum_parameters(fraction)
-    return requantise_sum(engines.add(words, tables), parameters, offset, low, high)
+    return requantise_sum(add_words(words, tables), parameters, offset, low, high)
 
 
 def sum_parameters(fraction: int) -> npt.NDArray[np.uint64]:

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from . import engines, windows
+from . import windows
 from .command_error import CommandError
 from .config import Config
-from .isa import ADD_ENTRIES, TABLE_BYTES, Engine, ErrorCode, LocalMemory, Unit
-from .requant import requantise, requantise_sum
+from .engines import specification
+from .engines.engine import TileWindows
+from .isa import TABLE_BYTES, ErrorCode, LocalMemory, Unit
 
 UInt8 = npt.NDArray[np.uint8]
 Int8 = npt.NDArray[np.int8]
@@ -20,26 +21,24 @@ Memories = Mapping[LocalMemory, UInt8]
 
 
 def check_fields(command: Command, config: Config) -> None:
-    """Refuse what the hardware refuses before the first step: counts, lanes, list and table.
+    """Refuse what the hardware refuses before the first step: counts, lanes, list, table, conditions of the engine.
 
     Raises
     ------
+    ValueError
+        If there is no such engine.
     CommandError
         ILLEGAL_FIELD.
     """
-    limit = config.array.columns if command["engine"] == Engine.MAC else config.array.lanes
-    is_depthwise, is_add = command["engine"] == Engine.DEPTHWISE, command["engine"] == Engine.ADD
+    engine = specification(command["engine"])
     counts = ("outer", "middle", "inner", "steps", "lanes", "last_lanes")
     if (
         any(command[name] == 0 for name in counts)
-        or command["lanes"] > limit
+        or command["lanes"] > engine.most_results(config)
         or command["last_lanes"] > command["lanes"]
         or command["list"] + command["steps"] > config.memory.list_entries
         or command["table"] >= config.memory.tables
-        or (is_depthwise and (command["tile_inner"] or command["rows"] == 0))
-        or (is_depthwise and command["skip"] + command["rows"] > command["steps"])
-        or (is_add and (command["steps"] != 2 or command["add_table"] >= config.memory.add_tables))
-        or (not is_depthwise and command["skip"])
+        or not engine.is_legal(command, config)
     ):
         raise CommandError(ErrorCode.ILLEGAL_FIELD, Unit.FETCH)
 
@@ -97,9 +96,10 @@ def compute_results(command: Command, memories: Memories, config: Config, rng: n
         do not frame one window.
     """
     size = config.memory.feature_bytes
-    offsets = windows.step_offsets(command, memories[LocalMemory.LIST].view(np.uint32), feature_bytes=size)
-    if offsets is None:
+    entries = memories[LocalMemory.LIST].view(np.uint32)
+    if not windows.is_framed(command, entries, has_streams=specification(command["engine"]).has_streams):
         raise CommandError(ErrorCode.WATCHDOG, Unit.FETCH)
+    offsets = windows.step_offsets(command, entries, feature_bytes=size)
     bases = windows.loop_addresses(command, "source")
     fetch = _Fetch(command, memories[LocalMemory.FEATURE], offsets, config, rng)
     axis = windows.tile_axis(command)
@@ -185,19 +185,10 @@ def _tile_results(
     lanes = command["lanes"] if tile < windows.tile_count(command) - 1 else command["last_lanes"]
     parameters = _tile_parameters(command, tile, lanes, memories, config)
     limits = command["zero_point"], command["low"], command["high"]
-    match command["engine"]:
-        case Engine.MAC:
-            totals = engines.mac(words, _tile_weights(command, tile, command["steps"], memories, config))
-        case Engine.DEPTHWISE:
-            weights = _tile_weights(command, tile, command["rows"], memories, config)[:, : config.array.depthwise_taps]
-            totals = _depthwise_totals(command, words, weights, memories, rng)
-        case Engine.MAXIMUM:
-            totals = engines.maximum(words)
-        case Engine.ADD:
-            tables = memories[LocalMemory.ADD_TABLE].view(np.int64).reshape(-1, 2, ADD_ENTRIES // 2)
-            totals = engines.add(words, tables[command["add_table"]])
-    rescale = requantise_sum if command["engine"] == Engine.ADD else requantise
-    results = rescale(totals[..., :lanes], parameters, *limits)
+    engine = specification(command["engine"])
+    weights = _tile_weights(command, tile, engine.tile_weight_words(command), memories, config)
+    totals = engine.totals(TileWindows(command, config, words, weights, memories, rng))
+    results = engine.finish(totals[..., :lanes], parameters, *limits)
     if command["table_enable"]:
         table = memories[LocalMemory.TABLE][command["table"] * TABLE_BYTES :][:TABLE_BYTES].view(np.int8)
         results = table[results.astype(np.int64) + 128]
@@ -209,23 +200,10 @@ def _tile_results(
 def _tile_weights(command: Command, tile: int, count: int, memories: Memories, config: Config) -> Int8:
     """The weight words of a tile, int8[count, columns, lanes]."""
     first = command["weight"] + tile * count
-    if first + count > config.weight_words:
+    if count and first + count > config.weight_words:
         raise CommandError(ErrorCode.ADDRESS_RANGE, Unit.FETCH, max(first, config.weight_words))
     words = memories[LocalMemory.WEIGHT].view(np.int8).reshape(-1, config.array.columns, config.array.lanes)
     return words[first : first + count]
-
-
-def _depthwise_totals(
-    command: Command, words: Int8, weights: Int8, memories: Memories, rng: np.random.Generator
-) -> npt.NDArray[np.int32]:
-    """Sums of the windows of one tile, int32[middle, inner, lanes]; words int8[middle, inner, steps, lanes]."""
-    steps, skip, rows = command["steps"], command["skip"], command["rows"]
-    issued = windows.in_issue_order(command, words, axis=1)
-    behind = (weights.shape[1] - 1) * rows
-    before = rng.integers(-128, 128, (len(issued), behind, issued.shape[-1]), dtype=np.int8)
-    ends = behind + steps - 1 + np.arange(command["inner"]) * (steps - skip)
-    start = windows.sum_start(command, memories[LocalMemory.LIST].view(np.uint32))
-    return engines.depthwise(np.concatenate([before, issued], axis=1), weights, ends=ends, count=steps - start)
 
 
 def _tile_parameters(

@@ -246,16 +246,9 @@ for i, j, k in product(range(outer), range(middle), range(inner)):
     feature[destination + i * destination_outer + j * destination_middle + k * destination_inner:] = results""",
     notes="`groups` is `lanes / REQUANT_LANES`, rounded up. A window's sums begin at the list entry with the flag "
     "`clear` and its result leaves at the one with the flag `fire`: the first and the last entry of its list. Commands "
-    "without `after` follow one another without a gap, except where the engine changes. Counts of zero, and lanes "
-    "beyond what the engine gives (`columns` for MAC, `lanes` for the others), are illegal.\n\n"
-    "MAC takes one weight word with every step (`weight_words` is `steps`). MAXIMUM gives the greatest byte of each "
-    "lane. ADD takes two steps, one for each operand, whose codes choose two entries of the Add tables; their sum, as "
-    "a multiple of 1/32, is scaled by the parameter, a power of two, without a bias. DEPTHWISE chains the products of "
-    "a lane over the first DEPTHWISE_TAPS columns, and column j sees the word of `j * rows` steps before: with an "
-    "image read column by column, `rows` words each, it sees the image column j before. Its last `rows` steps take one "
-    "weight word each, those before the first of them (`weight_words` is `rows`); the flag `clear` may stand at any "
-    "entry from `skip` on. For DEPTHWISE `tile_inner`, `rows` of zero and `skip + rows` above `steps` are illegal; for "
-    "ADD `steps` other than 2; for others `skip`.",
+    "without `after` follow one another without a gap, except where the engine changes. Counts of zero, lanes beyond "
+    "what the engine gives, and for engines without streams a `skip`, are illegal. What the engines compute, and what "
+    "they ask of a command, stands under *Engines*.",
 )
 
 FORMATS: dict[Opcode, Format] = {fmt.opcode: fmt for fmt in (END, SYNC, LOAD, STORE, FILL, COMPUTE)}

@@ -1,4 +1,4 @@
-"""The manual's tables: ``docs/isa.md`` and ``docs/registers.md``, generated from the contract. Standard library only.
+"""The manual's tables: ``docs/isa.md`` and ``docs/registers.md``, generated from the contract.
 
 ``python -m lutterfly.golden.manual`` writes them; a test fails where a file differs from the contract.
 """
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from . import isa, registers
+from .engines import ENGINES
 
 _QUEUES = {
     opcode: " and ".join(
@@ -22,7 +23,7 @@ _QUEUES = {
 _ISA_HEAD = f"""\
 # Instruction set
 
-Generated from `golden/isa.py` by `python -m lutterfly.golden.manual`; do not edit.
+Generated from `golden/isa.py` and `golden/engines/` by `python -m lutterfly.golden.manual`; do not edit.
 
 A command has {isa.COMMAND_BYTES} bytes, little-endian. Two queues execute commands in order, each at its own pace, and
 synchronise through tokens: a command takes `wait` tokens that the other queue has given before it begins, and gives
@@ -92,10 +93,25 @@ In queue: {_QUEUES[fmt.opcode]}.
 """
 
 
+def _engines() -> str:
+    """Codes, limits and notes of the engines."""
+    rows = (
+        (
+            int(engine.code),
+            f"`{engine.code.name}`",
+            f"`{engine.results}`",
+            f"`{engine.weight_words}`" if engine.weight_words else "none",
+        )
+        for engine in ENGINES.values()
+    )
+    notes = [f"{engine.code.name}: {engine.notes}\n" for engine in ENGINES.values()]
+    head = ("Code", "Name", "Most results of a window", "Weight words of a tile")
+    return "\n".join([f"## Engines\n\n{_table(head, rows)}", *notes])
+
+
 def isa_page() -> str:
-    """The text of ``docs/isa.md``: every command as Format, Action and Notes, then the codes."""
+    """The text of ``docs/isa.md``: every command as Format, Action and Notes, then engines and codes."""
     codes = (
-        ("Engines", isa.Engine),
         ("Local memories", isa.LocalMemory),
         ("Error codes", isa.ErrorCode),
         ("Units", isa.Unit),
@@ -105,7 +121,7 @@ def isa_page() -> str:
         f"(modulo 2^{isa.LOCAL_BITS}), the flag `clear` in bit {isa.LIST_CLEAR.bit_length() - 1}, "
         f"the flag `fire` in bit {isa.LIST_FIRE.bit_length() - 1}; the others are zero.\n"
     )
-    parts = [_ISA_HEAD, *map(_format, isa.FORMATS.values()), step_list, *(_codes(*pair) for pair in codes)]
+    parts = [_ISA_HEAD, *map(_format, isa.FORMATS.values()), step_list, _engines(), *(_codes(*pair) for pair in codes)]
     return "\n".join(parts)
 
 

@@ -1,7 +1,7 @@
 """Cycles: the latencies that hardware and compiler share, and how long transfers and windows take.
 
-Latencies that belong to one component are numbers of this module too, so that the prediction needs no hardware
-description; a test compares them with the components.
+Latencies that belong to one component are numbers of this module too, and those of engines stand in their
+specifications, so that the prediction needs no hardware description; a test compares them with the components.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .config import Config
-from .isa import COMMAND_BITS, Engine
+from .engines import specification
+from .isa import COMMAND_BITS
 
 #: A soft reset lasts at least this long: more than any pipeline, whose flags run out meanwhile instead of being reset.
 RESET_CYCLES = 128
@@ -29,8 +30,6 @@ PIECES_AHEAD = 4
 #: From the issue of a step to its address, from the address to its word.
 ISSUE_LATENCY = 3
 FETCH_LATENCY = 5
-#: From a product's operands to the product.
-MULTIPLIER_LATENCY = 3
 #: From an engine's result to its first group, through the Add tables, the requantiser and the table, to the write of
 #: the piece, and from there to the first cycle in which its address may be read.
 RESULTS_LATENCY = 5
@@ -41,25 +40,15 @@ WRITE_BACK_LATENCY = 2
 WRITE_LATENCY = 2
 
 
-def engine_latency(config: Config, engine: Engine) -> int:
-    """Cycles from the last word of a window to its result."""
-    if engine is Engine.MAC:
-        tree_levels = config.array.lanes.bit_length() - 1
-        return MULTIPLIER_LATENCY + tree_levels + 1 + config.array.columns - 1
-    if engine is Engine.DEPTHWISE:
-        return MULTIPLIER_LATENCY + config.array.depthwise_taps + 2
-    return 2
-
-
-def landing_latency(config: Config, engine: Engine) -> int:
-    """Cycles from a window's last issue to the first issue that may read its result.
+def landing_latency(config: Config, command: Mapping[str, int]) -> int:
+    """Cycles from a window's last issue to the first issue that may read its result; ``command`` holds its fields.
 
     For a window of one group, when nothing waits for the requantiser.
     """
     # Both sides of the feature memory are as far from their issue: the reader's issue latency counts in its favour.
     return (
         FETCH_LATENCY
-        + engine_latency(config, engine)
+        + specification(command["engine"]).latency(config, command)
         + RESULTS_LATENCY
         + ADD_TABLE_LATENCY
         + REQUANTISE_LATENCY

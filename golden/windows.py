@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from .isa import LIST_CLEAR, LIST_FIRE, LOCAL_BITS, Engine
+from .isa import LIST_CLEAR, LIST_FIRE, LOCAL_BITS
 
 Int64 = npt.NDArray[np.int64]
 
@@ -45,7 +45,7 @@ def tile_count(command: Mapping[str, int]) -> int:
     return command["inner"] if command["tile_inner"] else command["outer"]
 
 
-def step_offsets(command: Mapping[str, int], entries: npt.NDArray[np.uint32], *, feature_bytes: int) -> Int64 | None:
+def step_offsets(command: Mapping[str, int], entries: npt.NDArray[np.uint32], *, feature_bytes: int) -> Int64:
     """Offsets of the command's steps, those of the first window of an inner loop.
 
     Parameters
@@ -59,16 +59,21 @@ def step_offsets(command: Mapping[str, int], entries: npt.NDArray[np.uint32], *,
 
     Returns
     -------
-    int64[steps] or None
-        None if the flags of the list do not frame one window, so that no or more than one result would come of it.
+    int64[steps]
+    """
+    return _entries(command, entries) & feature_bytes - 1
+
+
+def is_framed(command: Mapping[str, int], entries: npt.NDArray[np.uint32], *, has_streams: bool) -> bool:
+    """Whether the flags of the command's list frame one window, so that one result comes of it.
+
+    ``has_streams``: its engine may begin the sum of a window at a later step than the first.
     """
     chosen = _entries(command, entries)
     fire = chosen & LIST_FIRE != 0
     start = sum_start(command, entries)
-    last_start = len(chosen) - 1 if command["engine"] == Engine.DEPTHWISE else 0
-    if start is None or not command["skip"] <= start <= last_start or not fire[-1] or fire[:-1].any():
-        return None
-    return chosen & feature_bytes - 1
+    last_start = len(chosen) - 1 if has_streams else 0
+    return start is not None and command["skip"] <= start <= last_start and bool(fire[-1]) and not fire[:-1].any()
 
 
 def sum_start(command: Mapping[str, int], entries: npt.NDArray[np.uint32]) -> int | None:

@@ -8,7 +8,8 @@ from graphs import GraphMaker
 
 from lutterfly.golden import timing
 from lutterfly.golden.config import PRESETS, Config
-from lutterfly.golden.isa import Engine
+from lutterfly.golden.engines import ENGINES, mac
+from lutterfly.golden.engines.engine import EngineSpecification
 from lutterfly.hdl.compute import add_tables, compute, requant, results, windows, write_back
 from lutterfly.hdl.memories import feature_memory
 from lutterfly.hdl.parts import device
@@ -23,7 +24,7 @@ def test_latencies_are_those_of_the_components() -> None:
     assert windows.ISSUE_LATENCY == timing.ISSUE_LATENCY
     assert feature_memory.FETCH_LATENCY == timing.FETCH_LATENCY
     assert feature_memory.WRITE_LATENCY == timing.WRITE_LATENCY
-    assert device.MULTIPLIER_LATENCY == timing.MULTIPLIER_LATENCY
+    assert device.MULTIPLIER_LATENCY == mac.MULTIPLIER_LATENCY
     assert results.RESULTS_LATENCY == timing.RESULTS_LATENCY
     assert add_tables.LATENCY == timing.ADD_TABLE_LATENCY
     assert requant.LATENCY == timing.REQUANTISE_LATENCY
@@ -32,10 +33,13 @@ def test_latencies_are_those_of_the_components() -> None:
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("engine", Engine)
-def test_engine_latencies_are_those_of_the_components(preset: str, engine: Engine) -> None:
-    config = PRESETS[preset]
-    assert compute.ENGINES[engine](config).latencies[engine] == timing.engine_latency(config, engine)
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=lambda engine: engine.name)
+def test_engine_latencies_are_those_of_the_components(preset: str, engine: EngineSpecification) -> None:
+    config, rng = PRESETS[preset], np.random.default_rng(0)
+    component = compute.ENGINES[engine.code](config)
+    for _ in range(5):
+        window = engine.random_window(config, rng, 8)
+        assert component.latencies[engine.code] == engine.latency(config, window.fields)
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -97,5 +101,5 @@ def test_a_streamed_input_hides_behind_the_first_layer() -> None:
 def test_pipelines_run_out_during_a_reset(config: Config) -> None:
     # From issue to landing, a full result FIFO of the widest windows included.
     waiting = timing.RESULT_WINDOWS * timing.result_groups(config, config.array.lanes)
-    longest = max(timing.landing_latency(config, engine) for engine in config.engines)
+    longest = max(timing.landing_latency(config, {"engine": engine}) for engine in config.engines)
     assert timing.ISSUE_LATENCY + longest + waiting < timing.RESET_CYCLES

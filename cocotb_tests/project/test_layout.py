@@ -29,6 +29,7 @@ ALLOWED = {
 #: What the subfolders may import from one another, lowest first: each from itself, from those before it and from the
 #: files of their folder that stand in no subfolder. Those files may import everything.
 ORDER = {
+    "golden": ("engines",),
     "hdl": ("parts", "bus", "memories", "engines", "dma", "compute", "control"),
     "host": ("frontend", "compiler", "simulation", "report"),
     "host/compiler": ("clock", "lower"),

@@ -8,15 +8,14 @@ import numpy as np
 
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
-from lutterfly.golden.isa import Engine, LocalMemory
+from lutterfly.golden.engines import ENGINES
+from lutterfly.golden.engines.engine import EngineSpecification, RandomWindow
+from lutterfly.golden.isa import LocalMemory
 from lutterfly.golden.requant import pack_parameters
 
 #: What is filled of the larger memories: loading all of them would take most of the simulation.
 WEIGHT_WORDS = 48
 PARAMETER_WORDS = 64
-
-#: The last of them is for Add: it brings the sum of two table entries into the range of a code.
-ADD_SCALE = 2.0**-24
 
 
 @dataclass
@@ -48,36 +47,27 @@ def _loops(
     return fields
 
 
-@dataclass
-class Window:
-    """What the list of a command looks like: its fields, the step with ``clear``, and its weight words."""
-
-    fields: dict[str, int]
-    sum_start: int = 0
-    weight_words: int = 0
-
-
-def random_window(config: Config, rng: np.random.Generator, engine: Engine, weight_words: int) -> Window:
-    """A window of an engine that takes at most so many weight words."""
-    fields = {"rows": int(rng.integers(32)), "skip": 0, "add_table": int(rng.integers(config.memory.add_tables))}
-    if engine is Engine.ADD:
-        return Window(fields | {"steps": 2})
-    if engine is Engine.DEPTHWISE:
-        rows = int(rng.integers(1, 1 + min(5, weight_words)))
-        # Every column's words are from the same inner loop.
-        start = (config.array.depthwise_taps - 1) * rows + int(rng.integers(3))
-        steps = max(start, rows) + int(rng.integers(1, 2 * rows + 1))
-        skip = int(rng.integers(1 + min(start, steps - rows)))
-        return Window(fields | {"steps": steps, "rows": rows, "skip": skip}, start, rows)
-    steps = int(rng.choice([1, min(2, weight_words), rng.integers(1, weight_words)]))
-    return Window(fields | {"steps": steps}, 0, steps if engine is Engine.MAC else 0)
+def random_window(config: Config, rng: np.random.Generator, engine: EngineSpecification, most: int) -> RandomWindow:
+    """A window of an engine that takes at most so many weight words; what other engines have of their own is random."""
+    limits = {field.name: field.limits for field in isa.COMPUTE.fields}
+    others = [name for other in ENGINES.values() for name in (*other.step_fields, *other.result_fields)]
+    fields = {name: int(rng.integers(*limits[name], endpoint=True)) for name in dict.fromkeys(others)}
+    window = engine.random_window(config, rng, most)
+    return RandomWindow(fields | {"skip": 0} | window.fields, window.sum_start)
 
 
-def random_parameters(rng: np.random.Generator, engine: Engine, words: int) -> dict[str, int]:
-    """Where the parameters of a command begin; those of an Add are the last word."""
-    if engine is Engine.ADD:
-        return {"parameter": PARAMETER_WORDS - 1, "parameter_shared": 1}
-    return {"parameter": int(rng.integers(0, PARAMETER_WORDS - words)), "parameter_shared": int(rng.integers(2))}
+def random_parameters(rng: np.random.Generator, engine: EngineSpecification, words: int) -> dict[str, int]:
+    """Where the parameters of a command begin: in a word of its engine, if its scale is a certain one."""
+    special = special_scales()
+    if engine.code in special:
+        return {"parameter": PARAMETER_WORDS - 1 - list(special).index(engine.code), "parameter_shared": 1}
+    last = PARAMETER_WORDS - len(special) + 1
+    return {"parameter": int(rng.integers(0, last - words)), "parameter_shared": int(rng.integers(2))}
+
+
+def special_scales() -> dict[int, float]:
+    """The engines whose scale is a certain one. Their words are the last ones, the first engine's the very last."""
+    return {code: engine.random_scale for code, engine in ENGINES.items() if engine.random_scale is not None}
 
 
 def random_scenario(config: Config, rng: np.random.Generator, count: int, *, run_length: int = 1) -> Scenario:
@@ -100,7 +90,8 @@ def random_scenario(config: Config, rng: np.random.Generator, count: int, *, run
         memories[name][:size] = rng.integers(0, 256, size)
     words = PARAMETER_WORDS * array.requant_lanes
     scales = np.exp2(rng.uniform(-12, -6, words)).astype(np.float32)
-    scales[-array.requant_lanes :] = ADD_SCALE
+    for number, scale in enumerate(special_scales().values()):
+        scales.reshape(-1, array.requant_lanes)[-1 - number] = scale
     parameters = pack_parameters(rng.integers(-20_000, 20_000, words, dtype=np.int32), scales)
     memories[LocalMemory.PARAMETER][: 8 * words] = parameters.view(np.uint8)
 
@@ -109,25 +100,25 @@ def random_scenario(config: Config, rng: np.random.Generator, count: int, *, run
     commands: list[dict[str, int]] = []
     for number in range(count):
         if number % run_length == 0:
-            engine = Engine(rng.choice(config.engines))
-        limit = array.columns if engine is Engine.MAC else array.lanes
+            engine = ENGINES[int(rng.choice(config.engines))]
+        limit = engine.most_results(config)
         lanes = int(rng.choice([limit, rng.integers(1, limit + 1)]))
         last_lanes, tiles = int(rng.integers(1, lanes + 1)), int(rng.integers(1, 4))
         window = random_window(config, rng, engine, WEIGHT_WORDS // tiles // 2 if run_length == 1 else 2)
-        steps, weight_words = window.fields["steps"], window.weight_words
+        steps, weight_words = window.fields["steps"], engine.tile_weight_words(window.fields)
         rows, columns = (int(n) for n in rng.integers(1, 6, 2))
         offsets = np.sort(rng.integers(0, region // 4, steps))
         flags = np.zeros(steps, np.int64)
         flags[window.sum_start] |= isa.LIST_CLEAR
         flags[-1] |= isa.LIST_FIRE
         groups = -(-lanes // array.requant_lanes)
-        tile_inner = engine is not Engine.DEPTHWISE and bool(rng.integers(2))
+        tile_inner = bool(window.fields.get("tile_inner", rng.integers(2)))
         depends = number > 0 and number % run_length == 0 and rng.random() < 0.5
         source = commands[-1]["destination"] if depends else int(rng.integers(0, half - region))
         width = (tiles - 1) * lanes + last_lanes
         commands.append(
             {
-                "engine": int(engine),
+                "engine": int(engine.code),
                 "after": int(depends),
                 "tile_inner": int(tile_inner),
                 **window.fields,

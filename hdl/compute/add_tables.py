@@ -27,7 +27,7 @@ class AddTables(wiring.Component):
     ``LATENCY`` cycles.
 
     Every lane has its own copy of all tables, and they are written alike. Bit-exact with
-    :func:`lutterfly.golden.engines.add`.
+    :func:`lutterfly.golden.engines.add.add`.
 
     Parameters
     ----------

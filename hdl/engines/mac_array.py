@@ -29,7 +29,7 @@ class Column(wiring.Component):
     """Add up the products of each word with its weights, one word per cycle, into one accumulator.
 
     A result comes ``latency`` cycles (:func:`column_latency`) after the word that fires it. Bit-exact with
-    :func:`lutterfly.golden.engines.accumulate`.
+    :func:`lutterfly.golden.engines.mac.accumulate`.
 
     Parameters
     ----------
@@ -100,8 +100,8 @@ class MacArray(wiring.Component):
     Words travel from column to column, one column per cycle, so that a word is driven to one column's multipliers only
     and wires stay short. Each column adds its products up over lanes and steps: ``columns`` results, when the last
     column has its own. In chain mode each lane adds its products up over the first ``depthwise_taps`` columns and
-    steps: ``lanes`` results. Bit-exact with :func:`lutterfly.golden.engines.mac` and
-    :func:`lutterfly.golden.engines.depthwise`.
+    steps: ``lanes`` results. Bit-exact with :func:`lutterfly.golden.engines.mac.mac` and
+    :func:`lutterfly.golden.engines.depthwise.depthwise`.
 
     A window of one mode may follow one of the other only when the results of the one before are out.
 

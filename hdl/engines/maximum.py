@@ -18,7 +18,7 @@ __all__ = ["Maximum"]
 class Maximum(wiring.Component):
     """Keep the greatest byte of each lane, one word per cycle, with a latency of two cycles: take the word, compare.
 
-    Bit-exact with :func:`lutterfly.golden.engines.maximum`.
+    Bit-exact with :func:`lutterfly.golden.engines.maximum.maximum`.
 
     Parameters
     ----------

@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""Add tables against golden.engines: every entry of every table, and accumulators and biases that pass."""
+"""Add tables against their golden twin: every entry of every table, and accumulators and biases that pass."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from clocking import cycle, start
 
 from lutterfly.golden.config import PRESETS
-from lutterfly.golden.engines import add
+from lutterfly.golden.engines.add import add
 from lutterfly.golden.isa import ADD_ENTRIES, ADD_ENTRY_BITS
 from lutterfly.hdl.compute.add_tables import LATENCY, AddTables
 

@@ -13,6 +13,7 @@ from random_commands import Scenario, random_scenario
 
 from lutterfly.golden import isa, windows
 from lutterfly.golden.config import PRESETS, Config
+from lutterfly.golden.engines import ENGINES
 from lutterfly.golden.isa import Engine, ErrorCode, LocalMemory, Unit
 from lutterfly.golden.timing import OVERHEADS, RESULT_WINDOWS
 from lutterfly.hdl.compute.windows import ISSUE_LATENCY, Windows
@@ -105,7 +106,7 @@ async def every_step(dut, p_stall: float) -> None:
         starts = windows.in_issue_order(command, bases[..., None] + offsets, axis=2)
         addresses += list(starts.reshape(-1))
         steps, start = command["steps"], windows.sum_start(command, entries)
-        tile_words = command["rows"] if command["engine"] == Engine.DEPTHWISE else steps
+        tile_words = ENGINES[command["engine"]].tile_weight_words(command) or steps
         for *outside, inner in np.ndindex(*bases.shape):
             tile = (*outside, inner)[windows.tile_axis(command)]
             for step in range(command["skip"] if inner else 0, steps):

@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""The multiplier array against golden.engines, its chain mode against ONNX Runtime's depthwise convolution."""
+"""The multiplier array against its golden twins, its chain mode against ONNX Runtime's depthwise convolution."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from cocotb.triggers import FallingEdge, RisingEdge
 from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.golden.config import PRESETS
-from lutterfly.golden.engines import depthwise, mac
+from lutterfly.golden.engines.depthwise import depthwise
+from lutterfly.golden.engines.mac import mac
 from lutterfly.golden.isa import Engine
 from lutterfly.hdl.engines.engine import ChainedStep
 from lutterfly.hdl.engines.mac_array import MacArray

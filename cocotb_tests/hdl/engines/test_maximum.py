@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""The lane-wise maximum against golden.engines, with gaps between steps."""
+"""The lane-wise maximum against its golden twin, with gaps between steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from clocking import cycle, start
 
 from lutterfly.golden.config import PRESETS
-from lutterfly.golden.engines import maximum
+from lutterfly.golden.engines.maximum import maximum
 from lutterfly.hdl.engines.engine import Step
 from lutterfly.hdl.engines.maximum import Maximum
 from streams import pack

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from ....golden import timing
 from ....golden.config import Config
-from ....golden.isa import Engine
 from ....golden.timing import LOOKAHEAD, OVERHEADS
 from ..plan import Command
 from .bus import ReadBus
@@ -49,7 +48,7 @@ class ComputeClock:
             first = max(first, self.landed)
         self.backlog = max(self.backlog - (first - behind), 0)
         self.engine = fields["engine"]
-        latency = timing.landing_latency(self.config, Engine(self.engine))
+        latency = timing.landing_latency(self.config, fields)
         now, begins = first, True
         for windows, rounds, writes in _tiles(fields, self.config):
             cycles, self.backlog = timing.issue_windows(self.backlog, windows, rounds, begins=begins)

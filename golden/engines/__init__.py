@@ -1,0 +1,26 @@
+"""The engines: the one table of what they are. See ``docs/adding-an-engine.md``."""
+
+from __future__ import annotations
+
+from .add import ADD
+from .depthwise import DEPTHWISE
+from .engine import EngineSpecification
+from .mac import MAC
+from .maximum import MAXIMUM
+
+#: An engine is one line here, and one in the table of ``hdl/engines/__init__.py``.
+ENGINES: dict[int, EngineSpecification] = {engine.code: engine for engine in (MAC, MAXIMUM, DEPTHWISE, ADD)}
+
+
+def specification(code: int) -> EngineSpecification:
+    """The engine with a code.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    if code not in ENGINES:
+        known = ", ".join(f"{int(engine.code)} ({engine.code.name})" for engine in ENGINES.values())
+        raise ValueError(f"engine must be one of {known}, not {code}")
+    return ENGINES[code]

@@ -1,0 +1,166 @@
+"""What an engine is: a specification, which golden machine, hardware, prediction, manual and tests ask."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ..config import Config
+from ..isa import COMPUTE, LocalMemory
+from ..requant import requantise
+
+UInt8 = npt.NDArray[np.uint8]
+UInt64 = npt.NDArray[np.uint64]
+Int8 = npt.NDArray[np.int8]
+Int32 = npt.NDArray[np.int32]
+Int64 = npt.NDArray[np.int64]
+
+Command = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TileWindows:
+    """The windows of one tile, as the twin of an engine gets them.
+
+    Attributes
+    ----------
+    command : mapping
+        Fields of :data:`isa.COMPUTE`, legal ones.
+    config : Config
+    words : int8[..., inner, steps, lanes]
+        Activation words of each window, those included that it leaves out because the one before it has read them.
+    weights : int8[weight_words, columns, lanes]
+        Those of the tile; without a word if the engine takes none.
+    memories : mapping of LocalMemory to uint8[size_bytes]
+        All of them, for tables of the engine's own and for the step list.
+    rng : numpy.random.Generator
+        Gives the bytes that are whatever the hardware makes of them.
+    """
+
+    command: Command
+    config: Config
+    words: Int8
+    weights: Int8
+    memories: Mapping[LocalMemory, UInt8]
+    rng: np.random.Generator
+
+
+@dataclass(frozen=True, slots=True)
+class RandomWindow:
+    """A window for tests.
+
+    Attributes
+    ----------
+    fields : dict of str to int
+        ``steps``, the engine's own fields, and every other field that it does not leave open.
+    sum_start : int
+        The step with the flag ``clear``.
+    """
+
+    fields: dict[str, int]
+    sum_start: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineSpecification:
+    """Everything about an engine that is not its hardware. See ``docs/adding-an-engine.md``.
+
+    Attributes
+    ----------
+    code : enum.IntEnum
+        Its code in the field ``engine``, and its name: a member of :class:`~lutterfly.golden.isa.Engine`.
+    notes : str
+        What a command means for it, for the manual.
+    results : str
+        Which count of the array limits the results of a window: ``"lanes"`` or ``"columns"``.
+    totals : callable
+        The twin: :class:`TileWindows` to totals int32[..., inner, results] or int64[...], before they are finished.
+    latency : callable
+        Configuration and command to the cycles from the last word of a window to its result.
+    random_window : callable
+        Configuration, ``numpy.random.Generator`` and a size, at least 2, to a :class:`RandomWindow` that takes at most
+        so many weight words, and about so many steps at most.
+    conditions : callable or None
+        What its commands must meet beside the conditions of all: command and configuration to a list of bits, in
+        expressions that mean the same for NumPy integers and for Amaranth values: ``&``, ``|``, ``~`` (of bits),
+        ``any()``, comparisons and ``+``. Fields are taken as ``command["steps"]``.
+    weight_words : str or None
+        The field that says how many weight words a tile has; so many last steps of a window take one each. None if the
+        engine takes no weights.
+    has_streams : bool
+        The windows of an inner loop are one stream of words: each but the first may leave out ``skip`` steps, and its
+        sum may begin at any step from there on. Else ``skip`` must be zero, and a sum begins at the first step.
+    step_fields : tuple of str
+        Fields that the hardware wants to know with every step.
+    result_fields : tuple of str
+        Fields that are wanted where its totals are finished.
+    finish : callable
+        What makes codes of totals; as :func:`~lutterfly.golden.requant.requantise`.
+    random_scale : float or None
+        The scale that tests give its results; None for any.
+    """
+
+    code: enum.IntEnum
+    notes: str
+    results: Literal["lanes", "columns"]
+    totals: Callable[[TileWindows], npt.NDArray[np.signedinteger[Any]]]
+    latency: Callable[[Config, Command], int]
+    random_window: Callable[[Config, np.random.Generator, int], RandomWindow]
+    conditions: Callable[[Any, Config], list[Any]] | None = None
+    weight_words: str | None = None
+    has_streams: bool = False
+    step_fields: tuple[str, ...] = ()
+    result_fields: tuple[str, ...] = ()
+    finish: Callable[..., Int8] = requantise
+    random_scale: float | None = None
+
+    @property
+    def name(self) -> str:
+        """In lower case, as it stands in the names of signals and files."""
+        return self.code.name.lower()
+
+    @property
+    def is_requantised(self) -> bool:
+        """Whether its totals are finished as accumulators are."""
+        return self.finish is requantise
+
+    def most_results(self, config: Config) -> int:
+        """Results of a window at most: the limit of the fields ``lanes`` and ``last_lanes``."""
+        limit: int = getattr(config.array, self.results)
+        return limit
+
+    def legal(self, command: Any, config: Config) -> Any:
+        """The conditions that distinguish its commands, as one bit.
+
+        ``command`` has NumPy integers, or it is Amaranth's view of a command.
+        """
+        conditions = [] if self.conditions is None else self.conditions(command, config)
+        return reduce(and_, conditions if self.has_streams else [*conditions, leaves_nothing_out(command)])
+
+    def is_legal(self, command: Command, config: Config) -> bool:
+        """Whether a command of plain integers meets those conditions."""
+        types = {field.name: np.bool_ if field.width == 1 else np.int64 for field in COMPUTE.fields}
+        return bool(self.legal({name: types[name](value) for name, value in command.items() if name in types}, config))
+
+    def tile_weight_words(self, command: Command) -> int:
+        """Weight words of a tile."""
+        return 0 if self.weight_words is None else command[self.weight_words]
+
+
+def leaves_nothing_out(command: Any) -> Any:
+    """The condition of engines without streams."""
+    return ~command["skip"].any()
+
+
+def require_int8(**arrays: npt.NDArray[Any]) -> None:
+    """Refuse other arrays by name, with a TypeError."""
+    for name, array in arrays.items():
+        if array.dtype != np.int8:
+            raise TypeError(f"{name} must be int8, not {array.dtype}")

@@ -1,0 +1,93 @@
+"""The multiplier array: sums of products over lanes and steps, one for each column."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..config import Config
+from ..isa import Engine
+from .engine import Command, EngineSpecification, Int8, Int32, RandomWindow, TileWindows, require_int8
+
+#: From a product's operands to the product.
+MULTIPLIER_LATENCY = 3
+
+
+def accumulate(words: Int8, weights: Int8) -> Int32:
+    """Sum of products of one column.
+
+    Parameters
+    ----------
+    words : int8[..., steps, lanes]
+        Activation words of each window.
+    weights : int8[steps, lanes]
+
+    Returns
+    -------
+    int32[...]
+        ``sum(words * weights)`` modulo 2**32.
+
+    Raises
+    ------
+    TypeError
+        If an array is not int8.
+    ValueError
+        If steps or lanes differ.
+    """
+    return mac(words, np.asarray(weights)[:, None, :])[..., 0]
+
+
+def mac(words: Int8, weights: Int8) -> Int32:
+    """Sums of products of all columns of the multiplier array.
+
+    Parameters
+    ----------
+    words : int8[..., steps, lanes]
+        Activation words of each window.
+    weights : int8[steps, columns, lanes]
+
+    Returns
+    -------
+    int32[..., columns]
+        ``sum(words[..., s, l] * weights[s, column, l])`` over steps and lanes, modulo 2**32.
+
+    Raises
+    ------
+    TypeError
+        If an array is not int8.
+    ValueError
+        If steps or lanes differ.
+    """
+    words, weights = np.asarray(words), np.asarray(weights)
+    require_int8(words=words, weights=weights)
+    steps, columns, lanes = weights.shape
+    if words.shape[-2:] != (steps, lanes):
+        raise ValueError(f"words must end in the {steps} steps of {lanes} lanes of weights, not {words.shape[-2:]}")
+    rows = words.reshape(-1, steps * lanes).astype(np.float64)
+    matrix = weights.transpose(0, 2, 1).reshape(steps * lanes, columns).astype(np.float64)
+    # Exact: 4095 steps of 64 lanes add up to less than 2**33, and float64 is exact below 2**53. BLAS makes it fast.
+    return (rows @ matrix).astype(np.int64).astype(np.int32).reshape(*words.shape[:-2], columns)
+
+
+def _totals(windows: TileWindows) -> Int32:
+    return mac(windows.words, windows.weights)
+
+
+def _latency(config: Config, command: Command) -> int:
+    """Multiply, one cycle for each level of the adder tree, accumulate; and the way to the last column."""
+    tree_levels = config.array.lanes.bit_length() - 1
+    return MULTIPLIER_LATENCY + tree_levels + 1 + config.array.columns - 1
+
+
+def _random_window(config: Config, rng: np.random.Generator, size: int) -> RandomWindow:
+    return RandomWindow({"steps": int(rng.choice(np.array([1, 2, rng.integers(1, size)])))})
+
+
+MAC = EngineSpecification(
+    code=Engine.MAC,
+    notes="Takes one weight word with every step (`weight_words` is `steps`).",
+    results="columns",
+    totals=_totals,
+    latency=_latency,
+    random_window=_random_window,
+    weight_words="steps",
+)

@@ -1,0 +1,54 @@
+"""The greatest byte of each lane over the steps of a window: max pooling, and with one step a plain copy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..config import Config
+from ..isa import Engine
+from .engine import Command, EngineSpecification, Int8, Int32, RandomWindow, TileWindows, require_int8
+
+
+def maximum(words: Int8) -> Int32:
+    """Greatest byte of each lane.
+
+    Parameters
+    ----------
+    words : int8[..., steps, lanes]
+
+    Returns
+    -------
+    int32[..., lanes]
+        ``max(words[..., s, :])`` over the steps.
+
+    Raises
+    ------
+    TypeError
+        If ``words`` is not int8.
+    """
+    words = np.asarray(words)
+    require_int8(words=words)
+    return words.max(axis=-2).astype(np.int32)
+
+
+def _totals(windows: TileWindows) -> Int32:
+    return maximum(windows.words)
+
+
+def _latency(config: Config, command: Command) -> int:
+    """Take the word, compare."""
+    return 2
+
+
+def _random_window(config: Config, rng: np.random.Generator, size: int) -> RandomWindow:
+    return RandomWindow({"steps": int(rng.choice(np.array([1, 2, rng.integers(1, size)])))})
+
+
+MAXIMUM = EngineSpecification(
+    code=Engine.MAXIMUM,
+    notes="Gives the greatest byte of each lane.",
+    results="lanes",
+    totals=_totals,
+    latency=_latency,
+    random_window=_random_window,
+)
