@@ -30,14 +30,18 @@ PIECES_AHEAD = 4
 #: From the issue of a step to its address, from the address to its word.
 ISSUE_LATENCY = 3
 FETCH_LATENCY = 5
-#: From an engine's result to its first group, through the Add tables, the requantiser and the table, to the write of
+#: From an engine's result to its first group, through the requantiser and the table, to the write of
 #: the piece, and from there to the first cycle in which its address may be read.
 RESULTS_LATENCY = 5
-ADD_TABLE_LATENCY = 3
 REQUANTISE_LATENCY = 13
 TABLE_LATENCY = 2
 WRITE_BACK_LATENCY = 2
 WRITE_LATENCY = 2
+
+
+def terms_latency(config: Config) -> int:
+    """Cycles in which totals become the terms that the requantiser adds: those of the slowest engine, for all."""
+    return max(specification(code).terms_latency for code in config.engines)
 
 
 def landing_latency(config: Config, command: Mapping[str, int]) -> int:
@@ -50,7 +54,7 @@ def landing_latency(config: Config, command: Mapping[str, int]) -> int:
         FETCH_LATENCY
         + specification(command["engine"]).latency(config, command)
         + RESULTS_LATENCY
-        + ADD_TABLE_LATENCY
+        + terms_latency(config)
         + REQUANTISE_LATENCY
         + TABLE_LATENCY
         + WRITE_BACK_LATENCY

@@ -10,7 +10,9 @@ from lutterfly.golden import timing
 from lutterfly.golden.config import PRESETS, Config
 from lutterfly.golden.engines import ENGINES, mac
 from lutterfly.golden.engines.engine import EngineSpecification
-from lutterfly.hdl.compute import add_tables, compute, requant, results, windows, write_back
+from lutterfly.golden.isa import Engine
+from lutterfly.hdl.compute import requant, results, windows, write_back
+from lutterfly.hdl.engines import COMPONENTS, add_tables
 from lutterfly.hdl.memories import feature_memory
 from lutterfly.hdl.parts import device
 from lutterfly.host.compiler import compile_graph
@@ -26,7 +28,7 @@ def test_latencies_are_those_of_the_components() -> None:
     assert feature_memory.WRITE_LATENCY == timing.WRITE_LATENCY
     assert device.MULTIPLIER_LATENCY == mac.MULTIPLIER_LATENCY
     assert results.RESULTS_LATENCY == timing.RESULTS_LATENCY
-    assert add_tables.LATENCY == timing.ADD_TABLE_LATENCY
+    assert ENGINES[Engine.ADD].terms_latency == add_tables.LATENCY
     assert requant.LATENCY == timing.REQUANTISE_LATENCY
     assert device.RAM_LATENCY == timing.TABLE_LATENCY
     assert write_back.WRITE_BACK_LATENCY == timing.WRITE_BACK_LATENCY
@@ -36,7 +38,7 @@ def test_latencies_are_those_of_the_components() -> None:
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=lambda engine: engine.name)
 def test_engine_latencies_are_those_of_the_components(preset: str, engine: EngineSpecification) -> None:
     config, rng = PRESETS[preset], np.random.default_rng(0)
-    component = compute.ENGINES[engine.code](config)
+    component = COMPONENTS[engine.code](config)
     for _ in range(5):
         window = engine.random_window(config, rng, 8)
         assert component.latencies[engine.code] == engine.latency(config, window.fields)

@@ -75,6 +75,8 @@ ADD = EngineSpecification(
     conditions=_conditions,
     result_fields=("add_table",),
     finish=requantise_sum,
+    # Look up, choose.
+    terms_latency=3,
     # It brings the sum of two random entries into the range of a code.
     random_scale=2.0**-24,
 )

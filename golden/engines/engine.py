@@ -103,6 +103,8 @@ class EngineSpecification:
         Fields that are wanted where its totals are finished.
     finish : callable
         What makes codes of totals; as :func:`~lutterfly.golden.requant.requantise`.
+    terms_latency : int
+        Cycles in which the hardware makes of its totals the terms that the requantiser adds.
     random_scale : float or None
         The scale that tests give its results; None for any.
     """
@@ -119,7 +121,12 @@ class EngineSpecification:
     step_fields: tuple[str, ...] = ()
     result_fields: tuple[str, ...] = ()
     finish: Callable[..., Int8] = requantise
+    terms_latency: int = 0
     random_scale: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.has_streams and self.conditions is None:
+            raise ValueError("conditions must be given for an engine with streams, not None")
 
     @property
     def name(self) -> str:

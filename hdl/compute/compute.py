@@ -1,4 +1,4 @@
-"""The compute unit: windows, feature memory, engines, results, Add tables, requantiser, tables, write back."""
+"""The compute unit: windows, feature memory, engines, results, requantiser, tables, write back."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from amaranth.lib.wiring import In, Out
 
 from ...golden import isa
 from ...golden.config import Config
+from ...golden.timing import terms_latency
 from ..dma.local_write import local_write_layout
-from ..engines.add_operands import AddOperands
-from ..engines.mac_array import MacArray
-from ..engines.maximum import Maximum
+from ..engines import COMPONENTS
+from ..engines.engine import EngineComponent, TermsComponent, step_fields
 from ..memories.feature_memory import FETCH_LATENCY, WRITE_LATENCY, FeatureMemory, feature_write_layout
 from ..memories.weight_memory import WeightMemory
 from ..parts.assertions import Assertions
@@ -19,8 +19,6 @@ from ..parts.device import RAM_LATENCY
 from ..parts.fifo import Buffer
 from ..parts.isa import ErrorReport, command_shape
 from ..parts.pipeline import delay
-from .add_tables import LATENCY as ADD_LATENCY
-from .add_tables import AddTables
 from .requant import LATENCY as REQUANT_LATENCY
 from .requant import Parameter, Requantiser
 from .results import RESULTS_LATENCY, Results
@@ -30,19 +28,11 @@ from .write_back import WRITE_BACK_LATENCY, WriteBack
 
 __all__ = ["Compute"]
 
-#: From the result of an engine to the write of its first group, less a cycle.
-_GROUP_LATENCY = RESULTS_LATENCY - 1 + ADD_LATENCY + REQUANT_LATENCY + RAM_LATENCY + WRITE_BACK_LATENCY
+#: From the result of an engine to the write of its first group, less a cycle, if it becomes no other terms on its way.
+_GROUP_LATENCY = RESULTS_LATENCY - 1 + REQUANT_LATENCY + RAM_LATENCY + WRITE_BACK_LATENCY
 
 #: Parts of a result that are chosen each by registers of their own.
 _CHOICES = 4
-
-#: The components that stand for the codes of ``Engine``: an engine is one line here.
-ENGINES = {
-    isa.Engine.MAC: MacArray,
-    isa.Engine.MAXIMUM: Maximum,
-    isa.Engine.DEPTHWISE: MacArray,
-    isa.Engine.ADD: AddOperands,
-}
 
 
 class Compute(wiring.Component):
@@ -70,6 +60,7 @@ class Compute(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
+        self.terms_latency = terms_latency(config)
         super().__init__(
             {
                 "command": In(stream.Signature(command_shape(isa.COMPUTE))),
@@ -90,9 +81,9 @@ class Compute(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        engines = [kind(self.config) for kind in dict.fromkeys(ENGINES[code] for code in self.config.engines)]
+        engines = [kind(self.config) for kind in dict.fromkeys(COMPONENTS[code] for code in self.config.engines)]
         landing = {
-            code: FETCH_LATENCY + latency + _GROUP_LATENCY + WRITE_LATENCY - 2
+            code: FETCH_LATENCY + latency + self.terms_latency + _GROUP_LATENCY + WRITE_LATENCY - 2
             for engine in engines
             for code, latency in engine.latencies.items()
         }
@@ -100,7 +91,7 @@ class Compute(wiring.Component):
         m.submodules.feature_memory = features = FeatureMemory(self.config)
         m.submodules.weight_memory = weights = WeightMemory(self.config)
         m.submodules.results = results = Results(self.config)
-        m.submodules.add_tables = add_tables = AddTables(self.config)
+        terms = self._submodules_for_terms(m, engines)
         m.submodules.tables = tables = TransferTables(self.config)
         m.submodules.write_back = write_back = WriteBack(self.config)
         for engine in engines:
@@ -114,8 +105,8 @@ class Compute(wiring.Component):
 
         self._elaborate_fetch(m, windows, features, weights, engines)
         m.d.comb += results.result.eq(self._chosen_result(m, engines))
-        self._elaborate_requantise(m, results, add_tables, tables, write_back)
-        self._elaborate_local_writes(m, windows, weights, results, add_tables, tables)
+        self._elaborate_requantise(m, results, terms, tables, write_back)
+        self._elaborate_local_writes(m, windows, weights, results, terms, tables)
 
         m.d.comb += [
             features.result_valid.eq(write_back.write_valid),
@@ -167,6 +158,8 @@ class Compute(wiring.Component):
         ]
         step = delay(m, windows.step, FETCH_LATENCY, name="step")
         code = delay(m, windows.engine, FETCH_LATENCY, name="engine")
+        names = step_fields(self.config.engines)
+        fields = {name: delay(m, getattr(windows, name), FETCH_LATENCY, name=name) for name in names}
         for engine in engines:
             m.d.comb += [
                 engine.word.eq(features.read_word),
@@ -174,15 +167,17 @@ class Compute(wiring.Component):
                 engine.step.clear.eq(step.clear),
                 engine.step.fire.eq(step.fire),
             ]
-            if isinstance(engine, MacArray):
-                m.d.comb += [
-                    engine.step.chain.eq(code == isa.Engine.DEPTHWISE),
-                    engine.step.rows.eq(delay(m, windows.rows, FETCH_LATENCY, name="rows")),
-                    engine.weights.eq(weights.weights),
-                ]
+            m.d.comb += [
+                *(engine.step[flag].eq(code == own) for flag, own in engine.flags.items()),
+                *(engine.step[name].eq(fields[name]) for name in step_fields(engine.latencies)),
+            ]
+            if "weights" in engine.signature.members:
+                m.d.comb += engine.weights.eq(weights.weights)
 
     def _chosen_result(self, m: Module, engines: list):
         """The result of the engine that works: Windows lets only one work at a time."""
+        if len(engines) == 1:
+            return engines[0].result
         steps = Cat(engine.step.valid for engine in engines)
         results = [engine.result.as_value() for engine in engines]
         parts, length = [], -(-len(results[0]) // _CHOICES)
@@ -199,29 +194,47 @@ class Compute(wiring.Component):
             parts.append(part)
         return data.View(engines[0].result.shape(), Cat(parts))
 
+    def _submodules_for_terms(self, m: Module, engines: list[EngineComponent]) -> TermsComponent | None:
+        """What makes other terms of the results of an engine, if there is one."""
+        kinds = [engine for engine in engines if engine.terms]
+        if len(kinds) > 1:
+            raise ValueError(f"engines must have at most one with terms of its own, not {len(kinds)}")
+        for engine in kinds:
+            (name,) = (code.name.lower() for code in engine.latencies)
+            m.submodules[f"{name}_tables"] = terms = engine.terms(self.config)
+            return terms
+        return None
+
     def _elaborate_requantise(
-        self, m: Module, results: Results, add_tables: AddTables, tables: TransferTables, write_back: WriteBack
+        self, m: Module, results: Results, own: TermsComponent | None, tables: TransferTables, write_back: WriteBack
     ) -> None:
-        m.d.comb += [
-            add_tables.enable.eq(results.settings.is_add),
-            add_tables.pair.eq(results.settings.add_table),
-            add_tables.accumulators.eq(results.accumulators),
-        ]
-        settings = delay(m, results.settings, ADD_LATENCY, name="settings")
-        for lane in range(self.config.array.requant_lanes):
-            m.submodules[f"requantiser_{lane}"] = requantiser = Requantiser()
-            parameter = data.View(Parameter, results.parameters[lane])
+        """From accumulators to codes: ``own`` makes other terms of those of its engine."""
+        if own:
             m.d.comb += [
-                add_tables.biases[lane].eq(parameter.bias),
-                requantiser.terms.eq(add_tables.terms[lane]),
-                requantiser.is_sum.eq(settings.is_add),
-                requantiser.scale.eq(delay(m, parameter.scale, ADD_LATENCY, name=f"scale_{lane}")),
+                *(getattr(own, member).eq(results.settings[name]) for member, name in own.settings.items()),
+                own.accumulators.eq(results.accumulators),
+            ]
+        settings = delay(m, results.settings, self.terms_latency, name="settings")
+        for lane in range(self.config.array.requant_lanes):
+            m.submodules[f"requantiser_{lane}"] = requantiser = Requantiser(has_sums=own is not None)
+            parameter = data.View(Parameter, results.parameters[lane])
+            if own:
+                m.d.comb += [
+                    own.biases[lane].eq(parameter.bias),
+                    requantiser.terms.eq(own.terms[lane]),
+                    requantiser.is_sum.eq(settings[own.settings["enable"]]),
+                ]
+            else:
+                terms = (results.accumulators[lane], parameter.bias)
+                m.d.comb += [target.eq(term) for target, term in zip(requantiser.terms, terms, strict=True)]
+            m.d.comb += [
+                requantiser.scale.eq(delay(m, parameter.scale, self.terms_latency, name=f"scale_{lane}")),
                 requantiser.zero_point.eq(settings.zero_point),
                 requantiser.low.eq(settings.low),
                 requantiser.high.eq(settings.high),
                 tables.codes[lane].eq(requantiser.result),
             ]
-        place = delay(m, results.place, ADD_LATENCY + REQUANT_LATENCY + RAM_LATENCY, name="place")
+        place = delay(m, results.place, self.terms_latency + REQUANT_LATENCY + RAM_LATENCY, name="place")
         m.d.comb += [
             tables.enable.eq(delay(m, settings.table_enable, REQUANT_LATENCY, name="table_enable")),
             tables.table.eq(delay(m, settings.table, REQUANT_LATENCY, name="table")),
@@ -235,7 +248,7 @@ class Compute(wiring.Component):
         windows: Windows,
         weights: WeightMemory,
         results: Results,
-        add_tables: AddTables,
+        terms: TermsComponent | None,
         tables: TransferTables,
     ) -> None:
         """Each write to its memory: from one memory to the next, so that no wire has to reach all of them."""
@@ -243,7 +256,7 @@ class Compute(wiring.Component):
         ports = {
             isa.LocalMemory.LIST: (windows.list_write_enable, windows.list_write_address, windows.list_write_data),
             isa.LocalMemory.TABLE: (tables.write_enable, tables.write_address, tables.write_data),
-            isa.LocalMemory.ADD_TABLE: (add_tables.write_enable, add_tables.write_address, add_tables.write_data),
+            **({terms.memory: (terms.write_enable, terms.write_address, terms.write_data)} if terms else {}),
             isa.LocalMemory.PARAMETER: (
                 results.parameter_write_enable,
                 results.parameter_write_address,

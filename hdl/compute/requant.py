@@ -45,12 +45,17 @@ class Requantiser(wiring.Component):
     Nothing stalls and nothing is reset: a result is as valid as the inputs were ``LATENCY`` cycles before. All inputs
     belong to one cycle and may change in the next. There is no combinational path from an input to the output.
 
+    Parameters
+    ----------
+    has_sums : bool
+        Whether there are terms with a fraction; else the member ``is_sum`` and what belongs to it are not built.
+
     Members
     -------
     terms : In(2 x signed(36))
-        Accumulator and bias, of which 32 bits count; or entries of Add tables, with 5 bits of fraction.
+        Accumulator and bias, of which 32 bits count; or terms with 5 bits of fraction.
     is_sum : In(1)
-        The terms are entries of Add tables.
+        The terms have a fraction.
     scale : In(Scale)
         A mantissa is 0 or has its highest bit set.
     zero_point, low, high : In(signed(8))
@@ -58,11 +63,12 @@ class Requantiser(wiring.Component):
     result : Out(signed(8))
     """
 
-    def __init__(self):
+    def __init__(self, *, has_sums: bool = True):
+        self.has_sums = has_sums
         super().__init__(
             {
                 "terms": In(data.ArrayLayout(signed(ADD_ENTRY_BITS), 2)),
-                "is_sum": In(1),
+                **({"is_sum": In(1)} if has_sums else {}),
                 "scale": In(Scale),
                 "zero_point": In(signed(8)),
                 "low": In(signed(8)),
@@ -106,7 +112,8 @@ class Requantiser(wiring.Component):
         """
         added = self.terms[0] + self.terms[1]
         accumulated = Cat(Const(0, _SUM_BITS - _ACC_BITS), added[:_ACC_BITS])
-        total = _register(m, Mux(self.is_sum, added.as_unsigned(), accumulated), "total")
+        chosen = Mux(self.is_sum, added.as_unsigned(), accumulated) if self.has_sums else accumulated
+        total = _register(m, chosen, "total")
         sign = total[-1]
         word, count = total ^ sign.replicate(_SUM_BITS), Value.cast(Cat())
         for first, second in ((16, None), (8, 4), (2, 1)):

@@ -7,6 +7,7 @@ from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
+from ...golden.engines import specification
 from ...golden.timing import RESULT_WINDOWS
 from ..engines.engine import ACCUMULATOR_BITS, result_layout
 from ..parts.device import RAM_LATENCY, Ram
@@ -16,7 +17,7 @@ from ..parts.lookahead import Lookahead
 from ..parts.pipeline import delay
 from .loops import Loops
 
-__all__ = ["COMMANDS_IN_FLIGHT", "RESULTS_LATENCY", "Place", "Results", "Settings"]
+__all__ = ["COMMANDS_IN_FLIGHT", "RESULTS_LATENCY", "Place", "Results", "settings_layout"]
 
 #: From the parameter word of a group to its parameters: a register on the way, the memory.
 _PARAMETER_LATENCY = 1 + RAM_LATENCY
@@ -29,19 +30,25 @@ RESULTS_LATENCY = 2 + _PARAMETER_LATENCY
 COMMANDS_IN_FLIGHT = 4
 
 _COMMAND = command_shape(isa.COMPUTE)
-_SETTINGS = ("zero_point", "low", "high", "table_enable", "table", "add_table")
+_SETTINGS = ("zero_point", "low", "high", "table_enable", "table")
 
 
-class Settings(data.Struct):
-    """What a command says of requantisation and tables."""
+def result_fields(config: Config) -> tuple[str, ...]:
+    """Fields that the engines of a configuration want to know where their totals are finished."""
+    return tuple(dict.fromkeys(name for code in config.engines for name in specification(code).result_fields))
 
-    zero_point: signed(8)
-    low: signed(8)
-    high: signed(8)
-    table_enable: unsigned(1)
-    table: field_shape(isa.COMPUTE, "table")
-    is_add: unsigned(1)
-    add_table: field_shape(isa.COMPUTE, "add_table")
+
+def _own_finish(config: Config) -> dict[str, int]:
+    """The engines whose totals are finished in a way of their own: a flag for each, and its code."""
+    engines = [specification(code) for code in config.engines]
+    return {f"is_{engine.name}": engine.code for engine in engines if not engine.is_requantised}
+
+
+def settings_layout(config: Config) -> data.StructLayout:
+    """What a command says of requantisation and tables, and of its engine where that matters there."""
+    shapes = {name: field_shape(isa.COMPUTE, name) for name in (*_SETTINGS, *result_fields(config))}
+    common, own = {name: shapes.pop(name) for name in _SETTINGS}, shapes
+    return data.StructLayout({**common, **dict.fromkeys(_own_finish(config), unsigned(1)), **own})
 
 
 class Place(data.Struct):
@@ -83,7 +90,7 @@ class Results(wiring.Component):
         Words of 64 bits; the address is the parameter word times ``requant_lanes`` plus the lane.
     accumulators : Out(requant_lanes x signed(32))
     parameters : Out(requant_lanes x 64)
-    settings : Out(Settings)
+    settings : Out(settings_layout)
     place : Out(Place)
     error : Out(ErrorReport)
     """
@@ -102,7 +109,7 @@ class Results(wiring.Component):
                 "parameter_write_data": In(64),
                 "accumulators": Out(data.ArrayLayout(signed(ACCUMULATOR_BITS), self.requant_lanes)),
                 "parameters": Out(data.ArrayLayout(unsigned(64), self.requant_lanes)),
-                "settings": Out(Settings),
+                "settings": Out(settings_layout(config)),
                 "place": Out(Place),
                 "error": Out(ErrorReport),
             }
@@ -141,7 +148,7 @@ class Results(wiring.Component):
                 "number": range(max(self.config.array.lanes // self.requant_lanes, 2)),
                 "last": unsigned(1),
                 "word": unsigned(self.pointer_bits),
-                "settings": Settings,
+                "settings": settings_layout(self.config),
                 "place": Place,
             }
         )
@@ -207,8 +214,8 @@ class Results(wiring.Component):
         ]
         m.d.sync += [
             pushed.eq(found),
-            *(pushed.settings[name].eq(command[name]) for name in _SETTINGS),
-            pushed.settings.is_add.eq(command.engine == isa.Engine.ADD),
+            *(pushed.settings[name].eq(command[name]) for name in (*_SETTINGS, *result_fields(self.config))),
+            *(pushed.settings[flag].eq(command.engine == code) for flag, code in _own_finish(self.config).items()),
             *self._piece(pushed.place, found.number, command, loops.pointer, last_tile),
             lookahead.input.valid.eq(walked),
         ]

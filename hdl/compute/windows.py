@@ -1,6 +1,8 @@
 """Issue: walk the windows of COMPUTE commands, one step per cycle, from the step lists."""
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_, or_
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
@@ -9,7 +11,9 @@ from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
-from ..engines.engine import Step
+from ...golden.engines import specification
+from ...golden.engines.engine import leaves_nothing_out
+from ..engines.engine import Step, step_fields
 from ..parts.device import RAM_LATENCY, Ram
 from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, field_shape, report
 from ..parts.lookahead import Lookahead
@@ -34,29 +38,24 @@ class _Position(data.Struct):
     takes_weight: unsigned(1)
 
 
-def _begin(position, command, skip, steps) -> list:
+def _begin(position, command, skip, steps, takes_weight) -> list:
     """Assign the first step of a window that leaves out ``skip`` and has ``steps``."""
     return [
         position.entry.eq(command.list + skip),
         position.steps_left.eq(steps - 1),
         position.last.eq(steps == 1),
-        position.takes_weight.eq(_takes_weight(command, steps)),
+        position.takes_weight.eq(takes_weight(command, steps)),
     ]
 
 
-def _follow(position, command) -> list:
+def _follow(position, command, takes_weight) -> list:
     """Assign the step after ``position``."""
     return [
         position.entry.eq(position.entry + 1),
         position.steps_left.eq(position.steps_left - 1),
         position.last.eq(position.steps_left == 1),
-        position.takes_weight.eq(_takes_weight(command, position.steps_left)),
+        position.takes_weight.eq(takes_weight(command, position.steps_left)),
     ]
-
-
-def _takes_weight(command, steps):
-    """Whether the first of the last ``steps`` steps of a window takes a weight word."""
-    return (command.engine != isa.Engine.DEPTHWISE) | (steps <= command.rows)
 
 
 @dataclass(frozen=True)
@@ -94,8 +93,10 @@ class Windows(wiring.Component):
         Issue nothing more.
     list_write_enable, list_write_address, list_write_data : In
         Entries of the step lists.
-    step : Out(Step), engine : Out(4), rows : Out, address : Out(24), weight : Out
+    step : Out(Step), engine : Out(4), address : Out(24), weight : Out
         One step: what its command says, its activation word's feature address and its weight word.
+    one member for each field of :func:`~lutterfly.hdl.engines.engine.step_fields` : Out
+        What the engines of the configuration want to know of its command beside.
     reads : Out(1)
         ``address`` is one of a step; registered.
     first, last : Out(1)
@@ -112,6 +113,8 @@ class Windows(wiring.Component):
         self.landing_latency = landing_latency
         self.weight_bits = _COMMAND["weight"].width + 1
         self.offset_bits = ceil_log2(config.memory.feature_bytes)
+        self.engines = [specification(code) for code in config.engines]
+        self.step_fields = step_fields(config.engines)
         super().__init__(
             {
                 "command": In(stream.Signature(_COMMAND)),
@@ -122,7 +125,7 @@ class Windows(wiring.Component):
                 "list_write_data": In(32),
                 "step": Out(Step),
                 "engine": Out(unsigned(4)),
-                "rows": Out(field_shape(isa.COMPUTE, "rows")),
+                **{name: Out(shape) for name, shape in self.step_fields.items()},
                 "address": Out(isa.LOCAL_BITS),
                 "weight": Out(ceil_log2(config.weight_words)),
                 "reads": Out(1),
@@ -169,6 +172,16 @@ class Windows(wiring.Component):
             m.d.sync += report(self.error, isa.ErrorCode.ILLEGAL_FIELD, isa.Unit.FETCH, intake.command.index)
         return m
 
+    def _takes_weight(self, command, steps):
+        """Whether the first of the last ``steps`` steps of a window takes a weight word, if its engine takes any."""
+        conditions = [
+            (command.engine != engine.code) | (steps <= command[engine.weight_words])
+            for engine in self.engines
+            # As many as there are steps: all of them.
+            if engine.weight_words not in (None, "steps")
+        ]
+        return reduce(and_, conditions) if conditions else Const(1)
+
     def _step_layout(self) -> data.StructLayout:
         """A step on its way to the issue."""
         return data.StructLayout(
@@ -177,7 +190,7 @@ class Windows(wiring.Component):
                 "entry": field_shape(isa.COMPUTE, "list"),
                 "base": unsigned(isa.LOCAL_BITS),
                 "weight": unsigned(self.weight_bits),
-                "rows": field_shape(isa.COMPUTE, "rows"),
+                **self.step_fields,
                 "index": unsigned(INDEX_BITS),
                 "first": unsigned(1),
                 "last": unsigned(1),
@@ -205,7 +218,7 @@ class Windows(wiring.Component):
         with m.If(walk):
             m.d.sync += first.eq(0)
             with m.If(~position.last):
-                m.d.sync += _follow(position, command)
+                m.d.sync += _follow(position, command, self._takes_weight)
             with m.Elif(loops.row_ends):
                 m.d.sync += position.eq(beginning)
             with m.Else():
@@ -248,7 +261,7 @@ class Windows(wiring.Component):
         m.d.sync += [
             pushed.eq(step),
             pushed.base.eq(loops.pointer),
-            pushed.rows.eq(command.rows),
+            *(pushed[name].eq(command[name]) for name in self.step_fields),
             pushed.index.eq(command.index),
             pushed.foreseen.engine.eq(command.engine),
             pushed.foreseen.work.eq((lanes + rounding) >> lane_bits),
@@ -265,25 +278,27 @@ class Windows(wiring.Component):
             m.d.sync += [waiting.eq(self.command.valid), command.eq(self.command.payload)]
         with m.Elif(take):
             m.d.sync += waiting.eq(0)
-        limit = Mux(command.engine == isa.Engine.MAC, self.config.array.columns, self.config.array.lanes)
+        limit = self.config.array.lanes
+        for engine in self.engines:
+            if engine.results != "lanes":
+                limit = Mux(command.engine == engine.code, engine.most_results(self.config), limit)
         legal_for_engine = Signal(init=1)
         with m.Switch(command.engine):
-            with m.Case(isa.Engine.DEPTHWISE):
-                m.d.comb += legal_for_engine.eq(
-                    ~command.tile_inner & command.rows.any() & (command.skip + command.rows <= command.steps)
-                )
-            with m.Case(isa.Engine.ADD):
-                m.d.comb += legal_for_engine.eq(
-                    (command.steps == 2) & (command.add_table < self.config.memory.add_tables) & ~command.skip.any()
-                )
+            for engine in self.engines:
+                if engine.conditions is not None:
+                    with m.Case(engine.code):
+                        m.d.comb += legal_for_engine.eq(engine.legal(command, self.config))
             with m.Default():
-                m.d.comb += legal_for_engine.eq(~command.skip.any())
+                m.d.comb += legal_for_engine.eq(leaves_nothing_out(command))
 
         positions = {}
         for name, skip in (("beginning", 0), ("continuation", command.skip)):
             positions[name] = Signal(_Position, name=f"next_{name}", reset_less=True)
             steps = Signal.like(command.steps, name=f"steps_of_{name}", reset_less=True)
-            m.d.sync += [steps.eq(command.steps - skip), _begin(positions[name], command, skip, steps)]
+            m.d.sync += [
+                steps.eq(command.steps - skip),
+                _begin(positions[name], command, skip, steps, self._takes_weight),
+            ]
         conditions = (
             *(command[name].any() for name in ("outer", "middle", "inner", "steps", "lanes", "last_lanes")),
             command.lanes <= limit,
@@ -333,11 +348,11 @@ class Windows(wiring.Component):
             self.step.clear.eq(flags[0]),
             self.step.fire.eq(flags[1]),
             self.engine.eq(engine),
-            self.rows.eq(now.rows),
+            *(getattr(self, name).eq(now[name]) for name in self.step_fields),
             self.address.eq(now.base + lists.read_data[: self.offset_bits]),
             weight.eq(now.weight),
             index.eq(now.index),
-            uses_weights.eq((engine == isa.Engine.MAC) | (engine == isa.Engine.DEPTHWISE)),
+            uses_weights.eq(reduce(or_, (engine == own.code for own in self.engines if own.weight_words))),
         ]
         bad_address, bad_weight = Signal(), Signal()
         m.d.comb += [

@@ -1,1 +1,17 @@
-"""The engines that compute windows, and what they have in common."""
+"""The engines that compute windows: the one table of their hardware. See ``docs/adding-an-engine.md``."""
+
+from ...golden import isa
+from .add_operands import AddOperands
+from .engine import EngineComponent
+from .mac_array import MacArray
+from .maximum import Maximum
+
+__all__ = ["COMPONENTS"]
+
+#: The component that stands for each code: an engine is one line here, and one in ``golden/engines/__init__.py``.
+COMPONENTS: dict[int, type[EngineComponent]] = {
+    isa.Engine.MAC: MacArray,
+    isa.Engine.MAXIMUM: Maximum,
+    isa.Engine.DEPTHWISE: MacArray,
+    isa.Engine.ADD: AddOperands,
+}

@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import ClassVar
 
 from amaranth.hdl import Cat, Module, Signal
-from amaranth.lib import wiring
 
 from ...golden.config import Config
 from ...golden.isa import Engine
 from ..parts.pipeline import delay
-from .engine import engine_members
+from .add_tables import AddTables
+from .engine import EngineComponent, engine_members
 
 __all__ = ["AddOperands"]
 
 
-class AddOperands(wiring.Component):
+class AddOperands(EngineComponent):
     """Give the words of the last two steps of a window, one word per cycle, with a latency of two cycles.
 
-    What becomes of them is the task of :class:`~lutterfly.hdl.compute.add_tables.AddTables`.
+    What becomes of them is the task of :class:`~lutterfly.hdl.engines.add_tables.AddTables`.
 
     Parameters
     ----------
@@ -27,11 +27,12 @@ class AddOperands(wiring.Component):
     Members
     -------
     step, word, result
-        See :func:`.engine.engine_members`. Of each lane bits 7:0 are the byte of the step before the last
+        See :class:`.engine.EngineComponent`. Of each lane bits 7:0 are the byte of the step before the last
         and bits 15:8 that of the last.
     """
 
     latencies: ClassVar = {Engine.ADD: 2}
+    terms: ClassVar = AddTables
 
     def __init__(self, config: Config):
         self.config = config

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from amaranth.hdl import Module, Mux, Signal, unsigned
-from amaranth.lib import memory, wiring
+from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..parts.pipeline import delay
-from .engine import ChainedStep
 
 __all__ = ["ColumnHop"]
 
@@ -15,30 +14,33 @@ __all__ = ["ColumnHop"]
 class ColumnHop(wiring.Component):
     """Pass steps and words on to the next column, one per cycle, with a latency of one cycle.
 
-    In chain mode the word that leaves with a step is that of ``rows`` steps earlier, so that with words read column by
-    column of an image, ``rows`` words each, the next array column sees the image column before.
+    In chain mode, where steps have one, the word that leaves with a step is that of ``rows`` steps earlier, so that
+    with words read column by column of an image, ``rows`` words each, the next array column sees the image column
+    before.
 
     Parameters
     ----------
     lanes : int
         Bytes of a word.
+    step : StructLayout
+        As the array's steps are.
     has_line : bool
         Whether the hop can delay; else chain mode passes words on like the other.
 
     Members
     -------
-    step : In(ChainedStep), word : In(8 * lanes)
-    next_step : Out(ChainedStep), next_word : Out(8 * lanes)
+    step : In(step), word : In(8 * lanes)
+    next_step : Out(step), next_word : Out(8 * lanes)
     """
 
-    def __init__(self, *, lanes: int, has_line: bool):
+    def __init__(self, *, lanes: int, step: data.StructLayout, has_line: bool):
         self.lanes = lanes
         self.has_line = has_line
         super().__init__(
             {
-                "step": In(ChainedStep),
+                "step": In(step),
                 "word": In(8 * lanes),
-                "next_step": Out(ChainedStep),
+                "next_step": Out(step),
                 "next_word": Out(8 * lanes),
             }
         )

@@ -1,14 +1,27 @@
 """What every engine looks like from outside: the same word in, the same lanes out. See ``docs/adding-an-engine.md``."""
 
+from collections.abc import Iterable, Mapping
+from typing import ClassVar
+
 from amaranth.hdl import signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...golden import isa
 from ...golden.config import Config
+from ...golden.engines import specification
 from ..parts.isa import field_shape
 
-__all__ = ["ACCUMULATOR_BITS", "ChainedStep", "Step", "engine_members", "result_layout"]
+__all__ = [
+    "ACCUMULATOR_BITS",
+    "EngineComponent",
+    "Step",
+    "TermsComponent",
+    "engine_members",
+    "result_layout",
+    "step_fields",
+    "step_layout",
+]
 
 ACCUMULATOR_BITS = 32
 
@@ -24,18 +37,16 @@ class Step(data.Struct):
     fire: unsigned(1)
 
 
-class ChainedStep(data.Struct):
-    """A step of the multiplier array.
+def step_fields(codes: Iterable[int]) -> dict[str, object]:
+    """Fields that engines want to know with every step, as their specifications say, and their shapes."""
+    return {name: field_shape(isa.COMPUTE, name) for code in codes for name in specification(code).step_fields}
 
-    ``chain``: products add up across columns, lane by lane, instead of across lanes; every column sees the word of
-    ``rows`` steps before the one that the column before it sees.
-    """
 
-    valid: unsigned(1)
-    clear: unsigned(1)
-    fire: unsigned(1)
-    chain: unsigned(1)
-    rows: field_shape(isa.COMPUTE, "rows")
+def step_layout(codes: Iterable[int], flags: Iterable[str] = ()) -> data.StructLayout:
+    """The step of a component that stands for these codes: a :class:`Step`, its flags and the engines' own fields."""
+    return data.StructLayout(
+        {**data.Layout.cast(Step).members, **dict.fromkeys(flags, unsigned(1)), **step_fields(codes)}
+    )
 
 
 def result_layout(config: Config) -> data.StructLayout:
@@ -45,15 +56,78 @@ def result_layout(config: Config) -> data.StructLayout:
     )
 
 
-def engine_members(config: Config, step: type[data.Struct] = Step) -> dict[str, wiring.Member]:
-    """Members of an engine, which has an attribute ``latency``: cycles from a word to the result that it completes.
-
-    ``step`` and ``word`` belong together and come in any cycle; nothing can be held back. ``weights[j]``, where an
-    engine has that member beside these, is the word of weights for column j, j cycles after the activation word that it
-    belongs to.
-    """
+def engine_members(config: Config, step: data.ShapeLike = Step) -> dict[str, wiring.Member]:
+    """The members that every engine has, see :class:`EngineComponent`."""
     return {
         "step": In(step),
         "word": In(8 * config.array.lanes),
         "result": Out(result_layout(config)),
     }
+
+
+class TermsComponent(wiring.Component):
+    """What makes the two terms that the requantiser adds, one group each cycle, with a latency of ``finish_latency``
+    of the engine's specification; or lets accumulator and bias pass.
+
+    Parameters
+    ----------
+    config : Config
+
+    Attributes
+    ----------
+    settings : dict of str to str
+        Members, and what of :func:`~lutterfly.hdl.compute.results.settings_layout` each takes: ``enable``, which says
+        that the group is the engine's, and its fields.
+    memory : LocalMemory
+        What a LOAD writes to it, through ``write_enable``, ``write_address`` and ``write_data``.
+
+    Members
+    -------
+    accumulators, biases : In(requant_lanes x signed(32))
+    terms : Out(requant_lanes x 2 x signed(36))
+        With ``SUM_FRACTION_BITS`` of fraction where it is enabled, else accumulator and bias.
+    """
+
+    settings: ClassVar[Mapping[str, str]]
+    memory: ClassVar[isa.LocalMemory]
+
+
+class EngineComponent(wiring.Component):
+    """An engine, or several that share hardware.
+
+    A component is built if one of its codes is among the engines of the configuration, and builds nothing for those of
+    its codes that are not. What it needs and nobody else has, a port or a memory, is told by its specification or by
+    the attributes below; no other file names it.
+
+    A configuration's engines take a step each cycle, give one result for each window and do so a fixed time after its
+    last step. An engine that needs more says so here, and its user, :class:`~lutterfly.hdl.compute.windows.Windows`,
+    has one place for each: an interval between steps, the gate that lets them pass
+    (:class:`~lutterfly.hdl.compute.foresight.Foresight`); several groups of results from one window, its ``work``; a
+    latency that depends on the command, the latency that it adds when a window has ended, for which the specification's
+    ``latency`` is a function of the command already.
+
+    Parameters
+    ----------
+    config : Config
+
+    Attributes
+    ----------
+    latencies : dict of Engine to int
+        For each code that it stands for in this configuration, cycles from a word to the result that it completes.
+    flags : dict of str to Engine
+        Bits of its step that say that the step is one of that code.
+    terms : subclass of TermsComponent or None
+        What its results become on the way to the requantiser, if they are no accumulators.
+
+    Members
+    -------
+    step : In(step_layout), word : In(8 * lanes)
+        Belong together and come in any cycle; nothing can be held back.
+    weights : In(columns x lanes x signed(8)), if the engine takes any
+        ``weights[j]`` is the word of weights for column j, j cycles after the activation word that it belongs to.
+    result : Out(result_layout)
+    """
+
+    latencies: Mapping[isa.Engine, int]
+    flags: Mapping[str, isa.Engine] = {}
+    terms: ClassVar[type[TermsComponent] | None] = None

@@ -13,7 +13,7 @@ from ..parts.assertions import Assertions
 from ..parts.device import MULTIPLIER_LATENCY, Multiplier
 from ..parts.pipeline import delay
 from .column_hop import ColumnHop
-from .engine import ACCUMULATOR_BITS, ChainedStep, engine_members
+from .engine import ACCUMULATOR_BITS, EngineComponent, engine_members, step_layout
 
 __all__ = ["Column", "MacArray"]
 
@@ -35,10 +35,12 @@ class Column(wiring.Component):
     ----------
     lanes : int
         Products per word, a power of two.
+    step : StructLayout
+        As the array's steps are; one whose flag ``chain`` is set does not fire.
 
     Members
     -------
-    step : In(ChainedStep)
+    step : In(step)
     word : In(8 * lanes)
     weights : In(lanes x signed(8))
         In the cycle of ``word``.
@@ -50,12 +52,12 @@ class Column(wiring.Component):
         The accumulator, modulo 2**32.
     """
 
-    def __init__(self, *, lanes: int):
+    def __init__(self, *, lanes: int, step: data.StructLayout):
         self.lanes = lanes
         self.latency = column_latency(lanes)
         super().__init__(
             {
-                "step": In(ChainedStep),
+                "step": In(step),
                 "word": In(8 * lanes),
                 "weights": In(data.ArrayLayout(signed(8), lanes)),
                 "products": Out(data.ArrayLayout(signed(PRODUCT_BITS), lanes)),
@@ -85,7 +87,10 @@ class Column(wiring.Component):
             terms, level = sums, level + 1
 
         step = delay(m, self.step, self.latency - 1, name="step")
-        m.d.comb += self.fired.eq(delay(m, step.valid & step.fire & ~step.chain, 1, name="fired"))
+        fires = step.valid & step.fire
+        if "chain" in step.shape().members:
+            fires &= ~step.chain
+        m.d.comb += self.fired.eq(delay(m, fires, 1, name="fired"))
         total = Signal.like(self.total, reset_less=True)
         with m.If(step.valid):
             m.d.sync += total.eq(Mux(step.clear, 0, total) + terms[0])
@@ -94,13 +99,15 @@ class Column(wiring.Component):
         return m
 
 
-class MacArray(wiring.Component):
+class MacArray(EngineComponent):
     """Multiply each activation word with one word of weights for each column, one word per cycle.
 
     Words travel from column to column, one column per cycle, so that a word is driven to one column's multipliers only
     and wires stay short. Each column adds its products up over lanes and steps: ``columns`` results, when the last
-    column has its own. In chain mode each lane adds its products up over the first ``depthwise_taps`` columns and
-    steps: ``lanes`` results. Bit-exact with :func:`lutterfly.golden.engines.mac.mac` and
+    column has its own. In chain mode, which is built if the configuration has DEPTHWISE, each lane adds its products
+    up over the first ``depthwise_taps`` columns and steps: ``lanes`` results. A step has two more fields then:
+    ``chain``, and ``rows``: every column sees the word of so many steps before the one that the column before it sees.
+    Bit-exact with :func:`lutterfly.golden.engines.mac.mac` and
     :func:`lutterfly.golden.engines.depthwise.depthwise`.
 
     A window of one mode may follow one of the other only when the results of the one before are out.
@@ -111,8 +118,8 @@ class MacArray(wiring.Component):
 
     Members
     -------
-    step : In(ChainedStep), word, result
-        See :func:`.engine.engine_members`. The first ``columns`` lanes of the result are accumulators, in
+    step, word, result
+        See :class:`.engine.EngineComponent`. The first ``columns`` lanes of the result are accumulators, in
         chain mode all.
     weights : In(columns x lanes x signed(8))
         Column j's come j cycles after their activation word.
@@ -121,13 +128,16 @@ class MacArray(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         self.lanes, self.columns, self.taps = config.array.lanes, config.array.columns, config.array.depthwise_taps
-        self.latencies = {
-            Engine.MAC: column_latency(self.lanes) + self.columns - 1,
-            Engine.DEPTHWISE: MULTIPLIER_LATENCY + self.taps + 2,
-        }
+        self.latencies = {Engine.MAC: column_latency(self.lanes) + self.columns - 1}
+        self.flags = {}
+        self.is_chained = Engine.DEPTHWISE in config.engines
+        if self.is_chained:
+            self.latencies[Engine.DEPTHWISE] = MULTIPLIER_LATENCY + self.taps + 2
+            self.flags["chain"] = Engine.DEPTHWISE
+        self.step_layout = step_layout(self.latencies, self.flags)
         super().__init__(
             {
-                **engine_members(config, ChainedStep),
+                **engine_members(config, self.step_layout),
                 "weights": In(data.ArrayLayout(data.ArrayLayout(signed(8), self.lanes), self.columns)),
             }
         )
@@ -137,19 +147,34 @@ class MacArray(wiring.Component):
         step, word, products, totals = self.step, self.word, [], []
         for index in range(self.columns):
             if index:
-                m.submodules[f"hop_{index}"] = hop = ColumnHop(lanes=self.lanes, has_line=index < self.taps)
+                m.submodules[f"hop_{index}"] = hop = ColumnHop(
+                    lanes=self.lanes, step=self.step_layout, has_line=self.is_chained and index < self.taps
+                )
                 m.d.comb += [hop.step.eq(step), hop.word.eq(word)]
                 step, word = hop.next_step, hop.next_word
-            m.submodules[f"column_{index}"] = column = Column(lanes=self.lanes)
+            m.submodules[f"column_{index}"] = column = Column(lanes=self.lanes, step=self.step_layout)
             m.d.comb += [column.step.eq(step), column.word.eq(word), column.weights.eq(self.weights[index])]
             products.append(column.products)
             if index == self.taps - 1:
                 last_tap_step = step
             totals.append(column.total)
 
-        chain_fired, chain_totals = self._elaborate_chain(m, products, last_tap_step)
+        if self.is_chained:
+            fired, chain_totals = self._elaborate_chain(m, products, last_tap_step)
+            self._elaborate_both_results(m, platform, column.fired, totals, fired, chain_totals)
+        else:
+            m.d.comb += self.result.valid.eq(column.fired)
+            for lane, total in enumerate(totals):
+                later = delay(m, total, self.columns - 1 - lane, name=f"total_{lane}")
+                m.d.comb += self.result.lanes[lane].eq(later)
+        return m
+
+    def _elaborate_both_results(
+        self, m: Module, platform, column_fired: Signal, totals: list, chain_fired: Signal, chain_totals: list
+    ) -> None:
+        """Choose between the totals of columns and those of lanes."""
         chain_later = delay(m, chain_fired, 1, name="chain_fired")
-        m.d.comb += self.result.valid.eq(column.fired | chain_later)
+        m.d.comb += self.result.valid.eq(column_fired | chain_later)
         for lane, (result, chained) in enumerate(zip(self.result.lanes, chain_totals, strict=True)):
             waits = self.columns - 1 - lane
             if waits < 0:
@@ -161,8 +186,7 @@ class MacArray(wiring.Component):
             else:
                 total = Mux(chain_later, delay(m, chained, 1, name=f"total_{lane}"), totals[lane])
             m.d.comb += result.eq(total)
-        Assertions(m, platform).never(column.fired & chain_later, "MAC array: results of both modes at once")
-        return m
+        Assertions(m, platform).never(column_fired & chain_later, "MAC array: results of both modes at once")
 
     def _elaborate_chain(self, m: Module, products: list, last_tap_step) -> tuple[Signal, list[Signal]]:
         """Add each lane's products up from column to column, and then over the steps of the window."""

@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import ClassVar
 
 from amaranth.hdl import Module, Signal, signed
-from amaranth.lib import wiring
 
 from ...golden.config import Config
 from ...golden.isa import Engine
 from ..parts.pipeline import delay
-from .engine import engine_members
+from .engine import EngineComponent, engine_members
 
 __all__ = ["Maximum"]
 
 
-class Maximum(wiring.Component):
+class Maximum(EngineComponent):
     """Keep the greatest byte of each lane, one word per cycle, with a latency of two cycles: take the word, compare.
 
     Bit-exact with :func:`lutterfly.golden.engines.maximum.maximum`.
@@ -27,7 +26,7 @@ class Maximum(wiring.Component):
     Members
     -------
     step, word, result
-        See :func:`.engine.engine_members`. Every lane of the result is a maximum.
+        See :class:`.engine.EngineComponent`. Every lane of the result is a maximum.
     """
 
     latencies: ClassVar = {Engine.MAXIMUM: 2}

@@ -15,7 +15,7 @@ from lutterfly.golden import isa, windows
 from lutterfly.golden.config import PRESETS
 from lutterfly.golden.isa import ErrorCode, Unit
 from lutterfly.golden.timing import BACKLOG_LIMIT, RESULT_WINDOWS
-from lutterfly.hdl.compute.results import RESULTS_LATENCY, Place, Results, Settings
+from lutterfly.hdl.compute.results import RESULTS_LATENCY, Place, Results, settings_layout
 from lutterfly.hdl.parts.isa import ErrorReport, command_shape
 from streams import send, unpack
 
@@ -64,7 +64,7 @@ class Bench:
         if place["valid"]:
             values = np.frombuffer(accumulators.to_bytes(4 * self.width, "little"), np.int32)
             words = np.frombuffer(parameters.to_bytes(8 * self.width, "little"), np.uint64)
-            self.groups.append((place, unpack(settings, Settings), list(values), list(words)))
+            self.groups.append((place, unpack(settings, settings_layout(self.config)), list(values), list(words)))
         if error & 1:
             self.errors.append(unpack(error, ErrorReport))
 

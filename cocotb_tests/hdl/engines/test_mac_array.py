@@ -17,7 +17,6 @@ from lutterfly.golden.config import PRESETS
 from lutterfly.golden.engines.depthwise import depthwise
 from lutterfly.golden.engines.mac import mac
 from lutterfly.golden.isa import Engine
-from lutterfly.hdl.engines.engine import ChainedStep
 from lutterfly.hdl.engines.mac_array import MacArray
 from streams import pack
 
@@ -33,6 +32,7 @@ class Bench:
     def __init__(self, dut):
         self.dut = dut
         array = PRESETS[os.environ["PRESET"]].array
+        self.step_layout = MacArray(PRESETS[os.environ["PRESET"]]).step_layout
         self.lanes, self.columns, self.taps = array.lanes, array.columns, array.depthwise_taps
         self.late = [np.zeros((self.columns, self.lanes), np.int8)] * self.columns
         self.results: list[np.ndarray] = []
@@ -50,7 +50,7 @@ class Bench:
         """One cycle; ``weights`` is int8[columns, lanes]."""
         self.late = [weights, *self.late[:-1]]
         skewed = np.stack([self.late[column][column] for column in range(self.columns)])
-        self.dut.step.value = pack(step, ChainedStep)
+        self.dut.step.value = pack(step, self.step_layout)
         self.dut.word.value = int.from_bytes(word.tobytes(), "little")
         self.dut.weights.value = int.from_bytes(skewed.tobytes(), "little")
         await FallingEdge(self.dut.clk)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from amaranth.hdl import Cat, Module, Mux, Signal, signed
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
-from ..engines.engine import ACCUMULATOR_BITS
 from ..parts.device import RAM_LATENCY, Ram
 from ..parts.isa import field_shape
 from ..parts.pipeline import delay
+from .engine import ACCUMULATOR_BITS, TermsComponent
 
 __all__ = ["LATENCY", "AddTables"]
 
@@ -22,7 +24,7 @@ LATENCY = RAM_LATENCY + 1
 _CODES = isa.ADD_ENTRIES // 2
 
 
-class AddTables(wiring.Component):
+class AddTables(TermsComponent):
     """Look the operands of ``requant_lanes`` sums up each cycle, or let accumulators and biases pass, with a latency of
     ``LATENCY`` cycles.
 
@@ -45,6 +47,9 @@ class AddTables(wiring.Component):
     write_enable, write_address, write_data : In
         One entry; the address is 512 times the pair, plus 256 times the operand, plus the code plus 128.
     """
+
+    settings: ClassVar = {"enable": "is_add", "pair": "add_table"}
+    memory: ClassVar = isa.LocalMemory.ADD_TABLE
 
     def __init__(self, config: Config):
         self.config = config

@@ -13,7 +13,7 @@ from clocking import cycle, start
 from lutterfly.golden.config import PRESETS
 from lutterfly.golden.engines.add import add
 from lutterfly.golden.isa import ADD_ENTRIES, ADD_ENTRY_BITS
-from lutterfly.hdl.compute.add_tables import LATENCY, AddTables
+from lutterfly.hdl.engines.add_tables import LATENCY, AddTables
 
 LIMIT = 1 << ADD_ENTRY_BITS - 1
 
