@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -80,7 +79,7 @@ def _rows(graph: Graph, executed: Graph) -> Iterator[tuple[Row, Layer | None]]:
 
 def memories(outcome: Outcome) -> list[Memory]:
     """How full each memory is: the feature memory where it is fullest, the others with what stays there."""
-    size = sum(math.prod(outcome.graph.tensors[name].shape) for name in outcome.spilled)
+    size = sum(outcome.graph.tensors[name].size_bytes for name in outcome.spilled)
     more = f", {size:,} bytes of tensors spilled to external memory" if outcome.spilled else ""
     found = [("feature memory", outcome.feature_bytes, outcome.config.memory.feature_bytes, more)]
     for memory in outcome.constant_memories:

@@ -14,6 +14,14 @@ import numpy.typing as npt
 
 Int8 = npt.NDArray[np.int8]
 
+#: Bits of a code.
+CODE_BITS = 8
+
+
+def run_bytes(elements: int, bits: int) -> int:
+    """Bytes that elements of so many bits take which lie side by side; the last one may be taken in part."""
+    return -(-elements * bits // 8)
+
 
 @dataclass(frozen=True)
 class View:
@@ -49,6 +57,8 @@ class Tensor:
         As an int8 code.
     views : tuple of View
         Every integer tensor of the ONNX file that it is, first the one that it is named after.
+    bits : int
+        Of an element.
     """
 
     name: str
@@ -56,6 +66,22 @@ class Tensor:
     scale: float
     zero_point: int
     views: tuple[View, ...]
+    bits: int = CODE_BITS
+
+    @property
+    def pixel_bytes(self) -> int:
+        """Bytes of a pixel: each begins at a byte, and its channels lie side by side."""
+        return run_bytes(self.shape[2], self.bits)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row whose pixels lie side by side."""
+        return self.shape[1] * self.pixel_bytes
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the tensor where its rows lie side by side, as in external memory."""
+        return self.shape[0] * self.row_bytes
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from .plan import Plan
 
 #: Everything begins at a multiple of this, so that bursts of 16 beats of 16 bytes do not cross 4 KiB more often than
@@ -16,7 +14,7 @@ def plan_arena(plan: Plan) -> Plan:
     spilled = [residence.tensor for residence in plan.residences if residence.leaves is not None]
     for name in dict.fromkeys([*plan.graph.inputs, *plan.graph.outputs, *spilled]):
         plan.external[name] = plan.external_bytes
-        plan.external_bytes += aligned(math.prod(plan.graph.tensors[name].shape))
+        plan.external_bytes += aligned(plan.graph.tensors[name].size_bytes)
     return plan
 
 

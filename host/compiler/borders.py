@@ -51,7 +51,9 @@ def plan_borders(plan: Plan) -> Plan:
         # Two kernel rows must never read the same byte with two weights: no window may be wider than the row pitch.
         widest = max((window_of(layer).extent[1] for layer in readers), default=0)
         gap = max(sides["left"], sides["right"], widest - width)
-        plan.storages[name] = Storage(height, width, channels, **sides, gap=gap, value=tensors[name].zero_point)
+        plan.storages[name] = Storage(
+            height, width, channels, **sides, gap=gap, value=tensors[name].zero_point, bits=tensors[name].bits
+        )
     _align_operands(plan)
     place_views(plan)
     return plan

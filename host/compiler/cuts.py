@@ -136,9 +136,9 @@ def _estimate(plan: Plan, index: int, geometry: Geometry, *, streamed: bool) -> 
     loading = storing = 0.0
     for name in geometry.partial - {layer.output}:
         source = geometry.source(name, geometry.rows[0], geometry.columns[0])
-        row_bytes = source.width * source.channels
+        row_bytes = source.row_bytes
         if source.fold:
-            row = source.fold.rows * source.width * -(-source.channels // source.fold.rows // beat)
+            row = source.fold.rows * source.width * -(-source.stored_bytes // source.fold.rows // beat)
         else:
             # A part that lies in the border only has none of the input.
             is_run = len(geometry.columns) > 1 and row_bytes
@@ -146,8 +146,8 @@ def _estimate(plan: Plan, index: int, geometry: Geometry, *, streamed: bool) -> 
         loading += (source.top + source.height + source.bottom) * row
     if layer.output in geometry.partial:
         target = geometry.target(geometry.rows[0], geometry.columns[0], geometry.tiles[0])
-        run = target.channels if blocks > 1 else target.width * target.channels
-        storing = target.height * target.width * target.channels / run * max(run_cycles(config, run), 4)
+        run = target.stored_bytes if blocks > 1 else target.row_bytes
+        storing = target.size_bytes / run * max(run_cycles(config, run), 4)
     # A part that is all of an input stays for all blocks of channels.
     loading *= 1 if parts == 1 else parts * blocks
     storing *= parts * blocks

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...golden.config import Config
 from ...golden.timing import run_cycles
-from ..graph import Convolution, Window
+from ..graph import Convolution, Tensor, Window
 from .borders import reach
 from .placement import extent, lifetimes, place
 from .plan import Plan
@@ -34,7 +34,11 @@ def tap_offsets(window: Window, channels: int, storage: Storage) -> Addresses:
     if fold is None:
         return row * window.dilation[0] * storage.row_pitch + across
     stored_rows = fold.rows * fold.dilation // fold.step
-    return row // fold.rows * stored_rows * storage.row_pitch + row % fold.rows * channels + across
+    return (
+        row // fold.rows * stored_rows * storage.row_pitch
+        + row % fold.rows * (storage.stored_bytes // fold.rows)
+        + across
+    )
 
 
 def window_pitches(window: Window, storage: Storage) -> tuple[int, int, int]:
@@ -75,14 +79,11 @@ def cover(offsets: Addresses, lanes: int) -> Addresses:
     return np.array(starts, np.int64)
 
 
-def fold_storage(layer: Convolution, shape: tuple[int, int, int], rows: int, value: int) -> Storage:
-    """The layout of a convolution's input with ``rows`` source rows in a stored row.
-
-    ``shape`` is the input's (height, width, channels), ``value`` the code in its border.
-    """
+def fold_storage(layer: Convolution, source: Tensor, rows: int) -> Storage:
+    """The layout of a convolution's input with ``rows`` source rows in a stored row."""
     window = layer.window
-    height, width, channels = shape
-    need = reach(layer, shape)
+    height, width, channels = source.shape
+    need = reach(layer, source.shape)
     stored_rows_per_window = -(-window.kernel[0] // rows)
     advance = rows * window.dilation[0]
     # Stored rows begin where a window's first, second, ... stored row may begin. Where source rows overlap they are
@@ -97,8 +98,9 @@ def fold_storage(layer: Convolution, shape: tuple[int, int, int], rows: int, val
         left=need.left,
         right=need.right,
         gap=max(need.left, need.right, window.extent[1] - width),
-        value=value,
+        value=source.zero_point,
         fold=Fold(rows, step, window.dilation[0], window.pads[0]),
+        bits=source.bits,
     )
 
 
@@ -110,16 +112,14 @@ def source_rows(storage: Storage, height: int) -> np.ndarray:
     return np.where((row >= 0) & (row < height), row, -1)
 
 
-def load_estimate(storage: Storage, shape: tuple[int, int, int], config: Config) -> int:
-    """Cycles to load an input of ``shape`` into ``storage``: the DMA writes one piece, or one beat of it, a cycle."""
-    height, width, channels = shape
+def load_estimate(storage: Storage, source: Tensor, config: Config) -> int:
+    """Cycles to load an input into ``storage``: the DMA writes one piece, or one beat of it, a cycle."""
+    height, width, _ = source.shape
     beat = config.axi.data_bytes
     if storage.fold is None:
-        return height * (math.ceil(width * channels / beat) if storage.gap else 0) or math.ceil(
-            height * width * channels / beat
-        )
+        return height * math.ceil(source.row_bytes / beat) if storage.gap else math.ceil(source.size_bytes / beat)
     loaded = np.count_nonzero(source_rows(storage, height) >= 0)
-    return loaded * max(width * math.ceil(channels / beat), run_cycles(config, width * channels))
+    return loaded * max(width * math.ceil(source.pixel_bytes / beat), run_cycles(config, source.row_bytes))
 
 
 def window_steps(layer: Convolution, channels: int, storage: Storage, lanes: int) -> int:
@@ -143,21 +143,18 @@ def fold_choices(plan: Plan, name: str) -> list[Storage]:
         return []
     if any(name == root for root, _ in plan.views.values()):
         return []
-    consumers, shape = plan.consumers(name), plan.graph.tensors[name].shape
+    consumers, source = plan.consumers(name), plan.graph.tensors[name]
     if len(consumers) != 1 or not isinstance(consumers[0][1], Convolution) or consumers[0][1].groups != 1:
         return []
     layer, plain = consumers[0][1], plan.storages[name]
     choices = [
         plain,
-        *(
-            fold_storage(layer, shape, rows, plan.graph.tensors[name].zero_point)
-            for rows in range(2, min(layer.window.kernel[0], 255) + 1)
-        ),
+        *(fold_storage(layer, source, rows) for rows in range(2, min(layer.window.kernel[0], 255) + 1)),
     ]
 
     def cost(storage: Storage) -> tuple[int, int]:
-        loading = load_estimate(storage, shape, plan.config)
-        return max(loading, array_estimate(layer, shape, storage, plan.config)), loading
+        loading = load_estimate(storage, source, plan.config)
+        return max(loading, array_estimate(layer, source.shape, storage, plan.config)), loading
 
     return sorted(choices, key=cost)
 

@@ -222,7 +222,7 @@ class _Spilling:
     def _traffic(self, name: str, spans: Mapping[str, Span]) -> int:
         """Bytes that the DMA moves because of a tensor."""
         last = spans.get(name, (0, -2))[1]
-        size = math.prod(self.graph.tensors[name].shape)
+        size = self.graph.tensors[name].size_bytes
         far = sum(reader > last for reader in self.readers[name])
         # Each part of an input needs all weights of the layer; a whole input needs those of a block of output channels
         # only once.

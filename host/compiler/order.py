@@ -99,7 +99,7 @@ def _tasks(plan: Plan) -> list[_Task]:
     owner = np.full(plan.config.memory.feature_bytes, -1)
     end = len(plan.jobs)
     for number, residence in enumerate(plan.residences):
-        storage, shape = residence.storage, plan.graph.tensors[residence.tensor].shape
+        storage, tensor = residence.storage, plan.graph.tensors[residence.tensor]
         place = slice(storage.address, storage.address + storage.size_bytes)
         before = [earlier for earlier in _distinct(owner[place]) if earlier >= 0]
         owner[place] = number
@@ -108,7 +108,7 @@ def _tasks(plan: Plan) -> list[_Task]:
         for task in drained:
             task.deadline = min(task.deadline, max(residence.first, 0))
 
-        fills = fill_border(storage, shape)
+        fills = fill_border(storage, tensor)
         if fills:
             tasks.append(_Task(_of_layer(plan, fills, residence.border), free, residence.border, drained))
         rows_of_tensor = [(residence.tensor, row) for row in storage.rows]
@@ -123,11 +123,11 @@ def _tasks(plan: Plan) -> list[_Task]:
         )
         arriving = []
         for job, rows in residence.arrivals.items():
-            commands = load(storage, shape, plan.external[residence.tensor], rows)
+            commands = load(storage, tensor, plan.external[residence.tensor], rows)
             arriving.append(_Task(_of_layer(plan, commands, job), free, job, drained + sources))
         tasks += [task for task in arriving if task.commands]
         if residence.leaves is not None:
-            commands = store(storage, shape, plan.external[residence.tensor])
+            commands = store(storage, tensor, plan.external[residence.tensor])
             leaving = _of_layer(plan, commands, residence.leaves)
             task = store_of[number] = _Task(leaving, residence.leaves, end, arriving)
             for row in rows_of_tensor:

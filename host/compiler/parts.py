@@ -57,7 +57,8 @@ class Geometry:
 
     def __init__(self, plan: Plan, index: int, cut: Cut, partial: frozenset[str]):
         self.layer: Layer = plan.graph.layers[index]
-        self.shape = plan.graph.tensors[self.layer.output].shape
+        self.output = plan.graph.tensors[self.layer.output]
+        self.shape = self.output.shape
         self.storages = plan.storages
         self.operation = plan.operations[index]
         self.cut = cut
@@ -119,7 +120,13 @@ class Geometry:
         """The part of the output, without border."""
         channels = self.operation.channels(tiles, self.shape[2])
         return Storage(
-            len(rows), len(columns), len(channels), row=rows.start, column=columns.start, channel=channels.start
+            len(rows),
+            len(columns),
+            len(channels),
+            row=rows.start,
+            column=columns.start,
+            channel=channels.start,
+            bits=self.output.bits,
         )
 
     def storages_of(self, rows: range, columns: range, tiles: range) -> tuple[tuple[Storage, ...], Storage]:

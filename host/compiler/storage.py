@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ..graph import CODE_BITS, run_bytes
+
 Addresses = npt.NDArray[np.int64]
 
 NO_ADDRESSES: Addresses = np.empty(0, np.int64)
@@ -61,6 +63,8 @@ class Storage:
         Where the part begins in the tensor.
     pixel_bytes : int
         From pixel to pixel, where that is more than the channels: the tensor is a view.
+    bits : int
+        Of an element.
     """
 
     height: int
@@ -78,6 +82,7 @@ class Storage:
     column: int = 0
     channel: int = 0
     pixel_bytes: int = 0
+    bits: int = CODE_BITS
 
     @property
     def row_pitch(self) -> int:
@@ -87,7 +92,23 @@ class Storage:
     @property
     def pixel_pitch(self) -> int:
         """Bytes from pixel to pixel."""
-        return self.pixel_bytes or self.channels
+        return self.pixel_bytes or self.stored_bytes
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of the channels of a pixel."""
+        folds = self.fold.rows if self.fold else 1
+        return folds * run_bytes(self.channels // folds, self.bits)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of the pixels of a row, without what lies between the rows."""
+        return self.width * self.pixel_pitch
+
+    def channel_offset(self, channel: int) -> int:
+        """Bytes from the first channel of a pixel to a later one, which must begin at a byte."""
+        assert channel * self.bits % 8 == 0, f"channel {channel} of {self.bits} bits begins within a byte"
+        return channel * self.bits // 8
 
     @property
     def first(self) -> int:
@@ -97,7 +118,9 @@ class Storage:
     @property
     def origin(self) -> int:
         """Where element (0, 0, 0) of the tensor lies, or would lie: it may be below the part, and even negative."""
-        return self.first - self.row * self.row_pitch - self.column * self.pixel_pitch - self.channel
+        return (
+            self.first - self.row * self.row_pitch - self.column * self.pixel_pitch - self.channel_offset(self.channel)
+        )
 
     @property
     def size_bytes(self) -> int:
@@ -106,7 +129,7 @@ class Storage:
         if rows < 0:
             return 0
         columns = self.left + self.width + self.right - 1
-        return rows * self.row_pitch + columns * self.pixel_pitch + self.channels
+        return rows * self.row_pitch + columns * self.pixel_pitch + self.stored_bytes
 
     @property
     def rows(self) -> range:
@@ -120,7 +143,8 @@ class Storage:
 
     def view(self, first: int, channels: int) -> Storage:
         """Some channels, as a tensor of its own."""
-        return dataclasses.replace(self, address=self.address + first, channels=channels, pixel_bytes=self.pixel_pitch)
+        address = self.address + self.channel_offset(first)
+        return dataclasses.replace(self, address=address, channels=channels, pixel_bytes=self.pixel_pitch)
 
     def addresses(
         self, rows: range | None = None, columns: range | None = None, channels: range | None = None
@@ -129,11 +153,14 @@ class Storage:
 
         Returns
         -------
-        int64[elements]
+        int64[bytes]
         """
         rows, columns = rows or self.rows, columns or self.columns
         channels = channels or range(self.channel, self.channel + self.channels)
-        y, x, c = np.ogrid[rows.start : rows.stop, columns.start : columns.stop, channels.start : channels.stop]
+        first, size = self.channel_offset(channels.start), run_bytes(len(channels), self.bits)
+        if self.fold:
+            size = self.stored_bytes
+        y, x, c = np.ogrid[rows.start : rows.stop, columns.start : columns.stop, first : first + size]
         return (self.origin + y * self.row_pitch + x * self.pixel_pitch + c).reshape(-1)
 
 

@@ -20,9 +20,9 @@ def row_groups(plan: Plan) -> tuple[int, ...]:
     rows = plan.graph.tensors[first.output].shape[0]
     if not isinstance(first, Convolution) or first.groups != 1 or first.input not in plan.graph.inputs:
         return (rows,)
-    shape, storage = plan.graph.tensors[first.input].shape, plan.storages[first.input]
-    loading = load_estimate(storage, shape, plan.config) / rows
-    computing = array_estimate(first, shape, storage, plan.config) / rows
+    source, storage = plan.graph.tensors[first.input], plan.storages[first.input]
+    loading = load_estimate(storage, source, plan.config) / rows
+    computing = array_estimate(first, source.shape, storage, plan.config) / rows
     # Results are written first; while the layer computes, the LOAD gets the cycles that they leave.
     tiles = -(-len(first.weights) // plan.config.array.columns)
     written = tiles * plan.storages[first.output].width

@@ -7,16 +7,15 @@ import itertools
 import numpy as np
 
 from ...golden.isa import LocalMemory, Opcode
+from ..graph import Tensor
 from .folding import source_rows
 from .plan import Command
 from .storage import Storage, pieces
 
-Shape = tuple[int, int, int]
 
-
-def fill_border(storage: Storage, shape: Shape) -> list[Command]:
-    """FILLs of everything around a tensor of ``shape``, and of the folds that lie in its padding."""
-    pitch, row_bytes = storage.row_pitch, storage.width * storage.channels
+def fill_border(storage: Storage, tensor: Tensor) -> list[Command]:
+    """FILLs of everything around a tensor, and of the folds that lie in its padding."""
+    pitch, row_bytes = storage.row_pitch, storage.row_bytes
     end = storage.address + storage.size_bytes
     last_end = storage.first + (storage.height - 1) * pitch + row_bytes
     # Without a border at the sides nobody reads what lies between the rows.
@@ -30,11 +29,11 @@ def fill_border(storage: Storage, shape: Shape) -> list[Command]:
             (last_end, end - last_end, 1, 0),
         ]
     if storage.fold:
-        channels = shape[2]
-        for row, first, last in _runs(source_rows(storage, shape[0]) < 0):
-            at, size = storage.first + row * pitch + first * channels, (last - first) * channels
-            whole = size == storage.channels
-            fills.append((at, row_bytes, 1, 0) if whole else (at, size, storage.width, storage.channels))
+        fold_bytes = tensor.pixel_bytes
+        for row, first, last in _runs(source_rows(storage, tensor.shape[0]) < 0):
+            at, size = storage.first + row * pitch + first * fold_bytes, (last - first) * fold_bytes
+            whole = size == storage.stored_bytes
+            fills.append((at, row_bytes, 1, 0) if whole else (at, size, storage.width, storage.stored_bytes))
     value = storage.value & 0xFF
     return [
         Command(
@@ -47,28 +46,27 @@ def fill_border(storage: Storage, shape: Shape) -> list[Command]:
     ]
 
 
-def load(storage: Storage, shape: Shape, external: int, rows: range) -> list[Command]:
-    """LOADs of some stored rows of a tensor of ``shape``, which lies densely at ``external``."""
+def load(storage: Storage, tensor: Tensor, external: int, rows: range) -> list[Command]:
+    """LOADs of some stored rows of a tensor, which lies densely at ``external``."""
     if not rows or not storage.width:
         return []
     if storage.fold:
-        return _load_folds(storage, shape, external, rows)
-    _, width, channels = shape
-    row_bytes = storage.width * channels
+        return _load_folds(storage, tensor, external, rows)
+    row_bytes = storage.row_bytes
     local = storage.first + (rows.start - storage.row) * storage.row_pitch
     fields = {
-        "external": external + (rows.start * width + storage.column) * channels,
+        "external": external + rows.start * tensor.row_bytes + storage.column * tensor.pixel_bytes,
         "local": local,
         "memory": LocalMemory.FEATURE,
         "rows": 1,
         "folds": 1,
     }
-    if storage.width < width:
+    if storage.width < tensor.shape[1]:
         fields |= {
             "row_pieces": 1,
             "piece_bytes": row_bytes,
             "rows": len(rows),
-            "external_row": width * channels,
+            "external_row": tensor.row_bytes,
             "local_row": storage.row_pitch,
         }
     else:
@@ -78,12 +76,11 @@ def load(storage: Storage, shape: Shape, external: int, rows: range) -> list[Com
     return [Command(Opcode.LOAD, fields, writes=storage.addresses(rows))]
 
 
-def _load_folds(storage: Storage, shape: Shape, external: int, stored: range) -> list[Command]:
+def _load_folds(storage: Storage, tensor: Tensor, external: int, stored: range) -> list[Command]:
     """LOADs of some stored rows of a folded input: one for each run of rows with the same folds in the source."""
-    height, width, channels = shape
-    fold = storage.fold
+    fold, fold_bytes = storage.fold, tensor.pixel_bytes
     skipped = stored.start - storage.row
-    rows = source_rows(storage, height)[skipped : skipped + len(stored)]
+    rows = source_rows(storage, tensor.shape[0])[skipped : skipped + len(stored)]
     commands = []
     for _, group in itertools.groupby(range(len(rows)), key=lambda index: tuple(rows[index] >= 0)):
         members = list(group)
@@ -91,62 +88,48 @@ def _load_folds(storage: Storage, shape: Shape, external: int, stored: range) ->
         if not len(present):
             continue
         count, folds = len(members), len(present)
-        local = storage.first + (skipped + members[0]) * storage.row_pitch + int(present[0]) * channels
-        source = int(rows[members[0], present[0]]) * width + storage.column
+        local = storage.first + (skipped + members[0]) * storage.row_pitch + int(present[0]) * fold_bytes
+        source = int(rows[members[0], present[0]]) * tensor.row_bytes + storage.column * tensor.pixel_bytes
         fields = {
-            "external": external + source * channels,
+            "external": external + source,
             "local": local,
             "memory": LocalMemory.FEATURE,
             "row_pieces": storage.width,
-            "piece_bytes": channels,
+            "piece_bytes": fold_bytes,
             "rows": count,
             "folds": folds,
-            "external_row": fold.step * width * channels,
-            "external_fold": fold.dilation * width * channels,
+            "external_row": fold.step * tensor.row_bytes,
+            "external_fold": fold.dilation * tensor.row_bytes,
             "local_row": storage.row_pitch,
-            "local_fold": channels,
-            "local_piece": storage.channels,
+            "local_fold": fold_bytes,
+            "local_piece": storage.stored_bytes,
         }
-        row_writes = pieces(local, folds * channels, storage.width, storage.channels)
+        row_writes = pieces(local, folds * fold_bytes, storage.width, storage.stored_bytes)
         writes = (np.arange(count)[:, None] * storage.row_pitch + row_writes).reshape(-1)
         commands.append(Command(Opcode.LOAD, fields, writes=writes))
     return commands
 
 
-def store(storage: Storage, shape: Shape, external: int) -> list[Command]:
-    """STOREs of what is stored of a tensor of ``shape`` to its dense copy at ``external``."""
-    _, width, channels = shape
-    start = external + (storage.row * width + storage.column) * channels + storage.channel
-    if storage.channels < channels:
+def store(storage: Storage, tensor: Tensor, external: int) -> list[Command]:
+    """STOREs of what is stored of a tensor to its dense copy at ``external``."""
+    start = external + storage.row * tensor.row_bytes + storage.column * tensor.pixel_bytes
+    start += storage.channel_offset(storage.channel)
+    is_dense = storage.width == tensor.shape[1] and not storage.gap
+    if storage.channels < tensor.shape[2]:
         # A row for every pixel; pixels of one command are equally far apart.
-        if storage.width == width and not storage.gap:
-            return [
-                _store(
-                    storage,
-                    storage.rows,
-                    storage.width * storage.height,
-                    storage.channels,
-                    storage.pixel_pitch,
-                    start,
-                    channels,
-                )
-            ]
+        size, pitch = storage.stored_bytes, storage.pixel_pitch
+        if is_dense:
+            count = storage.width * storage.height
+            return [_store(storage, storage.rows, count, size, pitch, start, tensor.pixel_bytes)]
+        starts = range(start, start + storage.height * tensor.row_bytes, tensor.row_bytes)
         return [
-            _store(
-                storage,
-                range(row, row + 1),
-                storage.width,
-                storage.channels,
-                storage.pixel_pitch,
-                start + (row - storage.row) * width * channels,
-                channels,
-            )
-            for row in storage.rows
+            _store(storage, range(row, row + 1), storage.width, size, pitch, at, tensor.pixel_bytes)
+            for row, at in zip(storage.rows, starts, strict=True)
         ]
-    row_bytes = storage.width * channels
-    if storage.width == width and not storage.gap:
+    row_bytes = storage.row_bytes
+    if is_dense:
         return [_store(storage, storage.rows, 1, storage.height * row_bytes, 0, start, 0)]
-    return [_store(storage, storage.rows, storage.height, row_bytes, storage.row_pitch, start, width * channels)]
+    return [_store(storage, storage.rows, storage.height, row_bytes, storage.row_pitch, start, tensor.row_bytes)]
 
 
 def _store(

@@ -13,7 +13,7 @@ from lutterfly.host.compiler import plan_graph
 from lutterfly.host.compiler.folding import cover, fold_storage, tap_offsets, window_steps
 from lutterfly.host.compiler.lower.convolution import weight_words
 from lutterfly.host.compiler.storage import Storage
-from lutterfly.host.graph import Window
+from lutterfly.host.graph import Tensor, Window
 
 CONFIG = PRESETS["ecp5-85k"]
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
@@ -94,6 +94,6 @@ def test_every_weight_has_one_place_and_the_rest_is_zero() -> None:
 
 def test_folded_rows_overlap_only_where_they_must() -> None:
     _, layer = planned((12, 12, 2), 4, Window((4, 4), (4, 4)))
-    storage = fold_storage(layer, (12, 12, 2), 4, 0)
+    storage = fold_storage(layer, Tensor("x", (12, 12, 2), 1.0, 0, ()), 4)
     assert (storage.height, storage.channels, storage.fold.step) == (3, 8, 4)
     assert storage.size_bytes == 12 * 12 * 2

@@ -89,7 +89,7 @@ class LanewiseOperation(Operation):
     def _command(self, job: Job, part: BorderClass) -> Command:
         (source,), target, lanes = job.sources, job.target, self.config.array.lanes
         rows, columns = len(part.rows), len(part.columns)
-        row_bytes = columns * self.tile_channels
+        row_bytes = columns * source.pixel_pitch
         run, middle, inner = self._loops(rows, columns, is_dense=source.row_pitch == target.row_pitch == row_bytes)
         steps = self._steps_of(part)
         writes = target.addresses(part.rows, part.columns)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from ....golden.isa import COMPUTE, LocalMemory
@@ -39,8 +41,9 @@ def check_lowered(plan: Plan) -> None:
             assert job.target.address <= command.writes.min(), name
             assert command.writes.max() < job.target.address + job.target.size_bytes, name
     for layer, operation, count in zip(plan.graph.layers, plan.operations, written, strict=True):
-        height, width, _ = plan.graph.tensors[layer.output].shape
-        assert count == height * width * operation.written_channels, layer.name
+        tensor = plan.graph.tensors[layer.output]
+        written_part = dataclasses.replace(tensor, shape=(*tensor.shape[:2], operation.written_channels))
+        assert count == written_part.size_bytes, layer.name
 
 
 def _check_limits(layer: str, command: Command) -> None:

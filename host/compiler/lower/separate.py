@@ -30,7 +30,12 @@ def separate(plan: Plan) -> Plan:
         down = Window((window.kernel[0], 1), (window.stride[0], 1), (window.dilation[0], 1), (top, 0, bottom, 0))
         source = tensors[layer.input]
         tensors[name] = Tensor(
-            name, (*along.output_size(*source.shape[:2]), source.shape[2]), source.scale, source.zero_point, views=()
+            name,
+            (*along.output_size(*source.shape[:2]), source.shape[2]),
+            source.scale,
+            source.zero_point,
+            views=(),
+            bits=source.bits,
         )
         layers.append(MaxPool(f"{layer.name} along columns", layer.inputs, name, along))
         layers.append(dataclasses.replace(layer, inputs=(name,), window=down))
@@ -38,8 +43,9 @@ def separate(plan: Plan) -> Plan:
 
 
 def _is_worth_it(plan: Plan, layer: MaxPool) -> bool:
-    window, size = layer.window, plan.graph.tensors[layer.input].shape
-    (height, width, channels), (rows, columns) = size, window.output_size(*size[:2])
+    window, source = layer.window, plan.graph.tensors[layer.input]
+    height, width, channels = source.shape
+    rows, columns = window.output_size(height, width)
     if min(window.kernel) == 1:
         return False
     classes = border_classes(window, (height, width), range(rows), range(columns))
@@ -49,5 +55,6 @@ def _is_worth_it(plan: Plan, layer: MaxPool) -> bool:
     joint = rows * columns * math.prod(window.kernel)
     separated = height * columns * window.kernel[1] + rows * columns * window.kernel[0]
     # Beside both, the tensor in between must not need more memory than there is.
-    needed = (height * columns + max(height * width, rows * columns)) * channels
+    between = dataclasses.replace(source, shape=(height, columns, channels)).size_bytes
+    needed = between + max(source.size_bytes, plan.graph.tensors[layer.output].size_bytes)
     return 2 * separated <= joint and needed <= plan.config.memory.feature_bytes
