@@ -50,13 +50,13 @@ def used_bytes(found: Sequence[Occupant]) -> Mapping[int, int]:
     """Bytes of the feature memory that are taken, from each cycle on in which that may change."""
     levels = {}
     for cycle in sorted({cycle for occupant in found for cycle in (occupant.begin, occupant.end)}):
-        spans = sorted(
+        ranges = sorted(
             (occupant.address, occupant.address + occupant.size_bytes)
             for occupant in found
             if occupant.begin <= cycle < occupant.end
         )
         level = covered = 0
-        for start, end in spans:
+        for start, end in ranges:
             level += max(end - max(start, covered), 0)
             covered = max(covered, end)
         levels[cycle] = level

@@ -11,8 +11,8 @@ from ....golden.timing import LOOKAHEAD, OVERHEADS
 from ..plan import Command
 from .bus import ReadBus
 
-#: First cycle, last cycle, and how many of the cycles between are taken.
-Span = tuple[int, int, int]
+#: A time in which something is taken: first cycle, last cycle, and how many of these cycles are.
+Busy = tuple[int, int, int]
 
 
 @dataclass
@@ -24,8 +24,8 @@ class ComputeClock:
     completed: list[int] = field(default_factory=list)
     #: Of each command, the cycles of the first and the last issue and the steps; the same of the writes of its results,
     #: those of its last tile apart from those of the others.
-    issues: list[Span] = field(default_factory=list)
-    writes: list[Span] = field(default_factory=list)
+    issues: list[Busy] = field(default_factory=list)
+    writes: list[Busy] = field(default_factory=list)
     #: When the last command was offered, when its walk began, and when it ended.
     offered: int = OVERHEADS.start
     taken: int = 0

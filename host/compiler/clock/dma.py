@@ -14,7 +14,7 @@ from ....golden.memories import MEMORIES
 from ....golden.timing import OVERHEADS
 from ..plan import Command
 from .bus import ReadBus
-from .compute import ComputeClock, Span
+from .compute import Busy, ComputeClock
 
 #: Commands that begin while the bursts of an earlier one are asked for, at most.
 _BEGUN_AHEAD = 4
@@ -169,15 +169,15 @@ def _prepared(fields: dict[str, int], begin: int) -> int:
     return begin + OVERHEADS.load + fields["row_pieces"].bit_length()
 
 
-def _after_free_cycles(spans: list[Span], begin: float, count: float) -> float:
-    """The time behind ``count`` cycles that no span takes, the first of them not before ``begin``."""
+def _after_free_cycles(times: list[Busy], begin: float, count: float) -> float:
+    """The time behind ``count`` cycles that nothing takes, the first of them not before ``begin``."""
     now = begin
-    for first, last, taken in spans[bisect.bisect_left(spans, begin, key=lambda span: span[1]) :]:
+    for first, last, taken in times[bisect.bisect_left(times, begin, key=lambda busy: busy[1]) :]:
         gap = max(first - now, 0)
         if gap >= count:
             break
         now, count = now + gap, count - gap
-        # The cycles that are left free lie all over the span.
+        # The cycles that are left free lie all over that time.
         share = 1 - taken / (last + 1 - first)
         free = (last + 1 - now) * share
         if free >= count:
