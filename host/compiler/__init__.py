@@ -16,8 +16,8 @@ from .constants import check_constants, place_constants
 from .emit import check_program, emit
 from .folding import plan_folds
 from .jobs import check_jobs, plan_jobs
+from .lower.commands import check_lowered, lower
 from .lower.concat_tables import move_tables
-from .lower.lowering import check_lowered, lower
 from .lower.operations import plan_operations
 from .lower.separate import separate
 from .memory import check_memory, plan_memory

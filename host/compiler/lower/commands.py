@@ -1,4 +1,4 @@
-"""Lowering: every job becomes COMPUTE commands."""
+"""Commands: every job becomes COMPUTE commands."""
 
 from __future__ import annotations
 
