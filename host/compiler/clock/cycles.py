@@ -16,6 +16,7 @@ _KINDS = {
     Add: "addition",
     AveragePool: "average pooling",
     Concat: "concatenation",
+    Convolution: "convolution",
     MaxPool: "max pooling",
     Pointwise: "table",
     Slice: "slice",
@@ -86,7 +87,7 @@ def _bus_cycles(plan: Plan, command: Command) -> int:
 
 def _kind(plan: Plan, layer: Layer) -> str:
     """What a layer is, for people."""
-    kind = _KINDS.get(type(layer), "convolution")
+    kind = next(name for one, name in _KINDS.items() if isinstance(layer, one))
     if kind == "convolution":
         is_whole_map = layer.window.kernel == plan.graph.tensors[layer.input].shape[:2]
         if layer.groups > 1:
