@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from graphs import GraphMaker, random_graph
 from measured import Measured, measure
 
 from lutterfly.golden.config import PRESETS
-from lutterfly.golden.isa import COMMAND_BYTES, COMPUTE
+from lutterfly.golden.isa import COMMAND_BYTES, COMPUTE, Engine
 from lutterfly.host.graph import Window
 from lutterfly.host.verify import TOLERANCE, TOLERANCE_CYCLES
 
@@ -64,3 +66,17 @@ def test_large_runs_a_layer() -> None:
     maker = GraphMaker((6, 6, 40))
     measured = measure(maker.finish(maker.convolution("x", 70, SAME, table=True)), PRESETS["large"])
     assert measured.counters["compute_busy"] == measured.program.layers[0].array_cycles
+
+
+def test_without_tables_of_an_add_results_land_three_cycles_earlier() -> None:
+    tiny = PRESETS["tiny"]
+    layers = {}
+    for engines in (tiny.engines, (Engine.MAC, Engine.MAXIMUM)):
+        maker = GraphMaker((8, 8, 8))
+        name = maker.convolution(maker.convolution("x", 8, SAME), 8, Window((1, 1)))
+        graph = maker.finish(maker.convolution(maker.max_pool(name, Window((2, 2), (2, 2))), 8, SAME))
+        measured = measure(graph, dataclasses.replace(tiny, engines=engines))
+        layers[engines] = measured.layer_cycles[1:]
+        assert layers[engines] == [layer.cycles for layer in measured.program.layers[1:]]
+    with_tables, without_tables = layers.values()
+    assert [late - early for late, early in zip(with_tables, without_tables, strict=True)] == [3, 3, 3]
