@@ -7,11 +7,11 @@ import onnx
 import pytest
 from exactness import assert_answers, assert_exact, needs_reference
 from generated import TINY, Maker
-from kept import kept
+from kept import REGRESSIONS, kept
 from qdq_graphs import GraphOfCodes
 
 from lutterfly.golden.config import PRESETS
-from lutterfly.host import reference
+from lutterfly.host import InferenceSession, reference
 from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.verify import verify
 
@@ -92,6 +92,21 @@ def test_the_core_has_the_bytes_of_the_plain_model():
     report = verify(made.serialise(), PRESETS["tiny"], samples=1)
     assert report.bytes
     assert not report.mismatched_bytes
+
+
+def test_a_head_is_run_as_it_stands_in_the_network():
+    """Codes between two quantisations have another reader there, so that ONNX Runtime does not merge them; by itself
+    the head has none."""
+    data = (REGRESSIONS / "quantised_twice_in_a_head.onnx").read_bytes()
+    shape, rng = (1, 2, 5, 2), np.random.default_rng(8)
+    samples = [rng.integers(-128, 128, shape).astype(np.int8) for _ in range(5)]
+    for sample in samples:
+        assert_answers(data, {"x": sample})
+    plain, session = reference.open_session(data), InferenceSession(data, PRESETS["tiny"])
+    for sample in samples[:2]:
+        expected = plain.run(None, {"x": sample})
+        for found, wanted in zip(session.run(None, {"x": sample}), expected, strict=True):
+            np.testing.assert_array_equal(found, wanted)
 
 
 def check(seed: int) -> bool:
