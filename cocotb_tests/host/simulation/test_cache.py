@@ -21,7 +21,7 @@ from lutterfly.host.simulation.cache import CacheError
 LONG_BUILD = """
 import os, sys
 from pathlib import Path
-from lutterfly.host import cache, toolchain
+from lutterfly.host.simulation import cache, toolchain
 root, pipe = map(Path, sys.argv[1:])
 def build(folder):
     (folder / "half").touch()
