@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 from ..golden.program import Port, Program
 from .arrays import describe_model
 from .ports import port_dtype
-from .reference import RUNTIME_ERRORS, open_part
+from .reference import RUNTIME_ERRORS, open_host_part
 
 
 def check_parts(program: Program, name: str) -> None:
@@ -47,7 +47,7 @@ def _check(program: Program) -> None:
 def _run(part: str, model: bytes, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     if not model:
         return {}
-    session = open_part(model)
+    session = open_host_part(model)
     needed, names = ([value.name for value in end] for end in (session.get_inputs(), session.get_outputs()))
     for name in needed:
         _find(part, name, values)

@@ -164,17 +164,14 @@ def plain_session(model: onnx.ModelProto, *, threads: int = 0) -> onnxruntime.In
     return open_session(model.SerializeToString(), options)
 
 
-def open_part(part: bytes) -> onnxruntime.InferenceSession:
-    """Open a head or tail that was cut out of what ONNX Runtime executes, to be run as it stands.
+def open_host_part(part: bytes) -> onnxruntime.InferenceSession:
+    """Open a head or tail that was cut out of what ONNX Runtime executes.
 
+    It is opened as the reference opens a model, but with every QuantizeLinear and DequantizeLinear where it stands.
     By itself ONNX Runtime would merge what it does not merge in the whole network, where a tensor between two
-    quantisations has other readers too. Where a part has float convolutions it gets their layout, on which their sums
-    depend, and QuantizeLinear and DequantizeLinear stay as they are.
+    quantisations has other readers too.
     """
-    model = onnx.load_from_string(part)
-    if not _behind_float_windows(model):
-        return plain_session(model)
-    options = _reference_options(model)
+    options = _reference_options(onnx.load_from_string(part))
     options.add_session_config_entry("session.disable_quant_qdq", "1")
     return onnxruntime.InferenceSession(
         part, options, providers=["CPUExecutionProvider"], disabled_optimizers=["DoubleQDQPairsRemover"]

@@ -196,9 +196,9 @@ def _open(model: bytes) -> onnxruntime.InferenceSession | None:
     if not model:
         return None
     # A model without head and tail needs less of it.
-    from .reference import open_part  # noqa: PLC0415
+    from .reference import open_host_part  # noqa: PLC0415
 
-    return open_part(model)
+    return open_host_part(model)
 
 
 def _run(session: onnxruntime.InferenceSession | None, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

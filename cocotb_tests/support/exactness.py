@@ -58,7 +58,7 @@ def _run_part(part: bytes, values: Mapping[str, np.ndarray]) -> dict[str, np.nda
     """What a head or tail computes; nothing where there is none."""
     if not part:
         return {}
-    session = reference.open_part(part)
+    session = reference.open_host_part(part)
     names = [output.name for output in session.get_outputs()]
     inputs = {item.name: values[item.name] for item in session.get_inputs()}
     return dict(zip(names, session.run(names, inputs), strict=True))

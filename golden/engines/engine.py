@@ -68,6 +68,11 @@ class RandomWindow:
     sum_start: int = 0
 
 
+def any_steps(config: Config, rng: np.random.Generator, size: int) -> RandomWindow:
+    """The random windows of an engine that takes any number of steps: often one or two."""
+    return RandomWindow({"steps": int(rng.choice(np.array([1, 2, rng.integers(1, size)])))})
+
+
 @dataclass(frozen=True, kw_only=True)
 class EngineSpecification:
     """Everything about an engine that is not its hardware. See ``docs/adding-an-engine.md``.

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..config import Config
 from ..isa import Engine
-from .engine import Command, EngineSpecification, Int8, Int32, RandomWindow, TileWindows, require_int8
+from .engine import Command, EngineSpecification, Int8, Int32, TileWindows, any_steps, require_int8
 
 #: From a product's operands to the product.
 MULTIPLIER_LATENCY = 3
@@ -78,16 +78,12 @@ def _latency(config: Config, command: Command) -> int:
     return MULTIPLIER_LATENCY + tree_levels + 1 + config.array.columns - 1
 
 
-def _random_window(config: Config, rng: np.random.Generator, size: int) -> RandomWindow:
-    return RandomWindow({"steps": int(rng.choice(np.array([1, 2, rng.integers(1, size)])))})
-
-
 MAC = EngineSpecification(
     code=Engine.MAC,
     notes="Takes one weight word with every step (`weight_words` is `steps`).",
     results="columns",
     totals=_totals,
     latency=_latency,
-    random_window=_random_window,
+    random_window=any_steps,
     weight_words="steps",
 )

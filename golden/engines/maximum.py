@@ -6,7 +6,7 @@ import numpy as np
 
 from ..config import Config
 from ..isa import Engine
-from .engine import Command, EngineSpecification, Int8, Int32, RandomWindow, TileWindows, require_int8
+from .engine import Command, EngineSpecification, Int8, Int32, TileWindows, any_steps, require_int8
 
 
 def maximum(words: Int8) -> Int32:
@@ -40,15 +40,11 @@ def _latency(config: Config, command: Command) -> int:
     return 2
 
 
-def _random_window(config: Config, rng: np.random.Generator, size: int) -> RandomWindow:
-    return RandomWindow({"steps": int(rng.choice(np.array([1, 2, rng.integers(1, size)])))})
-
-
 MAXIMUM = EngineSpecification(
     code=Engine.MAXIMUM,
     notes="Gives the greatest byte of each lane.",
     results="lanes",
     totals=_totals,
     latency=_latency,
-    random_window=_random_window,
+    random_window=any_steps,
 )

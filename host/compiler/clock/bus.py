@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ....golden import timing
 from ....golden.config import Config
 from ....golden.timing import OVERHEADS
+
+
+def held(ends: Sequence[float], most: int) -> float:
+    """When the next burst may be asked for, where ``most`` may be in flight; ``ends``: when each before it ends."""
+    return ends[-most] if len(ends) >= most else 0
 
 
 @dataclass
@@ -120,26 +127,22 @@ class ReadBus:
 
     def load(self, request: int, beats: int) -> int:
         """The cycle of the first beat of a LOAD's burst."""
-        while any(ring.wants for ring in self.rings.values()) and self._next_fetch()[0] <= max(request, self.pins):
+        while self._next_fetch()[0] <= max(request, self.pins):
             self._fetch()
-        first = self._serve(max(request, self._held(self.loaded) + OVERHEADS.reload), beats)
+        first = self._serve(max(request, held(self.loaded, self.config.axi.outstanding) + OVERHEADS.reload), beats)
         self.loaded.append(self.free)
         return first
 
-    def _held(self, ends: list[int]) -> int:
-        """When a master that may have some bursts in flight may ask for its next one."""
-        outstanding = self.config.axi.outstanding
-        return ends[-outstanding] if len(ends) >= outstanding else 0
-
-    def _next_fetch(self) -> tuple[int, str]:
+    def _next_fetch(self) -> tuple[float, str]:
         """When the prefetcher asks for its next burst, and for which ring: the one that was not served last goes
-        first."""
-        earliest = max(self.asked, self._held(self.fetched) + OVERHEADS.refetch)
-        return min(
+        first. Never, if none wants any."""
+        earliest = max(self.asked, held(self.fetched, self.config.axi.outstanding) + OVERHEADS.refetch)
+        found = (
             (max(earliest, ring.decided + OVERHEADS.fetch), name == self.served, name)
             for name, ring in self.rings.items()
             if ring.wants
-        )[::2]
+        )
+        return min(found, default=(math.inf, False, ""))[::2]
 
     def _fetch(self) -> None:
         self.asked, self.served = self._next_fetch()
@@ -153,7 +156,7 @@ class ReadBus:
     def _serve(self, request: int, beats: int) -> int:
         """Take a burst; returns the cycle of its first beat."""
         self.taken_at = max(request, self.pins)
-        self.pins = max(self.taken_at, self.ends[-OVERHEADS.bursts] if len(self.ends) >= OVERHEADS.bursts else 0)
+        self.pins = max(self.taken_at, held(self.ends, OVERHEADS.bursts))
         first = max(self.free, self.pins + OVERHEADS.read_latency)
         self.free = first + beats
         self.ends.append(self.free)

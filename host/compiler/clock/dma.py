@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
 from collections import deque
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from ....golden.isa import LocalMemory, Opcode
 from ....golden.memories import MEMORIES
 from ....golden.timing import OVERHEADS
 from ..plan import Command
-from .bus import ReadBus
+from .bus import ReadBus, held
 from .compute import Busy, ComputeClock
 
 #: Commands that begin while the bursts of an earlier one are asked for, at most.
@@ -42,8 +43,7 @@ class DmaClock:
     found: float = 0
     completed: list[int] = field(default_factory=list)
     waiting: deque[Command] = field(default_factory=deque)
-    #: Commands that have begun; of those that wait, when.
-    taken: int = 0
+    #: When those that wait began, as far as they have: the one at hand, and some behind it.
     begun: deque[int] = field(default_factory=deque)
     #: When the memory has answered each burst of a STORE.
     answers: list[float] = field(default_factory=list)
@@ -52,15 +52,16 @@ class DmaClock:
     def completion(self, index: int) -> int:
         """When the command of this index completes; every COMPUTE command that is issued before must be known."""
         while len(self.completed) <= index:
-            command = self.waiting.popleft()
-            self._run(command)
+            self._run(self.waiting[0])
+            self.waiting.popleft()
+            self.begun.popleft()
         return self.completed[index]
 
     def _run(self, command: Command) -> None:
         """Complete the next command."""
         if not self.begun:
             self._begin(command)
-        begin = self.begun.popleft()
+        begin = self.begun[0]
         earlier = self.completed[-1] if self.completed else 0
         run = {Opcode.LOAD: self._load, Opcode.FILL: self._fill, Opcode.STORE: self._store}[command.opcode]
         self.completed.append(max(math.ceil(run(command.fields, begin)), earlier + 1))
@@ -73,16 +74,20 @@ class DmaClock:
             allowed = self.compute.completed[command.waits_for] + OVERHEADS.token
         if self.completed and self._is_behind(command):
             allowed = max(allowed, self.completed[-1] + 1)
-        begin = max(self.ready, allowed, self.bus.arrival("dma", self.taken))
+        begin = max(self.ready, allowed, self.bus.arrival("dma", self._index))
         if begin >= before:
             return False
         self.begun.append(begin)
-        self.taken += 1
         self.ready, self.last_opcode = begin + timing.command_cycles(self.config), command.opcode
         if command.opcode is Opcode.LOAD:
             self.ready = max(self.ready, _prepared(command.fields, begin))
         self.bus.taken("dma", begin)
         return True
+
+    @property
+    def _index(self) -> int:
+        """Of the next command that has not begun."""
+        return len(self.completed) + len(self.begun)
 
     def _is_behind(self, command: Command) -> bool:
         """Whether a command begins only behind the completion of those before it."""
@@ -91,15 +96,12 @@ class DmaClock:
     def _begin_others(self, now: float) -> None:
         """Begin the commands behind the one at hand that do so before its next request: they leave room for commands,
         which are asked for before it."""
-        for number, command in enumerate(self.waiting):
-            if number < len(self.begun):
-                continue
+        for command in itertools.islice(self.waiting, len(self.begun), 1 + _BEGUN_AHEAD):
             waits_for = command.waits_for
             if (
-                number == _BEGUN_AHEAD
-                or self._is_behind(command)
+                self._is_behind(command)
                 or (waits_for is not None and waits_for >= len(self.compute.completed))
-                or not self.bus.has_arrived("dma", self.taken)
+                or not self.bus.has_arrived("dma", self._index)
                 or not self._begin(command, now)
             ):
                 break
@@ -157,9 +159,8 @@ class DmaClock:
         for row in range(fields["rows"]):
             address = fields["external"] + row * fields["external_row"]
             for beats in timing.burst_beats(self.config, address, fields["row_bytes"]):
-                if len(self.answers) >= self.config.axi.outstanding:
-                    self.read = max(self.read, self.answers[-self.config.axi.outstanding])
-                self.read = _after_free_cycles(self.compute.issues, self.read, beats)
+                begin_read = max(self.read, held(self.answers, self.config.axi.outstanding))
+                self.read = _after_free_cycles(self.compute.issues, begin_read, beats)
                 self.answers.append(self.read + OVERHEADS.store + OVERHEADS.write_latency)
         return self.answers[-1] + OVERHEADS.store_finish
 
