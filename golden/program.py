@@ -13,6 +13,7 @@ import zlib
 from dataclasses import dataclass, field
 
 from . import program_check, records, registers
+from .elements import tensor_bytes
 
 MAGIC = b"LUTPROG\n"
 _HEAD = struct.Struct("<8sIIIII")  # magic, version, configuration hash, bytes of JSON, bytes of blobs, CRC-32 of both
@@ -66,8 +67,7 @@ class Port:
     @property
     def size_bytes(self) -> int:
         """Bytes in the arena."""
-        height, width, channels = self.shape
-        return height * width * channels
+        return tensor_bytes(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,11 @@ class WrittenTensor:
     pixel_pitch: int
     shape: tuple[int, int, int]
 
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its elements, without what lies between them."""
+        return tensor_bytes(self.shape)
+
 
 @dataclass(frozen=True, slots=True)
 class SpilledTensor:
@@ -117,8 +122,7 @@ class SpilledTensor:
     @property
     def size_bytes(self) -> int:
         """Bytes in the arena."""
-        height, width, channels = self.shape
-        return height * width * channels
+        return tensor_bytes(self.shape)
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,9 +67,10 @@ def _check_port(port: Port, program: Program) -> None:
     if sorted(port.onnx_axes) != [0, 1, 2]:
         raise ValueError(f"{port.name}: onnx_axes must be 0, 1 and 2 in some order, not {port.onnx_axes}")
     shape = port.onnx_shape
-    if not shape or min(shape) < 1 or math.prod(shape) != port.size_bytes or shape[0] % program.batch:
+    elements = math.prod(port.shape)
+    if not shape or min(shape) < 1 or math.prod(shape) != elements or shape[0] % program.batch:
         raise ValueError(
-            f"{port.name}: onnx_shape must be one of {port.size_bytes} elements whose first axis is a multiple of the "
+            f"{port.name}: onnx_shape must be one of {elements} elements whose first axis is a multiple of the "
             f"batch ({program.batch}), not {shape}"
         )
     _in_arena(port.name, port.address, port.size_bytes, program.arena_bytes)
@@ -93,7 +94,7 @@ def _check_written(tensor: WrittenTensor, commands: int) -> None:
         ("address", tensor.address),
         ("row_pitch", tensor.row_pitch),
         ("pixel_pitch", tensor.pixel_pitch),
-        ("shape", math.prod(tensor.shape)),
+        ("shape", tensor.size_bytes),
     ):
         _between(f"{tensor.name}: {name}", value, 0, 1 << LOCAL_BITS)
 

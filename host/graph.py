@@ -12,15 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from ..golden.elements import CODE_BITS, run_bytes, tensor_bytes
+
 Int8 = npt.NDArray[np.int8]
-
-#: Bits of a code.
-CODE_BITS = 8
-
-
-def run_bytes(elements: int, bits: int) -> int:
-    """Bytes that elements of so many bits take which lie side by side; the last one may be taken in part."""
-    return -(-elements * bits // 8)
 
 
 @dataclass(frozen=True)
@@ -81,7 +75,7 @@ class Tensor:
     @property
     def size_bytes(self) -> int:
         """Bytes of the tensor where its rows lie side by side, as in external memory."""
-        return self.shape[0] * self.row_bytes
+        return tensor_bytes(self.shape, self.bits)
 
 
 @dataclass(frozen=True)

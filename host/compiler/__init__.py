@@ -14,7 +14,7 @@ from .borders import check_borders, plan_borders
 from .clock.cycles import predict
 from .constants import check_constants, place_constants
 from .emit import check_program, emit
-from .folding import plan_folds
+from .folds import plan_folds
 from .jobs import check_jobs, plan_jobs
 from .lower.commands import check_lowered, lower
 from .lower.concat_tables import move_tables

@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from ..graph import Add, Layer, MaxPool
+from ..graph import Layer, Window
+from .lower.operations import planned_lowering
 from .plan import Plan, window_of
 from .storage import Storage
 
@@ -24,11 +25,8 @@ class _Reach:
     right: int
 
 
-def reach(layer: Layer, shape: tuple[int, int, int]) -> _Reach:
-    """How far ``layer`` reads beyond an input of this shape; unused padding does not count."""
-    if isinstance(layer, MaxPool):
-        return _Reach(0, 0, 0, 0)
-    window = window_of(layer)
+def reach(window: Window, shape: tuple[int, int, int]) -> _Reach:
+    """How far windows reach beyond an input of this shape; unused padding does not count."""
     height, width, _ = shape
     rows, columns = window.output_size(height, width)
     top, left, _, _ = window.pads
@@ -37,13 +35,19 @@ def reach(layer: Layer, shape: tuple[int, int, int]) -> _Reach:
     return _Reach(top, left, max(bottom, 0), max(right, 0))
 
 
+def _reach_of(plan: Plan, layer: Layer, shape: tuple[int, int, int]) -> _Reach:
+    """How far a layer reads beyond an input of this shape."""
+    reads_border = planned_lowering(plan, layer).reads_border
+    return reach(window_of(layer), shape) if reads_border else _Reach(0, 0, 0, 0)
+
+
 def plan_borders(plan: Plan) -> Plan:
     """Choose the layout of every tensor that lies in the feature memory."""
     tensors = plan.graph.tensors
     for name in plan.roots:
         height, width, channels = shape = tensors[name].shape
         readers = [layer for _, layer in plan.readers(name)]
-        reaches = [reach(layer, shape) for layer in readers]
+        reaches = [_reach_of(plan, layer, shape) for layer in readers]
         sides = {
             side: max((getattr(need, side) for need in reaches), default=0)
             for side in ("top", "left", "bottom", "right")
@@ -67,8 +71,10 @@ def place_views(plan: Plan) -> None:
 
 
 def _align_operands(plan: Plan) -> None:
-    """Give the operands of an Add rows that are equally far apart: one pitch leads through both."""
-    operands = [[*map(plan.root, layer.inputs)] for layer in plan.graph.layers if isinstance(layer, Add)]
+    """Give inputs that one pitch leads through rows that are equally far apart."""
+    operands = [
+        [*map(plan.root, layer.inputs)] for layer in plan.graph.layers if planned_lowering(plan, layer).has_one_pitch
+    ]
     while True:
         changed = False
         for names in operands:
@@ -84,7 +90,7 @@ def check_borders(plan: Plan) -> None:
     """Every window lies within its input's storage."""
     for layer in plan.graph.layers:
         storage, shape = plan.storages[layer.input], plan.graph.tensors[layer.input].shape
-        need = reach(layer, shape)
+        need = _reach_of(plan, layer, shape)
         assert all(getattr(storage, side) >= getattr(need, side) for side in ("left", "right")), layer.name
         assert storage.fold or (storage.top >= need.top and storage.bottom >= need.bottom), layer.name
         expected = window_of(layer).output_size(*shape[:2])

@@ -80,6 +80,12 @@ def check_program(plan: Plan, program: Program) -> None:
             assert stream[-COMMAND_BYTES:] == END.encode(), "a queue without END"
             assert start % COMMAND_BYTES == 0, "a queue that begins within a command"
             assert start + len(stream) <= program.arena_bytes, "a queue beyond the arena"
+    ports = zip((*plan.graph.inputs, *plan.graph.outputs), (*program.inputs, *program.outputs), strict=True)
+    for name, size in (
+        *((name, port.size_bytes) for name, port in ports),
+        *((tensor.name, tensor.size_bytes) for tensor in (*program.written, *program.spilled)),
+    ):
+        assert size == plan.graph.tensors[name].size_bytes, f"{name} of another element width"
     assert program.constants.endswith(plan.streamed), "streamed constants are not where they are looked for"
     for arrival in plan.arrivals:
         assert program.constants_address <= arrival.external, "streamed constants among other things"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from ...golden.isa import LocalMemory
 from .borders import place_views
 from .cuts import choose_cut, smallest_cut
-from .folding import fold_choices
+from .folds import fold_choices
 from .lower.operations import make_operation
 from .parts import Cut, Geometry
 from .placement import Span, extent, free, lifetimes, place

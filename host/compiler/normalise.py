@@ -1,4 +1,4 @@
-"""Normalise: fold input zero points into biases."""
+"""Normalise: move input zero points into biases."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def normalise(plan: Plan) -> Plan:
     ``sum((x - zx) * w) + b = sum(x * w) + (b - zx * sum(w))``, modulo 2**32. Borders hold zx, so that this holds there
     too.
     """
-    layers = [_fold_zero_point(layer, plan.graph.tensors[layer.input]) for layer in plan.graph.layers]
+    layers = [_without_zero_point(layer, plan.graph.tensors[layer.input]) for layer in plan.graph.layers]
     graph = dataclasses.replace(plan.graph, layers=layers, notes=[*plan.graph.notes])
     return dataclasses.replace(plan, graph=graph)
 
 
-def _fold_zero_point(layer: Layer, source: Tensor) -> Layer:
+def _without_zero_point(layer: Layer, source: Tensor) -> Layer:
     if not isinstance(layer, Convolution) or source.zero_point == 0:
         return layer
     sums = layer.weights.astype(np.int64).sum(axis=(1, 2, 3))

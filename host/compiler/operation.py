@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...golden.config import Config
+from ...golden.elements import CODE_BITS
 from ...golden.isa import LIST_CLEAR, LIST_FIRE, Engine, LocalMemory
 from ...golden.requant import pack_parameters
 from ..graph import Convolution, Layer
@@ -179,11 +180,26 @@ class Lowering:
     engines : tuple of Engine
         All that the commands of its operations name.
     make : callable
+    reads_border : bool
+        Whether its windows read what is stored around an input; else what they reach of the input alone.
+    reads_folds : bool
+        Whether its windows may find their rows interleaved.
+    is_tile_inner : bool
+        Whether it can compute all tiles of a pixel before the next pixel.
+    has_one_pitch : bool
+        Whether the rows and pixels of all its inputs have to be equally far apart.
+    bits : tuple of int
+        Of the elements that it reads and writes.
     """
 
     takes: Callable[[Plan, Layer], bool]
     engines: tuple[Engine, ...]
     make: MakeOperation
+    reads_border: bool = True
+    reads_folds: bool = False
+    is_tile_inner: bool = False
+    has_one_pitch: bool = False
+    bits: tuple[int, ...] = (CODE_BITS,)
 
 
 def step_list(offsets: npt.NDArray[np.int64], start: int = 0) -> Constant:

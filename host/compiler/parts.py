@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from ..graph import Layer, MaxPool, Window
+from ..graph import Layer, Window
+from .lower.operations import planned_lowering
 from .plan import Plan, window_of
 from .storage import Storage
 
@@ -61,6 +62,7 @@ class Geometry:
         self.shape = self.output.shape
         self.storages = plan.storages
         self.operation = plan.operations[index]
+        self.reads_border = planned_lowering(plan, self.layer).reads_border
         self.cut = cut
         self.partial = partial
         self.rows = ranges(self.shape[0], cut.rows)
@@ -99,9 +101,9 @@ class Geometry:
         )
 
     def _read(self, whole: Storage, rows: range, columns: range) -> tuple[range, range]:
-        """Stored rows and columns that are read for some of the output: a max pooling reads no border."""
+        """Stored rows and columns that are read for some of the output."""
         down, across = reached(window_of(self.layer), whole, rows, columns)
-        if isinstance(self.layer, MaxPool):
+        if not self.reads_border:
             return _inside(down, whole.height), _inside(across, whole.width)
         return down, across
 
@@ -111,7 +113,7 @@ class Geometry:
         All parts but the last have as many rows, borders included; without them, any but the first may have as many.
         """
         part = self.source(name, self.rows[0], columns)
-        if not isinstance(self.layer, MaxPool):
+        if self.reads_border:
             return part.size_bytes
         down, _ = reached(window_of(self.layer), part, self.rows[0], columns)
         return dataclasses.replace(part, height=min(len(down), self.storages[name].height)).size_bytes

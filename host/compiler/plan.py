@@ -176,6 +176,22 @@ class Plan:
         return [command for command in self.commands if command.queue == name]
 
 
+def check_begins_at_byte(plan: Plan, layer: Layer, name: str, channel: int) -> None:
+    """Refuse to read or write channels of a tensor apart from those before them, where they share a byte.
+
+    Raises
+    ------
+    CompileError
+        If the channel begins within a byte.
+    """
+    bits = plan.graph.tensors[name].bits
+    if channel * bits % 8:
+        raise CompileError(
+            f"{layer.name}: channel {channel} of {name} must begin at a byte, not within one, with {bits} bits an "
+            "element; let a multiple of 8 channels lie before it"
+        )
+
+
 def window_of(layer: Layer) -> Window:
     """The window that a layer reads its input with."""
     return getattr(layer, "window", Window((1, 1)))

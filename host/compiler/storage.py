@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..graph import CODE_BITS, run_bytes
+from ...golden.elements import CODE_BITS, run_bytes
 
 Addresses = npt.NDArray[np.int64]
 
@@ -17,7 +17,7 @@ NO_ADDRESSES: Addresses = np.empty(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Height folding: a stored row holds several source rows, interleaved pixel by pixel.
+    """Folds: a stored row holds several source rows, interleaved pixel by pixel.
 
     Row r of the stored map holds, as fold h, the source row ``r * step + h * dilation - top``.
 

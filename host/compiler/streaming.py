@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 
-from ..graph import Convolution
-from .folding import array_estimate, load_estimate
+from .folds import load_estimate
+from .lower.operations import planned_lowering
 from .plan import Plan
 
 #: Cycles that one more command costs at most: to decode, to wait for its token.
@@ -16,16 +16,15 @@ MOST_GROUPS = 16
 
 def row_groups(plan: Plan) -> tuple[int, ...]:
     """Output rows of each job of the first layer: for each there is one LOAD, and one COMPUTE that waits for it."""
-    first = plan.graph.layers[0]
-    rows = plan.graph.tensors[first.output].shape[0]
-    if not isinstance(first, Convolution) or first.groups != 1 or first.input not in plan.graph.inputs:
+    first, operation = plan.graph.layers[0], plan.operations[0]
+    rows, width, _ = plan.graph.tensors[first.output].shape
+    if not planned_lowering(plan, first).is_tile_inner or first.input not in plan.graph.inputs:
         return (rows,)
     source, storage = plan.graph.tensors[first.input], plan.storages[first.input]
     loading = load_estimate(storage, source, plan.config) / rows
-    computing = array_estimate(first, source.shape, storage, plan.config) / rows
+    computing = operation.cycles(rows, width, range(operation.tiles)) / rows
     # Results are written first; while the layer computes, the LOAD gets the cycles that they leave.
-    tiles = -(-len(first.weights) // plan.config.array.columns)
-    written = tiles * plan.storages[first.output].width
+    written = operation.tiles * width
     loading_beside = loading * computing / max(computing - written, 1)
 
     def cost(groups: tuple[int, ...]) -> float:

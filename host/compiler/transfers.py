@@ -8,7 +8,7 @@ import numpy as np
 
 from ...golden.isa import LocalMemory, Opcode
 from ..graph import Tensor
-from .folding import source_rows
+from .folds import source_rows
 from .plan import Command
 from .storage import Storage, pieces
 

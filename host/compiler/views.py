@@ -6,10 +6,10 @@ import dataclasses
 import math
 from collections.abc import Iterator
 
-from ..graph import Add, Concat, Layer, Slice
+from ..graph import Concat, Layer, Slice
 from .borders import plan_borders
 from .lower.copy import copies, selections
-from .lower.operations import find_lowering, make_operation
+from .lower.operations import find_lowering, make_operation, planned_lowering
 from .placement import extent, lifetimes, place
 from .plan import Plan
 
@@ -90,13 +90,13 @@ def _is_sound(plan: Plan) -> bool:
 
 
 def _lie_alike(plan: Plan) -> bool:
-    """Whether the operands of every sum have their pixels equally far apart."""
-    sums = (
+    """Whether inputs that one pitch leads through have their pixels equally far apart."""
+    operands = (
         [plan.storages[name].pixel_pitch for name in layer.inputs]
         for layer in plan.graph.layers
-        if isinstance(layer, Add)
+        if planned_lowering(plan, layer).has_one_pitch
     )
-    return all(len(set(pitches)) == 1 for pitches in sums)
+    return all(len(set(pitches)) == 1 for pitches in operands)
 
 
 def _fits(plan: Plan) -> bool:

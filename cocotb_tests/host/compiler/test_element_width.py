@@ -11,14 +11,16 @@ from graphs import GraphMaker
 from lutterfly.golden import dma
 from lutterfly.golden.config import PRESETS
 from lutterfly.golden.isa import FORMATS, LocalMemory
-from lutterfly.host.compiler import Command, plan_graph
+from lutterfly.host.compiler import Command, CompileError, plan_graph
 from lutterfly.host.compiler.arena import aligned, plan_arena
 from lutterfly.host.compiler.borders import plan_borders
-from lutterfly.host.compiler.folding import fold_storage, source_rows
+from lutterfly.host.compiler.folds import fold_storage, source_rows
+from lutterfly.host.compiler.lower import operations
 from lutterfly.host.compiler.plan import Plan
 from lutterfly.host.compiler.storage import Storage
 from lutterfly.host.compiler.transfers import fill_border, load, store
-from lutterfly.host.graph import Tensor, Window
+from lutterfly.host.compiler.windows import cover, tap_offsets
+from lutterfly.host.graph import Graph, Tensor, Window
 
 TINY = PRESETS["tiny"]
 EXTERNAL, LOCAL = 64, 32
@@ -39,6 +41,18 @@ def tensor_of(bits: int, shape: tuple[int, int, int] = (7, 6, 16)) -> Tensor:
 def storage_of(tensor: Tensor, **part: int) -> Storage:
     height, width, channels = tensor.shape
     return Storage(**{"height": height, "width": width, "channels": channels} | part, address=LOCAL, bits=tensor.bits)
+
+
+def widened(graph: Graph, bits: int) -> Graph:
+    """The graph with elements of another width."""
+    tensors = {name: dataclasses.replace(tensor, bits=bits) for name, tensor in graph.tensors.items()}
+    return dataclasses.replace(graph, tensors=tensors)
+
+
+def take(monkeypatch: pytest.MonkeyPatch, bits: int) -> None:
+    """Let all lowerings take elements of another width."""
+    others = tuple(dataclasses.replace(lowering, bits=(bits,)) for lowering in operations.LOWERINGS)
+    monkeypatch.setattr(operations, "LOWERINGS", others)
 
 
 def decoded(command: Command) -> dict[str, int]:
@@ -113,7 +127,7 @@ def test_folded_rows_are_loaded_pixel_by_pixel(bits: int) -> None:
     maker = GraphMaker((7, 6, 3))
     maker.convolution("x", 4, Window((3, 3), pads=(1, 1, 1, 1)))
     tensor, rng = tensor_of(bits, (7, 6, 3)), np.random.default_rng(bits)
-    storage = dataclasses.replace(fold_storage(maker.graph.layers[0], tensor, 3), address=LOCAL)
+    storage = dataclasses.replace(fold_storage(maker.graph.layers[0].window, tensor, 3), address=LOCAL)
     arena = rng.integers(0, 256, EXTERNAL + tensor.size_bytes, dtype=np.uint8)
     dense = arena[EXTERNAL:].reshape(7, 6, tensor.pixel_bytes)
     feature = np.full(TINY.memory.feature_bytes, 0xEE, np.uint8)
@@ -132,11 +146,11 @@ def test_folded_rows_are_loaded_pixel_by_pixel(bits: int) -> None:
 
 
 @pytest.mark.parametrize("bits", [1, 16])
-def test_layouts_and_the_arena_follow_the_width(bits: int) -> None:
+def test_layouts_and_the_arena_follow_the_width(monkeypatch: pytest.MonkeyPatch, bits: int) -> None:
+    take(monkeypatch, bits)
     maker = GraphMaker((6, 6, 16))
     graph = maker.finish(maker.convolution("x", 8, Window((3, 3), pads=(1, 1, 1, 1))))
-    graph.tensors = {name: dataclasses.replace(tensor, bits=bits) for name, tensor in graph.tensors.items()}
-    plan = plan_arena(plan_borders(Plan(graph, TINY)))
+    plan = plan_arena(plan_borders(Plan(widened(graph, bits), TINY)))
     assert plan.storages["x"].row_pitch == (6 + 1) * 2 * bits
     assert plan.storages["t0"].size_bytes == 6 * 6 * bits
     assert plan.external == {"x": 0, "t0": aligned(6 * 6 * 2 * bits)}
@@ -148,3 +162,36 @@ def test_no_part_begins_within_a_byte() -> None:
     assert storage.view(8, 8).address == LOCAL + 1
     with pytest.raises(AssertionError, match=r"^channel 3 of 1 bits begins within a byte$"):
         storage.view(3, 8)
+
+
+@pytest.mark.parametrize(("bits", "words"), [(1, [0, 14]), (8, [0, 8, 16, 84, 92, 100]), (16, [*range(0, 48, 8)])])
+def test_a_window_is_the_bytes_of_its_elements(bits: int, words: list[int]) -> None:
+    storage = storage_of(tensor_of(bits, (7, 7, 12)))
+    offsets = tap_offsets(Window((2, 2)), 12, storage)
+    assert offsets.shape == (2, 2, storage.pixel_pitch)
+    np.testing.assert_array_equal(np.sort(offsets.ravel()), storage.addresses(range(2), range(2)) - LOCAL)
+    assert cover(offsets, 8)[: len(words)].tolist() == words
+
+
+def test_layers_on_elements_of_a_width_that_no_lowering_takes_are_refused() -> None:
+    maker = GraphMaker((6, 6, 8))
+    graph = widened(maker.finish(maker.convolution("x", 8, Window((3, 3)))), 1)
+    with pytest.raises(
+        CompileError,
+        match=r"^conv_t0: layer must be one that a lowering takes, not Convolution on elements of 1 bits; leave it to",
+    ):
+        plan_graph(graph, TINY)
+
+
+def test_channels_that_begin_within_a_byte_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    take(monkeypatch, 1)
+    for name, channel, make in (
+        ("x", 3, lambda maker: maker.slice("x", 3, 8)),
+        ("t2", 5, lambda maker: maker.concat(maker.slice("x", 0, 5), maker.slice("x", 8, 8))),
+        ("t0", TINY.array.columns, lambda maker: maker.convolution("x", 24, Window((1, 1)))),
+    ):
+        maker = GraphMaker((6, 6, 24))
+        graph = widened(maker.finish(make(maker)), 1)
+        message = f"channel {channel} of {name} must begin at a byte, not within one, with 1 bits an element; let a "
+        with pytest.raises(CompileError, match=rf"^\w+: {message}multiple of 8 channels lie before it$"):
+            plan_graph(graph, TINY)

@@ -85,4 +85,6 @@ class AddOperation(Operation):
         return len(tiles) * -(-self.tile_channels // lanes) * rows * columns * max(_STEPS, groups)
 
 
-LOWERING = Lowering(lambda _, layer: isinstance(layer, Add), (Engine.ADD,), AddOperation)
+LOWERING = Lowering(
+    lambda _, layer: isinstance(layer, Add), (Engine.ADD,), AddOperation, reads_border=False, has_one_pitch=True
+)

@@ -10,10 +10,10 @@ import numpy.typing as npt
 from ....golden.isa import Engine, LocalMemory, Opcode
 from ....golden.timing import result_groups
 from ...graph import Convolution
-from ..folding import cover, describe, tap_offsets, window_pitches
 from ..operation import Constant, Job, Lowering, Operation, channel_parameters, step_list, table_constants
 from ..plan import Command, Plan
 from ..storage import Addresses, Storage
+from ..windows import cover, describe, tap_offsets, window_pitches
 from .average import with_averages
 from .fields import Codes, Loop, Tiles, compute_fields, only_table
 
@@ -30,7 +30,7 @@ class ConvolutionOperation(Operation):
         self.zero_point = plan.graph.tensors[layer.requantised or layer.output].zero_point
         self.offsets = tap_offsets(layer.window, channels, sources[0])
         self.starts = cover(self.offsets, array.lanes)
-        self.fold = describe(layer, channels, sources[0], array.lanes)
+        self.fold = describe(layer.window, channels, sources[0], array.lanes)
 
     @cached_property
     def constants(self) -> dict[LocalMemory, Constant]:
@@ -97,6 +97,8 @@ LOWERING = Lowering(
     lambda _, layer: isinstance(layer, Convolution) and layer.groups == 1,
     (Engine.MAC,),
     with_averages(ConvolutionOperation),
+    reads_folds=True,
+    is_tile_inner=True,
 )
 
 
@@ -110,7 +112,7 @@ def weight_words(
     weights : int8[outputs, kernel rows, kernel columns, channels]
     offsets : int64[kernel rows, kernel columns, channels]
     starts : int64[steps]
-        First byte of each word, see :func:`~.folding.cover`.
+        First byte of each word, see :func:`~.windows.cover`.
     lanes, columns : int
 
     Returns

@@ -13,7 +13,7 @@ from ....golden.isa import Engine, LocalMemory, Opcode
 from ....golden.timing import result_groups
 from ...graph import Concat, Slice
 from ..operation import Constant, Job, Lowering, Operation, identity_parameters, step_list
-from ..plan import Command, Plan
+from ..plan import Command, Plan, check_begins_at_byte
 from ..storage import Storage
 from .fields import Codes, Loop, Tiles, compute_fields
 
@@ -42,15 +42,25 @@ class Selection:
 
 
 def selections(plan: Plan, layer: Concat | Slice) -> list[Selection]:
-    """What of its inputs a concatenation or a slice takes."""
+    """What of its inputs a concatenation or a slice takes.
+
+    Raises
+    ------
+    CompileError
+        If it begins within a byte, there or in the output.
+    """
     if isinstance(layer, Slice):
+        check_begins_at_byte(plan, layer, layer.input, layer.first)
         return [Selection(0, layer.first, layer.channels, 0, None)]
     sizes = [plan.graph.tensors[name].shape[2] for name in layer.inputs]
     firsts = itertools.accumulate(sizes, initial=0)
-    return [
+    found = [
         Selection(source, 0, size, first, table)
         for source, (size, first, table) in enumerate(zip(sizes, firsts, layer.tables, strict=False))
     ]
+    for part in found:
+        check_begins_at_byte(plan, layer, layer.output, part.target)
+    return found
 
 
 def copies(plan: Plan, layer: Concat | Slice) -> list[Selection]:
@@ -128,4 +138,6 @@ class CopyOperation(Operation):
         return len(tiles) * rows * columns * groups
 
 
-LOWERING = Lowering(lambda _, layer: isinstance(layer, Concat | Slice), (Engine.MAXIMUM,), CopyOperation)
+LOWERING = Lowering(
+    lambda _, layer: isinstance(layer, Concat | Slice), (Engine.MAXIMUM,), CopyOperation, reads_border=False
+)

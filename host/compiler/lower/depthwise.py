@@ -19,10 +19,10 @@ from ....golden.config import Config
 from ....golden.isa import COMPUTE, Engine, LocalMemory, Opcode
 from ....golden.timing import result_groups
 from ...graph import Convolution, Layer, Window
-from ..folding import window_pitches
 from ..operation import Constant, Job, Lowering, Operation, channel_parameters, step_list, table_constants
 from ..plan import Command, Plan
 from ..storage import Storage
+from ..windows import window_pitches
 from .average import with_averages
 from .fields import Codes, Loop, Tiles, compute_fields, only_table
 

@@ -7,10 +7,10 @@ import numpy.typing as npt
 
 from ....golden.isa import Engine
 from ...graph import Convolution
-from ..folding import cover, tap_offsets
 from ..operation import Job, Lowering, Operation
 from ..plan import Command, Plan
 from ..storage import Storage
+from ..windows import cover, tap_offsets
 from .average import with_averages
 from .convolution import ConvolutionOperation
 

@@ -13,10 +13,10 @@ import numpy as np
 from ....golden.isa import Engine, LocalMemory, Opcode
 from ....golden.timing import result_groups
 from ...graph import MaxPool, Pointwise
-from ..folding import window_pitches
 from ..operation import Constant, Job, Lowering, Operation, identity_parameters, step_list, table_constants
 from ..plan import Command, Plan, window_of
 from ..storage import NO_ADDRESSES, Storage
+from ..windows import window_pitches
 from .border_classes import BorderClass, border_classes
 from .fields import Codes, Loop, Tiles, compute_fields, only_table
 
@@ -133,4 +133,6 @@ class LanewiseOperation(Operation):
         return len(tiles) * -(-run // lanes) * middle * inner * max(self.taps.size, groups)
 
 
-LOWERING = Lowering(lambda _, layer: isinstance(layer, MaxPool | Pointwise), (Engine.MAXIMUM,), LanewiseOperation)
+LOWERING = Lowering(
+    lambda _, layer: isinstance(layer, MaxPool | Pointwise), (Engine.MAXIMUM,), LanewiseOperation, reads_border=False
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...graph import Layer
 from ..operation import Lowering, Operation
-from ..plan import CompileError, Plan
+from ..plan import CompileError, Plan, check_begins_at_byte
 from ..storage import Storage
 from . import add, convolution, copy, depthwise, grouped, lanewise
 
@@ -39,14 +39,17 @@ def make_operation(
     Raises
     ------
     CompileError
-        If the configuration lacks the engines for the layer.
+        If the configuration lacks the engines for the layer, or a tile of its output would begin within a byte.
     """
     layer = plan.graph.layers[index]
     lowering = find_lowering(plan, layer)
     if lowering is None:
         raise _missing(plan, layer)
     sources = sources or tuple(plan.storages[name] for name in layer.inputs)
-    return lowering.make(plan, index, sources, target or plan.storages[layer.output])
+    operation = lowering.make(plan, index, sources, target or plan.storages[layer.output])
+    if operation.tiles > 1:
+        check_begins_at_byte(plan, layer, layer.output, operation.tile_channels)
+    return operation
 
 
 def find_lowering(plan: Plan, layer: Layer) -> Lowering | None:
@@ -54,8 +57,28 @@ def find_lowering(plan: Plan, layer: Layer) -> Lowering | None:
     return next((one for one in _taking(plan, layer) if {*one.engines} <= {*plan.config.engines}), None)
 
 
+def planned_lowering(plan: Plan, layer: Layer) -> Lowering:
+    """The lowering whose needs count before it is known which copies remain: what is a view in the end needs no engine.
+
+    Raises
+    ------
+    CompileError
+        If no lowering takes the layer.
+    """
+    found = find_lowering(plan, layer) or next(iter(_taking(plan, layer)), None)
+    if found is None:
+        raise _missing(plan, layer)
+    return found
+
+
 def _taking(plan: Plan, layer: Layer) -> list[Lowering]:
-    return [lowering for lowering in LOWERINGS if lowering.takes(plan, layer)]
+    widths = _widths(plan, layer)
+    return [lowering for lowering in LOWERINGS if widths <= {*lowering.bits} and lowering.takes(plan, layer)]
+
+
+def _widths(plan: Plan, layer: Layer) -> set[int]:
+    """Bits of the elements that a layer reads and writes."""
+    return {plan.graph.tensors[name].bits for name in (*layer.inputs, layer.output)}
 
 
 def _missing(plan: Plan, layer: Layer) -> CompileError:
@@ -63,7 +86,8 @@ def _missing(plan: Plan, layer: Layer) -> CompileError:
     needed = [" and ".join(engine.name for engine in lowering.engines) for lowering in _taking(plan, layer)]
     if not needed:
         return CompileError(
-            f"{layer.name}: layer must be one that a lowering takes, not {type(layer).__name__}; leave it to the host"
+            f"{layer.name}: layer must be one that a lowering takes, not {type(layer).__name__} on elements of "
+            f"{' and '.join(map(str, sorted(_widths(plan, layer))))} bits; leave it to the host"
         )
     return CompileError(
         f"{layer.name}: engines must include {', or '.join(needed)} for this layer, not "

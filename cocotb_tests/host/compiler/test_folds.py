@@ -10,9 +10,10 @@ from graphs import GraphMaker
 
 from lutterfly.golden.config import PRESETS
 from lutterfly.host.compiler import plan_graph
-from lutterfly.host.compiler.folding import cover, fold_storage, tap_offsets, window_steps
+from lutterfly.host.compiler.folds import fold_storage
 from lutterfly.host.compiler.lower.convolution import weight_words
 from lutterfly.host.compiler.storage import Storage
+from lutterfly.host.compiler.windows import cover, tap_offsets, window_steps
 from lutterfly.host.graph import Tensor, Window
 
 CONFIG = PRESETS["ecp5-85k"]
@@ -30,9 +31,9 @@ def test_three_channels_take_two_words_of_sixteen_not_nine() -> None:
     """The worked example of the fold planner: unfolded, the width alone, three rows interleaved."""
     plan, layer = planned((32, 32, 3), 16, SAME)
     by_tap = sum(len(cover(tap, 16)) for tap in tap_offsets(SAME, 3, Storage(32, 32, 3)).reshape(9, 3))
-    in_width = window_steps(layer, 3, Storage(32, 32, 3, gap=1), 16)
+    in_width = window_steps(layer.window, 3, Storage(32, 32, 3, gap=1), 16)
     chosen = plan.storages["x"]
-    assert (by_tap, in_width, window_steps(layer, 3, chosen, 16)) == (9, 3, 2)
+    assert (by_tap, in_width, window_steps(layer.window, 3, chosen, 16)) == (9, 3, 2)
     assert chosen.fold.rows == 3
     assert [round(100 * 27 / (words * 16)) for words in (by_tap, in_width, 2)] == [19, 56, 84]
     assert plan.computes[0][0].fields["steps"] == 2
@@ -47,7 +48,7 @@ def test_the_bus_decides_against_a_fold_that_only_the_array_likes() -> None:
 
 def test_tall_kernels_on_one_channel_are_folded() -> None:
     plan, layer = planned((49, 10, 1), 64, Window((10, 4), (2, 2), pads=(4, 1, 5, 1)))
-    assert window_steps(layer, 1, plan.storages["x"], 16) == 3
+    assert window_steps(layer.window, 1, plan.storages["x"], 16) == 3
     assert plan.reports[0].array_cycles == 25 * 5 * 8 * 3
 
 
@@ -94,6 +95,6 @@ def test_every_weight_has_one_place_and_the_rest_is_zero() -> None:
 
 def test_folded_rows_overlap_only_where_they_must() -> None:
     _, layer = planned((12, 12, 2), 4, Window((4, 4), (4, 4)))
-    storage = fold_storage(layer, Tensor("x", (12, 12, 2), 1.0, 0, ()), 4)
+    storage = fold_storage(layer.window, Tensor("x", (12, 12, 2), 1.0, 0, ()), 4)
     assert (storage.height, storage.channels, storage.fold.step) == (3, 8, 4)
     assert storage.size_bytes == 12 * 12 * 2
