@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator
 
 from ...golden.timing import OVERHEADS, run_cycles
@@ -156,11 +155,12 @@ def _estimate(plan: Plan, index: int, geometry: Geometry, *, streamed: bool) -> 
         size = sum(len(constant.image) for constant in geometry.operation.constants.values())
         stays = size / blocks <= config.memory.weight_bytes / 8
         weights = size / beat * (1 if stays else parts)
-    # All parts are counted as large as the first.
-    size = len(geometry.rows[0]), len(geometry.columns[0]), geometry.tiles[0]
-    computing = (geometry.operation.cycles(*size) + _COMMAND) * parts * blocks
-    reading = (geometry.operation.steps(*size) + _COMMAND) * parts * blocks
-    writing = math.prod(geometry.shape) / config.array.columns
+    # All parts are counted as large as the first, and each tile as the mean of all: tiles may differ.
+    size, every = (len(geometry.rows[0]), len(geometry.columns[0])), range(geometry.operation.tiles)
+    share = len(geometry.tiles[0]) / len(every)
+    computing = (geometry.operation.cycles(*size, every) * share + _COMMAND) * parts * blocks
+    reading = (geometry.operation.steps(*size, every) * share + _COMMAND) * parts * blocks
+    writing = geometry.output.size_bytes / config.array.columns
     turns = parts * blocks * _TURN * bool(loading and storing)
     bus = loading + storing + weights + turns
     if cut.buffers == 1:

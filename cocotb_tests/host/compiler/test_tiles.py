@@ -13,13 +13,14 @@ from lutterfly.golden.config import PRESETS, Config
 from lutterfly.golden.isa import Engine, LocalMemory
 from lutterfly.golden.machine import ORDERS
 from lutterfly.host.compiler import Command, CompileError, compile_graph, encode, plan_graph
-from lutterfly.host.compiler.folding import cover
+from lutterfly.host.compiler.cuts import _estimate
 from lutterfly.host.compiler.lower import operations
 from lutterfly.host.compiler.lower.convolution import ConvolutionOperation, weight_words
 from lutterfly.host.compiler.operation import Constant, Job, Lowering, step_list
-from lutterfly.host.compiler.parts import Cut
+from lutterfly.host.compiler.parts import Cut, Geometry
 from lutterfly.host.compiler.plan import Plan
 from lutterfly.host.compiler.segments import _pieces
+from lutterfly.host.compiler.windows import cover
 from lutterfly.host.graph import Convolution, Graph, Window
 
 TINY = PRESETS["tiny"]
@@ -122,6 +123,21 @@ def test_pieces_are_as_many_tiles_as_fit(block: int, expected: list[tuple[int, i
     plan = Plan(sparse(0), TINY, cuts={0: (Cut(1, 1, block, 2), {})})
     pieces = _pieces(plan, 0, [3, 1, 1, 4, 2, 9, 1], 5)
     assert [(piece.start, piece.stop) for piece in pieces] == expected
+
+
+@pytest.mark.parametrize("tiles", [1, 2])
+def test_estimates_count_every_tile(tiles: int) -> None:
+    plan = plan_graph(sparse(0), with_words(2048, 1024))
+    operation, partial = plan.operations[0], plan.partial(0)
+
+    def estimate() -> float:
+        return _estimate(plan, 0, Geometry(plan, 0, Cut(5, 5, tiles, 1), partial), streamed=False)
+
+    forwards = estimate()
+    operation.counts.append(operation.counts.pop(0))
+    assert estimate() == forwards
+    operation.counts[-1] += 100
+    assert estimate() > forwards
 
 
 def test_the_largest_tile_must_fit() -> None:
