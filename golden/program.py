@@ -126,8 +126,8 @@ class SpilledTensor:
 
 
 @dataclass(frozen=True, slots=True)
-class LayerReport:
-    """What the compiler says of one layer.
+class LayerPrediction:
+    """What the compiler predicts of one layer.
 
     Attributes
     ----------
@@ -180,7 +180,7 @@ class Program:
         Where they lie in the arena.
     inputs, outputs : tuple of Port
         What crosses the border.
-    layers : tuple of LayerReport
+    layers : tuple of LayerPrediction
         In order of execution.
     written, spilled : tuple of WrittenTensor, tuple of SpilledTensor
         For comparison with a reference.
@@ -208,7 +208,7 @@ class Program:
     constants_address: int
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
-    layers: tuple[LayerReport, ...]
+    layers: tuple[LayerPrediction, ...]
     written: tuple[WrittenTensor, ...]
     spilled: tuple[SpilledTensor, ...]
     predicted_cycles: int

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from .isa import COMMAND_BYTES, EXTERNAL_BITS, LOCAL_BITS
 
 if TYPE_CHECKING:
-    from .program import LayerReport, Port, Program, Queues, WrittenTensor
+    from .program import LayerPrediction, Port, Program, Queues, WrittenTensor
 
 #: Cycles are counted in a register.
 _CYCLES = 1 << 32
@@ -76,7 +76,7 @@ def _check_port(port: Port, program: Program) -> None:
     _in_arena(port.name, port.address, port.size_bytes, program.arena_bytes)
 
 
-def _check_layer(layer: LayerReport, commands: int) -> None:
+def _check_layer(layer: LayerPrediction, commands: int) -> None:
     _check_commands(layer.name, layer.commands, commands)
     for name, value in (
         ("macs", layer.macs),

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..golden.program import LayerReport
+from ..golden.program import LayerPrediction
 from .compiler import LayerMemory, Outcome
 from .frontend import Row, describe
 from .graph import Concat, Graph, Layer, Slice
 
 HEAD = ("layer", "operation", "input", "output", "where", "fold", "cycles", "bound", "weights", "features")
 #: Values of a layer that the accelerator executes; null for what the host does, and for what is in place already.
-_REPORTED = ("fold", "bound", "macs", "array_cycles", "bus_cycles")
+_PREDICTED = ("fold", "bound", "macs", "array_cycles", "bus_cycles")
 _REMEMBERED = (
     "weight_bytes",
     "streamed_weight_bytes",
@@ -41,8 +41,8 @@ def layer_table(graph: Graph, outcome: Outcome) -> tuple[list[tuple[str, ...]], 
     table, values = [HEAD], []
     for row, layer in _rows(graph, outcome.graph):
         index = on_accelerator.get(id(layer))
-        report, needed = (None, None) if index is None else (outcome.layers[index], outcome.layer_memory[index])
-        table.append(_cells(row, report, needed))
+        prediction, needed = (None, None) if index is None else (outcome.layers[index], outcome.layer_memory[index])
+        table.append(_cells(row, prediction, needed))
         values.append(
             {
                 "name": row.layer,
@@ -50,8 +50,8 @@ def layer_table(graph: Graph, outcome: Outcome) -> tuple[list[tuple[str, ...]], 
                 "where": row.where,
                 "input_shape": row.input_shape,
                 "output_shape": row.output_shape,
-                "predicted_cycles": report and report.cycles,
-                **{name: report and getattr(report, name) for name in _REPORTED},
+                "predicted_cycles": prediction and prediction.cycles,
+                **{name: prediction and getattr(prediction, name) for name in _PREDICTED},
                 **{name: needed and getattr(needed, name) for name in _REMEMBERED},
             }
         )
@@ -89,11 +89,11 @@ def memories(outcome: Outcome) -> list[Memory]:
     return found
 
 
-def _cells(row: Row, report: LayerReport | None, memory: LayerMemory | None) -> tuple[str, ...]:
+def _cells(row: Row, prediction: LayerPrediction | None, memory: LayerMemory | None) -> tuple[str, ...]:
     where = (row.layer, row.kind, _shape(row.input_shape), _shape(row.output_shape), row.where)
-    if report is None or memory is None:
+    if prediction is None or memory is None:
         return (*where, "in place" if row.where == "accelerator" else "", "", "", "", "")
-    return (*where, report.fold, f"{report.cycles:,}", report.bound, _weights(memory), _features(memory))
+    return (*where, prediction.fold, f"{prediction.cycles:,}", prediction.bound, _weights(memory), _features(memory))
 
 
 def _weights(memory: LayerMemory) -> str:

@@ -21,6 +21,7 @@ import typer
 
 from ..golden.config import DEFAULT_PRESET, PRESETS
 from . import commands, standard_streams
+from .answer import Answer
 from .driver import AcceleratorError, HardwareError
 from .progress import ProgressBar
 from .simulation.simulator import SimulationError
@@ -101,12 +102,12 @@ def _refuse(message: str, *, as_json: bool) -> None:
         complain(f"lutterfly: {message}")
 
 
-def _finish(report: commands.Report, as_json: bool) -> None:
-    """Print a report, and fail if what was checked is wrong."""
-    answer(json.dumps(report.values) if as_json else report.text)
-    if not report.is_right:
+def _finish(answered: Answer, as_json: bool) -> None:
+    """Print an answer, and fail if what was checked is wrong."""
+    answer(json.dumps(answered.values) if as_json else answered.text)
+    if not answered.is_right:
         raise _FailedError(FAILED)
-    if not report.is_predicted:
+    if not answered.is_predicted:
         raise _FailedError(MISPREDICTED)
 
 
@@ -166,8 +167,8 @@ def quantize(
     """Quantise a float ONNX file for the accelerator; fails if the accelerator does not run the result."""
     with _reporting(as_json):
         with ProgressBar(enabled=not as_json) as progress:
-            report = commands.quantize(model, calibrate, output, config, progress)
-        _finish(report, as_json)
+            answered = commands.quantize(model, calibrate, output, config, progress)
+        _finish(answered, as_json)
 
 
 @app.command()
@@ -220,8 +221,8 @@ def verify(
     """
     with _reporting(as_json):
         with ProgressBar(enabled=not as_json) as progress:
-            report = commands.verify(model, samples, seed, batch, config, progress)
-        _finish(report, as_json)
+            answered = commands.verify(model, samples, seed, batch, config, progress)
+        _finish(answered, as_json)
 
 
 @app.command()
@@ -245,8 +246,8 @@ def synth(
     """Measure area and clock with yosys and nextpnr; fails if they miss the device's budget."""
     with _reporting(as_json):
         with ProgressBar(enabled=not as_json) as progress:
-            report = commands.synth(device, seeds, config, progress)
-        _finish(report, as_json)
+            answered = commands.synth(device, seeds, config, progress)
+        _finish(answered, as_json)
 
 
 @app.command()
@@ -258,8 +259,8 @@ def demo(
     """Classify handwritten digits on the simulated accelerator, next to ONNX Runtime."""
     with _reporting(as_json):
         with ProgressBar(enabled=not as_json) as progress:
-            report = commands.demo(form, config, progress)
-        _finish(report, as_json)
+            answered = commands.demo(form, config, progress)
+        _finish(answered, as_json)
 
 
 @contextlib.contextmanager

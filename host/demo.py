@@ -17,7 +17,7 @@ ACCURACY_WANTED = 0.97
 
 
 @dataclass(frozen=True, slots=True)
-class DemoReport:
+class DemoResult:
     """What the demo found.
 
     Attributes
@@ -66,7 +66,7 @@ class DemoReport:
         return self.accuracy >= ACCURACY_WANTED and not (comparable and self.mismatched_bytes)
 
 
-def run(config: Config, *, form: str = "qdq", progress: Progress = silent) -> DemoReport:
+def run(config: Config, *, form: str = "qdq", progress: Progress = silent) -> DemoResult:
     """Classify the held-out digits.
 
     Parameters
@@ -82,7 +82,7 @@ def run(config: Config, *, form: str = "qdq", progress: Progress = silent) -> De
     feeds = {session.get_inputs()[0].name: images}
     found = session.run(None, feeds)[0]
     expected = _reference(path.read_bytes(), feeds)
-    return DemoReport(
+    return DemoResult(
         predictions=found.argmax(axis=1),
         reference_predictions=expected.argmax(axis=1),
         labels=digits.labels(),

@@ -19,7 +19,7 @@ class Progress(Protocol):
 
 
 def silent(step: str, done: int = 0, total: int = 0) -> None:
-    """Report no progress."""
+    """Say nothing."""
 
 
 class ProgressBar:

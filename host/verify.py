@@ -29,7 +29,7 @@ _COMMAND_CYCLES, _LANDING_CYCLES = 10_000_000, 8
 
 
 @dataclass
-class TensorReport:
+class TensorComparison:
     """One quantised tensor, over all samples.
 
     Attributes
@@ -70,14 +70,14 @@ class LayerCycles:
 
 
 @dataclass
-class VerifyReport:
+class Verification:
     """What a verification found.
 
     Attributes
     ----------
     program : Program
     samples : int
-    tensors : list of TensorReport
+    tensors : list of TensorComparison
         In order of execution, the model's outputs last.
     layers : list of LayerCycles
         Empty where the memory is not the ideal one.
@@ -92,7 +92,7 @@ class VerifyReport:
 
     program: Program
     samples: int
-    tensors: list[TensorReport] = field(default_factory=list)
+    tensors: list[TensorComparison] = field(default_factory=list)
     layers: list[LayerCycles] = field(default_factory=list)
     cycles: int = 0
     reference: str = ""
@@ -150,7 +150,7 @@ def verify(
     name: str = "model",
     settings: MemorySettings | None = None,
     progress: Progress = silent,
-) -> VerifyReport:
+) -> Verification:
     """Compare everything on random inputs.
 
     Parameters
@@ -190,7 +190,7 @@ def verify(
     transport = VerilatorTransport(config, settings=settings, progress=progress)
     session = InferenceSession(program, config, transport)
     run = _Verification(
-        graph, program, config, session, transport, VerifyReport(program, samples, reference=reference.probe() or "")
+        graph, program, config, session, transport, Verification(program, samples, reference=reference.probe() or "")
     )
     rng = np.random.default_rng(seed)
     # The first inference also fetches the program: cycles are those of a later one.
@@ -201,8 +201,8 @@ def verify(
         count = min(program.batch, samples - start)
         run.compare(random_feeds(session, graph, rng, count), order=next(orders))
     if settings in (None, MemorySettings()):
-        run.report.layers = run.measure()
-    return run.report
+        run.found.layers = run.measure()
+    return run.found
 
 
 def _check_tensors(program: Program, graph: Graph, name: str) -> None:
@@ -249,8 +249,8 @@ class _Verification:
     config: Config
     session: InferenceSession
     transport: VerilatorTransport
-    report: VerifyReport
-    _tensors: dict[str, TensorReport] = field(default_factory=dict)
+    found: Verification
+    _tensors: dict[str, TensorComparison] = field(default_factory=dict)
 
     def compare(self, feeds: Mapping[str, np.ndarray], *, order: str) -> None:
         """Run one inference everywhere, and count."""
@@ -268,10 +268,10 @@ class _Verification:
             for view in tensor.views:
                 wanted = _joined(whole, view.name)
                 found = {by: codes[tensor.name] for by, codes in seen.items() if tensor.name in codes}
-                if wanted is not None or self.report.reference:
+                if wanted is not None or self.found.reference:
                     found = {"golden": golden[tensor.name]} | found
-                elif view.name not in self.report.unseen:
-                    self.report.unseen.append(view.name)
+                elif view.name not in self.found.unseen:
+                    self.found.unseen.append(view.name)
                 if wanted is None:
                     wanted = evaluate.to_onnx(view, golden[tensor.name])
                 self._count(view.name, wanted, {by: evaluate.to_onnx(view, codes) for by, codes in found.items()})
@@ -284,14 +284,14 @@ class _Verification:
 
     def _reference(self, feeds: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
         """What ONNX Runtime, which runs samples one by one, gives for each; nothing where it is no reference."""
-        if self.report.reference:
+        if self.found.reference:
             return []
         return [reference.run(self.program.model, sample) for sample in single_samples(feeds)]
 
     def _count(self, name: str, wanted: np.ndarray, found: Mapping[str, np.ndarray]) -> None:
         if name not in self._tensors:
-            self._tensors[name] = TensorReport(name)
-            self.report.tensors.append(self._tensors[name])
+            self._tensors[name] = TensorComparison(name)
+            self.found.tensors.append(self._tensors[name])
         tensor = self._tensors[name]
         tensor.bytes += wanted.nbytes
         expected = np.frombuffer(wanted.tobytes(), np.uint8)
@@ -302,7 +302,7 @@ class _Verification:
             setattr(tensor, by, (getattr(tensor, by) or 0) + differing)
 
     def _run_machine(self, codes: Mapping[str, Int8], order: str) -> dict[str, Int8]:
-        golden = machine.Machine(self.config, seed=self.report.samples)
+        golden = machine.Machine(self.config, seed=self.found.samples)
         arena = machine.new_arena(self.program)
         golden.run_prologue(self.program, arena, order=order)
         for name, port in zip(self.graph.inputs, self.program.inputs, strict=True):
@@ -328,7 +328,7 @@ class _Verification:
             feature = np.frombuffer(simulator.read_feature(0, self.config.memory.feature_bytes), np.uint8)
             tensors |= {tensor.name: machine.read_tensor(tensor, feature) for tensor in group}
         self._outputs = driver.finish()
-        self.report.cycles = driver.counters()["cycles"]
+        self.found.cycles = driver.counters()["cycles"]
         for tensor in self.program.spilled:
             data = self.transport.read_memory(self.transport.arena_base + tensor.address, tensor.size_bytes)
             tensors[tensor.name] = np.frombuffer(data, np.int8).reshape(tensor.shape)
@@ -349,5 +349,5 @@ class _Verification:
             now = last_issue[layer.commands[-1]]
             layers.append(LayerCycles(layer.name, layer.cycles, now - before))
             before = now
-        layers.append(LayerCycles("inference", self.program.predicted_cycles, self.report.cycles))
+        layers.append(LayerCycles("inference", self.program.predicted_cycles, self.found.cycles))
         return layers

@@ -46,11 +46,11 @@ def test_values_are_the_programs(network: str, path: Path, capsys: pytest.Captur
     values = values_of(path, capsys)
     layers = [layer for layer in values["layers"] if layer["fold"] is not None]
     for layer, fact in zip(layers, facts.layers, strict=True):
-        report, memory = fact.report, fact.memory
-        assert (layer["name"], layer["operation"]) == (report.name, fact.kind)
-        assert layer["predicted_cycles"] == report.cycles
+        prediction, memory = fact.prediction, fact.memory
+        assert (layer["name"], layer["operation"]) == (prediction.name, fact.kind)
+        assert layer["predicted_cycles"] == prediction.cycles
         for name in ("fold", "bound", "macs", "array_cycles", "bus_cycles"):
-            assert layer[name] == getattr(report, name)
+            assert layer[name] == getattr(prediction, name)
         for name in ("weight_bytes", "streamed_weight_bytes", "feature_bytes", "loaded_bytes", "stored_bytes"):
             assert layer[name] == getattr(memory, name)
         assert (layer["in_parts"], layer["spilled"]) == (list(memory.in_parts), list(memory.spilled))
@@ -93,8 +93,8 @@ def test_the_table_says_what_stays_and_what_does_not(
         kept = f"{size:,} resident" if not streamed else f"{streamed:,} of {size:,} streamed"
         weights = [f"{size:,} streamed" if streamed == size else kept] if size else []
         features = f"{memory.feature_bytes:,}" + (" spilled" if memory.spilled else "")
-        cells = re.split(r" {2,}", line.partition(layer.report.fold)[2].strip())
-        assert cells == [f"{layer.report.cycles:,}", layer.report.bound, *weights, features]
+        cells = re.split(r" {2,}", line.partition(layer.prediction.fold)[2].strip())
+        assert cells == [f"{layer.prediction.cycles:,}", layer.prediction.bound, *weights, features]
     is_large = network == "large"
     assert any(" streamed " in line for line in lines) == any(line.endswith(" spilled") for line in lines) == is_large
     assert any("bytes streamed in every inference" in line for line in rest) == is_large

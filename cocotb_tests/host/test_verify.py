@@ -30,9 +30,9 @@ WIDE = Limits(side=14, map_bytes=12 << 10, weight_bytes=32 << 10, macs=1_500_000
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
 @pytest.mark.parametrize("form", digits.FORMS)
 def test_digits(form: str, preset: str) -> None:
-    report = verify(digits.model_path(form).read_bytes(), PRESETS[preset], samples=3)
-    assert_right(report)
-    assert len(report.layers) == len(report.program.layers) + 1
+    found = verify(digits.model_path(form).read_bytes(), PRESETS[preset], samples=3)
+    assert_right(found)
+    assert len(found.layers) == len(found.program.layers) + 1
 
 
 def _generated(number: int, limits: Limits) -> Generated:
@@ -70,9 +70,9 @@ def test_any_bus_gives_the_same_bytes(preset: str, seed: int) -> None:
         seed=seed,
         stall_probability=0.3,
     )
-    report = verify(_generated(3 * seed, TINY).model, PRESETS[preset], samples=2, seed=seed, settings=settings)
-    assert not report.mismatched_bytes
-    assert not report.layers
+    found = verify(_generated(3 * seed, TINY).model, PRESETS[preset], samples=2, seed=seed, settings=settings)
+    assert not found.mismatched_bytes
+    assert not found.layers
 
 
 def test_a_program_is_verified_like_its_model() -> None:
@@ -85,8 +85,8 @@ def test_a_wrong_constant_is_seen(place: int) -> None:
     program = compile_model(digits.model_path("qop").read_bytes(), PRESETS["tiny"])
     constants = np.frombuffer(program.constants, np.uint8).copy()
     constants[place] ^= 0x40
-    report = verify(dataclasses.replace(program, constants=constants.tobytes()).to_bytes(), PRESETS["tiny"], samples=1)
-    wrong = [tensor for tensor in report.tensors if tensor.mismatched]
+    found = verify(dataclasses.replace(program, constants=constants.tobytes()).to_bytes(), PRESETS["tiny"], samples=1)
+    wrong = [tensor for tensor in found.tensors if tensor.mismatched]
     assert wrong
     assert all(tensor.golden == 0 and tensor.machine == tensor.rtl for tensor in wrong if tensor.machine is not None)
 
@@ -94,9 +94,9 @@ def test_a_wrong_constant_is_seen(place: int) -> None:
 def test_tensors_that_onnx_runtime_does_not_show_are_named(monkeypatch) -> None:
     run = reference.run
     monkeypatch.setattr(reference, "run", lambda *words: {"logits": run(*words)["logits"]})
-    report = verify(digits.model_path("qop").read_bytes(), PRESETS["tiny"], samples=1)
-    *inner, output = report.tensors
-    assert report.unseen == [tensor.name for tensor in inner]
+    found = verify(digits.model_path("qop").read_bytes(), PRESETS["tiny"], samples=1)
+    *inner, output = found.tensors
+    assert found.unseen == [tensor.name for tensor in inner]
     assert {tensor.golden for tensor in inner} == {None}
     assert (output.name, output.rtl) == ("logits (output)", 0)
 

@@ -70,9 +70,9 @@ def test_the_autoencoder_in_detail(models_dir, form: str):
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("samples", [2, pytest.param(16, marks=pytest.mark.regress)])
 def test_bytes_and_cycles_on_the_core(models_dir, network: str, form: str, samples: int):
-    report = verify((models_dir / f"{network}_{form}.onnx").read_bytes(), PRESETS["ecp5-85k"], samples=samples)
-    assert_right(report)
-    assert report.cycles <= BOUNDS[network]
+    found = verify((models_dir / f"{network}_{form}.onnx").read_bytes(), PRESETS["ecp5-85k"], samples=samples)
+    assert_right(found)
+    assert found.cycles <= BOUNDS[network]
 
 
 @pytest.mark.parametrize("network", NETWORKS)
@@ -85,6 +85,6 @@ def test_bytes_and_cycles_on_the_smallest_core(models_dir, network: str):
 def test_bytes_on_a_slow_bus(models_dir, network: str):
     settings = MemorySettings(read_latency=150, write_latency=90, beat_interval=2, stall_probability=0.3, seed=5)
     data = (models_dir / f"{network}_qop.onnx").read_bytes()
-    report = verify(data, PRESETS["ecp5-85k"], samples=1, settings=settings)
-    assert report.bytes
-    assert not report.mismatched_bytes
+    found = verify(data, PRESETS["ecp5-85k"], samples=1, settings=settings)
+    assert found.bytes
+    assert not found.mismatched_bytes

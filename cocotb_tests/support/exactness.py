@@ -11,7 +11,7 @@ from lutterfly.host import reference
 from lutterfly.host.evaluate import evaluate, from_onnx, to_onnx
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Graph
-from lutterfly.host.verify import VerifyReport
+from lutterfly.host.verify import Verification
 
 needs_reference = pytest.mark.skipif(reference.probe() is not None, reason=str(reference.probe()))
 
@@ -78,9 +78,9 @@ def assert_exact(data: bytes, feeds: Mapping[str, np.ndarray], *, covered: bool 
     return graph
 
 
-def assert_right(report: VerifyReport) -> None:
+def assert_right(found: Verification) -> None:
     """No byte differs, on the simulated core neither, and all cycles are within the tolerance of the prediction."""
-    assert not report.mismatched_bytes, [tensor for tensor in report.tensors if tensor.mismatched]
-    assert report.bytes
-    assert any(tensor.rtl is not None for tensor in report.tensors)
-    assert report.is_right, [layer for layer in report.layers if not layer.is_right]
+    assert not found.mismatched_bytes, [tensor for tensor in found.tensors if tensor.mismatched]
+    assert found.bytes
+    assert any(tensor.rtl is not None for tensor in found.tensors)
+    assert found.is_right, [layer for layer in found.layers if not layer.is_right]

@@ -14,7 +14,7 @@ from shrink import shrink
 from lutterfly.golden.config import PRESETS, Config
 from lutterfly.host.driver import AcceleratorError
 from lutterfly.host.simulation.simulator import SimulationError
-from lutterfly.host.verify import VerifyReport, verify
+from lutterfly.host.verify import Verification, verify
 
 #: How the problem of a network begins for which there is no program.
 REFUSED = "refused: "
@@ -35,41 +35,44 @@ class Trial:
     network: Network
     problem: str
     late: str
-    report: VerifyReport | None
+    verification: Verification | None
 
     @property
     def text(self) -> str:
         return f"{self.network.text}: {self.problem or self.late or 'right'}"
 
 
-def judge(model: bytes, config: Config, batch: int = 1) -> tuple[str, VerifyReport | None]:
+def judge(model: bytes, config: Config, batch: int = 1) -> tuple[str, Verification | None]:
     """What is wrong with a network on the golden functions, the golden machine or the simulated core."""
     try:
-        report = verify(model, config, samples=batch, batch=batch)
+        verification = verify(model, config, samples=batch, batch=batch)
     except (AcceleratorError, SimulationError) as error:
         return str(error), None
     except ValueError as error:
         return f"{REFUSED}{error}", None
-    if report.mismatched_bytes:
-        wrong = [tensor.name for tensor in report.tensors if tensor.mismatched]
-        return f"{report.mismatched_bytes} of {report.bytes} bytes differ, first in {wrong[0]}", report
-    if not any(tensor.rtl is not None for tensor in report.tensors):
-        return "nothing was computed on the core", report
-    return "", report
+    if verification.mismatched_bytes:
+        wrong = [tensor.name for tensor in verification.tensors if tensor.mismatched]
+        return (
+            f"{verification.mismatched_bytes} of {verification.bytes} bytes differ, first in {wrong[0]}",
+            verification,
+        )
+    if not any(tensor.rtl is not None for tensor in verification.tensors):
+        return "nothing was computed on the core", verification
+    return "", verification
 
 
 def attempt(seed: int) -> Trial:
     """Try the network of a seed."""
     found = network(seed)
-    problem, report = judge(found.model, found.config, found.batch)
+    problem, verification = judge(found.model, found.config, found.batch)
     late = ""
-    if report is not None and found.config_name in PRESETS:
+    if verification is not None and found.config_name in PRESETS:
         late = "; ".join(
             f"{layer.name} took {layer.measured} cycles, {layer.predicted} predicted"
-            for layer in report.layers
+            for layer in verification.layers
             if not layer.is_right
         )
-    return Trial(found, problem, late, report)
+    return Trial(found, problem, late, verification)
 
 
 def keep(trial: Trial) -> str:
@@ -103,5 +106,5 @@ class Sweep:
                 self.wrong.append(keep(trial))
             elif trial.late:
                 self.late.append(trial.text)
-            if trial.report is not None:
-                self.coverage.sample(trial.report.program, trial.network.config)
+            if trial.verification is not None:
+                self.coverage.sample(trial.verification.program, trial.network.config)

@@ -58,7 +58,7 @@ def emit(plan: Plan, config_name: str) -> Program:
         constants_address=constants_address,
         inputs=tuple(_port(plan, graph.tensors[name]) for name in graph.inputs),
         outputs=tuple(_port(plan, graph.tensors[name]) for name in graph.outputs),
-        layers=tuple(plan.reports),
+        layers=tuple(plan.predictions),
         written=tuple(_written(plan)),
         spilled=tuple(
             SpilledTensor(name, address, graph.tensors[name].shape)
@@ -113,7 +113,7 @@ def _written(plan: Plan) -> Iterator[WrittenTensor]:
         if writers and root in plan.spans and tensor.views:
             yield WrittenTensor(
                 name,
-                plan.reports[writers[-1]].commands[-1],
+                plan.predictions[writers[-1]].commands[-1],
                 storage.origin,
                 storage.row_pitch,
                 storage.pixel_pitch,

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from ...golden.config import Config
 from ...golden.memories import CONSTANTS, MEMORIES
-from ...golden.program import LayerReport
+from ...golden.program import LayerPrediction
 from ..graph import Graph
 from .memory_map import Block, LayerMemory, constant_blocks, layer_memory
 from .plan import Command, Plan
@@ -52,7 +52,7 @@ class Outcome:
     graph : Graph
         What is executed. It may have other layers than the network: concatenations that cost nothing are none, and a
         max pooling may be two.
-    layers : tuple of LayerReport
+    layers : tuple of LayerPrediction
         Of each layer of the graph.
     streamed_bytes : int
         What lies in external memory of constants that are loaded in every inference.
@@ -63,7 +63,7 @@ class Outcome:
         self._plan = plan
         self.config: Config = plan.config
         self.graph: Graph = plan.graph
-        self.layers: tuple[LayerReport, ...] = tuple(plan.reports)
+        self.layers: tuple[LayerPrediction, ...] = tuple(plan.predictions)
         self.streamed_bytes = len(plan.streamed)
         self.predicted_cycles = plan.predicted_cycles
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...golden.config import Config
 from ...golden.isa import FORMATS, LocalMemory, Opcode
-from ...golden.program import LayerReport
+from ...golden.program import LayerPrediction
 from ..graph import Graph, Layer, Window
 from .storage import NO_ADDRESSES, Addresses, Storage
 
@@ -112,7 +112,7 @@ class Plan:
         The COMPUTE commands of each job.
     commands : list of Command
         Of both queues, in an order in which they could run one by one.
-    reports : list of LayerReport
+    predictions : list of LayerPrediction
     predicted_cycles : int
     """
 
@@ -133,7 +133,7 @@ class Plan:
     external_bytes: int = 0
     computes: list[list[Command]] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
-    reports: list[LayerReport] = field(default_factory=list)
+    predictions: list[LayerPrediction] = field(default_factory=list)
     predicted_cycles: int = 0
 
     def consumers(self, tensor: str) -> list[tuple[int, Layer]]:

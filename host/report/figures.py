@@ -72,7 +72,7 @@ def cycle_shares(facts: Facts) -> go.Figure:
 
 def ideal_cycles(facts: Facts, layer: LayerFacts) -> float:
     """Cycles in which all multipliers together could do a layer's multiply-accumulates."""
-    return layer.report.macs / facts.config.multipliers
+    return layer.prediction.macs / facts.config.multipliers
 
 
 def _stacked(name: str, colour: str, rows: list[int], cycles: list[float]) -> go.Bar:
@@ -91,9 +91,11 @@ def roofline(facts: Facts) -> go.Figure:
 
     Layers that move nothing over the bus stand on the right, in the order of execution.
     """
-    layers = [(index + 1, layer) for index, layer in enumerate(facts.layers) if layer.report.macs]
+    layers = [(index + 1, layer) for index, layer in enumerate(facts.layers) if layer.prediction.macs]
     array, bus = facts.config.multipliers, facts.config.axi.data_bytes
-    moving = [(number, layer, layer.report.macs / layer.moved_bytes) for number, layer in layers if layer.moved_bytes]
+    moving = [
+        (number, layer, layer.prediction.macs / layer.moved_bytes) for number, layer in layers if layer.moved_bytes
+    ]
     staying = [(number, layer) for number, layer in layers if not layer.moved_bytes]
     whole = facts.macs / max(facts.moved_bytes, 1)
     ridge = array / bus

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...golden.config import Config
 from ...golden.isa import TABLE_BYTES, LocalMemory
-from ...golden.program import LayerReport, Program
+from ...golden.program import LayerPrediction, Program
 from ..compiler import Block, ConstantMemory, LayerMemory, Outcome, bus_bytes
 from ..frontend.describe import kind_of
 from ..graph import Concat, Layer
@@ -31,7 +31,7 @@ class LayerFacts:
         Its number and its name, shortened: unique.
     kind : str
         The operation.
-    report : LayerReport
+    prediction : LayerPrediction
         What the compiler says: predicted.
     share : Share
         Where its cycles went: measured.
@@ -40,7 +40,7 @@ class LayerFacts:
 
     label: str
     kind: str
-    report: LayerReport
+    prediction: LayerPrediction
     share: Share
     memory: LayerMemory
 
@@ -52,7 +52,7 @@ class LayerFacts:
     @property
     def macs_per_cycle(self) -> float:
         """Measured."""
-        return self.report.macs / self.share.cycles
+        return self.prediction.macs / self.share.cycles
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Facts:
     @property
     def macs(self) -> int:
         """Multiply-accumulates of an inference."""
-        return sum(layer.report.macs for layer in self.layers)
+        return sum(layer.prediction.macs for layer in self.layers)
 
     @property
     def moved_bytes(self) -> int:
@@ -127,8 +127,8 @@ def gather(name: str, program: Program, config: Config, outcome: Outcome, observ
     divided = shares(observation, [layer.commands for layer in program.layers])
     rows = zip(outcome.graph.layers, program.layers, divided, outcome.layer_memory, strict=True)
     layers = tuple(
-        LayerFacts(_label(index, layer.name), kind_of(outcome.graph, layer), report, share, memory)
-        for index, (layer, report, share, memory) in enumerate(rows)
+        LayerFacts(_label(index, layer.name), kind_of(outcome.graph, layer), prediction, share, memory)
+        for index, (layer, prediction, share, memory) in enumerate(rows)
     )
     return Facts(
         name,

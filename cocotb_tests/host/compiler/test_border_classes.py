@@ -139,7 +139,7 @@ def test_max_pooling_needs_no_border() -> None:
     plan = plan_graph(maker.finish(maker.max_pool(trunk, SAME)), PRESETS["tiny"])
     assert plan.storages[trunk].size_bytes == 8 * 8 * 6
     assert plan.operations[-1].fold.endswith(", 9 border classes")
-    assert plan.reports[-1].array_cycles < 9 * 8 * 8 * 6 / 4
+    assert plan.predictions[-1].array_cycles < 9 * 8 * 8 * 6 / 4
 
 
 @needs_reference

@@ -219,7 +219,7 @@ def test_a_window_of_a_depthwise_row_reads_only_what_the_one_before_did_not() ->
     maker = GraphMaker((16, 16, 16))
     plan = plan_graph(maker.finish(maker.depthwise("x", SAME)), PRESETS["ecp5-85k"])
     (command,) = plan.queue("compute")
-    assert plan.reports[0].array_cycles == 16 * (3 * 3 + 15 * 3)
+    assert plan.predictions[0].array_cycles == 16 * (3 * 3 + 15 * 3)
     assert (command.fields["rows"], command.fields["steps"], command.fields["skip"]) == (3, 9, 6)
 
 
@@ -245,4 +245,4 @@ def test_equal_weights_of_a_whole_map_are_one_word() -> None:
     maker = GraphMaker((8, 8, 32))
     plan = plan_graph(maker.finish(maker.global_average("x")), PRESETS["ecp5-85k"])
     assert len(plan.images[LocalMemory.WEIGHT]) == 2 * PRESETS["ecp5-85k"].weight_word_bytes
-    assert plan.reports[0].array_cycles == 2 * 64
+    assert plan.predictions[0].array_cycles == 2 * 64

@@ -81,7 +81,7 @@ def test_a_large_pointwise_layer_is_bound_by_the_array() -> None:
     graph = maker.finish(maker.convolution("x", 1024, POINT))
     plan = plan_graph(graph, ECP5)
     assert differing_bytes(graph, emit(plan, "ecp5-85k"), ECP5, order="random") == 0
-    assert plan.reports[0].cycles < 1.1 * plan.reports[0].array_cycles
+    assert plan.predictions[0].cycles < 1.1 * plan.predictions[0].array_cycles
     assert streamed(plan, LocalMemory.WEIGHT) <= 8192
 
 

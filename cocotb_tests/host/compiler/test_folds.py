@@ -43,13 +43,13 @@ def test_the_bus_decides_against_a_fold_that_only_the_array_likes() -> None:
     """Three rows interleaved would keep the array waiting for pieces of 3 bytes."""
     plan, _ = planned((96, 96, 3), 8, Window((3, 3), (2, 2), pads=(0, 0, 1, 1)))
     assert plan.storages["x"].fold is None
-    assert plan.reports[0].array_cycles == 48 * 48 * 3
+    assert plan.predictions[0].array_cycles == 48 * 48 * 3
 
 
 def test_tall_kernels_on_one_channel_are_folded() -> None:
     plan, layer = planned((49, 10, 1), 64, Window((10, 4), (2, 2), pads=(4, 1, 5, 1)))
     assert window_steps(layer.window, 1, plan.storages["x"], 16) == 3
-    assert plan.reports[0].array_cycles == 25 * 5 * 8 * 3
+    assert plan.predictions[0].array_cycles == 25 * 5 * 8 * 3
 
 
 def test_rows_that_lie_side_by_side_are_one_run() -> None:

@@ -107,10 +107,10 @@ def test_every_byte_is_right(seed: int, feature_bytes: int, words: int) -> None:
     total = sum(sum(operation.counts) for operation in plan.operations)
     assert bool(streams) == (total > words)
     assert bool(plan.cuts) == (feature_bytes == 1024)
-    for operation, report in zip(plan.operations, plan.reports, strict=True):
+    for operation, prediction in zip(plan.operations, plan.predictions, strict=True):
         jobs = [job for job in plan.jobs if job.index == operation.index]
         steps = sum(operation.steps(len(job.rows), len(job.columns), job.tiles) for job in jobs)
-        assert steps == report.array_cycles
+        assert steps == prediction.array_cycles
     for order in ORDERS:
         assert differing_bytes(graph, encode(plan), config, order=order, seed=seed) == 0
 

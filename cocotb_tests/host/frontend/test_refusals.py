@@ -14,9 +14,9 @@ from generated import TINY, Maker
 from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.examples import digits
-from lutterfly.host import commands
 from lutterfly.host.arrays import TensorInfo
 from lutterfly.host.cli import main
+from lutterfly.host.tensor_files import assign
 
 MODEL = digits.model_path("qop")
 
@@ -211,7 +211,7 @@ def test_files_and_names_may_contain_an_equals_sign(
     output = "output must be one of logits, not d; for a file with = in its name: --output logits=d=e.npy"
     assert_refused(["run", str(MODEL), "--input", "x.npy", "--output", "d=e.npy"], output, capsys)
     infos = [TensorInfo(name, [1], "tensor(int8)") for name in ("a", "a=b")]
-    assert commands.assign("input", ["a=b=c.npy", "a=c.npy"], infos) == {"a=b": "c.npy", "a": "c.npy"}
+    assert assign("input", ["a=b=c.npy", "a=c.npy"], infos) == {"a=b": "c.npy", "a": "c.npy"}
 
 
 @pytest.mark.parametrize("command", ["run", "verify", "check"])

@@ -79,12 +79,12 @@ def test_points_of_the_roofline_are_under_its_ceilings(network: str) -> None:
         points |= {int(label.split()[0]) - 1: at for label, *at in zip(labels, trace["x"], trace["y"], strict=True)}
         # "3 +2" stands for three points.
         assert sum(1 + int(text.partition(" +")[2] or 0) for text in trace["text"] if text) == len(labels)
-    assert set(points) == {index for index, layer in enumerate(facts.layers) if layer.report.macs}
+    assert set(points) == {index for index, layer in enumerate(facts.layers) if layer.prediction.macs}
     for index, (x, y) in points.items():
         layer = facts.layers[index]
-        assert y == layer.report.macs / layer.share.cycles <= array
+        assert y == layer.prediction.macs / layer.share.cycles <= array
         if layer.moved_bytes:
-            assert x == layer.report.macs / layer.moved_bytes
+            assert x == layer.prediction.macs / layer.moved_bytes
     whole = shown["whole network"]
     assert whole["y"][0] <= min(array, bus * whole["x"][0])
 

@@ -71,12 +71,12 @@ def test_the_summary_and_the_tables_have_the_numbers(network: str) -> None:
     assert f"cycles measured, {facts.program.predicted_cycles:,} predicted" in words
     assert f"{facts.utilisation:.1%}" in words
     for layer in facts.layers:
-        place = words.index(layer.report.name)
+        place = words.index(layer.prediction.name)
         assert words[place + 1 : place + 5] == [
             layer.kind,
-            layer.report.fold,
+            layer.prediction.fold,
             f"{layer.share.cycles:,}",
-            f"{layer.report.cycles:,}",
+            f"{layer.prediction.cycles:,}",
         ]
 
 
@@ -107,13 +107,15 @@ def test_every_layer_is_named_and_no_name_hides_another(network: str, opened: Op
 def test_of_many_layers_no_number_hides_another(tmp_path: Path) -> None:
     """On the roofline; the layers of a large network come near to each other."""
     _, facts = report_of("large")
-    made = [layer for layer in facts.layers if layer.report.macs and layer.moved_bytes]
+    made = [layer for layer in facts.layers if layer.prediction.macs and layer.moved_bytes]
     rng = np.random.default_rng(0)
     crowd = [
         dataclasses.replace(
             layer,
             label=f"{number} layer",
-            report=dataclasses.replace(layer.report, macs=max(int(layer.report.macs * rng.uniform(0.3, 1)), 1)),
+            prediction=dataclasses.replace(
+                layer.prediction, macs=max(int(layer.prediction.macs * rng.uniform(0.3, 1)), 1)
+            ),
         )
         for number, layer in enumerate(made[index % len(made)] for index in range(1, 41))
     ]
@@ -143,7 +145,7 @@ def test_names_from_a_model_are_text(tmp_path: Path) -> None:
     first = facts.layers[0]
     label, name = f"1 <b>{HOSTILE}</b>&amp;", f"</script>{HOSTILE}"
     layers = (
-        dataclasses.replace(first, label=label, report=dataclasses.replace(first.report, name=name)),
+        dataclasses.replace(first, label=label, prediction=dataclasses.replace(first.prediction, name=name)),
         *facts.layers[1:],
     )
     occupants = (dataclasses.replace(facts.occupants[0], tensor=HOSTILE), *facts.occupants[1:])

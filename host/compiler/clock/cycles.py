@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ....golden import timing
 from ....golden.isa import Opcode
-from ....golden.program import LayerReport
+from ....golden.program import LayerPrediction
 from ....golden.timing import OVERHEADS
 from ...graph import Add, AveragePool, Concat, Convolution, Layer, MaxPool, Pad, Pointwise, Slice
 from ..plan import Command, Plan
@@ -24,7 +24,7 @@ _KINDS = {
 
 
 def predict(plan: Plan) -> Plan:
-    """Run the synchronised commands against the clock, and report on every layer."""
+    """Run the synchronised commands against the clock, and say what every layer takes."""
     bus = ReadBus(plan.config, {name: len(plan.queue(name)) + 1 for name in ("dma", "compute")})
     compute = ComputeClock(plan.config, bus)
     dma = DmaClock(plan.config, compute, bus, ready=OVERHEADS.start + timing.command_cycles(plan.config))
@@ -44,8 +44,8 @@ def predict(plan: Plan) -> Plan:
         commands = [command for command in plan.commands if command.layer == index]
         busy = sum(compute.issues[number][1] - compute.issues[number][0] + 1 for number in indices[index])
         moving = sum(_bus_cycles(plan, command) for command in commands)
-        plan.reports.append(
-            LayerReport(
+        plan.predictions.append(
+            LayerPrediction(
                 layer.name,
                 _kind(plan, layer),
                 tuple(indices[index]),

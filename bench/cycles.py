@@ -1,6 +1,6 @@
 """Print the figures of docs/results.md: cycles of each network and of each of its layers, measured and predicted.
 
-    .venv/bin/python bench/report.py [--config NAME] [--layers] [MODEL ...]
+    .venv/bin/python bench/cycles.py [--config NAME] [--layers] [MODEL ...]
 
 A layer's cycles run from the last issue of the layer before (the first layer's from the start) to its own last issue.
 Utilisation is multiply-accumulates over what all multipliers could do in the measured cycles.
