@@ -17,9 +17,16 @@ from lutterfly.hdl.memories import feature_memory
 from lutterfly.hdl.parts import device
 from lutterfly.host.compiler import compile_graph
 from lutterfly.host.graph import Window
+from lutterfly.host.simulation.simulator import MemorySettings
 
 CONFIG = PRESETS["ecp5-85k"]
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
+
+
+def test_the_ideal_bus_is_what_the_simulator_has_by_default() -> None:
+    settings, assumed = MemorySettings(), timing.OVERHEADS
+    assert (settings.read_latency, settings.write_latency) == (assumed.read_latency, assumed.write_latency)
+    assert (settings.outstanding, settings.beat_interval, settings.stall_probability) == (assumed.bursts, 1, 0)
 
 
 def test_latencies_are_those_of_the_components() -> None:

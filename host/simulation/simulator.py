@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...golden.timing import OVERHEADS
+
 
 @dataclass(frozen=True, slots=True)
 class MemorySettings:
@@ -35,10 +37,10 @@ class MemorySettings:
         Of a stall, in each cycle on each channel, the register port included.
     """
 
-    read_latency: int = 40
-    write_latency: int = 40
+    read_latency: int = OVERHEADS.read_latency
+    write_latency: int = OVERHEADS.write_latency
     beat_interval: int = 1
-    outstanding: int = 8
+    outstanding: int = OVERHEADS.bursts
     accept: bool = True
     answer: bool = True
     seed: int = 0
