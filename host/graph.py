@@ -6,6 +6,7 @@ Every tensor is int8 codes in NHWC order without N: ``int8[height, width, channe
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -15,6 +16,9 @@ import numpy.typing as npt
 from ..golden.elements import CODE_BITS, run_bytes, tensor_bytes
 
 Int8 = npt.NDArray[np.int8]
+
+#: Height, width and channels.
+Shape = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -134,6 +138,18 @@ class Layer:
         """The first input: the only one of most layers."""
         return self.inputs[0]
 
+    def kind(self, source: Shape, target: Shape) -> str:
+        """What it is, in a word or two, between an input and an output of these shapes."""
+        return type(self).__name__
+
+    def macs(self, target: Shape) -> int:
+        """Multiply-accumulates for an output of this shape, as the network defines them."""
+        return 0
+
+    def normalised(self, zero_point: int) -> Layer:
+        """A layer that computes the same from codes alone, where these stood for codes less a zero point before."""
+        return self
+
 
 @dataclass(frozen=True, eq=False)
 class Convolution(Layer):
@@ -169,6 +185,29 @@ class Convolution(Layer):
     table: Int8 | None = None
     groups: int = 1
 
+    def kind(self, source: Shape, target: Shape) -> str:
+        """By its groups, or whether one window is the whole map."""
+        if self.groups > 1:
+            return "depthwise" if self.groups == len(self.weights) else "grouped convolution"
+        is_whole_map = self.window.kernel == source[:2] and target[:2] == (1, 1)
+        return "fully connected" if is_whole_map else "convolution"
+
+    def macs(self, target: Shape) -> int:
+        """One for each weight that an element of the output takes."""
+        return target[0] * target[1] * self.weights.size
+
+    def normalised(self, zero_point: int) -> Convolution:
+        """What a zero point adds to each sum is subtracted from the bias.
+
+        ``sum((x - zx) * w) + b = sum(x * w) + (b - zx * sum(w))``, modulo 2**32. Borders hold zx, so that this holds
+        there too.
+        """
+        if zero_point == 0:
+            return self
+        sums = self.weights.astype(np.int64).sum(axis=(1, 2, 3))
+        bias = (self.bias.astype(np.int64) - zero_point * sums).astype(np.int32)
+        return dataclasses.replace(self, bias=bias)
+
 
 @dataclass(frozen=True, eq=False)
 class AveragePool(Convolution):
@@ -185,6 +224,14 @@ class AveragePool(Convolution):
 
     multipliers: Mapping[int, np.float32] = field(default_factory=dict)
 
+    def kind(self, source: Shape, target: Shape) -> str:
+        """No convolution of the network's."""
+        return "average pooling"
+
+    def macs(self, target: Shape) -> int:
+        """None: only the accelerator multiplies."""
+        return 0
+
 
 @dataclass(frozen=True, eq=False)
 class Pad(Convolution):
@@ -192,6 +239,10 @@ class Pad(Convolution):
 
     Its bias is 0 and its multiplier 1.
     """
+
+    def macs(self, target: Shape) -> int:
+        """None: only the accelerator multiplies."""
+        return 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,12 +253,20 @@ class MaxPool(Layer):
     pooled: str = ""
     table: Int8 | None = None
 
+    def kind(self, source: Shape, target: Shape) -> str:
+        """With its table or without."""
+        return "max pooling"
+
 
 @dataclass(frozen=True, eq=False)
 class Pointwise(Layer):
     """A table on every code."""
 
     table: Int8
+
+    def kind(self, source: Shape, target: Shape) -> str:
+        """What it has."""
+        return "table"
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,6 +301,10 @@ class Add(Layer):
     requantised: str = ""
     table: Int8 | None = None
 
+    def kind(self, source: Shape, target: Shape) -> str:
+        """Of two tensors."""
+        return "addition"
+
 
 @dataclass(frozen=True, eq=False)
 class Concat(Layer):
@@ -255,6 +318,10 @@ class Concat(Layer):
 
     tables: tuple[Int8 | None, ...]
 
+    def kind(self, source: Shape, target: Shape) -> str:
+        """With its tables or without."""
+        return "concatenation"
+
 
 @dataclass(frozen=True, eq=False)
 class Slice(Layer):
@@ -262,6 +329,10 @@ class Slice(Layer):
 
     first: int
     channels: int
+
+    def kind(self, source: Shape, target: Shape) -> str:
+        """Of channels."""
+        return "slice"
 
 
 @dataclass

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import onnx
 
-from ..graph import Add, AveragePool, Concat, Convolution, Graph, Layer, MaxPool, Pad, Slice, Window
+from ..graph import Add, AveragePool, Convolution, Graph, Layer, MaxPool, Pad, Slice, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,11 @@ def kind_of(graph: Graph, layer: Layer) -> str:
         return f"{kind}convolution {_geometry(window)}{behind}"
     if isinstance(layer, MaxPool):
         return f"max pooling {_geometry(layer.window)}{behind}"
-    return {Add: f"sum{behind}", Concat: "concatenation", Slice: "selection of channels"}.get(type(layer), "table")
+    if isinstance(layer, Add):
+        return f"sum{behind}"
+    if isinstance(layer, Slice):
+        return "selection of channels"
+    return layer.kind(graph.tensors[layer.input].shape, graph.tensors[layer.output].shape)
 
 
 def _geometry(window: Window) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,10 @@ from graphs import GraphMaker
 from lutterfly.golden.config import PRESETS, Config
 from lutterfly.golden.isa import Engine
 from lutterfly.host.cli import main
-from lutterfly.host.compiler import CompileError, compile_graph, plan_graph
-from lutterfly.host.compiler.lower import lanewise, operations
+from lutterfly.host.compiler import CompileError, compile_graph, encode, plan_graph
+from lutterfly.host.compiler.lower import convolution, lanewise, operations
 from lutterfly.host.compiler.operation import Lowering, Operation
-from lutterfly.host.graph import Graph, MaxPool, Window
+from lutterfly.host.graph import Convolution, Graph, Layer, MaxPool, Window
 from lutterfly.host.verify import verify
 
 TINY = PRESETS["tiny"]
@@ -162,3 +163,57 @@ def test_all_lowerings_that_take_a_layer_are_named(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(operations, "LOWERINGS", (*operations.LOWERINGS, other))
     with pytest.raises(CompileError, match=rf"^{layer}: engines must include MAXIMUM, or MAC and ADD for this layer"):
         compile_graph(graph, without(Engine.MAXIMUM, Engine.ADD))
+
+
+@dataclass(frozen=True, eq=False)
+class Correlation(Layer):
+    """A kind of layer that the project does not have, though it says what a convolution says."""
+
+    weights: np.ndarray
+    bias: np.ndarray
+    multiplier: np.ndarray
+    window: Window
+    low: int
+    high: int
+    requantised: str
+    table: np.ndarray | None
+    groups: int
+
+    normalised = Convolution.normalised
+
+
+CORRELATION = dataclasses.replace(convolution.LOWERING, takes=lambda _, layer: isinstance(layer, Correlation))
+
+
+def correlations(graph: Graph) -> Graph:
+    """The graph with such layers for its convolutions."""
+    layers = [
+        Correlation(**{field.name: getattr(layer, field.name) for field in dataclasses.fields(layer)})
+        if isinstance(layer, Convolution)
+        else layer
+        for layer in graph.layers
+    ]
+    return dataclasses.replace(graph, layers=layers)
+
+
+@pytest.mark.parametrize("feature_bytes", [1 << 17, 4096])
+def test_a_kind_of_layer_needs_its_class_and_its_lowering(monkeypatch: pytest.MonkeyPatch, feature_bytes: int) -> None:
+    """Passes see what a lowering can do: folds, early jobs, parts, views and tables are as a convolution's."""
+    config = PRESETS["ecp5-85k"]
+    config = dataclasses.replace(config, memory=dataclasses.replace(config.memory, feature_bytes=feature_bytes))
+    maker = GraphMaker((40, 40, 3), zero_point=0)
+    first = maker.convolution("x", 20, Window((3, 3), (2, 2), pads=(1, 1, 1, 1)), zero_point=0)
+    second = maker.convolution(first, 20, SAME, zero_point=0)
+    third = maker.convolution(maker.add(first, second), 8, SAME)
+    graph = maker.finish(maker.concat(third, second))
+    monkeypatch.setattr(operations, "LOWERINGS", (CORRELATION, *operations.LOWERINGS))
+    wanted, plan = plan_graph(graph, config), plan_graph(correlations(graph), config)
+    if feature_bytes == 4096:
+        assert plan.cuts
+    else:
+        assert plan.storages["x"].fold
+        assert len(plan.jobs) > len(plan.graph.layers)
+    assert {layer.kind for layer in plan.predictions} >= {"Correlation", "addition"}
+    found, expected = encode(plan), encode(wanted)
+    assert (found.body, found.constants) == (expected.body, expected.constants)
+    assert found.predicted_cycles == expected.predicted_cycles

@@ -6,21 +6,11 @@ from ....golden import timing
 from ....golden.isa import Opcode
 from ....golden.program import LayerPrediction
 from ....golden.timing import OVERHEADS
-from ...graph import Add, AveragePool, Concat, Convolution, Layer, MaxPool, Pad, Pointwise, Slice
+from ...graph import Layer
 from ..plan import Command, Plan
 from .bus import ReadBus
 from .compute import ComputeClock
 from .dma import DmaClock
-
-_KINDS = {
-    Add: "addition",
-    AveragePool: "average pooling",
-    Concat: "concatenation",
-    Convolution: "convolution",
-    MaxPool: "max pooling",
-    Pointwise: "table",
-    Slice: "slice",
-}
 
 
 def predict(plan: Plan) -> Plan:
@@ -49,7 +39,7 @@ def predict(plan: Plan) -> Plan:
                 layer.name,
                 _kind(plan, layer),
                 tuple(indices[index]),
-                macs=_macs(plan, layer),
+                macs=layer.macs(plan.graph.tensors[layer.output].shape),
                 cycles=last - before,
                 array_cycles=sum(
                     timing.issue_steps(command.fields) for command in commands if command.queue == "compute"
@@ -63,14 +53,6 @@ def predict(plan: Plan) -> Plan:
     ends = [queue.completed[-1] for queue in (dma, compute) if queue.completed]
     plan.predicted_cycles = max(ends, default=OVERHEADS.start) + OVERHEADS.finish
     return plan
-
-
-def _macs(plan: Plan, layer: Layer) -> int:
-    """Multiply-accumulates as the network defines them: averages and borders are the accelerator's convolutions."""
-    if not isinstance(layer, Convolution) or isinstance(layer, (AveragePool, Pad)):
-        return 0
-    height, width, _ = plan.graph.tensors[layer.output].shape
-    return height * width * layer.weights.size
 
 
 def _bus_cycles(plan: Plan, command: Command) -> int:
@@ -87,11 +69,5 @@ def _bus_cycles(plan: Plan, command: Command) -> int:
 
 def _kind(plan: Plan, layer: Layer) -> str:
     """What a layer is, for people."""
-    kind = next(name for one, name in _KINDS.items() if isinstance(layer, one))
-    if kind == "convolution":
-        is_whole_map = layer.window.kernel == plan.graph.tensors[layer.input].shape[:2]
-        if layer.groups > 1:
-            kind = "depthwise" if layer.groups == len(layer.weights) else "grouped convolution"
-        elif is_whole_map and plan.graph.tensors[layer.output].shape[:2] == (1, 1):
-            kind = "fully connected"
+    kind = layer.kind(plan.graph.tensors[layer.input].shape, plan.graph.tensors[layer.output].shape)
     return kind if kind == "table" or getattr(layer, "table", None) is None else f"{kind}, table"

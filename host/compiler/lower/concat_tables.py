@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from ...graph import Add, Concat, Convolution, Layer, MaxPool, Pointwise
+from ...graph import Concat, Layer
 from ..plan import Plan
 
 
@@ -25,7 +25,7 @@ def move_tables(plan: Plan) -> Plan:
         inputs, tables = list(layer.inputs), list(layer.tables)
         for at, (name, table) in enumerate(zip(inputs, tables, strict=True)):
             writer = next((number for number, other in enumerate(layers) if other.output == name), None)
-            if table is None or reads.count(name) > 1 or writer is None or not _has_table(layers[writer]):
+            if table is None or reads.count(name) > 1 or writer is None or not _takes_table(layers[writer]):
                 continue
             inputs[at], tables[at] = f"{name} in {layer.output}", None
             target = tensors[layer.output]
@@ -36,8 +36,9 @@ def move_tables(plan: Plan) -> Plan:
     return dataclasses.replace(plan, graph=dataclasses.replace(graph, layers=layers, tensors=tensors))
 
 
-def _has_table(layer: Layer) -> bool:
-    return isinstance(layer, Add | Convolution | MaxPool | Pointwise)
+def _takes_table(layer: Layer) -> bool:
+    """Whether its codes may be looked up in a table behind it."""
+    return hasattr(layer, "table")
 
 
 def _with_table(layer: Layer, output: str, table: np.ndarray) -> Layer:
@@ -45,6 +46,6 @@ def _with_table(layer: Layer, output: str, table: np.ndarray) -> Layer:
     if layer.table is not None:
         table = table[layer.table.astype(np.int64) + 128]
     changes = {"output": output, "table": table}
-    if isinstance(layer, Add | Convolution):
+    if hasattr(layer, "requantised"):
         changes["requantised"] = layer.requantised or layer.output
     return dataclasses.replace(layer, **changes)
