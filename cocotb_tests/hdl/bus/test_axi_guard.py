@@ -4,158 +4,20 @@
 from __future__ import annotations
 
 import cocotb
-import numpy as np
-from axi_monitor import AxiMonitor
-from cocotb.clock import Clock
-from cocotb.triggers import FallingEdge, ReadOnly, RisingEdge
+from cocotb.triggers import ReadOnly, RisingEdge
+from guard_bench import BASE, CONFIG, EPOCHS, STROBES, GuardBench
 
-from lutterfly.golden.config import PRESETS
-from lutterfly.hdl.bus.axi import read_beat_layout, request_layout, write_beat_layout
 from lutterfly.hdl.bus.axi_guard import TAG_LOAD, TAG_PROGRAM, AxiGuard
-from streams import send
-
-CONFIG = PRESETS["tiny"]
-DATA_BYTES = CONFIG.axi.data_bytes
-BASE = 0xF00D_0000
-STROBES = (1 << DATA_BYTES) - 1
-EPOCHS = 8
 
 
 def test_guard(simulate) -> None:
     simulate(AxiGuard(CONFIG, reset_cycles=4))
 
 
-class Bench:
-    """The guard with a slave that answers when it is told to.
-
-    Attributes
-    ----------
-    received : dict of str to list
-        What came back to "load", "program" (data words) and "store" (responses).
-    writes : list of tuple
-        Taken write beats as (data, strobe, last).
-    accept : dict of str to float
-        How often the slave takes what is offered on "ar", "aw" and "w".
-    epoch : int
-    """
-
-    def __init__(self, dut, seed: int = 0):
-        self.dut = dut
-        self.rng = np.random.default_rng(seed)
-        self.received: dict[str, list[int]] = {"load": [], "program": [], "store": []}
-        self.writes: list[tuple[int, int, int]] = []
-        self.epoch = 0
-        self.accept = {"ar": 1.0, "aw": 1.0, "w": 1.0}
-
-    async def start(self) -> None:
-        dut = self.dut
-        for name in (
-            "load__ar__valid",
-            "program__ar__valid",
-            "store__aw__valid",
-            "store__w__valid",
-            "soft_reset",
-            "memory__arready",
-            "memory__awready",
-            "memory__wready",
-            "memory__rvalid",
-            "memory__bvalid",
-        ):
-            getattr(dut, name).value = 0
-        dut.base.value = BASE
-        dut.rst.value = 1
-        Clock(dut.clk, 10, unit="ns").start()
-        await RisingEdge(dut.clk)
-        await RisingEdge(dut.clk)
-        dut.rst.value = 0
-        self.monitor = AxiMonitor(dut, "memory__", data_bytes=DATA_BYTES)
-        cocotb.start_soon(self._watch())
-        cocotb.start_soon(self._accept())
-
-    async def _accept(self) -> None:
-        while True:
-            await RisingEdge(self.dut.clk)
-            for channel, probability in self.accept.items():
-                getattr(self.dut, f"memory__{channel}ready").value = int(self.rng.random() < probability)
-
-    async def _watch(self) -> None:
-        dut = self.dut
-        while True:
-            await FallingEdge(dut.clk)
-            await ReadOnly()
-            for name in ("load", "program"):
-                if getattr(dut, f"{name}__r__valid").value == 1:
-                    payload = getattr(dut, f"{name}__r__payload").value.to_unsigned()
-                    self.received[name].append(read_beat_layout(CONFIG.axi.data_bits).from_bits(payload).data)
-            if dut.store__b__valid.value == 1:
-                self.received["store"].append(int(dut.store__b__payload.value))
-            if dut.memory__wvalid.value == 1 and dut.memory__wready.value == 1:
-                self.writes.append(
-                    tuple(int(getattr(dut, f"memory__{name}").value) for name in ("wdata", "wstrb", "wlast"))
-                )
-
-    def request(self, name: str, addresses: list[int], beats: int, p_stall: float = 0.0):
-        """Send bursts on "load__ar", "program__ar" or "store__aw"."""
-        words = [{"address": address, "beats_minus_one": beats - 1} for address in addresses]
-        return cocotb.start_soon(send(self.dut.clk, self.dut, name, words, self.rng, p_stall, shape=request_layout()))
-
-    def write(self, words: list[int], p_stall: float = 0.0):
-        beats = [{"data": word, "strobe": STROBES} for word in words]
-        return cocotb.start_soon(
-            send(
-                self.dut.clk,
-                self.dut,
-                "store__w",
-                beats,
-                self.rng,
-                p_stall,
-                shape=write_beat_layout(CONFIG.axi.data_bits),
-            )
-        )
-
-    async def answer_read(self, identifier: int, words: list[int]) -> None:
-        """Return one read burst."""
-        dut = self.dut
-        for position, word in enumerate(words):
-            dut.memory__rvalid.value, dut.memory__rid.value, dut.memory__rresp.value = 1, identifier, 0
-            dut.memory__rdata.value, dut.memory__rlast.value = word, int(position == len(words) - 1)
-            await RisingEdge(dut.clk)
-            assert dut.memory__rready.value == 1
-        dut.memory__rvalid.value = 0
-
-    async def answer_write(self, identifier: int, response: int) -> None:
-        """Return one write response."""
-        dut = self.dut
-        dut.memory__bvalid.value, dut.memory__bid.value, dut.memory__bresp.value = 1, identifier, response
-        await RisingEdge(dut.clk)
-        assert dut.memory__bready.value == 1
-        dut.memory__bvalid.value = 0
-
-    async def reset(self) -> None:
-        """A soft reset, which lasts four cycles whatever the slave does."""
-        self.dut.soft_reset.value = 1
-        await RisingEdge(self.dut.clk)
-        self.dut.soft_reset.value = 0
-        for _ in range(4):
-            assert await self.is_resetting()
-        assert not await self.is_resetting()
-        self.epoch = (self.epoch + 1) % EPOCHS
-
-    async def cycles(self, count: int) -> None:
-        for _ in range(count):
-            await RisingEdge(self.dut.clk)
-
-    async def is_resetting(self) -> bool:
-        await ReadOnly()
-        resetting = self.dut.resetting.value == 1
-        await RisingEdge(self.dut.clk)
-        return resetting
-
-
 @cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize(seed=[0, 1])
 async def readers_get_their_own_answers_in_any_order_between_them(dut, seed: int) -> None:
-    bench = Bench(dut, seed)
+    bench = GuardBench(dut, seed)
     bench.accept = dict.fromkeys(bench.accept, 0.5)
     await bench.start()
     pages = {name: [start + 256 * n for n in range(20)] for name, start in (("load", 0), ("program", 8192))}
@@ -180,7 +42,7 @@ async def readers_get_their_own_answers_in_any_order_between_them(dut, seed: int
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def neither_reader_waits_for_the_other_ones_answers(dut) -> None:
-    bench = Bench(dut)
+    bench = GuardBench(dut)
     await bench.start()
     await bench.request("load__ar", [0] * 8, 16)
     await bench.request("program__ar", [64], 16)
@@ -194,7 +56,7 @@ async def neither_reader_waits_for_the_other_ones_answers(dut) -> None:
 @cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize(seed=[0, 1, 2])
 async def write_bursts_are_whole_and_in_order(dut, seed: int) -> None:
-    bench = Bench(dut, seed)
+    bench = GuardBench(dut, seed)
     bench.accept = dict.fromkeys(bench.accept, 0.5)
     await bench.start()
     bursts = [(64 * n, int(bench.rng.integers(1, 17))) for n in range(20)]
@@ -218,7 +80,7 @@ async def write_bursts_are_whole_and_in_order(dut, seed: int) -> None:
 @cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize(sent=[0, 2, 5, 7])
 async def a_reset_delivers_the_owed_beats_without_strobes(dut, sent: int) -> None:
-    bench = Bench(dut)
+    bench = GuardBench(dut)
     await bench.start()
     await bench.request("store__aw", [0, 64], 5)
     if sent:
@@ -240,7 +102,7 @@ async def a_reset_delivers_the_owed_beats_without_strobes(dut, sent: int) -> Non
 @cocotb.parametrize(beats=[1, 5], delay=range(7), taken=["at once", "later"])
 async def a_reset_around_the_cycle_in_which_a_burst_begins(dut, beats: int, delay: int, taken: str) -> None:
     """Whether or not the burst has begun then, its beats come, and the next one passes."""
-    bench = Bench(dut)
+    bench = GuardBench(dut)
     bench.accept["aw"] = float(taken == "at once")
     await bench.start()
     task = bench.request("store__aw", [64], beats)
@@ -271,7 +133,7 @@ async def a_reset_around_the_cycle_in_which_a_burst_begins(dut, beats: int, dela
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def an_offered_read_outlives_resets_and_its_answer_is_discarded(dut) -> None:
     """The monitor fails if the request is withdrawn or changed; the next one waits behind it."""
-    bench = Bench(dut)
+    bench = GuardBench(dut)
     bench.accept["ar"] = 0.0
     await bench.start()
     await bench.request("load__ar", [128], 1)
@@ -295,7 +157,7 @@ async def an_offered_read_outlives_resets_and_its_answer_is_discarded(dut) -> No
 @cocotb.parametrize(refused=[("aw",), ("w",), ("aw", "w")], sent=[0, 1, 3])
 async def a_new_write_waits_behind_those_that_a_reset_left(dut, refused: tuple[str, ...], sent: int) -> None:
     """Readers do not wait; a beat that is at the pins keeps its strobes."""
-    bench = Bench(dut)
+    bench = GuardBench(dut)
     await bench.start()
     bench.accept |= dict.fromkeys(refused, 0.0)
     old = bench.request("store__aw", [0, 64], 4)
@@ -335,7 +197,7 @@ async def a_new_write_waits_behind_those_that_a_reset_left(dut, refused: tuple[s
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def nothing_is_taken_from_a_master_during_a_reset(dut) -> None:
-    bench = Bench(dut)
+    bench = GuardBench(dut)
     await bench.start()
     dut.soft_reset.value = 1
     await RisingEdge(dut.clk)
@@ -354,7 +216,7 @@ async def nothing_is_taken_from_a_master_during_a_reset(dut) -> None:
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def late_answers_of_earlier_epochs_are_discarded(dut) -> None:
-    bench = Bench(dut)
+    bench = GuardBench(dut)
     await bench.start()
     for epoch in range(4):
         await bench.request("load__ar", [0], 4)
@@ -376,7 +238,7 @@ async def late_answers_of_earlier_epochs_are_discarded(dut) -> None:
 @cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize(resets=[EPOCHS, 2 * EPOCHS])
 async def an_epoch_is_not_used_again_while_it_may_be_answered(dut, resets: int) -> None:
-    bench = Bench(dut)
+    bench = GuardBench(dut)
     await bench.start()
     await bench.request("load__ar", [0], 2)
     for _ in range(EPOCHS - 1):
@@ -398,7 +260,7 @@ async def an_epoch_is_not_used_again_while_it_may_be_answered(dut, resets: int) 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def a_request_that_is_taken_with_a_reset_holds_its_epoch(dut) -> None:
-    bench = Bench(dut)
+    bench = GuardBench(dut)
     await bench.start()
     await bench.cycles(4)
     dut.load__ar__valid.value = dut.soft_reset.value = 1
@@ -416,7 +278,7 @@ async def a_request_that_is_taken_with_a_reset_holds_its_epoch(dut) -> None:
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def epochs_without_open_bursts_are_free_again(dut) -> None:
-    bench = Bench(dut)
+    bench = GuardBench(dut)
     await bench.start()
     for number in range(3 * EPOCHS):
         await bench.reset()
@@ -430,7 +292,7 @@ async def epochs_without_open_bursts_are_free_again(dut) -> None:
 @cocotb.parametrize(side=["load", "store"])
 async def no_more_bursts_than_are_counted(dut, side: str) -> None:
     """A slave that takes everything and never answers, through resets: the count of what it owes must not wrap."""
-    bench = Bench(dut)
+    bench = GuardBench(dut)
     await bench.start()
     channel, name = ("ar", "load__ar") if side == "load" else ("aw", "store__aw")
     requests = bench.monitor.requests[channel]
@@ -467,7 +329,7 @@ async def no_more_bursts_than_are_counted(dut, side: str) -> None:
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def a_request_and_a_write_beat_pass_each_cycle(dut) -> None:
-    bench = Bench(dut)
+    bench = GuardBench(dut)
     await bench.start()
     await bench.request("store__aw", [0] * 4, 16)
     start = cocotb.utils.get_sim_time("ns")

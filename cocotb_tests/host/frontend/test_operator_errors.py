@@ -1,0 +1,432 @@
+"""Operators that the frontend refuses, with the whole message: place, reason and remedy."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from generated import FORMS, Maker
+from refused import convolved, main_name, maker, refusal, refusal_in_the_middle
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_weights_with_a_zero_point(form: str):
+    made = convolved(form)
+    name = next(name for name in made.constants if name.startswith("wz"))
+    made.constants[name] = np.full_like(made.constants[name], 3)
+    weights = next(name for name in made.constants if re.fullmatch(r"w_\d+", name))
+    assert refusal(made.serialise()) == (
+        f"net.onnx: the zero point of the weights '{weights}' of {main_name(made)} must be 0, not 3; quantise with "
+        "symmetric int8 weights (weight_type=QuantType.QInt8, extra_options={'WeightSymmetric': True})"
+    )
+
+
+def test_unsigned_weights():
+    made = maker((1, 3, 6, 6), "qop", unsigned=True)
+    made.product("Conv", (4, 3, 3, 3), 0, (1, 4, 4, 4))
+    for name, value in made.constants.items():
+        if re.match(r"wz?_\d+", name):
+            made.constants[name] = value.astype(np.uint8)
+    weights = next(name for name in made.constants if re.fullmatch(r"w_\d+", name))
+    assert refusal(made.serialise()) == (
+        f"net.onnx: the weights '{weights}' of {main_name(made)} must be int8, not uint8; quantise with "
+        "weight_type=QuantType.QInt8"
+    )
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_stack_of_weights(form: str):
+    made = maker((1, 3, 4), form)
+    made.product("MatMul", (4, 5), 1, (1, 3, 5))
+    weights = next(name for name in made.constants if re.fullmatch(r"w_\d+", name))
+    made.constants[weights] = np.stack([made.constants[weights]])
+    for name in made.constants:
+        if re.match(r"w[sz]_", name):
+            made.constants[name] = made.constants[name].flat[0]
+    for node in made.nodes:
+        if node.op_type == "DequantizeLinear":
+            node.ClearField("attribute")
+    assert refusal(made.serialise()) == (
+        f"net.onnx: the weights '{weights}' of {main_name(made)} must be one matrix, not a stack of the shape "
+        "[1, 4, 5]; use a product for each"
+    )
+
+
+def sums(form: str = "qdq", *, relu: bool = False) -> Maker:
+    """A sum of the input and a convolution of it, and a convolution behind."""
+    made = maker((1, 3, 6, 6), form)
+    made.constants[made.zero] = np.int8(5)
+    skip = made.dequantised()
+    made.product("Conv", (3, 3, 1, 1), 0, (1, 3, 6, 6))
+    # Many pairs are ties.
+    made.constants[made.scale] = np.float32(0.03)
+    tensor = made.node("Add", [made.dequantised(), skip])
+    if relu:
+        tensor = made.node("Relu", [tensor])
+    made.quantise(tensor, *made.quantisation(0.06, 3), (1, 3, 6, 6))
+    return made
+
+
+def test_a_sum_that_onnx_runtime_computes_in_float():
+    made = sums(relu=True)
+    add, relu = (f"{node.op_type} '{node.name}'" for node in made.nodes if node.op_type in ("Add", "Relu"))
+    text = refusal_in_the_middle(made, "Add")
+    assert re.sub(r"\d+ of", "N of", text) == (
+        f"for N of 65536 pairs of codes ONNX Runtime gives another sum than two tables, because {relu} makes it "
+        f"compute {add} in float; put QuantizeLinear and DequantizeLinear behind the addition, or choose other scales"
+    )
+
+
+def test_a_sum_of_two_shapes():
+    made = maker((1, 3, 6, 6))
+    skip = made.dequantised()
+    made.product("Conv", (3, 3, 6, 6), 0, (1, 3, 1, 1))
+    made.quantise(made.node("Add", [made.dequantised(), skip]), *made.quantisation(0.5), (1, 3, 6, 6))
+    assert refusal_in_the_middle(made, "Add") == (
+        "its operands have the shapes [1, 3, 1, 1] and [1, 3, 6, 6]; give both operands one shape"
+    )
+
+
+def test_a_sum_of_codes_as_integers():
+    made = maker((1, 3, 6, 6), "qop")
+    made.product("Conv", (3, 3, 1, 1), 0, (1, 3, 6, 6))
+    leaving = made.tensor
+    made.tensor = made.node("Add", [leaving, "x"])
+    assert refusal_in_the_middle(made, "Add") == (
+        f"it combines 2 activations ('{leaving}', 'x'); replace it, or end the quantised network before it"
+    )
+
+
+def test_a_product_of_two_feature_maps():
+    made = maker((1, 3, 6, 6))
+    skip = made.dequantised()
+    made.product("Conv", (3, 3, 1, 1), 0, (1, 3, 6, 6))
+    leaving = made.tensor
+    made.quantise(made.node("Mul", [made.dequantised(), skip]), *made.quantisation(0.05), made.shape)
+    assert refusal_in_the_middle(made, "Mul") == (
+        f"it combines 2 activations ('{leaving}', 'x'); replace it, or end the quantised network before it"
+    )
+
+
+def average(form: str = "qdq", *, scale: float | None = None, **attributes) -> Maker:
+    """A convolution to 4x4x4, then a windowed average."""
+    made = convolved(form)
+    tensor = made.node("AveragePool", [made.dequantised()], **attributes)
+    ends = made.quantisation(scale) if scale else (made.scale, made.zero)
+    made.quantise(tensor, *ends, (1, 4, *pooled_sides(attributes)))
+    return made
+
+
+def pooled_sides(attributes: dict) -> list[int]:
+    pads, strides = attributes.get("pads", [0] * 4), attributes.get("strides", [1, 1])
+    ceil = attributes.get("ceil_mode", 0) * (strides[0] - 1)
+    return [
+        (4 + 2 * pads[0] - kernel + ceil) // stride + 1
+        for kernel, stride in zip(attributes["kernel_shape"], strides, strict=True)
+    ]
+
+
+AVERAGE_REMEDY = (
+    "average the whole map with GlobalAveragePool, give input and output one scale and the window an odd "
+    "number of elements, or use a convolution with a group for each channel"
+)
+BORDER = (
+    "{} is a float mean of 6 elements where its window reaches into the border, and for some sums their order "
+    "decides the rounding; set count_include_pad to 1, or pool without padding"
+)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        (
+            {"kernel_shape": [2, 2]},
+            "{} is a float mean of 4 elements, and for some sums their order decides the rounding; " + AVERAGE_REMEDY,
+        ),
+        ({"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}, BORDER),
+        ({"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}, BORDER),
+        (
+            {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1, "count_include_pad": 1},
+            "{} averages fewer elements in its last windows; set ceil_mode to 0",
+        ),
+    ],
+)
+def test_averages_that_are_no_function_of_the_sum(attributes: dict, message: str):
+    made = average(**attributes)
+    name = made.nodes[-2].name
+    assert refusal_in_the_middle(made, "AveragePool") == message.format(f"AveragePool '{name}'")
+
+
+def test_a_concatenation_of_rows():
+    made = convolved()
+    tensor = made.dequantised()
+    made.quantise(made.node("Concat", [tensor, tensor], axis=2), made.scale, made.zero, (1, 4, 8, 4))
+    concat = made.nodes[-2].name
+    assert refusal_in_the_middle(made, "Concat") == (
+        f"axis 2 of [1, 4, 4, 4], which Concat '{concat}' works on, is not the channels of a feature map; join and "
+        "split channels alone"
+    )
+
+
+def test_every_second_channel():
+    made = convolved()
+    bounds = [made.constant("bound", np.array([value])) for value in (0, 4, 1, 2)]
+    made.quantise(made.node("Slice", [made.dequantised(), *bounds]), made.scale, made.zero, (1, 2, 4, 4))
+    name = made.nodes[-2].name
+    assert refusal_in_the_middle(made, "Slice") == (
+        f"Slice '{name}' does not select neighbouring channels; replace it, or end the quantised network before it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("pads", "value", "mode", "message"),
+    [
+        ([0, 0, 1, 1, 0, 0, 1, 1], 1.0, "constant", "{} pads with another value than zero; pad with zeros"),
+        ([0, 0, 1, 1, 0, 0, 1, 1], 0.0, "reflect", "{} pads with mode reflect; pad with zeros"),
+        (
+            [0, 1, 0, 0, 0, 0, 0, 0],
+            0.0,
+            "constant",
+            "{} does not put a border around a feature map; pad the spatial axes alone, with positive sizes",
+        ),
+        (
+            [0, 0, 0, 0, 0, 0, -1, 0],
+            0.0,
+            "constant",
+            "{} does not put a border around a feature map; pad the spatial axes alone, with positive sizes",
+        ),
+    ],
+)
+def test_borders_that_are_not_of_zeros(pads: list[int], value: float, mode: str, message: str):
+    made = convolved()
+    operands = [made.dequantised(), made.constant("pads", np.array(pads)), made.constant("value", np.float32(value))]
+    shape = tuple(size + before + behind for size, before, behind in zip(made.shape, pads[:4], pads[4:], strict=True))
+    made.quantise(made.node("Pad", operands, mode=mode), made.scale, made.zero, shape)
+    name = made.nodes[-2].name
+    assert refusal_in_the_middle(made, "Pad") == message.format(f"Pad '{name}'")
+
+
+def normalised(tensor: str, made: Maker) -> str:
+    """Batch normalisation of four channels."""
+    return made.node("BatchNormalization", [tensor, *(made.constant("norm", np.ones(4, np.float32)) for _ in range(4))])
+
+
+def test_batch_normalisation_between_quantised_tensors():
+    made = convolved()
+    made.quantise(normalised(made.dequantised(), made), made.scale, made.zero, made.shape)
+    assert refusal_in_the_middle(made, "BatchNormalization") == (
+        "the accelerator has no BatchNormalization; fold it into the weights of a convolution before quantising, as "
+        "`lutterfly quantize` does with the batch normalisation of feature maps"
+    )
+
+
+def test_batch_normalisation_behind_a_convolution():
+    made = maker((1, 3, 6, 6))
+    made.quantise(normalised(float_convolution(made), made), *made.quantisation(0.3), ())
+    name = made.nodes[-2].name
+    assert refusal(made.serialise()) == (
+        f"net.onnx: ONNX Runtime computes {main_name(made)} in float, because BatchNormalization '{name}' stands "
+        "behind it; fold it into the weights of a convolution before quantising, as `lutterfly quantize` does "
+        "with the batch normalisation of feature maps"
+    )
+
+
+def test_an_upsampling_convolution():
+    made = convolved()
+    weight, scale, zero, _ = made.weights((4, 3, 2, 2), 0, False)
+    operands = [made.dequantised(), made.node("DequantizeLinear", [weight, scale, zero])]
+    made.quantise(made.node("ConvTranspose", operands), *made.quantisation(0.5), (1, 3, 5, 5))
+    assert refusal_in_the_middle(made, "ConvTranspose") == (
+        "the accelerator has no ConvTranspose; replace it, or end the quantised network before it"
+    )
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_unsupported_operator_in_the_middle(form: str):
+    made = maker((1, 20), form)
+    made.product("Gemm", (8, 20), 0, (1, 8), transB=1)
+    made.quantise(made.node("Softmax", [made.dequantised()]), *made.quantisation(1 / 256, -128), (1, 8))
+    softmax = made.nodes[-2].name
+    made.product("Gemm", (4, 8), 0, (1, 4), transB=1)
+    assert refusal(made.serialise()) == (
+        f"net.onnx: Softmax '{softmax}' between {main_name(made)} and {main_name(made, 1)} is not supported: the "
+        "accelerator has no Softmax; replace it, or end the quantised network before it"
+    )
+
+
+def test_an_operand_for_each_channel():
+    made = convolved()
+    factor = made.constant("factor", np.ones((1, 4, 1, 1), np.float32))
+    made.quantise(made.node("Mul", [made.dequantised(), factor]), *made.quantisation(0.05), made.shape)
+    mul = f"Mul '{made.nodes[-2].name}'"
+    made.product("Conv", (2, 4, 1, 1), 0, (1, 2, 4, 4))
+    assert refusal(made.serialise()) == (
+        f"net.onnx: {mul} between {main_name(made)} and {main_name(made, 1)} is not supported: operand '{factor}' of "
+        f"{mul} has 4 values, and only scalars can be tabulated; replace it, or end the quantised network before it"
+    )
+
+
+def test_activations_quantised_per_channel():
+    made = convolved()
+    scale, zero = made.constant("scales", np.full(4, 0.1, np.float32)), made.constant("zeros", np.zeros(4, np.int8))
+    tensor = made.node("Tanh", [made.dequantised()])
+    made.tensor = made.node("QuantizeLinear", [tensor, scale, zero], axis=1)
+    assert refusal(made.serialise()) == (
+        f"net.onnx: the scale '{scale}' of QuantizeLinear '{made.nodes[-1].name}' must be one value, not 4; quantise "
+        "activations per tensor (per_channel concerns weights alone)"
+    )
+
+
+def test_activations_of_16_bits():
+    made = convolved()
+    tensor, scale = made.dequantised(), made.constant("scale", np.float32(0.01))
+    made.tensor = made.node("QuantizeLinear", [tensor, scale, made.constant("zero", np.int16(0))])
+    node = made.nodes[-1]
+    assert refusal(made.serialise(opset=21)) == (
+        f"net.onnx: '{node.output[0]}' of QuantizeLinear '{node.name}' must be int8 or uint8, not int16; quantise with "
+        "activation_type=QuantType.QInt8"
+    )
+
+
+def float_convolution(made: Maker, *, float_weights: bool = False) -> str:
+    weight, scale, zero, _ = made.weights((4, 3, 3, 3), 0, False)
+    operand = (
+        made.constant("float", np.ones((4, 3, 3, 3), np.float32))
+        if float_weights
+        else (made.node("DequantizeLinear", [weight, scale, zero]))
+    )
+    return made.node("Conv", [made.dequantised(), operand])
+
+
+def test_a_relu_that_onnx_runtime_cannot_fuse():
+    made = maker((1, 3, 6, 6))
+    made.quantise(made.node("Relu", [float_convolution(made)]), *made.quantisation(0.3, 5), ())
+    relu = f"Relu '{made.nodes[-2].name}'"
+    assert refusal(made.serialise()) == (
+        f"net.onnx: ONNX Runtime computes {main_name(made)} in float, because {relu} cuts codes that the "
+        "QuantizeLinear behind it keeps; quantise the output of Conv as well, or let the range of that QuantizeLinear "
+        "end where the Relu cuts"
+    )
+
+
+@pytest.mark.parametrize("operators", [["Tanh"], ["MaxPool", "Relu"]])
+def test_operators_between_a_convolution_and_its_quantisation(operators: list[str]):
+    made = maker((1, 3, 6, 6))
+    tensor = float_convolution(made)
+    for operator in operators:
+        tensor = made.node(operator, [tensor], **({"kernel_shape": [2, 2]} if operator == "MaxPool" else {}))
+    shown = " and ".join(f"{node.op_type} '{node.name}'" for node in made.nodes[-len(operators) :])
+    made.quantise(tensor, *made.quantisation(0.01, -128), ())
+    assert refusal(made.serialise()) == (
+        f"net.onnx: ONNX Runtime computes {main_name(made)} in float, because {shown} "
+        f"{'stands' if len(operators) == 1 else 'stand'} between it and its quantised ends; put QuantizeLinear and "
+        "DequantizeLinear between them"
+    )
+
+
+def test_a_flatten_that_is_not_quantised():
+    made = maker((1, 2, 4, 4))
+    weight, scale, zero, _ = made.weights((3, 32), 0, False)
+    flat = made.node("Flatten", [made.dequantised()])
+    flatten = f"Flatten '{made.nodes[-1].name}'"
+    operands = [flat, made.node("DequantizeLinear", [weight, scale, zero])]
+    made.quantise(made.node("Gemm", operands, transB=1), *made.quantisation(0.3), ())
+    assert refusal(made.serialise()) == (
+        f"net.onnx: ONNX Runtime computes {main_name(made)} in float, because {flatten} stands between it and its "
+        "quantised ends; put QuantizeLinear and DequantizeLinear between them"
+    )
+
+
+def test_float_weights():
+    made = maker((1, 3, 6, 6))
+    made.product("Conv", (3, 3, 1, 1), 0, (1, 3, 6, 6))
+    made.quantise(float_convolution(made, float_weights=True), *made.quantisation(0.3), ())
+    assert refusal(made.serialise()) == (
+        f"net.onnx: the weights 'float_{len(made.constants) - 3}' of {main_name(made, 1)} must be int8, not float32; "
+        "quantise with weight_type=QuantType.QInt8"
+    )
+
+
+def test_a_scaled_bias():
+    made = maker((1, 8))
+    made.product("Gemm", (4, 8), 0, (1, 4), transB=1, beta=0.5)
+    assert refusal(made.serialise()) == (
+        f"net.onnx: ONNX Runtime computes {main_name(made)} in float, because its operands are not quantised to its "
+        "rules; input, output and weights need QuantizeLinear and DequantizeLinear, a bias int32 codes with the scale "
+        "of input times weights, and alpha and beta must be 1 (onnxruntime.quantization does all this)"
+    )
+
+
+def test_a_product_of_two_activations():
+    made = maker((1, 4, 4))
+    left, right = made.dequantised(), made.dequantised()
+    made.quantise(made.node("MatMul", [left, right]), *made.quantisation(0.1), ())
+    assert refusal(made.serialise()) == (
+        f"net.onnx: {main_name(made)} multiplies two activations, which is not supported; one operand must be a "
+        "constant"
+    )
+
+
+def test_pooling_between_two_decreasing_operators():
+    made = convolved()
+    pooled = made.node("MaxPool", [made.node("Neg", [made.dequantised()])], kernel_shape=[2, 2])
+    made.quantise(made.node("Neg", [pooled]), *made.quantisation(0.5, 0), (1, 4, 3, 3))
+    first, pool = (node.name for node in made.nodes[-4:-2])
+    made.product("Conv", (2, 4, 1, 1), 0, (1, 2, 3, 3))
+    assert refusal(made.serialise()) == (
+        f"net.onnx: Neg '{first}' between {main_name(made)} and {main_name(made, 1)} is not supported: "
+        f"MaxPool '{pool}' cannot pool codes: operators before it and behind it, up to the next quantised "
+        "tensors, both decrease somewhere; put QuantizeLinear and DequantizeLinear around it"
+    )
+
+
+def test_pooling_in_one_branch():
+    made = convolved()
+    trunk = made.dequantised()
+    pooled = made.node("MaxPool", [made.node("Abs", [trunk])], kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    made.quantise(made.node("Mul", [trunk, pooled]), *made.quantisation(0.05), made.shape)
+    pool = made.nodes[-3].name
+    assert refusal_in_the_middle(made, "Abs") == (
+        f"MaxPool '{pool}' stands in one branch alone; move it before or behind the branches"
+    )
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_transpose_that_moves_values(form: str):
+    made = convolved(form)
+    made.tensor = made.node("Reshape", [made.tensor, made.constant("shape", np.array([-1, 2, 2, 16]))])
+    made.tensor = made.node("Transpose", [made.tensor], perm=[0, 2, 1, 3])
+    made.shape = (1, 2, 2, 16)
+    transpose = made.nodes[-1].name
+    assert refusal_in_the_middle(made, "Transpose") == (
+        f"Transpose '{transpose}' with perm [0, 2, 1, 3] on shape [1, 2, 2, 16] moves values within a feature map; "
+        "only layout operators that vanish in NHWC order are supported between layers: move it to an end of the "
+        "network"
+    )
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_vector_that_becomes_a_map(form: str):
+    made = maker((1, 20), form)
+    made.product("Gemm", (24, 20), 0, (1, 24), transB=1)
+    made.tensor = made.node("Reshape", [made.tensor, made.constant("shape", np.array([-1, 2, 3, 4]))])
+    made.shape = (1, 2, 3, 4)
+    made.product("Conv", (2, 2, 1, 1), 0, (1, 2, 3, 4))
+    assert refusal(made.serialise()) == (
+        f"net.onnx: the layout operators before {main_name(made, 1)} arrange a feature map of 1x1x24 as 3x4x2 (height "
+        "x width x channels), which moves values; feed it with the layout of its producer"
+    )
+
+
+def test_a_zero_point_that_is_not_the_producers():
+    made = convolved("qop")
+    scale, zero = made.quantisation(0.02, 77)
+    before = int(made.value(made.zero))
+    made.scale, made.zero = scale, zero
+    tensor = made.tensor
+    made.product("Conv", (2, 4, 1, 1), 0, (1, 2, 4, 4))
+    assert refusal(made.serialise()) == (
+        f"net.onnx: {main_name(made, 1)} reads '{tensor}' with the zero point 77, but it was quantised with {before}; "
+        "quantise the model again"
+    )
