@@ -25,7 +25,7 @@ def _check(condition: bool, name: str, constraint: str, value: object) -> None:
         raise ValueError(f"{name} must be {constraint}, not {value}")
 
 
-def _check_integers(part: ArrayConfig | MemoryConfig | AxiConfig | Config, *names: str) -> None:
+def _check_integers(part: object, *names: str) -> None:
     for name in names:
         value = getattr(part, name)
         # To Python, true and false are integers.
@@ -49,14 +49,11 @@ class ArrayConfig:
         Output channels computed at a time (O).
     requant_lanes : int
         Accumulators requantised per cycle (R).
-    depthwise_taps : int
-        Columns that chain in depthwise mode (T).
     """
 
     lanes: int
     columns: int
     requant_lanes: int
-    depthwise_taps: int
 
     def __post_init__(self) -> None:
         _check_integers(self, *(field.name for field in dataclasses.fields(self)))
@@ -67,12 +64,6 @@ class ArrayConfig:
         _check(self.columns <= self.lanes, "columns", f"at most lanes ({self.lanes})", self.columns)
         _check(
             self.requant_lanes <= self.columns, "requant_lanes", f"at most columns ({self.columns})", self.requant_lanes
-        )
-        _check(
-            1 <= self.depthwise_taps <= self.columns,
-            "depthwise_taps",
-            f"between 1 and columns ({self.columns})",
-            self.depthwise_taps,
         )
 
 
@@ -88,8 +79,6 @@ class MemoryConfig:
         Transfer tables of 256 bytes.
     list_entries : int
         Entries of the step lists.
-    add_tables : int
-        Pairs of tables for Add.
     """
 
     feature_bytes: int
@@ -97,7 +86,6 @@ class MemoryConfig:
     parameter_bytes: int
     tables: int
     list_entries: int
-    add_tables: int = 2
 
     def __post_init__(self) -> None:
         _check_integers(self, *(field.name for field in dataclasses.fields(self)))
@@ -109,11 +97,6 @@ class MemoryConfig:
         _check(self.parameter_bytes <= 1 << 24, "parameter_bytes", "at most 16777216", self.parameter_bytes)
         _check(self.tables <= 256, "tables", "at most 256", self.tables)
         _check(self.list_entries <= 4096, "list_entries", "at most 4096", self.list_entries)
-        _check(self.add_tables <= 16, "add_tables", "at most 16", self.add_tables)
-
-    def size_bytes(self, memory: LocalMemory) -> int:
-        """Bytes of one memory, a power of two."""
-        return MEMORIES[memory].size_bytes(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +131,41 @@ class AxiConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class DepthwiseConfig:
+    """What the engine DEPTHWISE is built with.
+
+    Attributes
+    ----------
+    taps : int
+        Columns of the array that chain (T).
+    """
+
+    taps: int
+
+    def __post_init__(self) -> None:
+        _check_integers(self, "taps")
+        _check(self.taps >= 1, "taps", "at least 1", self.taps)
+
+
+@dataclass(frozen=True, slots=True)
+class AddConfig:
+    """What the engine ADD is built with.
+
+    Attributes
+    ----------
+    tables : int
+        Pairs of tables, a power of two.
+    """
+
+    tables: int
+
+    def __post_init__(self) -> None:
+        _check_integers(self, "tables")
+        _check(_is_power_of_two(self.tables), "tables", "a power of two", self.tables)
+        _check(self.tables <= 16, "tables", "at most 16", self.tables)
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """One accelerator.
 
@@ -157,6 +175,8 @@ class Config:
         The parts, see their classes.
     engines : tuple of Engine
         The engines that exist; a command for another one is illegal.
+    depthwise, add
+        What those engines are built with; without meaning where they are not.
     resident_commands : int
         Commands of each queue that the program memory holds; longer programs stream through it.
     """
@@ -165,6 +185,8 @@ class Config:
     memory: MemoryConfig
     axi: AxiConfig
     engines: tuple[Engine, ...] = (Engine.MAC, Engine.MAXIMUM, Engine.DEPTHWISE, Engine.ADD)
+    depthwise: DepthwiseConfig = DepthwiseConfig(taps=3)
+    add: AddConfig = AddConfig(tables=2)
     resident_commands: int = 64
 
     def __post_init__(self) -> None:
@@ -204,6 +226,16 @@ class Config:
             "different ones, with MAC among them",
             ", ".join(engine.name for engine in self.engines) or "none",
         )
+        _check(
+            Engine.DEPTHWISE not in self.engines or self.depthwise.taps <= self.array.columns,
+            "depthwise.taps",
+            f"at most columns ({self.array.columns})",
+            self.depthwise.taps,
+        )
+
+    def size_bytes(self, memory: LocalMemory) -> int:
+        """Bytes of one memory, a power of two."""
+        return MEMORIES[memory].size_bytes(self)
 
     @property
     def multipliers(self) -> int:
@@ -256,25 +288,28 @@ class Config:
 
 PRESETS: dict[str, Config] = {
     "tiny": Config(
-        array=ArrayConfig(lanes=4, columns=2, requant_lanes=1, depthwise_taps=2),
+        array=ArrayConfig(lanes=4, columns=2, requant_lanes=1),
         memory=MemoryConfig(
             feature_bytes=8 << 10, weight_bytes=16 << 10, parameter_bytes=4 << 10, tables=4, list_entries=1024
         ),
         axi=AxiConfig(data_bits=32),
+        depthwise=DepthwiseConfig(taps=2),
     ),
     "ecp5-85k": Config(
-        array=ArrayConfig(lanes=16, columns=8, requant_lanes=4, depthwise_taps=3),
+        array=ArrayConfig(lanes=16, columns=8, requant_lanes=4),
         memory=MemoryConfig(
             feature_bytes=64 << 10, weight_bytes=256 << 10, parameter_bytes=32 << 10, tables=16, list_entries=1024
         ),
         axi=AxiConfig(data_bits=64),
+        depthwise=DepthwiseConfig(taps=3),
     ),
     "large": Config(
-        array=ArrayConfig(lanes=32, columns=32, requant_lanes=8, depthwise_taps=5),
+        array=ArrayConfig(lanes=32, columns=32, requant_lanes=8),
         memory=MemoryConfig(
             feature_bytes=512 << 10, weight_bytes=2 << 20, parameter_bytes=64 << 10, tables=16, list_entries=1024
         ),
         axi=AxiConfig(data_bits=128),
+        depthwise=DepthwiseConfig(taps=5),
     ),
 }
 DEFAULT_PRESET = "ecp5-85k"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 COMMAND_BYTES = 64
 COMMAND_BITS = 8 * COMMAND_BYTES
+OPCODE_BITS = 4
 
 #: A step-list entry in external memory: 4 bytes, the offset in the low bits, the two flags on top.
 LIST_ENTRY_BYTES = 4
@@ -28,7 +29,7 @@ ADD_ENTRY_BYTES = 8
 
 
 class Opcode(enum.IntEnum):
-    """Bits 3:0 of every command."""
+    """The low ``OPCODE_BITS`` of every command."""
 
     END = 1
     SYNC = 2
@@ -129,7 +130,7 @@ _HEADER: tuple[_Spec, ...] = (
 
 
 def _format(opcode: Opcode, *specs: _Spec, action: str, notes: str) -> Format:
-    lsb, placed = 4, list[Field]()
+    lsb, placed = OPCODE_BITS, list[Field]()
     for name, width, doc in (*_HEADER, *specs):
         placed.append(Field(name, lsb, abs(width), width < 0, doc))
         lsb += abs(width)

@@ -107,8 +107,7 @@ class Machine:
         self.config = config
         self._rng = np.random.default_rng(seed)
         self.memories: Memories = {
-            memory: self._rng.integers(0, 256, config.memory.size_bytes(memory), dtype=np.uint8)
-            for memory in LocalMemory
+            memory: self._rng.integers(0, 256, config.size_bytes(memory), dtype=np.uint8) for memory in LocalMemory
         }
 
     def run(self, queues: Queues, arena: UInt8, *, order: str = "dma-first", observe: Observer | None = None) -> None:

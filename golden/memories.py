@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from .isa import ADD_ENTRIES, ADD_ENTRY_BYTES, LIST_ENTRY_BYTES, TABLE_BYTES, LocalMemory
 
 if TYPE_CHECKING:
-    from .config import Config, MemoryConfig
+    from .config import Config
 
 #: Bytes of a channel's parameters, see :mod:`.requant`.
 PARAMETER_BYTES = 8
@@ -28,14 +28,14 @@ class Memory:
         multiples of it.
     unit_bytes : function of Config
         What a COMPUTE command counts its addresses in, in bytes; a multiple of ``write_bytes``.
-    size_bytes : function of MemoryConfig
+    size_bytes : function of Config
         All of it, a power of two.
     """
 
     name: str
     write_bytes: Callable[[int], int]
     unit_bytes: Callable[[Config], int]
-    size_bytes: Callable[[MemoryConfig], int]
+    size_bytes: Callable[[Config], int]
 
 
 MEMORIES: dict[LocalMemory, Memory] = {
@@ -43,37 +43,37 @@ MEMORIES: dict[LocalMemory, Memory] = {
         "feature memory",
         lambda lanes: 1,
         lambda config: 1,
-        lambda memory: memory.feature_bytes,
+        lambda config: config.memory.feature_bytes,
     ),
     LocalMemory.WEIGHT: Memory(
         "weight memory",
         lambda lanes: lanes,
         lambda config: config.weight_word_bytes,
-        lambda memory: memory.weight_bytes,
+        lambda config: config.memory.weight_bytes,
     ),
     LocalMemory.PARAMETER: Memory(
         "parameter memory",
         lambda lanes: PARAMETER_BYTES,
         lambda config: config.parameter_word_bytes,
-        lambda memory: memory.parameter_bytes,
+        lambda config: config.memory.parameter_bytes,
     ),
     LocalMemory.TABLE: Memory(
         "table memory",
         lambda lanes: 1,
         lambda config: TABLE_BYTES,
-        lambda memory: memory.tables * TABLE_BYTES,
+        lambda config: config.memory.tables * TABLE_BYTES,
     ),
     LocalMemory.LIST: Memory(
         "list memory",
         lambda lanes: LIST_ENTRY_BYTES,
         lambda config: LIST_ENTRY_BYTES,
-        lambda memory: memory.list_entries * LIST_ENTRY_BYTES,
+        lambda config: config.memory.list_entries * LIST_ENTRY_BYTES,
     ),
     LocalMemory.ADD_TABLE: Memory(
         "Add tables",
         lambda lanes: ADD_ENTRY_BYTES,
         lambda config: ADD_ENTRIES * ADD_ENTRY_BYTES,
-        lambda memory: memory.add_tables * ADD_ENTRIES * ADD_ENTRY_BYTES,
+        lambda config: config.add.tables * ADD_ENTRIES * ADD_ENTRY_BYTES,
     ),
 }
 #: Those that hold constants.

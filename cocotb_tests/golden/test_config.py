@@ -10,11 +10,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lutterfly.golden.config import DEFAULT_PRESET, PRESETS, ArrayConfig, AxiConfig, Config, MemoryConfig
+from lutterfly.golden.config import (
+    DEFAULT_PRESET,
+    PRESETS,
+    AddConfig,
+    ArrayConfig,
+    AxiConfig,
+    Config,
+    DepthwiseConfig,
+    MemoryConfig,
+)
 from lutterfly.golden.isa import Engine
 
-ARRAY = {"lanes": 16, "columns": 8, "requant_lanes": 4, "depthwise_taps": 3}
+ARRAY = {"lanes": 16, "columns": 8, "requant_lanes": 4}
 MEMORY = {"feature_bytes": 65536, "weight_bytes": 262144, "parameter_bytes": 32768, "tables": 16, "list_entries": 1024}
+FIELDS = "array, memory, axi, engines, depthwise, add, resident_commands"
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -55,8 +65,6 @@ def test_derived_sizes() -> None:
         ({"lanes": 128}, r"^lanes must be between 4 and 64, not 128$"),
         ({"columns": 32}, r"^columns must be at most lanes \(16\), not 32$"),
         ({"requant_lanes": 16}, r"^requant_lanes must be at most columns \(8\), not 16$"),
-        ({"depthwise_taps": 9}, r"^depthwise_taps must be between 1 and columns \(8\), not 9$"),
-        ({"depthwise_taps": 0}, r"^depthwise_taps must be between 1 and columns \(8\), not 0$"),
     ],
 )
 def test_bad_array(change: dict[str, int], message: str) -> None:
@@ -108,6 +116,7 @@ def test_bad_axi(values: dict[str, int], message: str) -> None:
         ({"resident_commands": 2}, r"^resident_commands must be a power of two between 4 and 65536, not 2$"),
         ({"resident_commands": 1 << 17}, r"^resident_commands must be a power of two between 4 and 65536, not 131072$"),
         ({"engines": (Engine.MAXIMUM,)}, r"^engines must be different ones, with MAC among them, not MAXIMUM$"),
+        ({"depthwise": DepthwiseConfig(9)}, r"^depthwise.taps must be at most columns \(8\), not 9$"),
         ({"engines": ()}, r"^engines must be different ones, with MAC among them, not none$"),
         ({"engines": (Engine.MAC,) * 2}, r"^engines must be different ones, with MAC among them, not MAC, MAC$"),
     ],
@@ -117,12 +126,31 @@ def test_bad_config(change: dict[str, object], message: str) -> None:
         dataclasses.replace(PRESETS["ecp5-85k"], **change)
 
 
-@pytest.mark.parametrize("part", [ArrayConfig, MemoryConfig, AxiConfig, Config])
+@pytest.mark.parametrize(
+    ("part", "value", "message"),
+    [
+        (DepthwiseConfig, 0, r"^taps must be at least 1, not 0$"),
+        (AddConfig, 3, r"^tables must be a power of two, not 3$"),
+        (AddConfig, 32, r"^tables must be at most 16, not 32$"),
+    ],
+)
+def test_bad_parameters_of_engines(part: type, value: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        part(value)
+
+
+def test_parameters_of_an_engine_bind_where_it_is_built() -> None:
+    narrow = dataclasses.replace(PRESETS["tiny"], depthwise=DepthwiseConfig(2), engines=(Engine.MAC,))
+    assert dataclasses.replace(narrow, depthwise=DepthwiseConfig(3)).depthwise.taps > narrow.array.columns
+
+
+@pytest.mark.parametrize("part", [ArrayConfig, MemoryConfig, AxiConfig, DepthwiseConfig, AddConfig, Config])
 @pytest.mark.parametrize("value", [True, 4.0, "4", None, [4]])
 def test_integers_are_integers(part: type, value: object) -> None:
     """To Python, True is 1 and 4.0 == 4: both would be other configurations, with other hashes, that look the same."""
     config = PRESETS["tiny"]
-    known = {ArrayConfig: config.array, MemoryConfig: config.memory, AxiConfig: config.axi, Config: config}[part]
+    parts = (config, *(getattr(config, field.name) for field in dataclasses.fields(config)))
+    (known,) = (value for value in parts if type(value) is part)
     names = [field.name for field in dataclasses.fields(part) if isinstance(getattr(known, field.name), int)]
     assert names
     for name in names:
@@ -143,7 +171,6 @@ def test_integers_are_integers(part: type, value: object) -> None:
         ("parameter_bytes", 1 << 19, 1 << 40, "at most 16777216"),
         ("tables", 256, 512, "at most 256"),
         ("list_entries", 4096, 8192, "at most 4096"),
-        ("add_tables", 16, 32, "at most 16"),
     ],
 )
 def test_limits_of_memories(name: str, last: int, first: int, constraint: str) -> None:
@@ -182,14 +209,11 @@ def without(*path: str) -> str:
         ("{", "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
         (
             "[]",
-            (
-                "configuration must be an object with the fields array, memory, axi, engines, resident_commands, "
-                "not an array"
-            ),
+            f"configuration must be an object with the fields {FIELDS}, not an array",
         ),
         (
             "3",
-            "configuration must be an object with the fields array, memory, axi, engines, resident_commands, not 3",
+            f"configuration must be an object with the fields {FIELDS}, not 3",
         ),
         ("[" * 100_000, "JSON must not be nested so deeply"),
         ('{"axi":' * 100_000, "JSON must not be nested so deeply"),
@@ -197,7 +221,7 @@ def without(*path: str) -> str:
         (without("axi", "data_bits"), "configuration.axi.data_bits must be given, and is missing"),
         (
             changed("cores", value=2),
-            ('configuration must have no fields but array, memory, axi, engines, resident_commands, and has "cores"'),
+            f'configuration must have no fields but {FIELDS}, and has "cores"',
         ),
         (
             changed("axi", "burst", value=3),

@@ -23,7 +23,7 @@ def test_units_are_whole_writes_and_memories_whole_units(preset: str, kind: Loca
     written, unit, size = (
         memory.write_bytes(config.array.lanes),
         memory.unit_bytes(config),
-        memory.size_bytes(config.memory),
+        memory.size_bytes(config),
     )
     assert unit % written == size % unit == 0
     assert size & (size - 1) == 0

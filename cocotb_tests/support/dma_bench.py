@@ -161,8 +161,7 @@ class Bench:
         self.rng = np.random.default_rng(seed)
         self.p_stall = p_stall
         self.memories = {
-            memory: self.rng.integers(0, 256, self.config.memory.size_bytes(memory), dtype=np.uint8)
-            for memory in LocalMemory
+            memory: self.rng.integers(0, 256, self.config.size_bytes(memory), dtype=np.uint8) for memory in LocalMemory
         }
         self.expected = {memory: array.copy() for memory, array in self.memories.items()}
         self.external = self.rng.integers(0, 256, ARENA_BYTES, dtype=np.uint8)
@@ -364,8 +363,8 @@ def random_load(rng: np.random.Generator, config: Config) -> dict[str, int]:
     if rng.random() < 0.25:
         memory = LocalMemory(int(rng.integers(1, len(LocalMemory))))
         unit = MEMORIES[memory].write_bytes(config.array.lanes)
-        size = unit * int(rng.integers(1, 1 + min(max(300 // unit, 1), config.memory.size_bytes(memory) // unit)))
-        local = unit * int(rng.integers(0, (config.memory.size_bytes(memory) - size) // unit + 1))
+        size = unit * int(rng.integers(1, 1 + min(max(300 // unit, 1), config.size_bytes(memory) // unit)))
+        local = unit * int(rng.integers(0, (config.size_bytes(memory) - size) // unit + 1))
         return {
             "memory": memory,
             "row_pieces": 1,

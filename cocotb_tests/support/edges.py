@@ -41,13 +41,13 @@ def layout(config: Config) -> tuple[dict[LocalMemory, int], int, int]:
     places, at = {}, 64 * PAGE
     for memory in LocalMemory:
         places[memory] = at
-        at += -(-config.memory.size_bytes(memory) // PAGE) * PAGE
+        at += -(-config.size_bytes(memory) // PAGE) * PAGE
     return places, at, at + 4 * PAGE
 
 
 def images(config: Config, entries: dict[int, int], rng: np.random.Generator) -> dict[LocalMemory, np.ndarray]:
     """What the memories hold: random values that mean something, and lists of one step."""
-    filled = {memory: rng.integers(0, 256, config.memory.size_bytes(memory), dtype=np.uint8) for memory in LocalMemory}
+    filled = {memory: rng.integers(0, 256, config.size_bytes(memory), dtype=np.uint8) for memory in LocalMemory}
     # Whatever a depthwise window reads before its first word, no column but the first multiplies it.
     weights = filled[LocalMemory.WEIGHT].reshape(config.weight_words, config.array.columns, config.array.lanes)
     weights[:, 1:] = 0
@@ -58,7 +58,7 @@ def images(config: Config, entries: dict[int, int], rng: np.random.Generator) ->
     )
     limit = 1 << isa.ADD_ENTRY_BITS - 2
     filled[LocalMemory.ADD_TABLE][:] = rng.integers(
-        -limit, limit, config.memory.add_tables * isa.ADD_ENTRIES, dtype=np.int64
+        -limit, limit, config.add.tables * isa.ADD_ENTRIES, dtype=np.int64
     ).view(np.uint8)
     lists = np.full(config.memory.list_entries, isa.LIST_CLEAR | isa.LIST_FIRE, np.uint32)
     for index, entry in entries.items():
@@ -246,7 +246,7 @@ def _engines(config: Config) -> Iterator[Case]:
         fields, entries = _of_engine(config, Engine.ADD)
         for steps in (1, 2, 3):
             yield _compute(f"ADD steps {steps}", steps == 2, entries, **fields | {"steps": steps})
-        pairs = config.memory.add_tables
+        pairs = config.add.tables
         for pair in (pairs - 1, pairs):
             if pair < 1 << 4:
                 yield _compute(f"add_table {pair}", pair < pairs, entries, **fields | {"add_table": pair})
@@ -435,7 +435,7 @@ def _local_memories(config: Config, free: int) -> Iterator[Case]:
         base = {"external": free, "memory": code, "piece_bytes": unit}
         for count in ("rows", "folds", "row_pieces"):
             yield _dma(f"LOAD {memory.name} {count} 2", False, _load(**base | {count: 2}))
-        size = config.memory.size_bytes(memory)
+        size = config.size_bytes(memory)
         for at in (size - unit, size):
             yield _dma(f"LOAD {memory.name} at {at}", at < size, _load(**base | {"local": at}))
         for units in (2, 3):

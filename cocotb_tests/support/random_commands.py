@@ -78,13 +78,13 @@ def random_scenario(config: Config, rng: np.random.Generator, count: int, *, run
     windows have few steps: a run is bound by its results, which pile up.
     """
     memory, array = config.memory, config.array
-    memories = {name: np.zeros(memory.size_bytes(name), np.uint8) for name in LocalMemory}
+    memories = {name: np.zeros(config.size_bytes(name), np.uint8) for name in LocalMemory}
     filled = {
         LocalMemory.FEATURE: memory.feature_bytes,
         LocalMemory.WEIGHT: WEIGHT_WORDS * config.weight_word_bytes,
         LocalMemory.PARAMETER: PARAMETER_WORDS * config.parameter_word_bytes,
-        LocalMemory.TABLE: memory.size_bytes(LocalMemory.TABLE),
-        LocalMemory.ADD_TABLE: memory.size_bytes(LocalMemory.ADD_TABLE),
+        LocalMemory.TABLE: config.size_bytes(LocalMemory.TABLE),
+        LocalMemory.ADD_TABLE: config.size_bytes(LocalMemory.ADD_TABLE),
     }
     for name, size in filled.items():
         memories[name][:size] = rng.integers(0, 256, size)

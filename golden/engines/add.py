@@ -57,11 +57,11 @@ def _latency(config: Config, command: Command) -> int:
 
 
 def _conditions(command: Any, config: Config) -> list[Any]:
-    return [command["steps"] == 2, command["add_table"] < config.memory.add_tables]
+    return [command["steps"] == 2, command["add_table"] < config.add.tables]
 
 
 def _random_window(config: Config, rng: np.random.Generator, size: int) -> RandomWindow:
-    return RandomWindow({"steps": 2, "add_table": int(rng.integers(config.memory.add_tables))})
+    return RandomWindow({"steps": 2, "add_table": int(rng.integers(config.add.tables))})
 
 
 ADD = EngineSpecification(

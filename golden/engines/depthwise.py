@@ -58,7 +58,7 @@ def depthwise(words: Int8, weights: Int8, *, ends: Int64, count: int) -> Int32:
 
 
 def _totals(tile: TileWindows) -> Int32:
-    command, weights = tile.command, tile.weights[:, : tile.config.array.depthwise_taps]
+    command, weights = tile.command, tile.weights[:, : tile.config.depthwise.taps]
     steps, skip, rows = command["steps"], command["skip"], command["rows"]
     issued = windows.in_issue_order(command, tile.words, axis=1)
     # What columns multiply that is from before the inner loop may be anything.
@@ -72,7 +72,7 @@ def _totals(tile: TileWindows) -> Int32:
 
 def _latency(config: Config, command: Command) -> int:
     """Multiply, add from column to column, settle and accumulate."""
-    return MULTIPLIER_LATENCY + config.array.depthwise_taps + 2
+    return MULTIPLIER_LATENCY + config.depthwise.taps + 2
 
 
 def _conditions(command: Any, config: Config) -> list[Any]:
@@ -86,7 +86,7 @@ def _conditions(command: Any, config: Config) -> list[Any]:
 def _random_window(config: Config, rng: np.random.Generator, size: int) -> RandomWindow:
     rows = int(rng.integers(1, 1 + min(5, size)))
     # Every column's words are from the same inner loop.
-    start = (config.array.depthwise_taps - 1) * rows + int(rng.integers(3))
+    start = (config.depthwise.taps - 1) * rows + int(rng.integers(3))
     steps = max(start, rows) + int(rng.integers(1, 2 * rows + 1))
     skip = int(rng.integers(1 + min(start, steps - rows)))
     return RandomWindow({"steps": steps, "rows": rows, "skip": skip, "tile_inner": 0}, start)

@@ -11,17 +11,17 @@ from ...golden.config import Config
 from ...golden.timing import terms_latency
 from ..dma.local_write import local_write_layout
 from ..engines import COMPONENTS
-from ..engines.engine import EngineComponent, TermsComponent, step_fields
+from ..engines.engine import EngineComponent, TermsComponent, take_fields
 from ..memories.feature_memory import FETCH_LATENCY, WRITE_LATENCY, FeatureMemory, feature_write_layout
 from ..memories.weight_memory import WeightMemory
 from ..parts.assertions import Assertions
 from ..parts.device import RAM_LATENCY
 from ..parts.fifo import Buffer
 from ..parts.isa import ErrorReport, command_shape
-from ..parts.pipeline import delay
+from ..parts.pipeline import copy_of, delay
 from .requant import LATENCY as REQUANT_LATENCY
 from .requant import Parameter, Requantiser
-from .results import RESULTS_LATENCY, Results
+from .results import RESULTS_LATENCY, Results, finish_flags
 from .transfer_tables import TransferTables
 from .windows import ISSUE_LATENCY, Windows
 from .write_back import WRITE_BACK_LATENCY, WriteBack
@@ -158,8 +158,6 @@ class Compute(wiring.Component):
         ]
         step = delay(m, windows.step, FETCH_LATENCY, name="step")
         code = delay(m, windows.engine, FETCH_LATENCY, name="engine")
-        names = step_fields(self.config.engines)
-        fields = {name: delay(m, getattr(windows, name), FETCH_LATENCY, name=name) for name in names}
         for engine in engines:
             m.d.comb += [
                 engine.word.eq(features.read_word),
@@ -169,7 +167,7 @@ class Compute(wiring.Component):
             ]
             m.d.comb += [
                 *(engine.step[flag].eq(code == own) for flag, own in engine.flags.items()),
-                *(engine.step[name].eq(fields[name]) for name in step_fields(engine.latencies)),
+                *take_fields(engine.step, step),
             ]
             if "weights" in engine.signature.members:
                 m.d.comb += engine.weights.eq(weights.weights)
@@ -182,26 +180,24 @@ class Compute(wiring.Component):
         results = [engine.result.as_value() for engine in engines]
         parts, length = [], -(-len(results[0]) // _CHOICES)
         for number in range(_CHOICES):
-            # Which engine that is stands long before its result. Registers for each part of it, because there are many
-            # bits to choose; they begin with different values, so that synthesis does not take them for one.
-            works = Signal.like(steps, name=f"works_{number}", init=(number << 1) % (1 << len(steps)))
+            # Which engine that is stands long before its result. There are many bits to choose.
+            works = copy_of(steps[1:], number, name="works")
             with m.If(steps.any()):
-                m.d.sync += works.eq(steps)
+                m.d.sync += works.eq(steps[1:])
             bits = slice(number * length, (number + 1) * length)
             part = results[0][bits]
-            for result, is_this in zip(results[1:], works[1:], strict=True):
+            for result, is_this in zip(results[1:], works, strict=True):
                 part = Mux(is_this, result[bits], part)
             parts.append(part)
         return data.View(engines[0].result.shape(), Cat(parts))
 
     def _submodules_for_terms(self, m: Module, engines: list[EngineComponent]) -> TermsComponent | None:
         """What makes other terms of the results of an engine, if there is one."""
-        kinds = [engine for engine in engines if engine.terms]
+        kinds = {code: engine.terms for engine in engines if engine.terms for code in engine.latencies}
         if len(kinds) > 1:
             raise ValueError(f"engines must have at most one with terms of its own, not {len(kinds)}")
-        for engine in kinds:
-            (name,) = (code.name.lower() for code in engine.latencies)
-            m.submodules[f"{name}_tables"] = terms = engine.terms(self.config)
+        for code, kind in kinds.items():
+            m.submodules[f"{code.name.lower()}_tables"] = terms = kind(self.config)
             return terms
         return None
 
@@ -209,12 +205,14 @@ class Compute(wiring.Component):
         self, m: Module, results: Results, own: TermsComponent | None, tables: TransferTables, write_back: WriteBack
     ) -> None:
         """From accumulators to codes: ``own`` makes other terms of those of its engine."""
+        settings = delay(m, results.settings, self.terms_latency, name="settings")
         if own:
+            (is_own,) = finish_flags(self.config).values()
             m.d.comb += [
-                *(getattr(own, member).eq(results.settings[name]) for member, name in own.settings.items()),
+                own.settings.enable.eq(results.settings[is_own]),
+                *take_fields(own.settings, results.settings),
                 own.accumulators.eq(results.accumulators),
             ]
-        settings = delay(m, results.settings, self.terms_latency, name="settings")
         for lane in range(self.config.array.requant_lanes):
             m.submodules[f"requantiser_{lane}"] = requantiser = Requantiser(has_sums=own is not None)
             parameter = data.View(Parameter, results.parameters[lane])
@@ -222,7 +220,7 @@ class Compute(wiring.Component):
                 m.d.comb += [
                     own.biases[lane].eq(parameter.bias),
                     requantiser.terms.eq(own.terms[lane]),
-                    requantiser.is_sum.eq(settings[own.settings["enable"]]),
+                    requantiser.is_sum.eq(settings[is_own]),
                 ]
             else:
                 terms = (results.accumulators[lane], parameter.bias)
@@ -254,20 +252,16 @@ class Compute(wiring.Component):
         """Each write to its memory: from one memory to the next, so that no wire has to reach all of them."""
         local = self.local_write
         ports = {
-            isa.LocalMemory.LIST: (windows.list_write_enable, windows.list_write_address, windows.list_write_data),
-            isa.LocalMemory.TABLE: (tables.write_enable, tables.write_address, tables.write_data),
-            **({terms.memory: (terms.write_enable, terms.write_address, terms.write_data)} if terms else {}),
-            isa.LocalMemory.PARAMETER: (
-                results.parameter_write_enable,
-                results.parameter_write_address,
-                results.parameter_write_data,
-            ),
-            isa.LocalMemory.WEIGHT: (weights.write_enable, weights.write_address, weights.write_data),
+            isa.LocalMemory.LIST: windows.list_write,
+            isa.LocalMemory.TABLE: tables.write,
+            **({terms.memory: terms.write} if terms else {}),
+            isa.LocalMemory.PARAMETER: results.parameter_write,
+            isa.LocalMemory.WEIGHT: weights.write,
         }
-        for code, (enable, address, value) in ports.items():
+        for code, port in ports.items():
             local = delay(m, local, 1, name=f"{code.name.lower()}_write")
             m.d.comb += [
-                enable.eq(local.valid & (local.memory == code)),
-                address.eq(local.address),
-                value.eq(local.data),
+                port.en.eq(local.valid & (local.memory == code)),
+                port.addr.eq(local.address),
+                port.data.eq(local.data),
             ]

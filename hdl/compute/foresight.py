@@ -1,6 +1,6 @@
 """The gate of the issue: steps go on only when nothing behind them can overflow and what they read has landed."""
 
-from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.data import StructLayout
 from amaranth.lib.wiring import In
@@ -9,6 +9,7 @@ from ...golden import isa
 from ...golden.config import Config
 from ...golden.timing import BACKLOG_LIMIT
 from ..parts.assertions import Assertions
+from ..parts.isa import field_shape
 
 __all__ = ["Foresight", "foreseen_layout"]
 
@@ -21,7 +22,7 @@ def foreseen_layout(config: Config) -> StructLayout:
     result can be read.
     """
     work = range(_most_groups(config) + 2)
-    return StructLayout({"window_ends": 1, "waits": 1, "engine": unsigned(4), "work": work})
+    return StructLayout({"window_ends": 1, "waits": 1, "engine": field_shape(isa.COMPUTE, "engine"), "work": work})
 
 
 def _most_groups(config: Config) -> int:
@@ -73,7 +74,7 @@ class Foresight(wiring.Component):
         # A cycle behind the end of a window, its engine's latency is added to what waits then: its last group leaves
         # the requantiser when all of that has been worked off.
         latencies = {engine: self.landing_latency[engine] for engine in self.config.engines}
-        ended, engine = Signal(), Signal(unsigned(4), reset_less=True)
+        ended, engine = Signal(), Signal.like(step.engine, reset_less=True)
         landing = Signal(range(max(latencies.values()) + most + 1))
         m.d.sync += [ended.eq(window_ends), engine.eq(step.engine), landed.eq(~window_ends & ~ended & (landing <= 1))]
         with m.If(ended), m.Switch(engine):

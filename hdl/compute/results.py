@@ -8,16 +8,17 @@ from amaranth.utils import ceil_log2
 from ...golden import isa
 from ...golden.config import Config
 from ...golden.engines import specification
+from ...golden.memories import PARAMETER_BYTES
 from ...golden.timing import RESULT_WINDOWS
-from ..engines.engine import ACCUMULATOR_BITS, result_layout
+from ..engines.engine import ACCUMULATOR_BITS, own_fields, result_layout, take_fields
 from ..parts.device import RAM_LATENCY, Ram
 from ..parts.fifo import Buffer, Fifo, remains
 from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, field_shape, report
 from ..parts.lookahead import Lookahead
-from ..parts.pipeline import delay
+from ..parts.pipeline import copy_of, delay
 from .loops import Loops
 
-__all__ = ["COMMANDS_IN_FLIGHT", "RESULTS_LATENCY", "Place", "Results", "settings_layout"]
+__all__ = ["COMMANDS_IN_FLIGHT", "RESULTS_LATENCY", "Place", "Results", "finish_flags", "settings_layout"]
 
 #: From the parameter word of a group to its parameters: a register on the way, the memory.
 _PARAMETER_LATENCY = 1 + RAM_LATENCY
@@ -33,22 +34,17 @@ _COMMAND = command_shape(isa.COMPUTE)
 _SETTINGS = ("zero_point", "low", "high", "table_enable", "table")
 
 
-def result_fields(config: Config) -> tuple[str, ...]:
-    """Fields that the engines of a configuration want to know where their totals are finished."""
-    return tuple(dict.fromkeys(name for code in config.engines for name in specification(code).result_fields))
-
-
-def _own_finish(config: Config) -> dict[str, int]:
-    """The engines whose totals are finished in a way of their own: a flag for each, and its code."""
+def finish_flags(config: Config) -> dict[int, str]:
+    """A flag for each engine whose totals are finished in a way of their own, by its code."""
     engines = [specification(code) for code in config.engines]
-    return {f"is_{engine.name}": engine.code for engine in engines if not engine.is_requantised}
+    return {engine.code: f"is_{engine.name}" for engine in engines if not engine.is_requantised}
 
 
 def settings_layout(config: Config) -> data.StructLayout:
     """What a command says of requantisation and tables, and of its engine where that matters there."""
-    shapes = {name: field_shape(isa.COMPUTE, name) for name in (*_SETTINGS, *result_fields(config))}
-    common, own = {name: shapes.pop(name) for name in _SETTINGS}, shapes
-    return data.StructLayout({**common, **dict.fromkeys(_own_finish(config), unsigned(1)), **own})
+    common = {name: field_shape(isa.COMPUTE, name) for name in _SETTINGS}
+    own = {**dict.fromkeys(finish_flags(config).values(), unsigned(1)), **own_fields(config.engines, "result_fields")}
+    return data.StructLayout({**common, **own})
 
 
 class Place(data.Struct):
@@ -86,7 +82,7 @@ class Results(wiring.Component):
         Of the engines.
     halt : In(1)
         Give nothing more.
-    parameter_write_enable, parameter_write_address, parameter_write_data : In
+    parameter_write : Out(memory.WritePort.Signature)
         Words of 64 bits; the address is the parameter word times ``requant_lanes`` plus the lane.
     accumulators : Out(requant_lanes x signed(32))
     parameters : Out(requant_lanes x 64)
@@ -104,11 +100,13 @@ class Results(wiring.Component):
                 "context": In(stream.Signature(_COMMAND)),
                 "result": In(result_layout(config)),
                 "halt": In(1),
-                "parameter_write_enable": In(1),
-                "parameter_write_address": In(ceil_log2(config.parameter_words * self.requant_lanes)),
-                "parameter_write_data": In(64),
+                "parameter_write": Out(
+                    memory.WritePort.Signature(
+                        addr_width=ceil_log2(config.parameter_words * self.requant_lanes), shape=8 * PARAMETER_BYTES
+                    )
+                ),
                 "accumulators": Out(data.ArrayLayout(signed(ACCUMULATOR_BITS), self.requant_lanes)),
-                "parameters": Out(data.ArrayLayout(unsigned(64), self.requant_lanes)),
+                "parameters": Out(data.ArrayLayout(unsigned(8 * PARAMETER_BYTES), self.requant_lanes)),
                 "settings": Out(settings_layout(config)),
                 "place": Out(Place),
                 "error": Out(ErrorReport),
@@ -214,8 +212,9 @@ class Results(wiring.Component):
         ]
         m.d.sync += [
             pushed.eq(found),
-            *(pushed.settings[name].eq(command[name]) for name in (*_SETTINGS, *result_fields(self.config))),
-            *(pushed.settings[flag].eq(command.engine == code) for flag, code in _own_finish(self.config).items()),
+            *(pushed.settings[name].eq(command[name]) for name in _SETTINGS),
+            *take_fields(pushed.settings, command),
+            *(pushed.settings[flag].eq(command.engine == code) for code, flag in finish_flags(self.config).items()),
             *self._piece(pushed.place, found.number, command, loops.pointer, last_tile),
             lookahead.input.valid.eq(walked),
         ]
@@ -256,14 +255,13 @@ class Results(wiring.Component):
         ]
         for lane in range(self.requant_lanes):
             # Each lane of the requantiser has its accumulators beside it, and registers of its own for what to read.
-            # They begin with different values, so that synthesis does not take them for one.
             own = [result.lanes[index] for index in range(lane, len(self.result.lanes), self.requant_lanes)]
             m.submodules[f"windows_{lane}"] = windows = memory.Memory(
                 shape=data.ArrayLayout(signed(ACCUMULATOR_BITS), len(own)), depth=RESULT_WINDOWS, init=[]
             )
             write, read = windows.write_port(), windows.read_port(domain="comb")
-            chosen = Signal.like(number, name=f"group_{lane}", init=lane % len(own), reset_less=True)
-            window = Signal.like(consumed, name=f"window_{lane}", init=lane % RESULT_WINDOWS, reset_less=True)
+            chosen = copy_of(number, lane, name="group", reset_less=True)
+            window = copy_of(consumed, lane, name="window", reset_less=True)
             accumulator = Signal(signed(ACCUMULATOR_BITS), name=f"accumulator_{lane}", reset_less=True)
             m.d.comb += [
                 write.addr.eq(produced),
@@ -280,13 +278,13 @@ class Results(wiring.Component):
         # The parameters lie beside the requantisers, far from the walker.
         address = delay(m, word, _PARAMETER_LATENCY - RAM_LATENCY, name="parameter_address")
         for lane in range(self.requant_lanes):
-            m.submodules[f"parameters_{lane}"] = ram = Ram(width=64, depth=self.config.parameter_words)
+            m.submodules[f"parameters_{lane}"] = ram = Ram(width=8 * PARAMETER_BYTES, depth=self.config.parameter_words)
             m.d.comb += [
                 ram.read_address.eq(address),
                 self.parameters[lane].eq(ram.read_data),
-                ram.write_address.eq(self.parameter_write_address[lane_bits:]),
-                ram.write_data.eq(self.parameter_write_data),
-                ram.write_enable.eq(self.parameter_write_enable & (self.parameter_write_address[:lane_bits] == lane)),
+                ram.write_address.eq(self.parameter_write.addr[lane_bits:]),
+                ram.write_data.eq(self.parameter_write.data),
+                ram.write_enable.eq(self.parameter_write.en & (self.parameter_write.addr[:lane_bits] == lane)),
             ]
 
     def _elaborate_errors(self, m: Module, serve, group, overflows) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Module, Mux, signed, unsigned
-from amaranth.lib import data, wiring
+from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
 from ..parts.device import RAM_LATENCY, Ram
+from ..parts.isa import field_shape
 from ..parts.pipeline import delay
 
 __all__ = ["TransferTables"]
@@ -32,7 +33,7 @@ class TransferTables(wiring.Component):
         Whether to look up, and in which table.
     codes : In(requant_lanes x signed(8))
     values : Out(requant_lanes x 8)
-    write_enable, write_address, write_data : In
+    write : Out(memory.WritePort.Signature)
         One byte of a table; the address is 256 times the table, plus the code plus 128.
     """
 
@@ -43,12 +44,10 @@ class TransferTables(wiring.Component):
         super().__init__(
             {
                 "enable": In(1),
-                "table": In(8),
+                "table": In(field_shape(isa.COMPUTE, "table")),
                 "codes": In(data.ArrayLayout(signed(8), self.lanes)),
                 "values": Out(data.ArrayLayout(unsigned(8), self.lanes)),
-                "write_enable": In(1),
-                "write_address": In(ceil_log2(self.size)),
-                "write_data": In(8),
+                "write": Out(memory.WritePort.Signature(addr_width=ceil_log2(self.size), shape=8)),
             }
         )
 
@@ -60,9 +59,9 @@ class TransferTables(wiring.Component):
             code = self.codes[lane].as_unsigned()
             m.d.comb += [
                 ram.read_address.eq(Cat(code ^ 0x80, self.table)),
-                ram.write_address.eq(self.write_address),
-                ram.write_data.eq(self.write_data),
-                ram.write_enable.eq(self.write_enable),
+                ram.write_address.eq(self.write.addr),
+                ram.write_data.eq(self.write.data),
+                ram.write_enable.eq(self.write.en),
                 self.values[lane].eq(Mux(enabled, ram.read_data, delay(m, code, RAM_LATENCY, name=f"code_{lane}"))),
             ]
         return m

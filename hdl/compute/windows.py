@@ -5,7 +5,7 @@ from functools import reduce
 from operator import and_, or_
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
@@ -13,7 +13,7 @@ from ...golden import isa
 from ...golden.config import Config
 from ...golden.engines import specification
 from ...golden.engines.engine import leaves_nothing_out
-from ..engines.engine import Step, step_fields
+from ..engines.engine import own_fields, step_layout, take_fields
 from ..parts.device import RAM_LATENCY, Ram
 from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, field_shape, report
 from ..parts.lookahead import Lookahead
@@ -91,12 +91,10 @@ class Windows(wiring.Component):
         Each command again, before its first step is issued, for the other end of the pipeline.
     halt : In(1)
         Issue nothing more.
-    list_write_enable, list_write_address, list_write_data : In
+    list_write : Out(memory.WritePort.Signature)
         Entries of the step lists.
-    step : Out(Step), engine : Out(4), address : Out(24), weight : Out
+    step : Out(step_layout), engine : Out(4), address : Out(24), weight : Out
         One step: what its command says, its activation word's feature address and its weight word.
-    one member for each field of :func:`~lutterfly.hdl.engines.engine.step_fields` : Out
-        What the engines of the configuration want to know of its command beside.
     reads : Out(1)
         ``address`` is one of a step; registered.
     first, last : Out(1)
@@ -114,18 +112,18 @@ class Windows(wiring.Component):
         self.weight_bits = _COMMAND["weight"].width + 1
         self.offset_bits = ceil_log2(config.memory.feature_bytes)
         self.engines = [specification(code) for code in config.engines]
-        self.step_fields = step_fields(config.engines)
         super().__init__(
             {
                 "command": In(stream.Signature(_COMMAND)),
                 "context": Out(stream.Signature(_COMMAND)),
                 "halt": In(1),
-                "list_write_enable": In(1),
-                "list_write_address": In(ceil_log2(config.memory.list_entries)),
-                "list_write_data": In(32),
-                "step": Out(Step),
-                "engine": Out(unsigned(4)),
-                **{name: Out(shape) for name, shape in self.step_fields.items()},
+                "list_write": Out(
+                    memory.WritePort.Signature(
+                        addr_width=ceil_log2(config.memory.list_entries), shape=8 * isa.LIST_ENTRY_BYTES
+                    )
+                ),
+                "step": Out(step_layout(config.engines)),
+                "engine": Out(_COMMAND["engine"].shape),
                 "address": Out(isa.LOCAL_BITS),
                 "weight": Out(ceil_log2(config.weight_words)),
                 "reads": Out(1),
@@ -190,7 +188,7 @@ class Windows(wiring.Component):
                 "entry": field_shape(isa.COMPUTE, "list"),
                 "base": unsigned(isa.LOCAL_BITS),
                 "weight": unsigned(self.weight_bits),
-                **self.step_fields,
+                **own_fields(self.config.engines, "step_fields"),
                 "index": unsigned(INDEX_BITS),
                 "first": unsigned(1),
                 "last": unsigned(1),
@@ -261,7 +259,7 @@ class Windows(wiring.Component):
         m.d.sync += [
             pushed.eq(step),
             pushed.base.eq(loops.pointer),
-            *(pushed[name].eq(command[name]) for name in self.step_fields),
+            *take_fields(pushed, command),
             pushed.index.eq(command.index),
             pushed.foreseen.engine.eq(command.engine),
             pushed.foreseen.work.eq((lanes + rounding) >> lane_bits),
@@ -331,10 +329,10 @@ class Windows(wiring.Component):
         m.submodules.lists = lists = Ram(width=self.offset_bits + flag_bits, depth=self.config.memory.list_entries)
         m.d.comb += [
             lists.read_address.eq(step.entry),
-            lists.write_enable.eq(self.list_write_enable),
-            lists.write_address.eq(self.list_write_address),
-            lists.write_data[: self.offset_bits].eq(self.list_write_data),
-            lists.write_data[self.offset_bits :].eq(self.list_write_data[-flag_bits:]),
+            lists.write_enable.eq(self.list_write.en),
+            lists.write_address.eq(self.list_write.addr),
+            lists.write_data[: self.offset_bits].eq(self.list_write.data),
+            lists.write_data[self.offset_bits :].eq(self.list_write.data[-flag_bits:]),
         ]
         valid = delay(m, issue, RAM_LATENCY, name="valid")
         now = delay(m, step, RAM_LATENCY, name="step")
@@ -348,7 +346,7 @@ class Windows(wiring.Component):
             self.step.clear.eq(flags[0]),
             self.step.fire.eq(flags[1]),
             self.engine.eq(engine),
-            *(getattr(self, name).eq(now[name]) for name in self.step_fields),
+            *take_fields(self.step, now),
             self.address.eq(now.base + lists.read_data[: self.offset_bits]),
             weight.eq(now.weight),
             index.eq(now.index),

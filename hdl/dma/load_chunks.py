@@ -13,7 +13,7 @@ from ...golden.isa import LocalMemory
 from ...golden.memories import MEMORIES
 from ...golden.timing import PIECES_AHEAD
 from ..parts.fifo import Fifo
-from ..parts.isa import INDEX_BITS
+from ..parts.isa import INDEX_BITS, field_shape
 from .loop_nest import LoopNest, Nest
 
 __all__ = ["LoadChunks", "chunk_bytes", "step_layout", "transfer_nest"]
@@ -31,7 +31,12 @@ def _count_shape(config: Config):
 
 
 def _common_fields(config: Config) -> dict:
-    return {"index": unsigned(INDEX_BITS), "is_fill": unsigned(1), "value": unsigned(8), "memory": unsigned(3)}
+    return {
+        "index": unsigned(INDEX_BITS),
+        "is_fill": unsigned(1),
+        "value": field_shape(isa.FILL, "value"),
+        "memory": field_shape(isa.LOAD, "memory"),
+    }
 
 
 def transfer_nest(config: Config) -> Nest:
@@ -131,7 +136,7 @@ class LoadChunks(wiring.Component):
         with m.Switch(iteration.context.memory):
             for memory in LocalMemory:
                 with m.Case(memory):
-                    m.d.comb += beyond.eq(~(self.config.memory.size_bytes(memory) - 1))
+                    m.d.comb += beyond.eq(~(self.config.size_bytes(memory) - 1))
         m.d.comb += [
             end.eq(iteration.pointer.local + iteration.context.last_byte),
             pieces.input.valid.eq(found.valid),

@@ -12,6 +12,7 @@ from ...golden.config import Config
 from ...golden.isa import LocalMemory
 from ...golden.memories import MEMORIES
 from ..memories.feature_memory import feature_write_layout
+from ..parts.isa import field_shape
 from .byte_aligner import chunk_layout
 
 __all__ = ["LocalWrite", "local_write_layout"]
@@ -26,7 +27,7 @@ def local_write_layout(config: Config) -> data.StructLayout:
     return data.StructLayout(
         {
             "valid": unsigned(1),
-            "memory": unsigned(3),
+            "memory": field_shape(isa.LOAD, "memory"),
             "address": unsigned(isa.LOCAL_BITS),
             "data": unsigned(
                 8 * max(config.array.lanes, MEMORIES[LocalMemory.PARAMETER].write_bytes(config.array.lanes))

@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import ClassVar
 
 from amaranth.hdl import Cat, Module, Mux, Signal, signed
-from amaranth.lib import data
+from amaranth.lib import data, memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
 from ..parts.device import RAM_LATENCY, Ram
-from ..parts.isa import field_shape
 from ..parts.pipeline import delay
-from .engine import ACCUMULATOR_BITS, TermsComponent
+from .engine import ACCUMULATOR_BITS, TermsComponent, terms_settings_layout
 
 __all__ = ["LATENCY", "AddTables"]
 
@@ -37,53 +36,49 @@ class AddTables(TermsComponent):
 
     Members
     -------
-    enable : In(1), pair : In
-        Whether to look up, and in which pair of tables.
+    settings : In(terms_settings_layout)
+        Whether to look up, and in which pair of tables (``add_table``).
     accumulators : In(requant_lanes x signed(32))
         To look up: the first operand's code in bits 7:0, the second one's in bits 15:8.
     biases : In(requant_lanes x signed(32))
     terms : Out(requant_lanes x 2 x signed(36))
         Two entries, or accumulator and bias.
-    write_enable, write_address, write_data : In
+    write : Out(memory.WritePort.Signature)
         One entry; the address is 512 times the pair, plus 256 times the operand, plus the code plus 128.
     """
 
-    settings: ClassVar = {"enable": "is_add", "pair": "add_table"}
     memory: ClassVar = isa.LocalMemory.ADD_TABLE
 
     def __init__(self, config: Config):
         self.config = config
         self.lanes = config.array.requant_lanes
-        pairs = config.memory.add_tables
+        entries = config.add.tables * isa.ADD_ENTRIES
         words = data.ArrayLayout(signed(ACCUMULATOR_BITS), self.lanes)
         super().__init__(
             {
-                "enable": In(1),
-                "pair": In(field_shape(isa.COMPUTE, "add_table")),
+                "settings": In(terms_settings_layout(isa.Engine.ADD)),
                 "accumulators": In(words),
                 "biases": In(words),
                 "terms": Out(data.ArrayLayout(data.ArrayLayout(signed(isa.ADD_ENTRY_BITS), 2), self.lanes)),
-                "write_enable": In(1),
-                "write_address": In(ceil_log2(pairs * isa.ADD_ENTRIES)),
-                "write_data": In(isa.ADD_ENTRY_BITS),
+                "write": Out(memory.WritePort.Signature(addr_width=ceil_log2(entries), shape=isa.ADD_ENTRY_BITS)),
             }
         )
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        enabled = delay(m, self.enable, RAM_LATENCY, name="enabled")
+        enabled = delay(m, self.settings.enable, RAM_LATENCY, name="enabled")
         code_bits = ceil_log2(_CODES)
         for lane in range(self.lanes):
             for operand, passing in enumerate((self.accumulators[lane], self.biases[lane])):
                 name = f"lane_{lane}_operand_{operand}"
-                m.submodules[name] = ram = Ram(width=isa.ADD_ENTRY_BITS, depth=self.config.memory.add_tables * _CODES)
+                m.submodules[name] = ram = Ram(width=isa.ADD_ENTRY_BITS, depth=self.config.add.tables * _CODES)
                 code = self.accumulators[lane].as_unsigned().word_select(operand, code_bits)
                 entry, term = ram.read_data.as_signed(), Signal(signed(isa.ADD_ENTRY_BITS), name=name, reset_less=True)
                 m.d.comb += [
-                    ram.read_address.eq(Cat(code ^ _CODES // 2, self.pair)),
-                    ram.write_address.eq(Cat(self.write_address[:code_bits], self.write_address[code_bits + 1 :])),
-                    ram.write_data.eq(self.write_data),
-                    ram.write_enable.eq(self.write_enable & (self.write_address[code_bits] == operand)),
+                    ram.read_address.eq(Cat(code ^ _CODES // 2, self.settings.fields.add_table)),
+                    ram.write_address.eq(Cat(self.write.addr[:code_bits], self.write.addr[code_bits + 1 :])),
+                    ram.write_data.eq(self.write.data),
+                    ram.write_enable.eq(self.write.en & (self.write.addr[code_bits] == operand)),
                     self.terms[lane][operand].eq(term),
                 ]
                 m.d.sync += term.eq(Mux(enabled, entry, delay(m, passing, RAM_LATENCY, name=f"{name}_passing")))

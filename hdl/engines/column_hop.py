@@ -49,12 +49,13 @@ class ColumnHop(wiring.Component):
         m = Module()
         word = self.word
         if self.has_line:
-            pointer = Signal(self.step.rows.shape())
+            rows = self.step.fields.rows
+            pointer = Signal(rows.shape())
             m.submodules.line = line = memory.Memory(shape=unsigned(8 * self.lanes), depth=1 << len(pointer), init=[])
             write, read = line.write_port(), line.read_port(domain="comb")
             next_pointer = pointer + self.step.valid
             # A cycle ahead, with the rows of the step before: a command's first step has nothing of its own to see.
-            m.d.sync += [pointer.eq(next_pointer), read.addr.eq(next_pointer - self.step.rows)]
+            m.d.sync += [pointer.eq(next_pointer), read.addr.eq(next_pointer - rows)]
             m.d.comb += [
                 write.addr.eq(pointer),
                 write.data.eq(self.word),

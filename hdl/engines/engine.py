@@ -1,7 +1,7 @@
 """What every engine looks like from outside: the same word in, the same lanes out. See ``docs/adding-an-engine.md``."""
 
 from collections.abc import Iterable, Mapping
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from amaranth.hdl import signed, unsigned
 from amaranth.lib import data, wiring
@@ -18,9 +18,11 @@ __all__ = [
     "Step",
     "TermsComponent",
     "engine_members",
+    "own_fields",
     "result_layout",
-    "step_fields",
     "step_layout",
+    "take_fields",
+    "terms_settings_layout",
 ]
 
 ACCUMULATOR_BITS = 32
@@ -37,16 +39,31 @@ class Step(data.Struct):
     fire: unsigned(1)
 
 
-def step_fields(codes: Iterable[int]) -> dict[str, object]:
-    """Fields that engines want to know with every step, as their specifications say, and their shapes."""
-    return {name: field_shape(isa.COMPUTE, name) for code in codes for name in specification(code).step_fields}
+def own_fields(codes: Iterable[int], place: Literal["step_fields", "result_fields"]) -> dict[str, data.StructLayout]:
+    """The member ``fields``: those of their commands that these engines' specifications want in ``place``; no member
+    where they want none."""
+    names = [name for code in codes for name in getattr(specification(code), place)]
+    return {"fields": data.StructLayout({name: field_shape(isa.COMPUTE, name) for name in names})} if names else {}
+
+
+def take_fields(target: data.View, source: data.View) -> list:
+    """Assign the ``fields`` of ``target``, if it has any; ``source`` is a command, or has ``fields`` as well."""
+    members, given = (data.Layout.cast(view.shape()).members for view in (target, source))
+    if "fields" not in members:
+        return []
+    source = source.fields if "fields" in given else source
+    return [target.fields[name].eq(source[name]) for name in members["fields"].members]
+
+
+def terms_settings_layout(code: int) -> data.StructLayout:
+    """What an engine's command says of the terms of its results; ``enable``: that they are its results."""
+    return data.StructLayout({"enable": unsigned(1), **own_fields((code,), "result_fields")})
 
 
 def step_layout(codes: Iterable[int], flags: Iterable[str] = ()) -> data.StructLayout:
-    """The step of a component that stands for these codes: a :class:`Step`, its flags and the engines' own fields."""
-    return data.StructLayout(
-        {**data.Layout.cast(Step).members, **dict.fromkeys(flags, unsigned(1)), **step_fields(codes)}
-    )
+    """The step of a component that stands for these codes: a :class:`Step`, its flags, the engines' own ``fields``."""
+    own = {**dict.fromkeys(flags, unsigned(1)), **own_fields(codes, "step_fields")}
+    return data.StructLayout({**data.Layout.cast(Step).members, **own})
 
 
 def result_layout(config: Config) -> data.StructLayout:
@@ -75,20 +92,19 @@ class TermsComponent(wiring.Component):
 
     Attributes
     ----------
-    settings : dict of str to str
-        Members, and what of :func:`~lutterfly.hdl.compute.results.settings_layout` each takes: ``enable``, which says
-        that the group is the engine's, and its fields.
     memory : LocalMemory
-        What a LOAD writes to it, through ``write_enable``, ``write_address`` and ``write_data``.
+        What a LOAD writes to it, through ``write``.
 
     Members
     -------
+    settings : In(terms_settings_layout)
+    write : Out(memory.WritePort.Signature)
+        One unit of ``memory``.
     accumulators, biases : In(requant_lanes x signed(32))
     terms : Out(requant_lanes x 2 x signed(36))
         With ``SUM_FRACTION_BITS`` of fraction where it is enabled, else accumulator and bias.
     """
 
-    settings: ClassVar[Mapping[str, str]]
     memory: ClassVar[isa.LocalMemory]
 
 

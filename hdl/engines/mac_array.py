@@ -105,8 +105,9 @@ class MacArray(EngineComponent):
     Words travel from column to column, one column per cycle, so that a word is driven to one column's multipliers only
     and wires stay short. Each column adds its products up over lanes and steps: ``columns`` results, when the last
     column has its own. In chain mode, which is built if the configuration has DEPTHWISE, each lane adds its products
-    up over the first ``depthwise_taps`` columns and steps: ``lanes`` results. A step has two more fields then:
-    ``chain``, and ``rows``: every column sees the word of so many steps before the one that the column before it sees.
+    up over the first ``taps`` columns and steps: ``lanes`` results. A step has two more members then:
+    ``chain``, and ``fields.rows``: every column sees the word of so many steps before the one that the column before
+    it sees.
     Bit-exact with :func:`lutterfly.golden.engines.mac.mac` and
     :func:`lutterfly.golden.engines.depthwise.depthwise`.
 
@@ -127,7 +128,7 @@ class MacArray(EngineComponent):
 
     def __init__(self, config: Config):
         self.config = config
-        self.lanes, self.columns, self.taps = config.array.lanes, config.array.columns, config.array.depthwise_taps
+        self.lanes, self.columns, self.taps = config.array.lanes, config.array.columns, config.depthwise.taps
         self.latencies = {Engine.MAC: column_latency(self.lanes) + self.columns - 1}
         self.flags = {}
         self.is_chained = Engine.DEPTHWISE in config.engines

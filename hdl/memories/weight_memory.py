@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Signal, signed, unsigned
-from amaranth.lib import data, wiring
+from amaranth.hdl import Module, Signal, signed
+from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
@@ -30,10 +30,8 @@ class WeightMemory(wiring.Component):
     address : In
         Word.
     weights : Out(columns x lanes x signed(8))
-    write_enable : In(1)
-    write_address : In
-        In units of ``lanes`` bytes: word times ``columns`` plus column.
-    write_data : In(8 * lanes)
+    write : Out(memory.WritePort.Signature)
+        Of ``lanes`` bytes; the address is the word times ``columns`` plus the column.
     """
 
     def __init__(self, config: Config):
@@ -44,36 +42,27 @@ class WeightMemory(wiring.Component):
             {
                 "address": In(ceil_log2(config.weight_words)),
                 "weights": Out(data.ArrayLayout(data.ArrayLayout(signed(8), lanes), self.columns)),
-                "write_enable": In(1),
-                "write_address": In(ceil_log2(config.weight_words * self.columns)),
-                "write_data": In(8 * lanes),
+                "write": Out(
+                    memory.WritePort.Signature(
+                        addr_width=ceil_log2(config.weight_words * self.columns), shape=8 * lanes
+                    )
+                ),
             }
         )
 
     def elaborate(self, platform) -> Module:
         m = Module()
         column_bits = ceil_log2(self.columns)
-        write = Signal(
-            data.StructLayout(
-                {
-                    "enable": unsigned(1),
-                    "address": self.write_address.shape(),
-                    "data": self.write_data.shape(),
-                }
-            )
-        )
-        m.d.comb += [
-            write.enable.eq(self.write_enable),
-            write.address.eq(self.write_address),
-            write.data.eq(self.write_data),
-        ]
+        port = self.write
+        write = Signal(data.StructLayout({name: getattr(port, name).shape() for name in port.signature.members}))
+        m.d.comb += [write[name].eq(getattr(port, name)) for name in port.signature.members]
         read_address = self.address
         for index in range(self.columns):
             if index:
                 read_address = delay(m, read_address, 1, name=f"read_hop_{index}")
             # Whether a write is this column's is clear a hop before it arrives.
             is_own = Signal(name=f"is_own_{index}")
-            m.d.sync += is_own.eq(write.enable & (write.address[:column_bits] == index))
+            m.d.sync += is_own.eq(write.en & (write.addr[:column_bits] == index))
             write = delay(m, write, 1, name=f"write_hop_{index}")
             m.submodules[f"column_{index}"] = ram = Ram(
                 width=8 * self.config.array.lanes, depth=self.config.weight_words
@@ -81,7 +70,7 @@ class WeightMemory(wiring.Component):
             m.d.comb += [
                 ram.read_address.eq(read_address),
                 self.weights[index].eq(ram.read_data),
-                ram.write_address.eq(write.address[column_bits:]),
+                ram.write_address.eq(write.addr[column_bits:]),
                 ram.write_data.eq(write.data),
                 ram.write_enable.eq(is_own),
             ]

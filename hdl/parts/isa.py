@@ -38,7 +38,7 @@ def field_shape(fmt: isa.Format, name: str):
 
 def view(fmt: isa.Format, word: Signal) -> data.View:
     """View the 512 bits of a command as the fields of ``fmt``, the opcode included."""
-    fields = {"opcode": data.Field(unsigned(4), 0)}
+    fields = {"opcode": data.Field(unsigned(isa.OPCODE_BITS), 0)}
     for field in fmt.fields:
         fields[field.name] = data.Field(signed(field.width) if field.signed else unsigned(field.width), field.lsb)
     return data.View(data.FlexibleLayout(isa.COMMAND_BITS, fields), word)

@@ -1,10 +1,10 @@
-"""Delay lines for fixed-latency pipelines."""
+"""Registers of fixed-latency pipelines: delay lines, and copies of a value."""
 
 from __future__ import annotations
 
 from amaranth.hdl import Module, Signal, Value, ValueCastable
 
-__all__ = ["delay"]
+__all__ = ["copy_of", "delay"]
 
 
 def delay(m: Module, value: Value | ValueCastable, cycles: int, *, name: str):
@@ -18,3 +18,12 @@ def delay(m: Module, value: Value | ValueCastable, cycles: int, *, name: str):
         m.d.sync += later.eq(value)
         value = later
     return value
+
+
+def copy_of(value: Value, number: int, *, name: str, reset_less: bool = False) -> Signal:
+    """A register for one of several copies of ``value``, each beside its own users.
+
+    Copies of other numbers begin with other values, as far as there are any: synthesis would take registers that are
+    always equal for one.
+    """
+    return Signal.like(value, name=f"{name}_{number}", init=number % (1 << len(value)), reset_less=reset_less)

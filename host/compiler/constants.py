@@ -144,7 +144,7 @@ def _superfluous(
         number = next(number for number, piece in pieces.items() if sizes[piece.image] == most)
         raise CompileError(
             f"{plan.graph.layers[plan.jobs[number].index].name}: it needs {most * unit_bytes(plan.config, memory)} "
-            f"bytes of {MEMORIES[memory].name}, the configuration has {plan.config.memory.size_bytes(memory)}; "
+            f"bytes of {MEMORIES[memory].name}, the configuration has {plan.config.size_bytes(memory)}; "
             "choose a larger --config"
         )
     loads, times, before = dict.fromkeys(sizes, 0), dict.fromkeys(sizes, 0), None

@@ -87,7 +87,7 @@ class Outcome:
         return tuple(
             ConstantMemory(
                 MEMORIES[memory].name,
-                self.config.memory.size_bytes(memory),
+                self.config.size_bytes(memory),
                 tuple(block for block in self.blocks if block.memory is memory),
             )
             for memory in CONSTANTS

@@ -156,7 +156,7 @@ def _segments(plan: Plan, memory: LocalMemory) -> dict[int, list[Segment]]:
         raise CompileError(
             f"{plan.graph.layers[index].name}: one tile of its output needs "
             f"{max(tile_units[index]) * unit_bytes(plan.config, memory)} bytes of {MEMORIES[memory].name}, the "
-            f"configuration has {plan.config.memory.size_bytes(memory)}; choose a larger --config"
+            f"configuration has {plan.config.size_bytes(memory)}; choose a larger --config"
         )
     return best
 

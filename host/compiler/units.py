@@ -19,7 +19,7 @@ def unit_bytes(config: Config, memory: LocalMemory) -> int:
 
 def capacity(config: Config, memory: LocalMemory) -> int:
     """Units that a memory holds."""
-    return config.memory.size_bytes(memory) // unit_bytes(config, memory)
+    return config.size_bytes(memory) // unit_bytes(config, memory)
 
 
 def numbers(config: Config, memory: LocalMemory, first: int, count: int) -> Addresses:

@@ -155,16 +155,15 @@ def roofline(facts: Facts) -> go.Figure:
 
 
 def _ceilings(drawn: go.Figure, facts: Facts, low: float, ridge: float, high: float, *, is_depthwise: bool) -> None:
-    array, bus, shape = facts.config.multipliers, facts.config.axi.data_bytes, facts.config.array
+    config = facts.config
+    array, bus, lanes, taps = config.multipliers, config.axi.data_bytes, config.array.lanes, config.depthwise.taps
     lines = [
         (f"array: {array} multipliers", [ridge, high], [array, array], "solid"),
         (f"bus: {bus} bytes per cycle", [low, ridge], [low * bus, array], "dash"),
     ]
-    most = shape.lanes * shape.depthwise_taps
+    most = lanes * taps
     if is_depthwise and most < array:
-        lines.append(
-            (f"depthwise: {shape.lanes} lanes x {shape.depthwise_taps} taps", [most / bus, high], [most, most], "dot")
-        )
+        lines.append((f"depthwise: {lanes} lanes x {taps} taps", [most / bus, high], [most, most], "dot"))
     for name, x, y, dash in lines:
         drawn.add_trace(
             go.Scatter(

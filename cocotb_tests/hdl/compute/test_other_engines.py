@@ -27,8 +27,8 @@ TINY = PRESETS["tiny"]
 #: have the fields of all engines.
 TRACES = {
     Engine.MAXIMUM: ("maximum", "greatest"),
-    Engine.DEPTHWISE: ("depthwise", "chain", "line$", "step.*rows$"),
-    Engine.ADD: ("add_tables", "operand", "is_add", "is_sum", r"settings\w*\.add_table", "add_table_write"),
+    Engine.DEPTHWISE: ("depthwise", "chain", "line$", r"fields\w*\.rows"),
+    Engine.ADD: ("add_tables", "operand", "is_add", "is_sum", r"fields\w*\.add_table", "add_table_write"),
 }
 
 

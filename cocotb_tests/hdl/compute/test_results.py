@@ -20,7 +20,7 @@ from lutterfly.hdl.parts.isa import ErrorReport, command_shape
 from streams import send, unpack
 
 SHAPE = command_shape(isa.COMPUTE)
-SETTINGS = ("zero_point", "low", "high", "table_enable", "table", "add_table")
+SETTINGS = ("zero_point", "low", "high", "table_enable", "table")
 
 
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
@@ -41,19 +41,19 @@ class Bench:
         self.backlog = 0
 
     async def start(self) -> None:
-        await start(self.dut, {"context__valid": 0, "result": 0, "halt": 0, "parameter_write_enable": 0})
+        await start(self.dut, {"context__valid": 0, "result": 0, "halt": 0, "parameter_write__en": 0})
         words = self.config.parameter_words * self.width
         self.parameters = self.rng.integers(0, 2**64, words, dtype=np.uint64)
         for address in range(80 * self.width):
             await cycle(
                 self.dut,
                 {
-                    "parameter_write_enable": 1,
-                    "parameter_write_address": address,
-                    "parameter_write_data": int(self.parameters[address]),
+                    "parameter_write__en": 1,
+                    "parameter_write__addr": address,
+                    "parameter_write__data": int(self.parameters[address]),
                 },
             )
-        self.dut.parameter_write_enable.value = 0
+        self.dut.parameter_write__en.value = 0
 
     async def step(self, inputs: dict[str, int]) -> None:
         place, settings, accumulators, parameters, error = await cycle(
@@ -102,6 +102,7 @@ class Bench:
                     "index": number,
                 }
                 settings = {name: command[name] for name in SETTINGS}
+                settings["fields"] = {"add_table": command["add_table"]}
                 settings["is_add"] = int(command["engine"] == isa.Engine.ADD)
                 groups.append(
                     (

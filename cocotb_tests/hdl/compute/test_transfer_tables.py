@@ -26,10 +26,10 @@ async def looks_up_or_lets_pass(dut) -> None:
     config, rng = PRESETS[os.environ["PRESET"]], np.random.default_rng(1)
     lanes = config.array.requant_lanes
     tables = rng.integers(-128, 128, (config.memory.tables, 256), dtype=np.int8)
-    await start(dut, {"write_enable": 0, "enable": 0})
+    await start(dut, {"write__en": 0, "enable": 0})
     for address, value in enumerate(tables.reshape(-1)):
-        await cycle(dut, {"write_enable": 1, "write_address": address, "write_data": int(value) & 255})
-    dut.write_enable.value = 0
+        await cycle(dut, {"write__en": 1, "write__addr": address, "write__data": int(value) & 255})
+    dut.write__en.value = 0
 
     codes = rng.integers(-128, 128, (2000, lanes), dtype=np.int8)
     codes[:256] = np.arange(-128, 128, dtype=np.int8)[:, None]

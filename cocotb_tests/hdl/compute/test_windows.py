@@ -17,7 +17,7 @@ from lutterfly.golden.engines import ENGINES
 from lutterfly.golden.isa import Engine, ErrorCode, LocalMemory, Unit
 from lutterfly.golden.timing import OVERHEADS, RESULT_WINDOWS
 from lutterfly.hdl.compute.windows import ISSUE_LATENCY, Windows
-from lutterfly.hdl.engines.engine import Step
+from lutterfly.hdl.engines.engine import step_layout
 from lutterfly.hdl.parts.isa import ErrorReport, command_shape
 from streams import pack, send, unpack
 
@@ -44,12 +44,10 @@ class Bench:
         self.now = 0
 
     async def start(self, entries: np.ndarray) -> None:
-        await start(self.dut, {"command__valid": 0, "context__ready": 1, "halt": 0, "list_write_enable": 0})
+        await start(self.dut, {"command__valid": 0, "context__ready": 1, "halt": 0, "list_write__en": 0})
         for address, entry in enumerate(entries):
-            await cycle(
-                self.dut, {"list_write_enable": 1, "list_write_address": address, "list_write_data": int(entry)}
-            )
-        self.dut.list_write_enable.value = 0
+            await cycle(self.dut, {"list_write__en": 1, "list_write__addr": address, "list_write__data": int(entry)})
+        self.dut.list_write__en.value = 0
         cocotb.start_soon(self._watch())
 
     async def _watch(self) -> None:
@@ -57,7 +55,7 @@ class Bench:
         while True:
             step, address, weight, first, last, error, *flags = await cycle(self.dut, {}, *names)
             self.flags.append(tuple(flags))
-            fields = unpack(step, Step)
+            fields = unpack(step, step_layout(PRESETS[os.environ["PRESET"]].engines))
             if fields["valid"]:
                 self.steps.append((self.now, address, fields, weight))
             if first:
@@ -254,8 +252,8 @@ EDGES = {
         (ErrorCode.ILLEGAL_FIELD, 0),
     ),
     "tables of an Add": lambda config: (
-        {"engine": Engine.ADD, "steps": 2, "add_table": config.memory.add_tables - 1},
-        {"engine": Engine.ADD, "steps": 2, "add_table": config.memory.add_tables},
+        {"engine": Engine.ADD, "steps": 2, "add_table": config.add.tables - 1},
+        {"engine": Engine.ADD, "steps": 2, "add_table": config.add.tables},
         (ErrorCode.ILLEGAL_FIELD, 0),
     ),
     "steps of an Add": lambda config: (

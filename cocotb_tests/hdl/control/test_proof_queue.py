@@ -21,7 +21,7 @@ pytestmark = needs_yosys
 CONFIG = replace(
     PRESETS["tiny"],
     axi=AxiConfig(data_bits=128),
-    array=ArrayConfig(lanes=16, columns=4, requant_lanes=2, depthwise_taps=2),
+    array=ArrayConfig(lanes=16, columns=4, requant_lanes=2),
 )
 #: Commands in flight behind their FIFO.
 BUFFER = 2

@@ -12,8 +12,10 @@ from clocking import cycle, start
 
 from lutterfly.golden.config import PRESETS
 from lutterfly.golden.engines.add import add
-from lutterfly.golden.isa import ADD_ENTRIES, ADD_ENTRY_BITS
+from lutterfly.golden.isa import ADD_ENTRIES, ADD_ENTRY_BITS, Engine
 from lutterfly.hdl.engines.add_tables import LATENCY, AddTables
+from lutterfly.hdl.engines.engine import terms_settings_layout
+from streams import pack
 
 LIMIT = 1 << ADD_ENTRY_BITS - 1
 
@@ -33,12 +35,13 @@ def signed_terms(word: int, lanes: int) -> np.ndarray:
 async def looks_up_or_lets_pass(dut) -> None:
     config, rng = PRESETS[os.environ["PRESET"]], np.random.default_rng(1)
     lanes = config.array.requant_lanes
-    tables = rng.integers(-LIMIT, LIMIT, (config.memory.add_tables, 2, ADD_ENTRIES // 2))
-    await start(dut, {"write_enable": 0, "enable": 0})
+    tables = rng.integers(-LIMIT, LIMIT, (config.add.tables, 2, ADD_ENTRIES // 2))
+    await start(dut, {"write__en": 0, "settings": 0})
+    settings = terms_settings_layout(Engine.ADD)
     for address, value in enumerate(tables.reshape(-1)):
-        inputs = {"write_enable": 1, "write_address": address, "write_data": int(value) & 2 * LIMIT - 1}
+        inputs = {"write__en": 1, "write__addr": address, "write__data": int(value) & 2 * LIMIT - 1}
         await cycle(dut, inputs)
-    dut.write_enable.value = 0
+    dut.write__en.value = 0
 
     count = 2000
     accumulators, biases = rng.integers(-(2**31), 2**31, (2, count, lanes)).astype(np.int32)
@@ -50,8 +53,9 @@ async def looks_up_or_lets_pass(dut) -> None:
         inputs = {
             "accumulators": int.from_bytes(accumulators[cycle_number].tobytes(), "little"),
             "biases": int.from_bytes(biases[cycle_number].tobytes(), "little"),
-            "pair": int(pairs[cycle_number]),
-            "enable": int(enables[cycle_number]),
+            "settings": pack(
+                {"enable": int(enables[cycle_number]), "fields": {"add_table": int(pairs[cycle_number])}}, settings
+            ),
         }
         outputs += await cycle(dut, inputs, "terms")
     for number, word in enumerate(outputs[LATENCY:]):

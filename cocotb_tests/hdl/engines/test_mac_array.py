@@ -31,9 +31,10 @@ class Bench:
 
     def __init__(self, dut):
         self.dut = dut
-        array = PRESETS[os.environ["PRESET"]].array
-        self.step_layout = MacArray(PRESETS[os.environ["PRESET"]]).step_layout
-        self.lanes, self.columns, self.taps = array.lanes, array.columns, array.depthwise_taps
+        config = PRESETS[os.environ["PRESET"]]
+        array = config.array
+        self.step_layout = MacArray(config).step_layout
+        self.lanes, self.columns, self.taps = array.lanes, array.columns, config.depthwise.taps
         self.late = [np.zeros((self.columns, self.lanes), np.int8)] * self.columns
         self.results: list[np.ndarray] = []
         self.cycle = 0
@@ -66,7 +67,7 @@ class Bench:
             await self.feed(
                 np.zeros(self.lanes, np.int8),
                 np.zeros((self.columns, self.lanes), np.int8),
-                {"valid": 0, "clear": 0, "fire": 0, "chain": 0, "rows": 0},
+                {"valid": 0, "clear": 0, "fire": 0, "chain": 0, "fields": {"rows": 0}},
             )
 
 
@@ -89,9 +90,9 @@ async def sums_over_lanes_and_steps(dut, p_stall: float) -> None:
                 await bench.feed(
                     rng.integers(-128, 128, bench.lanes, dtype=np.int8),
                     weights[0],
-                    {"valid": 0, "clear": 1, "fire": 1, "chain": 0, "rows": 0},
+                    {"valid": 0, "clear": 1, "fire": 1, "chain": 0, "fields": {"rows": 0}},
                 )
-            step = {"valid": 1, "clear": index == 0, "fire": index == steps - 1, "chain": 0, "rows": 0}
+            step = {"valid": 1, "clear": index == 0, "fire": index == steps - 1, "chain": 0, "fields": {"rows": 0}}
             fired.append(bench.cycle)
             await bench.feed(words[index], weights[index], step)
         fired = fired[: len(expected) - 1] + fired[-1:]
@@ -151,11 +152,13 @@ async def chained_columns_make_a_depthwise_convolution(dut, p_stall: float, stri
                 weights[:taps] = kernel[row, ::-1]
                 while rng.random() < p_stall:
                     await bench.feed(
-                        image[0, 0], weights, {"valid": 0, "clear": 1, "fire": 1, "chain": 1, "rows": rows}
+                        image[0, 0], weights, {"valid": 0, "clear": 1, "fire": 1, "chain": 1, "fields": {"rows": rows}}
                     )
                 fire = row == rows - 1 and x >= taps - 1 and (x - taps + 1) % stride == 0
                 await bench.feed(
-                    image[y + row, x], weights, {"valid": 1, "clear": row == 0, "fire": fire, "chain": 1, "rows": rows}
+                    image[y + row, x],
+                    weights,
+                    {"valid": 1, "clear": row == 0, "fire": fire, "chain": 1, "fields": {"rows": rows}},
                 )
     await bench.drain()
     np.testing.assert_array_equal(bench.results, expected.reshape(-1, bench.lanes))

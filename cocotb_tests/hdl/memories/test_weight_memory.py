@@ -26,18 +26,18 @@ async def each_column_one_cycle_later(dut) -> None:
     lanes, columns = config.array.lanes, config.array.columns
     words = [0, 1, 2, 3, config.weight_words // 2, config.weight_words - 1]
     weights = {word: rng.integers(0, 256, (columns, lanes), dtype=np.uint8) for word in words}
-    await start(dut, {"write_enable": 0})
+    await start(dut, {"write__en": 0})
     for word, columns_bytes in weights.items():
         for column in range(columns):
             await cycle(
                 dut,
                 {
-                    "write_enable": 1,
-                    "write_address": word * columns + column,
-                    "write_data": int.from_bytes(columns_bytes[column].tobytes(), "little"),
+                    "write__en": 1,
+                    "write__addr": word * columns + column,
+                    "write__data": int.from_bytes(columns_bytes[column].tobytes(), "little"),
                 },
             )
-    dut.write_enable.value = 0
+    dut.write__en.value = 0
 
     addresses = rng.choice(words, 200)
     outputs = []

@@ -26,7 +26,7 @@ def test_memories_are_no_fuller_than_they_are_large(network: str) -> None:
     plan, facts = report_of(network)
     for use, (memory, image) in zip(facts.constants, plan.images.items(), strict=True):
         streams = any(arrival.memory is memory for arrival in plan.arrivals)
-        assert use.capacity == facts.config.memory.size_bytes(memory)
+        assert use.capacity == facts.config.size_bytes(memory)
         assert use.used == (use.capacity if streams else len(image)), use.name
         assert ("loaded in every inference" in use.parts) == streams
     assert facts.external.used == facts.program.arena_bytes

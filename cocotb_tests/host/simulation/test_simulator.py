@@ -11,7 +11,7 @@ from amaranth.back import verilog
 from copier import BEATS, Copier
 
 from lutterfly.golden import registers
-from lutterfly.golden.config import PRESETS, ArrayConfig, AxiConfig, Config
+from lutterfly.golden.config import PRESETS, ArrayConfig, AxiConfig, Config, DepthwiseConfig
 from lutterfly.golden.registers import REGISTERS
 from lutterfly.hdl.parts.assertions import ASSERTED
 from lutterfly.host.simulation import build
@@ -47,9 +47,10 @@ CONFIGS = {
     "tiny": PRESETS["tiny"],
     # The widest bus on a small memory, which elaborates quickly.
     "wide": Config(
-        ArrayConfig(lanes=16, columns=1, requant_lanes=1, depthwise_taps=1),
+        ArrayConfig(lanes=16, columns=1, requant_lanes=1),
         PRESETS["tiny"].memory,
         AxiConfig(data_bits=128),
+        depthwise=DepthwiseConfig(taps=1),
     ),
 }
 

@@ -84,7 +84,7 @@ def stream_of(window: Window, taps: int, along: int) -> Stream:
 
 def best_stream(window: Window, config: Config, sizes: tuple[int, int], groups: int) -> Stream | None:
     """The faster one of the two axes; None if one command cannot say either."""
-    streams = [stream_of(window, config.array.depthwise_taps, along) for along in (1, 0)]
+    streams = [stream_of(window, config.depthwise.taps, along) for along in (1, 0)]
     possible = [stream for stream in streams if stream.rows <= _MOST_ROWS]
     return min(possible, key=lambda stream: stream.cycles(sizes, groups), default=None)
 
@@ -171,7 +171,7 @@ class DepthwiseOperation(Operation):
         for turn in range(stream.turns):
             for column in range(stream.columns):
                 # The array's first column has the newest image column of its turn, the last one the oldest.
-                position = length - 1 - column - turn * self.config.array.depthwise_taps
+                position = length - 1 - column - turn * self.config.depthwise.taps
                 if position < 0:
                     continue
                 rows = slice(turn * across, (turn + 1) * across)
