@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 
 import numpy as np
@@ -11,7 +12,7 @@ from ..golden.convolution import Int32, convolve
 from ..golden.pooling import pool_maximum
 from ..golden.requant import pack_parameters, requantise
 from ..golden.tables import apply_table
-from .graph import Add, AveragePool, Concat, Convolution, Graph, Int8, Layer, MaxPool, Slice, Tensor, View
+from .graph import Add, AveragePool, Concat, Convolution, Graph, Int8, Layer, MaxPool, Pointwise, Slice, Tensor, View
 from .tabulate import from_codes, to_codes
 
 
@@ -45,36 +46,70 @@ def evaluate(graph: Graph, inputs: Mapping[str, Int8]) -> dict[str, Int8]:
     return values
 
 
+@functools.singledispatch
 def evaluate_layer(layer: Layer, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
-    """Evaluate one layer on the codes in ``values``: its output, and the tensor in front of a fused table."""
-    codes = values[layer.input]
-    if isinstance(layer, Convolution):
-        inner = layer.requantised or layer.output
-        result = _convolve(layer, codes, tensors[layer.input].zero_point, tensors[inner].zero_point)
-    elif isinstance(layer, MaxPool):
-        inner, window = layer.pooled or layer.output, layer.window
-        result = pool_maximum(
-            codes, kernel=window.kernel, stride=window.stride, dilation=window.dilation, pads=window.pads
-        )
-    elif isinstance(layer, Add):
-        inner = layer.requantised or layer.output
-        result = add(
-            codes,
-            values[layer.inputs[1]],
-            layer.first,
-            layer.second,
-            layer.fraction,
-            offset=layer.offset,
-            low=layer.low,
-            high=layer.high,
-        )
-    elif isinstance(layer, Concat):
-        parts = zip((values[name] for name in layer.inputs), layer.tables, strict=True)
-        return {layer.output: np.concatenate([_look_up(part, table) for part, table in parts], axis=2)}
-    elif isinstance(layer, Slice):
-        return {layer.output: codes[:, :, layer.first : layer.first + layer.channels]}
-    else:
-        return {layer.output: apply_table(codes, layer.table)}
+    """Evaluate one layer on the codes in ``values``: its output, and the tensor in front of a fused table.
+
+    A kind of layer registers how: ``@evaluate_layer.register``.
+
+    Raises
+    ------
+    TypeError
+        If none is registered.
+    """
+    raise TypeError(f"{layer.name}: layer must be of a kind that has golden functions, not {type(layer).__name__}")
+
+
+@evaluate_layer.register
+def _(layer: Convolution, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
+    inner = layer.requantised or layer.output
+    result = _convolve(layer, values[layer.input], tensors[layer.input].zero_point, tensors[inner].zero_point)
+    return _with_table(layer, inner, result)
+
+
+@evaluate_layer.register
+def _(layer: MaxPool, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
+    window = layer.window
+    result = pool_maximum(
+        values[layer.input], kernel=window.kernel, stride=window.stride, dilation=window.dilation, pads=window.pads
+    )
+    return _with_table(layer, layer.pooled or layer.output, result)
+
+
+@evaluate_layer.register
+def _(layer: Add, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
+    first, second = (values[name] for name in layer.inputs)
+    result = add(
+        first,
+        second,
+        layer.first,
+        layer.second,
+        layer.fraction,
+        offset=layer.offset,
+        low=layer.low,
+        high=layer.high,
+    )
+    return _with_table(layer, layer.requantised or layer.output, result)
+
+
+@evaluate_layer.register
+def _(layer: Concat, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
+    parts = zip((values[name] for name in layer.inputs), layer.tables, strict=True)
+    return {layer.output: np.concatenate([_look_up(part, table) for part, table in parts], axis=2)}
+
+
+@evaluate_layer.register
+def _(layer: Slice, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
+    return {layer.output: values[layer.input][:, :, layer.first : layer.first + layer.channels]}
+
+
+@evaluate_layer.register
+def _(layer: Pointwise, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
+    return {layer.output: apply_table(values[layer.input], layer.table)}
+
+
+def _with_table(layer: Convolution | MaxPool | Add, inner: str, result: Int8) -> dict[str, Int8]:
+    """A result by its name, and what its table makes of it if there is one."""
     return {inner: result} if layer.table is None else {inner: result, layer.output: apply_table(result, layer.table)}
 
 

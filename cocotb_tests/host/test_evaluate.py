@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import numpy as np
@@ -9,9 +10,9 @@ import pytest
 from exactness import assert_exact, needs_reference
 from generated import FORMS, Limits, chain, layer
 
-from lutterfly.host.evaluate import evaluate, from_onnx, to_onnx
+from lutterfly.host.evaluate import evaluate, evaluate_layer, from_onnx, to_onnx
 from lutterfly.host.frontend import import_model
-from lutterfly.host.graph import View
+from lutterfly.host.graph import Layer, View
 
 KINDS = ("conv", "conv1d", "fc", "pool", "activation")
 
@@ -72,3 +73,13 @@ def test_inputs_of_another_name_or_shape_are_refused():
     message = rf"^x must have the shape {re.escape(str(shape))}, not \(1,\)$"
     with pytest.raises(ValueError, match=message):
         evaluate(graph, {"x": np.zeros(1, np.int8)})
+
+
+def test_a_kind_of_layer_without_golden_functions_is_refused() -> None:
+    @dataclasses.dataclass(frozen=True, eq=False)
+    class Unknown(Layer):
+        table: np.ndarray
+
+    layer = Unknown("node", ("x",), "y", np.zeros(256, np.int8))
+    with pytest.raises(TypeError, match=r"^node: layer must be of a kind that has golden functions, not Unknown$"):
+        evaluate_layer(layer, {"x": np.zeros((1, 1, 1), np.int8)}, {})
