@@ -1,4 +1,4 @@
-"""What the array reaches on the simulated core: folding, utilisation, turnaround, and cycles as predicted."""
+"""What the array reaches on the simulated core: folds, utilisation, turnaround, and cycles as predicted."""
 
 from __future__ import annotations
 
