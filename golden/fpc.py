@@ -1,0 +1,307 @@
+"""Fast pointwise convolution in integers: a butterfly of stages between the codes of two feature maps.
+
+The values between stages have 16 bits. A code enters as ``(code - zero_point) << input_shift``. A stage rounds the sum
+of its two products once, half to even, adds what a skip brings, and saturates once; the finish requantises the first
+values to codes. Every sum stays below 2**24 in magnitude, so that float32 computes the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from .butterfly import Pattern
+from .convolution import Int8, Int32
+from .requant import pack_parameters, requantise
+
+#: Bits of a weight behind the binary point, and the weight one.
+FRACTION_BITS = 6
+UNIT_WEIGHT = 1 << FRACTION_BITS
+#: Bits of a value between stages, and of a bias.
+VALUE_BITS = 16
+#: The greatest shift of the codes that still fits them, and the greatest one of a finish without a multiplication.
+MOST_INPUT_SHIFT = 7
+MOST_FINISH_SHIFT = 7
+#: What a stage may divide by beyond the unit of its weights, against growth: powers of two with these exponents.
+GROWTH_SHIFTS = (0, 1)
+
+_LEAST, _GREATEST = -(1 << VALUE_BITS - 1), (1 << VALUE_BITS - 1) - 1
+
+Int16 = npt.NDArray[np.int16]
+Float32 = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Stages:
+    """A butterfly with its weights.
+
+    Attributes
+    ----------
+    pattern : Pattern
+    own, cross : tuple of int8[width]
+        For each stage the weights of a value and of the other one of its pair, by the index of the result, in units of
+        1/64; ``UNIT_WEIGHT`` where they are not trained.
+    growth_shifts : tuple of int
+        For each stage 0 or 1: halve its results.
+    input_shift : int
+        Of the codes that enter, 0 to 7.
+
+    Raises
+    ------
+    TypeError
+        If weights are no integers.
+    ValueError
+        If weights or shifts do not fit the pattern, or are out of range.
+    """
+
+    pattern: Pattern
+    own: tuple[Int8, ...]
+    cross: tuple[Int8, ...]
+    growth_shifts: tuple[int, ...]
+    input_shift: int = 0
+
+    def __post_init__(self) -> None:
+        densities = self.pattern.densities
+        for name, trained in (
+            ("own", [density.trains_own for density in densities]),
+            ("cross", [density.trains_cross for density in densities]),
+        ):
+            weights = getattr(self, name)
+            self._check_count(name, weights)
+            checked = tuple(
+                _checked(f"{name}[{stage}]", array, (self.pattern.width,), np.int8)
+                for stage, array in enumerate(weights)
+            )
+            for stage, (array, is_trained) in enumerate(zip(checked, trained, strict=True)):
+                other = array[array != UNIT_WEIGHT]
+                if not is_trained and other.size:
+                    raise ValueError(
+                        f"{name}[{stage}] must be {UNIT_WEIGHT} in a stage of density "
+                        f"{densities[stage]}, not {other[0]}"
+                    )
+            object.__setattr__(self, name, checked)
+        self._check_count("growth_shifts", self.growth_shifts)
+        for stage, shift in enumerate(self.growth_shifts):
+            if shift not in GROWTH_SHIFTS:
+                raise ValueError(f"growth_shifts[{stage}] must be 0 or 1, not {shift}")
+        if not 0 <= self.input_shift <= MOST_INPUT_SHIFT:
+            raise ValueError(f"input_shift must be between 0 and {MOST_INPUT_SHIFT}, not {self.input_shift}")
+
+    def _check_count(self, name: str, values: tuple) -> None:
+        if len(values) != self.pattern.stages:
+            raise ValueError(f"{name} must be {self.pattern.stages}, one for each stage, not {len(values)}")
+
+
+@dataclass(frozen=True, eq=False)
+class Finish:
+    """How values become codes: ``clip(rint((value + bias) * scale) + zero_point, low, high)``.
+
+    Attributes
+    ----------
+    bias : int16[outputs]
+    scale : float32[outputs]
+    zero_point, low, high : int
+        int8 codes, ``low <= high``.
+
+    Raises
+    ------
+    TypeError
+        If the biases are no integers, or the scales not float32.
+    ValueError
+        If a bias needs more than 16 bits, a scale is negative or not finite, a code has more than 8 bits, or the shapes
+        differ.
+    """
+
+    bias: Int16
+    scale: Float32
+    zero_point: int
+    low: int = -128
+    high: int = 127
+
+    def __post_init__(self) -> None:
+        bias = _checked("bias", self.bias, (len(self.bias),), np.int16)
+        object.__setattr__(self, "bias", bias)
+        # Refuses scales and codes as every requantisation does.
+        requantise(np.zeros(bias.shape, np.int32), self.parameters, self.zero_point, self.low, self.high)
+
+    @property
+    def parameters(self) -> npt.NDArray[np.uint64]:
+        """What requantises: uint64[outputs], see :func:`.requant.pack_parameters`."""
+        return pack_parameters(self.bias.astype(np.int32), self.scale)
+
+    @property
+    def shift(self) -> int | None:
+        """k where all scales are ``2**-k``, k from 0 to 7, so that nothing need be multiplied; None elsewhere."""
+        shifts = range(MOST_FINISH_SHIFT + 1)
+        return next((shift for shift in shifts if (self.scale == np.float32(2.0**-shift)).all()), None)
+
+
+def fast_pointwise(codes: Int8, zero_point: int, stages: Stages, finish: Finish) -> Int8:
+    """A fast pointwise convolution: :func:`enter`, every :func:`run_stages`, :func:`requantise_values`.
+
+    Parameters
+    ----------
+    codes : int8[..., inputs]
+    zero_point : int
+        Of ``codes``.
+    stages : Stages
+    finish : Finish
+        Of as many channels as the pattern has outputs.
+
+    Returns
+    -------
+    int8[..., outputs]
+
+    Raises
+    ------
+    TypeError, ValueError
+        As these functions; also if the finish is of other channels.
+    """
+    outputs = stages.pattern.outputs
+    if len(finish.bias) != outputs:
+        raise ValueError(f"bias must be of {outputs} outputs, not {len(finish.bias)}")
+    values = run_stages(enter(codes, zero_point, stages), stages)
+    return requantise_values(values[..., :outputs], finish)
+
+
+def enter(codes: Int8, zero_point: int, stages: Stages) -> Int16:
+    """Make codes values: ``(code - zero_point) << input_shift``, and null behind the last channel.
+
+    Returns
+    -------
+    int16[..., width]
+
+    Raises
+    ------
+    TypeError
+        If ``codes`` is not int8.
+    ValueError
+        If its channels are not the pattern's inputs, or the zero point is no int8 code.
+    """
+    codes, pattern = np.asarray(codes), stages.pattern
+    if codes.dtype != np.int8:
+        raise TypeError(f"codes must be int8, not {codes.dtype}")
+    if not codes.ndim or codes.shape[-1] != pattern.inputs:
+        raise ValueError(f"codes must have {pattern.inputs} channels, not the shape {codes.shape}")
+    if not -128 <= zero_point <= 127:
+        raise ValueError(f"zero_point must be between -128 and 127, not {zero_point}")
+    values = np.zeros((*codes.shape[:-1], pattern.width), np.int16)
+    values[..., : pattern.inputs] = (codes.astype(np.int16) - zero_point) << stages.input_shift
+    return values
+
+
+def run_stages(values: Int16, stages: Stages) -> Int16:
+    """All stages.
+
+    Parameters
+    ----------
+    values : int16[..., width]
+    stages : Stages
+
+    Returns
+    -------
+    int16[..., width]
+        Behind the last stage. Each gives for every index i, with D its pair distance,
+        ``saturate(rint((own[i] * value[i] + cross[i] * value[i ^ D]) / 2**(6 + growth_shift)) + skipped)``; halves go
+        to even, and ``skipped`` is the sum of what the skips that end there bring.
+
+    Raises
+    ------
+    TypeError
+        If ``values`` is not int16.
+    ValueError
+        If their last axis is not the pattern's width.
+    """
+    values, pattern = np.asarray(values), stages.pattern
+    if values.dtype != np.int16:
+        raise TypeError(f"values must be int16, not {values.dtype}")
+    if not values.ndim or values.shape[-1] != pattern.width:
+        raise ValueError(f"values must have {pattern.width} channels, not the shape {values.shape}")
+    entering, indices = [values], np.arange(pattern.width)
+    for stage, distance in enumerate(pattern.distances):
+        before = entering[-1].astype(np.int32)
+        total = stages.own[stage] * before + stages.cross[stage] * before[..., indices ^ distance]
+        result = round_shift(total, FRACTION_BITS + stages.growth_shifts[stage])
+        for first, last in pattern.skips:
+            if last == stage:
+                result += entering[first]
+        entering.append(np.clip(result, _LEAST, _GREATEST).astype(np.int16))
+    return entering[-1]
+
+
+def requantise_values(values: Int16, finish: Finish) -> Int8:
+    """Requantise values as every sum is requantised, see :func:`.requant.requantise`.
+
+    Parameters
+    ----------
+    values : int16[..., outputs]
+    finish : Finish
+
+    Returns
+    -------
+    int8[..., outputs]
+    """
+    return requantise(values.astype(np.int32), finish.parameters, finish.zero_point, finish.low, finish.high)
+
+
+def shift_values(values: Int16, finish: Finish) -> Int8:
+    """The codes of :func:`requantise_values` without a multiplication, where the scale is a power of two.
+
+    Raises
+    ------
+    ValueError
+        If :attr:`Finish.shift` is None.
+    """
+    if finish.shift is None:
+        raise ValueError(
+            f"scale must be 2**-k for all channels, k from 0 to {MOST_FINISH_SHIFT}, "
+            f"not from {finish.scale.min()} to {finish.scale.max()}"
+        )
+    rounded = round_shift(values.astype(np.int32) + finish.bias, finish.shift)
+    return np.clip(rounded + finish.zero_point, finish.low, finish.high).astype(np.int8)
+
+
+def round_shift(total: Int32, shift: int) -> Int32:
+    """``total / 2**shift`` rounded to the nearest integer, halves to even."""
+    quotient = total >> shift
+    twice_rest = (total - (quotient << shift)) << 1
+    unit = 1 << shift
+    return quotient + ((twice_rest > unit) | ((twice_rest == unit) & (quotient & 1 == 1)))
+
+
+def dense_matrix(stages: Stages) -> npt.NDArray[np.object_]:
+    """The matrix that the stages are if nothing is rounded or saturated, without the shift of the codes.
+
+    Returns
+    -------
+    Fraction[outputs, inputs]
+    """
+    pattern, indices = stages.pattern, np.arange(stages.pattern.width)
+    # Integers over one power of two: fractions would look for common divisors in every product.
+    entering, bits = [np.eye(pattern.width, dtype=object)], [0]
+    for stage, distance in enumerate(pattern.distances):
+        own, cross = (weights.astype(object)[:, np.newaxis] for weights in (stages.own[stage], stages.cross[stage]))
+        bits.append(bits[-1] + FRACTION_BITS + stages.growth_shifts[stage])
+        result = own * entering[-1] + cross * entering[-1][indices ^ distance]
+        for first, last in pattern.skips:
+            if last == stage:
+                result = result + entering[first] * (1 << bits[-1] - bits[first])
+        entering.append(result)
+    kept = entering[-1][: pattern.outputs, : pattern.inputs]
+    return np.vectorize(lambda numerator: Fraction(int(numerator), 1 << bits[-1]), otypes=[object])(kept)
+
+
+def _checked(name: str, array: npt.ArrayLike, shape: tuple[int, ...], dtype: type) -> np.ndarray:
+    """Integers of a shape as ``dtype``."""
+    array, limits = np.asarray(array), np.iinfo(dtype)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{name} must be integers, not {array.dtype}")
+    if array.shape != shape:
+        raise ValueError(f"{name} must have the shape {shape}, not {array.shape}")
+    outside = array[(array < limits.min) | (array > limits.max)]
+    if outside.size:
+        raise ValueError(f"{name} must be between {limits.min} and {limits.max}, not {outside[0]}")
+    return array.astype(dtype)
