@@ -9,10 +9,25 @@ import numpy as np
 
 from ..golden.addition import add
 from ..golden.convolution import Int32, convolve
+from ..golden.fpc import fast_pointwise
 from ..golden.pooling import pool_maximum
 from ..golden.requant import pack_parameters, requantise
 from ..golden.tables import apply_table
-from .graph import Add, AveragePool, Concat, Convolution, Graph, Int8, Layer, MaxPool, Pointwise, Slice, Tensor, View
+from .graph import (
+    Add,
+    AveragePool,
+    Concat,
+    Convolution,
+    FastPointwise,
+    Graph,
+    Int8,
+    Layer,
+    MaxPool,
+    Pointwise,
+    Slice,
+    Tensor,
+    View,
+)
 from .tabulate import from_codes, to_codes
 
 
@@ -68,6 +83,12 @@ def _(layer: Convolution, values: Mapping[str, Int8], tensors: Mapping[str, Tens
 
 
 @evaluate_layer.register
+def _(layer: FastPointwise, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
+    result = fast_pointwise(values[layer.input], layer.zero_point, layer.stages, layer.finish)
+    return _with_table(layer, layer.requantised or layer.output, result)
+
+
+@evaluate_layer.register
 def _(layer: MaxPool, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
     window = layer.window
     result = pool_maximum(
@@ -108,7 +129,7 @@ def _(layer: Pointwise, values: Mapping[str, Int8], tensors: Mapping[str, Tensor
     return {layer.output: apply_table(values[layer.input], layer.table)}
 
 
-def _with_table(layer: Convolution | MaxPool | Add, inner: str, result: Int8) -> dict[str, Int8]:
+def _with_table(layer: Convolution | FastPointwise | MaxPool | Add, inner: str, result: Int8) -> dict[str, Int8]:
     """A result by its name, and what its table makes of it if there is one."""
     return {inner: result} if layer.table is None else {inner: result, layer.output: apply_table(result, layer.table)}
 

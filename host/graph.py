@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..golden.elements import CODE_BITS, run_bytes, tensor_bytes
+from ..golden.fpc import Finish, Stages
 
 Int8 = npt.NDArray[np.int8]
 
@@ -243,6 +244,38 @@ class Pad(Convolution):
     def macs(self, target: Shape) -> int:
         """None: only the accelerator multiplies."""
         return 0
+
+
+@dataclass(frozen=True, eq=False)
+class FastPointwise(Layer):
+    """Pointwise convolution by the stages of a butterfly, requantised, then optionally a table, see ``golden/fpc.py``.
+
+    Attributes
+    ----------
+    stages : Stages
+    finish : Finish
+        Of the output channels.
+    zero_point : int
+        That the input's codes lose, as an int8 code.
+    requantised : str
+        Name of the graph tensor between finish and table; equals ``output`` without a table.
+    table : int8[256] or None
+        Indexed by the requantised code plus 128.
+    """
+
+    stages: Stages
+    finish: Finish
+    zero_point: int
+    requantised: str = ""
+    table: Int8 | None = None
+
+    def kind(self, source: Shape, target: Shape) -> str:
+        """As its technique is called."""
+        return "fast pointwise convolution"
+
+    def macs(self, target: Shape) -> int:
+        """One for each weight that is not multiplied with a null channel, and whose result is kept."""
+        return target[0] * target[1] * self.stages.pattern.live_multiplications
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,8 @@ from .describe import Row, describe
 from .errors import ModelError, UnsupportedError
 from .executed import follow
 from .float_products import check_weights, explain_float
-from .fragments import INTEGER_PRODUCTS, LAYOUT, Fragment, Kind, find_fragments
+from .fpc import lower_fast_pointwise
+from .fragments import INTEGER_PRODUCTS, LAYOUT, PRODUCTS, Fragment, Kind, find_fragments
 from .fuse import compose_tables, fuse_tables
 from .inputs import place_input
 from .integer import replace_integer_products
@@ -126,7 +127,7 @@ def _lower_fragments(build: Build, middle: list[Fragment]) -> Fragment | None:
         try:
             _LOWERINGS[fragment.kind](build, fragment)
         except UnsupportedError as error:
-            if fragment.kind is Kind.LINEAR:
+            if fragment.kind in PRODUCTS:
                 raise ModelError(f"{build.source.name}: {error.reason}; {error.remedy}") from error
             fragment.kind, fragment.reason, fragment.remedy = Kind.HOST, error.reason, error.remedy
             return fragment
@@ -143,6 +144,7 @@ def _lower_layout(build: Build, fragment: Fragment) -> None:
 
 _LOWERINGS: dict[Kind, Callable[[Build, Fragment], None]] = {
     Kind.LINEAR: lower_linear,
+    Kind.FAST_POINTWISE: lower_fast_pointwise,
     Kind.REGION: lower_region,
     Kind.SUM: lower_sum,
     Kind.AVERAGE: lower_average,

@@ -52,6 +52,8 @@ def _judge(source: Source, fragment: Fragment) -> tuple[Kind, str]:
     bare = [name for name in [*fragment.inputs, *fragment.outputs] if not source.is_codes(name)]
     if bare:
         return Kind.HOST, f"{bare[0]!r} is not quantised"
+    if any(source.function(node) for node in fragment.nodes):
+        return Kind.FAST_POINTWISE, ""
     several = (
         len(fragment.outputs) != 1 and f"it computes {len(fragment.outputs)} tensors ({_listed(fragment.outputs)})"
     )
@@ -222,10 +224,14 @@ def quantisation(source: Source, tensor: str) -> tuple[float, int]:
     further along.
     """
     offset = 128 if source.types[tensor] == np.uint8 else 0
-    name, seen = tensor, set()
+    name, seen, unknown = tensor, set(), (1.0, -offset)
     while name in source.producer and name not in seen:
         seen.add(name)
         node = source.producer[name]
+        function = source.function(node)
+        if function is not None:
+            unknown = 1.0, function.finish.zero_point
+            break
         operands = quantisation_operands(node)
         if operands:
             return _values(source, node, _scale_positions(node)[-1], offset)
@@ -234,11 +240,15 @@ def quantisation(source: Source, tensor: str) -> tuple[float, int]:
     while frontier:
         name = frontier.pop()
         for node in source.consumers.get(name, []):
+            function = source.function(node)
+            if function is not None:
+                unknown = 1.0, function.zero_point
+                continue
             for position in _scale_positions(node):
                 if position > 0 and node.input[position - 1] == name:
                     return _values(source, node, position, offset)
             frontier += [output for output in node.output if source.is_codes(output)]
-    return 1.0, -offset
+    return unknown
 
 
 def _values(source: Source, node: NodeProto, position: int, offset: int) -> tuple[float, int]:

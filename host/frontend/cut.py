@@ -32,6 +32,7 @@ def cut(
     constant_nodes = _constant_nodes(source, {name for node in nodes for name in reads(node)} - computed)
     all_nodes = [*constant_nodes, *nodes]
     read = {name for node in all_nodes for name in reads(node)} | set(outputs)
+    called = {(node.domain, node.op_type) for node in all_nodes}
     graph = helper.make_graph(
         all_nodes,
         "part",
@@ -45,7 +46,7 @@ def cut(
     model = helper.make_model(
         graph,
         opset_imports=source.model.opset_import,
-        functions=source.model.functions,
+        functions=[function for function in source.model.functions if (function.domain, function.name) in called],
         ir_version=source.model.ir_version,
     )
     mark_form(model, qdq=source.qdq)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import onnx
 
-from ..graph import Add, AveragePool, Convolution, Graph, Layer, MaxPool, Pad, Slice, Window
+from ..graph import Add, AveragePool, Convolution, FastPointwise, Graph, Layer, MaxPool, Pad, Slice, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,8 @@ def kind_of(graph: Graph, layer: Layer) -> str:
         return f"sum{behind}"
     if isinstance(layer, Slice):
         return "selection of channels"
-    return layer.kind(graph.tensors[layer.input].shape, graph.tensors[layer.output].shape)
+    kind = layer.kind(graph.tensors[layer.input].shape, graph.tensors[layer.output].shape)
+    return f"{kind}, {layer.stages.pattern.stages} stages{behind}" if isinstance(layer, FastPointwise) else kind
 
 
 def _geometry(window: Window) -> str:

@@ -6,6 +6,7 @@ import onnx
 
 from ..reference import RUNTIME_ERRORS, executed_model
 from .errors import ModelError
+from .fpc import find_functions, put_back, stand_in
 from .fragments import note_written
 from .parse import name_nodes
 from .source import Source
@@ -18,19 +19,24 @@ def follow(source: Source) -> Source:
     conditions that reach across a whole network. Its own graph is the only one in which every operator is computed as
     it stands; parts of it give in isolation what they give in place.
 
+    Fast pointwise convolutions stay whole in it, see :mod:`.fpc`.
+
     Raises
     ------
     ModelError
-        If ONNX Runtime cannot load the model.
+        If ONNX Runtime cannot load the model, or a fast pointwise convolution is not what it should be.
     """
+    functions = find_functions(source)
+    given, calls = stand_in(source, functions)
     try:
-        model = executed_model(source.model)
+        model = executed_model(given)
     except RUNTIME_ERRORS as error:
         reason = str(error).splitlines()[0]
         raise ModelError(f"{source.name}: ONNX Runtime cannot run the model: {reason}") from error
     _restore_names(source.model, model)
     name_nodes(model)
-    return Source(source.name, model, source.data, source.qdq)
+    put_back(source.model, model, calls)
+    return Source(source.name, model, source.data, source.qdq, functions=functions)
 
 
 def _restore_names(given: onnx.ModelProto, model: onnx.ModelProto) -> None:

@@ -104,6 +104,7 @@ class Kind(enum.Enum):
     """What a fragment is for the accelerator."""
 
     LINEAR = "convolution or matrix product"
+    FAST_POINTWISE = "fast pointwise convolution"
     REGION = "pointwise operators and max pooling"
     SUM = "sum of two activations"
     AVERAGE = "average pooling"
@@ -113,6 +114,10 @@ class Kind(enum.Enum):
     COMBINATION = "pointwise operators on several activations"
     LAYOUT = "layout only"
     HOST = "host only"
+
+
+#: What the accelerator is there for: it runs all of these, whatever stands between them.
+PRODUCTS = (Kind.LINEAR, Kind.FAST_POINTWISE)
 
 
 @dataclass(eq=False)

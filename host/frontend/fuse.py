@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from ...golden.tables import apply_table
-from ..graph import Add, Convolution, Graph, Layer, MaxPool, Pointwise
+from ..graph import Add, Convolution, FastPointwise, Graph, Layer, MaxPool, Pointwise
 
 
 def compose_tables(graph: Graph) -> None:
@@ -30,7 +30,7 @@ def fuse_tables(graph: Graph) -> None:
         if not isinstance(layer, Pointwise) or before is None or before.output in graph.outputs:
             continue
         readers = [other for other in graph.layers if layer.input in other.inputs]
-        if len(readers) == 1 and isinstance(before, (Convolution, MaxPool, Add)):
+        if len(readers) == 1 and isinstance(before, (Convolution, FastPointwise, MaxPool, Add)):
             inner = {"pooled" if isinstance(before, MaxPool) else "requantised": before.output}
             fused[before] = dataclasses.replace(before, output=layer.output, table=layer.table, **inner)
             dropped.add(layer)

@@ -52,6 +52,11 @@ def _find_spatial(source: Source, name: str, path: list[NodeProto]) -> _Wish | N
     """Layout operators on the way to the first operator with an opinion, and what it wants: shape, axes, ONNX shape."""
     for node in source.consumers.get(name, []):
         shape = source.shapes[name]
+        if source.function(node):
+            image = image_shape(shape)
+            if image is not None:
+                return path, image, CHANNELS_FIRST, shape
+            continue
         if node.op_type in (*LINEAR, *POOLING, *AVERAGE):
             if len(shape) > 2 and node.op_type in ("Conv", "QLinearConv", *POOLING, *AVERAGE):
                 image = image_shape(shape)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .errors import ModelError
-from .fragments import Fragment, Kind
+from .fragments import PRODUCTS, Fragment, Kind
 from .source import Source
 
 
@@ -24,7 +24,7 @@ def partition(source: Source, fragments: list[Fragment]) -> list[Fragment]:
         If a fragment between two layers of the accelerator cannot run there, or nothing can.
     """
     graph = _Order(fragments)
-    products = [fragment for fragment in fragments if fragment.kind is Kind.LINEAR]
+    products = [fragment for fragment in fragments if fragment.kind in PRODUCTS]
     anchors = products or [fragment for fragment in fragments if fragment.kind not in (Kind.LAYOUT, Kind.HOST)]
     host: set[Fragment] = set()
     for fragment in fragments:
