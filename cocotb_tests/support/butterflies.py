@@ -1,12 +1,15 @@
-"""Butterflies with random weights, for tests."""
+"""Butterflies with random weights, and ONNX models that have some, for tests."""
 
 from __future__ import annotations
 
 import numpy as np
+import onnx
 from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.golden.butterfly import Density, Pattern, count_stages
 from lutterfly.golden.fpc import UNIT_WEIGHT, Finish, Stages
+from lutterfly.host.fpc_function import DOMAIN, add_function, make_function
 
 
 def random_stages(pattern: Pattern, seed: int, *, extreme: bool = False) -> Stages:
@@ -48,3 +51,78 @@ def patterns(draw: st.DrawFn, most: int = 64) -> Pattern:
     every = [(first, last) for last in range(stages) for first in range(last + 1)]
     skips = draw(st.lists(st.sampled_from(every), max_size=3, unique=True))
     return Pattern(inputs, outputs, tuple(distances), tuple(densities), tuple(skips))
+
+
+class Network:
+    """An ONNX model under construction; every method returns the name of the new tensor.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Of the int8 input ``x``, the batch left out.
+    """
+
+    def __init__(self, shape: tuple[int, ...], *, opset: int = 17, seed: int = 0):
+        self.rng, self.opset = np.random.default_rng(seed), opset
+        self.inputs = [helper.make_tensor_value_info("x", TensorProto.INT8, ["batch", *shape])]
+        self.nodes: list[onnx.NodeProto] = []
+        self.functions: list[onnx.FunctionProto] = []
+        self.constants: dict[str, np.ndarray] = {}
+
+    def add(self, operator: str, *inputs: str, domain: str = "", **attributes: object) -> str:
+        name = f"{operator}{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, inputs, [f"{name} out"], name, domain=domain, **attributes))
+        return f"{name} out"
+
+    def constant(self, value: object, dtype: type) -> str:
+        name = f"constant{len(self.constants)}"
+        self.constants[name] = np.array(value, dtype)
+        return name
+
+    def fast_pointwise(
+        self, source: str, pattern: Pattern, *, zero_point: int = 3, spatial: int = 2, seed: int = 0, **known: object
+    ) -> str:
+        stages = known.get("stages") or random_stages(pattern, seed)
+        finish = known.get("finish") or random_finish(pattern.outputs, seed)
+        name = f"FastPointwiseConv_{len(self.functions)}"
+        self.functions.append(make_function(stages, finish, zero_point, spatial=spatial, name=name, opset=self.opset))
+        return self.add(name, source, domain=DOMAIN)
+
+    def convolution(self, source: str, inputs: int, outputs: int, kernel: int, *, groups: int = 1) -> str:
+        """With pads, from the zero point 3 to 3."""
+        shape = (outputs, inputs // groups, kernel, kernel)
+        weights = self.rng.integers(-128, 128, shape)
+        scale = np.float32(0.4 / np.sqrt(weights[0].size) / 74)
+        one, zero = self.constant(1, np.float32), self.constant(3, np.int8)
+        own = [self.constant(weights, np.int8), self.constant(scale, np.float32), self.constant(0, np.int8)]
+        bias = self.constant(self.rng.integers(-500, 500, outputs), np.int32)
+        pads = [kernel // 2] * 4
+        return self.add("QLinearConv", source, one, zero, *own, one, zero, bias, group=groups, pads=pads)
+
+    def dequantise(self, source: str, scale: float = 0.05, zero_point: int = 3) -> str:
+        return self.add(
+            "DequantizeLinear", source, self.constant(scale, np.float32), self.constant(zero_point, np.int8)
+        )
+
+    def quantise(self, source: str, scale: float = 0.05, zero_point: int = 3) -> str:
+        return self.add("QuantizeLinear", source, self.constant(scale, np.float32), self.constant(zero_point, np.int8))
+
+    def table(self, source: str, operator: str = "Sigmoid") -> str:
+        return self.quantise(self.add(operator, self.dequantise(source)), 0.02)
+
+    def model(self, *outputs: str) -> onnx.ModelProto:
+        graph = helper.make_graph(
+            self.nodes,
+            "network",
+            self.inputs,
+            [helper.make_empty_tensor_value_info(name) for name in outputs],
+            [numpy_helper.from_array(value, name) for name, value in self.constants.items()],
+        )
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=9)
+        for function in self.functions:
+            add_function(model, function)
+        # Says the types of the outputs.
+        return onnx.shape_inference.infer_shapes(model)
+
+    def data(self, *outputs: str) -> bytes:
+        return self.model(*outputs).SerializeToString()

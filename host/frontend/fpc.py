@@ -143,7 +143,13 @@ def put_back(given: onnx.ModelProto, model: onnx.ModelProto, calls: list[_Call])
             call = by_weights[name]
             node.op_type, node.domain = call.op_type, call.domain
             del node.input[1:], node.attribute[:], node.metadata_props[:]
-    kept = [tensor for tensor in model.graph.initializer if not tensor.name.startswith(tuple(by_weights))]
+    # ONNX Runtime may have given others, which have the same ones, the scale and the zero point of a stand-in.
+    read = {name for node in model.graph.node for name in node.input}
+    kept = [
+        tensor
+        for tensor in model.graph.initializer
+        if tensor.name in read or not tensor.name.startswith(tuple(by_weights))
+    ]
     del model.graph.initializer[:]
     model.graph.initializer.extend(kept)
     called = {(call.node.domain, call.node.op_type) for call in calls}

@@ -166,7 +166,7 @@ class _Reader:
         entering, order, own, cross = self._products(total, place)
         indices = np.arange(width)
         distance = int(order[0])
-        if not np.array_equal(order, indices ^ distance):
+        if not np.array_equal(order, indices ^ distance) or distance.bit_count() != 1:
             raise BodyError(f"{place} must pair values whose indices differ in one bit, not {order.tolist()}")
         density = self._density(place, own, cross)
         units = {2.0 ** -(FRACTION_BITS + shift): shift for shift in GROWTH_SHIFTS}
