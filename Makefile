@@ -4,12 +4,17 @@ PYTHON ?= python3
 JOBS ?= 2
 BIN := .venv/bin
 
-.PHONY: help demo test check regress mutations synth requirements browser clean distclean
+# The version that is tested. pip takes a CPU build where it finds one; on Linux, PyPI alone has the one for GPUs, of several
+# gigabytes: PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu gets the small one.
+TORCH ?= torch==2.13.0
+
+.PHONY: help demo test test-train check regress mutations synth requirements browser clean distclean
 
 help:
 	@echo "make demo     classify handwritten digits on the simulated accelerator"
 	@echo "make test     make check and all tests (JOBS=$(JOBS) at a time)"
 	@echo "make check    form, lint and types, without simulation"
+	@echo "make test-train  set up PyTorch (CPU), and test the training of fast pointwise convolutions"
 	@echo "make regress  make test with the long sweeps"
 	@echo "make mutations  break the hardware in 200 places, and see that a test notices: hours"
 	@echo "make synth    area and clock of the default configuration, with yosys and nextpnr"
@@ -20,6 +25,9 @@ demo: .venv/installed
 
 test: check .venv/installed-synth browser
 	$(BIN)/python -m pytest -n $(JOBS)
+
+test-train: .venv/installed-train
+	$(BIN)/python -m pytest cocotb_tests/train
 
 check: .venv/installed
 	$(BIN)/ruff format --check
@@ -67,6 +75,13 @@ browser:
 
 .venv/installed-synth: pyproject.toml .venv/installed
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[synth]'
+	@touch $@
+
+# PyTorch first and alone, so that what needs it is content with the version that is there.
+.venv/installed-train: pyproject.toml .venv/installed
+	@echo "Setting up PyTorch in .venv: a minute or two, once"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check '$(TORCH)'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[train]'
 	@touch $@
 
 clean:

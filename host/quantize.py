@@ -37,6 +37,7 @@ def quantize(
     *,
     name: str = "model",
     origin: str = "samples",
+    overrides: Mapping[str, tuple[float, int]] | None = None,
     progress: Progress = silent,
 ) -> bytes:
     """Quantise a float model: QDQ form, int8 activations, symmetric int8 weights with a scale for each channel.
@@ -52,6 +53,8 @@ def quantize(
         Every input by name; the first axis counts samples.
     name, origin : str
         What messages call the model and the samples.
+    overrides : mapping of str to (float, int)
+        Scale and zero point, an int8 code, of activations for which they are known already.
     progress : callable
 
     Returns
@@ -94,9 +97,22 @@ def quantize(
             weight_type=quantization.QuantType.QInt8,
             op_types_to_quantize=list(OPERATORS),
             nodes_to_exclude=_sums_with_constants(prepared),
-            extra_options={"MatMulConstBOnly": True},
+            extra_options={"MatMulConstBOnly": True, "TensorQuantOverrides": _overrides(overrides or {})},
         )
         return target.read_bytes()
+
+
+def _overrides(known: Mapping[str, tuple[float, int]]) -> dict[str, list[dict[str, Any]]]:
+    return {
+        tensor: [
+            {
+                "quant_type": quantization.QuantType.QInt8,
+                "scale": np.array(scale, np.float32),
+                "zero_point": np.array(zero, np.int8),
+            }
+        ]
+        for tensor, (scale, zero) in known.items()
+    }
 
 
 def relative_errors(

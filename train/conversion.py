@@ -1,0 +1,121 @@
+"""From a model with pointwise convolutions to one with fast ones, and what its optimiser and its export need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch import nn
+
+from .layer import FastPointwiseConv2d
+
+
+def replace_pointwise(
+    model: nn.Module, *, least_channels: int = 16, exclude: Iterable[str] = (), **settings: object
+) -> list[str]:
+    """Replace the pointwise convolutions of a model by fast ones, whose weights begin anew.
+
+    Those are ``Conv2d`` with the kernel 1x1, the stride 1, one group and no padding.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Changed in place.
+    least_channels : int
+        Convolutions with fewer input or output channels stay: there is little to gain.
+    exclude : iterable of str
+        Names of modules that stay.
+    **settings
+        Of :class:`FastPointwiseConv2d`: direction, densities ... With ``skips="ends"`` each has a skip from its first
+        to its last stage.
+
+    Returns
+    -------
+    list of str
+        Names of what was replaced.
+
+    Raises
+    ------
+    ValueError
+        If a name in ``exclude`` is no module of the model.
+    """
+    excluded, modules = set(exclude), dict(model.named_modules())
+    unknown = sorted(excluded - set(modules))
+    if unknown:
+        raise ValueError(f"exclude must be names of modules, and {unknown[0]!r} is none")
+    replaced = []
+    for name, module in modules.items():
+        if name in excluded or not is_pointwise(module):
+            continue
+        if min(module.in_channels, module.out_channels) < least_channels:
+            continue
+        fast = make_fast(module, **settings)
+        parent, _, own = name.rpartition(".")
+        setattr(model.get_submodule(parent), own, fast)
+        replaced.append(name)
+    return replaced
+
+
+def is_pointwise(module: nn.Module) -> bool:
+    """Whether a module is a convolution that a fast one can replace."""
+    return (
+        isinstance(module, nn.Conv2d)
+        and (module.kernel_size, module.stride, module.groups) == ((1, 1), (1, 1), 1)
+        and module.padding in ((0, 0), "valid", "same")
+    )
+
+
+def make_fast(module: nn.Conv2d, **settings: object) -> FastPointwiseConv2d:
+    """The fast pointwise convolution of a convolution's channels."""
+    channels = module.in_channels, module.out_channels
+    if settings.get("skips") == "ends":
+        settings = settings | {"skips": [(0, (max(channels) - 1).bit_length() - 1)]}
+    fast = FastPointwiseConv2d(*channels, bias=module.bias is not None, **settings)
+    return fast.to(module.weight.device, module.weight.dtype)
+
+
+def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, object]]:
+    """Groups for an optimiser: weight decay for all parameters but those of fast pointwise convolutions.
+
+    A weight of the dense matrix is a product of one weight of each stage: decay would pull it to zero with the power of
+    the stages.
+    """
+    fast = {id(parameter) for parameter in _fast_parameters(model)}
+    others = [parameter for parameter in model.parameters() if id(parameter) not in fast]
+    groups = [{"params": others, "weight_decay": weight_decay}]
+    return [*groups, {"params": list(_fast_parameters(model)), "weight_decay": 0.0}]
+
+
+def _fast_parameters(model: nn.Module) -> Iterator[nn.Parameter]:
+    for module in model.modules():
+        if isinstance(module, FastPointwiseConv2d):
+            yield from module.parameters()
+
+
+def fold_batch_norm(layer: FastPointwiseConv2d, norm: nn.BatchNorm2d) -> None:
+    """Fold the batch normalisation behind a layer into its gain and bias; an Identity may take its place then.
+
+    Raises
+    ------
+    ValueError
+        If the normalisation is of other channels, has no statistics or scales a channel by zero or less: that is no
+        gain, which requantisation needs to be positive.
+    """
+    if norm.num_features != layer.pattern.outputs:
+        raise ValueError(f"norm must be of {layer.pattern.outputs} channels, not {norm.num_features}")
+    if norm.running_mean is None or norm.running_var is None:
+        raise ValueError("norm must have running statistics; make it with track_running_stats=True")
+    with torch.no_grad():
+        factor = torch.rsqrt(norm.running_var + norm.eps)
+        factor = factor if norm.weight is None else factor * norm.weight
+        if not bool((factor > 0).all()):
+            channel = int((factor <= 0).nonzero()[0, 0])
+            raise ValueError(
+                f"norm must scale channels by more than zero, not channel {channel} by {float(factor[channel]):.3g}; "
+                "keep its weight positive while training, or train without it"
+            )
+        before = torch.zeros_like(layer.gain) if layer.bias is None else layer.bias
+        shift = 0 if norm.bias is None else norm.bias
+        bias = (before - norm.running_mean) * factor + shift
+        layer.bias = nn.Parameter(bias)
+        layer.gain.mul_(factor)

@@ -1,0 +1,193 @@
+"""Export of a model with fast pointwise convolutions as a quantised ONNX file that plain ONNX Runtime runs."""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+import torch
+from onnx import NodeProto, helper, numpy_helper
+from torch import nn
+
+from ..host.fpc_function import NAME, add_function, make_call, make_function
+from ..host.quantize import quantize
+from .layer import FastPointwiseConv2d
+
+_OPSET = 18
+
+
+def export_onnx(
+    model: nn.Module, samples: np.ndarray, *, input_name: str = "input", output_name: str = "output"
+) -> bytes:
+    """Quantise a model to int8 and write it as ONNX, its fast pointwise convolutions as functions.
+
+    They compute there, bit for bit, what they compute in PyTorch on the same numbers. Everything else is quantised as
+    ``lutterfly quantize`` does.
+
+    Parameters
+    ----------
+    model : nn.Module
+        With one input and one output; its fast pointwise convolutions in fixed point, see :func:`.calibrate`.
+    samples : float32[samples, ...]
+        Typical inputs, to calibrate everything else on.
+    input_name, output_name : str
+
+    Returns
+    -------
+    bytes
+        The ONNX file; its batch is dynamic.
+
+    Raises
+    ------
+    ValueError
+        If a fast pointwise convolution is still in float, or not called exactly once, or what ``quantize`` refuses.
+    """
+    modules = model.named_modules(remove_duplicate=False)
+    layers = {name: module for name, module in modules if isinstance(module, FastPointwiseConv2d)}
+    for name, layer in layers.items():
+        used = [other for other in layers if layers[other] is layer]
+        if len(used) > 1:
+            raise ValueError(f"{name} must have one place in the model, not {', '.join(used)}; give each its own layer")
+        if layer.fixed_point is None:
+            raise ValueError(f"{name} must be in fixed point; call calibrate")
+    dense = copy.deepcopy(model).eval()
+    for name, layer in layers.items():
+        parent, _, own = name.rpartition(".")
+        setattr(dense.get_submodule(parent), own, _dense_twin(layer))
+    exported = _export(dense, samples, input_name, output_name)
+    weights = {name: f"{name}.0.weight" for name in layers}
+    calls = {
+        node.name: name
+        for node in exported.graph.node
+        for name, weight in weights.items()
+        if node.op_type == "Conv" and node.input[1] == weight
+    }
+    for name in layers:
+        times = list(calls.values()).count(name)
+        if times != 1:
+            raise ValueError(
+                f"{name} must be called once by the model, not {times} times; give each call its own layer"
+            )
+    overrides = {}
+    for node in exported.graph.node:
+        if node.name in calls:
+            settings = layers[calls[node.name]].fixed_point
+            overrides[node.input[0]] = settings.input_scale, settings.input_zero_point
+            output = _behind_relu(exported, node) if layers[calls[node.name]].relu else node.output[0]
+            overrides[output] = settings.output_scale, settings.output_zero_point
+    data = quantize(exported.SerializeToString(), {input_name: samples}, overrides=overrides)
+    quantised = onnx.load_from_string(data)
+    for number, (node_name, name) in enumerate(calls.items(), 1):
+        _put(quantised, node_name, name, layers[name], NAME if len(calls) == 1 else f"{NAME}_{number}")
+    _shorten(quantised)
+    _drop_unused(quantised)
+    onnx.checker.check_model(quantised)
+    return quantised.SerializeToString()
+
+
+def _dense_twin(layer: FastPointwiseConv2d) -> nn.Module:
+    """What a layer is in float."""
+    convolution = nn.Conv2d(layer.pattern.inputs, layer.pattern.outputs, 1)
+    with torch.no_grad():
+        convolution.weight.copy_(layer.dense_weight())
+        convolution.bias.copy_(torch.zeros_like(layer.gain) if layer.bias is None else layer.bias)
+    return nn.Sequential(convolution, *([nn.ReLU()] if layer.relu else []))
+
+
+def _export(model: nn.Module, samples: np.ndarray, input_name: str, output_name: str) -> onnx.ModelProto:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "float.onnx"
+        torch.onnx.export(
+            model,
+            (torch.from_numpy(samples[:2]),),
+            path,
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+            opset_version=_OPSET,
+            input_names=[input_name],
+            output_names=[output_name],
+            dynamic_shapes=({0: torch.export.Dim("batch")},),
+        )
+        exported = onnx.load(path)
+    # Without the stack traces that torch puts in.
+    graph = exported.graph
+    for item in (exported, graph, *graph.node, *graph.value_info, *graph.input, *graph.output):
+        item.ClearField("metadata_props")
+    return exported
+
+
+def _behind_relu(model: onnx.ModelProto, node: NodeProto) -> str:
+    return next(other.output[0] for other in model.graph.node if node.output[0] in other.input)
+
+
+def _put(model: onnx.ModelProto, node_name: str, name: str, layer: FastPointwiseConv2d, function_name: str) -> None:
+    """Put QuantizeLinear, the function and DequantizeLinear in place of a dense convolution and its ReLU."""
+    settings, graph = layer.fixed_point, model.graph
+    at, node = next((at, node) for at, node in enumerate(graph.node) if node.name == node_name)
+    output = node.output[0]
+    relu = next((other for other in graph.node if other.op_type == "Relu" and other.input[0] == output), None)
+    if layer.relu and relu is not None:
+        output = relu.output[0]
+    version = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
+    function = make_function(
+        layer.stages(settings), layer.finish(settings), settings.input_zero_point, name=function_name, opset=version
+    )
+    add_function(model, function)
+    operands = {}
+    for kind, scale, zero in (
+        ("input", settings.input_scale, settings.input_zero_point),
+        ("output", settings.output_scale, settings.output_zero_point),
+    ):
+        operands[kind] = [f"{name}.{kind}_scale", f"{name}.{kind}_zero_point"]
+        for operand, value in zip(operands[kind], (np.float32(scale), np.int8(zero)), strict=True):
+            graph.initializer.append(numpy_helper.from_array(np.asarray(value), operand))
+    codes, result = f"{name}.codes", f"{name}.result"
+    nodes = [
+        helper.make_node("QuantizeLinear", [node.input[0], *operands["input"]], [codes], f"{name}.quantise"),
+        make_call(function, codes, result, name),
+        helper.make_node("DequantizeLinear", [result, *operands["output"]], [output], f"{name}.dequantise"),
+    ]
+    kept = [other for other in graph.node if other is not node and not (layer.relu and other is relu)]
+    del graph.node[:]
+    graph.node.extend([*kept[:at], *nodes, *kept[at:]])
+
+
+def _shorten(model: onnx.ModelProto) -> None:
+    """Take the codes themselves where DequantizeLinear and a QuantizeLinear of the same numbers follow one another."""
+    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    producer = {node.output[0]: node for node in model.graph.node}
+    same: dict[str, str] = {}
+    for node in model.graph.node:
+        if node.op_type == "QuantizeLinear":
+            before = producer.get(node.input[0])
+            if (
+                before is not None
+                and before.op_type == "DequantizeLinear"
+                and _numbers(before, constants) == _numbers(node, constants)
+            ):
+                same[node.output[0]] = same.get(before.input[0], before.input[0])
+    for node in model.graph.node:
+        node.input[:] = [same.get(name, name) for name in node.input]
+
+
+def _numbers(node: NodeProto, constants: Mapping[str, np.ndarray]) -> list[bytes]:
+    return [constants[name].tobytes() for name in node.input[1:]]
+
+
+def _drop_unused(model: onnx.ModelProto) -> None:
+    needed, kept = {value.name for value in model.graph.output}, []
+    for node in reversed(model.graph.node):
+        if needed & set(node.output):
+            needed |= set(node.input)
+            kept.append(node)
+    del model.graph.node[:]
+    model.graph.node.extend(kept[::-1])
+    constants = [tensor for tensor in model.graph.initializer if tensor.name in needed]
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(constants)
+    del model.graph.value_info[:]
