@@ -40,6 +40,52 @@ def random_finish(outputs: int, seed: int, *, shift: int | None = None) -> Finis
     return Finish(bias, scale.astype(np.float32), int(rng.integers(-128, 128)), low, high)
 
 
+def rotating_stages(pattern: Pattern, seed: int, *, input_shift: int = 5) -> Stages:
+    """Random weights that keep the magnitude of what enters, as those of a network in training begin."""
+    rng = np.random.default_rng(seed)
+    indices = np.arange(pattern.width)
+    own, cross = [], []
+    for distance, density in zip(pattern.distances, pattern.densities, strict=True):
+        sign = np.where(indices & distance, 1, -1)
+        turn = rng.choice([-64, 64], pattern.width)[indices & ~distance] + rng.integers(-6, 7, pattern.width)
+        own.append(rng.integers(40, 70, pattern.width) if density.trains_own else np.full(pattern.width, UNIT_WEIGHT))
+        cross.append(turn * sign if density.trains_cross else np.full(pattern.width, UNIT_WEIGHT))
+    growth = tuple(stage % 2 for stage in range(pattern.stages))
+    return Stages(pattern, tuple(own), tuple(cross), growth, input_shift)
+
+
+def with_fast_pointwise(model: onnx.ModelProto, direction: str = "bottom-up", *, seed: int = 0) -> onnx.ModelProto:
+    """A network in QOperator form whose pointwise convolutions of the stride 1 are fast ones, with random weights."""
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    values = {tensor.name: numpy_helper.to_array(tensor) for tensor in changed.graph.initializer}
+    (opset,) = (entry.version for entry in changed.opset_import if not entry.domain)
+    for node in changed.graph.node:
+        given = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+        if node.op_type != "QLinearConv" or given.get("strides", [1, 1]) != [1, 1] or given.get("group", 1) != 1:
+            continue
+        outputs, inputs, *kernel = values[node.input[3]].shape
+        if kernel != [1, 1]:
+            continue
+        number = len(changed.functions)
+        pattern = Pattern.of(inputs, outputs, direction)
+        bias = np.random.default_rng(seed + number).integers(-500, 500, outputs)
+        zero_point, result_zero_point = (int(values[node.input[at]].item()) for at in (2, 7))
+        finish = Finish(bias, np.full(outputs, 2.0**-3, np.float32), result_zero_point, -128, 127)
+        function = make_function(
+            rotating_stages(pattern, seed + number),
+            finish,
+            zero_point,
+            name=f"FastPointwiseConv_{number}",
+            opset=opset,
+        )
+        add_function(changed, function)
+        node.op_type, node.domain = function.name, function.domain
+        del node.input[1:], node.attribute[:]
+    changed.ir_version = max(changed.ir_version, 8)
+    return changed
+
+
 @st.composite
 def patterns(draw: st.DrawFn, most: int = 64) -> Pattern:
     """Any channels, densities, order of distances and skips."""

@@ -49,13 +49,12 @@ def read_body(function: FunctionProto) -> FastPointwiseBody:
     BodyError
         If its body is no fast pointwise convolution.
     """
-    reader = _Reader(function)
     try:
-        return reader.read()
+        return _Reader(function).read()
     except BodyError:
         raise
     except ValueError as error:
-        # The golden functions refuse what they cannot compute.
+        # The golden functions refuse what they cannot compute, and ONNX constants whose bytes do not fit their shapes.
         raise BodyError(str(error)) from error
 
 
@@ -320,9 +319,9 @@ def _shown(node: NodeProto) -> str:
 
 def _constant(node: NodeProto) -> np.ndarray | None:
     """The value of a Constant; None where it is no array of numbers."""
-    (attribute,) = node.attribute
-    if attribute.ref_attr_name:
+    if len(node.attribute) != 1 or node.attribute[0].ref_attr_name:
         return None
+    (attribute,) = node.attribute
     value = helper.get_attribute_value(attribute)
     if attribute.name == "value":
         return numpy_helper.to_array(value)

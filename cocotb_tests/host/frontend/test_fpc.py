@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
-from butterflies import Network, patterns, random_finish, random_stages
+from butterflies import Network, patterns, random_finish, random_stages, with_fast_pointwise
 from exactness import assert_answers, assert_exact, needs_reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
 from lutterfly.examples import write_fpc
-from lutterfly.golden.butterfly import Density, Pattern
+from lutterfly.golden.butterfly import Density, Direction, Pattern
 from lutterfly.host import reference
+from lutterfly.host.arrays import describe_model
 from lutterfly.host.fpc_function import make_function
 from lutterfly.host.frontend import ModelError, describe, import_model
 from lutterfly.host.frontend.fpc_body import BodyError, read_body
@@ -312,6 +314,14 @@ def test_a_body_without_its_skip_is_another_function():
             lambda function: setattr(function.opset_import[0], "version", 12),
             "its operator set must be at least 13, not 12",
         ),
+        (
+            lambda function: node(function, "bias").ClearField("attribute"),
+            "Add 'biased' must have a computed operand and a Constant",
+        ),
+        (
+            lambda function: setattr(node(function, "bias").attribute[0].t, "data_type", onnx.TensorProto.BFLOAT16),
+            "cannot reshape array of size 8 into shape (4,1,1)",
+        ),
     ],
 )
 def test_another_signature_is_refused(change: Change, message: str):
@@ -376,6 +386,24 @@ def test_densities_are_read_from_what_is_a_number_for_each_channel():
     pattern = Pattern.of(8, 8, densities=["unit", "cross", "full"])
     body = read_body(make_function(random_stages(pattern, 0), random_finish(8, 0), 5))
     assert body.stages.pattern.densities == (Density.UNIT, Density.CROSS, Density.FULL)
+
+
+@needs_reference
+@pytest.mark.parametrize("direction", Direction)
+@pytest.mark.parametrize(("name", "count"), [("kws_qop", 4), ("vww_qop", 13)])
+def test_mlperf_tiny_with_fast_layers_is_exact(name: str, count: int, direction: Direction, models_dir: Path):
+    model = with_fast_pointwise(onnx.load(models_dir / f"{name}.onnx"), direction)
+    (info,) = describe_model(model.SerializeToString())[0]
+    feed = np.random.default_rng(0).integers(-128, 128, (1, *info.sample_shape)).astype(np.int8)
+    data = model.SerializeToString()
+    # The softmax at the end runs on the host.
+    graph = assert_exact(data, {info.name: feed}, covered=False)
+    layers = [layer for layer in graph.layers if isinstance(layer, FastPointwise)]
+    assert len(layers) == count
+    assert all(layer.finish.shift == 3 for layer in layers)
+    # They pass on what they read.
+    values = reference.run(data, {info.name: feed})
+    assert all(len(np.unique(values[layer.output])) > 40 for layer in layers)
 
 
 @needs_reference
