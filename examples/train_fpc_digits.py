@@ -28,6 +28,8 @@ from lutterfly.train import FastPointwiseConv2d, analyse, calibrate, export_onnx
 
 SEEDS = (1, 2, 3, 4, 5)
 BATCH = 64
+#: Channels of the first layers.
+WIDTH = 64
 #: Epochs in float, then in fixed point.
 EPOCHS, TUNING_EPOCHS = 40, 8
 #: Of a sensitivity analysis: one training tells stages apart no better than another seed does.
@@ -75,33 +77,31 @@ VARIANTS: dict[str, Pointwise] = {
 }
 
 
-def network(pointwise: Pointwise) -> nn.Sequential:
-    """Depthwise separable: 64 channels on 8x8, 128 on 4x4 and 2x2."""
+def network(pointwise: Pointwise, width: int = WIDTH) -> nn.Sequential:
+    """Depthwise separable: ``width`` channels on 8x8, twice as many on 4x4 and 2x2."""
     return nn.Sequential(
-        nn.Conv2d(1, 64, 3, padding=1),
+        nn.Conv2d(1, width, 3, padding=1),
         nn.ReLU(),
-        pointwise(64, 64),
+        pointwise(width, width),
         nn.MaxPool2d(2),
-        nn.Conv2d(64, 64, 3, padding=1, groups=64),
+        nn.Conv2d(width, width, 3, padding=1, groups=width),
         nn.ReLU(),
-        pointwise(64, 128),
+        pointwise(width, 2 * width),
         nn.MaxPool2d(2),
-        nn.Conv2d(128, 128, 3, padding=1, groups=128),
+        nn.Conv2d(2 * width, 2 * width, 3, padding=1, groups=2 * width),
         nn.ReLU(),
-        pointwise(128, 128),
+        pointwise(2 * width, 2 * width),
         nn.Flatten(),
-        nn.Linear(128 * 2 * 2, 10),
+        nn.Linear(2 * width * 2 * 2, 10),
     )
 
 
-#: Pixels that each pointwise layer works on, and its channels.
-LAYERS = ((64, 64, 64), (16, 64, 128), (4, 128, 128))
-
-
-def train(pointwise: Pointwise, pixels: np.ndarray, labels: np.ndarray, seed: int, epochs: int) -> nn.Sequential:
+def train(
+    pointwise: Pointwise, pixels: np.ndarray, labels: np.ndarray, seed: int, epochs: int, width: int = WIDTH
+) -> nn.Sequential:
     """A network trained in float; every random number comes from the seed."""
     torch.manual_seed(seed)
-    model = network(pointwise)
+    model = network(pointwise, width)
     _fit(model, pixels, labels, epochs, RATE)
     return model.eval()
 
@@ -145,6 +145,11 @@ def runtime_accuracy(data: bytes, pixels: np.ndarray, labels: np.ndarray) -> flo
     return float(np.mean(logits.argmax(axis=1) == labels))
 
 
+def export(model: nn.Module, pixels: np.ndarray) -> bytes:
+    """The quantised ONNX file of a network, from ``pixels`` to ``logits``."""
+    return export_onnx(model, pixels[:256], input_name="pixels", output_name="logits")
+
+
 @dataclass(frozen=True)
 class Cost:
     """Of the pointwise layers: weights, and multiplications of an image."""
@@ -153,10 +158,10 @@ class Cost:
     multiplications: int
 
 
-def cost(pointwise: Pointwise) -> Cost:
+def cost(pointwise: Pointwise, width: int = WIDTH) -> Cost:
     """Count them."""
     weights = multiplications = 0
-    for pixels, inputs, outputs in LAYERS:
+    for pixels, inputs, outputs in ((64, width, width), (16, width, 2 * width), (4, 2 * width, 2 * width)):
         layer = pointwise(inputs, outputs)
         if isinstance(layer, FastPointwiseConv2d):
             own = layer.pattern.live_multiplications
@@ -165,6 +170,11 @@ def cost(pointwise: Pointwise) -> Cost:
         weights += own
         multiplications += pixels * own
     return Cost(weights, multiplications)
+
+
+def spread(found: Sequence[float]) -> str:
+    """Mean and standard deviation of accuracies."""
+    return f"{100 * statistics.mean(found):.2f} ± {100 * statistics.stdev(found):.2f} %"
 
 
 def lighter(pixels: np.ndarray, labels: np.ndarray, page: Path | None) -> list[str]:
@@ -208,16 +218,15 @@ def main() -> None:
             model = train(pointwise, pixels, labels, seed, EPOCHS)
             floats.append(accuracy(model, test_pixels, test_labels))
             tune(model, pixels, labels, seed)
-            data = export_onnx(model, pixels[:256], input_name="pixels", output_name="logits")
+            data = export(model, pixels)
             integers.append(runtime_accuracy(data, test_pixels, test_labels))
             if name == "fast, bottom-up" and seed == SEEDS[0]:
                 (arguments.output / "digits_fpc.onnx").write_bytes(data)
-        shown = " | ".join(
-            f"{100 * statistics.mean(found):.2f} ± {100 * statistics.stdev(found):.2f} %"
-            for found in (floats, integers)
-        )
         own = cost(pointwise)
-        print(f"| {name} | {own.weights:,} | {own.multiplications:,} | {shown} |", flush=True)
+        print(
+            f"| {name} | {own.weights:,} | {own.multiplications:,} | {spread(floats)} | {spread(integers)} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ ORDER = {
 }
 #: The extras that the modules of each folder may need beyond the dependencies.
 EXTRAS = {
+    "bench": {"train"},
     "cocotb_tests": {"test", "synth", "report", "train"},
     "examples": {"train"},
     "host": {"report"},

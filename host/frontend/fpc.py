@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
-from onnx import NodeProto, helper, numpy_helper
+from onnx import NodeProto, helper, inliner, numpy_helper
 
 from ..fpc_function import DOMAIN, NAME, VERSION
 from ..graph import FastPointwise
@@ -23,6 +23,7 @@ from .errors import ModelError, UnsupportedError
 from .fpc_body import BodyError, FastPointwiseBody, read_body
 from .fragments import Fragment, label
 from .layout import CHANNELS_FIRST, CHANNELS_LAST, Place
+from .parse import name_nodes
 from .source import Source, fix_batch, measure
 
 Functions = dict[tuple[str, str], FastPointwiseBody]
@@ -44,7 +45,8 @@ def find_functions(source: Source) -> Functions:
     ModelError
         If one is called a fast pointwise convolution, and has another body.
     """
-    called = {(node.domain, node.op_type): node for node in source.model.graph.node}
+    nodes = [*source.model.graph.node, *(node for function in source.model.functions for node in function.node)]
+    called = {(node.domain, node.op_type): node for node in nodes}
     found: Functions = {}
     for function in source.model.functions:
         key = function.domain, function.name
@@ -72,13 +74,13 @@ def stand_in(source: Source, functions: Functions) -> tuple[onnx.ModelProto, lis
     """
     if not functions:
         return source.model, []
+    model = _unfolded(source.model, functions)
+    name_nodes(model)
     measured = onnx.ModelProto()
-    measured.CopyFrom(source.model)
+    measured.CopyFrom(model)
     shown = Source(source.name, measured, source.data, source.qdq)
     fix_batch(shown)
     measure(shown)
-    model = onnx.ModelProto()
-    model.CopyFrom(source.model)
     calls = []
     for node in model.graph.node:
         body = functions.get((node.domain, node.op_type))
@@ -92,6 +94,16 @@ def stand_in(source: Source, functions: Functions) -> tuple[onnx.ModelProto, lis
     # ONNX Runtime must go on treating the others as it treats the model.
     mark_form(model, qdq=source.qdq)
     return model, calls
+
+
+def _unfolded(model: onnx.ModelProto, functions: Functions) -> onnx.ModelProto:
+    """The model with every call in the graph itself: functions that call fast pointwise convolutions are inlined."""
+    others = [function for function in model.functions if (function.domain, function.name) not in functions]
+    if any((node.domain, node.op_type) in functions for function in others for node in function.node):
+        return inliner.inline_selected_functions(model, list(functions), exclude=True)
+    copied = onnx.ModelProto()
+    copied.CopyFrom(model)
+    return copied
 
 
 def _check_input(source: Source, node: NodeProto, body: FastPointwiseBody) -> None:

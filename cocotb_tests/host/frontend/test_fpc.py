@@ -96,6 +96,22 @@ def test_a_function_that_two_nodes_call_is_two_layers():
 
 
 @needs_reference
+def test_a_function_that_another_one_calls_is_a_layer():
+    """As exporters write modules of modules."""
+    network = Network((6, 3, 3))
+    network.fast_pointwise("x", Pattern.of(6, 6), seed=1)
+    call = network.nodes.pop()
+    opsets = [helper.make_opsetid("", network.opset), helper.make_opsetid(call.domain, 1)]
+    body = [helper.make_node(call.op_type, ["a"], ["b"], "mix", domain=call.domain)]
+    network.functions.append(helper.make_function("com.example", "Block", ["a"], ["b"], body, opsets))
+    value = network.add("Block", "x", domain="com.example")
+    data = network.data(network.table(network.add("Block", value, domain="com.example")))
+    graph = assert_exact(data, codes(6, 3, 3))
+    assert [type(layer) for layer in graph.layers] == [FastPointwise, FastPointwise]
+    assert len({layer.name for layer in graph.layers}) == 2
+
+
+@needs_reference
 @pytest.mark.parametrize("spatial", [1, 2])
 def test_transposes_around_it_vanish_as_around_a_convolution(spatial: int):
     """ONNX Runtime may move them through a function that it has inlined."""
