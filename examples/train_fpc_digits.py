@@ -52,8 +52,8 @@ def dense(inputs: int, outputs: int) -> nn.Module:
     return nn.Sequential(convolution, nn.ReLU())
 
 
-def fast(direction: str = "bottom-up", densities: Sequence[str] | None = None) -> Pointwise:
-    """A fast pointwise convolution, with a skip from the first to the last stage."""
+def fast(direction: str = "bottom-up", densities: Sequence[str] | None = None, *, has_skip: bool = False) -> Pointwise:
+    """A fast pointwise convolution, perhaps with a skip from the first to the last stage."""
 
     def make(inputs: int, outputs: int) -> nn.Module:
         stages = (max(inputs, outputs) - 1).bit_length()
@@ -63,7 +63,7 @@ def fast(direction: str = "bottom-up", densities: Sequence[str] | None = None) -
             relu=True,
             direction=direction,
             densities=None if densities is None else densities[:stages],
-            skips=[(0, stages - 1)],
+            skips=[(0, stages - 1)] if has_skip else [],
         )
 
     return make
@@ -74,6 +74,7 @@ VARIANTS: dict[str, Pointwise] = {
     "dense": dense,
     "fast, bottom-up": fast(),
     "fast, top-down": fast("top-down"),
+    "fast, bottom-up, with a skip": fast(has_skip=True),
 }
 
 

@@ -310,3 +310,20 @@ def test_never_overwrites_the_float_model(tmp_path: Path, capsys: pytest.Capture
     assert main([*words, "-o", words[1]]) == 2
     assert "output must be another file than the model" in capsys.readouterr().err
     assert Path(words[1]).read_bytes() == cnn()
+
+
+def test_scales_that_are_known_are_kept() -> None:
+    network = FloatNetwork()
+    network.bare_convolution((6, 2, 3, 3))
+    first = network.last
+    network.bare_convolution((4, 6, 1, 1))
+    samples = {"image": np.random.default_rng(0).normal(size=(4, *IMAGE)).astype(np.float32)}
+    known = {"image": (0.125, -3), first: (0.25, 17)}
+    model = onnx.load_from_string(quantize(network.serialise(rank=4), samples, overrides=known))
+    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    found = {
+        node.input[0]: tuple(constants[name].item() for name in node.input[1:])
+        for node in model.graph.node
+        if node.op_type == "QuantizeLinear"
+    }
+    assert found.items() >= known.items()
