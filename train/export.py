@@ -46,47 +46,67 @@ def export_onnx(
     ValueError
         If a fast pointwise convolution is still in float, or not called exactly once, or what ``quantize`` refuses.
     """
-    modules = model.named_modules(remove_duplicate=False)
-    layers = {name: module for name, module in modules if isinstance(module, FastPointwiseConv2d)}
-    for name, layer in layers.items():
-        used = [other for other in layers if layers[other] is layer]
-        if len(used) > 1:
-            raise ValueError(f"{name} must have one place in the model, not {', '.join(used)}; give each its own layer")
-        if layer.fixed_point is None:
-            raise ValueError(f"{name} must be in fixed point; call calibrate")
+    layers = _layers(model)
     dense = copy.deepcopy(model).eval()
     for name, layer in layers.items():
         parent, _, own = name.rpartition(".")
         setattr(dense.get_submodule(parent), own, _dense_twin(layer))
     exported = _export(dense, samples, input_name, output_name)
-    weights = {name: f"{name}.0.weight" for name in layers}
-    calls = {
-        node.name: name
-        for node in exported.graph.node
-        for name, weight in weights.items()
-        if node.op_type == "Conv" and node.input[1] == weight
-    }
-    for name in layers:
-        times = list(calls.values()).count(name)
-        if times != 1:
-            raise ValueError(
-                f"{name} must be called once by the model, not {times} times; give each call its own layer"
-            )
-    overrides = {}
-    for node in exported.graph.node:
-        if node.name in calls:
-            settings = layers[calls[node.name]].fixed_point
-            overrides[node.input[0]] = settings.input_scale, settings.input_zero_point
-            output = _behind_relu(exported, node) if layers[calls[node.name]].relu else node.output[0]
-            overrides[output] = settings.output_scale, settings.output_zero_point
-    data = quantize(exported.SerializeToString(), {input_name: samples}, overrides=overrides)
-    quantised = onnx.load_from_string(data)
-    for number, (node_name, name) in enumerate(calls.items(), 1):
-        _put(quantised, node_name, name, layers[name], NAME if len(calls) == 1 else f"{NAME}_{number}")
+    calls = _calls(exported, layers)
+    known = _known_scales(exported, calls)
+    quantised = onnx.load_from_string(quantize(exported.SerializeToString(), {input_name: samples}, overrides=known))
+    for number, (node_name, (name, layer)) in enumerate(calls.items(), 1):
+        _put(quantised, node_name, name, layer, NAME if len(calls) == 1 else f"{NAME}_{number}")
     _shorten(quantised)
     _drop_unused(quantised)
     onnx.checker.check_model(quantised)
     return quantised.SerializeToString()
+
+
+def _layers(model: nn.Module) -> dict[str, FastPointwiseConv2d]:
+    """The fast pointwise convolutions of a model by name, each in one place and in fixed point."""
+    modules = model.named_modules(remove_duplicate=False)
+    layers = {name: module for name, module in modules if isinstance(module, FastPointwiseConv2d)}
+    for name, layer in layers.items():
+        places = [other for other in layers if layers[other] is layer]
+        if len(places) > 1:
+            raise ValueError(
+                f"{name} must have one place in the model, not {', '.join(places)}; give each its own layer"
+            )
+        if layer.fixed_point is None:
+            raise ValueError(f"{name} must be in fixed point; call calibrate")
+    return layers
+
+
+#: Name and layer by the name of the node that its dense twin became.
+_Calls = dict[str, tuple[str, FastPointwiseConv2d]]
+
+
+def _calls(exported: onnx.ModelProto, layers: Mapping[str, FastPointwiseConv2d]) -> _Calls:
+    found: _Calls = {}
+    for name, layer in layers.items():
+        weight = f"{name}.0.weight"
+        nodes = [node for node in exported.graph.node if node.op_type == "Conv" and node.input[1] == weight]
+        if len(nodes) != 1:
+            raise ValueError(
+                f"{name} must be called once by the model, not {len(nodes)} times; give each call its own layer"
+            )
+        found[nodes[0].name] = name, layer
+    return found
+
+
+def _known_scales(exported: onnx.ModelProto, calls: _Calls) -> dict[str, tuple[float, int]]:
+    """Scale and zero point of what the layers read and give."""
+    known = {}
+    for node in exported.graph.node:
+        if node.name in calls:
+            _, layer = calls[node.name]
+            settings, output = layer.fixed_point, node.output[0]
+            if layer.relu:
+                output = next(other.output[0] for other in exported.graph.node if output in other.input)
+            known[node.input[0]] = settings.input_scale, settings.input_zero_point
+            known[output] = settings.output_scale, settings.output_zero_point
+    return known
 
 
 def _dense_twin(layer: FastPointwiseConv2d) -> nn.Module:
@@ -103,7 +123,8 @@ def _export(model: nn.Module, samples: np.ndarray, input_name: str, output_name:
         path = Path(folder) / "float.onnx"
         torch.onnx.export(
             model,
-            (torch.from_numpy(samples[:2]),),
+            # Of a single sample the exporter takes the batch for fixed.
+            (torch.from_numpy(np.concatenate([samples[:1], samples[:1]])),),
             path,
             dynamo=True,
             external_data=False,
@@ -119,10 +140,6 @@ def _export(model: nn.Module, samples: np.ndarray, input_name: str, output_name:
     for item in (exported, graph, *graph.node, *graph.value_info, *graph.input, *graph.output):
         item.ClearField("metadata_props")
     return exported
-
-
-def _behind_relu(model: onnx.ModelProto, node: NodeProto) -> str:
-    return next(other.output[0] for other in model.graph.node if node.output[0] in other.input)
 
 
 def _put(model: onnx.ModelProto, node_name: str, name: str, layer: FastPointwiseConv2d, function_name: str) -> None:

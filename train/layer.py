@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
@@ -132,7 +133,13 @@ class FastPointwiseConv2d(nn.Module):
         self.stages(FixedPoint(1.0, 0, 0, 1.0, 0))
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """float[batch, in_channels, height, width] to float[batch, out_channels, height, width]."""
+        """float[batch, in_channels, height, width] to float[batch, out_channels, height, width].
+
+        Raises
+        ------
+        TypeError
+            If the values are not float32 in fixed point, which other types do not compute exactly.
+        """
         if self.fixed_point is not None:
             return self._forward_fixed(values, self.fixed_point)
         result = functional.conv2d(values, self.dense_weight(), self.bias)
@@ -177,26 +184,25 @@ class FastPointwiseConv2d(nn.Module):
     def stages(self, settings: FixedPoint) -> Stages:
         """The stages in integers."""
         weights = (
-            tuple(
-                _whole_weights(self._weights(kind, stage).detach().reshape(-1))
-                .expand(self.pattern.width)
-                .numpy()
-                .astype("i8")
-                for stage in range(self.pattern.stages)
-            )
-            for kind in ("own", "cross")
+            tuple(self._integers(kind, stage) for stage in range(self.pattern.stages)) for kind in ("own", "cross")
         )
         return Stages(self.pattern, *weights, self.growth_shifts, settings.input_shift)
 
     def finish(self, settings: FixedPoint) -> Finish:
         """The finish in integers."""
-        bias = self._whole_bias(settings).detach().numpy().astype("i8")
+        bias = self._whole_bias(settings).detach().cpu().numpy().astype(np.int64)
         low = settings.output_zero_point if self.relu else -128
-        return Finish(bias, self._scale(settings).numpy(), settings.output_zero_point, low, 127)
+        return Finish(bias, self._scale(settings).cpu().numpy(), settings.output_zero_point, low, 127)
 
     def _forward_fixed(self, values: torch.Tensor, settings: FixedPoint) -> torch.Tensor:
+        if values.dtype != torch.float32:
+            raise TypeError(f"values must be float32 in fixed point, not {str(values.dtype).removeprefix('torch.')}")
         codes = (_round(values / settings.input_scale) + settings.input_zero_point).clamp(-128, 127)
         return (self.run_codes(codes) - settings.output_zero_point) * settings.output_scale
+
+    def _integers(self, kind: str, stage: int) -> np.ndarray:
+        weights = _whole_weights(self._weights(kind, stage).detach()).reshape(-1)
+        return weights.expand(self.pattern.width).cpu().numpy().astype(np.int64)
 
     def _weights(self, kind: str, stage: int) -> torch.Tensor:
         weights: nn.ParameterDict = getattr(self, kind)

@@ -139,6 +139,18 @@ def test_a_gain_needs_a_multiplication():
     assert layer.finish(layer.fixed_point).shift is None
 
 
+def test_outputs_beyond_inputs_leave_fewer_bits_to_enter():
+    torch.manual_seed(0)
+    layer = FastPointwiseConv2d(16, 16)
+    with torch.no_grad():
+        layer.bias.copy_(torch.linspace(-60, 60, 16))
+    calibrate(nn.Sequential(layer), [torch.rand(2, 16, 4, 4)])
+    settings = layer.fixed_point
+    assert layer.finish(settings).shift == 7
+    assert 0 <= settings.input_shift < 3
+    assert settings.output_scale == settings.input_scale * 2.0 ** (7 - settings.input_shift)
+
+
 def test_outputs_far_beyond_inputs_need_a_multiplication_too():
     layer = FastPointwiseConv2d(16, 16)
     with torch.no_grad():

@@ -45,6 +45,15 @@ def test_fast_layers_alone_give_the_numbers_of_pytorch():
     calibrate(model, [values])
     data = export_onnx(model, values.numpy())
     np.testing.assert_array_equal(run(data, values.numpy()), model(values).detach().numpy())
+    # Nothing is quantised twice.
+    assert [node.op_type for node in onnx.load_from_string(data).graph.node] == [
+        "QuantizeLinear",
+        "FastPointwiseConv_1",
+        "DequantizeLinear",
+        "QuantizeLinear",
+        "FastPointwiseConv_2",
+        "DequantizeLinear",
+    ]
 
 
 @needs_reference

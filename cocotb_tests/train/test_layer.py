@@ -138,6 +138,13 @@ def test_a_layer_begins_with_about_twice_the_variance_and_independent_outputs(
     assert float(singular[0] / singular[-1]) < 10
 
 
+def test_fixed_point_needs_the_type_that_is_exact():
+    layer = FastPointwiseConv2d(4, 4)
+    layer.fixed_point = FixedPoint(0.01, 0, 4, 0.04, 0)
+    with pytest.raises(TypeError, match=r"^values must be float32 in fixed point, not bfloat16$"):
+        layer(torch.rand(1, 4, 2, 2).bfloat16())
+
+
 def test_it_learns():
     """What another layer of its kind computes."""
     torch.manual_seed(0)
