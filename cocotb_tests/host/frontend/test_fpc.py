@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
-from lutterfly.examples import write_fpc
+from lutterfly.examples import digits, write_fpc
 from lutterfly.golden.butterfly import Density, Direction, Pattern
 from lutterfly.host import reference
 from lutterfly.host.arrays import describe_model
@@ -420,6 +420,22 @@ def test_mlperf_tiny_with_fast_layers_is_exact(name: str, count: int, direction:
     # They pass on what they read.
     values = reference.run(data, {info.name: feed})
     assert all(len(np.unique(values[layer.output])) > 40 for layer in layers)
+
+
+@needs_reference
+def test_the_digits_are_read_and_every_layer_is_exact():
+    data, images = digits.fast_model_path().read_bytes(), digits.images()
+    for image in images[:4]:
+        graph = assert_exact(data, {"pixels": image[np.newaxis]})
+    layers = [layer for layer in graph.layers if isinstance(layer, FastPointwise)]
+    assert [(layer.stages.pattern.inputs, layer.stages.pattern.outputs) for layer in layers] == [
+        (64, 64),
+        (64, 128),
+        (128, 128),
+    ]
+    assert all(layer.finish.shift is not None and layer.table is None for layer in layers)
+    (logits,) = reference.open_session(data).run(None, {"pixels": images})
+    assert np.mean(logits.argmax(axis=1) == digits.labels()) >= 0.975
 
 
 @needs_reference
