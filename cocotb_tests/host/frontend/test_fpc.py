@@ -11,6 +11,7 @@ import onnx
 import pytest
 from butterflies import Network, patterns, random_finish, random_stages, with_fast_pointwise
 from exactness import assert_answers, assert_exact, needs_reference
+from fast_networks import fast_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
@@ -73,6 +74,17 @@ def test_a_network_of_other_layers_and_functions_is_exact():
     graph = assert_exact(data, codes(3, 8, 8))
     assert [type(layer) for layer in graph.layers].count(FastPointwise) == 4
     assert_answers(data, codes(3, 8, 8, seed=1))
+
+
+@needs_reference
+@pytest.mark.parametrize("first", [0, pytest.param(100, marks=pytest.mark.regress)])
+def test_drawn_networks_are_exact(first: int):
+    met = set()
+    for seed in range(first, first + (12 if first == 0 else 300)):
+        data, feeds = fast_network(seed)
+        graph = assert_exact(data, feeds, covered=False)
+        met |= {type(layer).__name__ for layer in graph.layers}
+    assert met >= {"FastPointwise", "Convolution", "MaxPool", "Add", "Concat"}
 
 
 @needs_reference
