@@ -10,6 +10,7 @@ cost nothing here, which favours those that need them. Prints mean and spread of
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from collections.abc import Callable
 
 import numpy as np
@@ -20,10 +21,11 @@ from lutterfly.examples import train_fpc_digits as digits
 from lutterfly.examples.digits import as_input
 from lutterfly.examples.train_digits import load
 from lutterfly.golden.config import DEFAULT_PRESET, PRESETS
+from lutterfly.golden.isa import Engine
 from lutterfly.host.compiler import compile_model
 from lutterfly.train import calibrate
 
-#: Channels that a factor of low rank leaves, groups of a grouped convolution, and channels of a diagonal block.
+#: Channels that a factor of low rank leaves, groups of a grouped convolution, and channels of a diagonal block at most.
 RANK, GROUPS, BLOCK = 8, 4, 16
 
 
@@ -40,13 +42,18 @@ def grouped(inputs: int, outputs: int, *, shuffle: bool) -> nn.Module:
 
 def monarch(inputs: int, outputs: int, *, shuffle: bool) -> nn.Module:
     """Two block-diagonal factors with shuffled channels between."""
-    first, second = (channels // (BLOCK if channels % BLOCK == 0 else BLOCK // 2) for channels in (inputs, outputs))
+    first, second = (channels // _block(channels) for channels in (inputs, outputs))
     return nn.Sequential(
         nn.Conv2d(inputs, outputs, 1, groups=first, bias=False),
         *([nn.ChannelShuffle(first)] if shuffle else []),
         nn.Conv2d(outputs, outputs, 1, groups=second),
         nn.ReLU(),
     )
+
+
+def _block(channels: int) -> int:
+    """Channels of a diagonal block: the most that divide all."""
+    return max(size for size in range(1, BLOCK + 1) if channels % size == 0)
 
 
 def narrower(inputs: int, outputs: int, *, shuffle: bool) -> nn.Module:
@@ -58,7 +65,7 @@ RIVALS: dict[str, Callable[..., nn.Module]] = {
     "dense, narrower": narrower,
     f"grouped ({GROUPS}), shuffled": grouped,
     f"low rank ({RANK})": low_rank,
-    f"Monarch (blocks of {BLOCK})": monarch,
+    f"Monarch (blocks of {BLOCK} at most)": monarch,
 }
 
 
@@ -68,11 +75,12 @@ def with_shuffles(make: Callable[..., nn.Module], shuffle: bool) -> digits.Point
 
 
 def predicted_cycles(pointwise: digits.Pointwise, width: int, pixels: np.ndarray) -> int:
-    """Of an inference on the default configuration."""
+    """Of an inference on the default configuration with all engines."""
     model = digits.network(pointwise, width).eval()
     if any(hasattr(module, "fixed_point") for module in model.modules()):
         calibrate(model, [torch.from_numpy(pixels)])
-    return compile_model(digits.export(model, pixels), PRESETS[DEFAULT_PRESET]).predicted_cycles
+    config = dataclasses.replace(PRESETS[DEFAULT_PRESET], engines=tuple(Engine))
+    return compile_model(digits.export(model, pixels), config).predicted_cycles
 
 
 def main() -> None:
@@ -89,7 +97,9 @@ def main() -> None:
     print("|---|---|---|---|---|---|", flush=True)
     for name, make in RIVALS.items():
         pointwise = with_shuffles(make, shuffle=False)
-        counted = {width: predicted_cycles(pointwise, width, pixels[:64]) for width in range(16, digits.WIDTH + 1, 8)}
+        counted = {
+            width: predicted_cycles(pointwise, width, pixels[:64]) for width in range(16, digits.WIDTH + 1, GROUPS)
+        }
         width = max(width for width, cycles in counted.items() if cycles <= budget)
         found = []
         for seed in digits.SEEDS:
