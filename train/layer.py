@@ -197,7 +197,9 @@ class FastPointwiseConv2d(nn.Module):
     def _forward_fixed(self, values: torch.Tensor, settings: FixedPoint) -> torch.Tensor:
         if values.dtype != torch.float32:
             raise TypeError(f"values must be float32 in fixed point, not {str(values.dtype).removeprefix('torch.')}")
-        codes = (_round(values / settings.input_scale) + settings.input_zero_point).clamp(-128, 127)
+        # As a tensor: GPUs multiply with the reciprocal of a number, which rounds otherwise.
+        scale = values.new_tensor(settings.input_scale)
+        codes = (_round(values / scale) + settings.input_zero_point).clamp(-128, 127)
         return (self.run_codes(codes) - settings.output_zero_point) * settings.output_scale
 
     def _integers(self, kind: str, stage: int) -> np.ndarray:
