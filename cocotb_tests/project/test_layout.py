@@ -32,7 +32,7 @@ ALLOWED = {
 #: files of their folder that stand in no subfolder. Those files may import everything.
 ORDER = {
     "golden": ("engines",),
-    "hdl": ("parts", "bus", "memories", "engines", "dma", "compute", "control"),
+    "hdl": ("parts", "bus", "memories", "butterfly", "engines", "dma", "compute", "control"),
     "host": ("frontend", "compiler", "simulation", "report"),
     "host/compiler": ("clock", "lower"),
 }

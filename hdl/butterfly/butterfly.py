@@ -1,0 +1,295 @@
+"""Fast pointwise convolution as a pipeline: a stage behind the other, with the multipliers that its weights need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from amaranth.hdl import Cat, Module, Signal, signed, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from ...golden.butterfly import Density, Pattern
+from ...golden.fpc import FRACTION_BITS, MOST_INPUT_SHIFT, VALUE_BITS
+from ..parts.device import MULTIPLIER_LATENCY, Multiplier
+from ..parts.pipeline import delay
+from .pair_line import PairLine, values_layout
+from .stage_sum import ROUND_LATENCY, StageSum, sum_latency
+
+__all__ = ["Butterfly", "Stage", "step_layout"]
+
+WEIGHT_BITS = 8
+#: From codes to values: subtract, shift.
+_ENTRY_LATENCY = 2
+
+
+def step_layout(pattern: Pattern, lanes: int) -> data.StructLayout:
+    """A word of codes on its way in.
+
+    ``position``: its number in its pixel. ``channels``: how many of its codes there are; what is behind them is null.
+    """
+    words = max(pattern.width // lanes, 1)
+    return data.StructLayout(
+        {"valid": unsigned(1), "position": unsigned(max(ceil_log2(words), 1)), "channels": range(lanes + 1)}
+    )
+
+
+def settings_layout(pattern: Pattern) -> data.StructLayout:
+    """What stays for a layer: how codes enter; for each stage whether it halves and, in a stage without weights,
+    whether it adds; which skips there are."""
+    return data.StructLayout(
+        {
+            "zero_point": signed(8),
+            "input_shift": range(MOST_INPUT_SHIFT + 1),
+            "halves": unsigned(pattern.stages),
+            "adds": unsigned(pattern.stages),
+            **({"skips": unsigned(len(pattern.skips))} if pattern.skips else {}),
+        }
+    )
+
+
+def weights_member(columns: int, lanes: int) -> dict[str, wiring.Member]:
+    """The member ``weights``, if there are any."""
+    words = data.ArrayLayout(data.ArrayLayout(signed(WEIGHT_BITS), lanes), columns)
+    return {"weights": In(words)} if columns else {}
+
+
+class Stage(wiring.Component):
+    """One stage, a word each cycle; bit-exact with :func:`lutterfly.golden.fpc.run_stages`.
+
+    Parameters
+    ----------
+    lanes : int
+        Values in a word, a power of two.
+    distance : int
+        Of the pairs, in values.
+    density : Density
+        A trained weight is a multiplier for each lane.
+    skip_bits : int
+        See :class:`.stage_sum.StageSum`.
+
+    Attributes
+    ----------
+    columns : int
+        Words of weights that it takes, 0 to 2: those of own values, and a cycle later those of partners.
+    weight_times : list of int
+        For each of them, cycles from a word of values to its weights.
+    skip_time, latency : int
+        Cycles from a word of values to what is skipped, and to its results.
+
+    Members
+    -------
+    values : In(lanes x signed(16))
+    is_second : In(1)
+        See :class:`.pair_line.PairLine`; with the partners' weights.
+    weights : In(columns x lanes x signed(8)), if there are any columns
+        Of the values that the lanes multiply: the weight of a partner within the word stands in the partner's lane.
+    halves : In(1)
+    adds : In(1)
+        Used without weights: the partner is added.
+    skipped : In(lanes x signed(skip_bits)), if there are any
+    results : Out(lanes x signed(16))
+    """
+
+    def __init__(self, *, lanes: int, distance: int, density: Density, skip_bits: int = 0):
+        self.lanes = lanes
+        self.words = distance // lanes
+        # Within a word the partner is this many lanes away: a bit of the lane's number.
+        self.exchange = distance if distance < lanes else 0
+        self.density = density
+        self.skip_bits = skip_bits
+        self.columns = density.trains_own + density.trains_cross
+        # Words of weights may come from memory one after the other.
+        self.partner_time = self.words + density.trains_own
+        self.weight_times = list(range(self.words, self.words + self.columns))
+        # Two products are added before they are rounded.
+        self.terms_time = self.partner_time + (MULTIPLIER_LATENCY + density.trains_own if self.columns else 0)
+        self.skip_time = self.terms_time + ROUND_LATENCY
+        self.latency = self.terms_time + sum_latency(has_skip=bool(skip_bits))
+        values = values_layout(lanes)
+        super().__init__(
+            {
+                "values": In(values),
+                "is_second": In(1),
+                **weights_member(self.columns, lanes),
+                "halves": In(1),
+                "adds": In(1),
+                **({"skipped": In(data.ArrayLayout(signed(skip_bits), lanes))} if skip_bits else {}),
+                "results": Out(values),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        has_own = not self.density.trains_own
+        m.submodules.line = line = PairLine(
+            lanes=self.lanes,
+            distance=self.words,
+            own_delay=self.terms_time - self.words if has_own else 0,
+            partner_delay=self.partner_time - self.words,
+        )
+        m.d.comb += [line.values.eq(self.values), line.is_second.eq(self.is_second)]
+        terms = self._terms(m, line)
+        m.submodules.sum = total = StageSum(
+            lanes=self.lanes, term_bits=len(terms[0]), has_own=has_own, skip_bits=self.skip_bits
+        )
+        m.d.comb += [total.halves.eq(self.halves), self.results.eq(total.values)]
+        m.d.comb += [total.terms[lane].eq(term) for lane, term in enumerate(terms)]
+        if has_own:
+            m.d.comb += total.own.eq(line.own)
+        if self.skip_bits:
+            m.d.comb += total.skipped.eq(self.skipped)
+        return m
+
+    def _terms(self, m: Module, line: PairLine) -> list:
+        """What partners bring, and own values if these have weights, by the lane of the result."""
+        lanes = range(self.lanes)
+        if not self.columns:
+            partners = [line.partner[lane ^ self.exchange] for lane in lanes]
+            masked = [Signal(signed(VALUE_BITS), name=f"partner_{lane}") for lane in lanes]
+            for lane in lanes:
+                m.d.comb += masked[lane].eq(partners[lane].as_unsigned() & self.adds.replicate(VALUE_BITS))
+            return [Cat(Signal(FRACTION_BITS, name=f"none_{lane}"), masked[lane]).as_signed() for lane in lanes]
+        products = self._products(m, "cross", line.partner, self.weights[self.columns - 1])
+        products = [products[lane ^ self.exchange] for lane in lanes]
+        if not self.density.trains_own:
+            return products
+        own = self._products(m, "own", line.own, self.weights[0])
+        totals = []
+        for lane in lanes:
+            waiting = delay(m, own[lane], 1, name=f"own_product_{lane}")
+            total = Signal.like(waiting + products[lane], name=f"both_{lane}", reset_less=True)
+            m.d.sync += total.eq(waiting + products[lane])
+            totals.append(total)
+        return totals
+
+    def _products(self, m: Module, name: str, values, weights) -> list:
+        products = []
+        for lane in range(self.lanes):
+            multiplier = Multiplier(a_width=VALUE_BITS, b_width=WEIGHT_BITS)
+            m.submodules[f"{name}_{lane}"] = multiplier
+            m.d.comb += [multiplier.a.eq(values[lane]), multiplier.b.eq(weights[lane])]
+            products.append(multiplier.product)
+        return products
+
+
+class Butterfly(wiring.Component):
+    """The stages of a pattern, ``lanes`` values a cycle: a pixel of N channels takes N / ``lanes`` cycles.
+
+    Bit-exact with :func:`lutterfly.golden.fpc.run_stages` behind :func:`lutterfly.golden.fpc.enter`, a word ``latency``
+    cycles after its codes. The words of a pixel come one after the other, between pixels any number of cycles may
+    pass. A layer of fewer stages passes the others with partners' weights of zero (own weights, where trained, of one).
+
+    Parameters
+    ----------
+    pattern : Pattern
+        The greatest: its channels are ``pattern.width``.
+    lanes : int
+        A power of two.
+
+    Attributes
+    ----------
+    columns : int
+        Words of weights: one for each trained weight of a value in a stage.
+    weight_times : list of int
+        For each column, cycles from a word of codes to its weights.
+    latency : int
+
+    Members
+    -------
+    step : In(step_layout), word : In(8 * lanes)
+    settings : In(settings_layout)
+        Stays while words are under way.
+    weights : In(columns x lanes x signed(8)), if there are any columns
+        As :class:`Stage` takes them, stage by stage.
+    valid : Out(1), values : Out(lanes x signed(16))
+    """
+
+    def __init__(self, pattern: Pattern, *, lanes: int):
+        self.pattern = pattern
+        self.lanes = lanes
+        self.skips = [[skip for skip in pattern.skips if skip[1] == stage] for stage in range(pattern.stages)]
+        self.stages = [
+            Stage(lanes=lanes, distance=distance, density=density, skip_bits=_sum_bits(len(skips)))
+            for distance, density, skips in zip(pattern.distances, pattern.densities, self.skips, strict=True)
+        ]
+        self.times = list(accumulate((stage.latency for stage in self.stages), initial=_ENTRY_LATENCY))
+        self.latency = self.times[-1]
+        self.weight_times = [
+            time + weight_time
+            for time, stage in zip(self.times, self.stages, strict=False)
+            for weight_time in stage.weight_times
+        ]
+        self.columns = len(self.weight_times)
+        super().__init__(
+            {
+                "step": In(step_layout(pattern, lanes)),
+                "word": In(8 * lanes),
+                "settings": In(settings_layout(pattern)),
+                **weights_member(self.columns, lanes),
+                "valid": Out(1),
+                "values": Out(values_layout(lanes)),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        entering, first_column = [self._enter(m)], 0
+        position, now = delay(m, self.step.position, _ENTRY_LATENCY, name="position_0"), _ENTRY_LATENCY
+        for index, stage in enumerate(self.stages):
+            m.submodules[f"stage_{index}"] = stage
+            m.d.comb += [
+                stage.values.eq(entering[-1]),
+                stage.halves.eq(self.settings.halves[index]),
+                stage.adds.eq(self.settings.adds[index]),
+            ]
+            for column in range(stage.columns):
+                m.d.comb += stage.weights[column].eq(self.weights[first_column + column])
+            first_column += stage.columns
+            if stage.words:
+                time = self.times[index] + stage.partner_time
+                position, now = delay(m, position, time - now, name=f"position_{index + 1}"), time
+                m.d.comb += stage.is_second.eq(position[ceil_log2(stage.words)])
+            if self.skips[index]:
+                totals = self._skipped(m, index, entering)
+                m.d.comb += [target.eq(total) for target, total in zip(stage.skipped, totals, strict=True)]
+            entering.append(stage.results)
+        m.d.comb += [
+            self.valid.eq(delay(m, self.step.valid, self.latency, name="valid")),
+            self.values.eq(entering[-1]),
+        ]
+        return m
+
+    def _enter(self, m: Module) -> Signal:
+        """Codes become values; those that are no channels become null."""
+        values = Signal(values_layout(self.lanes), name="entering", reset_less=True)
+        for lane in range(self.lanes):
+            code = self.word.word_select(lane, 8).as_signed()
+            difference = Signal(signed(9), name=f"difference_{lane}", reset_less=True)
+            exists = (self.step.channels > lane).replicate(len(difference))
+            m.d.sync += [
+                difference.eq((code - self.settings.zero_point)[: len(difference)] & exists),
+                values[lane].eq(difference << self.settings.input_shift),
+            ]
+        return values
+
+    def _skipped(self, m: Module, index: int, entering: Sequence) -> list[Signal]:
+        """What the skips that end in a stage add to its results, by lane."""
+        stage, terms = self.stages[index], []
+        for skip in self.skips[index]:
+            exists = self.settings.skips[self.pattern.skips.index(skip)].replicate(VALUE_BITS)
+            wait = self.times[index] + stage.skip_time - self.times[skip[0]] - 1
+            values = delay(m, entering[skip[0]], wait, name=f"skip_{skip[0]}_{skip[1]}")
+            terms.append([(value.as_unsigned() & exists).as_signed() for value in values])
+        totals = []
+        for lane, values in enumerate(zip(*terms, strict=True)):
+            total = Signal(signed(stage.skip_bits), name=f"skipped_{index}_{lane}", reset_less=True)
+            m.d.sync += total.eq(sum(values[1:], start=values[0]))
+            totals.append(total)
+        return totals
+
+
+def _sum_bits(count: int) -> int:
+    """Bits of the sum of so many values."""
+    return VALUE_BITS + ceil_log2(count) if count else 0
