@@ -24,13 +24,13 @@ class Placed:
     words : int8[positions, columns, lanes]
         Of weights, for each word of a pixel. Every stage of the hardware has a column for each trained weight, own ones
         first. A partner within the word is multiplied in its own lane.
-    halves, adds, skips : int
+    halves, works, skips : int
         Bits, the first stage's (skip's) lowest: see :class:`~lutterfly.hdl.butterfly.butterfly.Butterfly`.
     """
 
     words: Int8
     halves: int
-    adds: int
+    works: int
     skips: int
 
 
@@ -52,7 +52,7 @@ def place(stages: Stages, hardware: Pattern, lanes: int) -> Placed:
     """
     of_stage = stages_on(stages.pattern, hardware)
     positions = max(stages.pattern.width // lanes, 1)
-    columns, halves, adds = [], 0, 0
+    columns, halves, works = [], 0, 0
     for index, (distance, density) in enumerate(zip(hardware.distances, hardware.densities, strict=True)):
         stage = of_stage.get(index)
         if stage is None:
@@ -60,7 +60,7 @@ def place(stages: Stages, hardware: Pattern, lanes: int) -> Placed:
         else:
             own, cross = stages.own[stage], stages.cross[stage]
             halves |= stages.growth_shifts[stage] << index
-            adds |= 1 << index
+            works |= 1 << index
         exchange = distance if distance < lanes else 0
         if density.trains_own:
             columns.append(_words(own, positions, lanes))
@@ -68,7 +68,7 @@ def place(stages: Stages, hardware: Pattern, lanes: int) -> Placed:
             columns.append(_words(cross, positions, lanes)[:, np.arange(lanes) ^ exchange])
     skips = sum(1 << hardware.skips.index(skip) for skip in _skips_on(stages.pattern, hardware, of_stage))
     words = np.stack(columns, axis=1) if columns else np.zeros((positions, 0, lanes), np.int8)
-    return Placed(words, halves, adds, skips)
+    return Placed(words, halves, works, skips)
 
 
 def stages_on(pattern: Pattern, hardware: Pattern) -> dict[int, int]:
@@ -113,3 +113,36 @@ def _words(weights: Int8, positions: int, lanes: int) -> Int8:
     padded = np.zeros(positions * lanes, np.int8)
     padded[: len(weights)] = weights
     return padded.reshape(positions, lanes)
+
+
+def unplace(words: Int8, hardware: Pattern, stages: int) -> tuple[list[Int8], list[Int8]]:
+    """The weights that hardware reads in words, of the stages whose pairs are nearer than ``2**stages``.
+
+    Parameters
+    ----------
+    words : int8[positions, columns, lanes]
+        As :func:`place` makes them, of so many stages; further columns do not count.
+    hardware : Pattern
+    stages : int
+
+    Returns
+    -------
+    own, cross : list of int8[2**stages]
+        For each of those stages, in the hardware's order.
+    """
+    lanes, width = words.shape[2], 1 << stages
+    own, cross, column = list[Int8](), list[Int8](), 0
+    unit = np.full(width, UNIT_WEIGHT, np.int8)
+    for distance, density in zip(hardware.distances, hardware.densities, strict=True):
+        exchange = distance if distance < lanes else 0
+        of_stage = [unit, unit]
+        if density.trains_own:
+            of_stage[0] = words[:, column].reshape(-1)[:width]
+            column += 1
+        if density.trains_cross:
+            of_stage[1] = words[:, column, np.arange(lanes) ^ exchange].reshape(-1)[:width]
+            column += 1
+        if distance < width:
+            own.append(of_stage[0])
+            cross.append(of_stage[1])
+    return own, cross

@@ -11,11 +11,14 @@ import json
 from dataclasses import dataclass
 
 from . import records
+from .butterfly import Pattern
 from .isa import COMPUTE, Engine, LocalMemory
 from .memories import MEMORIES, PARAMETER_BYTES
 
 #: Commands of each queue that the program memory holds at most: errors count commands modulo this number.
 RESIDENT_COMMANDS = 1 << 16
+#: Skips that a COMPUTE command has a bit for.
+_MOST_SKIPS = next(field.width for field in COMPUTE.fields if field.name == "skips")
 #: Words that a COMPUTE command can address.
 _WORDS = {field.name: 1 << field.width for field in COMPUTE.fields if field.name in ("weight", "parameter")}
 
@@ -166,6 +169,45 @@ class AddConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class FpcConfig:
+    """What the engine FPC is built with: the greatest butterfly, see :mod:`.butterfly`.
+
+    Attributes
+    ----------
+    width : int
+        Channels at most, a power of two.
+    direction : str
+        ``"bottom-up"`` or ``"top-down"``.
+    densities : tuple of str
+        Of each stage; none for those that belong to the direction.
+    skips : tuple of (int, int)
+        Those that there can be.
+    """
+
+    width: int
+    direction: str = "bottom-up"
+    densities: tuple[str, ...] = ()
+    skips: tuple[tuple[int, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_integers(self, "width")
+        _check(_is_power_of_two(self.width), "width", "a power of two", self.width)
+        _check(2 <= self.width <= 256, "width", "between 2 and 256", self.width)
+        _check(len(self.skips) <= _MOST_SKIPS, "skips", f"at most {_MOST_SKIPS}", len(self.skips))
+        assert self.pattern.width == self.width
+
+    @property
+    def pattern(self) -> Pattern:
+        """The butterfly."""
+        return Pattern.of(self.width, self.width, self.direction, self.densities or None, self.skips)
+
+    @property
+    def columns(self) -> int:
+        """Weights of a value: columns of the weight memory that are read."""
+        return self.pattern.weights // self.width
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """One accelerator.
 
@@ -175,7 +217,7 @@ class Config:
         The parts, see their classes.
     engines : tuple of Engine
         The engines that exist; a command for another one is illegal.
-    depthwise, add
+    depthwise, add, fpc
         What those engines are built with; without meaning where they are not.
     resident_commands : int
         Commands of each queue that the program memory holds; longer programs stream through it.
@@ -187,6 +229,7 @@ class Config:
     engines: tuple[Engine, ...] = (Engine.MAC, Engine.MAXIMUM, Engine.DEPTHWISE, Engine.ADD)
     depthwise: DepthwiseConfig = DepthwiseConfig(taps=3)
     add: AddConfig = AddConfig(tables=2)
+    fpc: FpcConfig = FpcConfig(width=128)
     resident_commands: int = 64
 
     def __post_init__(self) -> None:
@@ -231,6 +274,12 @@ class Config:
             "depthwise.taps",
             f"at most columns ({self.array.columns})",
             self.depthwise.taps,
+        )
+        _check(
+            Engine.FPC not in self.engines or self.fpc.columns <= self.array.columns,
+            "fpc",
+            f"of at most columns ({self.array.columns}) weights for each value",
+            self.fpc.columns,
         )
 
     def size_bytes(self, memory: LocalMemory) -> int:

@@ -40,11 +40,12 @@ class Opcode(enum.IntEnum):
 
 
 class Engine(enum.IntEnum):
-    """What a COMPUTE command computes with. Codes 3 and 4 are kept for XNOR-popcount and FPC."""
+    """What a COMPUTE command computes with. Code 3 is kept for XNOR-popcount."""
 
     MAC = 0
     MAXIMUM = 1
     DEPTHWISE = 2
+    FPC = 4
     ADD = 5
 
 
@@ -227,8 +228,8 @@ COMPUTE = _format(
         1,
         "1: every group of every tile uses that one word; 0: they take consecutive words, each tile from its first.",
     ),
-    ("lanes", 8, "Results of a window in every tile but the last."),
-    ("last_lanes", 8, "Results of a window in the last tile."),
+    ("lanes", 9, "Results of a window in every tile but the last."),
+    ("last_lanes", 9, "Results of a window in the last tile."),
     ("zero_point", -8, "Added after rounding."),
     ("low", -8, "Least result, after the zero point."),
     ("high", -8, "Greatest result, after the zero point."),
@@ -237,6 +238,12 @@ COMPUTE = _format(
     ("rows", 5, "DEPTHWISE: weight words of a tile, and steps by which each column's words are behind the one before."),
     ("skip", 12, "DEPTHWISE: list entries that every window but the first of an inner loop leaves out."),
     ("add_table", 4, "ADD: the pair of Add tables."),
+    ("stages", 4, "FPC: the stages of pairs nearer than `2 ** stages` work; the others pass values on."),
+    ("channels", 9, "FPC: codes of a window; what is read behind them counts as zero."),
+    ("input_zero_point", -8, "FPC: subtracted from every code."),
+    ("input_shift", 3, "FPC: bits by which the differences are shifted to the left."),
+    ("halves", 9, "FPC: the stages that divide by two, a bit each, the first stage's lowest."),
+    ("skips", 4, "FPC: the skips of the configuration that add, a bit each, the first one's lowest."),
     action="""\
 for i, j, k in product(range(outer), range(middle), range(inner)):
     tile = k if tile_inner else i

@@ -16,10 +16,27 @@ from .isa import COMMAND_BITS
 #: A soft reset lasts at least this long: more than any pipeline, whose flags run out meanwhile instead of being reset.
 RESET_CYCLES = 128
 
-#: Windows that the result FIFO holds.
+#: Results of windows that the result FIFO holds at least.
 RESULT_WINDOWS = 8
 #: A window is held back while the results before it take more cycles than this: each window takes at least one.
 BACKLOG_LIMIT = RESULT_WINDOWS - 1
+
+
+def burst_results(config: Config) -> int:
+    """Results, each of as many lanes as the array has, that a window has at most."""
+    most = max(specification(code).most_results(config) for code in config.engines)
+    return -(-most // config.array.lanes)
+
+
+def result_windows(config: Config) -> int:
+    """Results that the result FIFO holds: those of a burst."""
+    return max(RESULT_WINDOWS, burst_results(config))
+
+
+def burst_limit(config: Config) -> int:
+    """A burst is held back while the results before it take more cycles than this: each of them takes at least one."""
+    return result_windows(config) - burst_results(config)
+
 
 #: Steps, or groups of results, that a walker is ahead of its gate at most.
 LOOKAHEAD = 8
@@ -208,7 +225,12 @@ def issue_steps(command: Mapping[str, int]) -> int:
 
 
 def issue_windows(
-    backlog: int, windows: Sequence[tuple[int, int]], rounds: int, *, begins: bool = False
+    backlog: int,
+    windows: Sequence[tuple[int, int]],
+    rounds: int,
+    *,
+    begins: bool = False,
+    burst_limit: int | None = None,
 ) -> tuple[int, int]:
     """Issue windows as fast as their results allow.
 
@@ -222,6 +244,8 @@ def issue_windows(
         How often these windows come, one round after the other.
     begins : bool
         The first of them is the first of its command, and its results take a cycle more.
+    burst_limit : int or None
+        Each window is a burst, see :func:`burst_limit`.
 
     Returns
     -------
@@ -235,10 +259,12 @@ def issue_windows(
         before, backlog_before = cycles, backlog
         for number, (steps, groups) in enumerate(windows):
             is_first = begins and not done and not number
-            waiting = max(backlog - (steps - 1), 0)
-            hold = max(waiting - BACKLOG_LIMIT, 0)
+            # Held is the last step of a window, of a burst the first; from there on its results count.
+            before_held = steps - 1 if burst_limit is None else 0
+            waiting = max(backlog - before_held, 0)
+            hold = max(waiting - (BACKLOG_LIMIT if burst_limit is None else burst_limit), 0)
             cycles += steps + hold
-            backlog = max(waiting - hold - 1, 0) + groups + is_first
+            backlog = max(max(waiting - hold - 1, 0) + groups + is_first - (steps - 1 - before_held), 0)
         if backlog == backlog_before and not (begins and not done):
             # The next rounds are like this one.
             return cycles + (rounds - done - 1) * (cycles - before), backlog

@@ -24,7 +24,7 @@ from lutterfly.golden.isa import Engine
 
 ARRAY = {"lanes": 16, "columns": 8, "requant_lanes": 4}
 MEMORY = {"feature_bytes": 65536, "weight_bytes": 262144, "parameter_bytes": 32768, "tables": 16, "list_entries": 1024}
-FIELDS = "array, memory, axi, engines, depthwise, add, resident_commands"
+FIELDS = "array, memory, axi, engines, depthwise, add, fpc, resident_commands"
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -234,9 +234,12 @@ def without(*path: str) -> str:
         (changed("engines", value="MAC"), 'configuration.engines must be an array, not "MAC"'),
         (
             changed("engines", value=["FOO"]),
-            ('configuration.engines[0] must be one of MAC, MAXIMUM, DEPTHWISE, ADD, not "FOO"'),
+            ('configuration.engines[0] must be one of MAC, MAXIMUM, DEPTHWISE, FPC, ADD, not "FOO"'),
         ),
-        (changed("engines", value=[0]), "configuration.engines[0] must be one of MAC, MAXIMUM, DEPTHWISE, ADD, not 0"),
+        (
+            changed("engines", value=[0]),
+            "configuration.engines[0] must be one of MAC, MAXIMUM, DEPTHWISE, FPC, ADD, not 0",
+        ),
         (
             changed("engines", value=["MAC", "ADD", "MAC"]),
             ("configuration: engines must be different ones, with MAC among them, not MAC, ADD, MAC"),

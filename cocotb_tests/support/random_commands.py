@@ -53,6 +53,8 @@ def random_window(config: Config, rng: np.random.Generator, engine: EngineSpecif
     others = [name for other in ENGINES.values() for name in (*other.step_fields, *other.result_fields)]
     fields = {name: int(rng.integers(*limits[name], endpoint=True)) for name in dict.fromkeys(others)}
     window = engine.random_window(config, rng, most)
+    common = {"lanes", "last_lanes"} - set(window.fields)
+    fields = {name: value for name, value in fields.items() if name not in common}
     return RandomWindow(fields | {"skip": 0} | window.fields, window.sum_start)
 
 
@@ -102,9 +104,10 @@ def random_scenario(config: Config, rng: np.random.Generator, count: int, *, run
         if number % run_length == 0:
             engine = ENGINES[int(rng.choice(config.engines))]
         limit = engine.most_results(config)
-        lanes = int(rng.choice([limit, rng.integers(1, limit + 1)]))
-        last_lanes, tiles = int(rng.integers(1, lanes + 1)), int(rng.integers(1, 4))
+        tiles = int(rng.integers(1, 4))
         window = random_window(config, rng, engine, WEIGHT_WORDS // tiles // 2 if run_length == 1 else 2)
+        lanes = window.fields.get("lanes", int(rng.choice([limit, rng.integers(1, limit + 1)])))
+        last_lanes = window.fields.get("last_lanes", int(rng.integers(1, lanes + 1)))
         steps, weight_words = window.fields["steps"], engine.tile_weight_words(window.fields)
         rows, columns = (int(n) for n in rng.integers(1, 6, 2))
         offsets = np.sort(rng.integers(0, region // 4, steps))

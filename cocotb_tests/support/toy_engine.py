@@ -37,7 +37,7 @@ def _totals(windows: TileWindows) -> np.ndarray:
 MINIMUM = EngineSpecification(
     code=Toy.MINIMUM,
     notes="Gives the least byte of each lane.",
-    results="lanes",
+    results="array.lanes",
     totals=_totals,
     latency=lambda config, command: 1,
     random_window=lambda config, rng, size: RandomWindow({"steps": int(rng.integers(1, size))}),

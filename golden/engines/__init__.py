@@ -5,11 +5,12 @@ from __future__ import annotations
 from .add import ADD
 from .depthwise import DEPTHWISE
 from .engine import EngineSpecification
+from .fpc import FPC
 from .mac import MAC
 from .maximum import MAXIMUM
 
 #: An engine is one line here, and one in the table of ``hdl/engines/__init__.py``.
-ENGINES: dict[int, EngineSpecification] = {engine.code: engine for engine in (MAC, MAXIMUM, DEPTHWISE, ADD)}
+ENGINES: dict[int, EngineSpecification] = {engine.code: engine for engine in (MAC, MAXIMUM, DEPTHWISE, FPC, ADD)}
 
 
 def specification(code: int) -> EngineSpecification:

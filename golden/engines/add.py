@@ -68,7 +68,7 @@ ADD = EngineSpecification(
     code=Engine.ADD,
     notes="Takes two steps, one for each operand, whose codes choose two entries of the Add tables; their sum, as a "
     "multiple of 1/32, is scaled by the parameter, a power of two, without a bias. `steps` other than 2 are illegal.",
-    results="lanes",
+    results="array.lanes",
     totals=_totals,
     latency=_latency,
     random_window=_random_window,

@@ -99,7 +99,7 @@ DEPTHWISE = EngineSpecification(
     "before. Its last `rows` steps take one weight word each, those before the first of them (`weight_words` is "
     "`rows`); the flag `clear` may stand at any entry from `skip` on. `tile_inner`, `rows` of zero and `skip + rows` "
     "above `steps` are illegal.",
-    results="lanes",
+    results="array.lanes",
     totals=_totals,
     latency=_latency,
     random_window=_random_window,

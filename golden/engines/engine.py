@@ -6,8 +6,8 @@ import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
-from operator import and_
-from typing import Any, Literal
+from operator import and_, attrgetter
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -84,11 +84,12 @@ class EngineSpecification:
     notes : str
         What a command means for it, for the manual.
     results : str
-        Which count of the array limits the results of a window: ``"lanes"`` or ``"columns"``.
+        Which number of the configuration limits the results of a window, as ``"array.lanes"``.
     totals : callable
         The twin: :class:`TileWindows` to totals int32[..., inner, results] or int64[...], before they are finished.
     latency : callable
-        Configuration and command to the cycles from the last word of a window to its result.
+        Configuration and command to the cycles from the last word of a window to its result, which has that of the
+        array's lanes at most; from the first word to the first results, if the engine is one of bursts.
     random_window : callable
         Configuration, ``numpy.random.Generator`` and a size, at least 2, to a :class:`RandomWindow` that takes at most
         so many weight words, and about so many steps at most.
@@ -102,6 +103,9 @@ class EngineSpecification:
     has_streams : bool
         The windows of an inner loop are one stream of words: each but the first may leave out ``skip`` steps, and its
         sum may begin at any step from there on. Else ``skip`` must be zero, and a sum begins at the first step.
+    is_burst : bool
+        The steps of a window come one after the other, and its results likewise, ``lanes`` a cycle, the first
+        ``latency`` behind the first word. Commands wait for every earlier result.
     step_fields : tuple of str
         Fields that the hardware wants to know with every step.
     result_fields : tuple of str
@@ -116,13 +120,14 @@ class EngineSpecification:
 
     code: enum.IntEnum
     notes: str
-    results: Literal["lanes", "columns"]
+    results: str
     totals: Callable[[TileWindows], npt.NDArray[np.signedinteger[Any]]]
     latency: Callable[[Config, Command], int]
     random_window: Callable[[Config, np.random.Generator, int], RandomWindow]
     conditions: Callable[[Any, Config], list[Any]] | None = None
     weight_words: str | None = None
     has_streams: bool = False
+    is_burst: bool = False
     step_fields: tuple[str, ...] = ()
     result_fields: tuple[str, ...] = ()
     finish: Callable[..., Int8] = requantise
@@ -145,7 +150,7 @@ class EngineSpecification:
 
     def most_results(self, config: Config) -> int:
         """Results of a window at most: the limit of the fields ``lanes`` and ``last_lanes``."""
-        limit: int = getattr(config.array, self.results)
+        limit: int = attrgetter(self.results)(config)
         return limit
 
     def legal(self, command: Any, config: Config) -> Any:

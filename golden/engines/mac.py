@@ -81,7 +81,7 @@ def _latency(config: Config, command: Command) -> int:
 MAC = EngineSpecification(
     code=Engine.MAC,
     notes="Takes one weight word with every step (`weight_words` is `steps`).",
-    results="columns",
+    results="array.columns",
     totals=_totals,
     latency=_latency,
     random_window=any_steps,

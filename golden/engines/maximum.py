@@ -43,7 +43,7 @@ def _latency(config: Config, command: Command) -> int:
 MAXIMUM = EngineSpecification(
     code=Engine.MAXIMUM,
     notes="Gives the greatest byte of each lane.",
-    results="lanes",
+    results="array.lanes",
     totals=_totals,
     latency=_latency,
     random_window=any_steps,

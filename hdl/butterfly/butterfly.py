@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from amaranth.hdl import Cat, Module, Signal, signed, unsigned
+from amaranth.hdl import Module, Signal, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
@@ -36,14 +36,14 @@ def step_layout(pattern: Pattern, lanes: int) -> data.StructLayout:
 
 
 def settings_layout(pattern: Pattern) -> data.StructLayout:
-    """What stays for a layer: how codes enter; for each stage whether it halves and, in a stage without weights,
-    whether it adds; which skips there are."""
+    """What stays for a layer: how codes enter; for each stage whether it halves and whether it works; which skips
+    there are."""
     return data.StructLayout(
         {
             "zero_point": signed(8),
             "input_shift": range(MOST_INPUT_SHIFT + 1),
             "halves": unsigned(pattern.stages),
-            "adds": unsigned(pattern.stages),
+            "works": unsigned(pattern.stages),
             **({"skips": unsigned(len(pattern.skips))} if pattern.skips else {}),
         }
     )
@@ -86,8 +86,8 @@ class Stage(wiring.Component):
     weights : In(columns x lanes x signed(8)), if there are any columns
         Of the values that the lanes multiply: the weight of a partner within the word stands in the partner's lane.
     halves : In(1)
-    adds : In(1)
-        Used without weights: the partner is added.
+    works : In(1)
+        Else values pass, with own weights of one where there are any.
     skipped : In(lanes x signed(skip_bits)), if there are any
     results : Out(lanes x signed(16))
     """
@@ -114,7 +114,7 @@ class Stage(wiring.Component):
                 "is_second": In(1),
                 **weights_member(self.columns, lanes),
                 "halves": In(1),
-                "adds": In(1),
+                "works": In(1),
                 **({"skipped": In(data.ArrayLayout(signed(skip_bits), lanes))} if skip_bits else {}),
                 "results": Out(values),
             }
@@ -129,7 +129,7 @@ class Stage(wiring.Component):
             own_delay=self.terms_time - self.words if has_own else 0,
             partner_delay=self.partner_time - self.words,
         )
-        m.d.comb += [line.values.eq(self.values), line.is_second.eq(self.is_second)]
+        m.d.comb += [line.values.eq(self.values), line.is_second.eq(self.is_second), line.enable.eq(self.works)]
         terms = self._terms(m, line)
         m.submodules.sum = total = StageSum(
             lanes=self.lanes, term_bits=len(terms[0]), has_own=has_own, skip_bits=self.skip_bits
@@ -146,11 +146,7 @@ class Stage(wiring.Component):
         """What partners bring, and own values if these have weights, by the lane of the result."""
         lanes = range(self.lanes)
         if not self.columns:
-            partners = [line.partner[lane ^ self.exchange] for lane in lanes]
-            masked = [Signal(signed(VALUE_BITS), name=f"partner_{lane}") for lane in lanes]
-            for lane in lanes:
-                m.d.comb += masked[lane].eq(partners[lane].as_unsigned() & self.adds.replicate(VALUE_BITS))
-            return [Cat(Signal(FRACTION_BITS, name=f"none_{lane}"), masked[lane]).as_signed() for lane in lanes]
+            return [line.partner[lane ^ self.exchange] << FRACTION_BITS for lane in lanes]
         products = self._products(m, "cross", line.partner, self.weights[self.columns - 1])
         products = [products[lane ^ self.exchange] for lane in lanes]
         if not self.density.trains_own:
@@ -179,7 +175,7 @@ class Butterfly(wiring.Component):
 
     Bit-exact with :func:`lutterfly.golden.fpc.run_stages` behind :func:`lutterfly.golden.fpc.enter`, a word ``latency``
     cycles after its codes. The words of a pixel come one after the other, between pixels any number of cycles may
-    pass. A layer of fewer stages passes the others with partners' weights of zero (own weights, where trained, of one).
+    pass. A layer of fewer stages has the others pass values on.
 
     Parameters
     ----------
@@ -242,7 +238,7 @@ class Butterfly(wiring.Component):
             m.d.comb += [
                 stage.values.eq(entering[-1]),
                 stage.halves.eq(self.settings.halves[index]),
-                stage.adds.eq(self.settings.adds[index]),
+                stage.works.eq(self.settings.works[index]),
             ]
             for column in range(stage.columns):
                 m.d.comb += stage.weights[column].eq(self.weights[first_column + column])

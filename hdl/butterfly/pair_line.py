@@ -38,6 +38,8 @@ class PairLine(wiring.Component):
     values : In(lanes x signed(16))
     is_second : In(1)
         With ``partner``: the word of ``own`` is the second one of its pair.
+    enable : In(1)
+        Else the partner is zero.
     partner : Out(lanes x signed(16))
         ``distance + partner_delay`` cycles after ``values``.
     own : Out(lanes x signed(16))
@@ -50,7 +52,9 @@ class PairLine(wiring.Component):
         self.own_delay = own_delay
         self.partner_delay = partner_delay
         values = values_layout(lanes)
-        super().__init__({"values": In(values), "is_second": In(1), "partner": Out(values), "own": Out(values)})
+        super().__init__(
+            {"values": In(values), "is_second": In(1), "enable": In(1), "partner": Out(values), "own": Out(values)}
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -64,5 +68,7 @@ class PairLine(wiring.Component):
         m.d.comb += self.own.eq(taps[self.distance + self.own_delay])
         for lane in range(self.lanes):
             latest, earliest = (taps[self.partner_delay + wait][lane] for wait in (0, 2 * self.distance))
-            m.d.comb += self.partner[lane].eq(Mux(self.is_second, earliest, latest) if self.distance else latest)
+            partner = Mux(self.is_second, earliest, latest) if self.distance else latest
+            # Masked, not chosen: synthesis makes a reset of a choice, and a multiplier's register has none to spare.
+            m.d.comb += self.partner[lane].eq(partner.as_unsigned() & self.enable.replicate(VALUE_BITS))
         return m

@@ -89,7 +89,12 @@ class Compute(wiring.Component):
         }
         m.submodules.windows = windows = Windows(self.config, landing_latency=landing)
         m.submodules.feature_memory = features = FeatureMemory(self.config)
-        m.submodules.weight_memory = weights = WeightMemory(self.config)
+        late = [engine for engine in engines if engine.weight_times is not None]
+        if len(late) > 1:
+            raise ValueError(f"engines must have at most one with weight times of its own, not {len(late)}")
+        m.submodules.weight_memory = weights = WeightMemory(
+            self.config, late_times=late[0].weight_times if late else None
+        )
         m.submodules.results = results = Results(self.config)
         terms = self._submodules_for_terms(m, engines)
         m.submodules.tables = tables = TransferTables(self.config)
@@ -171,6 +176,12 @@ class Compute(wiring.Component):
             ]
             if "weights" in engine.signature.members:
                 m.d.comb += engine.weights.eq(weights.weights)
+            if engine.weight_times is not None:
+                # Long before the first of its addresses, and until the last one of all columns: others wait for it.
+                is_late = Signal()
+                with m.If(windows.step.valid):
+                    m.d.sync += is_late.eq(Cat(windows.engine == own for own in engine.latencies).any())
+                m.d.comb += weights.is_late.eq(is_late)
 
     def _chosen_result(self, m: Module, engines: list):
         """The result of the engine that works: Windows lets only one work at a time."""

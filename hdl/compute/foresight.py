@@ -7,7 +7,8 @@ from amaranth.lib.wiring import In
 
 from ...golden import isa
 from ...golden.config import Config
-from ...golden.timing import BACKLOG_LIMIT
+from ...golden.engines import specification
+from ...golden.timing import BACKLOG_LIMIT, burst_limit, burst_results
 from ..parts.assertions import Assertions
 from ..parts.isa import field_shape
 
@@ -17,17 +18,17 @@ __all__ = ["Foresight", "foreseen_layout"]
 def foreseen_layout(config: Config) -> StructLayout:
     """What the gate wants to know of a step.
 
-    ``window_ends``: it is the last one of a window, on whose results :class:`.results.Results` works so
-    many cycles (``work``): one for each group, and one more where a command begins. ``waits``: not before every earlier
-    result can be read.
+    ``counts``: it is the step of a window that counts, the last one, of a burst the first. On the window's results
+    :class:`.results.Results` works so many cycles (``work``): one for each group, and one more where a command begins.
+    ``waits``: not before every earlier result can be read.
     """
     work = range(_most_groups(config) + 2)
-    return StructLayout({"window_ends": 1, "waits": 1, "engine": field_shape(isa.COMPUTE, "engine"), "work": work})
+    return StructLayout({"counts": 1, "waits": 1, "engine": field_shape(isa.COMPUTE, "engine"), "work": work})
 
 
 def _most_groups(config: Config) -> int:
     """Groups of the results of a window, at most."""
-    return config.array.lanes // config.array.requant_lanes
+    return burst_results(config) * config.array.lanes // config.array.requant_lanes
 
 
 class Foresight(wiring.Component):
@@ -35,15 +36,16 @@ class Foresight(wiring.Component):
 
     Nothing behind the issue can stall. Two counters foresee what happens there: ``backlog``, the cycles that the
     results of all windows so far take at most, holds the last step of a window back while its result could overflow the
-    result FIFO; ``landing``, the cycles until the last result can be read, holds the first step of a dependent command
-    back. That neither is ever too small, whatever the commands, is proved in ``test_proof_foresight.py``.
+    result FIFO, and the first step of a burst, behind which nothing can be held; ``landing``, the cycles until the last
+    result can be read, holds the first step of a dependent command back. That neither is ever too small, whatever the
+    commands, is proved in ``test_proof_foresight.py``, bursts left out.
 
     Parameters
     ----------
     config : Config
     landing_latency : dict of Engine to int
-        Cycles from the last issue of a window with one group, when nothing waits, to two before the first issue that
-        may read its result.
+        Cycles from the last issue of a window with one group (the first one of a burst), when nothing waits, to two
+        before the first issue that may read its result.
 
     Members
     -------
@@ -63,20 +65,24 @@ class Foresight(wiring.Component):
         step = self.steps.payload
         most = BACKLOG_LIMIT + _most_groups(self.config)
         backlog, working = Signal(range(most + 1)), Signal(range(most + 1))
-        landed, window_ends = Signal(), Signal()
+        landed, counted = Signal(), Signal()
+        is_full = backlog > BACKLOG_LIMIT
+        for code in self.config.engines:
+            if specification(code).is_burst:
+                is_full = Mux(step.engine == code, backlog > burst_limit(self.config), is_full)
         m.d.comb += [
-            self.steps.ready.eq(~self.halt & ~(step.window_ends & (backlog > BACKLOG_LIMIT)) & ~(step.waits & ~landed)),
-            window_ends.eq(self.steps.valid & self.steps.ready & step.window_ends),
+            self.steps.ready.eq(~self.halt & ~(step.counts & is_full) & ~(step.waits & ~landed)),
+            counted.eq(self.steps.valid & self.steps.ready & step.counts),
             working.eq(Mux(backlog == 0, 0, backlog - 1)),
         ]
-        m.d.sync += backlog.eq(Mux(window_ends, working + step.work, working))
+        m.d.sync += backlog.eq(Mux(counted, working + step.work, working))
 
-        # A cycle behind the end of a window, its engine's latency is added to what waits then: its last group leaves
+        # A cycle behind the step that counts, its engine's latency is added to what waits then: its last group leaves
         # the requantiser when all of that has been worked off.
         latencies = {engine: self.landing_latency[engine] for engine in self.config.engines}
         ended, engine = Signal(), Signal.like(step.engine, reset_less=True)
         landing = Signal(range(max(latencies.values()) + most + 1))
-        m.d.sync += [ended.eq(window_ends), engine.eq(step.engine), landed.eq(~window_ends & ~ended & (landing <= 1))]
+        m.d.sync += [ended.eq(counted), engine.eq(step.engine), landed.eq(~counted & ~ended & (landing <= 1))]
         with m.If(ended), m.Switch(engine):
             for code, cycles in latencies.items():
                 with m.Case(code):

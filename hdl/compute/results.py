@@ -1,6 +1,6 @@
 """Results: from windows that have ended to groups of accumulators beside their parameters and their place."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
@@ -9,7 +9,7 @@ from ...golden import isa
 from ...golden.config import Config
 from ...golden.engines import specification
 from ...golden.memories import PARAMETER_BYTES
-from ...golden.timing import RESULT_WINDOWS
+from ...golden.timing import burst_results, result_windows
 from ..engines.engine import ACCUMULATOR_BITS, own_fields, result_layout, take_fields
 from ..parts.device import RAM_LATENCY, Ram
 from ..parts.fifo import Buffer, Fifo, remains
@@ -120,11 +120,12 @@ class Results(wiring.Component):
 
         # A group goes on when its result is there.
         group, serve = lookahead.output, Signal()
-        available, pop, overflows = self._elaborate_fifo(m, group.payload.number)
+        number = group.payload.number[: ceil_log2(self._result_groups)] if self._result_groups > 1 else Const(0)
+        available, pop, overflows = self._elaborate_fifo(m, number)
         m.d.comb += [
             group.ready.eq(available & ~self.halt),
             serve.eq(group.valid & group.ready),
-            pop.eq(serve & group.payload.last),
+            pop.eq(serve & group.payload.pops),
         ]
         self._elaborate_parameters(m, group.payload.word)
         self._elaborate_errors(m, serve, group.payload, overflows)
@@ -140,11 +141,12 @@ class Results(wiring.Component):
         return m
 
     def _group_layout(self) -> data.StructLayout:
-        """A group that will come: its number in its window, whether it is the last one there, its parameter word."""
+        """A group that will come: its number in its window, whether it is the last one of a result, its parameter
+        word."""
         return data.StructLayout(
             {
-                "number": range(max(self.config.array.lanes // self.requant_lanes, 2)),
-                "last": unsigned(1),
+                "number": range(max(burst_results(self.config) * self._result_groups, 2)),
+                "pops": unsigned(1),
                 "word": unsigned(self.pointer_bits),
                 "settings": settings_layout(self.config),
                 "place": Place,
@@ -204,7 +206,7 @@ class Results(wiring.Component):
             walked.eq(walk),
             last_tile.eq(loops.last_tile),
             found.number.eq(number),
-            found.last.eq(last),
+            found.pops.eq(last | number[: ceil_log2(self._result_groups)].all()),
             found.word.eq(loops.word),
             found.place.slot.eq(slot),
             found.place.write.eq(last | slot.all()),
@@ -232,6 +234,11 @@ class Results(wiring.Component):
         ]
 
     @property
+    def _result_groups(self) -> int:
+        """Groups of a result of all lanes."""
+        return self.config.array.lanes // self.requant_lanes
+
+    @property
     def _slot_bits(self) -> int:
         """Bits of a group's number within its piece."""
         return ceil_log2(self.config.array.columns // self.requant_lanes)
@@ -242,11 +249,12 @@ class Results(wiring.Component):
         Of that one, the accumulators of group ``number`` go out in step with the parameters.
         """
         result = delay(m, self.result, 1, name="result")
-        produced, consumed = Signal(ceil_log2(RESULT_WINDOWS)), Signal(ceil_log2(RESULT_WINDOWS))
-        waiting = Signal(range(RESULT_WINDOWS + 1))
+        depth = result_windows(self.config)
+        produced, consumed = Signal(ceil_log2(depth)), Signal(ceil_log2(depth))
+        waiting = Signal(range(depth + 1))
         pop, available, overflows = Signal(), Signal(), Signal()
         # Also if one leaves in the same cycle: its accumulators are read in the next one.
-        m.d.comb += overflows.eq(result.valid & (waiting >= RESULT_WINDOWS))
+        m.d.comb += overflows.eq(result.valid & (waiting >= depth))
         m.d.sync += [
             produced.eq(produced + result.valid),
             consumed.eq(consumed + pop),
@@ -257,7 +265,7 @@ class Results(wiring.Component):
             # Each lane of the requantiser has its accumulators beside it, and registers of its own for what to read.
             own = [result.lanes[index] for index in range(lane, len(self.result.lanes), self.requant_lanes)]
             m.submodules[f"windows_{lane}"] = windows = memory.Memory(
-                shape=data.ArrayLayout(signed(ACCUMULATOR_BITS), len(own)), depth=RESULT_WINDOWS, init=[]
+                shape=data.ArrayLayout(signed(ACCUMULATOR_BITS), len(own)), depth=depth, init=[]
             )
             write, read = windows.write_port(), windows.read_port(domain="comb")
             chosen = copy_of(number, lane, name="group", reset_less=True)

@@ -180,6 +180,10 @@ class Windows(wiring.Component):
         ]
         return reduce(and_, conditions) if conditions else Const(1)
 
+    def _is_burst(self, command):
+        """Whether the steps of its windows come one after the other."""
+        return reduce(or_, (command.engine == engine.code for engine in self.engines if engine.is_burst), Const(0))
+
     def _step_layout(self) -> data.StructLayout:
         """A step on its way to the issue."""
         return data.StructLayout(
@@ -238,9 +242,11 @@ class Windows(wiring.Component):
         # for the sums.
         walked, last_tile, begins = Signal(), Signal(reset_less=True), Signal(reset_less=True)
         step, pushed = (Signal(self._step_layout(), name=name, reset_less=True) for name in ("walked_step", "pushed"))
-        waits = Signal(reset_less=True)
+        waits, is_burst, window_begins = Signal(reset_less=True), Signal(reset_less=True), Signal(reset_less=True)
         with m.If(take):
-            m.d.sync += waits.eq(intake.waits)
+            m.d.sync += [waits.eq(intake.waits), is_burst.eq(self._is_burst(intake.command))]
+        with m.If(take | walk):
+            m.d.sync += window_begins.eq(take | position.last)
         m.d.sync += [
             walked.eq(walk),
             last_tile.eq(loops.last_tile),
@@ -249,7 +255,7 @@ class Windows(wiring.Component):
             step.weight.eq(loops.word),
             step.first.eq(first),
             step.last.eq(position.last & loops.last),
-            step.foreseen.window_ends.eq(position.last),
+            step.foreseen.counts.eq(Mux(is_burst, window_begins, position.last)),
             step.foreseen.waits.eq(first & waits),
         ]
         lane_bits = ceil_log2(self.config.array.requant_lanes)
@@ -278,7 +284,7 @@ class Windows(wiring.Component):
             m.d.sync += waiting.eq(0)
         limit = self.config.array.lanes
         for engine in self.engines:
-            if engine.results != "lanes":
+            if engine.most_results(self.config) != self.config.array.lanes:
                 limit = Mux(command.engine == engine.code, engine.most_results(self.config), limit)
         legal_for_engine = Signal(init=1)
         with m.Switch(command.engine):
@@ -313,7 +319,7 @@ class Windows(wiring.Component):
             legal.eq(fulfilled.all()),
         ]
         waits = Signal(reset_less=True)
-        m.d.sync += waits.eq(command.after | (command.engine != last_engine))
+        m.d.sync += waits.eq(command.after | (command.engine != last_engine) | self._is_burst(command))
         return _Intake(
             command=command,
             ready=checked & legal,

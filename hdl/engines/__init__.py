@@ -3,6 +3,7 @@
 from ...golden import isa
 from .add_operands import AddOperands
 from .engine import EngineComponent
+from .fpc import FastPointwise
 from .mac_array import MacArray
 from .maximum import Maximum
 
@@ -13,5 +14,6 @@ COMPONENTS: dict[int, type[EngineComponent]] = {
     isa.Engine.MAC: MacArray,
     isa.Engine.MAXIMUM: Maximum,
     isa.Engine.DEPTHWISE: MacArray,
+    isa.Engine.FPC: FastPointwise,
     isa.Engine.ADD: AddOperands,
 }

@@ -1,6 +1,6 @@
 """What every engine looks like from outside: the same word in, the same lanes out. See ``docs/adding-an-engine.md``."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Literal
 
 from amaranth.hdl import signed, unsigned
@@ -132,6 +132,9 @@ class EngineComponent(wiring.Component):
         For each code that it stands for in this configuration, cycles from a word to the result that it completes.
     flags : dict of str to Engine
         Bits of its step that say that the step is one of that code.
+    weight_times : list of int or None
+        For each column of weights, cycles from an activation word to the word of weights that belongs to it; None for j
+        cycles in column j.
     terms : subclass of TermsComponent or None
         What its results become on the way to the requantiser, if they are no accumulators.
 
@@ -140,10 +143,12 @@ class EngineComponent(wiring.Component):
     step : In(step_layout), word : In(8 * lanes)
         Belong together and come in any cycle; nothing can be held back.
     weights : In(columns x lanes x signed(8)), if the engine takes any
-        ``weights[j]`` is the word of weights for column j, j cycles after the activation word that it belongs to.
+        ``weights[j]`` is the word of weights for column j, by default j cycles after the activation word that it
+        belongs to.
     result : Out(result_layout)
     """
 
     latencies: Mapping[isa.Engine, int]
     flags: Mapping[str, isa.Engine] = {}
+    weight_times: Sequence[int] | None = None
     terms: ClassVar[type[TermsComponent] | None] = None

@@ -111,7 +111,7 @@ class Bench:
             "zero_point": zero_point,
             "input_shift": stages.input_shift,
             "halves": placed.halves,
-            "adds": placed.adds,
+            "works": placed.works,
             **({"skips": placed.skips} if self.pattern.skips else {}),
         }
         self.dut.settings.value = pack(settings, settings_layout(self.pattern))

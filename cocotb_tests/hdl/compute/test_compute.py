@@ -9,6 +9,7 @@ import cocotb
 import numpy as np
 import pytest
 from compute_bench import ComputeBench, expected
+from fpc_configs import FPC_CONFIGS
 from random_commands import random_scenario
 
 from lutterfly.golden.config import PRESETS
@@ -20,15 +21,18 @@ from streams import send
 COMMANDS = 40
 
 
-@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
-def test_matches_golden(simulate, preset: str) -> None:
-    simulate(Compute(PRESETS[preset]), env={"PRESET": preset})
+CONFIGS = {name: PRESETS[name] for name in ("tiny", "ecp5-85k")} | FPC_CONFIGS
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_matches_golden(simulate, name: str) -> None:
+    simulate(Compute(CONFIGS[name]), env={"CONFIG": name})
 
 
 @cocotb.test(timeout_time=10, timeout_unit="ms")
 @cocotb.parametrize(p_stall=[0.0, 0.9], seed=[0, 1])
 async def all_commands(dut, p_stall: float, seed: int) -> None:
-    config, rng = PRESETS[os.environ["PRESET"]], np.random.default_rng(seed)
+    config, rng = CONFIGS[os.environ["CONFIG"]], np.random.default_rng(seed)
     scenario = random_scenario(config, rng, COMMANDS)
     bench = ComputeBench(dut, config)
     await bench.start()
@@ -69,7 +73,7 @@ async def all_commands(dut, p_stall: float, seed: int) -> None:
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(run_length=[20, 90], seed=[0, 1])
 async def long_runs_bound_by_results(dut, run_length: int, seed: int) -> None:
-    config, rng = PRESETS[os.environ["PRESET"]], np.random.default_rng(seed)
+    config, rng = CONFIGS[os.environ["CONFIG"]], np.random.default_rng(seed)
     scenario = random_scenario(config, rng, 2 * run_length, run_length=run_length)
     bench = ComputeBench(dut, config)
     await bench.start()

@@ -38,7 +38,7 @@ async def passes_what_cannot_overflow_or_read_too_early(dut, p_waits: float, p_v
     for now in range(3000):
         if step is None and rng.random() < p_valid:
             step = {
-                "window_ends": int(rng.random() < 0.5),
+                "counts": int(rng.random() < 0.5),
                 "waits": int(rng.random() < p_waits),
                 "engine": int(rng.choice(list(LANDING))),
                 "work": int(rng.integers(1, most_groups + 2)),
@@ -47,7 +47,7 @@ async def passes_what_cannot_overflow_or_read_too_early(dut, p_waits: float, p_v
         (ready,) = await cycle(dut, payload | {"steps__valid": int(step is not None)}, "steps__ready")
         passes = False
         if step is not None:
-            overflows = step["window_ends"] and backlog > BACKLOG_LIMIT
+            overflows = step["counts"] and backlog > BACKLOG_LIMIT
             too_early = step["waits"] and now < landed
             passes = not overflows and not too_early
             held_back += bool(overflows)
@@ -56,7 +56,7 @@ async def passes_what_cannot_overflow_or_read_too_early(dut, p_waits: float, p_v
         working = max(backlog - 1, 0)
         backlog = working
         if passes:
-            if step["window_ends"]:
+            if step["counts"]:
                 backlog = working + step["work"]
                 landed = now + 2 + LANDING[Engine(step["engine"])] + backlog
             step = None
@@ -67,7 +67,7 @@ async def passes_what_cannot_overflow_or_read_too_early(dut, p_waits: float, p_v
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def halts(dut) -> None:
     layout = foreseen_layout(PRESETS[os.environ["PRESET"]])
-    step = pack({"window_ends": 0, "waits": 0, "engine": int(Engine.MAC), "work": 1}, layout)
+    step = pack({"counts": 0, "waits": 0, "engine": int(Engine.MAC), "work": 1}, layout)
     await start(dut, {"steps__valid": 1, "steps__payload": step, "halt": 0})
     assert await cycle(dut, {}, "steps__ready") == [1]
     assert await cycle(dut, {"halt": 1}, "steps__ready") == [0]

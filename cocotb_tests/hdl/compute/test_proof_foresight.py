@@ -154,7 +154,7 @@ class ForesightProof(Proof):
             begins.eq(row.begins("command", issued)),
             work.eq(groups + (begins & self.counts_pauses)),
             step.valid.eq(self.free(name="offers") & runs),
-            step.payload.window_ends.eq(1),
+            step.payload.counts.eq(1),
             step.payload.work.eq(work),
             step.payload.waits.eq(self.free(name="waits")),
             self.gate.halt.eq(self.free(name="holds")),
@@ -279,16 +279,16 @@ class ForesightProof(Proof):
             Assert(unit.lookahead.room == (runs & (queue.free != 0))),
             Assert(queue.write.addr == (queue.read.addr + queue.stored)[: len(queue.read.addr)]),
             Assert(walked == queue.stored + underway + output.valid),
-            Assert(~output.valid | (output.payload.last == row.ends["window"][0])),
+            Assert(~output.valid | (output.payload.pops == row.ends["window"][0])),
         ]
         # Each place of the queue, and the two registers in front of it, hold the group that they should.
         for place in range(timing.LOOKAHEAD):
             held = data.View(unit.lookahead.shape, entry(m, queue.storage, queue.read.addr + place))
             stands = row.ends_at("window", place + output.valid)
-            m.d.comb += Assert((place >= queue.stored) | (held.last == stands))
+            m.d.comb += Assert((place >= queue.stored) | (held.pops == stands))
         m.d.comb += [
-            Assert(~unit.walked | (unit.found.last == row.ends_at("window", walked - 1))),
-            Assert(~unit.lookahead.input.valid | (unit.pushed.last == row.ends_at("window", walked - 1 - unit.walked))),
+            Assert(~unit.walked | (unit.found.pops == row.ends_at("window", walked - 1))),
+            Assert(~unit.lookahead.input.valid | (unit.pushed.pops == row.ends_at("window", walked - 1 - unit.walked))),
         ]
 
     def _check_contexts(self, m: Module, unit: SimpleNamespace, young, runs) -> Value:

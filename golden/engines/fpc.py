@@ -1,0 +1,141 @@
+"""Fast pointwise convolution: the stages of a butterfly on the channels of a pixel."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import and_, or_
+from typing import Any
+
+import numpy as np
+
+from ..butterfly import Density, Pattern
+from ..butterfly_words import unplace
+from ..config import Config
+from ..fpc import Stages, enter, run_stages
+from ..isa import Engine
+from .engine import Command, EngineSpecification, Int32, RandomWindow, TileWindows
+from .mac import MULTIPLIER_LATENCY
+
+#: From codes to values in the first stage: a register, subtract, shift.
+ENTRY_LATENCY = 3
+#: From the terms of a stage to the sum that a skip is added to: add, round.
+ROUND_LATENCY = 2
+
+
+def stage_latency(distance: int, density: Density, lanes: int, *, has_skip: bool) -> int:
+    """Cycles of a stage: find the pair, multiply, add two products, add and round, add a skip, saturate."""
+    multiply = MULTIPLIER_LATENCY + 2 * density.trains_own if density.trains_cross else 0
+    return distance // lanes + multiply + ROUND_LATENCY + has_skip + 1
+
+
+def positions(stages: int, lanes: int) -> int:
+    """Words of a window with so many stages."""
+    return max((1 << stages) // lanes, 1)
+
+
+def _totals(tile: TileWindows) -> Int32:
+    command, hardware = tile.command, tile.config.fpc.pattern
+    width, lanes = 1 << command["stages"], tile.config.array.lanes
+    used = [index for index, distance in enumerate(hardware.distances) if distance < width]
+    own, cross = unplace(tile.weights, hardware, command["stages"])
+    pattern = Pattern(
+        command["channels"],
+        width,
+        tuple(hardware.distances[index] for index in used),
+        tuple(hardware.densities[index] for index in used),
+        tuple(
+            (used.index(first), used.index(last))
+            for bit, (first, last) in enumerate(hardware.skips)
+            if command["skips"] >> bit & 1
+        ),
+    )
+    halves = tuple(command["halves"] >> index & 1 for index in used)
+    stages = Stages(pattern, tuple(own), tuple(cross), halves, command["input_shift"])
+    codes = tile.words.reshape(*tile.words.shape[:-2], -1)[..., : command["channels"]]
+    values = run_stages(enter(codes, command["input_zero_point"], stages), stages)
+    results = np.zeros((*values.shape[:-1], max(width, lanes)), np.int32)
+    results[..., :width] = values
+    return results
+
+
+def _latency(config: Config, command: Command) -> int:
+    pattern, lanes = config.fpc.pattern, config.array.lanes
+    return ENTRY_LATENCY + sum(
+        stage_latency(distance, density, lanes, has_skip=any(last == stage for _, last in pattern.skips))
+        for stage, (distance, density) in enumerate(zip(pattern.distances, pattern.densities, strict=True))
+    )
+
+
+def _conditions(command: Any, config: Config) -> list[Any]:
+    return [
+        ~command["tile_inner"],
+        ~command["skip"].any(),
+        command["channels"].any(),
+        command["last_lanes"] == command["lanes"],
+        reduce(or_, [_is_of(stages, command, config) for stages in range(1, config.fpc.pattern.stages + 1)]),
+    ]
+
+
+def _is_of(stages: int, command: Any, config: Config) -> Any:
+    """Whether a command is one for so many stages, and all that it says is of these."""
+    halves, skips = usable(stages, config)
+    return reduce(
+        and_,
+        [
+            command["stages"] == stages,
+            command["steps"] == positions(stages, config.array.lanes),
+            command["channels"] <= 1 << stages,
+            command["lanes"] <= 1 << stages,
+            ~(command["halves"] & ~halves).any(),
+            ~(command["skips"] & ~skips).any(),
+        ],
+    )
+
+
+def usable(stages: int, config: Config) -> tuple[int, int]:
+    """The bits of the fields ``halves`` and ``skips`` that a command with so many stages may set."""
+    pattern = config.fpc.pattern
+    works = [distance < 1 << stages for distance in pattern.distances]
+    halves = sum(1 << index for index, used in enumerate(works) if used)
+    skips = sum(1 << bit for bit, ends in enumerate(pattern.skips) if all(works[end] for end in ends))
+    return halves, skips
+
+
+def _random_window(config: Config, rng: np.random.Generator, size: int) -> RandomWindow:
+    lanes = config.array.lanes
+    most = max(stages for stages in range(1, config.fpc.pattern.stages + 1) if positions(stages, lanes) <= size)
+    stages = int(rng.integers(1, most + 1))
+    halves, skips = usable(stages, config)
+    results = int(rng.integers(1, 1 + (1 << stages)))
+    fields = {
+        "steps": positions(stages, lanes),
+        "stages": stages,
+        "channels": int(rng.integers(1, 1 + (1 << stages))),
+        "input_zero_point": int(rng.integers(-128, 128)),
+        "input_shift": int(rng.integers(8)),
+        "halves": int(rng.integers(512)) & halves,
+        "skips": int(rng.integers(16)) & skips,
+        "tile_inner": 0,
+        "lanes": results,
+        "last_lanes": results,
+    }
+    return RandomWindow(fields)
+
+
+FPC = EngineSpecification(
+    code=Engine.FPC,
+    notes="Gives a pixel's channels behind the `stages` of a butterfly, those of pairs nearer than `2 ** stages`. A "
+    "window is a pixel: `steps` is `2 ** stages / LANES`, at least 1, and every step takes one weight word "
+    "(`weight_words` is `steps`), a column for each weight of a value: stage by stage own weights where they are "
+    "trained, then partners' weights where those are, a partner within the word in its own lane. Channels, results, "
+    "`halves` and `skips` beyond the stages that work, `last_lanes` other than `lanes`, `skip` and `tile_inner` are "
+    "illegal.",
+    results="fpc.width",
+    totals=_totals,
+    latency=_latency,
+    random_window=_random_window,
+    conditions=_conditions,
+    weight_words="steps",
+    is_burst=True,
+    step_fields=("stages", "channels", "input_zero_point", "input_shift", "halves", "skips", "lanes"),
+)

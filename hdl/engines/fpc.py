@@ -1,0 +1,88 @@
+"""Fast pointwise convolution: a butterfly with multipliers of its own as an engine."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.lib import data
+from amaranth.lib.wiring import In
+from amaranth.utils import ceil_log2
+
+from ...golden.config import Config
+from ...golden.isa import Engine
+from ..butterfly.butterfly import Butterfly
+from ..parts.pipeline import delay
+from .engine import EngineComponent, engine_members, step_layout
+
+__all__ = ["FastPointwise"]
+
+#: The step and its word are taken into registers beside the butterfly.
+_INTAKE_LATENCY = 1
+
+
+class FastPointwise(EngineComponent):
+    """Take the words of a pixel, one per cycle, through the stages of a butterfly.
+
+    Bit-exact with :func:`lutterfly.golden.fpc.run_stages`. The words of a pixel come one after the other, and what a
+    command says is the same until all its results are out.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    step, word, result
+        See :class:`.engine.EngineComponent`. A result is ``lanes`` values of a pixel, one after the other.
+    weights : In(columns x lanes x signed(8))
+        Column j's come ``weight_times[j]`` cycles after their activation word.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        self.lanes = config.array.lanes
+        self.butterfly = Butterfly(config.fpc.pattern, lanes=self.lanes)
+        self.latencies = {Engine.FPC: _INTAKE_LATENCY + self.butterfly.latency}
+        self.weight_times = [_INTAKE_LATENCY + time for time in self.butterfly.weight_times]
+        members = engine_members(config, step_layout(self.latencies))
+        weights = data.ArrayLayout(data.ArrayLayout(signed(8), self.lanes), config.array.columns)
+        super().__init__({**members, "weights": In(weights)})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.submodules.butterfly = butterfly = self.butterfly
+        fields = self.step.fields
+        # What is left of the pixel's codes and of its results, this word's included.
+        position = Signal(butterfly.step.position.shape())
+        codes_left, results_left = Signal.like(fields.channels), Signal.like(fields.lanes)
+        settings, valid = Signal.like(butterfly.settings, name="settings"), Signal()
+        m.d.sync += valid.eq(self.step.valid)
+        with m.If(self.step.valid):
+            m.d.sync += [
+                position.eq(Mux(self.step.clear, 0, position + 1)),
+                codes_left.eq(Mux(self.step.clear, fields.channels, _without(codes_left, self.lanes))),
+                results_left.eq(Mux(self.step.clear, fields.lanes, _without(results_left, self.lanes))),
+                # Beside the words for as long as they are under way: commands wait for every result of those before.
+                settings.zero_point.eq(fields.input_zero_point),
+                settings.input_shift.eq(fields.input_shift),
+                settings.halves.eq(fields.halves),
+                settings.works.eq(Cat(fields.stages > ceil_log2(distance) for distance in butterfly.pattern.distances)),
+            ]
+            if butterfly.pattern.skips:
+                m.d.sync += settings.skips.eq(fields.skips)
+        m.d.comb += [
+            butterfly.settings.eq(settings),
+            butterfly.step.valid.eq(valid & results_left.any()),
+            butterfly.step.position.eq(position),
+            butterfly.step.channels.eq(Mux(codes_left > self.lanes, self.lanes, codes_left)),
+            butterfly.word.eq(delay(m, self.word, _INTAKE_LATENCY, name="word")),
+            self.result.valid.eq(butterfly.valid),
+        ]
+        m.d.comb += [lane.eq(value) for lane, value in zip(self.result.lanes, butterfly.values, strict=True)]
+        if butterfly.columns:
+            m.d.comb += [target.eq(self.weights[column]) for column, target in enumerate(butterfly.weights)]
+        return m
+
+
+def _without(count, lanes: int):
+    """What is left behind a word."""
+    return Mux(count > lanes, count - lanes, 0)
