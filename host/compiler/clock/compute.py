@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ....golden import timing
 from ....golden.config import Config
+from ....golden.engines import specification
 from ....golden.timing import LOOKAHEAD, OVERHEADS
 from ..plan import Command
 from .bus import ReadBus
@@ -44,17 +45,24 @@ class ComputeClock:
         self.taken = max(self.offered + OVERHEADS.intake, self.walked + 1)
         behind = self.issues[-1][1] + 1 if self.issues else 0
         first = max(behind, self.taken + OVERHEADS.issue)
-        if command.after or fields["engine"] != self.engine:
+        is_burst = specification(fields["engine"]).is_burst
+        if command.after or fields["engine"] != self.engine or is_burst:
             first = max(first, self.landed)
         self.backlog = max(self.backlog - (first - behind), 0)
         self.engine = fields["engine"]
         latency = timing.landing_latency(self.config, fields)
         now, begins = first, True
         for windows, rounds, writes in _tiles(fields, self.config):
-            cycles, self.backlog = timing.issue_windows(self.backlog, windows, rounds, begins=begins)
+            cycles, self.backlog = timing.issue_windows(
+                self.backlog,
+                windows,
+                rounds,
+                begins=begins,
+                burst_limit=timing.burst_limit(self.config) if is_burst else None,
+            )
             # Results are written in order: its own come behind those that wait before them.
             written = self.writes[-1][1] + 1 if self.writes else 0
-            begin_write = max(now + fields["steps"] - 1 + latency, written)
+            begin_write = max(now + (0 if is_burst else fields["steps"] - 1) + latency, written)
             now, begins = now + cycles, False
             # The last window's own groups but for one, and what waits before them, come on top of the latency of a
             # group.

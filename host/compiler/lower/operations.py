@@ -6,13 +6,14 @@ from ...graph import Layer
 from ..operation import Lowering, Operation
 from ..plan import CompileError, Plan, check_begins_at_byte
 from ..storage import Storage
-from . import add, convolution, copy, depthwise, grouped, lanewise
+from . import add, convolution, copy, depthwise, fast_pointwise, grouped, lanewise
 
 #: For each layer the first one counts that takes it and has its engines.
 LOWERINGS: tuple[Lowering, ...] = (
     depthwise.LOWERING,
     convolution.LOWERING,
     grouped.LOWERING,
+    fast_pointwise.LOWERING,
     lanewise.LOWERING,
     copy.LOWERING,
     add.LOWERING,

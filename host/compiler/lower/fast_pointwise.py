@@ -1,0 +1,107 @@
+"""Fast pointwise convolutions: a window for each pixel on the butterfly."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from ....golden.butterfly_words import Placed, place
+from ....golden.engines.fpc import positions
+from ....golden.isa import Engine, LocalMemory, Opcode
+from ....golden.timing import result_groups
+from ...graph import FastPointwise
+from ..operation import Constant, Job, Lowering, Operation, step_list, table_constants
+from ..plan import Command, CompileError, Plan
+from ..storage import Storage
+from .fields import Codes, Loop, Tiles, compute_fields, only_table
+
+
+class FastPointwiseOperation(Operation):
+    """A fast pointwise convolution. There is one tile: all channels."""
+
+    def __init__(self, plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage):
+        super().__init__(plan, index, sources, target)
+        self.tile_channels = self.output_channels
+        self.pattern = self.layer.stages.pattern
+        self.words = positions(self.pattern.stages, self.config.array.lanes)
+        self.fold = f"{min(self.pattern.inputs, self.config.array.lanes)} of {self.config.array.lanes} lanes"
+
+    @cached_property
+    def placed(self) -> Placed:
+        """The weights where the configuration's butterfly wants them.
+
+        Raises
+        ------
+        CompileError
+            If it has not all stages, weights or skips of the layer.
+        """
+        try:
+            return place(self.layer.stages, self.config.fpc.pattern, self.config.array.lanes)
+        except ValueError as error:
+            raise CompileError(f"{self.layer.name}: {error}; choose a --config whose fpc has that") from error
+
+    @cached_property
+    def constants(self) -> dict[LocalMemory, Constant]:
+        """A weight word for each word of a pixel, parameters, a step list, perhaps a table."""
+        lanes, columns = self.config.array.lanes, self.config.array.columns
+        used = self.placed.words
+        words = np.zeros((self.words, columns, lanes), np.int8)
+        words[:, : used.shape[1]] = used
+        parameters = np.zeros(self._groups * self.config.array.requant_lanes, "<u8")
+        parameters[: self.pattern.outputs] = self.layer.finish.parameters
+        # Words without a channel are null, wherever they are read.
+        starts = np.arange(self.words) * lanes
+        return {
+            LocalMemory.WEIGHT: Constant(words.tobytes()),
+            LocalMemory.PARAMETER: Constant(parameters.tobytes()),
+            LocalMemory.LIST: step_list(np.where(starts < self.pattern.inputs, starts, 0)),
+            **table_constants(self.layer.table),
+        }
+
+    @property
+    def _groups(self) -> int:
+        return result_groups(self.config, self.pattern.outputs)
+
+    def lower(self, job: Job) -> list[Command]:
+        """One command: two of its loops run over rows and columns."""
+        layer, (source,), target = self.layer, job.sources, job.target
+        finish = layer.finish
+        reads = source.addresses(job.rows, job.columns, range(self.pattern.inputs))
+        writes = target.addresses(job.rows, job.columns, range(self.pattern.outputs))
+        fields = compute_fields(
+            job,
+            Engine.FPC,
+            steps=self.words,
+            source=int(reads[0]),
+            destination=int(writes[0]),
+            tiles=Tiles(self.pattern.outputs, self.pattern.outputs),
+            windows=(
+                Loop(len(job.rows), source.row_pitch, target.row_pitch),
+                Loop(len(job.columns), source.pixel_pitch, target.pixel_pitch),
+            ),
+            codes=Codes(finish.zero_point, finish.low, finish.high, is_shared=False, table=only_table(job)),
+        )
+        fields |= {
+            "weight": job.addresses[LocalMemory.WEIGHT],
+            "stages": self.pattern.stages,
+            "channels": self.pattern.inputs,
+            "input_zero_point": layer.zero_point,
+            "input_shift": layer.stages.input_shift,
+            "halves": self.placed.halves,
+            "skips": self.placed.skips,
+        }
+        return [Command(Opcode.COMPUTE, fields, self.index, reads, writes)]
+
+    def steps(self, rows: int, columns: int, tiles: range) -> int:
+        """The words of a pixel."""
+        return rows * columns * len(tiles) * self.words
+
+    def cycles(self, rows: int, columns: int, tiles: range) -> int:
+        """A word a cycle, or a group of results, whichever takes longer."""
+        return rows * columns * len(tiles) * max(self.words, self._groups)
+
+
+LOWERING = Lowering(
+    lambda _, layer: isinstance(layer, FastPointwise), (Engine.FPC,), FastPointwiseOperation, reads_border=False
+)
