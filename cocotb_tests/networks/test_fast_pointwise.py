@@ -1,0 +1,84 @@
+# amaranth: UnusedElaboratable=no
+"""Networks with fast pointwise convolutions on the simulated core: no byte differs, and cycles are as predicted."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+from butterflies import Network, random_stages
+from exactness import assert_right
+from fpc_configs import FPC_CONFIGS
+
+from lutterfly.golden.butterfly import Density, Pattern
+from lutterfly.golden.config import PRESETS
+from lutterfly.golden.isa import Engine
+from lutterfly.host.compiler import CompileError, compile_model
+from lutterfly.host.verify import verify
+
+
+def mixed() -> bytes:
+    """Fast pointwise layers of several sizes between other layers, with a skip, a table and what saturates."""
+    network = Network((6, 5, 4), seed=1)
+    first = network.fast_pointwise("x", Pattern.of(6, 8, skips=[(0, 2)]))
+    second = network.convolution(first, 8, 7, 3)
+    extreme = Pattern.of(7, 3)
+    third = network.fast_pointwise(second, extreme, stages=random_stages(extreme, 5, extreme=True))
+    fourth = network.table(third)
+    lighter = Pattern.of(3, 4, densities=[Density.CROSS, Density.UNIT])
+    return network.data(network.fast_pointwise(fourth, lighter, zero_point=-7))
+
+
+def wide() -> bytes:
+    """Pixels of eight words, top-down: more channels in than out, and fewer."""
+    network = Network((64, 3, 5), seed=2)
+    first = network.fast_pointwise("x", Pattern.of(64, 50, "top-down", skips=[(0, 5)]))
+    second = network.fast_pointwise(first, Pattern.of(50, 64, "top-down"))
+    third = network.fast_pointwise(second, Pattern.of(64, 5, "top-down"))
+    return network.data(network.fast_pointwise(third, Pattern.of(5, 17, "top-down")))
+
+
+@pytest.mark.parametrize(("name", "make"), [("bottom-up", mixed), ("top-down", wide)])
+def test_no_byte_differs(name: str, make) -> None:
+    assert_right(verify(make(), FPC_CONFIGS[name], samples=2))
+
+
+def one(pattern: Pattern) -> bytes:
+    network = Network((pattern.inputs, 2, 2))
+    return network.data(network.fast_pointwise("x", pattern))
+
+
+SMALL = FPC_CONFIGS["bottom-up"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        (Pattern.of(9, 4), "channels must be at most 8, not 9"),
+        (Pattern.of(8, 8, "top-down"), "distances must be [1, 2, 4], in this order, not [4, 2, 1]"),
+        (Pattern.of(4, 4, densities=["cross", "full"]), "densities[1] must be at most cross, not full"),
+        (Pattern.of(8, 8, skips=[(1, 1)]), "skips must be among [(0, 2), (0, 1)], and (1, 1) is (1, 1) there"),
+    ],
+)
+def test_what_the_butterfly_has_not_is_refused(pattern: Pattern, message: str) -> None:
+    with pytest.raises(CompileError, match=f"FastPointwiseConv.*{re.escape(message)}; choose a --config whose fpc"):
+        compile_model(one(pattern), SMALL, "model")
+
+
+def test_an_accelerator_without_the_engine_refuses_the_layer() -> None:
+    message = "FastPointwiseConv.*: engines must include FPC for this layer, not MAC, MAXIMUM, DEPTHWISE, ADD; choose"
+    with pytest.raises(CompileError, match=message):
+        compile_model(one(Pattern.of(8, 8)), PRESETS["tiny"], "model")
+
+
+def test_memories_that_hold_too_little_are_cut_around() -> None:
+    """A map that does not fit the feature memory runs in parts."""
+    config = dataclasses.replace(SMALL, memory=dataclasses.replace(SMALL.memory, feature_bytes=1 << 11))
+    network = Network((8, 24, 20), seed=3)
+    found = verify(network.data(network.fast_pointwise("x", Pattern.of(8, 7))), config, samples=1)
+    assert_right(found)
+
+
+def test_engines_of_the_small_configurations() -> None:
+    assert all(Engine.FPC in config.engines for config in FPC_CONFIGS.values())
