@@ -56,14 +56,15 @@ def written_bytes(command: Command, config: Config) -> npt.NDArray[np.bool_]:
         ILLEGAL_FIELD as in :func:`check_fields`; ADDRESS_RANGE if a piece of a result lies beyond the feature memory.
     """
     check_fields(command, config)
-    size, columns = config.memory.feature_bytes, config.array.columns
+    size = config.memory.feature_bytes
+    at_once = config.array.lanes if specification(command["engine"]).is_direct(command) else config.array.columns
     written = np.zeros(size, np.bool_)
     for starts, count in _per_tile(command):
         flat = starts.reshape(-1)
-        # Results are written in pieces of `columns` bytes, each checked by its end.
-        for piece in range(0, count, columns):
+        # Results are written in pieces, each checked by its end.
+        for piece in range(0, count, at_once):
             first = (flat + piece) % windows.LOCAL_SPACE
-            outside = first[first + min(columns, count - piece) > size]
+            outside = first[first + min(at_once, count - piece) > size]
             if outside.size:
                 raise CommandError(ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK, int(outside[0]))
         written[flat[:, None] + np.arange(count)] = True
@@ -184,11 +185,15 @@ def _tile_results(
     """Engine, requantisation and table for the windows of one tile: int8[..., lanes]."""
     lanes = command["lanes"] if tile < windows.tile_count(command) - 1 else command["last_lanes"]
     parameters = _tile_parameters(command, tile, lanes, memories, config)
-    limits = command["zero_point"], command["low"], command["high"]
     engine = specification(command["engine"])
     weights = _tile_weights(command, tile, engine.tile_weight_words(command), memories, config)
     totals = engine.totals(TileWindows(command, config, words, weights, memories, rng))
-    results = engine.finish(totals[..., :lanes], parameters, *limits)
+    if engine.is_direct(command):
+        assert engine.finish_direct is not None, "engines with direct results finish them"
+        results = engine.finish_direct(totals[..., :lanes], parameters, command)
+    else:
+        limits = command["zero_point"], command["low"], command["high"]
+        results = engine.finish(totals[..., :lanes], parameters, *limits)
     if command["table_enable"]:
         table = memories[LocalMemory.TABLE][command["table"] * TABLE_BYTES :][:TABLE_BYTES].view(np.int8)
         results = table[results.astype(np.int64) + 128]
@@ -208,9 +213,10 @@ def _tile_weights(command: Command, tile: int, count: int, memories: Memories, c
 
 def _tile_parameters(
     command: Command, tile: int, lanes: int, memories: Memories, config: Config
-) -> npt.NDArray[np.uint64]:
-    """The parameters of a tile's lanes, uint64[lanes]."""
-    width = config.array.requant_lanes
+) -> npt.NDArray[np.uint64 | np.int16]:
+    """The parameters of a tile's lanes, uint64[lanes]; of direct results int16[lanes]."""
+    is_direct = specification(command["engine"]).is_direct(command)
+    width = config.array.lanes if is_direct else config.array.requant_lanes
     groups, full_groups = -(-lanes // width), -(-command["lanes"] // width)
     words = (
         np.full(groups, command["parameter"])
@@ -219,5 +225,6 @@ def _tile_parameters(
     )
     if words[-1] >= config.parameter_words:
         raise CommandError(ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK, int(max(words[0], config.parameter_words)))
-    memory = memories[LocalMemory.PARAMETER].view(np.uint64).reshape(-1, width)
-    return memory[words].reshape(-1)[:lanes]
+    kind = np.int16 if is_direct else np.uint64
+    memory = memories[LocalMemory.PARAMETER].reshape(-1, config.parameter_word_bytes).view(kind)
+    return memory[words, :width].reshape(-1)[:lanes]

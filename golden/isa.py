@@ -243,6 +243,8 @@ COMPUTE = _format(
     ("input_zero_point", -8, "FPC: subtracted from every code."),
     ("input_shift", 3, "FPC: bits by which the differences are shifted to the left."),
     ("halves", 9, "FPC: the stages that divide by two, a bit each, the first stage's lowest."),
+    ("direct", 1, "FPC: 1: results are shifted, all lanes at a time; parameters are biases of 16 bits."),
+    ("shift", 3, "FPC: bits by which direct results are shifted to the right."),
     ("skips", 4, "FPC: the skips of the configuration that add, a bit each, the first one's lowest."),
     action="""\
 for i, j, k in product(range(outer), range(middle), range(inner)):

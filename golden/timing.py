@@ -29,8 +29,10 @@ def burst_results(config: Config) -> int:
 
 
 def result_windows(config: Config) -> int:
-    """Results that the result FIFO holds: those of a burst."""
-    return max(RESULT_WINDOWS, burst_results(config))
+    """Results that the result FIFO holds."""
+    # Twice as many, so that bursts of direct results follow one another without a pause.
+    results = burst_results(config)
+    return max(RESULT_WINDOWS, 2 * results if results > 1 else 0)
 
 
 def burst_limit(config: Config) -> int:
@@ -213,9 +215,9 @@ def fill_cycles(config: Config, rows: int, piece_bytes: int) -> int:
     return rows * -(-piece_bytes // config.array.lanes)
 
 
-def result_groups(config: Config, lanes: int) -> int:
-    """Groups that the requantiser makes of the results of a window."""
-    return -(-lanes // config.array.requant_lanes)
+def result_groups(config: Config, lanes: int, *, is_direct: bool = False) -> int:
+    """Groups in which the results of a window are finished, one each cycle."""
+    return -(-lanes // (config.array.lanes if is_direct else config.array.requant_lanes))
 
 
 def issue_steps(command: Mapping[str, int]) -> int:

@@ -124,7 +124,6 @@ def random_scenario(config: Config, rng: np.random.Generator, count: int, *, run
                 "engine": int(engine.code),
                 "after": int(depends),
                 "tile_inner": int(tile_inner),
-                **window.fields,
                 "list": len(entries),
                 "source": source,
                 "destination": half + number % 8 * region + int(rng.integers(0, 2 * array.lanes)),
@@ -146,6 +145,7 @@ def random_scenario(config: Config, rng: np.random.Generator, count: int, *, run
                 "high": int(rng.integers(60, 128)),
                 "table_enable": int(rng.integers(2)),
                 "table": int(rng.integers(memory.tables)),
+                **window.fields,
             }
         )
         entries += list(offsets | flags)

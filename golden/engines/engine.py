@@ -19,6 +19,7 @@ from ..requant import requantise
 UInt8 = npt.NDArray[np.uint8]
 UInt64 = npt.NDArray[np.uint64]
 Int8 = npt.NDArray[np.int8]
+Int16 = npt.NDArray[np.int16]
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
 
@@ -103,6 +104,11 @@ class EngineSpecification:
     has_streams : bool
         The windows of an inner loop are one stream of words: each but the first may leave out ``skip`` steps, and its
         sum may begin at any step from there on. Else ``skip`` must be zero, and a sum begins at the first step.
+    direct : str or None
+        The field that says that results are finished all lanes at a time, by ``finish_direct``: then a word of
+        parameters holds a bias of 16 bits for each of them.
+    finish_direct : callable or None
+        Totals int32[..., lanes], biases int16[lanes] and command to codes.
     is_burst : bool
         The steps of a window come one after the other, and its results likewise, ``lanes`` a cycle, the first
         ``latency`` behind the first word. Commands wait for every earlier result.
@@ -127,6 +133,8 @@ class EngineSpecification:
     conditions: Callable[[Any, Config], list[Any]] | None = None
     weight_words: str | None = None
     has_streams: bool = False
+    direct: str | None = None
+    finish_direct: Callable[[Int32, Int16, Command], Int8] | None = None
     is_burst: bool = False
     step_fields: tuple[str, ...] = ()
     result_fields: tuple[str, ...] = ()
@@ -165,6 +173,10 @@ class EngineSpecification:
         """Whether a command of plain integers meets those conditions."""
         types = {field.name: np.bool_ if field.width == 1 else np.int64 for field in COMPUTE.fields}
         return bool(self.legal({name: types[name](value) for name, value in command.items() if name in types}, config))
+
+    def is_direct(self, command: Any) -> Any:
+        """Whether a command's results are finished directly; of Amaranth's view of one, the bit that says so."""
+        return False if self.direct is None else command[self.direct]
 
     def tile_weight_words(self, command: Command) -> int:
         """Weight words of a tile."""

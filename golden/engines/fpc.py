@@ -11,11 +11,12 @@ import numpy as np
 from ..butterfly import Density, Pattern
 from ..butterfly_words import unplace
 from ..config import Config
-from ..fpc import Stages, enter, run_stages
+from ..fpc import VALUE_BITS, Finish, Stages, enter, run_stages, shift_values
 from ..isa import Engine
-from .engine import Command, EngineSpecification, Int32, RandomWindow, TileWindows
+from .engine import Command, EngineSpecification, Int8, Int16, Int32, RandomWindow, TileWindows
 from .mac import MULTIPLIER_LATENCY
 
+BIAS_BYTES = VALUE_BITS // 8
 #: From codes to values in the first stage: a register, subtract, shift.
 ENTRY_LATENCY = 3
 #: From the terms of a stage to the sum that a skip is added to: add, round.
@@ -58,6 +59,17 @@ def _totals(tile: TileWindows) -> Int32:
     return results
 
 
+def _finish_direct(totals: Int32, biases: Int16, command: Command) -> Int8:
+    scale = np.full(biases.shape, 2.0 ** -command["shift"], np.float32)
+    finish = Finish(biases, scale, command["zero_point"], command["low"], command["high"])
+    return shift_values(totals.astype(np.int16), finish)
+
+
+def has_direct_finish(config: Config) -> bool:
+    """Whether a word of parameters holds a bias for each lane."""
+    return BIAS_BYTES * config.array.lanes <= config.parameter_word_bytes
+
+
 def _latency(config: Config, command: Command) -> int:
     pattern, lanes = config.fpc.pattern, config.array.lanes
     return ENTRY_LATENCY + sum(
@@ -72,6 +84,7 @@ def _conditions(command: Any, config: Config) -> list[Any]:
         ~command["skip"].any(),
         command["channels"].any(),
         command["last_lanes"] == command["lanes"],
+        ~(command["direct"] & (command["table_enable"] if has_direct_finish(config) else 1)),
         reduce(or_, [_is_of(stages, command, config) for stages in range(1, config.fpc.pattern.stages + 1)]),
     ]
 
@@ -115,6 +128,8 @@ def _random_window(config: Config, rng: np.random.Generator, size: int) -> Rando
         "input_shift": int(rng.integers(8)),
         "halves": int(rng.integers(512)) & halves,
         "skips": int(rng.integers(16)) & skips,
+        "direct": (direct := int(has_direct_finish(config) and rng.integers(2))),
+        **({"table_enable": 0} if direct else {}),
         "tile_inner": 0,
         "lanes": results,
         "last_lanes": results,
@@ -128,14 +143,17 @@ FPC = EngineSpecification(
     "window is a pixel: `steps` is `2 ** stages / LANES`, at least 1, and every step takes one weight word "
     "(`weight_words` is `steps`), a column for each weight of a value: stage by stage own weights where they are "
     "trained, then partners' weights where those are, a partner within the word in its own lane. Channels, results, "
-    "`halves` and `skips` beyond the stages that work, `last_lanes` other than `lanes`, `skip` and `tile_inner` are "
-    "illegal.",
+    "`halves` and `skips` beyond the stages that work, `last_lanes` other than `lanes`, `skip`, `tile_inner`, and "
+    "`direct` with `table_enable` or with parameter words of fewer than 2 bytes for each lane are illegal.",
     results="fpc.width",
     totals=_totals,
     latency=_latency,
     random_window=_random_window,
     conditions=_conditions,
     weight_words="steps",
+    direct="direct",
+    finish_direct=_finish_direct,
     is_burst=True,
+    result_fields=("shift",),
     step_fields=("stages", "channels", "input_zero_point", "input_shift", "halves", "skips", "lanes"),
 )

@@ -19,6 +19,8 @@ from ..parts.device import RAM_LATENCY
 from ..parts.fifo import Buffer
 from ..parts.isa import ErrorReport, command_shape
 from ..parts.pipeline import copy_of, delay
+from .direct_finish import LATENCY as DIRECT_LATENCY
+from .direct_finish import DirectFinish
 from .requant import LATENCY as REQUANT_LATENCY
 from .requant import Parameter, Requantiser
 from .results import RESULTS_LATENCY, Results, finish_flags
@@ -243,12 +245,28 @@ class Compute(wiring.Component):
                 requantiser.high.eq(settings.high),
                 tables.codes[lane].eq(requantiser.result),
             ]
-        place = delay(m, results.place, self.terms_latency + REQUANT_LATENCY + RAM_LATENCY, name="place")
+        latency = self.terms_latency + REQUANT_LATENCY + RAM_LATENCY
+        if results.has_direct:
+            self._elaborate_direct(m, results, write_back, latency)
+        place = delay(m, results.place, latency, name="place")
         m.d.comb += [
             tables.enable.eq(delay(m, settings.table_enable, REQUANT_LATENCY, name="table_enable")),
             tables.table.eq(delay(m, settings.table, REQUANT_LATENCY, name="table")),
             write_back.values.eq(tables.values),
             write_back.place.eq(place),
+        ]
+
+    def _elaborate_direct(self, m: Module, results: Results, write_back: WriteBack, latency: int) -> None:
+        """From values to codes without the requantiser, in as many cycles as with it."""
+        m.submodules.direct_finish = finish = DirectFinish(self.config.array.lanes)
+        settings = results.settings
+        biases = Cat(results.parameters)[: len(finish.biases.as_value())]
+        m.d.comb += [
+            finish.values.eq(results.direct_values),
+            finish.biases.eq(biases),
+            finish.settings.shift.eq(settings.fields.shift),
+            *(finish.settings[name].eq(settings[name]) for name in ("zero_point", "low", "high")),
+            write_back.direct_values.eq(delay(m, finish.codes, latency - DIRECT_LATENCY, name="direct_codes")),
         ]
 
     def _elaborate_local_writes(

@@ -1,5 +1,8 @@
 """Results: from windows that have ended to groups of accumulators beside their parameters and their place."""
 
+from functools import reduce
+from operator import or_
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -8,6 +11,7 @@ from amaranth.utils import ceil_log2
 from ...golden import isa
 from ...golden.config import Config
 from ...golden.engines import specification
+from ...golden.fpc import VALUE_BITS
 from ...golden.memories import PARAMETER_BYTES
 from ...golden.timing import burst_results, result_windows
 from ..engines.engine import ACCUMULATOR_BITS, own_fields, result_layout, take_fields
@@ -47,9 +51,26 @@ def settings_layout(config: Config) -> data.StructLayout:
     return data.StructLayout({**common, **own})
 
 
+def has_direct(config: Config) -> bool:
+    """Whether an engine of the configuration has direct results."""
+    return any(specification(code).direct for code in config.engines)
+
+
+def is_direct(command, config: Config):
+    """Whether the results of a command are direct, as one bit."""
+    engines = [specification(code) for code in config.engines]
+    bits = [(command.engine == engine.code) & engine.is_direct(command) for engine in engines if engine.direct]
+    return reduce(or_, bits, Const(0))
+
+
+def direct_layout(config: Config) -> data.ArrayLayout:
+    """The values of a direct result."""
+    return data.ArrayLayout(signed(VALUE_BITS), config.array.lanes)
+
+
 class Place(data.Struct):
     """Where a group goes. Groups are collected to ``columns`` bytes; ``write`` marks the one that completes such a
-    piece.
+    piece. A group of direct results is all lanes, and a piece.
 
     ``address`` and ``count`` are those of the piece. ``finish`` marks the last group of a command.
     """
@@ -57,6 +78,7 @@ class Place(data.Struct):
     valid: unsigned(1)
     write: unsigned(1)
     finish: unsigned(1)
+    is_direct: unsigned(1)
     slot: unsigned(6)
     address: unsigned(isa.LOCAL_BITS)
     count: unsigned(7)
@@ -87,12 +109,15 @@ class Results(wiring.Component):
     accumulators : Out(requant_lanes x signed(32))
     parameters : Out(requant_lanes x 64)
     settings : Out(settings_layout)
+    direct_values : Out(lanes x signed(16)), if an engine of the configuration has direct results
+        In the cycle of ``accumulators``.
     place : Out(Place)
     error : Out(ErrorReport)
     """
 
     def __init__(self, config: Config):
         self.config = config
+        self.has_direct = has_direct(config)
         self.requant_lanes = config.array.requant_lanes
         self.pointer_bits = _COMMAND["parameter"].width + 1
         super().__init__(
@@ -108,6 +133,7 @@ class Results(wiring.Component):
                 "accumulators": Out(data.ArrayLayout(signed(ACCUMULATOR_BITS), self.requant_lanes)),
                 "parameters": Out(data.ArrayLayout(unsigned(8 * PARAMETER_BYTES), self.requant_lanes)),
                 "settings": Out(settings_layout(config)),
+                **({"direct_values": Out(direct_layout(config))} if self.has_direct else {}),
                 "place": Out(Place),
                 "error": Out(ErrorReport),
             }
@@ -166,14 +192,21 @@ class Results(wiring.Component):
         number = Signal(self._group_layout()["number"].shape)
         walk, last = Signal(), Signal()
         # Whether the group is the last one of a window of each size, of which the loops tell one.
-        lane_bits = ceil_log2(self.requant_lanes)
+        lane_bits, all_bits = ceil_log2(self.requant_lanes), ceil_log2(self.config.array.lanes)
+        takes_all = is_direct(next_command, self.config)
         is_last = {"lanes": Signal(reset_less=True), "last_lanes": Signal(reset_less=True)}
         for field, flag in is_last.items():
             limit, is_single = Signal.like(number, name=f"last_of_{field}", reset_less=True), Signal(reset_less=True)
             with m.If(take):
                 m.d.sync += [
-                    limit.eq((next_command[field] - 1) >> lane_bits),
-                    Cat(is_single, flag).eq((next_command[field] <= self.requant_lanes).replicate(2)),
+                    limit.eq(
+                        Mux(takes_all, (next_command[field] - 1) >> all_bits, (next_command[field] - 1) >> lane_bits)
+                    ),
+                    Cat(is_single, flag).eq(
+                        (next_command[field] <= Mux(takes_all, self.config.array.lanes, self.requant_lanes)).replicate(
+                            2
+                        )
+                    ),
                 ]
             with m.Elif(walk):
                 m.d.sync += flag.eq(Mux(last, is_single, number + 1 == limit))
@@ -201,15 +234,18 @@ class Results(wiring.Component):
         walked, last_tile = Signal(), Signal(reset_less=True)
         layout = self._group_layout()
         found, pushed = (Signal(layout, name=name, reset_less=True) for name in ("walked_group", "pushed"))
-        slot = number[: self._slot_bits]
+        slot, whole = number[: self._slot_bits], Signal(reset_less=True)
+        with m.If(take):
+            m.d.sync += whole.eq(takes_all)
         m.d.sync += [
             walked.eq(walk),
             last_tile.eq(loops.last_tile),
             found.number.eq(number),
-            found.pops.eq(last | number[: ceil_log2(self._result_groups)].all()),
+            found.pops.eq(last | whole | number[: ceil_log2(self._result_groups)].all()),
             found.word.eq(loops.word),
-            found.place.slot.eq(slot),
-            found.place.write.eq(last | slot.all()),
+            found.place.is_direct.eq(whole),
+            found.place.slot.eq(Mux(whole, 0, slot)),
+            found.place.write.eq(last | whole | slot.all()),
             found.place.finish.eq(last & loops.last),
         ]
         m.d.sync += [
@@ -217,19 +253,20 @@ class Results(wiring.Component):
             *(pushed.settings[name].eq(command[name]) for name in _SETTINGS),
             *take_fields(pushed.settings, command),
             *(pushed.settings[flag].eq(command.engine == code) for code, flag in finish_flags(self.config).items()),
-            *self._piece(pushed.place, found.number, command, loops.pointer, last_tile),
+            *self._piece(pushed.place, found.place, found.number, command, loops.pointer, last_tile),
             lookahead.input.valid.eq(walked),
         ]
         m.d.comb += [lookahead.reserve.eq(walk), lookahead.input.payload.eq(pushed)]
 
-    def _piece(self, place, number, command, pointer, last_tile) -> list:
+    def _piece(self, place, found, number, command, pointer, last_tile) -> list:
         """Assign where the piece of a group begins, and what of it there is."""
-        columns = self.config.array.columns
-        start = (number >> self._slot_bits) * columns
+        columns, lanes = self.config.array.columns, self.config.array.lanes
+        start = Mux(found.is_direct, number * lanes, (number >> self._slot_bits) * columns)
+        most = Mux(found.is_direct, lanes, columns)
         left = Mux(last_tile, command.last_lanes, command.lanes) - start
         return [
             place.address.eq(pointer + start),
-            place.count.eq(Mux(left > columns, columns, left)),
+            place.count.eq(Mux(left > most, most, left)),
             place.index.eq(command.index),
         ]
 
@@ -279,6 +316,13 @@ class Results(wiring.Component):
                 self.accumulators[lane].eq(delay(m, accumulator, _PARAMETER_LATENCY - 2, name=f"accumulator_{lane}")),
             ]
             m.d.sync += [window.eq(consumed), chosen.eq(number), accumulator.eq(read.data[chosen])]
+            if self.has_direct:
+                for place in range(len(own)):
+                    index = lane + place * self.requant_lanes
+                    value = Signal(signed(VALUE_BITS), name=f"direct_{index}", reset_less=True)
+                    m.d.sync += value.eq(read.data[place])
+                    later = delay(m, value, _PARAMETER_LATENCY - 2, name=f"direct_{index}")
+                    m.d.comb += self.direct_values[index].eq(later)
         return available, pop, overflows
 
     def _elaborate_parameters(self, m: Module, word) -> None:

@@ -261,14 +261,19 @@ class Windows(wiring.Component):
         lane_bits = ceil_log2(self.config.array.requant_lanes)
         lanes = Mux(last_tile, command.last_lanes, command.lanes)
         # Groups, rounded up, and one cycle more where the command begins: as one sum.
-        rounding = Cat(Const((1 << lane_bits) - 1, lane_bits), begins)
+        work = (lanes + Cat(Const((1 << lane_bits) - 1, lane_bits), begins)) >> lane_bits
+        all_bits = ceil_log2(self.config.array.lanes)
+        for engine in self.engines:
+            if engine.direct:
+                direct_work = (lanes + Cat(Const((1 << all_bits) - 1, all_bits), begins)) >> all_bits
+                work = Mux(engine.is_direct(command) & (command.engine == engine.code), direct_work, work)
         m.d.sync += [
             pushed.eq(step),
             pushed.base.eq(loops.pointer),
             *take_fields(pushed, command),
             pushed.index.eq(command.index),
             pushed.foreseen.engine.eq(command.engine),
-            pushed.foreseen.work.eq((lanes + rounding) >> lane_bits),
+            pushed.foreseen.work.eq(work),
             lookahead.input.valid.eq(walked),
         ]
         m.d.comb += [lookahead.reserve.eq(walk), lookahead.input.payload.eq(pushed)]

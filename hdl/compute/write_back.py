@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Signal, unsigned
+from amaranth.hdl import Module, Mux, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
@@ -12,7 +12,7 @@ from ...golden.config import Config
 from ..memories.feature_memory import feature_write_layout
 from ..parts.assertions import Assertions
 from ..parts.isa import ErrorReport, report
-from .results import Place
+from .results import Place, has_direct
 
 __all__ = ["WRITE_BACK_LATENCY", "WriteBack"]
 
@@ -31,6 +31,8 @@ class WriteBack(wiring.Component):
     -------
     place : In(Place), values : In(requant_lanes x 8)
         A group and where it goes.
+    direct_values : In(lanes x 8), if an engine of the configuration has direct results
+        Such a group.
     halt : In(1)
         Write nothing more.
     write_valid : Out(1), write : Out(feature write)
@@ -43,10 +45,12 @@ class WriteBack(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         self.lanes = config.array.requant_lanes
+        self.has_direct = has_direct(config)
         super().__init__(
             {
                 "place": In(Place),
                 "values": In(data.ArrayLayout(unsigned(8), self.lanes)),
+                **({"direct_values": In(data.ArrayLayout(unsigned(8), config.array.lanes))} if self.has_direct else {}),
                 "halt": In(1),
                 "write_valid": Out(1),
                 "write": Out(feature_write_layout(config)),
@@ -74,7 +78,7 @@ class WriteBack(wiring.Component):
         m.d.sync += [
             write.address.eq(place.address),
             write.count.eq(place.count),
-            write.data.eq(piece),
+            write.data.eq(self._bytes(m, piece, place)),
             self.write_valid.eq(place.valid & place.write & ~outside & ~self.halt),
             self.done.eq(place.valid & place.finish & ~outside & ~self.halt),
             report(self.error, isa.ErrorCode.ADDRESS_RANGE, isa.Unit.WRITE_BACK, place.index, place.address),
@@ -83,11 +87,19 @@ class WriteBack(wiring.Component):
         checks = Assertions(m, platform)
         count = self.write.count
         checks.never(
-            self.write_valid & ((count == 0) | (count > self.config.array.columns)),
-            "write back: a piece of no byte, or of more than there are columns",
+            self.write_valid & ((count == 0) | (count > self.config.array.lanes)),
+            "write back: a piece of no byte, or of more than there are lanes",
         )
         checks.never(
             self.place.valid & (self.place.count <= self.place.slot << ceil_log2(self.lanes)),
             "write back: a group behind the end of its piece",
         )
         return m
+
+    def _bytes(self, m: Module, piece: Signal, place: Signal):
+        """What is written: a piece that was collected, or a direct result."""
+        if not self.has_direct:
+            return piece
+        direct = Signal.like(self.direct_values, name="direct", reset_less=True)
+        m.d.sync += direct.eq(self.direct_values)
+        return Mux(place.is_direct, direct, piece)

@@ -100,6 +100,7 @@ def _tiles(fields: dict[str, int], config: Config) -> Iterator[tuple[list[tuple[
             if tiles
         ]
     for row, lanes, rounds in parts:
-        groups = [timing.result_groups(config, count) for count in lanes]
-        pieces = sum(-(-count // config.array.columns) for count in lanes)
+        is_direct = bool(specification(fields["engine"]).is_direct(fields))
+        groups = [timing.result_groups(config, count, is_direct=is_direct) for count in lanes]
+        pieces = sum(groups) if is_direct else sum(-(-count // config.array.columns) for count in lanes)
         yield list(zip(row, groups, strict=True)), rounds, rounds * pieces

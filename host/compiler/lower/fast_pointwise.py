@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from ....golden.butterfly_words import Placed, place
-from ....golden.engines.fpc import positions
+from ....golden.engines.fpc import BIAS_BYTES, has_direct_finish, positions
 from ....golden.isa import Engine, LocalMemory, Opcode
 from ....golden.timing import result_groups
 from ...graph import FastPointwise
@@ -25,6 +25,11 @@ class FastPointwiseOperation(Operation):
         self.tile_channels = self.output_channels
         self.pattern = self.layer.stages.pattern
         self.words = positions(self.pattern.stages, self.config.array.lanes)
+        # Powers of two are shifts; a table's codes come from the requantiser.
+        self.is_direct = (
+            self.layer.finish.shift is not None and self.layer.table is None and has_direct_finish(self.config)
+        )
+        self.groups = result_groups(self.config, self.pattern.outputs, is_direct=self.is_direct)
         self.fold = f"{min(self.pattern.inputs, self.config.array.lanes)} of {self.config.array.lanes} lanes"
 
     @cached_property
@@ -48,20 +53,25 @@ class FastPointwiseOperation(Operation):
         used = self.placed.words
         words = np.zeros((self.words, columns, lanes), np.int8)
         words[:, : used.shape[1]] = used
-        parameters = np.zeros(self._groups * self.config.array.requant_lanes, "<u8")
-        parameters[: self.pattern.outputs] = self.layer.finish.parameters
         # Words without a channel are null, wherever they are read.
         starts = np.arange(self.words) * lanes
         return {
             LocalMemory.WEIGHT: Constant(words.tobytes()),
-            LocalMemory.PARAMETER: Constant(parameters.tobytes()),
+            LocalMemory.PARAMETER: Constant(self._parameters()),
             LocalMemory.LIST: step_list(np.where(starts < self.pattern.inputs, starts, 0)),
             **table_constants(self.layer.table),
         }
 
-    @property
-    def _groups(self) -> int:
-        return result_groups(self.config, self.pattern.outputs)
+    def _parameters(self) -> bytes:
+        """A word for each group of results."""
+        finish, words = self.layer.finish, np.zeros((self.groups, self.config.parameter_word_bytes), np.uint8)
+        if self.is_direct:
+            biases = np.zeros((self.groups, self.config.array.lanes), "<i2")
+            biases.reshape(-1)[: len(finish.bias)] = finish.bias
+            words[:, : biases.shape[1] * BIAS_BYTES] = biases.view(np.uint8)
+        else:
+            words.reshape(-1)[: finish.parameters.nbytes] = finish.parameters.astype("<u8").view(np.uint8)
+        return words.tobytes()
 
     def lower(self, job: Job) -> list[Command]:
         """One command: two of its loops run over rows and columns."""
@@ -90,6 +100,8 @@ class FastPointwiseOperation(Operation):
             "input_shift": layer.stages.input_shift,
             "halves": self.placed.halves,
             "skips": self.placed.skips,
+            "direct": int(self.is_direct),
+            "shift": finish.shift if self.is_direct else 0,
         }
         return [Command(Opcode.COMPUTE, fields, self.index, reads, writes)]
 
@@ -99,7 +111,7 @@ class FastPointwiseOperation(Operation):
 
     def cycles(self, rows: int, columns: int, tiles: range) -> int:
         """A word a cycle, or a group of results, whichever takes longer."""
-        return rows * columns * len(tiles) * max(self.words, self._groups)
+        return rows * columns * len(tiles) * max(self.words, self.groups)
 
 
 LOWERING = Lowering(
