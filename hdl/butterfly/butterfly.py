@@ -123,7 +123,7 @@ class Stage(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         has_own = not self.density.trains_own
-        m.submodules.line = line = PairLine(
+        m.submodules.pairs = line = PairLine(
             lanes=self.lanes,
             distance=self.words,
             own_delay=self.terms_time - self.words if has_own else 0,

@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from ...golden import isa
 from ...golden.config import Config
+from ...golden.engines import specification
 from ...golden.timing import terms_latency
 from ..dma.local_write import local_write_layout
 from ..engines import COMPONENTS
@@ -135,11 +136,21 @@ class Compute(wiring.Component):
         return m
 
     def _elaborate_assertions(self, m: Module, checks: Assertions, engines: list, windows: Windows) -> None:
-        """One engine works at a time, and a command that waits reads nothing before its last write."""
+        """One engine works at a time, bursts have no pauses, and a command that waits reads nothing too early."""
         if not checks.wanted:
             return
         valid = Cat(engine.result.valid for engine in engines)
         checks.never((valid & (valid - 1)).any(), "compute: results of two engines at once")
+        halted = Signal()
+        with m.If(self.halt):
+            m.d.sync += halted.eq(1)
+        for engine in engines:
+            if any(specification(code).is_burst for code in engine.latencies):
+                inside = Signal()
+                with m.If(engine.step.valid):
+                    m.d.sync += inside.eq(~engine.step.fire)
+                pauses = inside & ~engine.step.valid & ~halted & ~self.halt
+                checks.never(pauses, "compute: the steps of a burst do not come one after the other")
         # The last write may come a cycle behind the issue of a step that reads it: see FeatureMemory.
         begun, done = Signal(16), Signal(16)
         m.d.sync += [begun.eq(begun + windows.first), done.eq(done + self.done)]

@@ -234,14 +234,18 @@ class Results(wiring.Component):
         walked, last_tile = Signal(), Signal(reset_less=True)
         layout = self._group_layout()
         found, pushed = (Signal(layout, name=name, reset_less=True) for name in ("walked_group", "pushed"))
-        slot, whole = number[: self._slot_bits], Signal(reset_less=True)
-        with m.If(take):
-            m.d.sync += whole.eq(takes_all)
+        slot, whole, ends_result = number[: self._slot_bits], Const(0), Const(0)
+        if self.has_direct:
+            whole = Signal(reset_less=True)
+            with m.If(take):
+                m.d.sync += whole.eq(takes_all)
+        if burst_results(self.config) > 1:
+            ends_result = whole | number[: ceil_log2(self._result_groups)].all()
         m.d.sync += [
             walked.eq(walk),
             last_tile.eq(loops.last_tile),
             found.number.eq(number),
-            found.pops.eq(last | whole | number[: ceil_log2(self._result_groups)].all()),
+            found.pops.eq(last | ends_result),
             found.word.eq(loops.word),
             found.place.is_direct.eq(whole),
             found.place.slot.eq(Mux(whole, 0, slot)),

@@ -15,12 +15,13 @@ from compute_bench import ComputeBench, expected
 from random_commands import random_scenario
 from toy_engine import Toy, add_toy
 
-from lutterfly.golden.config import PRESETS, Config
+from lutterfly.golden.config import PRESETS, Config, FpcConfig
 from lutterfly.golden.engines import ENGINES
 from lutterfly.golden.isa import Engine
 from lutterfly.hdl.compute.compute import Compute
 
-TINY = PRESETS["tiny"]
+#: All engines there are, FPC for as many channels as there are columns.
+TINY = dataclasses.replace(PRESETS["tiny"], engines=tuple(Engine), fpc=FpcConfig(2))
 
 
 #: What stays out of the hardware with an engine: names of modules, ports and signals, as regular expressions. Commands
@@ -28,6 +29,7 @@ TINY = PRESETS["tiny"]
 TRACES = {
     Engine.MAXIMUM: ("maximum", "greatest"),
     Engine.DEPTHWISE: ("depthwise", "chain", "line$", r"fields\w*\.rows"),
+    Engine.FPC: ("butterfly", "is_late", "direct_finish", "direct_values"),
     Engine.ADD: ("add_tables", "operand", "is_add", "is_sum", r"fields\w*\.add_table", "add_table_write"),
 }
 

@@ -55,11 +55,13 @@ class Bench:
             )
         self.dut.parameter_write__en.value = 0
 
-    async def step(self, inputs: dict[str, int]) -> None:
+    async def step(self, inputs: dict[str, int], work: int = 0) -> None:
+        """One cycle; ``work``: groups of the result that comes in."""
         place, settings, accumulators, parameters, error = await cycle(
             self.dut, inputs, "place", "settings", "accumulators", "parameters", "error"
         )
-        self.backlog = max(self.backlog - 1, 0)
+        # As the gate counts: what comes in cannot be worked off in the same cycle.
+        self.backlog = max(self.backlog - 1, 0) + work
         place = unpack(place, Place)
         if place["valid"]:
             values = np.frombuffer(accumulators.to_bytes(4 * self.width, "little"), np.int32)
@@ -76,8 +78,8 @@ class Bench:
             while self.backlog > BACKLOG_LIMIT or self.rng.random() < 0.2:
                 await self.step({"result": 0})
             tile = np.unravel_index(number, shape)[windows.tile_axis(command)]
-            self.backlog += -(-int(tiles[tile]) // self.width)
-            await self.step({"result": int.from_bytes(result.tobytes(), "little") << 1 | 1})
+            work = -(-int(tiles[tile]) // self.width)
+            await self.step({"result": int.from_bytes(result.tobytes(), "little") << 1 | 1}, work)
         self.dut.result.value = 0
 
     def expected(self, number: int, command: dict[str, int], results: np.ndarray) -> list[tuple]:
@@ -95,6 +97,7 @@ class Bench:
                 place = {
                     "valid": 1,
                     "write": int(is_last or (lane + self.width) % columns == 0),
+                    "is_direct": 0,
                     "finish": int(is_last and window == destinations.size - 1),
                     "slot": lane % columns // self.width,
                     "address": int(destinations[position]) + piece,
