@@ -1,0 +1,44 @@
+# amaranth: UnusedElaboratable=no
+"""Cycles of fast pointwise convolutions on the default configuration with FPC among its engines, simulated."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import onnx
+import pytest
+from butterflies import Network, random_finish, rotating_stages, with_fast_pointwise
+from exactness import assert_right
+
+from lutterfly.golden.butterfly import Pattern
+from lutterfly.golden.config import PRESETS, FpcConfig
+from lutterfly.golden.isa import Engine
+from lutterfly.host.verify import verify
+
+CONFIG = dataclasses.replace(PRESETS["ecp5-85k"], engines=tuple(Engine), fpc=FpcConfig(128))
+
+
+@pytest.mark.parametrize(("channels", "height", "width", "most"), [(64, 25, 5, 700), (128, 8, 8, 750)])
+def test_a_word_a_cycle(channels: int, height: int, width: int, most: int) -> None:
+    """Of three layers the last one finds its input in the accelerator."""
+    network, pattern = Network((channels, height, width), seed=1), Pattern.of(channels, channels)
+    name = "x"
+    for number in range(3):
+        known = {"stages": rotating_stages(pattern, number), "finish": random_finish(channels, number, shift=3)}
+        name = network.fast_pointwise(name, pattern, **known)
+    found = verify(network.data(name), CONFIG, samples=1)
+    assert_right(found)
+    cycles = found.layers[-2].measured
+    print(f"{channels} channels on {height}x{width}: {cycles} cycles")
+    assert height * width * channels // CONFIG.array.lanes < cycles <= most
+
+
+def test_keyword_spotting(models_dir: Path) -> None:
+    """Its four pointwise layers are fast ones, with random weights: half the cycles of the dense network."""
+    model = with_fast_pointwise(onnx.load(models_dir / "kws_qop.onnx"))
+    assert len(model.functions) == 4
+    found = verify(model.SerializeToString(), CONFIG, samples=1)
+    assert_right(found)
+    print(f"kws: {found.layers[-1].measured} cycles")
+    assert found.layers[-1].measured <= 16_000
