@@ -14,12 +14,13 @@ from pathlib import Path
 from cocotb_coverage.coverage import CoverCross, CoverPoint, coverage_db, coverage_section
 
 from lutterfly.golden import isa
-from lutterfly.golden.config import Config
+from lutterfly.golden.config import DEFAULT_PRESET, PRESETS, Config
 from lutterfly.golden.isa import COMMAND_BYTES, Engine, Opcode
 from lutterfly.golden.program import Program
 from lutterfly.golden.timing import RESULT_WINDOWS, result_groups
 
-ENGINES = [engine.name for engine in Engine]
+#: Of the accelerators that the networks run on.
+ENGINES = [engine.name for engine in PRESETS[DEFAULT_PRESET].engines]
 BOUNDS = ["bus", "issue", "results"]
 WAITS = ["none", "tokens", "after", "both"]
 BALANCES = ["fewer", "equal", "more"]
