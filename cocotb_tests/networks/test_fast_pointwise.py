@@ -9,9 +9,10 @@ import re
 import pytest
 from butterflies import Network, random_stages
 from exactness import assert_right
-from fpc_configs import FPC_CONFIGS
+from fast_networks import fast_network
+from fpc_configs import DRAWN_CONFIGS, FPC_CONFIGS
 
-from lutterfly.golden.butterfly import Density, Pattern
+from lutterfly.golden.butterfly import Density, Direction, Pattern
 from lutterfly.golden.config import PRESETS
 from lutterfly.golden.isa import Engine
 from lutterfly.host.compiler import CompileError, compile_model
@@ -42,6 +43,31 @@ def wide() -> bytes:
 @pytest.mark.parametrize(("name", "make"), [("bottom-up", mixed), ("top-down", wide)])
 def test_no_byte_differs(name: str, make) -> None:
     assert_right(verify(make(), FPC_CONFIGS[name], samples=2))
+
+
+@pytest.mark.parametrize(
+    ("direction", "first", "count"),
+    [
+        pytest.param(direction, first, count, marks=[pytest.mark.regress] if first else [])
+        for direction in DRAWN_CONFIGS
+        for first, count in ((0, 6), (1000, 200))
+    ],
+)
+def test_drawn_networks(direction: str, first: int, count: int) -> None:
+    """Those whose layers the butterfly has: the others are refused by name."""
+    exact, refused = 0, []
+    for seed in range(first, first + count):
+        data, _ = fast_network(seed, most_channels=24, directions=[Direction(direction)])
+        try:
+            found = verify(data, DRAWN_CONFIGS[direction], samples=1)
+        except CompileError as error:
+            refused.append(str(error))
+            continue
+        assert not found.mismatched_bytes, seed
+        assert found.is_right, (seed, [layer for layer in found.layers if not layer.is_right])
+        exact += 1
+    assert exact >= count // 3
+    assert all(re.search(r"choose a (larger )?--config", message) for message in refused)
 
 
 def one(pattern: Pattern) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,8 +26,8 @@ class _Map:
 
 
 class _Drawn:
-    def __init__(self, seed: int, most_channels: int):
-        self.rng, self.most = np.random.default_rng(seed), most_channels
+    def __init__(self, seed: int, most_channels: int, directions: Sequence[Direction]):
+        self.rng, self.most, self.directions = np.random.default_rng(seed), most_channels, directions
         channels, height, width = self.rng.integers(1, most_channels + 1), *self.rng.integers(2, 7, 2)
         self.network = Network((int(channels), int(height), int(width)), seed=seed)
         self.maps = [_Map("x", int(channels), int(height), int(width))]
@@ -53,7 +54,7 @@ class _Drawn:
         stages = count_stages(last.channels, outputs)
         densities = rng.choice(list(Density), stages).tolist() if rng.integers(3) == 0 else None
         skips = [(0, stages - 1)] if rng.integers(4) == 0 else []
-        pattern = Pattern.of(last.channels, outputs, str(rng.choice(list(Direction))), densities, skips)
+        pattern = Pattern.of(last.channels, outputs, str(rng.choice(self.directions)), densities, skips)
         finish = random_finish(outputs, seed, shift=int(rng.integers(2, 7)) if rng.integers(2) else None)
         if finish.shift is not None:
             # Such a layer needs no requantiser; it may use all codes, as a layer of a network does.
@@ -112,9 +113,11 @@ class _Drawn:
         return self.fast(flat, spatial=0)
 
 
-def fast_network(seed: int, *, most_channels: int = 40) -> tuple[bytes, dict[str, np.ndarray]]:
+def fast_network(
+    seed: int, *, most_channels: int = 40, directions: Sequence[Direction] = tuple(Direction)
+) -> tuple[bytes, dict[str, np.ndarray]]:
     """An ONNX file with the int8 input ``x`` and an int8 output, and a feed for it."""
-    drawn = _Drawn(seed, most_channels)
+    drawn = _Drawn(seed, most_channels, directions)
     first = drawn.maps[0]
     drawn.maps.append(drawn.fast(first) if first.channels > 1 else drawn.convolution(first))
     for _ in range(int(drawn.rng.integers(2, 7))):

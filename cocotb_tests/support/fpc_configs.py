@@ -26,3 +26,22 @@ FPC_CONFIGS: dict[str, Config] = {
         fpc=FpcConfig(64, "top-down", skips=((0, 5),)),
     ),
 }
+
+
+def _heavier(direction: str, densities: tuple[str, ...], skips: tuple[tuple[int, int], ...]) -> Config:
+    """More weights than the directions have by themselves, and a skip across as many stages as most layers have."""
+    return dataclasses.replace(
+        _TINY,
+        array=ArrayConfig(lanes=8, columns=8, requant_lanes=2),
+        memory=dataclasses.replace(_TINY.memory, weight_bytes=32 << 10, feature_bytes=16 << 10),
+        engines=tuple(Engine),
+        depthwise=DepthwiseConfig(taps=3),
+        fpc=FpcConfig(64, direction, densities, skips),
+    )
+
+
+#: What drawn networks run on, by the direction of their layers.
+DRAWN_CONFIGS: dict[str, Config] = {
+    "bottom-up": _heavier("bottom-up", ("full", "full", *["cross"] * 4), ((0, 5), (0, 4), (0, 3), (0, 2))),
+    "top-down": _heavier("top-down", (*["cross"] * 4, "full", "full"), ((0, 5), (1, 5), (2, 5), (3, 5))),
+}
