@@ -182,15 +182,20 @@ class FpcConfig:
         Of each stage; none for those that belong to the direction.
     skips : tuple of (int, int)
         Those that there can be.
+    further_words : int
+        Words of a memory for the columns of weights that are more than the weight memory has, if there are any.
     """
 
     width: int
     direction: str = "bottom-up"
     densities: tuple[str, ...] = ()
     skips: tuple[tuple[int, int], ...] = ()
+    further_words: int = 64
 
     def __post_init__(self) -> None:
-        _check_integers(self, "width")
+        _check_integers(self, "width", "further_words")
+        _check(_is_power_of_two(self.further_words), "further_words", "a power of two", self.further_words)
+        _check(self.further_words <= 256, "further_words", "at most 256", self.further_words)
         _check(_is_power_of_two(self.width), "width", "a power of two", self.width)
         _check(2 <= self.width <= 256, "width", "between 2 and 256", self.width)
         _check(len(self.skips) <= _MOST_SKIPS, "skips", f"at most {_MOST_SKIPS}", len(self.skips))
@@ -203,7 +208,7 @@ class FpcConfig:
 
     @property
     def columns(self) -> int:
-        """Weights of a value: columns of the weight memory that are read."""
+        """Weights of a value: columns of weights."""
         return self.pattern.weights // self.width
 
 
@@ -275,12 +280,6 @@ class Config:
             f"at most columns ({self.array.columns})",
             self.depthwise.taps,
         )
-        _check(
-            Engine.FPC not in self.engines or self.fpc.columns <= self.array.columns,
-            "fpc",
-            f"of at most columns ({self.array.columns}) weights for each value",
-            self.fpc.columns,
-        )
 
     def size_bytes(self, memory: LocalMemory) -> int:
         """Bytes of one memory, a power of two."""
@@ -300,6 +299,16 @@ class Config:
     def weight_words(self) -> int:
         """Words of the weight memory."""
         return self.memory.weight_bytes // self.weight_word_bytes
+
+    @property
+    def further_columns(self) -> int:
+        """Columns of weights of a butterfly that the weight memory has not."""
+        return max(self.fpc.columns - self.array.columns, 0)
+
+    @property
+    def further_word_bytes(self) -> int:
+        """Bytes of a word of those, a power of two: lanes weights for each."""
+        return self.array.lanes << max(self.further_columns - 1, 0).bit_length()
 
     @property
     def parameter_word_bytes(self) -> int:

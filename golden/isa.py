@@ -58,6 +58,7 @@ class LocalMemory(enum.IntEnum):
     TABLE = 3
     LIST = 4
     ADD_TABLE = 5
+    FPC_WEIGHT = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +176,8 @@ for row in range(rows):
             memory[at:at + piece_bytes] = run[piece * piece_bytes:][:piece_bytes]""",
     notes="Each (row, fold) is one run of contiguous source bytes, split into bursts of at most 16 beats that never "
     "cross 4 KiB. A memory other than FEATURE takes one piece (`rows`, `folds` and `row_pieces` are 1), with `local` "
-    "and `piece_bytes` multiples of its unit: `lanes` bytes for WEIGHT, 8 for PARAMETER and ADD_TABLE, 1 for TABLE, 4 "
-    "for LIST. Counts of zero and runs of 2^32 bytes or more are illegal.",
+    "and `piece_bytes` multiples of its unit: `lanes` bytes for WEIGHT and FPC_WEIGHT, 8 for PARAMETER and ADD_TABLE, "
+    "1 for TABLE, 4 for LIST. Counts of zero and runs of 2^32 bytes or more are illegal.",
 )
 
 STORE = _format(
@@ -243,6 +244,7 @@ COMPUTE = _format(
     ("input_zero_point", -8, "FPC: subtracted from every code."),
     ("input_shift", 3, "FPC: bits by which the differences are shifted to the left."),
     ("halves", 9, "FPC: the stages that divide by two, a bit each, the first stage's lowest."),
+    ("further", 8, "FPC: first word of the columns of weights that the weight memory has not."),
     ("direct", 1, "FPC: 1: results are shifted, all lanes at a time; parameters are biases of 16 bits."),
     ("shift", 3, "FPC: bits by which direct results are shifted to the right."),
     ("skips", 4, "FPC: the skips of the configuration that add, a bit each, the first one's lowest."),

@@ -18,6 +18,7 @@ from lutterfly.golden.config import (
     AxiConfig,
     Config,
     DepthwiseConfig,
+    FpcConfig,
     MemoryConfig,
 )
 from lutterfly.golden.isa import Engine
@@ -132,6 +133,9 @@ def test_bad_config(change: dict[str, object], message: str) -> None:
         (DepthwiseConfig, 0, r"^taps must be at least 1, not 0$"),
         (AddConfig, 3, r"^tables must be a power of two, not 3$"),
         (AddConfig, 32, r"^tables must be at most 16, not 32$"),
+        (FpcConfig, 12, r"^width must be a power of two, not 12$"),
+        (FpcConfig, 1, r"^width must be between 2 and 256, not 1$"),
+        (FpcConfig, 512, r"^width must be between 2 and 256, not 512$"),
     ],
 )
 def test_bad_parameters_of_engines(part: type, value: int, message: str) -> None:
@@ -139,12 +143,28 @@ def test_bad_parameters_of_engines(part: type, value: int, message: str) -> None
         part(value)
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"further_words": 48}, r"^further_words must be a power of two, not 48$"),
+        ({"further_words": 512}, r"^further_words must be at most 256, not 512$"),
+        ({"skips": ((0, 1),) * 5}, r"^skips must be at most 4, not 5$"),
+        ({"skips": ((2, 1),)}, r"^skips must be \(i, j\) with 0 <= i <= j <= 2, not \(2, 1\)$"),
+        ({"direction": "sideways"}, r"^direction must be 'bottom-up' or 'top-down', not 'sideways'$"),
+        ({"densities": ("full",)}, r"^densities must be 3, one for each stage of 8 values, not 1$"),
+    ],
+)
+def test_bad_butterflies(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        FpcConfig(8, **changes)
+
+
 def test_parameters_of_an_engine_bind_where_it_is_built() -> None:
     narrow = dataclasses.replace(PRESETS["tiny"], depthwise=DepthwiseConfig(2), engines=(Engine.MAC,))
     assert dataclasses.replace(narrow, depthwise=DepthwiseConfig(3)).depthwise.taps > narrow.array.columns
 
 
-@pytest.mark.parametrize("part", [ArrayConfig, MemoryConfig, AxiConfig, DepthwiseConfig, AddConfig, Config])
+@pytest.mark.parametrize("part", [ArrayConfig, MemoryConfig, AxiConfig, DepthwiseConfig, AddConfig, FpcConfig, Config])
 @pytest.mark.parametrize("value", [True, 4.0, "4", None, [4]])
 def test_integers_are_integers(part: type, value: object) -> None:
     """To Python, True is 1 and 4.0 == 4: both would be other configurations, with other hashes, that look the same."""

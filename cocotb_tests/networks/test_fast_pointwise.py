@@ -40,7 +40,15 @@ def wide() -> bytes:
     return network.data(network.fast_pointwise(third, Pattern.of(5, 17, "top-down")))
 
 
-@pytest.mark.parametrize(("name", "make"), [("bottom-up", mixed), ("top-down", wide)])
+def several() -> bytes:
+    """Layers whose weights are in two memories, of one pixel and of many, one behind the other."""
+    network = Network((16, 5, 3), seed=4)
+    first = network.fast_pointwise("x", Pattern.of(16, 16))
+    second = network.fast_pointwise(first, Pattern.of(16, 3), seed=1)
+    return network.data(network.fast_pointwise(second, Pattern.of(3, 11), seed=2))
+
+
+@pytest.mark.parametrize(("name", "make"), [("bottom-up", mixed), ("top-down", wide), ("further", several)])
 def test_no_byte_differs(name: str, make) -> None:
     assert_right(verify(make(), FPC_CONFIGS[name], samples=2))
 

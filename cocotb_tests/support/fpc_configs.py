@@ -10,6 +10,10 @@ from lutterfly.golden.isa import Engine
 _TINY = PRESETS["tiny"]
 
 FPC_CONFIGS: dict[str, Config] = {
+    # Two columns of weights in the weight memory, three in that of the engine.
+    "further": dataclasses.replace(
+        _TINY, engines=(Engine.MAC, Engine.DEPTHWISE, Engine.FPC), fpc=FpcConfig(16, further_words=16)
+    ),
     "bottom-up": dataclasses.replace(
         _TINY,
         array=ArrayConfig(lanes=4, columns=4, requant_lanes=2),

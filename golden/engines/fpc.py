@@ -12,7 +12,7 @@ from ..butterfly import Density, Pattern
 from ..butterfly_words import unplace
 from ..config import Config
 from ..fpc import VALUE_BITS, Finish, Stages, enter, run_stages, shift_values
-from ..isa import Engine
+from ..isa import Engine, LocalMemory
 from .engine import Command, EngineSpecification, Int8, Int16, Int32, RandomWindow, TileWindows
 from .mac import MULTIPLIER_LATENCY
 
@@ -38,7 +38,7 @@ def _totals(tile: TileWindows) -> Int32:
     command, hardware = tile.command, tile.config.fpc.pattern
     width, lanes = 1 << command["stages"], tile.config.array.lanes
     used = [index for index, distance in enumerate(hardware.distances) if distance < width]
-    own, cross = unplace(tile.weights, hardware, command["stages"])
+    own, cross = unplace(_weight_columns(tile), hardware, command["stages"])
     pattern = Pattern(
         command["channels"],
         width,
@@ -57,6 +57,16 @@ def _totals(tile: TileWindows) -> Int32:
     results = np.zeros((*values.shape[:-1], max(width, lanes)), np.int32)
     results[..., :width] = values
     return results
+
+
+def _weight_columns(tile: TileWindows) -> Int8:
+    """The weight words of a tile with their further columns: int8[steps, columns, lanes]."""
+    config, first = tile.config, tile.command["further"]
+    if not config.further_columns:
+        return tile.weights
+    further = tile.memories[LocalMemory.FPC_WEIGHT].view(np.int8).reshape(config.fpc.further_words, -1)
+    words = further[first : first + len(tile.weights)].reshape(len(tile.weights), -1, config.array.lanes)
+    return np.concatenate([tile.weights, words], axis=1)
 
 
 def _finish_direct(totals: Int32, biases: Int16, command: Command) -> Int8:
@@ -85,8 +95,14 @@ def _conditions(command: Any, config: Config) -> list[Any]:
         command["channels"].any(),
         command["last_lanes"] == command["lanes"],
         ~(command["direct"] & (command["table_enable"] if has_direct_finish(config) else 1)),
+        *(_reaches_further(command, config) if config.further_columns else ()),
         reduce(or_, [_is_of(stages, command, config) for stages in range(1, config.fpc.pattern.stages + 1)]),
     ]
+
+
+def _reaches_further(command: Any, config: Config) -> list[Any]:
+    """What a command meets whose weights are not in the weight memory alone: one tile, and words that exist."""
+    return [command["outer"] == 1, command["further"] + command["steps"] <= config.fpc.further_words]
 
 
 def _is_of(stages: int, command: Any, config: Config) -> Any:
@@ -130,6 +146,8 @@ def _random_window(config: Config, rng: np.random.Generator, size: int) -> Rando
         "skips": int(rng.integers(16)) & skips,
         "direct": (direct := int(has_direct_finish(config) and rng.integers(2))),
         **({"table_enable": 0} if direct else {}),
+        "further": int(rng.integers(1 + config.fpc.further_words - positions(stages, lanes))),
+        **({"outer": 1} if config.further_columns else {}),
         "tile_inner": 0,
         "lanes": results,
         "last_lanes": results,
@@ -142,7 +160,8 @@ FPC = EngineSpecification(
     notes="Gives a pixel's channels behind the `stages` of a butterfly, those of pairs nearer than `2 ** stages`. A "
     "window is a pixel: `steps` is `2 ** stages / LANES`, at least 1, and every step takes one weight word "
     "(`weight_words` is `steps`), a column for each weight of a value: stage by stage own weights where they are "
-    "trained, then partners' weights where those are, a partner within the word in its own lane. Channels, results, "
+    "trained, then partners' weights where those are, a partner within the word in its own lane; columns that the "
+    "weight memory has not come from FPC_WEIGHT, from the word `further` on, and `outer` is 1 then. Channels, results, "
     "`halves` and `skips` beyond the stages that work, `last_lanes` other than `lanes`, `skip`, `tile_inner`, and "
     "`direct` with `table_enable` or with parameter words of fewer than 2 bytes for each lane are illegal.",
     results="fpc.width",
@@ -155,5 +174,5 @@ FPC = EngineSpecification(
     finish_direct=_finish_direct,
     is_burst=True,
     result_fields=("shift",),
-    step_fields=("stages", "channels", "input_zero_point", "input_shift", "halves", "skips", "lanes"),
+    step_fields=("stages", "channels", "input_zero_point", "input_shift", "halves", "skips", "lanes", "further"),
 )

@@ -114,7 +114,7 @@ class Compute(wiring.Component):
         self._elaborate_fetch(m, windows, features, weights, engines)
         m.d.comb += results.result.eq(self._chosen_result(m, engines))
         self._elaborate_requantise(m, results, terms, tables, write_back)
-        self._elaborate_local_writes(m, windows, weights, results, terms, tables)
+        self._elaborate_local_writes(m, engines, windows, weights, results, terms, tables)
 
         m.d.comb += [
             features.result_valid.eq(write_back.write_valid),
@@ -283,6 +283,7 @@ class Compute(wiring.Component):
     def _elaborate_local_writes(
         self,
         m: Module,
+        engines: list[EngineComponent],
         windows: Windows,
         weights: WeightMemory,
         results: Results,
@@ -297,6 +298,7 @@ class Compute(wiring.Component):
             **({terms.memory: terms.write} if terms else {}),
             isa.LocalMemory.PARAMETER: results.parameter_write,
             isa.LocalMemory.WEIGHT: weights.write,
+            **{engine.memory: engine.write for engine in engines if engine.memory is not None},
         }
         for code, port in ports.items():
             local = delay(m, local, 1, name=f"{code.name.lower()}_write")

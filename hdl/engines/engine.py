@@ -135,6 +135,8 @@ class EngineComponent(wiring.Component):
     weight_times : list of int or None
         For each column of weights, cycles from an activation word to the word of weights that belongs to it; None for j
         cycles in column j.
+    memory : LocalMemory or None
+        One of its own, which a LOAD writes through the member ``write``.
     terms : subclass of TermsComponent or None
         What its results become on the way to the requantiser, if they are no accumulators.
 
@@ -151,4 +153,5 @@ class EngineComponent(wiring.Component):
     latencies: Mapping[isa.Engine, int]
     flags: Mapping[str, isa.Engine] = {}
     weight_times: Sequence[int] | None = None
+    memory: isa.LocalMemory | None = None
     terms: ClassVar[type[TermsComponent] | None] = None

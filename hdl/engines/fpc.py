@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Module, Mux, Signal, signed
-from amaranth.lib import data
-from amaranth.lib.wiring import In
+from amaranth.lib import data, memory, wiring
+from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from ...golden.config import Config
-from ...golden.isa import Engine
+from ...golden.isa import Engine, LocalMemory
 from ..butterfly.butterfly import Butterfly
+from ..parts.device import RAM_LATENCY, Ram
 from ..parts.pipeline import delay
 from .engine import EngineComponent, engine_members, step_layout
 
@@ -42,10 +43,19 @@ class FastPointwise(EngineComponent):
         self.lanes = config.array.lanes
         self.butterfly = Butterfly(config.fpc.pattern, lanes=self.lanes)
         self.latencies = {Engine.FPC: _INTAKE_LATENCY + self.butterfly.latency}
-        self.weight_times = [_INTAKE_LATENCY + time for time in self.butterfly.weight_times]
+        times = [_INTAKE_LATENCY + time for time in self.butterfly.weight_times]
+        self.weight_times, self.further_times = times[: config.array.columns], times[config.array.columns :]
         members = engine_members(config, step_layout(self.latencies))
         weights = data.ArrayLayout(data.ArrayLayout(signed(8), self.lanes), config.array.columns)
-        super().__init__({**members, "weights": In(weights)})
+        super().__init__({**members, "weights": In(weights), **self._write_member()})
+
+    def _write_member(self) -> dict[str, wiring.Member]:
+        """The port of the memory for further columns of weights, if there are any."""
+        if not self.config.further_columns:
+            return {}
+        self.memory = LocalMemory.FPC_WEIGHT
+        address_bits = ceil_log2(self.config.size_bytes(self.memory) // self.lanes)
+        return {"write": Out(memory.WritePort.Signature(addr_width=address_bits, shape=8 * self.lanes))}
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -54,6 +64,7 @@ class FastPointwise(EngineComponent):
         # What is left of the pixel's codes and of its results, this word's included.
         position = Signal(butterfly.step.position.shape())
         codes_left, results_left = Signal.like(fields.channels), Signal.like(fields.lanes)
+        further = Signal.like(fields.further)
         settings, valid = Signal.like(butterfly.settings, name="settings"), Signal()
         m.d.sync += valid.eq(self.step.valid)
         with m.If(self.step.valid):
@@ -67,6 +78,8 @@ class FastPointwise(EngineComponent):
                 settings.halves.eq(fields.halves),
                 settings.works.eq(Cat(fields.stages > ceil_log2(distance) for distance in butterfly.pattern.distances)),
             ]
+            if self.config.further_columns:
+                m.d.sync += further.eq(fields.further)
             if butterfly.pattern.skips:
                 m.d.sync += settings.skips.eq(fields.skips)
         m.d.comb += [
@@ -79,8 +92,25 @@ class FastPointwise(EngineComponent):
         ]
         m.d.comb += [lane.eq(value) for lane, value in zip(self.result.lanes, butterfly.values, strict=True)]
         if butterfly.columns:
-            m.d.comb += [target.eq(self.weights[column]) for column, target in enumerate(butterfly.weights)]
+            weights = [*self.weights, *self._further_weights(m, (further + position)[: len(further)])]
+            m.d.comb += [target.eq(source) for target, source in zip(butterfly.weights, weights, strict=False)]
         return m
+
+    def _further_weights(self, m: Module, word) -> list:
+        """What the columns of its own memory give, each when its stage wants it; ``word`` is that of a step's word."""
+        columns, waited = [], _INTAKE_LATENCY
+        column_bits = ceil_log2(self.config.further_word_bytes // self.lanes)
+        for column, time in enumerate(self.further_times):
+            word, waited = delay(m, word, time - RAM_LATENCY - waited, name=f"further_{column}"), time - RAM_LATENCY
+            m.submodules[f"weights_{column}"] = ram = Ram(width=8 * self.lanes, depth=self.config.fpc.further_words)
+            m.d.comb += [
+                ram.read_address.eq(word),
+                ram.write_address.eq(self.write.addr[column_bits:]),
+                ram.write_data.eq(self.write.data),
+                ram.write_enable.eq(self.write.en & (self.write.addr[:column_bits] == column)),
+            ]
+            columns.append(ram.read_data)
+        return columns
 
 
 def _without(count, lanes: int):

@@ -52,11 +52,14 @@ class FastPointwiseOperation(Operation):
         lanes, columns = self.config.array.lanes, self.config.array.columns
         used = self.placed.words
         words = np.zeros((self.words, columns, lanes), np.int8)
-        words[:, : used.shape[1]] = used
+        words[:, : used.shape[1]] = used[:, :columns]
+        further = np.zeros((self.words, self.config.further_word_bytes // lanes, lanes), np.int8)
+        further[:, : self.config.further_columns] = used[:, columns:]
         # Words without a channel are null, wherever they are read.
         starts = np.arange(self.words) * lanes
         return {
             LocalMemory.WEIGHT: Constant(words.tobytes()),
+            **({LocalMemory.FPC_WEIGHT: Constant(further.tobytes())} if self.config.further_columns else {}),
             LocalMemory.PARAMETER: Constant(self._parameters()),
             LocalMemory.LIST: step_list(np.where(starts < self.pattern.inputs, starts, 0)),
             **table_constants(self.layer.table),
@@ -94,6 +97,7 @@ class FastPointwiseOperation(Operation):
         )
         fields |= {
             "weight": job.addresses[LocalMemory.WEIGHT],
+            "further": job.addresses.get(LocalMemory.FPC_WEIGHT, 0),
             "stages": self.pattern.stages,
             "channels": self.pattern.inputs,
             "input_zero_point": layer.zero_point,
