@@ -43,7 +43,7 @@ ILLEGAL_LOADS = [
     {"piece_bytes": 0},
     {"rows": 0},
     {"folds": 0},
-    {"memory": 6},
+    {"memory": len(LocalMemory)},
     {"memory": 15},
     {"row_pieces": 1 << 15, "piece_bytes": 1 << 17},
     {"memory": LocalMemory.WEIGHT, "local": 2},

@@ -91,7 +91,6 @@ class Outcome:
                 tuple(block for block in self.blocks if block.memory is memory),
             )
             for memory in CONSTANTS
-            if MEMORIES[memory].engine in (None, *self.config.engines)
         )
 
     @cached_property
