@@ -21,6 +21,8 @@ from lutterfly.golden.timing import RESULT_WINDOWS, result_groups
 
 #: Of the accelerators that the networks run on.
 ENGINES = [engine.name for engine in PRESETS[DEFAULT_PRESET].engines]
+#: All but the one that none of those engines reads.
+MEMORIES = [memory.name for memory in isa.LocalMemory if memory is not isa.LocalMemory.FPC_WEIGHT]
 BOUNDS = ["bus", "issue", "results"]
 WAITS = ["none", "tokens", "after", "both"]
 BALANCES = ["fewer", "equal", "more"]
@@ -225,7 +227,7 @@ class Coverage:
             point("before", TRANSFERS, lambda t: t.before),
             # Of `after` the compiler has no need there: LOAD, STORE and FILL wait for one another by themselves.
             point("transfer_waits", WAITS[:2], lambda t: t.waits),
-            point("memory", [memory.name for memory in isa.LocalMemory], lambda t: t.memory),
+            point("memory", MEMORIES, lambda t: t.memory),
             point("folded", [False, True], lambda t: t.folded),
             cross("transfer_before_waits", "transfer", "before", "transfer_waits"),
         )
