@@ -49,6 +49,16 @@ def count_stages(inputs: int, outputs: int) -> int:
     return (max(inputs, outputs) - 1).bit_length()
 
 
+def pixel_words(width: int, lanes: int) -> int:
+    """Words of ``lanes`` values that so many values take."""
+    return max(width // lanes, 1)
+
+
+def lane_exchange(distance: int, lanes: int) -> int:
+    """The bit in which the lanes of a pair differ; 0 for pairs across words."""
+    return distance if distance < lanes else 0
+
+
 @dataclass(frozen=True)
 class Pattern:
     """Stages, and which weights they have.

@@ -1,16 +1,18 @@
 """How a butterfly's weights lie in the words that hardware for a greater one reads.
 
 Hardware for a pattern runs every function whose stages are among its own, in their order: the other stages pass values
-on, with partners' weights of zero.
+on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from .butterfly import Density, Pattern
+from .butterfly import Density, Pattern, lane_exchange, pixel_words
 from .convolution import Int8
 from .fpc import UNIT_WEIGHT, Stages
 
@@ -24,13 +26,12 @@ class Placed:
     words : int8[positions, columns, lanes]
         Of weights, for each word of a pixel. Every stage of the hardware has a column for each trained weight, own ones
         first. A partner within the word is multiplied in its own lane.
-    halves, works, skips : int
+    halves, skips : int
         Bits, the first stage's (skip's) lowest: see :class:`~lutterfly.hdl.butterfly.butterfly.Butterfly`.
     """
 
     words: Int8
     halves: int
-    works: int
     skips: int
 
 
@@ -51,24 +52,19 @@ def place(stages: Stages, hardware: Pattern, lanes: int) -> Placed:
         is not there.
     """
     of_stage = stages_on(stages.pattern, hardware)
-    positions = max(stages.pattern.width // lanes, 1)
-    columns, halves, works = [], 0, 0
-    for index, (distance, density) in enumerate(zip(hardware.distances, hardware.densities, strict=True)):
+    positions = pixel_words(stages.pattern.width, lanes)
+    halves = sum(stages.growth_shifts[stage] << index for index, stage in of_stage.items())
+    columns = []
+    for index, is_own, order in _columns(hardware, lanes):
         stage = of_stage.get(index)
         if stage is None:
-            own, cross = (np.full(stages.pattern.width, weight, np.int8) for weight in (UNIT_WEIGHT, 0))
+            weights = np.full(stages.pattern.width, UNIT_WEIGHT if is_own else 0, np.int8)
         else:
-            own, cross = stages.own[stage], stages.cross[stage]
-            halves |= stages.growth_shifts[stage] << index
-            works |= 1 << index
-        exchange = distance if distance < lanes else 0
-        if density.trains_own:
-            columns.append(_words(own, positions, lanes))
-        if density.trains_cross:
-            columns.append(_words(cross, positions, lanes)[:, np.arange(lanes) ^ exchange])
+            weights = (stages.own if is_own else stages.cross)[stage]
+        columns.append(_words(weights, positions, lanes)[:, order])
     skips = sum(1 << hardware.skips.index(skip) for skip in _skips_on(stages.pattern, hardware, of_stage))
     words = np.stack(columns, axis=1) if columns else np.zeros((positions, 0, lanes), np.int8)
-    return Placed(words, halves, works, skips)
+    return Placed(words, halves, skips)
 
 
 def stages_on(pattern: Pattern, hardware: Pattern) -> dict[int, int]:
@@ -108,6 +104,15 @@ def _weights(density: Density) -> int:
     return density.trains_own + density.trains_cross
 
 
+def _columns(hardware: Pattern, lanes: int) -> Iterator[tuple[int, bool, NDArray[np.intp]]]:
+    """For each column of weights its stage, whether it has own weights, and the lane whose result each lane's has."""
+    for index, (distance, density) in enumerate(zip(hardware.distances, hardware.densities, strict=True)):
+        if density.trains_own:
+            yield index, True, np.arange(lanes)
+        if density.trains_cross:
+            yield index, False, np.arange(lanes) ^ lane_exchange(distance, lanes)
+
+
 def _words(weights: Int8, positions: int, lanes: int) -> Int8:
     """int8[positions, lanes]: one weight for each value."""
     padded = np.zeros(positions * lanes, np.int8)
@@ -131,18 +136,9 @@ def unplace(words: Int8, hardware: Pattern, stages: int) -> tuple[list[Int8], li
         For each of those stages, in the hardware's order.
     """
     lanes, width = words.shape[2], 1 << stages
-    own, cross, column = list[Int8](), list[Int8](), 0
     unit = np.full(width, UNIT_WEIGHT, np.int8)
-    for distance, density in zip(hardware.distances, hardware.densities, strict=True):
-        exchange = distance if distance < lanes else 0
-        of_stage = [unit, unit]
-        if density.trains_own:
-            of_stage[0] = words[:, column].reshape(-1)[:width]
-            column += 1
-        if density.trains_cross:
-            of_stage[1] = words[:, column, np.arange(lanes) ^ exchange].reshape(-1)[:width]
-            column += 1
-        if distance < width:
-            own.append(of_stage[0])
-            cross.append(of_stage[1])
-    return own, cross
+    own, cross = [unit] * hardware.stages, [unit] * hardware.stages
+    for column, (index, is_own, order) in enumerate(_columns(hardware, lanes)):
+        (own if is_own else cross)[index] = words[:, column, order].reshape(-1)[:width]
+    used = [index for index, distance in enumerate(hardware.distances) if distance < width]
+    return [own[index] for index in used], [cross[index] for index in used]

@@ -139,8 +139,13 @@ class _Fetch:
         self.lane = np.arange(config.array.lanes)
         self.rng = rng
         written = written_bytes(command, config)
+        self.reads = np.arange(len(offsets)) < specification(command["engine"]).steps_read(command, config)
         starts = (windows.loop_addresses(command, "source")[..., None] + offsets) % windows.LOCAL_SPACE
-        starts = np.unique(windows.in_issue_order(command, starts, axis=2))
+        starts, reads = (
+            windows.in_issue_order(command, of_steps, axis=2)
+            for of_steps in (starts, np.broadcast_to(self.reads, starts.shape))
+        )
+        starts = np.unique(starts[reads])
         if starts[-1] >= len(feature):
             raise CommandError(ErrorCode.ADDRESS_RANGE, Unit.FETCH, int(starts[np.searchsorted(starts, len(feature))]))
         self.races = bool(written[(starts[:, None] + self.lane) % len(feature)].any())
@@ -156,6 +161,8 @@ class _Fetch:
             number = self._window_numbers().take(tile, windows.tile_axis(self.command))
             raced = self.first_writer[addresses] < number[..., None, None]
             words[raced] = self.rng.integers(-128, 128, np.count_nonzero(raced), dtype=np.int8)
+        null = words[..., ~self.reads, :]
+        words[..., ~self.reads, :] = self.rng.integers(-128, 128, null.shape, dtype=np.int8)
         return words
 
     def _window_numbers(self) -> windows.Int64:

@@ -199,7 +199,8 @@ class FpcConfig:
         _check(_is_power_of_two(self.width), "width", "a power of two", self.width)
         _check(2 <= self.width <= 256, "width", "between 2 and 256", self.width)
         _check(len(self.skips) <= _MOST_SKIPS, "skips", f"at most {_MOST_SKIPS}", len(self.skips))
-        assert self.pattern.width == self.width
+        # Direction, densities and skips that do not fit the width are errors of the pattern's.
+        _ = self.pattern
 
     @property
     def pattern(self) -> Pattern:
@@ -359,7 +360,9 @@ PRESETS: dict[str, Config] = {
             feature_bytes=64 << 10, weight_bytes=256 << 10, parameter_bytes=32 << 10, tables=16, list_entries=1024
         ),
         axi=AxiConfig(data_bits=64),
+        engines=tuple(Engine),
         depthwise=DepthwiseConfig(taps=3),
+        fpc=FpcConfig(width=256),
     ),
     "large": Config(
         array=ArrayConfig(lanes=32, columns=32, requant_lanes=8),

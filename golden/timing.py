@@ -13,9 +13,8 @@ from .config import Config
 from .engines import specification
 from .isa import COMMAND_BITS
 
-#: A soft reset lasts at least this long: more than any pipeline, whose flags run out meanwhile instead of being reset.
-RESET_CYCLES = 128
-
+#: Of a soft reset at least.
+_RESET_CYCLES = 128
 #: Results of windows that the result FIFO holds at least.
 RESULT_WINDOWS = 8
 #: A window is held back while the results before it take more cycles than this: each window takes at least one.
@@ -61,6 +60,14 @@ WRITE_LATENCY = 2
 def terms_latency(config: Config) -> int:
     """Cycles in which totals become the terms that the requantiser adds: those of the slowest engine, for all."""
     return max(specification(code).terms_latency for code in config.engines)
+
+
+def reset_cycles(config: Config) -> int:
+    """Cycles that a soft reset lasts at least: more than any pipeline, whose flags run out instead of being reset."""
+    longest = max(landing_latency(config, {"engine": engine}) for engine in config.engines)
+    # As if the whole result FIFO had to be worked off.
+    waiting = result_windows(config) * result_groups(config, config.array.lanes)
+    return max(1 << (ISSUE_LATENCY + longest + waiting).bit_length(), _RESET_CYCLES)
 
 
 def landing_latency(config: Config, command: Mapping[str, int]) -> int:
@@ -224,6 +231,12 @@ def issue_steps(command: Mapping[str, int]) -> int:
     """Steps that a COMPUTE command issues; ``command`` holds its fields."""
     skip = command.get("skip", 0)
     return command["outer"] * command["middle"] * (command["inner"] * (command["steps"] - skip) + skip)
+
+
+def read_steps(config: Config, command: Mapping[str, int]) -> int:
+    """Steps of those that read the feature memory."""
+    spec, steps = specification(command["engine"]), issue_steps(command)
+    return steps if spec.read_steps is None else steps // command["steps"] * spec.steps_read(command, config)
 
 
 def issue_windows(

@@ -54,7 +54,7 @@ class Core(wiring.Component):
     Members
     -------
     reset : In(1)
-        A soft reset, for ``RESET_CYCLES`` at least.
+        A soft reset, for :func:`lutterfly.golden.timing.reset_cycles` at least.
     resetting : Out(1)
         The last unit is in reset.
     start : In(1)

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..golden import registers
 from ..golden.config import Config
-from ..golden.timing import RESET_CYCLES
+from ..golden.timing import reset_cycles
 from .bus.axi import axi4_lite_signature, axi4_signature
 from .bus.axi_guard import AxiGuard
 from .control.registers import Registers
@@ -63,11 +63,12 @@ class TopAxi(wiring.Component):
         m.domains.core = ClockDomain(reset_less=True, local=True)
         core = Core(self.config)
         m.submodules.core = DomainRenamer("core")(core)
-        reset_left = Signal(range(RESET_CYCLES), init=RESET_CYCLES - 1)
+        cycles = reset_cycles(self.config)
+        reset_left = Signal(range(cycles), init=cycles - 1)
         core_reset = Signal(init=1)
         m.d.sync += core_reset.eq(guard.soft_reset | guard.resetting | (reset_left != 0))
         with m.If(guard.soft_reset | guard.resetting):
-            m.d.sync += reset_left.eq(RESET_CYCLES - 1)
+            m.d.sync += reset_left.eq(cycles - 1)
         with m.Elif(reset_left != 0):
             m.d.sync += reset_left.eq(reset_left - 1)
         m.d.comb += [ClockSignal("core").eq(ClockSignal()), core.reset.eq(core_reset)]

@@ -12,14 +12,14 @@ from ..golden.config import Config
 from ..golden.isa import COMMAND_BYTES, ErrorCode, Opcode, Unit
 from ..golden.program import Program, Queues
 from ..golden.registers import REGISTERS
-from ..golden.timing import RESET_CYCLES
+from ..golden.timing import reset_cycles
 from . import ports
 from .transport import Run, Transport
 
 COUNTERS = ("CYCLES", "DMA_BUSY", "DMA_STALLED", "COMPUTE_BUSY", "COMPUTE_STALLED", "DMA_DONE", "COMPUTE_DONE")
 
-#: Polls of STATUS, and the cycles between them, until a soft reset must be over.
-_RESET_POLLS, _CYCLES_PER_POLL = 10, 2 * RESET_CYCLES
+#: Polls of STATUS, each after twice the time that a soft reset takes, until it must be over.
+_RESET_POLLS = 10
 #: A run that its watchdog does not stop moves on, however slowly: this bounds it.
 _CYCLES_AT_LEAST, _TIMES_PREDICTED = 2_000_000, 100
 
@@ -211,7 +211,7 @@ class Driver:
         AcceleratorError
             If the reset does not end; it waits for nothing outside the core.
         """
-        state = self._transport.state
+        state, cycles_per_poll = self._transport.state, 2 * reset_cycles(self._config)
         with self._transport.exclusive():
             state.program, state.must_reset = None, True
             self._write("CONTROL", registers.CONTROL_RESET)
@@ -220,9 +220,9 @@ class Driver:
                     self._begun.run = state.run = None
                     state.must_reset = False
                     return
-                self._transport.wait_for_interrupt(_CYCLES_PER_POLL)
+                self._transport.wait_for_interrupt(cycles_per_poll)
         raise AcceleratorError(
-            f"a soft reset must end within {_RESET_POLLS * _CYCLES_PER_POLL} cycles, and does not; "
+            f"a soft reset must end within {_RESET_POLLS * cycles_per_poll} cycles, and does not; "
             "reset the hardware as a whole",
             code=ErrorCode.NONE,
             unit=Unit.NONE,

@@ -18,7 +18,7 @@ from responses import answer_reads, answer_writes
 from lutterfly.golden import isa, registers
 from lutterfly.golden.config import PRESETS, Config
 from lutterfly.golden.isa import ErrorCode, Unit
-from lutterfly.golden.timing import RESET_CYCLES, issue_steps
+from lutterfly.golden.timing import issue_steps, reset_cycles
 from lutterfly.hdl.bus.axi import Response
 from lutterfly.hdl.top_axi import TopAxi, generate
 
@@ -313,7 +313,7 @@ async def memory_that_hangs(dut, where: str, channel: str) -> None:
     assert await _now(core) - started < 700 + (12_000 if where == "store" else 0)
     before = await _now(core)
     await core.reset()
-    assert await _now(core) - before < 2 * RESET_CYCLES
+    assert await _now(core) - before < 2 * reset_cycles(core.config)
 
     core.put(job.arena)
     await core.write("WATCHDOG", 0)
@@ -353,7 +353,7 @@ async def soft_reset_at_any_time(dut) -> None:
         await core.cycles(int(core.rng.integers(length // 2)))
         begin = await _now(core)
         await core.reset()
-        assert await _now(core) - begin >= RESET_CYCLES
+        assert await _now(core) - begin >= reset_cycles(core.config)
         assert await core.status() == 0
         assert dut.interrupt.value == 0
         assert {name: await core.read(name) for name in settings} == settings

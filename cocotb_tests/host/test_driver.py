@@ -145,7 +145,7 @@ def test_a_run_that_never_ends(program: Program, transport: GoldenTransport) -> 
         match=r"^a run must end within 2000000 cycles, and does not; check that the external memory answers$",
     ):
         driver.infer(codes(0))
-    with pytest.raises(AcceleratorError, match=r"^a soft reset must end within 2560 cycles, and does not; reset the"):
+    with pytest.raises(AcceleratorError, match=r"^a soft reset must end within 5120 cycles, and does not; reset the"):
         driver.infer(codes(0))
     transport.hangs = False
     np.testing.assert_array_equal(driver.infer(codes(1)), fresh_answer(program, 1))

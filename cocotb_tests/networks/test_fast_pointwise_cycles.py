@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import onnx
@@ -12,11 +11,10 @@ from butterflies import Network, random_finish, rotating_stages, with_fast_point
 from exactness import assert_right
 
 from lutterfly.golden.butterfly import Pattern
-from lutterfly.golden.config import PRESETS, FpcConfig
-from lutterfly.golden.isa import Engine
+from lutterfly.golden.config import PRESETS
 from lutterfly.host.verify import verify
 
-CONFIG = dataclasses.replace(PRESETS["ecp5-85k"], engines=tuple(Engine), fpc=FpcConfig(256))
+CONFIG = PRESETS["ecp5-85k"]
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ FPC_CONFIGS: dict[str, Config] = {
     "top-down": dataclasses.replace(
         _TINY,
         array=ArrayConfig(lanes=8, columns=8, requant_lanes=8),
+        memory=dataclasses.replace(_TINY.memory, parameter_bytes=8 << 10),
         axi=AxiConfig(data_bits=64),
         engines=(Engine.MAC, Engine.MAXIMUM, Engine.FPC),
         fpc=FpcConfig(64, "top-down", skips=((0, 5),)),

@@ -15,7 +15,7 @@ from lutterfly.golden.requant import pack_parameters
 
 #: What is filled of the larger memories: loading all of them would take most of the simulation.
 WEIGHT_WORDS = 48
-PARAMETER_WORDS = 64
+PARAMETER_WORDS = 72
 
 
 @dataclass
@@ -109,16 +109,19 @@ def random_scenario(config: Config, rng: np.random.Generator, count: int, *, run
         lanes = window.fields.get("lanes", int(rng.choice([limit, rng.integers(1, limit + 1)])))
         last_lanes = window.fields.get("last_lanes", int(rng.integers(1, lanes + 1)))
         steps, weight_words = window.fields["steps"], engine.tile_weight_words(window.fields)
+        groups = -(-lanes // array.requant_lanes)
+        # Windows of very many results: as many as have parameters, and room for what they write.
+        tiles = min(window.fields.get("outer", tiles), max(PARAMETER_WORDS // 2 // groups, 1))
+        width = (tiles - 1) * lanes + last_lanes
         rows, columns = (int(n) for n in rng.integers(1, 6, 2))
+        rows = min(rows, max(region // 2 // (columns * width), 1))
         offsets = np.sort(rng.integers(0, region // 4, steps))
         flags = np.zeros(steps, np.int64)
         flags[window.sum_start] |= isa.LIST_CLEAR
         flags[-1] |= isa.LIST_FIRE
-        groups = -(-lanes // array.requant_lanes)
         tile_inner = bool(window.fields.get("tile_inner", rng.integers(2)))
         depends = number > 0 and number % run_length == 0 and rng.random() < 0.5
         source = commands[-1]["destination"] if depends else int(rng.integers(0, half - region))
-        width = (tiles - 1) * lanes + last_lanes
         commands.append(
             {
                 "engine": int(engine.code),

@@ -74,6 +74,10 @@ def any_steps(config: Config, rng: np.random.Generator, size: int) -> RandomWind
     return RandomWindow({"steps": int(rng.choice(np.array([1, 2, rng.integers(1, size)])))})
 
 
+def _no_columns(config: Config) -> int:
+    return 0
+
+
 @dataclass(frozen=True, kw_only=True)
 class EngineSpecification:
     """Everything about an engine that is not its hardware. See ``docs/adding-an-engine.md``.
@@ -101,6 +105,10 @@ class EngineSpecification:
     weight_words : str or None
         The field that says how many weight words a tile has; so many last steps of a window take one each. None if the
         engine takes no weights.
+    read_steps : callable or None
+        Command and configuration to the steps of a window, the first ones and at least one, that read their word; the
+        words of the others count as null whatever stands at their addresses. In expressions as those of ``conditions``.
+        None for all.
     has_streams : bool
         The windows of an inner loop are one stream of words: each but the first may leave out ``skip`` steps, and its
         sum may begin at any step from there on. Else ``skip`` must be zero, and a sum begins at the first step.
@@ -112,6 +120,9 @@ class EngineSpecification:
     is_burst : bool
         The steps of a window come one after the other, and its results likewise, ``lanes`` a cycle, the first
         ``latency`` behind the first word. Commands wait for every earlier result.
+    borrowed_columns : callable
+        Configuration to the columns of the array, the first ones, on whose multipliers it works: values of 16 bits by
+        the weights of those columns.
     step_fields : tuple of str
         Fields that the hardware wants to know with every step.
     result_fields : tuple of str
@@ -132,10 +143,12 @@ class EngineSpecification:
     random_window: Callable[[Config, np.random.Generator, int], RandomWindow]
     conditions: Callable[[Any, Config], list[Any]] | None = None
     weight_words: str | None = None
+    read_steps: Callable[[Any, Config], Any] | None = None
     has_streams: bool = False
     direct: str | None = None
     finish_direct: Callable[[Int32, Int16, Command], Int8] | None = None
     is_burst: bool = False
+    borrowed_columns: Callable[[Config], int] = _no_columns
     step_fields: tuple[str, ...] = ()
     result_fields: tuple[str, ...] = ()
     finish: Callable[..., Int8] = requantise
@@ -177,6 +190,10 @@ class EngineSpecification:
     def is_direct(self, command: Any) -> Any:
         """Whether a command's results are finished directly; of Amaranth's view of one, the bit that says so."""
         return False if self.direct is None else command[self.direct]
+
+    def steps_read(self, command: Command, config: Config) -> int:
+        """The steps of a window that read their word."""
+        return command["steps"] if self.read_steps is None else int(self.read_steps(command, config))
 
     def tile_weight_words(self, command: Command) -> int:
         """Weight words of a tile."""

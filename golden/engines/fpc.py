@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..butterfly import Density, Pattern
+from ..butterfly import Density, Pattern, pixel_words
 from ..butterfly_words import unplace
 from ..config import Config
 from ..fpc import VALUE_BITS, Finish, Stages, enter, run_stages, shift_values
@@ -31,7 +31,7 @@ def stage_latency(distance: int, density: Density, lanes: int, *, has_skip: bool
 
 def positions(stages: int, lanes: int) -> int:
     """Words of a window with so many stages."""
-    return max((1 << stages) // lanes, 1)
+    return pixel_words(1 << stages, lanes)
 
 
 def _totals(tile: TileWindows) -> Int32:
@@ -121,6 +121,12 @@ def _is_of(stages: int, command: Any, config: Config) -> Any:
     )
 
 
+def _read_steps(command: Any, config: Config) -> Any:
+    """Words with channels."""
+    lanes = config.array.lanes
+    return (command["channels"] + (lanes - 1)) >> (lanes.bit_length() - 1)
+
+
 def usable(stages: int, config: Config) -> tuple[int, int]:
     """The bits of the fields ``halves`` and ``skips`` that a command with so many stages may set."""
     pattern = config.fpc.pattern
@@ -158,7 +164,8 @@ def _random_window(config: Config, rng: np.random.Generator, size: int) -> Rando
 FPC = EngineSpecification(
     code=Engine.FPC,
     notes="Gives a pixel's channels behind the `stages` of a butterfly, those of pairs nearer than `2 ** stages`. A "
-    "window is a pixel: `steps` is `2 ** stages / LANES`, at least 1, and every step takes one weight word "
+    "window is a pixel: `steps` is `2 ** stages / LANES`, at least 1; those behind the channels read nothing, and "
+    "every step takes one weight word "
     "(`weight_words` is `steps`), a column for each weight of a value: stage by stage own weights where they are "
     "trained, then partners' weights where those are, a partner within the word in its own lane; columns that the "
     "weight memory has not come from FPC_WEIGHT, from the word `further` on, and `outer` is 1 then. Channels, results, "
@@ -170,9 +177,11 @@ FPC = EngineSpecification(
     random_window=_random_window,
     conditions=_conditions,
     weight_words="steps",
+    read_steps=_read_steps,
     direct="direct",
     finish_direct=_finish_direct,
     is_burst=True,
+    borrowed_columns=lambda config: config.fpc.columns - config.further_columns,
     result_fields=("shift",),
     step_fields=("stages", "channels", "input_zero_point", "input_shift", "halves", "skips", "lanes", "further"),
 )

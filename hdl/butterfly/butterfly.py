@@ -10,14 +10,15 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from ...golden.butterfly import Density, Pattern
+from ...golden.butterfly import Density, Pattern, lane_exchange, pixel_words
+from ...golden.engines.fpc import ROUND_LATENCY
 from ...golden.fpc import FRACTION_BITS, MOST_INPUT_SHIFT, VALUE_BITS
-from ..parts.device import MULTIPLIER_LATENCY, Multiplier
-from ..parts.pipeline import delay
-from .pair_line import PairLine, values_layout
-from .stage_sum import ROUND_LATENCY, StageSum, sum_latency
+from ..parts.device import MULTIPLIER_LATENCY, Multiplier, MultiplierColumns
+from ..parts.pipeline import delay, spread
+from .pair_line import SETTING_LATENCY, PairLine, values_layout
+from .stage_sum import StageSum, sum_latency
 
-__all__ = ["Butterfly", "Stage", "step_layout"]
+__all__ = ["Butterfly", "Stage", "stage_multipliers", "step_layout"]
 
 WEIGHT_BITS = 8
 #: From codes to values: subtract, shift.
@@ -29,7 +30,7 @@ def step_layout(pattern: Pattern, lanes: int) -> data.StructLayout:
 
     ``position``: its number in its pixel. ``channels``: how many of its codes there are; what is behind them is null.
     """
-    words = max(pattern.width // lanes, 1)
+    words = pixel_words(pattern.width, lanes)
     return data.StructLayout(
         {"valid": unsigned(1), "position": unsigned(max(ceil_log2(words), 1)), "channels": range(lanes + 1)}
     )
@@ -49,10 +50,14 @@ def settings_layout(pattern: Pattern) -> data.StructLayout:
     )
 
 
-def weights_member(columns: int, lanes: int) -> dict[str, wiring.Member]:
-    """The member ``weights``, if there are any."""
-    words = data.ArrayLayout(data.ArrayLayout(signed(WEIGHT_BITS), lanes), columns)
-    return {"weights": In(words)} if columns else {}
+def weights_layout(columns: int, lanes: int) -> data.ArrayLayout:
+    """A word of weights for each column."""
+    return data.ArrayLayout(data.ArrayLayout(signed(WEIGHT_BITS), lanes), columns)
+
+
+def stage_multipliers(columns: int, lanes: int) -> MultiplierColumns:
+    """Multipliers of values by weights."""
+    return MultiplierColumns(columns, lanes, a_width=VALUE_BITS, b_width=WEIGHT_BITS)
 
 
 class Stage(wiring.Component):
@@ -65,16 +70,16 @@ class Stage(wiring.Component):
     distance : int
         Of the pairs, in values.
     density : Density
-        A trained weight is a multiplier for each lane.
+        A trained weight is a column of multipliers, one for each lane, outside.
     skip_bits : int
         See :class:`.stage_sum.StageSum`.
 
     Attributes
     ----------
     columns : int
-        Words of weights that it takes, 0 to 2: those of own values, and a cycle later those of partners.
+        Of multipliers, 0 to 2: those of own values, and a cycle later those of partners.
     weight_times : list of int
-        For each of them, cycles from a word of values to its weights.
+        For each of them, cycles from a word of values to its factors, which are multiplied by their weights.
     skip_time, latency : int
         Cycles from a word of values to what is skipped, and to its results.
 
@@ -82,12 +87,12 @@ class Stage(wiring.Component):
     -------
     values : In(lanes x signed(16))
     is_second : In(1)
-        See :class:`.pair_line.PairLine`; with the partners' weights.
-    weights : In(columns x lanes x signed(8)), if there are any columns
-        Of the values that the lanes multiply: the weight of a partner within the word stands in the partner's lane.
+        See :class:`.pair_line.PairLine`; a cycle before the partners' factors.
+    multipliers : Out(stage_multipliers), if there are any columns
+        A partner within the word is multiplied in its own lane.
     halves : In(1)
     works : In(1)
-        Else values pass, with own weights of one where there are any.
+        Else partners are zero, and values pass, with own weights of one where there are any.
     skipped : In(lanes x signed(skip_bits)), if there are any
     results : Out(lanes x signed(16))
     """
@@ -96,7 +101,7 @@ class Stage(wiring.Component):
         self.lanes = lanes
         self.words = distance // lanes
         # Within a word the partner is this many lanes away: a bit of the lane's number.
-        self.exchange = distance if distance < lanes else 0
+        self.exchange = lane_exchange(distance, lanes)
         self.density = density
         self.skip_bits = skip_bits
         self.columns = density.trains_own + density.trains_cross
@@ -112,7 +117,7 @@ class Stage(wiring.Component):
             {
                 "values": In(values),
                 "is_second": In(1),
-                **weights_member(self.columns, lanes),
+                **({"multipliers": Out(stage_multipliers(self.columns, lanes))} if self.columns else {}),
                 "halves": In(1),
                 "works": In(1),
                 **({"skipped": In(data.ArrayLayout(signed(skip_bits), lanes))} if skip_bits else {}),
@@ -147,27 +152,19 @@ class Stage(wiring.Component):
         lanes = range(self.lanes)
         if not self.columns:
             return [line.partner[lane ^ self.exchange] << FRACTION_BITS for lane in lanes]
-        products = self._products(m, "cross", line.partner, self.weights[self.columns - 1])
-        products = [products[lane ^ self.exchange] for lane in lanes]
+        factors, all_products = self.multipliers.factors, self.multipliers.products
+        m.d.comb += factors[self.columns - 1].eq(line.partner)
+        products = [all_products[self.columns - 1][lane ^ self.exchange] for lane in lanes]
         if not self.density.trains_own:
             return products
-        own = self._products(m, "own", line.own, self.weights[0])
+        m.d.comb += factors[0].eq(line.own)
         totals = []
         for lane in lanes:
-            waiting = delay(m, own[lane], 1, name=f"own_product_{lane}")
+            waiting = delay(m, all_products[0][lane], 1, name=f"own_product_{lane}")
             total = Signal.like(waiting + products[lane], name=f"both_{lane}", reset_less=True)
             m.d.sync += total.eq(waiting + products[lane])
             totals.append(total)
         return totals
-
-    def _products(self, m: Module, name: str, values, weights) -> list:
-        products = []
-        for lane in range(self.lanes):
-            multiplier = Multiplier(a_width=VALUE_BITS, b_width=WEIGHT_BITS)
-            m.submodules[f"{name}_{lane}"] = multiplier
-            m.d.comb += [multiplier.a.eq(values[lane]), multiplier.b.eq(weights[lane])]
-            products.append(multiplier.product)
-        return products
 
 
 class Butterfly(wiring.Component):
@@ -183,11 +180,13 @@ class Butterfly(wiring.Component):
         The greatest: its channels are ``pattern.width``.
     lanes : int
         A power of two.
+    borrowed : int
+        Columns of multipliers, the first ones, that are somebody else's, who has their weights.
 
     Attributes
     ----------
     columns : int
-        Words of weights: one for each trained weight of a value in a stage.
+        Of multipliers: one for each trained weight of a value in a stage.
     weight_times : list of int
         For each column, cycles from a word of codes to its weights.
     latency : int
@@ -197,14 +196,17 @@ class Butterfly(wiring.Component):
     step : In(step_layout), word : In(8 * lanes)
     settings : In(settings_layout)
         Stays while words are under way.
-    weights : In(columns x lanes x signed(8)), if there are any columns
-        As :class:`Stage` takes them, stage by stage.
+    weights : In(columns x lanes x signed(8)), if there are any columns of its own
+        Stage by stage, own weights before partners'; the weight of a partner within the word in the partner's lane.
+    active : In(1), borrowed_multipliers : Out(stage_multipliers), if there are borrowed columns
+        Their factors are zero ``SETTING_LATENCY`` cycles after ``active`` has gone, and not so many after it has come.
     valid : Out(1), values : Out(lanes x signed(16))
     """
 
-    def __init__(self, pattern: Pattern, *, lanes: int):
+    def __init__(self, pattern: Pattern, *, lanes: int, borrowed: int = 0):
         self.pattern = pattern
         self.lanes = lanes
+        self.borrowed = borrowed
         self.skips = [[skip for skip in pattern.skips if skip[1] == stage] for stage in range(pattern.stages)]
         self.stages = [
             Stage(lanes=lanes, distance=distance, density=density, skip_bits=_sum_bits(len(skips)))
@@ -218,12 +220,18 @@ class Butterfly(wiring.Component):
             for weight_time in stage.weight_times
         ]
         self.columns = len(self.weight_times)
+        own = self.columns - borrowed
         super().__init__(
             {
                 "step": In(step_layout(pattern, lanes)),
                 "word": In(8 * lanes),
                 "settings": In(settings_layout(pattern)),
-                **weights_member(self.columns, lanes),
+                **({"weights": In(weights_layout(own, lanes))} if own else {}),
+                **(
+                    {"active": In(1), "borrowed_multipliers": Out(stage_multipliers(borrowed, lanes))}
+                    if borrowed
+                    else {}
+                ),
                 "valid": Out(1),
                 "values": Out(values_layout(lanes)),
             }
@@ -238,13 +246,13 @@ class Butterfly(wiring.Component):
             m.d.comb += [
                 stage.values.eq(entering[-1]),
                 stage.halves.eq(self.settings.halves[index]),
-                stage.works.eq(self.settings.works[index]),
+                stage.works.eq(self.settings.works[index] & (self.active if self.borrowed else 1)),
             ]
             for column in range(stage.columns):
-                m.d.comb += stage.weights[column].eq(self.weights[first_column + column])
+                self._multiply(m, first_column + column, stage, column)
             first_column += stage.columns
             if stage.words:
-                time = self.times[index] + stage.partner_time
+                time = self.times[index] + stage.partner_time - 1
                 position, now = delay(m, position, time - now, name=f"position_{index + 1}"), time
                 m.d.comb += stage.is_second.eq(position[ceil_log2(stage.words)])
             if self.skips[index]:
@@ -257,16 +265,41 @@ class Butterfly(wiring.Component):
         ]
         return m
 
+    def _multiply(self, m: Module, number: int, stage: Stage, column: int) -> None:
+        """Give a stage the products of a column, ``number`` among all."""
+        factors, products = stage.multipliers.factors[column], stage.multipliers.products[column]
+        if number < self.borrowed:
+            if stage.density.trains_own and column == 0:
+                active = spread(m, self.active, self.lanes, cycles=SETTING_LATENCY, name=f"active_{number}")
+                factors = [
+                    (factor.as_unsigned() & mask.replicate(VALUE_BITS)).as_signed()
+                    for factor, mask in zip(factors, active, strict=True)
+                ]
+            # Else they are partners', which are zero where the stage does not work.
+            given = self.borrowed_multipliers
+            m.d.comb += [target.eq(factor) for target, factor in zip(given.factors[number], factors, strict=True)]
+            m.d.comb += products.eq(given.products[number])
+            return
+        for lane, factor in enumerate(factors):
+            multiplier = Multiplier(a_width=VALUE_BITS, b_width=WEIGHT_BITS)
+            m.submodules[f"multiplier_{number}_{lane}"] = multiplier
+            m.d.comb += [
+                multiplier.a.eq(factor),
+                multiplier.b.eq(self.weights[number - self.borrowed][lane]),
+                products[lane].eq(multiplier.product),
+            ]
+
     def _enter(self, m: Module) -> Signal:
         """Codes become values; those that are no channels become null."""
         values = Signal(values_layout(self.lanes), name="entering", reset_less=True)
+        shift = spread(m, self.settings.input_shift, self.lanes, cycles=1, name="input_shift")
         for lane in range(self.lanes):
             code = self.word.word_select(lane, 8).as_signed()
             difference = Signal(signed(9), name=f"difference_{lane}", reset_less=True)
             exists = (self.step.channels > lane).replicate(len(difference))
             m.d.sync += [
                 difference.eq((code - self.settings.zero_point)[: len(difference)] & exists),
-                values[lane].eq(difference << self.settings.input_shift),
+                values[lane].eq(difference << shift[lane]),
             ]
         return values
 

@@ -7,8 +7,12 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...golden.fpc import VALUE_BITS
+from ..parts.pipeline import spread
 
-__all__ = ["PairLine", "values_layout"]
+__all__ = ["SETTING_LATENCY", "PairLine", "values_layout"]
+
+#: Cycles until a setting has reached all lanes of a stage.
+SETTING_LATENCY = 2
 
 
 def values_layout(lanes: int) -> data.ArrayLayout:
@@ -37,9 +41,9 @@ class PairLine(wiring.Component):
     -------
     values : In(lanes x signed(16))
     is_second : In(1)
-        With ``partner``: the word of ``own`` is the second one of its pair.
+        A cycle before ``partner``: the word of ``own`` is the second one of its pair.
     enable : In(1)
-        Else the partner is zero.
+        Else the partner is zero. Takes ``SETTING_LATENCY`` cycles to be so everywhere.
     partner : Out(lanes x signed(16))
         ``distance + partner_delay`` cycles after ``values``.
     own : Out(lanes x signed(16))
@@ -66,9 +70,12 @@ class PairLine(wiring.Component):
             m.d.sync += tap.eq(taps[-1])
             taps.append(tap)
         m.d.comb += self.own.eq(taps[self.distance + self.own_delay])
+        enable = spread(m, self.enable, self.lanes, cycles=SETTING_LATENCY, name="enable")
+        if self.distance:
+            is_second = spread(m, self.is_second, self.lanes, cycles=1, name="is_second")
         for lane in range(self.lanes):
             latest, earliest = (taps[self.partner_delay + wait][lane] for wait in (0, 2 * self.distance))
-            partner = Mux(self.is_second, earliest, latest) if self.distance else latest
+            partner = Mux(is_second[lane], earliest, latest) if self.distance else latest
             # Masked, not chosen: synthesis makes a reset of a choice, and a multiplier's register has none to spare.
-            m.d.comb += self.partner[lane].eq(partner.as_unsigned() & self.enable.replicate(VALUE_BITS))
+            m.d.comb += self.partner[lane].eq(partner.as_unsigned() & enable[lane].replicate(VALUE_BITS))
         return m

@@ -6,14 +6,12 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from ...golden.engines.fpc import ROUND_LATENCY
 from ...golden.fpc import FRACTION_BITS, VALUE_BITS
-from .pair_line import values_layout
+from ..parts.pipeline import spread
+from .pair_line import SETTING_LATENCY, values_layout
 
-__all__ = ["ROUND_LATENCY", "StageSum", "sum_latency"]
-
-
-#: From the terms to what a skip is added to.
-ROUND_LATENCY = 2
+__all__ = ["StageSum", "sum_latency"]
 
 
 def sum_latency(*, has_skip: bool) -> int:
@@ -46,7 +44,7 @@ class StageSum(wiring.Component):
         With ``FRACTION_BITS`` of fraction.
     own : In(lanes x signed(16)), if ``has_own``
     halves : In(1)
-        Divide by two; stays while words are under way.
+        Divide by two; stays while words are under way, and before for ``SETTING_LATENCY`` cycles.
     skipped : In(lanes x signed(skip_bits)), if there are any
         ``ROUND_LATENCY`` cycles after the terms.
     values : Out(lanes x signed(16))
@@ -70,9 +68,10 @@ class StageSum(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
+        halves = spread(m, self.halves, self.lanes, cycles=SETTING_LATENCY, name="halves")
         for lane in range(self.lanes):
             own = self.own[lane] if self.has_own else Const(0, signed(1))
-            rounded, overflows = self._rounded(m, lane, self.terms[lane], own)
+            rounded, overflows = self._rounded(m, lane, self.terms[lane], own, halves[lane])
             if self.skip_bits:
                 total = Signal.like(rounded + self.skipped[lane], name=f"with_skip_{lane}", reset_less=True)
                 m.d.sync += total.eq(rounded + self.skipped[lane])
@@ -84,7 +83,7 @@ class StageSum(wiring.Component):
             m.d.comb += self.values[lane].eq(value)
         return m
 
-    def _rounded(self, m: Module, lane: int, term: Value, own: Value) -> tuple[Signal, Signal]:
+    def _rounded(self, m: Module, lane: int, term: Value, own: Value, halves: Value) -> tuple[Signal, Signal]:
         """The rounded sum in two cycles, and whether it needs more bits than a value has.
 
         To round half up is a carry into the sum; then a tie that has become odd loses its lowest bit. Halved, the carry
@@ -93,17 +92,17 @@ class StageSum(wiring.Component):
         whole, fraction = term[FRACTION_BITS:].as_signed(), term[:FRACTION_BITS]
         width = max(len(whole), len(own)) + 1
         total = Signal(signed(width), name=f"total_{lane}", reset_less=True)
-        carried = Cat(fraction[-1] | self.halves, whole).as_signed()
+        carried = Cat(fraction[-1] | halves, whole).as_signed()
         m.d.sync += total.eq((Cat(Const(1, 1), own).as_signed() + carried) >> 1)
         may_tie = Signal(name=f"may_tie_{lane}", reset_less=True)
-        m.d.sync += may_tie.eq(~fraction[:-1].any() & (fraction[-1] ^ self.halves))
+        m.d.sync += may_tie.eq(~fraction[:-1].any() & (fraction[-1] ^ halves))
 
         rounded = Signal(signed(width), name=f"rounded_{lane}", reset_less=True)
         overflows = Signal(name=f"overflows_{lane}", reset_less=True)
         half = total >> 1
-        lowest = Mux(self.halves, total[1] & ~(may_tie & ~total[0]), total[0] & ~may_tie)
+        lowest = Mux(halves, total[1] & ~(may_tie & ~total[0]), total[0] & ~may_tie)
         m.d.sync += [
-            rounded.eq(Cat(lowest, Mux(self.halves, half, total)[1:width]).as_signed()),
-            overflows.eq(Mux(self.halves, _differ(total[VALUE_BITS:]), _differ(total[VALUE_BITS - 1 :]))),
+            rounded.eq(Cat(lowest, Mux(halves, half, total)[1:width]).as_signed()),
+            overflows.eq(Mux(halves, _differ(total[VALUE_BITS:]), _differ(total[VALUE_BITS - 1 :]))),
         ]
         return rounded, overflows

@@ -191,10 +191,18 @@ class Compute(wiring.Component):
                 m.d.comb += engine.weights.eq(weights.weights)
             if engine.weight_times is not None:
                 # Long before the first of its addresses, and until the last one of all columns: others wait for it.
-                is_late = Signal()
+                works = Signal(name="works_late")
                 with m.If(windows.step.valid):
-                    m.d.sync += is_late.eq(Cat(windows.engine == own for own in engine.latencies).any())
-                m.d.comb += weights.is_late.eq(is_late)
+                    m.d.sync += works.eq(Cat(windows.engine == own for own in engine.latencies).any())
+                m.d.comb += weights.is_late.eq(works)
+                if "active" in engine.signature.members:
+                    self._lend(m, engines, engine, works)
+
+    def _lend(self, m: Module, engines: list, borrower: EngineComponent, works: Signal) -> None:
+        """Connect a borrower of multipliers with the array, which its work begins and ends for as well."""
+        (array,) = (engine for engine in engines if "lent" in engine.signature.members)
+        m.d.comb += [borrower.active.eq(works), array.lent.eq(works)]
+        wiring.connect(m, borrower.borrowed_multipliers, array.lent_multipliers)
 
     def _chosen_result(self, m: Module, engines: list):
         """The result of the engine that works: Windows lets only one work at a time."""

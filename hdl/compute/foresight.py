@@ -63,13 +63,13 @@ class Foresight(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         step = self.steps.payload
-        most = BACKLOG_LIMIT + _most_groups(self.config)
+        limits = {code: burst_limit(self.config) for code in self.config.engines if specification(code).is_burst}
+        most = max([BACKLOG_LIMIT, *limits.values()]) + _most_groups(self.config)
         backlog, working = Signal(range(most + 1)), Signal(range(most + 1))
         landed, counted = Signal(), Signal()
         is_full = backlog > BACKLOG_LIMIT
-        for code in self.config.engines:
-            if specification(code).is_burst:
-                is_full = Mux(step.engine == code, backlog > burst_limit(self.config), is_full)
+        for code, limit in limits.items():
+            is_full = Mux(step.engine == code, backlog > limit, is_full)
         m.d.comb += [
             self.steps.ready.eq(~self.halt & ~(step.counts & is_full) & ~(step.waits & ~landed)),
             counted.eq(self.steps.valid & self.steps.ready & step.counts),

@@ -1,8 +1,5 @@
 """Results: from windows that have ended to groups of accumulators beside their parameters and their place."""
 
-from functools import reduce
-from operator import or_
-
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -14,7 +11,7 @@ from ...golden.engines import specification
 from ...golden.fpc import VALUE_BITS
 from ...golden.memories import PARAMETER_BYTES
 from ...golden.timing import burst_results, result_windows
-from ..engines.engine import ACCUMULATOR_BITS, own_fields, result_layout, take_fields
+from ..engines.engine import ACCUMULATOR_BITS, has_direct, is_direct, own_fields, result_layout, take_fields
 from ..parts.device import RAM_LATENCY, Ram
 from ..parts.fifo import Buffer, Fifo, remains
 from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, field_shape, report
@@ -49,18 +46,6 @@ def settings_layout(config: Config) -> data.StructLayout:
     common = {name: field_shape(isa.COMPUTE, name) for name in _SETTINGS}
     own = {**dict.fromkeys(finish_flags(config).values(), unsigned(1)), **own_fields(config.engines, "result_fields")}
     return data.StructLayout({**common, **own})
-
-
-def has_direct(config: Config) -> bool:
-    """Whether an engine of the configuration has direct results."""
-    return any(specification(code).direct for code in config.engines)
-
-
-def is_direct(command, config: Config):
-    """Whether the results of a command are direct, as one bit."""
-    engines = [specification(code) for code in config.engines]
-    bits = [(command.engine == engine.code) & engine.is_direct(command) for engine in engines if engine.direct]
-    return reduce(or_, bits, Const(0))
 
 
 def direct_layout(config: Config) -> data.ArrayLayout:
@@ -311,22 +296,23 @@ class Results(wiring.Component):
             write, read = windows.write_port(), windows.read_port(domain="comb")
             chosen = copy_of(number, lane, name="group", reset_less=True)
             window = copy_of(consumed, lane, name="window", reset_less=True)
+            # The result has a register between the memory and the choice of its group: wires are long there.
+            held = Signal.like(read.data, name=f"held_{lane}", reset_less=True)
             accumulator = Signal(signed(ACCUMULATOR_BITS), name=f"accumulator_{lane}", reset_less=True)
             m.d.comb += [
                 write.addr.eq(produced),
                 write.data.eq(Cat(own)),
                 write.en.eq(result.valid),
                 read.addr.eq(window),
-                self.accumulators[lane].eq(delay(m, accumulator, _PARAMETER_LATENCY - 2, name=f"accumulator_{lane}")),
+                self.accumulators[lane].eq(delay(m, accumulator, _PARAMETER_LATENCY - 3, name=f"accumulator_{lane}")),
             ]
-            m.d.sync += [window.eq(consumed), chosen.eq(number), accumulator.eq(read.data[chosen])]
+            later = delay(m, chosen, 1, name=f"group_{lane}")
+            m.d.sync += [window.eq(consumed), chosen.eq(number), held.eq(read.data), accumulator.eq(held[later])]
             if self.has_direct:
                 for place in range(len(own)):
                     index = lane + place * self.requant_lanes
-                    value = Signal(signed(VALUE_BITS), name=f"direct_{index}", reset_less=True)
-                    m.d.sync += value.eq(read.data[place])
-                    later = delay(m, value, _PARAMETER_LATENCY - 2, name=f"direct_{index}")
-                    m.d.comb += self.direct_values[index].eq(later)
+                    value = delay(m, held[place][:VALUE_BITS], _PARAMETER_LATENCY - 2, name=f"direct_{index}")
+                    m.d.comb += self.direct_values[index].eq(value)
         return available, pop, overflows
 
     def _elaborate_parameters(self, m: Module, word) -> None:

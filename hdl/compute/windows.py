@@ -13,7 +13,7 @@ from ...golden import isa
 from ...golden.config import Config
 from ...golden.engines import specification
 from ...golden.engines.engine import leaves_nothing_out
-from ..engines.engine import own_fields, step_layout, take_fields
+from ..engines.engine import has_direct, is_direct, own_fields, step_layout, take_fields
 from ..parts.device import RAM_LATENCY, Ram
 from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, field_shape, report
 from ..parts.lookahead import Lookahead
@@ -96,7 +96,7 @@ class Windows(wiring.Component):
     step : Out(step_layout), engine : Out(4), address : Out(24), weight : Out
         One step: what its command says, its activation word's feature address and its weight word.
     reads : Out(1)
-        ``address`` is one of a step; registered.
+        ``address`` is one of a step that reads it; of registers.
     first, last : Out(1)
         The first, the last step of a command is issued.
     dependent : Out(1)
@@ -263,10 +263,9 @@ class Windows(wiring.Component):
         # Groups, rounded up, and one cycle more where the command begins: as one sum.
         work = (lanes + Cat(Const((1 << lane_bits) - 1, lane_bits), begins)) >> lane_bits
         all_bits = ceil_log2(self.config.array.lanes)
-        for engine in self.engines:
-            if engine.direct:
-                direct_work = (lanes + Cat(Const((1 << all_bits) - 1, all_bits), begins)) >> all_bits
-                work = Mux(engine.is_direct(command) & (command.engine == engine.code), direct_work, work)
+        if has_direct(self.config):
+            direct_work = (lanes + Cat(Const((1 << all_bits) - 1, all_bits), begins)) >> all_bits
+            work = Mux(is_direct(command, self.config), direct_work, work)
         m.d.sync += [
             pushed.eq(step),
             pushed.base.eq(loops.pointer),
@@ -350,6 +349,7 @@ class Windows(wiring.Component):
         engine = now.foreseen.engine
 
         flags = lists.read_data[self.offset_bits :]
+        has_word = self._reads(m, now, valid, flags[0])
         index = Signal(INDEX_BITS, reset_less=True)
         uses_weights, weight, valid_address = Signal(), Signal(self.weight_bits, reset_less=True), Signal()
         m.d.sync += [
@@ -365,9 +365,9 @@ class Windows(wiring.Component):
         ]
         bad_address, bad_weight = Signal(), Signal()
         m.d.comb += [
-            bad_address.eq(self.address >= self.config.memory.feature_bytes),
+            bad_address.eq(has_word & (self.address >= self.config.memory.feature_bytes)),
             bad_weight.eq(uses_weights & (weight >= self.config.weight_words)),
-            self.reads.eq(valid_address),
+            self.reads.eq(valid_address & has_word),
             self.step.valid.eq(valid_address & ~bad_address & ~bad_weight),
             self.weight.eq(weight),
         ]
@@ -377,3 +377,17 @@ class Windows(wiring.Component):
             ),
             self.error.valid.eq(valid_address & (bad_address | bad_weight)),
         ]
+
+    def _reads(self, m: Module, step, valid: Signal, clear: Value) -> Value:
+        """Whether a step reads its word, in the cycle of its address: behind ``read_steps`` of a window none does."""
+        reads: Value = Const(1)
+        for engine in self.engines:
+            if engine.read_steps:
+                left = Signal(_COMMAND["steps"].shape, name=f"{engine.name}_reads_left", reset_less=True)
+                with m.If(valid):
+                    count = engine.read_steps(step.fields, self.config)
+                    m.d.sync += left.eq(Mux(clear, count - 1, Mux(left == 0, 0, left - 1)))
+                has_word = Signal(name=f"{engine.name}_has_word", reset_less=True)
+                m.d.sync += has_word.eq((step.foreseen.engine != engine.code) | clear | (left != 0))
+                reads &= has_word
+        return reads

@@ -9,10 +9,11 @@ from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
+from ..engines.engine import has_direct
 from ..memories.feature_memory import feature_write_layout
 from ..parts.assertions import Assertions
 from ..parts.isa import ErrorReport, report
-from .results import Place, has_direct
+from .results import Place
 
 __all__ = ["WRITE_BACK_LATENCY", "WriteBack"]
 

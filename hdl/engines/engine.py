@@ -1,23 +1,34 @@
 """What every engine looks like from outside: the same word in, the same lanes out. See ``docs/adding-an-engine.md``."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import ClassVar, Literal
 
-from amaranth.hdl import signed, unsigned
+from amaranth.hdl import Const, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...golden import isa
 from ...golden.config import Config
 from ...golden.engines import specification
+from ...golden.fpc import VALUE_BITS
+from ..parts.device import MultiplierColumns
 from ..parts.isa import field_shape
 
 __all__ = [
     "ACCUMULATOR_BITS",
+    "LOAN_LATENCY",
     "EngineComponent",
     "Step",
     "TermsComponent",
+    "borrower_members",
     "engine_members",
+    "has_direct",
+    "is_direct",
+    "lender_members",
+    "lent_columns",
+    "lent_multipliers",
     "own_fields",
     "result_layout",
     "step_layout",
@@ -26,6 +37,8 @@ __all__ = [
 ]
 
 ACCUMULATOR_BITS = 32
+#: Cycles until multipliers have changed hands in all lanes.
+LOAN_LATENCY = 2
 
 
 class Step(data.Struct):
@@ -37,6 +50,18 @@ class Step(data.Struct):
     valid: unsigned(1)
     clear: unsigned(1)
     fire: unsigned(1)
+
+
+def has_direct(config: Config) -> bool:
+    """Whether an engine of the configuration has direct results."""
+    return any(specification(code).direct for code in config.engines)
+
+
+def is_direct(command, config: Config):
+    """Whether the results of a command are direct, as one bit."""
+    engines = [specification(code) for code in config.engines]
+    bits = [(command.engine == engine.code) & engine.is_direct(command) for engine in engines if engine.direct]
+    return reduce(or_, bits, Const(0))
 
 
 def own_fields(codes: Iterable[int], place: Literal["step_fields", "result_fields"]) -> dict[str, data.StructLayout]:
@@ -80,6 +105,30 @@ def engine_members(config: Config, step: data.ShapeLike = Step) -> dict[str, wir
         "word": In(8 * config.array.lanes),
         "result": Out(result_layout(config)),
     }
+
+
+def lent_columns(config: Config) -> int:
+    """Columns of the array, the first ones, whose multipliers another engine of the configuration borrows."""
+    return sum(specification(code).borrowed_columns(config) for code in config.engines)
+
+
+def lent_multipliers(columns: int, lanes: int) -> MultiplierColumns:
+    """Multipliers of the array, by the weights of their columns."""
+    return MultiplierColumns(columns, lanes, a_width=VALUE_BITS, b_width=8)
+
+
+def borrower_members(columns: int, lanes: int) -> dict[str, wiring.Member]:
+    """The members of an engine that borrows so many columns."""
+    if not columns:
+        return {}
+    return {"active": In(1), "borrowed_multipliers": Out(lent_multipliers(columns, lanes))}
+
+
+def lender_members(columns: int, lanes: int) -> dict[str, wiring.Member]:
+    """The members of the array, of which so many columns are borrowed."""
+    if not columns:
+        return {}
+    return {"lent": In(1), "lent_multipliers": In(lent_multipliers(columns, lanes))}
 
 
 class TermsComponent(wiring.Component):
@@ -148,6 +197,11 @@ class EngineComponent(wiring.Component):
         ``weights[j]`` is the word of weights for column j, by default j cycles after the activation word that it
         belongs to.
     result : Out(result_layout)
+    active : In(1), borrowed_multipliers : Out(lent_multipliers), if the engine borrows columns of the array
+        It works: set ``LOAN_LATENCY`` cycles before its first word or earlier, cleared as long before the first word of
+        another engine. When it does not work, its factors are zero.
+    lent : In(1), lent_multipliers : In(lent_multipliers), if it is the array and another engine borrows of it
+        The same from the other side: while it is set, words count as zero.
     """
 
     latencies: Mapping[isa.Engine, int]

@@ -1,18 +1,19 @@
-"""Fast pointwise convolution: a butterfly with multipliers of its own as an engine."""
+"""Fast pointwise convolution: a butterfly on the multipliers of the array as an engine."""
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed
-from amaranth.lib import data, memory, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import memory, wiring
+from amaranth.lib.wiring import Out
 from amaranth.utils import ceil_log2
 
 from ...golden.config import Config
+from ...golden.engines import specification
 from ...golden.isa import Engine, LocalMemory
 from ..butterfly.butterfly import Butterfly
 from ..parts.device import RAM_LATENCY, Ram
 from ..parts.pipeline import delay
-from .engine import EngineComponent, engine_members, step_layout
+from .engine import EngineComponent, borrower_members, engine_members, step_layout
 
 __all__ = ["FastPointwise"]
 
@@ -24,7 +25,8 @@ class FastPointwise(EngineComponent):
     """Take the words of a pixel, one per cycle, through the stages of a butterfly.
 
     Bit-exact with :func:`lutterfly.golden.fpc.run_stages`. The words of a pixel come one after the other, and what a
-    command says is the same until all its results are out.
+    command says is the same until all its results are out. Columns of weights that the array has not are multiplied
+    here, from a memory of the engine's own.
 
     Parameters
     ----------
@@ -34,20 +36,20 @@ class FastPointwise(EngineComponent):
     -------
     step, word, result
         See :class:`.engine.EngineComponent`. A result is ``lanes`` values of a pixel, one after the other.
-    weights : In(columns x lanes x signed(8))
-        Column j's come ``weight_times[j]`` cycles after their activation word.
+    active, borrowed_multipliers
+        See :class:`.engine.EngineComponent`.
     """
 
     def __init__(self, config: Config):
         self.config = config
         self.lanes = config.array.lanes
-        self.butterfly = Butterfly(config.fpc.pattern, lanes=self.lanes)
+        self.borrowed_columns = specification(Engine.FPC).borrowed_columns(config)
+        self.butterfly = Butterfly(config.fpc.pattern, lanes=self.lanes, borrowed=self.borrowed_columns)
         self.latencies = {Engine.FPC: _INTAKE_LATENCY + self.butterfly.latency}
         times = [_INTAKE_LATENCY + time for time in self.butterfly.weight_times]
         self.weight_times, self.further_times = times[: config.array.columns], times[config.array.columns :]
         members = engine_members(config, step_layout(self.latencies))
-        weights = data.ArrayLayout(data.ArrayLayout(signed(8), self.lanes), config.array.columns)
-        super().__init__({**members, "weights": In(weights), **self._write_member()})
+        super().__init__({**members, **borrower_members(self.borrowed_columns, self.lanes), **self._write_member()})
 
     def _write_member(self) -> dict[str, wiring.Member]:
         """The port of the memory for further columns of weights, if there are any."""
@@ -91,9 +93,12 @@ class FastPointwise(EngineComponent):
             self.result.valid.eq(butterfly.valid),
         ]
         m.d.comb += [lane.eq(value) for lane, value in zip(self.result.lanes, butterfly.values, strict=True)]
-        if butterfly.columns:
-            weights = [*self.weights, *self._further_weights(m, (further + position)[: len(further)])]
-            m.d.comb += [target.eq(source) for target, source in zip(butterfly.weights, weights, strict=False)]
+        if self.borrowed_columns:
+            m.d.comb += butterfly.active.eq(self.active)
+            wiring.connect(m, butterfly.borrowed_multipliers, wiring.flipped(self.borrowed_multipliers))
+        if self.further_times:
+            weights = self._further_weights(m, (further + position)[: len(further)])
+            m.d.comb += [target.eq(source) for target, source in zip(butterfly.weights, weights, strict=True)]
         return m
 
     def _further_weights(self, m: Module, word) -> list:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
@@ -11,9 +11,18 @@ from ...golden.config import Config
 from ...golden.isa import Engine
 from ..parts.assertions import Assertions
 from ..parts.device import MULTIPLIER_LATENCY, Multiplier
-from ..parts.pipeline import delay
+from ..parts.pipeline import delay, spread
 from .column_hop import ColumnHop
-from .engine import ACCUMULATOR_BITS, EngineComponent, engine_members, step_layout
+from .engine import (
+    ACCUMULATOR_BITS,
+    LOAN_LATENCY,
+    EngineComponent,
+    engine_members,
+    lender_members,
+    lent_columns,
+    lent_multipliers,
+    step_layout,
+)
 
 __all__ = ["Column", "MacArray"]
 
@@ -37,6 +46,8 @@ class Column(wiring.Component):
         Products per word, a power of two.
     step : StructLayout
         As the array's steps are; one whose flag ``chain`` is set does not fire.
+    is_lent : bool
+        Whether another engine multiplies here.
 
     Members
     -------
@@ -46,14 +57,17 @@ class Column(wiring.Component):
         In the cycle of ``word``.
     products : Out(lanes x signed(16))
         ``MULTIPLIER_LATENCY`` cycles after ``word``.
+    lent_multipliers : In(lent_multipliers of one column), if there are any
+        Words are zero where factors are not, and factors where words are not.
     fired : Out(1)
         ``total`` is a result.
     total : Out(signed(32))
         The accumulator, modulo 2**32.
     """
 
-    def __init__(self, *, lanes: int, step: data.StructLayout):
+    def __init__(self, *, lanes: int, step: data.StructLayout, is_lent: bool = False):
         self.lanes = lanes
+        self.is_lent = is_lent
         self.latency = column_latency(lanes)
         super().__init__(
             {
@@ -63,6 +77,7 @@ class Column(wiring.Component):
                 "products": Out(data.ArrayLayout(signed(PRODUCT_BITS), lanes)),
                 "fired": Out(1),
                 "total": Out(signed(ACCUMULATOR_BITS)),
+                **({"lent_multipliers": In(lent_multipliers(1, lanes))} if is_lent else {}),
             }
         )
 
@@ -70,12 +85,18 @@ class Column(wiring.Component):
         m = Module()
 
         for lane in range(self.lanes):
-            m.submodules[f"multiplier_{lane}"] = multiplier = Multiplier(a_width=8, b_width=8)
+            a = self.word.word_select(lane, 8).as_signed()
+            if self.is_lent:
+                # One of both is zero: nothing is to be chosen.
+                a |= self.lent_multipliers.factors[0][lane]
+            m.submodules[f"multiplier_{lane}"] = multiplier = Multiplier(a_width=len(a), b_width=8)
             m.d.comb += [
-                multiplier.a.eq(self.word.word_select(lane, 8).as_signed()),
+                multiplier.a.eq(a),
                 multiplier.b.eq(self.weights[lane]),
                 self.products[lane].eq(multiplier.product),
             ]
+            if self.is_lent:
+                m.d.comb += self.lent_multipliers.products[0][lane].eq(multiplier.product)
 
         terms, level = list(self.products), 0
         while len(terms) > 1:
@@ -111,7 +132,8 @@ class MacArray(EngineComponent):
     Bit-exact with :func:`lutterfly.golden.engines.mac.mac` and
     :func:`lutterfly.golden.engines.depthwise.depthwise`.
 
-    A window of one mode may follow one of the other only when the results of the one before are out.
+    A window of one mode may follow one of the other only when the results of the one before are out. So may those of an
+    engine that borrows multipliers, which an ``or`` adds in front of them: whoever does not work gives zero.
 
     Parameters
     ----------
@@ -136,16 +158,20 @@ class MacArray(EngineComponent):
             self.latencies[Engine.DEPTHWISE] = MULTIPLIER_LATENCY + self.taps + 2
             self.flags["chain"] = Engine.DEPTHWISE
         self.step_layout = step_layout(self.latencies, self.flags)
+        self.lent_columns = lent_columns(config)
         super().__init__(
             {
                 **engine_members(config, self.step_layout),
                 "weights": In(data.ArrayLayout(data.ArrayLayout(signed(8), self.lanes), self.columns)),
+                **lender_members(self.lent_columns, self.lanes),
             }
         )
 
     def elaborate(self, platform) -> Module:
         m = Module()
         step, word, products, totals = self.step, self.word, [], []
+        if self.lent_columns:
+            step, word = self._without_words(m, platform)
         for index in range(self.columns):
             if index:
                 m.submodules[f"hop_{index}"] = hop = ColumnHop(
@@ -153,7 +179,10 @@ class MacArray(EngineComponent):
                 )
                 m.d.comb += [hop.step.eq(step), hop.word.eq(word)]
                 step, word = hop.next_step, hop.next_word
-            m.submodules[f"column_{index}"] = column = Column(lanes=self.lanes, step=self.step_layout)
+            is_lent = index < self.lent_columns
+            m.submodules[f"column_{index}"] = column = Column(lanes=self.lanes, step=self.step_layout, is_lent=is_lent)
+            if is_lent:
+                self._lend(m, platform, index, column)
             m.d.comb += [column.step.eq(step), column.word.eq(word), column.weights.eq(self.weights[index])]
             products.append(column.products)
             if index == self.taps - 1:
@@ -169,6 +198,36 @@ class MacArray(EngineComponent):
                 later = delay(m, total, self.columns - 1 - lane, name=f"total_{lane}")
                 m.d.comb += self.result.lanes[lane].eq(later)
         return m
+
+    def _without_words(self, m: Module, platform) -> tuple[data.View, Value]:
+        """The step and its word as the columns see them: no words while they are lent, of the delay lines neither."""
+        lent = spread(m, self.lent, self.lanes, cycles=LOAN_LATENCY, name="lent")
+        step = Signal.like(self.step, name="own_step")
+        m.d.comb += step.eq(self.step)
+        if self.is_chained:
+            m.d.comb += step.chain.eq(self.step.chain & ~lent[0])
+        Assertions(m, platform).never(self.step.valid & Cat(lent).any(), "MAC array: a step while it is lent")
+        return step, self.word & ~Cat(mask.replicate(8) for mask in lent)
+
+    def _lend(self, m: Module, platform, index: int, column: Column) -> None:
+        """Let a column multiply what its borrower gives."""
+        factors, products = (getattr(self.lent_multipliers, name)[index] for name in ("factors", "products"))
+        m.d.comb += [
+            column.lent_multipliers.factors[0].eq(factors),
+            products.eq(column.lent_multipliers.products[0]),
+        ]
+        checks = Assertions(m, platform)
+        if checks.wanted:
+            # Until words that were on their way have passed.
+            waited = Signal(range(LOAN_LATENCY + index + 2))
+            with m.If(~self.lent):
+                m.d.sync += waited.eq(0)
+            with m.Elif(waited != LOAN_LATENCY + index + 1):
+                m.d.sync += waited.eq(waited + 1)
+            settled = waited == LOAN_LATENCY + index + 1
+            checks.never(settled & column.word.any(), f"MAC array: words in column {index}, which is lent")
+            meets = column.step.valid & factors.as_value().any()
+            checks.never(meets, f"MAC array: factors in column {index}, which is not lent")
 
     def _elaborate_both_results(
         self, m: Module, platform, column_fired: Signal, totals: list, chain_fired: Signal, chain_totals: list

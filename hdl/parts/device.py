@@ -8,11 +8,11 @@ from them.
 from __future__ import annotations
 
 from amaranth.hdl import Module, Signal, signed, unsigned
-from amaranth.lib import memory, wiring
+from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-__all__ = ["MULTIPLIER_LATENCY", "RAM_LATENCY", "Multiplier", "Ram"]
+__all__ = ["MULTIPLIER_LATENCY", "RAM_LATENCY", "Multiplier", "MultiplierColumns", "Ram"]
 
 RAM_LATENCY = 2
 MULTIPLIER_LATENCY = 3
@@ -85,6 +85,29 @@ class Ram(wiring.Component):
         m.d.sync += output.eq(read.data)
         m.d.comb += self.read_data.eq(output)
         return m
+
+
+class MultiplierColumns(wiring.Signature):
+    """Columns of multipliers, as who uses them sees them; what each factor is multiplied by is not his business.
+
+    Parameters
+    ----------
+    columns, lanes : int
+    a_width, b_width : int
+        Bits of the operands, which are signed; ``a`` are the factors.
+
+    Members
+    -------
+    factors : Out(columns x lanes x signed(a_width))
+    products : In(columns x lanes x signed(a_width + b_width))
+        ``MULTIPLIER_LATENCY`` cycles after their factors.
+    """
+
+    def __init__(self, columns: int, lanes: int, *, a_width: int, b_width: int):
+        def layout(bits: int) -> data.ArrayLayout:
+            return data.ArrayLayout(data.ArrayLayout(signed(bits), lanes), columns)
+
+        super().__init__({"factors": Out(layout(a_width)), "products": In(layout(a_width + b_width))})
 
 
 class Multiplier(wiring.Component):

@@ -12,7 +12,7 @@ from butterflies import random_stages
 from clocking import cycle, start
 
 from lutterfly.golden.butterfly import Density, Pattern, count_stages
-from lutterfly.golden.butterfly_words import place
+from lutterfly.golden.butterfly_words import place, stages_on
 from lutterfly.golden.fpc import Stages, enter, run_stages
 from lutterfly.hdl.butterfly.butterfly import Butterfly, settings_layout, step_layout
 from streams import pack
@@ -111,7 +111,7 @@ class Bench:
             "zero_point": zero_point,
             "input_shift": stages.input_shift,
             "halves": placed.halves,
-            "works": placed.works,
+            "works": sum(1 << index for index in stages_on(stages.pattern, self.pattern)),
             **({"skips": placed.skips} if self.pattern.skips else {}),
         }
         self.dut.settings.value = pack(settings, settings_layout(self.pattern))

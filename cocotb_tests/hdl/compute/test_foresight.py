@@ -11,12 +11,13 @@ import pytest
 from clocking import cycle, start
 
 from lutterfly.golden.config import PRESETS
+from lutterfly.golden.engines import specification
 from lutterfly.golden.isa import Engine
-from lutterfly.golden.timing import BACKLOG_LIMIT
+from lutterfly.golden.timing import BACKLOG_LIMIT, burst_limit, burst_results
 from lutterfly.hdl.compute.foresight import Foresight, foreseen_layout
 from streams import pack
 
-LANDING = {Engine.MAC: 21, Engine.MAXIMUM: 9, Engine.DEPTHWISE: 14, Engine.ADD: 6}
+LANDING = {Engine.MAC: 21, Engine.MAXIMUM: 9, Engine.DEPTHWISE: 14, Engine.FPC: 70, Engine.ADD: 6}
 
 
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
@@ -29,7 +30,11 @@ def test_foresight(simulate, preset: str) -> None:
 async def passes_what_cannot_overflow_or_read_too_early(dut, p_waits: float, p_valid: float) -> None:
     config, rng = PRESETS[os.environ["PRESET"]], np.random.default_rng(4)
     layout = foreseen_layout(config)
-    most_groups = config.array.lanes // config.array.requant_lanes
+    specifications = [specification(code) for code in config.engines]
+    limits = {own.code: burst_limit(config) if own.is_burst else BACKLOG_LIMIT for own in specifications}
+    # A window has as many results as there are columns or lanes; a burst has several of all lanes.
+    result_groups = config.array.lanes // config.array.requant_lanes
+    most_groups = {own.code: result_groups * (burst_results(config) if own.is_burst else 1) for own in specifications}
     await start(dut, {"steps__valid": 0, "halt": 0})
     for _ in range(5):
         await cycle(dut, {})
@@ -37,17 +42,18 @@ async def passes_what_cannot_overflow_or_read_too_early(dut, p_waits: float, p_v
     step = None
     for now in range(3000):
         if step is None and rng.random() < p_valid:
+            engine = int(rng.choice(config.engines))
             step = {
                 "counts": int(rng.random() < 0.5),
                 "waits": int(rng.random() < p_waits),
-                "engine": int(rng.choice(list(LANDING))),
-                "work": int(rng.integers(1, most_groups + 2)),
+                "engine": engine,
+                "work": int(rng.integers(1, most_groups[engine] + 2)),
             }
         payload = {} if step is None else {"steps__payload": pack(step, layout)}
         (ready,) = await cycle(dut, payload | {"steps__valid": int(step is not None)}, "steps__ready")
         passes = False
         if step is not None:
-            overflows = step["counts"] and backlog > BACKLOG_LIMIT
+            overflows = step["counts"] and backlog > limits[step["engine"]]
             too_early = step["waits"] and now < landed
             passes = not overflows and not too_early
             held_back += bool(overflows)
@@ -60,7 +66,7 @@ async def passes_what_cannot_overflow_or_read_too_early(dut, p_waits: float, p_v
                 backlog = working + step["work"]
                 landed = now + 2 + LANDING[Engine(step["engine"])] + backlog
             step = None
-    assert held_back if most_groups > 2 else True
+    assert held_back if result_groups > 2 else True
     assert waited if p_waits else not waited
 
 

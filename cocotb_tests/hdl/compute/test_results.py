@@ -13,9 +13,11 @@ from random_commands import random_scenario
 
 from lutterfly.golden import isa, windows
 from lutterfly.golden.config import PRESETS
+from lutterfly.golden.engines import ENGINES
 from lutterfly.golden.isa import ErrorCode, Unit
-from lutterfly.golden.timing import BACKLOG_LIMIT, RESULT_WINDOWS
+from lutterfly.golden.timing import BACKLOG_LIMIT, burst_limit, burst_results, result_windows
 from lutterfly.hdl.compute.results import RESULTS_LATENCY, Place, Results, settings_layout
+from lutterfly.hdl.engines.engine import has_direct, own_fields
 from lutterfly.hdl.parts.isa import ErrorReport, command_shape
 from streams import send, unpack
 
@@ -35,6 +37,7 @@ class Bench:
         self.dut = dut
         self.config = PRESETS[os.environ["PRESET"]]
         self.lanes, self.width = self.config.array.lanes, self.config.array.requant_lanes
+        self.has_direct = has_direct(self.config)
         self.rng = np.random.default_rng(8)
         self.groups: list[tuple] = []
         self.errors: list[dict[str, int]] = []
@@ -44,7 +47,7 @@ class Bench:
         await start(self.dut, {"context__valid": 0, "result": 0, "halt": 0, "parameter_write__en": 0})
         words = self.config.parameter_words * self.width
         self.parameters = self.rng.integers(0, 2**64, words, dtype=np.uint64)
-        for address in range(80 * self.width):
+        for address in range(90 * self.width):
             await cycle(
                 self.dut,
                 {
@@ -57,61 +60,73 @@ class Bench:
 
     async def step(self, inputs: dict[str, int], work: int = 0) -> None:
         """One cycle; ``work``: groups of the result that comes in."""
-        place, settings, accumulators, parameters, error = await cycle(
-            self.dut, inputs, "place", "settings", "accumulators", "parameters", "error"
-        )
+        names = ("place", "settings", "accumulators", "parameters", "error", *(["direct_values"] * self.has_direct))
+        place, settings, accumulators, parameters, error, *direct = await cycle(self.dut, inputs, *names)
         # As the gate counts: what comes in cannot be worked off in the same cycle.
         self.backlog = max(self.backlog - 1, 0) + work
         place = unpack(place, Place)
         if place["valid"]:
-            values = np.frombuffer(accumulators.to_bytes(4 * self.width, "little"), np.int32)
+            if place["is_direct"]:
+                values = np.frombuffer(direct[0].to_bytes(2 * self.lanes, "little"), np.int16)
+            else:
+                values = np.frombuffer(accumulators.to_bytes(4 * self.width, "little"), np.int32)
             words = np.frombuffer(parameters.to_bytes(8 * self.width, "little"), np.uint64)
             self.groups.append((place, unpack(settings, settings_layout(self.config)), list(values), list(words)))
         if error & 1:
             self.errors.append(unpack(error, ErrorReport))
 
     async def feed(self, command: dict[str, int], results: np.ndarray) -> None:
-        """The results of all windows of a command, int32[windows, lanes]."""
+        """The results of all windows of a command, int32[windows, results, lanes]: those of a window in a row."""
         tiles = windows.lane_counts(command)
         shape = [command[name] for name in ("outer", "middle", "inner")]
-        for number, result in enumerate(results):
-            while self.backlog > BACKLOG_LIMIT or self.rng.random() < 0.2:
+        limit = burst_limit(self.config) if ENGINES[command["engine"]].is_burst else BACKLOG_LIMIT
+        for number, window in enumerate(results):
+            while self.backlog > limit or self.rng.random() < 0.2:
                 await self.step({"result": 0})
-            tile = np.unravel_index(number, shape)[windows.tile_axis(command)]
-            work = -(-int(tiles[tile]) // self.width)
-            await self.step({"result": int.from_bytes(result.tobytes(), "little") << 1 | 1}, work)
+            count = int(tiles[np.unravel_index(number, shape)[windows.tile_axis(command)]])
+            work = -(-count // self.group_lanes(command))
+            for result in window[: -(-count // self.lanes)]:
+                await self.step({"result": int.from_bytes(result.tobytes(), "little") << 1 | 1}, work)
+                work = 0
         self.dut.result.value = 0
 
+    def group_lanes(self, command: dict[str, int]) -> int:
+        """Lanes of a group."""
+        return self.lanes if ENGINES[command["engine"]].is_direct(command) else self.width
+
     def expected(self, number: int, command: dict[str, int], results: np.ndarray) -> list[tuple]:
-        columns = self.config.array.columns
+        lanes, is_direct = self.group_lanes(command), bool(ENGINES[command["engine"]].is_direct(command))
+        columns = lanes if is_direct else self.config.array.columns
+        own = own_fields(self.config.engines, "result_fields")["fields"].members
         destinations, tiles = windows.loop_addresses(command, "destination"), windows.lane_counts(command)
-        per_tile = -(-command["lanes"] // self.width)
+        per_tile = -(-command["lanes"] // lanes)
         groups = []
         for window, position in enumerate(np.ndindex(*destinations.shape)):
             tile = position[windows.tile_axis(command)]
             count = int(tiles[tile])
-            for group, lane in enumerate(range(0, count, self.width)):
+            for group, lane in enumerate(range(0, count, lanes)):
                 piece = lane // columns * columns
-                is_last = lane + self.width >= count
+                is_last = lane + lanes >= count
                 word = command["parameter"] + (0 if command["parameter_shared"] else tile * per_tile + group)
                 place = {
                     "valid": 1,
-                    "write": int(is_last or (lane + self.width) % columns == 0),
-                    "is_direct": 0,
+                    "write": int(is_last or (lane + lanes) % columns == 0),
+                    "is_direct": int(is_direct),
                     "finish": int(is_last and window == destinations.size - 1),
-                    "slot": lane % columns // self.width,
+                    "slot": lane % columns // lanes,
                     "address": int(destinations[position]) + piece,
                     "count": min(columns, count - piece),
                     "index": number,
                 }
                 settings = {name: command[name] for name in SETTINGS}
-                settings["fields"] = {"add_table": command["add_table"]}
+                settings["fields"] = {name: command[name] for name in own}
                 settings["is_add"] = int(command["engine"] == isa.Engine.ADD)
+                values = results[window].reshape(-1)[lane : lane + lanes]
                 groups.append(
                     (
                         place,
                         settings,
-                        list(results[window, lane : lane + self.width]),
+                        list(values.astype(np.int16) if is_direct else values),
                         list(self.parameters[word * self.width :][: self.width]),
                     )
                 )
@@ -129,7 +144,8 @@ async def every_group(dut, p_stall: float) -> None:
     expected = []
     for number, command in enumerate(commands):
         count = command["outer"] * command["middle"] * command["inner"]
-        results = bench.rng.integers(-(2**31), 2**31, (count, bench.lanes), dtype=np.int32)
+        most = burst_results(bench.config) if ENGINES[command["engine"]].is_burst else 1
+        results = bench.rng.integers(-(2**31), 2**31, (count, most, bench.lanes), dtype=np.int32)
         expected += bench.expected(number, command, results)
         # The issue stage sends the context before the command's first step: no result comes without its context.
         for _ in range(20):
@@ -180,7 +196,7 @@ async def a_result_that_finds_no_place_is_an_error(dut) -> None:
     bench = Bench(dut)
     await bench.start()
     # Without a command nothing is served.
-    for _ in range(RESULT_WINDOWS):
+    for _ in range(result_windows(bench.config)):
         await bench.step({"result": 1})
     for _ in range(4):
         await bench.step({"result": 0})

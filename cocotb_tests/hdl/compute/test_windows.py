@@ -15,13 +15,13 @@ from lutterfly.golden import isa, windows
 from lutterfly.golden.config import PRESETS, Config
 from lutterfly.golden.engines import ENGINES
 from lutterfly.golden.isa import Engine, ErrorCode, LocalMemory, Unit
-from lutterfly.golden.timing import OVERHEADS, RESULT_WINDOWS
+from lutterfly.golden.timing import OVERHEADS, result_windows
 from lutterfly.hdl.compute.windows import ISSUE_LATENCY, Windows
 from lutterfly.hdl.engines.engine import step_layout
 from lutterfly.hdl.parts.isa import ErrorReport, command_shape
 from streams import pack, send, unpack
 
-LANDING = {Engine.MAC: 21, Engine.MAXIMUM: 9, Engine.DEPTHWISE: 14, Engine.ADD: 9}
+LANDING = {Engine.MAC: 21, Engine.MAXIMUM: 9, Engine.DEPTHWISE: 14, Engine.FPC: 70, Engine.ADD: 9}
 SHAPE = command_shape(isa.COMPUTE)
 
 
@@ -37,6 +37,7 @@ class Bench:
         self.dut = dut
         self.config: Config = PRESETS[os.environ["PRESET"]]
         self.steps: list[tuple[int, int, dict[str, int], int]] = []
+        self.reads: list[bool] = []
         self.first: list[int] = []
         self.last: list[int] = []
         self.errors: list[dict[str, int]] = []
@@ -51,13 +52,14 @@ class Bench:
         cocotb.start_soon(self._watch())
 
     async def _watch(self) -> None:
-        names = ("step", "address", "weight", "first", "last", "error", "issued", "stalled")
+        names = ("step", "address", "reads", "weight", "first", "last", "error", "issued", "stalled")
         while True:
-            step, address, weight, first, last, error, *flags = await cycle(self.dut, {}, *names)
+            step, address, reads, weight, first, last, error, *flags = await cycle(self.dut, {}, *names)
             self.flags.append(tuple(flags))
             fields = unpack(step, step_layout(PRESETS[os.environ["PRESET"]].engines))
             if fields["valid"]:
                 self.steps.append((self.now, address, fields, weight))
+                self.reads.append(bool(reads))
             if first:
                 self.first.append(self.now)
             if last:
@@ -79,12 +81,17 @@ def entries_of(scenario: Scenario) -> np.ndarray:
     return scenario.memories[LocalMemory.LIST][: scenario.filled[LocalMemory.LIST]].view(np.uint32)
 
 
-def groups_of(command: dict[str, int], config: Config) -> np.ndarray:
-    """Groups of every window in order."""
-    counts = -(-windows.lane_counts(command) // config.array.requant_lanes)
+def results_of(command: dict[str, int], config: Config) -> list[list[int]]:
+    """Of every window in order, the groups of each of its results."""
+    tiles, lanes = windows.lane_counts(command), config.array.lanes
+    width = lanes if ENGINES[command["engine"]].is_direct(command) else config.array.requant_lanes
     shape = [1, 1, 1]
     shape[windows.tile_axis(command)] = -1
-    return np.broadcast_to(counts.reshape(shape), [command[name] for name in ("outer", "middle", "inner")]).reshape(-1)
+    counts = np.broadcast_to(tiles.reshape(shape), [command[name] for name in ("outer", "middle", "inner")])
+    return [
+        [-(-min(lanes, count - first) // width) for first in range(0, count, lanes)]
+        for count in counts.reshape(-1).tolist()
+    ]
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -97,34 +104,42 @@ async def every_step(dut, p_stall: float) -> None:
     await bench.run(scenario.commands, p_stall)
     assert not bench.errors
 
-    addresses, flags, weights = [], [], []
+    addresses, flags, weights, reads = [], [], [], []
     for command in scenario.commands:
         bases = windows.loop_addresses(command, "source")
         offsets = windows.step_offsets(command, entries, feature_bytes=bench.config.memory.feature_bytes)
         starts = windows.in_issue_order(command, bases[..., None] + offsets, axis=2)
         addresses += list(starts.reshape(-1))
         steps, start = command["steps"], windows.sum_start(command, entries)
-        tile_words = ENGINES[command["engine"]].tile_weight_words(command) or steps
+        engine = ENGINES[command["engine"]]
+        tile_words, read_steps = engine.tile_weight_words(command) or steps, engine.steps_read(command, bench.config)
         for *outside, inner in np.ndindex(*bases.shape):
             tile = (*outside, inner)[windows.tile_axis(command)]
             for step in range(command["skip"] if inner else 0, steps):
                 word = max(step - (steps - tile_words), 0)
                 weights.append((command["weight"] + tile * tile_words + word) % bench.config.weight_words)
                 flags.append((int(step == start), int(step == steps - 1)))
+                reads.append(step < read_steps)
     assert [address for _, address, _, _ in bench.steps] == addresses
     assert [(step["clear"], step["fire"]) for _, _, step, _ in bench.steps] == flags
     assert [weight for _, _, _, weight in bench.steps] == weights
+    assert bench.reads == reads
 
-    # What stands behind the issue, in its own words: a FIFO of windows, and a requantiser that takes a group each
-    # cycle.
-    groups = np.concatenate([groups_of(command, bench.config) for command in scenario.commands])
+    # What stands behind the issue, in its own words: a FIFO of results, and a requantiser that takes a group each
+    # cycle. The results of a burst come from its first step on, the one of another window with its last step.
+    begun = [now for now, _, step, _ in bench.steps if step["clear"]]
     fired = [now for now, _, step, _ in bench.steps if step["fire"]]
-    free = 0
-    leaves: list[int] = []
-    for landed, count in zip(fired, groups, strict=True):
-        free = max(free, landed) + int(count)
-        leaves.append(free)
-        assert sum(left > landed for left in leaves) <= RESULT_WINDOWS, "the result FIFO overflows"
+    bursts = [
+        ENGINES[command["engine"]].is_burst for command in scenario.commands for _ in results_of(command, bench.config)
+    ]
+    results = [result for command in scenario.commands for result in results_of(command, bench.config)]
+    free, leaves, depth = 0, list[int](), result_windows(bench.config)
+    for first, last, is_burst, groups in zip(begun, fired, bursts, results, strict=True):
+        for number, count in enumerate(groups):
+            landed = first + number if is_burst else last
+            free = max(free, landed) + count
+            leaves.append(free)
+            assert sum(left > landed for left in leaves) <= depth, "the result FIFO overflows"
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

@@ -23,9 +23,10 @@ class ComputeClock:
     config: Config
     bus: ReadBus
     completed: list[int] = field(default_factory=list)
-    #: Of each command, the cycles of the first and the last issue and the steps; the same of the writes of its results,
-    #: those of its last tile apart from those of the others.
+    #: Of each command, the cycles of the first and the last issue and the steps; the same of the steps that read; the
+    #: same of the writes of its results, those of its last tile apart from those of the others.
     issues: list[Busy] = field(default_factory=list)
+    reads: list[Busy] = field(default_factory=list)
     writes: list[Busy] = field(default_factory=list)
     #: When the last command was offered, when its walk began, and when it ended.
     offered: int = OVERHEADS.start
@@ -70,6 +71,7 @@ class ComputeClock:
             self.writes.append((begin_write, self.landed, writes))
         last = now - 1
         self.issues.append((first, last, timing.issue_steps(fields)))
+        self.reads.append((first, last, timing.read_steps(self.config, fields)))
         # The walker is ahead of the issue by what lies between them, the gate's own register included, and no more.
         self.walked = max(self.taken + self.issues[-1][2], self._issued(LOOKAHEAD + 1))
         self.completed.append(self.landed + OVERHEADS.completion)

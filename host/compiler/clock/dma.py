@@ -160,7 +160,7 @@ class DmaClock:
             address = fields["external"] + row * fields["external_row"]
             for beats in timing.burst_beats(self.config, address, fields["row_bytes"]):
                 begin_read = max(self.read, held(self.answers, self.config.axi.outstanding))
-                self.read = _after_free_cycles(self.compute.issues, begin_read, beats)
+                self.read = _after_free_cycles(self.compute.reads, begin_read, beats)
                 self.answers.append(self.read + OVERHEADS.store + OVERHEADS.write_latency)
         return self.answers[-1] + OVERHEADS.store_finish
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import json
 from functools import cached_property
 
 import numpy as np
 
-from ....golden.butterfly_words import Placed, place
+from ....golden.butterfly import Pattern
+from ....golden.butterfly_words import Placed, place, stages_on
+from ....golden.config import PRESETS, FpcConfig
 from ....golden.engines.fpc import BIAS_BYTES, has_direct_finish, positions
 from ....golden.isa import Engine, LocalMemory, Opcode
 from ....golden.timing import result_groups
@@ -44,7 +49,7 @@ class FastPointwiseOperation(Operation):
         try:
             return place(self.layer.stages, self.config.fpc.pattern, self.config.array.lanes)
         except ValueError as error:
-            raise CompileError(f"{self.layer.name}: {error}; choose a --config whose fpc has that") from error
+            raise CompileError(f"{self.layer.name}: {error}; {_remedy(self.pattern)}") from error
 
     @cached_property
     def constants(self) -> dict[LocalMemory, Constant]:
@@ -116,6 +121,21 @@ class FastPointwiseOperation(Operation):
     def cycles(self, rows: int, columns: int, tiles: range) -> int:
         """A word a cycle, or a group of results, whichever takes longer."""
         return rows * columns * len(tiles) * max(self.words, self.groups)
+
+
+def _remedy(pattern: Pattern) -> str:
+    """The preset that runs a function of this pattern, or the part of a configuration that does."""
+    for name, config in PRESETS.items():
+        with contextlib.suppress(ValueError):
+            if Engine.FPC in config.engines and stages_on(pattern, config.fpc.pattern) is not None:
+                return f"choose --config {name}"
+    if pattern.direction is None:
+        return "its distances must ascend (bottom-up) or descend (top-down): no configuration has another order"
+    try:
+        part = FpcConfig(pattern.width, pattern.direction, tuple(map(str, pattern.densities)), pattern.skips)
+    except ValueError as error:
+        return f"no configuration has that: {error}"
+    return f'choose a --config with "fpc": {json.dumps(dataclasses.asdict(part))}'
 
 
 LOWERING = Lowering(
