@@ -17,7 +17,9 @@ from lutterfly.golden.config import PRESETS
 from lutterfly.golden.engines.depthwise import depthwise
 from lutterfly.golden.engines.mac import mac
 from lutterfly.golden.isa import Engine
+from lutterfly.hdl.engines.engine import LOAN_LATENCY
 from lutterfly.hdl.engines.mac_array import MacArray
+from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY
 from streams import pack
 
 
@@ -33,7 +35,8 @@ class Bench:
         self.dut = dut
         config = PRESETS[os.environ["PRESET"]]
         array = config.array
-        self.step_layout = MacArray(config).step_layout
+        component = MacArray(config)
+        self.step_layout, self.lent_columns = component.step_layout, component.lent_columns
         self.lanes, self.columns, self.taps = array.lanes, array.columns, config.depthwise.taps
         self.late = [np.zeros((self.columns, self.lanes), np.int8)] * self.columns
         self.results: list[np.ndarray] = []
@@ -42,9 +45,14 @@ class Bench:
 
     async def start(self) -> None:
         self.dut.step.value = 0
+        if self.lent_columns:
+            self.dut.lent.value = 0
+            self.dut.lent_multipliers__factors.value = 0
         Clock(self.dut.clk, 10, unit="ns").start()
         self.dut.rst.value = 1
-        await RisingEdge(self.dut.clk)
+        # Registers that say what is lent are not reset.
+        for _ in range(1 + LOAN_LATENCY):
+            await RisingEdge(self.dut.clk)
         self.dut.rst.value = 0
 
     async def feed(self, word: np.ndarray, weights: np.ndarray, step: dict[str, int]) -> None:
@@ -162,3 +170,56 @@ async def chained_columns_make_a_depthwise_convolution(dut, p_stall: float, stri
                 )
     await bench.drain()
     np.testing.assert_array_equal(bench.results, expected.reshape(-1, bench.lanes))
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def lends_its_multipliers(dut) -> None:
+    """While they are lent, products are those of the borrower's factors, whatever the words; then all is as before."""
+    rng, bench = np.random.default_rng(5), Bench(dut)
+    await bench.start()
+    if not bench.lent_columns:
+        return
+    shape = (bench.lent_columns, bench.lanes)
+
+    def weights() -> np.ndarray:
+        return rng.integers(-128, 128, (bench.columns, bench.lanes), dtype=np.int8)
+
+    async def idle(cycles: int) -> None:
+        """Anything but steps, of the mode with delay lines."""
+        for _ in range(cycles):
+            word = rng.integers(-128, 128, bench.lanes, dtype=np.int8)
+            step = {"valid": 0, "clear": 1, "fire": 1, "chain": 1, "fields": {"rows": int(rng.integers(8))}}
+            await bench.feed(word, weights(), step)
+
+    async def window() -> np.ndarray:
+        words = rng.integers(-128, 128, (3, bench.lanes), dtype=np.int8)
+        each = rng.integers(-128, 128, (3, bench.columns, bench.lanes), dtype=np.int8)
+        for index in range(3):
+            step = {"valid": 1, "clear": index == 0, "fire": index == 2, "chain": 0, "fields": {"rows": 0}}
+            await bench.feed(words[index], each[index], step)
+        return mac(words, each)
+
+    expected = [await window()]
+    await bench.drain()
+    dut.lent.value = 1
+    await idle(LOAN_LATENCY + bench.columns)
+    wanted: list[np.ndarray] = []
+    for number in range(50):
+        factors = rng.integers(-(1 << 15), 1 << 15, shape, dtype=np.int16)
+        if number % 5 == 0:
+            factors = rng.choice(np.array([-(1 << 15), (1 << 15) - 1], np.int16), shape)
+        dut.lent_multipliers__factors.value = int.from_bytes(factors.tobytes(), "little")
+        await idle(1)
+        used = np.stack([bench.late[column][column] for column in range(bench.lent_columns)])
+        wanted.append(factors.astype(np.int32) * used)
+        if number >= MULTIPLIER_LATENCY:
+            bits = int(dut.lent_multipliers__products.value)
+            lanes = [bits >> 24 * place & 0xFFFFFF for place in range(bench.lent_columns * bench.lanes)]
+            found = np.array([lane - (lane >> 23 << 24) for lane in lanes], np.int32).reshape(shape)
+            np.testing.assert_array_equal(found, wanted[number - MULTIPLIER_LATENCY])
+    dut.lent.value = 0
+    dut.lent_multipliers__factors.value = 0
+    await idle(LOAN_LATENCY)
+    expected.append(await window())
+    await bench.drain()
+    np.testing.assert_array_equal([result[: bench.columns] for result in bench.results], expected)
