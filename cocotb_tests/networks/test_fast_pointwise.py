@@ -17,7 +17,6 @@ from fpc_configs import DRAWN_CONFIGS, FPC_CONFIGS
 from lutterfly.examples import digits
 from lutterfly.golden.butterfly import Density, Direction, Pattern
 from lutterfly.golden.config import DEFAULT_PRESET, PRESETS, Config
-from lutterfly.golden.isa import Engine
 from lutterfly.host import reference
 from lutterfly.host.compiler import CompileError, compile_model
 from lutterfly.host.frontend import ModelError
@@ -60,20 +59,22 @@ def test_no_byte_differs(name: str, make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("direction", "first", "count"),
+    ("name", "count", "most_channels"),
     [
-        pytest.param(direction, first, count, marks=[pytest.mark.regress] if first else [])
-        for direction in DRAWN_CONFIGS
-        for first, count in ((0, 15), (1000, 200))
+        ("default", 40, 70),
+        pytest.param("default", 220, 70, marks=pytest.mark.regress),
+        pytest.param("bottom-up", 200, 24, marks=pytest.mark.regress),
+        pytest.param("top-down", 200, 24, marks=pytest.mark.regress),
     ],
 )
-def test_drawn_networks(direction: str, first: int, count: int) -> None:
+def test_drawn_networks(name: str, count: int, most_channels: int) -> None:
     """Those whose layers frontend and butterfly have: the others are refused with a remedy."""
     exact, refused = 0, []
-    for seed in range(first, first + count):
-        data, _ = fast_network(seed, most_channels=24, directions=[Direction(direction)])
+    config = DRAWN_CONFIGS[name]
+    for seed in range(count):
+        data, _ = fast_network(seed, most_channels=most_channels, directions=[Direction(config.fpc.direction)])
         try:
-            found = verify(data, DRAWN_CONFIGS[direction], samples=1)
+            found = verify(data, config, samples=1)
         except (CompileError, ModelError) as error:
             refused.append(str(error))
             continue
@@ -145,10 +146,6 @@ def test_memories_that_hold_too_little_are_cut_around() -> None:
     network = Network((8, 24, 20), seed=3)
     found = verify(network.data(network.fast_pointwise("x", Pattern.of(8, 7))), config, samples=1)
     assert_right(found)
-
-
-def test_engines_of_the_small_configurations() -> None:
-    assert all(Engine.FPC in config.engines for config in FPC_CONFIGS.values())
 
 
 def test_the_digits_network_at_every_layer() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from lutterfly.golden.config import PRESETS, ArrayConfig, AxiConfig, Config, DepthwiseConfig, FpcConfig
+from lutterfly.golden.config import DEFAULT_PRESET, PRESETS, ArrayConfig, AxiConfig, Config, DepthwiseConfig, FpcConfig
 from lutterfly.golden.isa import Engine
 
 _TINY = PRESETS["tiny"]
@@ -45,8 +45,9 @@ def _heavier(direction: str, densities: tuple[str, ...], skips: tuple[tuple[int,
     )
 
 
-#: What drawn networks run on, by the direction of their layers.
+#: What drawn networks run on.
 DRAWN_CONFIGS: dict[str, Config] = {
+    "default": PRESETS[DEFAULT_PRESET],
     "bottom-up": _heavier("bottom-up", ("full", "full", *["cross"] * 4), ((0, 5), (0, 4), (0, 3), (0, 2))),
     "top-down": _heavier("top-down", (*["cross"] * 4, "full", "full"), ((0, 5), (1, 5), (2, 5), (3, 5))),
 }
