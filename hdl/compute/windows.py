@@ -96,7 +96,7 @@ class Windows(wiring.Component):
     step : Out(step_layout), engine : Out(4), address : Out(24), weight : Out
         One step: what its command says, its activation word's feature address and its weight word.
     reads : Out(1)
-        ``address`` is one of a step that reads it; of registers.
+        ``address`` is one of a step that reads it; registered.
     first, last : Out(1)
         The first, the last step of a command is issued.
     dependent : Out(1)
@@ -349,11 +349,12 @@ class Windows(wiring.Component):
         engine = now.foreseen.engine
 
         flags = lists.read_data[self.offset_bits :]
-        has_word = self._reads(m, now, valid, flags[0])
+        has_word, reads = self._reads(m, now, valid, flags[0]), Signal()
         index = Signal(INDEX_BITS, reset_less=True)
         uses_weights, weight, valid_address = Signal(), Signal(self.weight_bits, reset_less=True), Signal()
         m.d.sync += [
             valid_address.eq(valid & ~self.halt),
+            reads.eq(valid & ~self.halt & has_word),
             self.step.clear.eq(flags[0]),
             self.step.fire.eq(flags[1]),
             self.engine.eq(engine),
@@ -365,9 +366,9 @@ class Windows(wiring.Component):
         ]
         bad_address, bad_weight = Signal(), Signal()
         m.d.comb += [
-            bad_address.eq(has_word & (self.address >= self.config.memory.feature_bytes)),
+            bad_address.eq(reads & (self.address >= self.config.memory.feature_bytes)),
             bad_weight.eq(uses_weights & (weight >= self.config.weight_words)),
-            self.reads.eq(valid_address & has_word),
+            self.reads.eq(reads),
             self.step.valid.eq(valid_address & ~bad_address & ~bad_weight),
             self.weight.eq(weight),
         ]
@@ -379,7 +380,7 @@ class Windows(wiring.Component):
         ]
 
     def _reads(self, m: Module, step, valid: Signal, clear: Value) -> Value:
-        """Whether a step reads its word, in the cycle of its address: behind ``read_steps`` of a window none does."""
+        """Whether a step reads its word, in the cycle before its address: not behind ``read_steps`` of a window."""
         reads: Value = Const(1)
         for engine in self.engines:
             if engine.read_steps:
@@ -387,7 +388,5 @@ class Windows(wiring.Component):
                 with m.If(valid):
                     count = engine.read_steps(step.fields, self.config)
                     m.d.sync += left.eq(Mux(clear, count - 1, Mux(left == 0, 0, left - 1)))
-                has_word = Signal(name=f"{engine.name}_has_word", reset_less=True)
-                m.d.sync += has_word.eq((step.foreseen.engine != engine.code) | clear | (left != 0))
-                reads &= has_word
+                reads &= (step.foreseen.engine != engine.code) | clear | (left != 0)
         return reads
