@@ -51,3 +51,15 @@ DRAWN_CONFIGS: dict[str, Config] = {
     "bottom-up": _heavier("bottom-up", ("full", "full", *["cross"] * 4), ((0, 5), (0, 4), (0, 3), (0, 2))),
     "top-down": _heavier("top-down", (*["cross"] * 4, "full", "full"), ((0, 5), (1, 5), (2, 5), (3, 5))),
 }
+
+#: For proofs: bursts of two results, of two groups each; and of eight, of which the gate lets more cycles wait than
+#: of other windows.
+BURST_CONFIGS: dict[str, Config] = {
+    name: dataclasses.replace(
+        _TINY,
+        array=ArrayConfig(lanes=4, columns=4, requant_lanes=requant_lanes),
+        engines=(Engine.MAC, Engine.FPC),
+        fpc=FpcConfig(width),
+    )
+    for name, requant_lanes, width in (("two", 2, 8), ("eight", 4, 32))
+}

@@ -38,7 +38,8 @@ class Foresight(wiring.Component):
     results of all windows so far take at most, holds the last step of a window back while its result could overflow the
     result FIFO, and the first step of a burst, behind which nothing can be held; ``landing``, the cycles until the last
     result can be read, holds the first step of a dependent command back. That neither is ever too small, whatever the
-    commands, is proved in ``test_proof_foresight.py``, bursts left out.
+    commands, is proved in ``test_proof_foresight.py``; that the steps tell what they should, and that nothing comes
+    between those of a burst, in ``test_proof_windows.py``.
 
     Parameters
     ----------

@@ -131,8 +131,8 @@ class Results(wiring.Component):
 
         # A group goes on when its result is there.
         group, serve = lookahead.output, Signal()
-        number = group.payload.number[: ceil_log2(self._result_groups)] if self._result_groups > 1 else Const(0)
-        available, pop, overflows = self._elaborate_fifo(m, number)
+        part = group.payload.number[: ceil_log2(self._result_groups)] if self._result_groups > 1 else Const(0)
+        available, pop, overflows = self._elaborate_fifo(m, part)
         m.d.comb += [
             group.ready.eq(available & ~self.halt),
             serve.eq(group.valid & group.ready),
@@ -269,10 +269,10 @@ class Results(wiring.Component):
         """Bits of a group's number within its piece."""
         return ceil_log2(self.config.array.columns // self.requant_lanes)
 
-    def _elaborate_fifo(self, m: Module, number) -> tuple:
+    def _elaborate_fifo(self, m: Module, part) -> tuple:
         """The results that wait: whether there is one, the signal that drops the first, and whether one too many comes.
 
-        Of that one, the accumulators of group ``number`` go out in step with the parameters.
+        Of that one, the accumulators of group ``part`` go out in step with the parameters.
         """
         result = delay(m, self.result, 1, name="result")
         depth = result_windows(self.config)
@@ -294,7 +294,7 @@ class Results(wiring.Component):
                 shape=data.ArrayLayout(signed(ACCUMULATOR_BITS), len(own)), depth=depth, init=[]
             )
             write, read = windows.write_port(), windows.read_port(domain="comb")
-            chosen = copy_of(number, lane, name="group", reset_less=True)
+            chosen = copy_of(part, lane, name="group", reset_less=True)
             window = copy_of(consumed, lane, name="window", reset_less=True)
             # The result has a register between the memory and the choice of its group: wires are long there.
             held = Signal.like(read.data, name=f"held_{lane}", reset_less=True)
@@ -307,7 +307,7 @@ class Results(wiring.Component):
                 self.accumulators[lane].eq(delay(m, accumulator, _PARAMETER_LATENCY - 3, name=f"accumulator_{lane}")),
             ]
             later = delay(m, chosen, 1, name=f"group_{lane}")
-            m.d.sync += [window.eq(consumed), chosen.eq(number), held.eq(read.data), accumulator.eq(held[later])]
+            m.d.sync += [window.eq(consumed), chosen.eq(part), held.eq(read.data), accumulator.eq(held[later])]
             if self.has_direct:
                 for place in range(len(own)):
                     index = lane + place * self.requant_lanes

@@ -241,7 +241,7 @@ class Windows(wiring.Component):
         # A cycle later the loops' pointer has arrived as well; the command is still the same then. One more
         # for the sums.
         walked, last_tile, begins = Signal(), Signal(reset_less=True), Signal(reset_less=True)
-        step, pushed = (Signal(self._step_layout(), name=name, reset_less=True) for name in ("walked_step", "pushed"))
+        found, pushed = (Signal(self._step_layout(), name=name, reset_less=True) for name in ("walked_step", "pushed"))
         waits, is_burst, window_begins = Signal(reset_less=True), Signal(reset_less=True), Signal(reset_less=True)
         with m.If(take):
             m.d.sync += [waits.eq(intake.waits), is_burst.eq(self._is_burst(intake.command))]
@@ -251,12 +251,12 @@ class Windows(wiring.Component):
             walked.eq(walk),
             last_tile.eq(loops.last_tile),
             begins.eq(first_window),
-            step.entry.eq(position.entry),
-            step.weight.eq(loops.word),
-            step.first.eq(first),
-            step.last.eq(position.last & loops.last),
-            step.foreseen.counts.eq(Mux(is_burst, window_begins, position.last)),
-            step.foreseen.waits.eq(first & waits),
+            found.entry.eq(position.entry),
+            found.weight.eq(loops.word),
+            found.first.eq(first),
+            found.last.eq(position.last & loops.last),
+            found.foreseen.counts.eq(Mux(is_burst, window_begins, position.last)),
+            found.foreseen.waits.eq(first & waits),
         ]
         lane_bits = ceil_log2(self.config.array.requant_lanes)
         lanes = Mux(last_tile, command.last_lanes, command.lanes)
@@ -267,7 +267,7 @@ class Windows(wiring.Component):
             direct_work = (lanes + Cat(Const((1 << all_bits) - 1, all_bits), begins)) >> all_bits
             work = Mux(is_direct(command, self.config), direct_work, work)
         m.d.sync += [
-            pushed.eq(step),
+            pushed.eq(found),
             pushed.base.eq(loops.pointer),
             *take_fields(pushed, command),
             pushed.index.eq(command.index),

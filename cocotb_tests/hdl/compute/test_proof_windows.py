@@ -1,0 +1,267 @@
+"""Windows, proved: which steps come to the gate, and when, whatever the commands are.
+
+The proof of Foresight with Results takes it from here: results of a burst arrive one each cycle, because its steps are
+issued so; the gate is asked at its first step; it is told of all groups and of the pause; and it is asked to wait where
+a command depends on those before it, the engine changes, or a command of bursts begins.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+from amaranth.hdl import Array, Assert, Assume, Cat, Const, Cover, Module, Mux, Signal, Value
+from amaranth.lib import data
+from amaranth.utils import ceil_log2
+from formal import Proof, ProofError, broken, entry, inside, leave_out, needs_yosys, prove
+from fpc_configs import BURST_CONFIGS
+
+from lutterfly.golden import timing
+from lutterfly.golden.config import Config
+from lutterfly.golden.isa import Engine
+from lutterfly.hdl.compute import windows
+from lutterfly.hdl.engines.engine import is_direct
+
+pytestmark = needs_yosys
+
+#: A command's positions are worked out in so many cycles.
+DEPTH = 3
+#: Steps in the lookahead, in its output, and in the walker's two registers; and the one that is walked.
+LENGTH = timing.LOOKAHEAD + 4
+
+
+class Row:
+    """All steps in their order, the next one to be issued first.
+
+    Of each is known whether it ends a window, or a command, and whether its command is one of bursts, or depends on
+    those before it. What comes in at the end is free.
+    """
+
+    def __init__(self, proof: Proof, m: Module, *, runs: Signal, moves: Value):
+        rows, served = {}, {}
+        for name, init in (("window", 1), ("command", 1), ("burst", 0), ("after", 0), ("first", 0)):
+            rows[name] = [Signal(name=f"{name}_{place}") for place in range(LENGTH)]
+            served[name] = Signal(init=init, name=f"served_{name}")
+            with m.If(runs & moves):
+                m.d.sync += served[name].eq(rows[name][0])
+            if name != "first":
+                first = proof.free(LENGTH, name=f"first_{name}")
+                following = Cat(rows[name][1:], proof.free(name=f"next_{name}"))
+                m.d.sync += Cat(rows[name]).eq(Mux(runs, Mux(moves, following, Cat(rows[name])), first))
+        begins = {name: [served[name], *rows[name]] for name in rows}
+        for place in range(LENGTH):
+            begins_command = begins["command"][place]
+            m.d.comb += [
+                Assume(~runs | ~rows["command"][place] | rows["window"][place]),
+                *(
+                    Assume(~runs | begins_command | (rows[name][place] == begins[name][place]))
+                    for name in ("burst", "after")
+                ),
+                # Of the first window of its command.
+                rows["first"][place].eq(begins_command | begins["first"][place] & ~begins["window"][place]),
+            ]
+        self.ends_window, self.ends_command = Array(rows["window"]), Array(rows["command"])
+        self.is_burst, self.of_first = Array(rows["burst"]), Array(rows["first"])
+        self.begins_window, self.begins_command = Array(begins["window"]), Array(begins["command"])
+        self.was_burst = Array(begins["burst"])
+        waits = zip(begins["command"], rows["after"], rows["burst"], begins["burst"], strict=False)
+        self.waits = Array(begins & (after | is_burst | was_burst) for begins, after, is_burst, was_burst in waits)
+        self.after = Array(rows["after"])
+
+
+class WindowsProof(Proof):
+    """Windows with free commands.
+
+    What is known: every step in the lookahead, and in the two registers in front of it, says what it should. A walker
+    within a window goes on in every cycle for which the lookahead has room, and where it has none there are enough
+    steps until the next one comes.
+    """
+
+    def __init__(self, config: Config, *, windows: ModuleType = windows):
+        super().__init__()
+        self.config = config
+        self.windows = windows.Windows(config, landing_latency=dict.fromkeys(config.engines, 3))
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.windows = self.windows
+        unit = inside(self.windows)
+        leave_out(unit.loops, unit.lists)
+        runs, walked = Signal(), Signal(range(LENGTH))
+        m.d.sync += [runs.eq(1), walked.eq(walked + unit.walk - unit.issue)]
+        row = Row(self, m, runs=runs, moves=unit.issue)
+        given = self.windows.command
+        m.d.comb += [
+            given.valid.eq(self.free(name="offers") & runs),
+            given.payload.as_value().eq(self.free(len(given.payload.as_value()), name="given")),
+            # The command queue has checked it.
+            Assume(self._is_built(given.payload)),
+            self.windows.context.ready.eq(self.free(name="context_ready")),
+            self.windows.halt.eq(self.free(name="halt")),
+            unit.loops.last_tile.eq(self.free(name="last_tile")),
+            unit.loops.row_ends.eq(self.free(name="row_ends")),
+            unit.loops.pointer.eq(self.free(len(unit.loops.pointer), name="pointer")),
+            unit.loops.word.eq(self.free(len(unit.loops.word), name="word")),
+            unit.lists.read_data.eq(self.free(len(unit.lists.read_data), name="entry")),
+            unit.loops.last.eq(row.ends_command[walked]),
+            # What is walked is what stands in the row.
+            Assume(~unit.walk | (unit.position.last == row.ends_window[walked])),
+            Assume(~unit.take | (_is_burst(unit.intake.command) == row.is_burst[walked])),
+            Assume(~unit.take | (unit.intake.command.after == row.after[walked])),
+        ]
+
+        output, within_burst = unit.lookahead.output, row.is_burst[0] & ~row.begins_window[0]
+        m.d.comb += [
+            # The steps of a burst follow one another.
+            Assert(~within_burst | output.valid & (output.ready | self.windows.halt)),
+            Assert(~output.valid | self._is_right(output.payload.foreseen, row, Const(0))),
+            Cover(unit.issue & within_burst & row.ends_window[0] & row.ends_command[0]),
+            Cover(unit.issue & row.begins_command[0] & row.was_burst[0] & ~row.is_burst[0]),
+            # The lookahead is full, and the walker within a window.
+            Cover(~unit.lookahead.room & runs & ~row.begins_window[walked]),
+        ]
+        self._check_work(m, unit, row, walked)
+        self._check_steps(m, unit, row, walked)
+        self._check_intake(m, unit)
+        self._check_walker(m, unit, row, walked)
+        self._check_lookahead(m, unit, row, walked, runs)
+        return m
+
+    def _is_right(self, foreseen: data.View, row: Row, place: Value, *, has_engine: bool = True) -> Value:
+        """Whether a step says what the one at ``place`` should; its ``work`` left out."""
+        is_burst = row.is_burst[place]
+        return (
+            (foreseen.counts == Mux(is_burst, row.begins_window[place], row.ends_window[place]))
+            & (foreseen.waits == row.waits[place])
+            & ((foreseen.engine == Engine.FPC) == is_burst if has_engine else 1)
+        )
+
+    def _check_work(self, m: Module, unit: SimpleNamespace, row: Row, walked: Signal) -> None:
+        """A step says how many groups its window has, and the pause of a command, when it comes to the lookahead.
+
+        That words come out of it as they went in is proved of the lookahead.
+        """
+        lanes = Mux(unit.last_tile, unit.command.last_lanes, unit.command.lanes)
+        requantised, direct = (
+            (lanes + group - 1) >> ceil_log2(group)
+            for group in (self.config.array.requant_lanes, self.config.array.lanes)
+        )
+        work = Signal(8)
+        m.d.sync += work.eq(Mux(is_direct(unit.command, self.config), direct, requantised) + row.of_first[walked - 1])
+        m.d.comb += Assert(~unit.lookahead.input.valid | (unit.pushed.foreseen.work == work))
+
+    def _check_steps(self, m: Module, unit: SimpleNamespace, row: Row, walked: Signal) -> None:
+        """A window of a burst has as many steps as its command says, and so at least as many as results."""
+        command, position, number = unit.command, unit.position, Signal.like(unit.command.steps)
+        with m.If(unit.walk):
+            m.d.sync += number.eq(Mux(position.last, 0, number + 1))
+        is_burst = unit.active & row.is_burst[walked]
+        m.d.comb += [
+            Assert(~(is_burst & unit.walk & row.ends_window[walked]) | (number + 1 == command.steps)),
+            Assert(~row.begins_window[walked] | (number == 0)),
+            *(
+                Assert(
+                    ~is_burst
+                    | (position.last == (position.steps_left == 0)) & (position.steps_left + done + 1 == command.steps)
+                )
+                for position, done in ((position, number), (unit.beginning, 0), (unit.continuation, 0))
+            ),
+        ]
+
+    def _is_built(self, command: data.View) -> Value:
+        """Whether the configuration has its engine."""
+        return Cat(command.engine == code for code in self.config.engines).any()
+
+    def _is_legal(self, command: data.View) -> Value:
+        """Whether so much of a command is as it must be."""
+        lanes = self.config.array.lanes
+        most = Mux(_is_burst(command), timing.burst_results(self.config) * lanes, lanes)
+        counts = (command.lanes, command.last_lanes, command.steps)
+        return (
+            (command.lanes <= most)
+            & (command.last_lanes <= command.lanes)
+            & Cat(count != 0 for count in counts).all()
+            & (~_is_burst(command) | (command.steps * lanes >= command.lanes) & (command.skip == 0))
+        )
+
+    def _check_intake(self, m: Module, unit: SimpleNamespace) -> None:
+        given = unit.intake.command
+        waits = given.after | (given.engine != unit.command.engine) | _is_burst(given)
+        m.d.comb += [
+            Assert(~unit.waiting | self._is_built(given)),
+            Assert(self._is_built(unit.command)),
+            Assert(~unit.looked_at | unit.waiting),
+            Assert(~unit.checked | unit.looked_at),
+            Assert(~unit.looked_at | (unit.intake.waits == waits)),
+            Assert(~unit.looked_at | ~unit.fulfilled.all() | self._is_legal(given)),
+            Assert(~unit.intake.ready | self._is_legal(given)),
+            Assert(~(unit.active | unit.walked) | self._is_legal(unit.command)),
+        ]
+
+    def _check_walker(self, m: Module, unit: SimpleNamespace, row: Row, walked: Signal) -> None:
+        active, is_burst = unit.active, row.is_burst[walked]
+        m.d.comb += [
+            Assert(~row.begins_command[0] | row.begins_window[0]),
+            Assert(active | row.begins_command[walked]),
+            Assert(~(active & unit.walked) | ~row.begins_command[walked]),
+            Assert(_is_burst(unit.command) == Mux(active, is_burst, row.was_burst[walked])),
+            Assert(~active | (unit.is_burst == is_burst)),
+            Assert(~active | (unit.first == row.begins_command[walked])),
+            Assert(~active | (unit.first_window == row.of_first[walked])),
+            Assert(~active | (unit.window_begins == row.begins_window[walked])),
+            Assert(~(active & unit.first) | (unit.waits == row.waits[walked])),
+            Assert(~unit.walked | (unit.begins == row.of_first[walked - 1])),
+            Assert(~unit.walked | self._is_right(unit.found.foreseen, row, walked - 1, has_engine=False)),
+        ]
+
+    def _check_lookahead(self, m: Module, unit: SimpleNamespace, row: Row, walked: Signal, runs: Signal) -> None:
+        queue, input_, output = inside(unit.lookahead), unit.lookahead.input, unit.lookahead.output
+        pushed = walked - 1 - unit.walked
+        m.d.comb += [
+            Assert(queue.free + queue.stored + unit.walked + input_.valid == timing.LOOKAHEAD),
+            Assert(queue.waits == (queue.stored != 0)),
+            Assert(unit.lookahead.room == (runs & (queue.free != 0))),
+            Assert(queue.write.addr == (queue.read.addr + queue.stored)[: len(queue.read.addr)]),
+            Assert(walked == queue.stored + unit.walked + input_.valid + output.valid),
+            Assert(~input_.valid | self._is_right(unit.pushed.foreseen, row, pushed)),
+            # Within a window nothing is missing: behind each step comes the next one, unless many are waiting.
+            Assert(~output.valid | row.ends_window[0] | queue.waits),
+            Assert(row.begins_window[walked] | unit.walked | (queue.stored + input_.valid >= timing.LOOKAHEAD - 1)),
+            Assert(row.begins_window[walked - unit.walked] | input_.valid | (queue.stored >= timing.LOOKAHEAD - 2)),
+        ]
+        for place in range(timing.LOOKAHEAD):
+            held = data.View(unit.lookahead.shape, entry(m, queue.storage, queue.read.addr + place))
+            m.d.comb += Assert((place >= queue.stored) | self._is_right(held.foreseen, row, place + output.valid))
+
+
+def _is_burst(command: data.View) -> Value:
+    return command.engine == Engine.FPC
+
+
+def test_steps_of_a_burst_follow_one_another_and_the_first_counts(tmp_path: Path) -> None:
+    prove(WindowsProof(BURST_CONFIGS["two"]), tmp_path, depth=DEPTH, cover_depth=24, incremental=False)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Mux(is_burst, window_begins, position.last)", "position.last"),
+        *(
+            pytest.param(*change, marks=pytest.mark.regress)
+            for change in [
+                ("walk.eq(active & lookahead.room)", "walk.eq(active & lookahead.room & ~lookahead.input.valid)"),
+                ("Cat(Const((1 << lane_bits) - 1, lane_bits), begins)", "Const((1 << lane_bits) - 1, lane_bits)"),
+                ("Cat(Const((1 << all_bits) - 1, all_bits), begins)", "Const((1 << all_bits) - 1, all_bits)"),
+                ("begins.eq(first_window)", "begins.eq(first)"),
+                (" | (command.engine != last_engine) |", " |"),
+                (" | self._is_burst(command))", ")"),
+                ("            command.lanes <= limit,\n", ""),
+            ]
+        ),
+    ],
+)
+def test_what_breaks_it_is_found(old: str, new: str, tmp_path: Path) -> None:
+    proof = WindowsProof(BURST_CONFIGS["two"], windows=broken(windows, old, new))
+    with pytest.raises(ProofError, match="does not follow"):
+        prove(proof, tmp_path, depth=DEPTH, incremental=False)
