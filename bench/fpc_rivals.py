@@ -10,7 +10,6 @@ cost nothing here, which favours those that need them. Prints mean and spread of
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from collections.abc import Callable
 
 import numpy as np
@@ -21,7 +20,6 @@ from lutterfly.examples import train_fpc_digits as digits
 from lutterfly.examples.digits import as_input
 from lutterfly.examples.train_digits import load
 from lutterfly.golden.config import DEFAULT_PRESET, PRESETS
-from lutterfly.golden.isa import Engine
 from lutterfly.host.compiler import compile_model
 from lutterfly.train import calibrate
 
@@ -75,12 +73,11 @@ def with_shuffles(make: Callable[..., nn.Module], shuffle: bool) -> digits.Point
 
 
 def predicted_cycles(pointwise: digits.Pointwise, width: int, pixels: np.ndarray) -> int:
-    """Of an inference on the default configuration with all engines."""
+    """Of an inference on the default configuration."""
     model = digits.network(pointwise, width).eval()
     if any(hasattr(module, "fixed_point") for module in model.modules()):
         calibrate(model, [torch.from_numpy(pixels)])
-    config = dataclasses.replace(PRESETS[DEFAULT_PRESET], engines=tuple(Engine))
-    return compile_model(digits.export(model, pixels), config).predicted_cycles
+    return compile_model(digits.export(model, pixels), PRESETS[DEFAULT_PRESET]).predicted_cycles
 
 
 def main() -> None:

@@ -26,8 +26,9 @@ class _Map:
 
 
 class _Drawn:
-    def __init__(self, seed: int, most_channels: int, directions: Sequence[Direction]):
+    def __init__(self, seed: int, most_channels: int, directions: Sequence[Direction], *, is_standard: bool):
         self.rng, self.most, self.directions = np.random.default_rng(seed), most_channels, directions
+        self.is_standard = is_standard
         channels, height, width = self.rng.integers(1, most_channels + 1), *self.rng.integers(2, 7, 2)
         self.network = Network((int(channels), int(height), int(width)), seed=seed)
         self.maps = [_Map("x", int(channels), int(height), int(width))]
@@ -54,6 +55,8 @@ class _Drawn:
         stages = count_stages(last.channels, outputs)
         densities = rng.choice(list(Density), stages).tolist() if rng.integers(3) == 0 else None
         skips = [(0, stages - 1)] if rng.integers(4) == 0 else []
+        if self.is_standard:
+            densities, skips = None, []
         pattern = Pattern.of(last.channels, outputs, str(rng.choice(self.directions)), densities, skips)
         finish = random_finish(outputs, seed, shift=int(rng.integers(2, 7)) if rng.integers(2) else None)
         if finish.shift is not None:
@@ -114,10 +117,17 @@ class _Drawn:
 
 
 def fast_network(
-    seed: int, *, most_channels: int = 40, directions: Sequence[Direction] = tuple(Direction)
+    seed: int,
+    *,
+    most_channels: int = 40,
+    directions: Sequence[Direction] = tuple(Direction),
+    is_standard: bool = False,
 ) -> tuple[bytes, dict[str, np.ndarray]]:
-    """An ONNX file with the int8 input ``x`` and an int8 output, and a feed for it."""
-    drawn = _Drawn(seed, most_channels, directions)
+    """An ONNX file with the int8 input ``x`` and an int8 output, and a feed for it.
+
+    ``is_standard``: with the densities of the direction, and without skips.
+    """
+    drawn = _Drawn(seed, most_channels, directions, is_standard=is_standard)
     first = drawn.maps[0]
     drawn.maps.append(drawn.fast(first) if first.channels > 1 else drawn.convolution(first))
     for _ in range(int(drawn.rng.integers(2, 7))):

@@ -49,10 +49,14 @@ def wait_until(condition: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
+#: A shell lets what it starts in the background ignore SIGINT, and so would what that starts.
+_HEEDS_INTERRUPTS = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+
+
 def start_python(script: str, *arguments: object, **environment: str) -> subprocess.Popen:
     """A process that runs ``script``; what it says on standard error is kept."""
     return subprocess.Popen(
-        [sys.executable, "-c", script, *map(str, arguments)],
+        [sys.executable, "-c", _HEEDS_INTERRUPTS + script, *map(str, arguments)],
         env=os.environ | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -62,6 +62,7 @@ def test_cycles_are_as_predicted(preset: str, seed: int) -> None:
     assert abs(measured.program.predicted_cycles - total) <= max(TOLERANCE_CYCLES, TOLERANCE * total)
 
 
+@pytest.mark.regress
 def test_large_runs_a_layer() -> None:
     maker = GraphMaker((6, 6, 40))
     measured = measure(maker.finish(maker.convolution("x", 70, SAME, table=True)), PRESETS["large"])

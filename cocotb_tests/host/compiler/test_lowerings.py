@@ -64,7 +64,12 @@ def made(*builds: Callable[[Net], None]) -> bytes:
 
 
 @needs_reference
-@pytest.mark.parametrize("engine", LEFT_OUT, ids=lambda engine: engine.name)
+@pytest.mark.parametrize(
+    "engine",
+    # A simulator for each.
+    [pytest.param(engine, marks=[pytest.mark.regress] * (engine is not Engine.ADD)) for engine in LEFT_OUT],
+    ids=lambda engine: engine.name,
+)
 def test_what_does_not_need_an_engine_runs_without_it(engine: Engine) -> None:
     builds = [build for build in (sums, maxima, averages, side_by_side) if NEEDED.get(build) is not engine]
     assert_right(verify(made(*builds), without(engine), samples=1))
