@@ -423,7 +423,9 @@ class ForesightProof(Proof):
         return queue.level + output.valid + buffer.has_spare
 
 
-@pytest.mark.parametrize("config", ["tiny", "two", pytest.param("eight", marks=pytest.mark.regress)])
+@pytest.mark.parametrize(
+    "config", ["two", *(pytest.param(name, marks=pytest.mark.regress) for name in ("tiny", "eight"))]
+)
 def test_no_result_finds_the_fifo_full_or_lands_late(config: str, tmp_path: Path) -> None:
     prove(ForesightProof(CONFIGS[config]), tmp_path, depth=DEPTH, cover_depth=24, incremental=False)
 
