@@ -128,7 +128,7 @@ def test_what_the_butterfly_has_not_is_refused(pattern: Pattern, message: str) -
         compile_model(one(pattern), SMALL, "model")
 
 
-def test_the_remedy_runs() -> None:
+def test_the_remedy_makes_a_configuration_that_has_the_layer() -> None:
     """What a refusal says to put in a configuration makes one for which the layer compiles."""
     data = one(Pattern.of(8, 6, "top-down", skips=[(0, 2)]))
     with pytest.raises(CompileError, match='choose a --config with "fpc": ') as refusal:
