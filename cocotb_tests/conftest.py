@@ -18,9 +18,13 @@ from lutterfly.hdl.parts.assertions import ASSERTED
 from lutterfly.host.simulation import cache, toolchain
 
 ROOT = Path(__file__).parents[1]
-#: Compile time counts here, not speed: the Verilog of a test differs from the next one's.
+#: Compile time counts here, not speed: the Verilog of a test differs from the next one's. cocotb makes all signals
+#: public, which keeps Verilator from simplifying any; a test sees those of the component itself, not of its parts.
 VERILATOR_FLAGS = (
     "-O3",
+    "--no-public-flat-rw",
+    "--public-depth",
+    "1",
     "--x-assign",
     "fast",
     "--x-initial",
