@@ -35,7 +35,7 @@ __all__ = ["Compute"]
 _GROUP_LATENCY = RESULTS_LATENCY - 1 + REQUANT_LATENCY + RAM_LATENCY + WRITE_BACK_LATENCY
 
 #: Parts of a result that are chosen each by registers of their own.
-_CHOICES = 4
+_CHOICES = 2
 
 
 class Compute(wiring.Component):
@@ -213,7 +213,7 @@ class Compute(wiring.Component):
         parts, length = [], -(-len(results[0]) // _CHOICES)
         for number in range(_CHOICES):
             # Which engine that is stands long before its result. There are many bits to choose.
-            works = copy_of(steps[1:], number, name="works")
+            works = copy_of(steps[1:], number, name=f"works_{number}")
             with m.If(steps.any()):
                 m.d.sync += works.eq(steps[1:])
             bits = slice(number * length, (number + 1) * length)

@@ -294,8 +294,8 @@ class Results(wiring.Component):
                 shape=data.ArrayLayout(signed(ACCUMULATOR_BITS), len(own)), depth=depth, init=[]
             )
             write, read = windows.write_port(), windows.read_port(domain="comb")
-            chosen = copy_of(part, lane, name="group", reset_less=True)
-            window = copy_of(consumed, lane, name="window", reset_less=True)
+            chosen = copy_of(part, lane % 2, name=f"group_{lane}", reset_less=True)
+            window = copy_of(consumed, lane % 2, name=f"window_{lane}", reset_less=True)
             # The result has a register between the memory and the choice of its group: wires are long there.
             held = Signal.like(read.data, name=f"held_{lane}", reset_less=True)
             accumulator = Signal(signed(ACCUMULATOR_BITS), name=f"accumulator_{lane}", reset_less=True)

@@ -8,7 +8,7 @@ from amaranth.hdl import Module, Signal, signed
 
 from ...golden.config import Config
 from ...golden.isa import Engine
-from ..parts.pipeline import delay
+from ..parts.pipeline import copy_of, delay
 from .engine import EngineComponent, engine_members
 
 __all__ = ["Maximum"]
@@ -37,9 +37,9 @@ class Maximum(EngineComponent):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        # A register of its own: the word comes from the far side of the feature memory and goes to the array as well.
-        step = delay(m, self.step, 1, name="step")
-        word = delay(m, self.word, 1, name="word")
+        # A register of its own, not one with other engines: the word comes from the far side of the feature memory.
+        step, word = delay(m, self.step, 1, name="step"), copy_of(self.word, 1, name="word", reset_less=True)
+        m.d.sync += word.eq(self.word)
         fired = Signal(reset_less=True)
         m.d.sync += fired.eq(step.valid & step.fire)
         m.d.comb += self.result.valid.eq(fired)

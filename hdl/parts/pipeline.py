@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Signal, Value, ValueCastable
+from amaranth.hdl import Const, Module, Signal, Value, ValueCastable
 
 __all__ = ["copy_of", "delay", "spread"]
 
@@ -21,23 +21,26 @@ def delay(m: Module, value: Value | ValueCastable, cycles: int, *, name: str):
 
 
 def copy_of(value: Value, number: int, *, name: str, reset_less: bool = False) -> Signal:
-    """A register for one of several copies of ``value``, each beside its own users.
+    """A register for one of two copies of ``value``, 0 and 1, each beside its own users.
 
-    Copies of other numbers begin with other values, as far as there are any: synthesis would take registers that are
-    always equal for one.
+    They begin with other values in every bit: synthesis would take registers that are always equal for one.
     """
-    return Signal.like(value, name=f"{name}_{number}", init=number % (1 << len(value)), reset_less=reset_less)
+    return Signal.like(value, name=name, init=Const(-number, value.shape()).value, reset_less=reset_less)
 
 
 def spread(m: Module, value: Value, lanes: int, *, cycles: int, name: str) -> list[Signal]:
-    """``value`` for each lane, from ``2 * cycles`` registers beside their own lanes: after the first cycle for those of
-    the first two, after ``cycles`` for all.
+    """``value`` as it was ``cycles`` cycles ago, for each lane, from a tree of registers whose last ones, two to the
+    power of ``cycles``, are beside their own lanes.
 
     A wire from one register to all the lanes of a stage would be the slowest there is.
     """
-    copies: list[Signal] = []
-    for number in range(2 * cycles):
-        source = copies[number - 2] if number > 1 else value
-        copies.append(copy_of(source, number, name=name, reset_less=True))
-        m.d.sync += copies[-1].eq(source)
+    copies = [value]
+    for cycle in range(cycles):
+        sources, copies = copies, []
+        for source in sources:
+            copies += [
+                copy_of(source, number, name=f"{name}_{cycle}_{len(copies) + number}", reset_less=True)
+                for number in range(2)
+            ]
+        m.d.sync += [copy.eq(sources[number // 2]) for number, copy in enumerate(copies)]
     return [copies[lane * len(copies) // lanes] for lane in range(lanes)]
