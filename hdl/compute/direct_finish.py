@@ -9,12 +9,17 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...golden.fpc import MOST_FINISH_SHIFT, VALUE_BITS
-from ..parts.pipeline import delay
+from ..parts.pipeline import delay, spread
 
 __all__ = ["LATENCY", "DirectFinish", "direct_settings_layout"]
 
-#: Add the bias, shift, add the zero point, limit to what a code can be compared with, clamp.
-LATENCY = 5
+#: Add the bias, shift by nothing or by four, by the rest, add the zero point, limit to what a code can be compared to,
+#: clamp.
+LATENCY = 6
+
+#: Bits of a shift that are left for the second of both.
+_FINE_BITS = 2
+_COARSE_SHIFT = 1 << _FINE_BITS
 
 #: Bits of a shifted value that are kept beside its sign: with one more it is beyond every code, whatever zero point.
 _KEPT_BITS = 9
@@ -62,28 +67,40 @@ class DirectFinish(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        shift = delay(m, self.settings.shift, 1, name="shift")
-        zero_point = delay(m, self.settings.zero_point, 2, name="zero_point")
-        limits = [delay(m, self.settings[name], LATENCY - 1, name=name) for name in ("low", "high")]
-        for lane in range(self.lanes):
-            m.d.comb += self.codes[lane].eq(self._lane(m, lane, shift, zero_point, *limits))
+        assert MOST_FINISH_SHIFT < 2 * _COARSE_SHIFT, "the coarse shift is one bit"
+        given = self.settings
+        settings = [
+            spread(m, given.shift[_FINE_BITS:], self.lanes, cycles=1, name="coarse"),
+            spread(m, given.shift[:_FINE_BITS], self.lanes, cycles=2, name="fine"),
+            spread(m, delay(m, given.zero_point, 1, name="zero_point"), self.lanes, cycles=2, name="zero_points"),
+        ]
+        for name in ("low", "high"):
+            waiting = delay(m, given[name], LATENCY - 3, name=name)
+            settings.append(spread(m, waiting, self.lanes, cycles=2, name=f"{name}_of_lanes"))
+        for lane, of_lane in enumerate(zip(*settings, strict=True)):
+            m.d.comb += self.codes[lane].eq(self._lane(m, lane, *of_lane))
         return m
 
-    def _lane(self, m: Module, lane: int, shift: Value, zero_point: Value, low: Value, high: Value) -> Value:
+    def _lane(
+        self, m: Module, lane: int, coarse: Value, fine: Value, zero_point: Value, low: Value, high: Value
+    ) -> Value:
         def register(name: str, value: Value) -> Signal:
             held = Signal(value.shape(), name=f"{name}_{lane}", reset_less=True)
             m.d.sync += held.eq(value)
             return held
 
         total = register("total", self.values[lane] + self.biases[lane])
-        sign, by_shift = total[-1], range(MOST_FINISH_SHIFT + 1)
+        # With a fraction of as many bits as the coarse shift may leave behind.
+        scaled = Cat(Const(0, _COARSE_SHIFT), total).as_signed()
+        total = register("coarsely", Mux(coarse, total, scaled))
+        sign = total[-1]
 
         def chosen(of_shift: Callable[[int], Value]) -> Value:
-            return Array(map(of_shift, by_shift))[shift]
+            return Array(of_shift(_COARSE_SHIFT + bits) for bits in range(_COARSE_SHIFT))[fine]
 
         kept = chosen(lambda bits: (total >> bits)[:_KEPT_BITS])
-        half = chosen(lambda bits: total[bits - 1] if bits else Const(0, 1))
-        rest = chosen(lambda bits: total[: max(bits - 1, 0)].any())
+        half = chosen(lambda bits: total[bits - 1])
+        rest = chosen(lambda bits: total[: bits - 1].any())
         beyond = chosen(lambda bits: _differs(total[bits + _KEPT_BITS :], sign))
         shifted = register("shifted", Cat(kept, sign).as_signed())
         rounds_up, overflows = register("rounds_up", half & (rest | kept[0])), register("overflows", beyond)
