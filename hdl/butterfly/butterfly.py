@@ -28,11 +28,11 @@ _ENTRY_LATENCY = 2
 def step_layout(pattern: Pattern, lanes: int) -> data.StructLayout:
     """A word of codes on its way in.
 
-    ``position``: its number in its pixel. ``channels``: how many of its codes there are; what is behind them is null.
+    ``position``: its number in its pixel. ``exists``: for each code whether it is a channel; the others are null.
     """
     words = pixel_words(pattern.width, lanes)
     return data.StructLayout(
-        {"valid": unsigned(1), "position": unsigned(max(ceil_log2(words), 1)), "channels": range(lanes + 1)}
+        {"valid": unsigned(1), "position": unsigned(max(ceil_log2(words), 1)), "exists": unsigned(lanes)}
     )
 
 
@@ -296,7 +296,7 @@ class Butterfly(wiring.Component):
         for lane in range(self.lanes):
             code = self.word.word_select(lane, 8).as_signed()
             difference = Signal(signed(9), name=f"difference_{lane}", reset_less=True)
-            exists = (self.step.channels > lane).replicate(len(difference))
+            exists = self.step.exists[lane].replicate(len(difference))
             m.d.sync += [
                 difference.eq((code - self.settings.zero_point)[: len(difference)] & exists),
                 values[lane].eq(difference << shift[lane]),

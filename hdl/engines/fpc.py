@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import Out
 from amaranth.utils import ceil_log2
@@ -63,16 +63,14 @@ class FastPointwise(EngineComponent):
         m = Module()
         m.submodules.butterfly = butterfly = self.butterfly
         fields = self.step.fields
-        # What is left of the pixel's codes and of its results, this word's included.
-        position = Signal(butterfly.step.position.shape())
-        codes_left, results_left = Signal.like(fields.channels), Signal.like(fields.lanes)
+        # What is left of the pixel's results, this word's included.
+        position, results_left = Signal(butterfly.step.position.shape()), Signal.like(fields.lanes)
         further = Signal.like(fields.further)
         settings, valid = Signal.like(butterfly.settings, name="settings"), Signal()
         m.d.sync += valid.eq(self.step.valid)
         with m.If(self.step.valid):
             m.d.sync += [
                 position.eq(Mux(self.step.clear, 0, position + 1)),
-                codes_left.eq(Mux(self.step.clear, fields.channels, _without(codes_left, self.lanes))),
                 results_left.eq(Mux(self.step.clear, fields.lanes, _without(results_left, self.lanes))),
                 # Beside the words for as long as they are under way: commands wait for every result of those before.
                 settings.zero_point.eq(fields.input_zero_point),
@@ -88,7 +86,7 @@ class FastPointwise(EngineComponent):
             butterfly.settings.eq(settings),
             butterfly.step.valid.eq(valid & results_left.any()),
             butterfly.step.position.eq(position),
-            butterfly.step.channels.eq(Mux(codes_left > self.lanes, self.lanes, codes_left)),
+            butterfly.step.exists.eq(self._existing(m, fields.channels)),
             butterfly.word.eq(delay(m, self.word, _INTAKE_LATENCY, name="word")),
             self.result.valid.eq(butterfly.valid),
         ]
@@ -100,6 +98,23 @@ class FastPointwise(EngineComponent):
             weights = self._further_weights(m, (further + position)[: len(further)])
             m.d.comb += [target.eq(source) for target, source in zip(butterfly.weights, weights, strict=True)]
         return m
+
+    def _existing(self, m: Module, channels) -> Value:
+        """The codes of the word in the butterfly that are channels, a bit each: from registers that tell words of which
+        all are from the one that has the rest, so that no more than a choice is in front of the codes."""
+        lane_bits = ceil_log2(self.lanes)
+        whole_words = Signal.like(channels[lane_bits:], name="whole_words")
+        rest = Signal(self.lanes, name="rest")
+        with m.If(self.step.valid & self.step.clear):
+            m.d.sync += [
+                whole_words.eq(channels[lane_bits:]),
+                rest.eq(Cat(channels[:lane_bits] > lane for lane in range(self.lanes))),
+            ]
+        with m.Elif(self.step.valid & whole_words.any()):
+            m.d.sync += whole_words.eq(whole_words - 1)
+        with m.Elif(self.step.valid):
+            m.d.sync += rest.eq(0)
+        return rest | whole_words.any().replicate(self.lanes)
 
     def _further_weights(self, m: Module, word) -> list:
         """What the columns of its own memory give, each when its stage wants it; ``word`` is that of a step's word."""

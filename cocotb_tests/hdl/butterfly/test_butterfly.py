@@ -102,7 +102,7 @@ class Bench:
             word = self.rng.integers(-128, 128, self.lanes, dtype=np.int8)
             weights = self.rng.integers(-128, 128, self.late[0].shape, dtype=np.int8)
             position = int(self.rng.integers(max(self.pattern.width // self.lanes, 1)))
-            await self.feed(word, weights, {"valid": 0, "position": position, "channels": self.lanes})
+            await self.feed(word, weights, {"valid": 0, "position": position, "exists": (1 << self.lanes) - 1})
 
     async def run(self, stages: Stages, codes: np.ndarray, zero_point: int, p_gap: float) -> np.ndarray:
         """Pixels int8[pixels, inputs]: int16[pixels, width]."""
@@ -121,7 +121,7 @@ class Bench:
             words[: len(pixel)] = pixel
             for position, word in enumerate(words.reshape(-1, self.lanes)):
                 channels = int(np.clip(len(pixel) - position * self.lanes, 0, self.lanes))
-                step = {"valid": 1, "position": position, "channels": channels}
+                step = {"valid": 1, "position": position, "exists": (1 << channels) - 1}
                 await self.feed(word, placed.words[position], step)
             while self.rng.random() < p_gap:
                 await self.idle(1)
