@@ -65,7 +65,7 @@ DEVICES = {
         bram=208,
         budget_lut=50_000,
         fmax_mhz=100.0,
-        aim_mhz=100.0,
+        aim_mhz=101.0,
         sites={
             "DP16KD": _sites("EBR", (22, 46, 70, 82), {0: 0, 1: 2, 2: 4, 3: 6}),
             "MULT18X18D": _sites("MULT18_", (10, 34, 58), {0: 0, 1: 1, 4: 4, 5: 5}),
