@@ -1,0 +1,225 @@
+"""Binary values: +1 and -1 as bits, packed along channels, their inner products and convolutions.
+
+``bin(x) = +1 if x >= 0 else -1``, one bit for each, 1 for +1. The channels of a pixel lie side by side, channel 0 in
+the lowest bit of the first byte.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from .elements import run_bytes
+
+Bool = npt.NDArray[np.bool_]
+UInt8 = npt.NDArray[np.uint8]
+Int32 = npt.NDArray[np.int32]
+Pair = tuple[int, int]
+Pads = tuple[int, int, int, int]
+
+#: Bits of a binary value.
+BINARY_BITS = 1
+
+
+def pack(values: npt.NDArray[np.number], *, word_bits: int = 8) -> UInt8:
+    """The signs of values as bits.
+
+    Parameters
+    ----------
+    values : [..., channels]
+        Any numbers; zero counts as +1.
+    word_bits : int
+        A pixel takes whole words of so many bits, a multiple of 8; bits behind the channels are 0.
+
+    Returns
+    -------
+    uint8[..., bytes]
+
+    Raises
+    ------
+    ValueError
+        If words are not whole bytes.
+    """
+    values = np.asarray(values)
+    if word_bits < 8 or word_bits % 8:
+        raise ValueError(f"word_bits must be a multiple of 8, not {word_bits}")
+    channels = values.shape[-1]
+    words = -(-channels // word_bits)
+    packed = np.zeros((*values.shape[:-1], words * word_bits // 8), np.uint8)
+    packed[..., : run_bytes(channels, BINARY_BITS)] = np.packbits(values >= 0, axis=-1, bitorder="little")
+    return packed
+
+
+def unpack(packed: UInt8, channels: int) -> npt.NDArray[np.int8]:
+    """The values +1 and -1 of packed bits, int8[..., channels].
+
+    Raises
+    ------
+    TypeError
+        If ``packed`` is not uint8.
+    ValueError
+        If it has fewer bits than there are channels.
+    """
+    _require_bytes(packed=packed)
+    if 8 * packed.shape[-1] < channels:
+        raise ValueError(f"packed must have {channels} bits, not {8 * packed.shape[-1]}")
+    bits = np.unpackbits(packed, axis=-1, count=channels, bitorder="little")
+    return (2 * bits.astype(np.int8) - 1).astype(np.int8)
+
+
+def inner_product(x: UInt8, w: UInt8, channels: int) -> Int32:
+    """Inner product of packed values over the last axis: ``channels - 2 * popcount(x XOR w)``.
+
+    Parameters
+    ----------
+    x, w : uint8[..., bytes]
+        Broadcast against each other; their bits behind the channels are equal.
+    channels : int
+
+    Returns
+    -------
+    int32[...]
+    """
+    _require_bytes(x=x, w=w)
+    differing = np.bitwise_count(np.bitwise_xor(x, w)).sum(axis=-1, dtype=np.int32)
+    return (channels - 2 * differing).astype(np.int32)
+
+
+def bordered(height: int, width: int, channels: int, pads: Pads, value: int) -> tuple[UInt8, UInt8]:
+    """A binary map with its border: so that results which are written to its middle need no padding pass.
+
+    Parameters
+    ----------
+    height, width, channels : int
+        Of the map.
+    pads : (top, left, bottom, right)
+    value : int
+        Of the border, +1 or -1.
+
+    Returns
+    -------
+    stored, middle : uint8[rows, columns, bytes]
+        All of it, its border filled, and a view of the map.
+
+    Raises
+    ------
+    ValueError
+        If the value is another one.
+    """
+    require_pad_value(value)
+    top, left, bottom, right = pads
+    of_pixel = pack(np.full(channels, value, np.int8))
+    stored = np.tile(of_pixel, (top + height + bottom, left + width + right, 1))
+    middle = stored[top : top + height, left : left + width]
+    middle[:] = 0
+    return stored, middle
+
+
+def convolve_stored(
+    stored: UInt8, weights: UInt8, channels: int, *, stride: Pair = (1, 1), dilation: Pair = (1, 1)
+) -> Int32:
+    """Convolve a stored map, border included, tap by tap on the packed bytes: no matrix of patches is made.
+
+    Parameters
+    ----------
+    stored : uint8[rows, columns, bytes]
+    weights : uint8[output channels, kernel rows, kernel columns, bytes]
+    channels : int
+    stride, dilation : (vertical, horizontal)
+
+    Returns
+    -------
+    int32[output rows, output columns, output channels]
+
+    Raises
+    ------
+    TypeError
+        If an array is not uint8.
+    ValueError
+        If bytes differ, or the kernel is larger than the map.
+    """
+    _require_bytes(stored=stored, weights=weights)
+    outputs, kernel_rows, kernel_columns, size = weights.shape
+    if stored.shape[2] != size or size < run_bytes(channels, BINARY_BITS):
+        raise ValueError(
+            f"stored and weights must have the bytes of {channels} channels, not {stored.shape[2]} and {size}"
+        )
+    extents = [dilation[axis] * (kernel - 1) + 1 for axis, kernel in enumerate((kernel_rows, kernel_columns))]
+    counts = [(stored.shape[axis] - extents[axis]) // stride[axis] + 1 for axis in (0, 1)]
+    if min(counts) < 1:
+        raise ValueError(f"kernel must be at most the map with its borders {stored.shape[:2]}, not {tuple(extents)}")
+    totals = np.zeros((*counts, outputs), np.int32)
+    for row in range(kernel_rows):
+        for column in range(kernel_columns):
+            first = row * dilation[0], column * dilation[1]
+            seen = stored[
+                first[0] : first[0] + stride[0] * (counts[0] - 1) + 1 : stride[0],
+                first[1] : first[1] + stride[1] * (counts[1] - 1) + 1 : stride[1],
+            ]
+            for output in range(outputs):
+                totals[..., output] += inner_product(seen, weights[output, row, column], channels)
+    return totals
+
+
+def convolve_binary(
+    values: npt.NDArray[np.number],
+    weights: npt.NDArray[np.number],
+    *,
+    pad_value: int = 1,
+    stride: Pair = (1, 1),
+    dilation: Pair = (1, 1),
+    pads: Pads = (0, 0, 0, 0),
+) -> Int32:
+    """Convolve the signs of values with those of weights; borders are ``pad_value``.
+
+    Parameters
+    ----------
+    values : [height, width, channels]
+    weights : [output channels, kernel rows, kernel columns, channels]
+    pad_value : int
+        +1 or -1: a binary map cannot hold 0.
+    stride, dilation : (vertical, horizontal)
+    pads : (top, left, bottom, right)
+
+    Returns
+    -------
+    int32[output rows, output columns, output channels]
+
+    Raises
+    ------
+    ValueError
+        If channels differ, the kernel is larger than the map with its border, or the pad value is another one.
+    """
+    height, width, channels = values.shape
+    if weights.shape[-1] != channels:
+        raise ValueError(f"values must have the {weights.shape[-1]} channels of weights, not {channels}")
+    stored, middle = bordered(height, width, channels, pads, pad_value)
+    middle[:] = pack(values)
+    return convolve_stored(stored, pack(weights), channels, stride=stride, dilation=dilation)
+
+
+def fully_connected(values: npt.NDArray[np.number], weights: npt.NDArray[np.number]) -> Int32:
+    """Inner products of signs: the matrix is transposed, and each of its rows packed.
+
+    Parameters
+    ----------
+    values : [..., inputs]
+    weights : [inputs, outputs]
+
+    Returns
+    -------
+    int32[..., outputs]
+    """
+    return inner_product(pack(values)[..., None, :], pack(np.ascontiguousarray(weights.T)), values.shape[-1])
+
+
+def require_pad_value(value: int) -> None:
+    """Refuse a border that is no binary value."""
+    if value not in (1, -1):
+        raise ValueError(f"the pad value of a binary map must be +1 or -1, not {value}: it cannot hold another one")
+
+
+def _require_bytes(**arrays: npt.NDArray[np.generic]) -> None:
+    for name, array in arrays.items():
+        if array.dtype != np.uint8:
+            raise TypeError(f"{name} must be uint8, not {array.dtype}")
