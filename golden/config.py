@@ -360,7 +360,7 @@ PRESETS: dict[str, Config] = {
             feature_bytes=64 << 10, weight_bytes=256 << 10, parameter_bytes=32 << 10, tables=16, list_entries=1024
         ),
         axi=AxiConfig(data_bits=64),
-        engines=tuple(Engine),
+        engines=(Engine.MAC, Engine.MAXIMUM, Engine.DEPTHWISE, Engine.FPC, Engine.ADD),
         depthwise=DepthwiseConfig(taps=3),
         fpc=FpcConfig(width=256),
     ),

@@ -13,8 +13,11 @@ COMMAND_BYTES = 64
 COMMAND_BITS = 8 * COMMAND_BYTES
 OPCODE_BITS = 4
 
-#: A step-list entry in external memory: 4 bytes, the offset in the low bits, the two flags on top.
+#: A step-list entry in external memory: 4 bytes, the offset in the low bits, the two flags on top, and under these how
+#: many bytes of the word count, the first ones; 0 for all. Only XNOR asks.
 LIST_ENTRY_BYTES = 4
+LIST_COUNT_LSB = 24
+LIST_COUNT_BITS = 6
 LIST_CLEAR = 1 << 30
 LIST_FIRE = 1 << 31
 
@@ -40,11 +43,12 @@ class Opcode(enum.IntEnum):
 
 
 class Engine(enum.IntEnum):
-    """What a COMPUTE command computes with. Code 3 is kept for XNOR-popcount."""
+    """What a COMPUTE command computes with."""
 
     MAC = 0
     MAXIMUM = 1
     DEPTHWISE = 2
+    XNOR = 3
     FPC = 4
     ADD = 5
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from .isa import LIST_CLEAR, LIST_FIRE, LOCAL_BITS
+from .isa import LIST_CLEAR, LIST_COUNT_BITS, LIST_COUNT_LSB, LIST_FIRE, LOCAL_BITS
 
 Int64 = npt.NDArray[np.int64]
 
@@ -62,6 +62,12 @@ def step_offsets(command: Mapping[str, int], entries: npt.NDArray[np.uint32], *,
     int64[steps]
     """
     return _entries(command, entries) & feature_bytes - 1
+
+
+def step_counts(command: Mapping[str, int], entries: npt.NDArray[np.uint32], *, lanes: int) -> Int64:
+    """How many bytes of each step's word count, int64[steps]; the list memory keeps as many bits as lanes need."""
+    counts = _entries(command, entries) >> LIST_COUNT_LSB & (1 << LIST_COUNT_BITS) - 1 & lanes - 1
+    return np.where(counts, counts, lanes)
 
 
 def is_framed(command: Mapping[str, int], entries: npt.NDArray[np.uint32], *, has_streams: bool) -> bool:

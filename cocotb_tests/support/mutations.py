@@ -40,6 +40,7 @@ LIMIT_SECONDS = 3600
 LARGE = "ecp5 or large or default"
 #: What tests a module beside the tests of the same name, nearest first.
 NEIGHBOURS = {
+    "agreement": ("mac_array",),
     "assertions": ("simulator",),
     "axi": ("axi_guard",),
     "axi_guard": ("dma_store",),

@@ -151,7 +151,9 @@ def random_scenario(config: Config, rng: np.random.Generator, count: int, *, run
                 **window.fields,
             }
         )
-        entries += list(offsets | flags)
+        # Those of engines that do not ask count as well.
+        counts = rng.integers(0, 1 << isa.LIST_COUNT_BITS, steps) << isa.LIST_COUNT_LSB
+        entries += list(offsets | flags | counts)
     image = np.array(entries, np.uint32).view(np.uint8)
     memories[LocalMemory.LIST][: len(image)] = image
     filled[LocalMemory.LIST] = len(image)

@@ -8,9 +8,10 @@ from .engine import EngineSpecification
 from .fpc import FPC
 from .mac import MAC
 from .maximum import MAXIMUM
+from .xnor import XNOR
 
 #: An engine is one line here, and one in the table of ``hdl/engines/__init__.py``.
-ENGINES: dict[int, EngineSpecification] = {engine.code: engine for engine in (MAC, MAXIMUM, DEPTHWISE, FPC, ADD)}
+ENGINES: dict[int, EngineSpecification] = {engine.code: engine for engine in (MAC, MAXIMUM, DEPTHWISE, XNOR, FPC, ADD)}
 
 
 def specification(code: int) -> EngineSpecification:

@@ -109,6 +109,8 @@ class EngineSpecification:
         Command and configuration to the steps of a window, the first ones and at least one, that read their word; the
         words of the others count as null whatever stands at their addresses. In expressions as those of ``conditions``.
         None for all.
+    masks_words : bool
+        Step lists say how many bytes of a word count; the others are zero.
     has_streams : bool
         The windows of an inner loop are one stream of words: each but the first may leave out ``skip`` steps, and its
         sum may begin at any step from there on. Else ``skip`` must be zero, and a sum begins at the first step.
@@ -144,6 +146,7 @@ class EngineSpecification:
     conditions: Callable[[Any, Config], list[Any]] | None = None
     weight_words: str | None = None
     read_steps: Callable[[Any, Config], Any] | None = None
+    masks_words: bool = False
     has_streams: bool = False
     direct: str | None = None
     finish_direct: Callable[[Int32, Int16, Command], Int8] | None = None

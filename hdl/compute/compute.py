@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -187,16 +189,25 @@ class Compute(wiring.Component):
                 *(engine.step[flag].eq(code == own) for flag, own in engine.flags.items()),
                 *take_fields(engine.step, step),
             ]
+            if "keeps" in data.Layout.cast(engine.step.shape()).members:
+                m.d.comb += engine.step.keeps.eq(step.keeps)
+            for name, own in engine.modes.items():
+                works = self._works(m, windows, [own], name=f"mode_{name}")
+                m.d.comb += engine.mode[name].eq(works)
             if "weights" in engine.signature.members:
                 m.d.comb += engine.weights.eq(weights.weights)
             if engine.weight_times is not None:
-                # Long before the first of its addresses, and until the last one of all columns: others wait for it.
-                works = Signal(name="works_late")
-                with m.If(windows.step.valid):
-                    m.d.sync += works.eq(Cat(windows.engine == own for own in engine.latencies).any())
+                works = self._works(m, windows, engine.latencies, name="works_late")
                 m.d.comb += weights.is_late.eq(works)
                 if "active" in engine.signature.members:
                     self._lend(m, engines, engine, works)
+
+    def _works(self, m: Module, windows: Windows, codes: Iterable[int], *, name: str) -> Signal:
+        """Whether one of these engines works: long before its first word, and until others begin, which wait for it."""
+        works = Signal(name=name)
+        with m.If(windows.step.valid):
+            m.d.sync += works.eq(Cat(windows.engine == code for code in codes).any())
+        return works
 
     def _lend(self, m: Module, engines: list, borrower: EngineComponent, works: Signal) -> None:
         """Connect a borrower of multipliers with the array, which its work begins and ends for as well."""

@@ -122,7 +122,7 @@ class Windows(wiring.Component):
                         addr_width=ceil_log2(config.memory.list_entries), shape=8 * isa.LIST_ENTRY_BYTES
                     )
                 ),
-                "step": Out(step_layout(config.engines)),
+                "step": Out(step_layout(config, config.engines)),
                 "engine": Out(_COMMAND["engine"].shape),
                 "address": Out(isa.LOCAL_BITS),
                 "weight": Out(ceil_log2(config.weight_words)),
@@ -335,20 +335,25 @@ class Windows(wiring.Component):
 
     def _elaborate_lookup(self, m: Module, issue, step) -> None:
         """Read the step's list entry and add its offset to the window's base."""
-        flag_bits = 2
-        m.submodules.lists = lists = Ram(width=self.offset_bits + flag_bits, depth=self.config.memory.list_entries)
+        flag_bits, has_counts = 2, "keeps" in self.step.shape().members
+        count_bits = ceil_log2(self.config.array.lanes) if has_counts else 0
+        written = self.list_write.data
+        counts = written[isa.LIST_COUNT_LSB : isa.LIST_COUNT_LSB + count_bits]
+        entry = Cat(written[: self.offset_bits], written[-flag_bits:], counts)
+        m.submodules.lists = lists = Ram(width=len(entry), depth=self.config.memory.list_entries)
         m.d.comb += [
             lists.read_address.eq(step.entry),
             lists.write_enable.eq(self.list_write.en),
             lists.write_address.eq(self.list_write.addr),
-            lists.write_data[: self.offset_bits].eq(self.list_write.data),
-            lists.write_data[self.offset_bits :].eq(self.list_write.data[-flag_bits:]),
+            lists.write_data.eq(entry),
         ]
         valid = delay(m, issue, RAM_LATENCY, name="valid")
         now = delay(m, step, RAM_LATENCY, name="step")
         engine = now.foreseen.engine
 
-        flags = lists.read_data[self.offset_bits :]
+        flags = lists.read_data[self.offset_bits : self.offset_bits + flag_bits]
+        if has_counts:
+            m.d.sync += self.step.keeps.eq(self._keeps(engine, lists.read_data[self.offset_bits + flag_bits :]))
         has_word, reads = self._reads(m, now, valid, flags[0]), Signal()
         index = Signal(INDEX_BITS, reset_less=True)
         uses_weights, weight, valid_address = Signal(), Signal(self.weight_bits, reset_less=True), Signal()
@@ -378,6 +383,12 @@ class Windows(wiring.Component):
             ),
             self.error.valid.eq(valid_address & (bad_address | bad_weight)),
         ]
+
+    def _keeps(self, engine: Value, count: Value) -> Value:
+        """The bytes of a word that count: so many, or all."""
+        masks = reduce(or_, (engine == own.code for own in self.engines if own.masks_words))
+        lanes = range(self.config.array.lanes)
+        return Cat(~masks | (count == 0) | (count > lane) for lane in lanes)
 
     def _reads(self, m: Module, step, valid: Signal, clear: Value) -> Value:
         """Whether a step reads its word, in the cycle before its address: not behind ``read_steps`` of a window."""

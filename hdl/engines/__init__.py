@@ -14,6 +14,7 @@ COMPONENTS: dict[int, type[EngineComponent]] = {
     isa.Engine.MAC: MacArray,
     isa.Engine.MAXIMUM: Maximum,
     isa.Engine.DEPTHWISE: MacArray,
+    isa.Engine.XNOR: MacArray,
     isa.Engine.FPC: FastPointwise,
     isa.Engine.ADD: AddOperands,
 }

@@ -29,6 +29,7 @@ __all__ = [
     "lender_members",
     "lent_columns",
     "lent_multipliers",
+    "mode_members",
     "own_fields",
     "result_layout",
     "step_layout",
@@ -85,9 +86,12 @@ def terms_settings_layout(code: int) -> data.StructLayout:
     return data.StructLayout({"enable": unsigned(1), **own_fields((code,), "result_fields")})
 
 
-def step_layout(codes: Iterable[int], flags: Iterable[str] = ()) -> data.StructLayout:
-    """The step of a component that stands for these codes: a :class:`Step`, its flags, the engines' own ``fields``."""
-    own = {**dict.fromkeys(flags, unsigned(1)), **own_fields(codes, "step_fields")}
+def step_layout(config: Config, codes: Iterable[int], flags: Iterable[str] = ()) -> data.StructLayout:
+    """The step of a component that stands for these codes: a :class:`Step`, its flags, the bytes of its word that count
+    (``keeps``, a bit each) if one of its engines asks for them, the engines' own ``fields``."""
+    codes = list(codes)
+    keeps = {"keeps": unsigned(config.array.lanes)} if any(specification(code).masks_words for code in codes) else {}
+    own = {**dict.fromkeys(flags, unsigned(1)), **keeps, **own_fields(codes, "step_fields")}
     return data.StructLayout({**data.Layout.cast(Step).members, **own})
 
 
@@ -105,6 +109,12 @@ def engine_members(config: Config, step: data.ShapeLike = Step) -> dict[str, wir
         "word": In(8 * config.array.lanes),
         "result": Out(result_layout(config)),
     }
+
+
+def mode_members(modes: Iterable[str]) -> dict[str, wiring.Member]:
+    """The members of an engine with these modes."""
+    layout = dict.fromkeys(modes, unsigned(1))
+    return {"mode": In(data.StructLayout(layout))} if layout else {}
 
 
 def lent_columns(config: Config) -> int:
@@ -181,6 +191,8 @@ class EngineComponent(wiring.Component):
         For each code that it stands for in this configuration, cycles from a word to the result that it completes.
     flags : dict of str to Engine
         Bits of its step that say that the step is one of that code.
+    modes : dict of str to Engine
+        Members of ``mode``: those flags that it has to know before the first step.
     weight_times : list of int or None
         For each column of weights, cycles from an activation word to the word of weights that belongs to it; None for j
         cycles in column j.
@@ -197,6 +209,9 @@ class EngineComponent(wiring.Component):
         ``weights[j]`` is the word of weights for column j, by default j cycles after the activation word that it
         belongs to.
     result : Out(result_layout)
+    mode : In(a bit for each of ``modes``), if there are any
+        Which of its engines works: set ``LOAN_LATENCY`` cycles before its first word or earlier, cleared as long before
+        the first word of another engine.
     active : In(1), borrowed_multipliers : Out(lent_multipliers), if the engine borrows columns of the array
         It works: set ``LOAN_LATENCY`` cycles before its first word or earlier, cleared as long before the first word of
         another engine. When it does not work, its factors are zero.
@@ -206,6 +221,7 @@ class EngineComponent(wiring.Component):
 
     latencies: Mapping[isa.Engine, int]
     flags: Mapping[str, isa.Engine] = {}
+    modes: Mapping[str, isa.Engine] = {}
     weight_times: Sequence[int] | None = None
     memory: isa.LocalMemory | None = None
     terms: ClassVar[type[TermsComponent] | None] = None

@@ -48,7 +48,7 @@ class FastPointwise(EngineComponent):
         self.latencies = {Engine.FPC: _INTAKE_LATENCY + self.butterfly.latency}
         times = [_INTAKE_LATENCY + time for time in self.butterfly.weight_times]
         self.weight_times, self.further_times = times[: config.array.columns], times[config.array.columns :]
-        members = engine_members(config, step_layout(self.latencies))
+        members = engine_members(config, step_layout(config, self.latencies))
         super().__init__({**members, **borrower_members(self.borrowed_columns, self.lanes), **self._write_member()})
 
     def _write_member(self) -> dict[str, wiring.Member]:

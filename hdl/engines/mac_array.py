@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
@@ -12,6 +12,7 @@ from ...golden.isa import Engine
 from ..parts.assertions import Assertions
 from ..parts.device import MULTIPLIER_LATENCY, Multiplier
 from ..parts.pipeline import delay, spread
+from .agreement import COUNT_BITS, Agreement
 from .column_hop import ColumnHop
 from .engine import (
     ACCUMULATOR_BITS,
@@ -21,6 +22,7 @@ from .engine import (
     lender_members,
     lent_columns,
     lent_multipliers,
+    mode_members,
     step_layout,
 )
 
@@ -48,6 +50,8 @@ class Column(wiring.Component):
         As the array's steps are; one whose flag ``chain`` is set does not fire.
     is_lent : bool
         Whether another engine multiplies here.
+    is_binary : bool
+        Whether words may be binary.
 
     Members
     -------
@@ -59,15 +63,18 @@ class Column(wiring.Component):
         ``MULTIPLIER_LATENCY`` cycles after ``word``.
     lent_multipliers : In(lent_multipliers of one column), if there are any
         Words are zero where factors are not, and factors where words are not.
+    binary : In(lanes x 1), if ``is_binary``
+        Add up twice the bits in which words and weights agree, not products; stays while words are under way.
     fired : Out(1)
         ``total`` is a result.
     total : Out(signed(32))
         The accumulator, modulo 2**32.
     """
 
-    def __init__(self, *, lanes: int, step: data.StructLayout, is_lent: bool = False):
+    def __init__(self, *, lanes: int, step: data.StructLayout, is_lent: bool = False, is_binary: bool = False):
         self.lanes = lanes
         self.is_lent = is_lent
+        self.is_binary = is_binary
         self.latency = column_latency(lanes)
         super().__init__(
             {
@@ -78,6 +85,7 @@ class Column(wiring.Component):
                 "fired": Out(1),
                 "total": Out(signed(ACCUMULATOR_BITS)),
                 **({"lent_multipliers": In(lent_multipliers(1, lanes))} if is_lent else {}),
+                **({"binary": In(lanes)} if is_binary else {}),
             }
         )
 
@@ -86,6 +94,9 @@ class Column(wiring.Component):
 
         for lane in range(self.lanes):
             a = self.word.word_select(lane, 8).as_signed()
+            if self.is_binary:
+                # Masked, not chosen: see PairLine.
+                a = (a.as_unsigned() & ~self.binary[lane].replicate(8)).as_signed()
             if self.is_lent:
                 # One of both is zero: nothing is to be chosen.
                 a |= self.lent_multipliers.factors[0][lane]
@@ -99,6 +110,13 @@ class Column(wiring.Component):
                 m.d.comb += self.lent_multipliers.products[0][lane].eq(multiplier.product)
 
         terms, level = list(self.products), 0
+        if self.is_binary:
+            m.submodules.agreement = agreement = Agreement(self.lanes)
+            m.d.comb += [agreement.word.eq(self.word), agreement.weights.eq(self.weights)]
+            # One of both is zero here as well.
+            for lane, count in enumerate(agreement.counts):
+                twice = Cat(Const(0, 1), count & self.binary[lane].replicate(COUNT_BITS))
+                terms[lane] = (terms[lane].as_unsigned() | twice).as_signed()
         while len(terms) > 1:
             sums = [
                 Signal(signed(PRODUCT_BITS + level + 1), name=f"sum_{level}_{pair}", reset_less=True)
@@ -129,8 +147,10 @@ class MacArray(EngineComponent):
     up over the first ``taps`` columns and steps: ``lanes`` results. A step has two more members then:
     ``chain``, and ``fields.rows``: every column sees the word of so many steps before the one that the column before
     it sees.
-    Bit-exact with :func:`lutterfly.golden.engines.mac.mac` and
-    :func:`lutterfly.golden.engines.depthwise.depthwise`.
+    With XNOR a word may be binary: each column adds up twice the bits in which words and weights agree, which it counts
+    (:class:`.agreement.Agreement`) in the time that a multiplication takes; ``keeps`` in a step says which bytes count.
+    Bit-exact with :func:`lutterfly.golden.engines.mac.mac`, :func:`lutterfly.golden.engines.depthwise.depthwise` and
+    :func:`lutterfly.golden.engines.xnor.agreeing`.
 
     A window of one mode may follow one of the other only when the results of the one before are out. So may those of an
     engine that borrows multipliers, which an ``or`` adds in front of them: whoever does not work gives zero.
@@ -157,12 +177,18 @@ class MacArray(EngineComponent):
         if self.is_chained:
             self.latencies[Engine.DEPTHWISE] = MULTIPLIER_LATENCY + self.taps + 2
             self.flags["chain"] = Engine.DEPTHWISE
-        self.step_layout = step_layout(self.latencies, self.flags)
+        self.is_binary = Engine.XNOR in config.engines
+        if self.is_binary:
+            self.latencies[Engine.XNOR] = self.latencies[Engine.MAC]
+            self.flags["binary"] = Engine.XNOR
+            self.modes = {"binary": Engine.XNOR}
+        self.step_layout = step_layout(config, self.latencies, self.flags)
         self.lent_columns = lent_columns(config)
         super().__init__(
             {
                 **engine_members(config, self.step_layout),
                 "weights": In(data.ArrayLayout(data.ArrayLayout(signed(8), self.lanes), self.columns)),
+                **mode_members(self.modes),
                 **lender_members(self.lent_columns, self.lanes),
             }
         )
@@ -172,6 +198,12 @@ class MacArray(EngineComponent):
         step, word, products, totals = self.step, self.word, [], []
         if self.lent_columns:
             step, word = self._without_words(m, platform)
+        if self.is_binary:
+            word &= Cat(keeps.replicate(8) for keeps in self.step.keeps)
+            settled = delay(m, self.mode.binary, LOAN_LATENCY, name="binary_settled")
+            Assertions(m, platform).never(
+                self.step.valid & (settled != self.step.binary), "MAC array: a step of the mode that is not set"
+            )
         for index in range(self.columns):
             if index:
                 m.submodules[f"hop_{index}"] = hop = ColumnHop(
@@ -180,7 +212,12 @@ class MacArray(EngineComponent):
                 m.d.comb += [hop.step.eq(step), hop.word.eq(word)]
                 step, word = hop.next_step, hop.next_word
             is_lent = index < self.lent_columns
-            m.submodules[f"column_{index}"] = column = Column(lanes=self.lanes, step=self.step_layout, is_lent=is_lent)
+            m.submodules[f"column_{index}"] = column = Column(
+                lanes=self.lanes, step=self.step_layout, is_lent=is_lent, is_binary=self.is_binary
+            )
+            if self.is_binary:
+                binary = spread(m, self.mode.binary, self.lanes, cycles=LOAN_LATENCY, name=f"binary_{index}")
+                m.d.comb += column.binary.eq(Cat(binary))
             if is_lent:
                 self._lend(m, platform, index, column)
             m.d.comb += [column.step.eq(step), column.word.eq(word), column.weights.eq(self.weights[index])]

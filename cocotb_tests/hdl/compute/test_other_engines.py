@@ -29,6 +29,7 @@ TINY = dataclasses.replace(PRESETS["tiny"], engines=tuple(Engine), fpc=FpcConfig
 TRACES = {
     Engine.MAXIMUM: ("maximum", "greatest"),
     Engine.DEPTHWISE: ("depthwise", "chain", "line$", r"fields\w*\.rows"),
+    Engine.XNOR: ("agreement", r"step\w*\.keeps", "binary"),
     Engine.FPC: ("butterfly", "is_late", "direct_finish", "direct_values"),
     Engine.ADD: ("add_tables", "operand", "is_add", "is_sum", r"fields\w*\.add_table", "add_table_write"),
 }

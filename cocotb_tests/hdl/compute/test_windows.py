@@ -21,7 +21,7 @@ from lutterfly.hdl.engines.engine import step_layout
 from lutterfly.hdl.parts.isa import ErrorReport, command_shape
 from streams import pack, send, unpack
 
-LANDING = {Engine.MAC: 21, Engine.MAXIMUM: 9, Engine.DEPTHWISE: 14, Engine.FPC: 70, Engine.ADD: 9}
+LANDING = {Engine.MAC: 21, Engine.MAXIMUM: 9, Engine.DEPTHWISE: 14, Engine.XNOR: 21, Engine.FPC: 70, Engine.ADD: 9}
 SHAPE = command_shape(isa.COMPUTE)
 
 
@@ -36,6 +36,7 @@ class Bench:
     def __init__(self, dut):
         self.dut = dut
         self.config: Config = PRESETS[os.environ["PRESET"]]
+        self.step_layout = step_layout(self.config, self.config.engines)
         self.steps: list[tuple[int, int, dict[str, int], int]] = []
         self.reads: list[bool] = []
         self.first: list[int] = []
@@ -56,7 +57,7 @@ class Bench:
         while True:
             step, address, reads, weight, first, last, error, *flags = await cycle(self.dut, {}, *names)
             self.flags.append(tuple(flags))
-            fields = unpack(step, step_layout(PRESETS[os.environ["PRESET"]].engines))
+            fields = unpack(step, self.step_layout)
             if fields["valid"]:
                 self.steps.append((self.now, address, fields, weight))
                 self.reads.append(bool(reads))

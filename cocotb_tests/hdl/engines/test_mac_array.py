@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 import cocotb
@@ -16,16 +17,22 @@ from onnx import TensorProto, helper, numpy_helper
 from lutterfly.golden.config import PRESETS
 from lutterfly.golden.engines.depthwise import depthwise
 from lutterfly.golden.engines.mac import mac
+from lutterfly.golden.engines.xnor import agreeing
 from lutterfly.golden.isa import Engine
 from lutterfly.hdl.engines.engine import LOAN_LATENCY
 from lutterfly.hdl.engines.mac_array import MacArray
 from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY
 from streams import pack
 
+CONFIGS = {
+    "tiny": PRESETS["tiny"],
+    "all engines": dataclasses.replace(PRESETS["ecp5-85k"], engines=tuple(Engine)),
+}
 
-@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
-def test_matches_golden(simulate, preset: str) -> None:
-    simulate(MacArray(PRESETS[preset]), env={"PRESET": preset})
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_matches_golden(simulate, name: str) -> None:
+    simulate(MacArray(CONFIGS[name]), env={"CONFIG": name})
 
 
 class Bench:
@@ -33,10 +40,11 @@ class Bench:
 
     def __init__(self, dut):
         self.dut = dut
-        config = PRESETS[os.environ["PRESET"]]
+        config = CONFIGS[os.environ["CONFIG"]]
         array = config.array
         component = MacArray(config)
         self.step_layout, self.lent_columns = component.step_layout, component.lent_columns
+        self.is_binary, self.all_bytes = component.is_binary, (1 << array.lanes) - 1
         self.lanes, self.columns, self.taps = array.lanes, array.columns, config.depthwise.taps
         self.late = [np.zeros((self.columns, self.lanes), np.int8)] * self.columns
         self.results: list[np.ndarray] = []
@@ -45,12 +53,14 @@ class Bench:
 
     async def start(self) -> None:
         self.dut.step.value = 0
+        if self.is_binary:
+            self.dut.mode.value = 0
         if self.lent_columns:
             self.dut.lent.value = 0
             self.dut.lent_multipliers__factors.value = 0
         Clock(self.dut.clk, 10, unit="ns").start()
         self.dut.rst.value = 1
-        # Registers that say what is lent are not reset.
+        # Registers that say what is lent, and the mode, are not reset.
         for _ in range(1 + LOAN_LATENCY):
             await RisingEdge(self.dut.clk)
         self.dut.rst.value = 0
@@ -59,6 +69,8 @@ class Bench:
         """One cycle; ``weights`` is int8[columns, lanes]."""
         self.late = [weights, *self.late[:-1]]
         skewed = np.stack([self.late[column][column] for column in range(self.columns)])
+        if self.is_binary:
+            step = {"keeps": self.all_bytes, "binary": int(self.dut.mode.value), **step}
         self.dut.step.value = pack(step, self.step_layout)
         self.dut.word.value = int.from_bytes(word.tobytes(), "little")
         self.dut.weights.value = int.from_bytes(skewed.tobytes(), "little")
@@ -106,7 +118,7 @@ async def sums_over_lanes_and_steps(dut, p_stall: float) -> None:
         fired = fired[: len(expected) - 1] + fired[-1:]
     await bench.drain()
     np.testing.assert_array_equal([result[: bench.columns] for result in bench.results], expected)
-    latency = MacArray(PRESETS[os.environ["PRESET"]]).latencies[Engine.MAC]
+    latency = MacArray(CONFIGS[os.environ["CONFIG"]]).latencies[Engine.MAC]
     assert [cycle - latency for cycle in bench.result_cycles] == fired
 
 
@@ -170,6 +182,42 @@ async def chained_columns_make_a_depthwise_convolution(dut, p_stall: float, stri
                 )
     await bench.drain()
     np.testing.assert_array_equal(bench.results, expected.reshape(-1, bench.lanes))
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(p_stall=[0.0, 0.5])
+async def counts_bits_that_agree(dut, p_stall: float) -> None:
+    """Of the bytes that count; the products of the same words are as before when the mode has ended."""
+    rng, bench = np.random.default_rng(6), Bench(dut)
+    await bench.start()
+    if not bench.is_binary:
+        return
+    expected = []
+
+    async def window(steps: int, *, is_binary: bool) -> None:
+        words = rng.integers(-128, 128, (steps, bench.lanes), dtype=np.int8)
+        weights = rng.integers(-128, 128, (steps, bench.columns, bench.lanes), dtype=np.int8)
+        if rng.random() < 0.2:
+            words[:], weights[:] = rng.choice(np.array([-1, 0], np.int8), 2)
+        keeps = rng.choice([bench.all_bytes, int(rng.integers(bench.all_bytes + 1))], steps)
+        for index in range(steps):
+            while rng.random() < p_stall:
+                await bench.feed(words[0], weights[0], {"valid": 0, "clear": 1, "fire": 1})
+            step = {"valid": 1, "clear": index == 0, "fire": index == steps - 1}
+            await bench.feed(words[index], weights[index], step | ({"keeps": int(keeps[index])} if is_binary else {}))
+        if is_binary:
+            kept = keeps[:, None] >> np.arange(bench.lanes) & 1
+            expected.append(agreeing(np.where(kept, words, np.int8(0)), weights))
+        else:
+            expected.append(mac(words, weights))
+
+    for is_binary in (True, False, True):
+        dut.mode.value = int(is_binary)
+        await bench.drain()
+        for _ in range(30):
+            await window(int(rng.choice([1, 1, 2, 9])), is_binary=is_binary)
+        await bench.drain()
+    np.testing.assert_array_equal([result[: bench.columns] for result in bench.results], expected)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

@@ -1,0 +1,67 @@
+"""XNOR-popcount: inner products of binary values, a bit for each, on the words and weights of the array."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..isa import Engine, LocalMemory
+from ..windows import step_counts
+from .engine import EngineSpecification, Int8, Int32, TileWindows, any_steps, require_int8
+from .mac import MAC
+
+
+def agreeing(words: Int8, weights: Int8) -> Int32:
+    """Twice the bits in which words and weights agree, column by column.
+
+    The inner product of n values is that less n, see :func:`~lutterfly.golden.binary.inner_product`; the bias has the
+    rest.
+
+    Parameters
+    ----------
+    words : int8[..., steps, lanes]
+        Activation words of each window, eight binary values in a byte.
+    weights : int8[steps, columns, lanes]
+
+    Returns
+    -------
+    int32[..., columns]
+
+    Raises
+    ------
+    TypeError
+        If an array is not int8.
+    ValueError
+        If steps or lanes differ.
+    """
+    words, weights = np.asarray(words), np.asarray(weights)
+    require_int8(words=words, weights=weights)
+    steps, columns, lanes = weights.shape
+    if words.shape[-2:] != (steps, lanes):
+        raise ValueError(f"words must end in the {steps} steps of {lanes} lanes of weights, not {words.shape[-2:]}")
+    bits, kernels = words.view(np.uint8), weights.view(np.uint8)
+    totals = np.empty((*words.shape[:-2], columns), np.int32)
+    for column in range(columns):
+        counts = np.bitwise_count(~(bits ^ kernels[:, column]))
+        totals[..., column] = 2 * counts.sum(axis=(-2, -1), dtype=np.int32)
+    return totals
+
+
+def _totals(windows: TileWindows) -> Int32:
+    lanes = windows.config.array.lanes
+    counts = step_counts(windows.command, windows.memories[LocalMemory.LIST].view(np.uint32), lanes=lanes)
+    return agreeing(np.where(np.arange(lanes) < counts[:, None], windows.words, np.int8(0)), windows.weights)
+
+
+XNOR = EngineSpecification(
+    code=Engine.XNOR,
+    notes="Every bit of a word is a binary value, 1 for +1; a result is twice the number of bits in which words and "
+    "weights agree, and the inner product of n values is that less n. A list entry says in its bits 24 to 29 how many "
+    "bytes of its word count, 0 for all: the others are zero. Takes one weight word with every step (`weight_words` is "
+    "`steps`).",
+    results="array.columns",
+    totals=_totals,
+    latency=MAC.latency,
+    random_window=any_steps,
+    weight_words="steps",
+    masks_words=True,
+)
