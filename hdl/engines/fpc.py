@@ -100,8 +100,11 @@ class FastPointwise(EngineComponent):
         return m
 
     def _existing(self, m: Module, channels) -> Value:
-        """The codes of the word in the butterfly that are channels, a bit each: from registers that tell words of which
-        all are from the one that has the rest, so that no more than a choice is in front of the codes."""
+        """The codes of the word in the butterfly that are channels, a bit each.
+
+        From registers: words of which all are channels are counted, the one behind them has the rest, and no comparison
+        stands in front of the codes.
+        """
         lane_bits = ceil_log2(self.lanes)
         whole_words = Signal.like(channels[lane_bits:], name="whole_words")
         rest = Signal(self.lanes, name="rest")

@@ -161,7 +161,7 @@ class MacArray(EngineComponent):
 
     Members
     -------
-    step, word, result
+    step, word, result, mode
         See :class:`.engine.EngineComponent`. The first ``columns`` lanes of the result are accumulators, in
         chain mode all.
     weights : In(columns x lanes x signed(8))
