@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from .convolution import patches
 from .elements import run_bytes
 
-Bool = npt.NDArray[np.bool_]
 UInt8 = npt.NDArray[np.uint8]
 Int32 = npt.NDArray[np.int32]
 Pair = tuple[int, int]
@@ -136,7 +136,7 @@ def convolve_stored(
     TypeError
         If an array is not uint8.
     ValueError
-        If bytes differ, or the kernel is larger than the map.
+        If bytes differ, the kernel is larger than the map, or a size is out of range.
     """
     _require_bytes(stored=stored, weights=weights)
     outputs, kernel_rows, kernel_columns, size = weights.shape
@@ -144,20 +144,13 @@ def convolve_stored(
         raise ValueError(
             f"stored and weights must have the bytes of {channels} channels, not {stored.shape[2]} and {size}"
         )
-    extents = [dilation[axis] * (kernel - 1) + 1 for axis, kernel in enumerate((kernel_rows, kernel_columns))]
-    counts = [(stored.shape[axis] - extents[axis]) // stride[axis] + 1 for axis in (0, 1)]
-    if min(counts) < 1:
-        raise ValueError(f"kernel must be at most the map with its borders {stored.shape[:2]}, not {tuple(extents)}")
-    totals = np.zeros((*counts, outputs), np.int32)
-    for row in range(kernel_rows):
-        for column in range(kernel_columns):
-            first = row * dilation[0], column * dilation[1]
-            seen = stored[
-                first[0] : first[0] + stride[0] * (counts[0] - 1) + 1 : stride[0],
-                first[1] : first[1] + stride[1] * (counts[1] - 1) + 1 : stride[1],
-            ]
-            for output in range(outputs):
-                totals[..., output] += inner_product(seen, weights[output, row, column], channels)
+    # A view: the border is stored already.
+    kernel, no_pads = (kernel_rows, kernel_columns), (0, 0, 0, 0)
+    seen = patches(stored.view(np.int8), kernel=kernel, stride=stride, dilation=dilation, pads=no_pads, border=0)
+    totals = np.zeros((*seen.shape[:2], outputs), np.int32)
+    for output, row, column in np.ndindex(outputs, kernel_rows, kernel_columns):
+        of_tap = seen[:, :, row, column].view(np.uint8)
+        totals[..., output] += inner_product(of_tap, weights[output, row, column], channels)
     return totals
 
 

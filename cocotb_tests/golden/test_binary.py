@@ -93,7 +93,7 @@ def test_another_pad_value_is_refused(value: int) -> None:
         ),
         (
             lambda: binary.convolve_binary(np.ones((3, 3, 4)), np.ones((1, 4, 3, 4))),
-            r"^kernel must be at most the map with its borders \(3, 3\), not \(4, 3\)$",
+            r"^kernel must be at most the map with its borders \(3, 3\), not \(4, 3\) with its dilation$",
         ),
         (
             lambda: binary.convolve_stored(np.zeros((3, 3, 1), np.uint8), np.zeros((1, 1, 1, 2), np.uint8), 9),

@@ -208,6 +208,22 @@ def leaves_nothing_out(command: Any) -> Any:
     return ~command["skip"].any()
 
 
+def require_words(words: npt.NDArray[Any], weights: npt.NDArray[Any]) -> None:
+    """Refuse words int8[..., steps, lanes] and weights int8[steps, columns, lanes] that do not belong together.
+
+    Raises
+    ------
+    TypeError
+        If an array is not int8.
+    ValueError
+        If steps or lanes differ.
+    """
+    require_int8(words=words, weights=weights)
+    steps, _, lanes = weights.shape
+    if words.shape[-2:] != (steps, lanes):
+        raise ValueError(f"words must end in the {steps} steps of {lanes} lanes of weights, not {words.shape[-2:]}")
+
+
 def require_int8(**arrays: npt.NDArray[Any]) -> None:
     """Refuse other arrays by name, with a TypeError."""
     for name, array in arrays.items():

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..config import Config
 from ..isa import Engine
-from .engine import Command, EngineSpecification, Int8, Int32, TileWindows, any_steps, require_int8
+from .engine import Command, EngineSpecification, Int8, Int32, TileWindows, any_steps, require_words
 
 #: From a product's operands to the product.
 MULTIPLIER_LATENCY = 3
@@ -58,10 +58,8 @@ def mac(words: Int8, weights: Int8) -> Int32:
         If steps or lanes differ.
     """
     words, weights = np.asarray(words), np.asarray(weights)
-    require_int8(words=words, weights=weights)
+    require_words(words, weights)
     steps, columns, lanes = weights.shape
-    if words.shape[-2:] != (steps, lanes):
-        raise ValueError(f"words must end in the {steps} steps of {lanes} lanes of weights, not {words.shape[-2:]}")
     rows = words.reshape(-1, steps * lanes).astype(np.float64)
     matrix = weights.transpose(0, 2, 1).reshape(steps * lanes, columns).astype(np.float64)
     # Exact: 4095 steps of 64 lanes add up to less than 2**33, and float64 is exact below 2**53. BLAS makes it fast.

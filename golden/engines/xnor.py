@@ -6,7 +6,7 @@ import numpy as np
 
 from ..isa import Engine, LocalMemory
 from ..windows import step_counts
-from .engine import EngineSpecification, Int8, Int32, TileWindows, any_steps, require_int8
+from .engine import EngineSpecification, Int8, Int32, TileWindows, any_steps, require_words
 from .mac import MAC
 
 
@@ -34,13 +34,10 @@ def agreeing(words: Int8, weights: Int8) -> Int32:
         If steps or lanes differ.
     """
     words, weights = np.asarray(words), np.asarray(weights)
-    require_int8(words=words, weights=weights)
-    steps, columns, lanes = weights.shape
-    if words.shape[-2:] != (steps, lanes):
-        raise ValueError(f"words must end in the {steps} steps of {lanes} lanes of weights, not {words.shape[-2:]}")
+    require_words(words, weights)
     bits, kernels = words.view(np.uint8), weights.view(np.uint8)
-    totals = np.empty((*words.shape[:-2], columns), np.int32)
-    for column in range(columns):
+    totals = np.empty((*words.shape[:-2], weights.shape[1]), np.int32)
+    for column in range(weights.shape[1]):
         counts = np.bitwise_count(~(bits ^ kernels[:, column]))
         totals[..., column] = 2 * counts.sum(axis=(-2, -1), dtype=np.int32)
     return totals
