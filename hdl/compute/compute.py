@@ -191,8 +191,8 @@ class Compute(wiring.Component):
             ]
             if "keeps" in data.Layout.cast(engine.step.shape()).members:
                 m.d.comb += engine.step.keeps.eq(step.keeps)
-            for name, own in engine.modes.items():
-                works = self._works(m, windows, [own], name=f"mode_{name}")
+            for name in engine.modes:
+                works = self._works(m, windows, [engine.flags[name]], name=f"mode_{name}")
                 m.d.comb += engine.mode[name].eq(works)
             if "weights" in engine.signature.members:
                 m.d.comb += engine.weights.eq(weights.weights)

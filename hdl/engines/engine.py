@@ -191,7 +191,7 @@ class EngineComponent(wiring.Component):
         For each code that it stands for in this configuration, cycles from a word to the result that it completes.
     flags : dict of str to Engine
         Bits of its step that say that the step is one of that code.
-    modes : dict of str to Engine
+    modes : sequence of str
         Members of ``mode``: those flags that it has to know before the first step.
     weight_times : list of int or None
         For each column of weights, cycles from an activation word to the word of weights that belongs to it; None for j
@@ -221,7 +221,7 @@ class EngineComponent(wiring.Component):
 
     latencies: Mapping[isa.Engine, int]
     flags: Mapping[str, isa.Engine] = {}
-    modes: Mapping[str, isa.Engine] = {}
+    modes: Sequence[str] = ()
     weight_times: Sequence[int] | None = None
     memory: isa.LocalMemory | None = None
     terms: ClassVar[type[TermsComponent] | None] = None

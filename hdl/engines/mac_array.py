@@ -181,7 +181,7 @@ class MacArray(EngineComponent):
         if self.is_binary:
             self.latencies[Engine.XNOR] = self.latencies[Engine.MAC]
             self.flags["binary"] = Engine.XNOR
-            self.modes = {"binary": Engine.XNOR}
+            self.modes = ("binary",)
         self.step_layout = step_layout(config, self.latencies, self.flags)
         self.lent_columns = lent_columns(config)
         super().__init__(
