@@ -10,15 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from .convolution import patches
-from .elements import run_bytes
+from .elements import BINARY_BITS, run_bytes
 
 UInt8 = npt.NDArray[np.uint8]
 Int32 = npt.NDArray[np.int32]
 Pair = tuple[int, int]
 Pads = tuple[int, int, int, int]
-
-#: Bits of a binary value.
-BINARY_BITS = 1
 
 
 def pack(values: npt.NDArray[np.number], *, word_bits: int = 8) -> UInt8:
@@ -48,6 +45,11 @@ def pack(values: npt.NDArray[np.number], *, word_bits: int = 8) -> UInt8:
     packed = np.zeros((*values.shape[:-1], words * word_bits // 8), np.uint8)
     packed[..., : run_bytes(channels, BINARY_BITS)] = np.packbits(values >= 0, axis=-1, bitorder="little")
     return packed
+
+
+def signs(codes: npt.NDArray[np.number]) -> npt.NDArray[np.int8]:
+    """+1 for each value that is not negative, else -1: int8[...]."""
+    return np.where(np.asarray(codes) >= 0, np.int8(1), np.int8(-1))
 
 
 def unpack(packed: UInt8, channels: int) -> npt.NDArray[np.int8]:

@@ -13,6 +13,7 @@ from .config import Config
 from .engines import specification
 from .engines.engine import TileWindows
 from .isa import TABLE_BYTES, ErrorCode, LocalMemory, Unit
+from .packing import is_packed_legally, pack_windows, written_size
 
 UInt8 = npt.NDArray[np.uint8]
 Int8 = npt.NDArray[np.int8]
@@ -39,6 +40,7 @@ def check_fields(command: Command, config: Config) -> None:
         or command["list"] + command["steps"] > config.memory.list_entries
         or command["table"] >= config.memory.tables
         or not engine.is_legal(command, config)
+        or not is_packed_legally(command, config)
     ):
         raise CommandError(ErrorCode.ILLEGAL_FIELD, Unit.FETCH)
 
@@ -63,11 +65,11 @@ def written_bytes(command: Command, config: Config) -> npt.NDArray[np.bool_]:
         flat = starts.reshape(-1)
         # Results are written in pieces, each checked by its end.
         for piece in range(0, count, at_once):
-            first = (flat + piece) % windows.LOCAL_SPACE
-            outside = first[first + min(at_once, count - piece) > size]
+            first = (flat + (piece // 8 if command["packed"] else piece)) % windows.LOCAL_SPACE
+            outside = first[first + written_size(command, min(at_once, count - piece)) > size]
             if outside.size:
                 raise CommandError(ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK, int(outside[0]))
-        written[flat[:, None] + np.arange(count)] = True
+        written[flat[:, None] + np.arange(written_size(command, count))] = True
     return written
 
 
@@ -115,16 +117,21 @@ def compute_results(command: Command, memories: Memories, config: Config, rng: n
     return np.stack(parts, axis)
 
 
-def write_results(command: Command, results: Int8, feature: UInt8) -> None:
+def write_results(command: Command, results: Int8, feature: UInt8, config: Config) -> None:
     """Write results, int8[outer, middle, inner, lanes], in the order of the windows."""
     destinations = windows.loop_addresses(command, "destination")
     tile_lanes = windows.lane_counts(command)
     shape = [1, 1, 1]
     shape[windows.tile_axis(command)] = -1
     count = np.broadcast_to(tile_lanes.reshape(shape), destinations.shape)
-    lane = np.arange(results.shape[-1])
-    valid = lane < count[..., None]
-    feature[(destinations[..., None] + lane)[valid]] = results.view(np.uint8)[valid]
+    valid = np.arange(results.shape[-1]) < count[..., None]
+    written = results.view(np.uint8)
+    if command["packed"]:
+        written = pack_windows(command, results, valid, config)
+        count = -(-count // 8)
+    place = np.arange(written.shape[-1])
+    valid = place < count[..., None]
+    feature[(destinations[..., None] + place)[valid]] = written[valid]
 
 
 class _Fetch:
@@ -174,7 +181,7 @@ class _Fetch:
         first = np.full(len(self.feature), np.iinfo(np.int64).max)
         axis, numbers = windows.tile_axis(self.command), self._window_numbers()
         for tile, (starts, count) in enumerate(_per_tile(self.command)):
-            covered = starts[..., None] + np.arange(count)
+            covered = starts[..., None] + np.arange(written_size(self.command, count))
             np.minimum.at(first, covered, np.broadcast_to(numbers.take(tile, axis)[..., None], covered.shape))
         return first
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 #: Bits of a code.
 CODE_BITS = 8
 
+#: Bits of a binary value.
+BINARY_BITS = 1
+
 
 def run_bytes(elements: int, bits: int) -> int:
     """Bytes that elements of so many bits take which lie side by side; the last one may be taken in part."""

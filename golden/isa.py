@@ -51,6 +51,7 @@ class Engine(enum.IntEnum):
     XNOR = 3
     FPC = 4
     ADD = 5
+    BINARY_MAXIMUM = 6
 
 
 class LocalMemory(enum.IntEnum):
@@ -252,6 +253,7 @@ COMPUTE = _format(
     ("direct", 1, "FPC: 1: results are shifted, all lanes at a time; parameters are biases of 16 bits."),
     ("shift", 3, "FPC: bits by which direct results are shifted to the right."),
     ("skips", 4, "FPC: the skips of the configuration that add, a bit each, the first one's lowest."),
+    ("packed", 1, "1: a result is written as one bit, 1 where its code is not negative."),
     action="""\
 for i, j, k in product(range(outer), range(middle), range(inner)):
     tile = k if tile_inner else i
@@ -259,12 +261,17 @@ for i, j, k in product(range(outer), range(middle), range(inner)):
     words = [feature[window + offset(list + s):][:LANES] for s in range(skip if k else 0, steps)]
     results = engine(words, weights[weight + tile * weight_words:][:weight_words])
     results = requantise(results, parameters[parameter + tile * groups:]) -> table -> [:lanes or last_lanes]
+    if packed:
+        results = pack(results >= 0)
     feature[destination + i * destination_outer + j * destination_middle + k * destination_inner:] = results""",
     notes="`groups` is `lanes / REQUANT_LANES`, rounded up. A window's sums begin at the list entry with the flag "
     "`clear` and its result leaves at the one with the flag `fire`: the first and the last entry of its list. Commands "
-    "without `after` follow one another without a gap, except where the engine changes. Counts of zero, lanes beyond "
-    "what the engine gives, and for engines without streams a `skip`, are illegal. What the engines compute, and what "
-    "they ask of a command, stands under *Engines*.",
+    "without `after` follow one another without a gap, except where the engine changes. Packed results lie side by "
+    "side from the lowest bit of the first byte on, and the rest of their last byte is 0. Where a tile of `COLUMNS` "
+    "results is less than a byte, `tile_inner` is 1, and each window of an inner loop, of at most 8 bits, writes its "
+    "bits behind those of the windows before it. Counts of zero, lanes beyond what the engine gives, for engines "
+    "without streams a `skip`, and `packed` with direct results or in a configuration without an engine of binary "
+    "values, are illegal. What the engines compute, and what they ask of a command, stands under *Engines*.",
 )
 
 FORMATS: dict[Opcode, Format] = {fmt.opcode: fmt for fmt in (END, SYNC, LOAD, STORE, FILL, COMPUTE)}

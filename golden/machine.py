@@ -227,7 +227,7 @@ class Machine:
                 results = compute_results(flight.fields, flight.memories, self.config, self._rng)
             except CommandError as error:
                 raise MachineError(error.code, error.unit, flight.index, error.address) from error
-            write_results(flight.fields, results, feature)
+            write_results(flight.fields, results, feature, self.config)
             if observe is not None:
                 observe(flight.index, feature)
         other.tokens += flight.fields["signal"]

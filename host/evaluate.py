@@ -8,7 +8,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..golden.addition import add
+from ..golden.binary import convolve_binary, signs
 from ..golden.convolution import Int32, convolve
+from ..golden.elements import BINARY_BITS
 from ..golden.fpc import fast_pointwise
 from ..golden.pooling import pool_maximum
 from ..golden.requant import pack_parameters, requantise
@@ -16,6 +18,7 @@ from ..golden.tables import apply_table
 from .graph import (
     Add,
     AveragePool,
+    BinaryConvolution,
     Concat,
     Convolution,
     FastPointwise,
@@ -79,13 +82,28 @@ def evaluate_layer(layer: Layer, values: Mapping[str, Int8], tensors: Mapping[st
 def _(layer: Convolution, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
     inner = layer.requantised or layer.output
     result = _convolve(layer, values[layer.input], tensors[layer.input].zero_point, tensors[inner].zero_point)
-    return _with_table(layer, inner, result)
+    return _finished(layer, inner, result, tensors)
+
+
+@evaluate_layer.register
+def _(layer: BinaryConvolution, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
+    inner, window, codes = layer.requantised or layer.output, layer.window, values[layer.input]
+    geometry = {"stride": window.stride, "dilation": window.dilation, "pads": window.pads}
+    if layer.pad:
+        sums = convolve_binary(codes, layer.weights, pad_value=layer.pad, **geometry)
+    else:
+        # What is no binary value counts as nothing: as the sum of products has it.
+        sums = convolve(codes, layer.weights, np.zeros_like(layer.bias), **geometry)
+    parameters = pack_parameters(layer.bias, layer.multiplier)
+    return _finished(
+        layer, inner, requantise(sums, parameters, tensors[inner].zero_point, layer.low, layer.high), tensors
+    )
 
 
 @evaluate_layer.register
 def _(layer: FastPointwise, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
     result = fast_pointwise(values[layer.input], layer.zero_point, layer.stages, layer.finish)
-    return _with_table(layer, layer.requantised or layer.output, result)
+    return _finished(layer, layer.requantised or layer.output, result, tensors)
 
 
 @evaluate_layer.register
@@ -94,7 +112,7 @@ def _(layer: MaxPool, values: Mapping[str, Int8], tensors: Mapping[str, Tensor])
     result = pool_maximum(
         values[layer.input], kernel=window.kernel, stride=window.stride, dilation=window.dilation, pads=window.pads
     )
-    return _with_table(layer, layer.pooled or layer.output, result)
+    return _finished(layer, layer.pooled or layer.output, result, tensors)
 
 
 @evaluate_layer.register
@@ -110,7 +128,7 @@ def _(layer: Add, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> 
         low=layer.low,
         high=layer.high,
     )
-    return _with_table(layer, layer.requantised or layer.output, result)
+    return _finished(layer, layer.requantised or layer.output, result, tensors)
 
 
 @evaluate_layer.register
@@ -126,12 +144,20 @@ def _(layer: Slice, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -
 
 @evaluate_layer.register
 def _(layer: Pointwise, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
-    return {layer.output: apply_table(values[layer.input], layer.table)}
+    return _finished(layer, layer.input, values[layer.input], tensors)
 
 
-def _with_table(layer: Convolution | FastPointwise | MaxPool | Add, inner: str, result: Int8) -> dict[str, Int8]:
-    """A result by its name, and what its table makes of it if there is one."""
-    return {inner: result} if layer.table is None else {inner: result, layer.output: apply_table(result, layer.table)}
+def _finished(
+    layer: Convolution | FastPointwise | MaxPool | Add | Pointwise,
+    inner: str,
+    result: Int8,
+    tensors: Mapping[str, Tensor],
+) -> dict[str, Int8]:
+    """A result by its name, and what its table, or the sign, makes of it if there is one."""
+    output = _look_up(result, layer.table)
+    if tensors[layer.output].bits == BINARY_BITS:
+        output = signs(output)
+    return {inner: result, layer.output: output}
 
 
 def _convolve(layer: Convolution, codes: Int8, zero_point: int, output_zero_point: int) -> Int8:

@@ -1,7 +1,9 @@
 """The quantised graph: what the frontend makes of an ONNX file, and what the compiler's passes work on.
 
 Every tensor is int8 codes in NHWC order without N: ``int8[height, width, channels]``. A vector of K features is
-``int8[1, 1, K]``. uint8 tensors of the model are shifted by 128 to int8 codes, and so are their zero points.
+``int8[1, 1, K]``. uint8 tensors of the model are shifted by 128 to int8 codes, and so are their zero points. The codes
+of a binary tensor, whose elements have one bit, are +1 and -1; a layer that writes one gives +1 for each code that is
+not negative, behind its table if it has one.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ class Tensor:
     views : tuple of View
         Every integer tensor of the ONNX file that it is, first the one that it is named after.
     bits : int
-        Of an element.
+        Of an element: 8, or 1 for +1 and -1.
     """
 
     name: str
@@ -211,6 +213,25 @@ class Convolution(Layer):
 
 
 @dataclass(frozen=True, eq=False)
+class BinaryConvolution(Convolution):
+    """Convolution of a binary tensor with weights that are +1 and -1.
+
+    Inner products are requantised like those of others: without a scale, a negative bias is a threshold.
+
+    Attributes
+    ----------
+    pad : int
+        What the border counts as: +1, -1, or 0 for nothing.
+    """
+
+    pad: int = 1
+
+    def kind(self, source: Shape, target: Shape) -> str:
+        """As a convolution, by its groups and its window."""
+        return f"binary {super().kind(source, target)}"
+
+
+@dataclass(frozen=True, eq=False)
 class AveragePool(Convolution):
     """Average pooling: the depthwise convolution of unit weights, with the bias 0.
 
@@ -293,9 +314,14 @@ class MaxPool(Layer):
 
 @dataclass(frozen=True, eq=False)
 class Pointwise(Layer):
-    """A table on every code."""
+    """A table on every code; into a binary tensor it may be none.
 
-    table: Int8
+    Attributes
+    ----------
+    table : int8[256] or None
+    """
+
+    table: Int8 | None
 
     def kind(self, source: Shape, target: Shape) -> str:
         """What it has."""

@@ -254,11 +254,14 @@ def without(*path: str) -> str:
         (changed("engines", value="MAC"), 'configuration.engines must be an array, not "MAC"'),
         (
             changed("engines", value=["FOO"]),
-            ('configuration.engines[0] must be one of MAC, MAXIMUM, DEPTHWISE, XNOR, FPC, ADD, not "FOO"'),
+            (
+                "configuration.engines[0] must be one of MAC, MAXIMUM, DEPTHWISE, XNOR, FPC, ADD, BINARY_MAXIMUM, "
+                'not "FOO"'
+            ),
         ),
         (
             changed("engines", value=[0]),
-            "configuration.engines[0] must be one of MAC, MAXIMUM, DEPTHWISE, XNOR, FPC, ADD, not 0",
+            "configuration.engines[0] must be one of MAC, MAXIMUM, DEPTHWISE, XNOR, FPC, ADD, BINARY_MAXIMUM, not 0",
         ),
         (
             changed("engines", value=["MAC", "ADD", "MAC"]),

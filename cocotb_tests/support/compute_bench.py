@@ -25,7 +25,8 @@ def expected(config: Config, scenario: Scenario) -> np.ndarray:
     rng = np.random.default_rng(0)
     memories = {name: image.copy() for name, image in scenario.memories.items()}
     for command in scenario.commands:
-        write_results(command, compute_results(command, memories, config, rng), memories[LocalMemory.FEATURE])
+        results = compute_results(command, memories, config, rng)
+        write_results(command, results, memories[LocalMemory.FEATURE], config)
     return memories[LocalMemory.FEATURE]
 
 

@@ -15,6 +15,7 @@ from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.isa import COMMAND_BITS, Engine, LocalMemory, Opcode, Unit
 from lutterfly.golden.memories import MEMORIES
+from lutterfly.golden.packing import packs
 from lutterfly.golden.program import Queues
 from lutterfly.golden.requant import pack_parameters
 
@@ -252,6 +253,19 @@ def _engines(config: Config) -> Iterator[Case]:
                 yield _compute(f"add_table {pair}", pair < pairs, entries, **fields | {"add_table": pair})
     if Engine.DEPTHWISE in config.engines:
         yield from _depthwise(config)
+    yield from _packing(config)
+
+
+def _packing(config: Config) -> Iterator[Case]:
+    """Results as bits: where there are engines of binary values; a byte collects those of an inner loop."""
+    columns, fields = config.array.columns, _mac(config) | {"packed": 1}
+    for inner in (0, 1):
+        legal = packs(config) and (bool(inner) or columns >= 8)
+        yield _compute(f"packed, tile_inner {inner}", legal, **fields | {"tile_inner": inner})
+    if columns < 8:
+        for tiles in (8 // columns, 8 // columns + 1):
+            inner = {"tile_inner": 1, "lanes": columns, "last_lanes": columns, "inner": tiles}
+            yield _compute(f"packed, {tiles} tiles", packs(config) and tiles * columns == 8, **fields | inner)
 
 
 def _depthwise(config: Config) -> Iterator[Case]:

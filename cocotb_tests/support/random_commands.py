@@ -11,6 +11,7 @@ from lutterfly.golden.config import Config
 from lutterfly.golden.engines import ENGINES
 from lutterfly.golden.engines.engine import EngineSpecification, RandomWindow
 from lutterfly.golden.isa import LocalMemory
+from lutterfly.golden.packing import is_packed_legally
 from lutterfly.golden.requant import pack_parameters
 
 #: What is filled of the larger memories: loading all of them would take most of the simulation.
@@ -70,6 +71,15 @@ def random_parameters(rng: np.random.Generator, engine: EngineSpecification, wor
 def special_scales() -> dict[int, float]:
     """The engines whose scale is a certain one. Their words are the last ones, the first engine's the very last."""
     return {code: engine.random_scale for code, engine in ENGINES.items() if engine.random_scale is not None}
+
+
+def _pack_some(config: Config, rng: np.random.Generator, command: dict[str, int]) -> None:
+    """Pack the results of a command now and then, where it can; the windows of an inner loop may have one byte."""
+    command["packed"] = 0
+    if rng.random() < 0.4 and is_packed_legally(command | {"packed": 1}, config):
+        command["packed"] = 1
+        if config.array.columns < 8 and rng.random() < 0.7:
+            command["destination_inner"] = 0
 
 
 def random_scenario(config: Config, rng: np.random.Generator, count: int, *, run_length: int = 1) -> Scenario:
@@ -151,6 +161,7 @@ def random_scenario(config: Config, rng: np.random.Generator, count: int, *, run
                 **window.fields,
             }
         )
+        _pack_some(config, rng, commands[-1])
         # Those of engines that do not ask count as well.
         counts = rng.integers(0, 1 << isa.LIST_COUNT_BITS, steps) << isa.LIST_COUNT_LSB
         entries += list(offsets | flags | counts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .add import ADD
+from .binary_maximum import BINARY_MAXIMUM
 from .depthwise import DEPTHWISE
 from .engine import EngineSpecification
 from .fpc import FPC
@@ -11,7 +12,9 @@ from .maximum import MAXIMUM
 from .xnor import XNOR
 
 #: An engine is one line here, and one in the table of ``hdl/engines/__init__.py``.
-ENGINES: dict[int, EngineSpecification] = {engine.code: engine for engine in (MAC, MAXIMUM, DEPTHWISE, XNOR, FPC, ADD)}
+ENGINES: dict[int, EngineSpecification] = {
+    engine.code: engine for engine in (MAC, MAXIMUM, DEPTHWISE, XNOR, FPC, ADD, BINARY_MAXIMUM)
+}
 
 
 def specification(code: int) -> EngineSpecification:

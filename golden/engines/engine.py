@@ -111,6 +111,9 @@ class EngineSpecification:
         None for all.
     masks_words : bool
         Step lists say how many bytes of a word count; the others are zero.
+    is_binary : bool
+        Every bit of a word is a binary value. Configurations with such an engine can pack results, see
+        :mod:`~lutterfly.golden.packing`.
     has_streams : bool
         The windows of an inner loop are one stream of words: each but the first may leave out ``skip`` steps, and its
         sum may begin at any step from there on. Else ``skip`` must be zero, and a sum begins at the first step.
@@ -147,6 +150,7 @@ class EngineSpecification:
     weight_words: str | None = None
     read_steps: Callable[[Any, Config], Any] | None = None
     masks_words: bool = False
+    is_binary: bool = False
     has_streams: bool = False
     direct: str | None = None
     finish_direct: Callable[[Int32, Int16, Command], Int8] | None = None
@@ -187,8 +191,7 @@ class EngineSpecification:
 
     def is_legal(self, command: Command, config: Config) -> bool:
         """Whether a command of plain integers meets those conditions."""
-        types = {field.name: np.bool_ if field.width == 1 else np.int64 for field in COMPUTE.fields}
-        return bool(self.legal({name: types[name](value) for name, value in command.items() if name in types}, config))
+        return bool(self.legal(as_numpy(command), config))
 
     def is_direct(self, command: Any) -> Any:
         """Whether a command's results are finished directly; of Amaranth's view of one, the bit that says so."""
@@ -201,6 +204,14 @@ class EngineSpecification:
     def tile_weight_words(self, command: Command) -> int:
         """Weight words of a tile."""
         return 0 if self.weight_words is None else command[self.weight_words]
+
+
+def as_numpy(command: Command) -> dict[str, np.bool_ | np.int64]:
+    """The fields of a COMPUTE command of plain integers, bits as such: what conditions are asked of. Fields that are
+    missing are zero."""
+    return {
+        field.name: (np.bool_ if field.width == 1 else np.int64)(command.get(field.name, 0)) for field in COMPUTE.fields
+    }
 
 
 def leaves_nothing_out(command: Any) -> Any:

@@ -61,4 +61,5 @@ XNOR = EngineSpecification(
     random_window=any_steps,
     weight_words="steps",
     masks_words=True,
+    is_binary=True,
 )

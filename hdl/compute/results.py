@@ -10,6 +10,7 @@ from ...golden.config import Config
 from ...golden.engines import specification
 from ...golden.fpc import VALUE_BITS
 from ...golden.memories import PARAMETER_BYTES
+from ...golden.packing import packs
 from ...golden.timing import burst_results, result_windows
 from ..engines.engine import ACCUMULATOR_BITS, has_direct, is_direct, own_fields, result_layout, take_fields
 from ..parts.device import RAM_LATENCY, Ram
@@ -57,13 +58,16 @@ class Place(data.Struct):
     """Where a group goes. Groups are collected to ``columns`` bytes; ``write`` marks the one that completes such a
     piece. A group of direct results is all lanes, and a piece.
 
-    ``address`` and ``count`` are those of the piece. ``finish`` marks the last group of a command.
+    ``address`` and ``count`` are those of the piece, ``count`` in results; ``packed``: each of them is a bit. Where a
+    piece is less than a byte of these, ``bit`` is where it begins in it. ``finish`` marks the last group of a command.
     """
 
     valid: unsigned(1)
     write: unsigned(1)
     finish: unsigned(1)
     is_direct: unsigned(1)
+    packed: unsigned(1)
+    bit: unsigned(3)
     slot: unsigned(6)
     address: unsigned(isa.LOCAL_BITS)
     count: unsigned(7)
@@ -103,6 +107,7 @@ class Results(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         self.has_direct = has_direct(config)
+        self.has_bits = packs(config) and config.array.columns < 8
         self.requant_lanes = config.array.requant_lanes
         self.pointer_bits = _COMMAND["parameter"].width + 1
         super().__init__(
@@ -224,6 +229,10 @@ class Results(wiring.Component):
             whole = Signal(reset_less=True)
             with m.If(take):
                 m.d.sync += whole.eq(takes_all)
+        if self.has_bits:
+            self._elaborate_bits(
+                m, found.place.bit, take, walk, ends_piece=last | whole | slot.all(), ends_window=last, loops=loops
+            )
         if burst_results(self.config) > 1:
             ends_result = whole | number[: ceil_log2(self._result_groups)].all()
         m.d.sync += [
@@ -247,14 +256,25 @@ class Results(wiring.Component):
         ]
         m.d.comb += [lookahead.reserve.eq(walk), lookahead.input.payload.eq(pushed)]
 
+    def _elaborate_bits(self, m: Module, bit, take, walk, *, ends_piece, ends_window, loops: Loops) -> None:
+        """Follow where pieces begin in a byte of packed results, which the windows of an inner loop share."""
+        following = Signal.like(bit, name="following_bit", reset_less=True)
+        m.d.sync += bit.eq(following)
+        with m.If(take | (walk & ends_window & loops.row_ends)):
+            m.d.sync += following.eq(0)
+        with m.Elif(walk & ends_piece):
+            m.d.sync += following.eq(following + self.config.array.columns)
+
     def _piece(self, place, found, number, command, pointer, last_tile) -> list:
         """Assign where the piece of a group begins, and what of it there is."""
         columns, lanes = self.config.array.columns, self.config.array.lanes
         start = Mux(found.is_direct, number * lanes, (number >> self._slot_bits) * columns)
         most = Mux(found.is_direct, lanes, columns)
         left = Mux(last_tile, command.last_lanes, command.lanes) - start
+        packed = command.packed if packs(self.config) else Const(0)
         return [
-            place.address.eq(pointer + start),
+            place.address.eq(pointer + Mux(packed, start >> 3, start)),
+            place.packed.eq(packed),
             place.count.eq(Mux(left > most, most, left)),
             place.index.eq(command.index),
         ]

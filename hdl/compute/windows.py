@@ -13,6 +13,7 @@ from ...golden import isa
 from ...golden.config import Config
 from ...golden.engines import specification
 from ...golden.engines.engine import leaves_nothing_out
+from ...golden.packing import packing_conditions
 from ..engines.engine import has_direct, is_direct, own_fields, step_layout, take_fields
 from ..parts.device import RAM_LATENCY, Ram
 from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, field_shape, report
@@ -314,6 +315,7 @@ class Windows(wiring.Component):
             command.list + command.steps <= self.config.memory.list_entries,
             command.table < self.config.memory.tables,
             legal_for_engine,
+            *packing_conditions(command, self.config),
         )
         fulfilled = Signal(len(conditions), reset_less=True)
         m.d.sync += [

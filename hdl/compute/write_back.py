@@ -1,14 +1,15 @@
-"""Write back: collect groups of results to pieces of ``columns`` bytes and write them."""
+"""Write back: collect groups of results to pieces of ``columns`` bytes, or of as many bits, and write them."""
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
+from ...golden.packing import packs
 from ..engines.engine import has_direct
 from ..memories.feature_memory import feature_write_layout
 from ..parts.assertions import Assertions
@@ -23,6 +24,9 @@ WRITE_BACK_LATENCY = 2
 
 class WriteBack(wiring.Component):
     """Take a group each cycle and write a piece when it is complete, ``WRITE_BACK_LATENCY`` cycles later.
+
+    Of packed results a bit each is written, 1 where the value is not negative, and zeros behind them to the end of the
+    byte. A piece that is less than a byte is written with what lies before it in that byte.
 
     Parameters
     ----------
@@ -47,6 +51,7 @@ class WriteBack(wiring.Component):
         self.config = config
         self.lanes = config.array.requant_lanes
         self.has_direct = has_direct(config)
+        self.packs = packs(config)
         super().__init__(
             {
                 "place": In(Place),
@@ -69,8 +74,12 @@ class WriteBack(wiring.Component):
                 with m.Case(slot):
                     m.d.sync += piece[slot].eq(self.values)
         place = Signal(Place, reset_less=True)
+        size = self.place.count
+        if self.packs:
+            size = Mux(self.place.packed, (self.place.count + 7) >> 3, self.place.count)
+        count = Signal.like(self.write.count, name="size", reset_less=True)
         end, outside = Signal(isa.LOCAL_BITS + 1, reset_less=True), Signal()
-        m.d.sync += [place.eq(self.place), end.eq(self.place.address + self.place.count)]
+        m.d.sync += [place.eq(self.place), count.eq(size), end.eq(self.place.address + size)]
         # One comparator: a piece that begins outside also ends outside.
         m.d.comb += outside.eq(end > self.config.memory.feature_bytes)
 
@@ -78,7 +87,7 @@ class WriteBack(wiring.Component):
         m.d.comb += self.write.eq(write)
         m.d.sync += [
             write.address.eq(place.address),
-            write.count.eq(place.count),
+            write.count.eq(count),
             write.data.eq(self._bytes(m, piece, place)),
             self.write_valid.eq(place.valid & place.write & ~outside & ~self.halt),
             self.done.eq(place.valid & place.finish & ~outside & ~self.halt),
@@ -86,9 +95,8 @@ class WriteBack(wiring.Component):
             self.error.valid.eq(place.valid & place.write & outside),
         ]
         checks = Assertions(m, platform)
-        count = self.write.count
         checks.never(
-            self.write_valid & ((count == 0) | (count > self.config.array.lanes)),
+            self.write_valid & ((self.write.count == 0) | (self.write.count > self.config.array.lanes)),
             "write back: a piece of no byte, or of more than there are lanes",
         )
         checks.never(
@@ -97,10 +105,25 @@ class WriteBack(wiring.Component):
         )
         return m
 
-    def _bytes(self, m: Module, piece: Signal, place: Signal):
-        """What is written: a piece that was collected, or a direct result."""
-        if not self.has_direct:
-            return piece
-        direct = Signal.like(self.direct_values, name="direct", reset_less=True)
-        m.d.sync += direct.eq(self.direct_values)
-        return Mux(place.is_direct, direct, piece)
+    def _bytes(self, m: Module, piece: Signal, place: Signal) -> Value:
+        """What is written: a piece that was collected, its bits, or a direct result."""
+        written: Value = piece.as_value()
+        if self.packs:
+            written = Mux(place.packed, self._bits(m, piece, place), written)
+        if self.has_direct:
+            direct = Signal.like(self.direct_values, name="direct", reset_less=True)
+            m.d.sync += direct.eq(self.direct_values)
+            written = Mux(place.is_direct, direct, written)
+        return written
+
+    def _bits(self, m: Module, piece: Signal, place: Signal) -> Value:
+        """The bits of a piece, at their place in its bytes."""
+        signs = piece.as_value()[7::8]
+        bits = Cat(~sign & (place.count > number) for number, sign in enumerate(signs))
+        if len(bits) >= 8:
+            return bits
+        before, joined = Signal(8, reset_less=True), Signal(8)
+        m.d.comb += joined.eq((bits << place.bit) | Mux(place.bit == 0, 0, before))
+        with m.If(place.valid & place.write):
+            m.d.sync += before.eq(joined)
+        return joined

@@ -17,4 +17,5 @@ COMPONENTS: dict[int, type[EngineComponent]] = {
     isa.Engine.XNOR: MacArray,
     isa.Engine.FPC: FastPointwise,
     isa.Engine.ADD: AddOperands,
+    isa.Engine.BINARY_MAXIMUM: Maximum,
 }

@@ -1,15 +1,13 @@
-"""The lane-wise maximum over the steps of a window: max pooling, and with one step a plain copy."""
+"""The maximum over the steps of a window, of each lane or of each bit: max pooling, and with one step a plain copy."""
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from amaranth.hdl import Module, Signal, signed
+from amaranth.hdl import Const, Module, Signal, signed
 
 from ...golden.config import Config
 from ...golden.isa import Engine
 from ..parts.pipeline import copy_of, delay
-from .engine import EngineComponent, engine_members
+from .engine import EngineComponent, engine_members, step_layout
 
 __all__ = ["Maximum"]
 
@@ -17,7 +15,8 @@ __all__ = ["Maximum"]
 class Maximum(EngineComponent):
     """Keep the greatest byte of each lane, one word per cycle, with a latency of two cycles: take the word, compare.
 
-    Bit-exact with :func:`lutterfly.golden.engines.maximum.maximum`.
+    Bit-exact with :func:`lutterfly.golden.engines.maximum.maximum`; with BINARY_MAXIMUM it can keep the greatest of
+    each bit, as :func:`lutterfly.golden.engines.binary_maximum.binary_maximum`.
 
     Parameters
     ----------
@@ -29,11 +28,13 @@ class Maximum(EngineComponent):
         See :class:`.engine.EngineComponent`. Every lane of the result is a maximum.
     """
 
-    latencies: ClassVar = {Engine.MAXIMUM: 2}
-
     def __init__(self, config: Config):
         self.config = config
-        super().__init__(engine_members(config))
+        codes = [code for code in (Engine.MAXIMUM, Engine.BINARY_MAXIMUM) if code in config.engines]
+        self.latencies = dict.fromkeys(codes, 2)
+        self.compares, self.joins = Engine.MAXIMUM in codes, Engine.BINARY_MAXIMUM in codes
+        self.flags = {"by_bit": Engine.BINARY_MAXIMUM} if self.compares and self.joins else {}
+        super().__init__(engine_members(config, step_layout(config, codes, self.flags)))
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -46,7 +47,15 @@ class Maximum(EngineComponent):
         for lane in range(self.config.array.lanes):
             greatest = Signal(signed(8), name=f"greatest_{lane}", reset_less=True)
             byte = word.word_select(lane, 8).as_signed()
-            with m.If(step.valid & (step.clear | (byte > greatest))):
-                m.d.sync += greatest.eq(byte)
+            takes, joined = step.clear, Const(0)
+            if self.joins:
+                joined = ~step.clear & (step.by_bit if self.compares else 1)
+                takes |= joined
+            if self.compares:
+                exceeds = Signal(name=f"exceeds_{lane}")
+                m.d.comb += exceeds.eq(byte > greatest)
+                takes |= exceeds
+            with m.If(step.valid & takes):
+                m.d.sync += greatest.eq(byte | (greatest & joined.replicate(8).as_signed()))
             m.d.comb += self.result.lanes[lane].eq(greatest)
         return m

@@ -17,7 +17,15 @@ from lutterfly.golden.timing import BACKLOG_LIMIT, burst_limit, burst_results
 from lutterfly.hdl.compute.foresight import Foresight, foreseen_layout
 from streams import pack
 
-LANDING = {Engine.MAC: 21, Engine.MAXIMUM: 9, Engine.DEPTHWISE: 14, Engine.XNOR: 21, Engine.FPC: 70, Engine.ADD: 6}
+LANDING = {
+    Engine.MAC: 21,
+    Engine.MAXIMUM: 9,
+    Engine.DEPTHWISE: 14,
+    Engine.XNOR: 21,
+    Engine.FPC: 70,
+    Engine.ADD: 6,
+    Engine.BINARY_MAXIMUM: 9,
+}
 
 
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])

@@ -27,11 +27,12 @@ TINY = dataclasses.replace(PRESETS["tiny"], engines=tuple(Engine), fpc=FpcConfig
 #: What stays out of the hardware with an engine: names of modules, ports and signals, as regular expressions. Commands
 #: have the fields of all engines.
 TRACES = {
-    Engine.MAXIMUM: ("maximum", "greatest"),
+    Engine.MAXIMUM: ("maximum_binary", "exceeds"),
     Engine.DEPTHWISE: ("depthwise", "chain", "line$", r"fields\w*\.rows"),
-    Engine.XNOR: ("agreement", r"step\w*\.keeps", "binary"),
+    Engine.XNOR: ("agreement", r"step\w*\.keeps", "mode_binary"),
     Engine.FPC: ("butterfly", "is_late", "direct_finish", "direct_values"),
     Engine.ADD: ("add_tables", "operand", "is_add", "is_sum", r"fields\w*\.add_table", "add_table_write"),
+    Engine.BINARY_MAXIMUM: ("binary_maximum", "by_bit"),
 }
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 import cocotb
@@ -12,9 +13,9 @@ from clocking import cycle, start
 from random_commands import random_scenario
 
 from lutterfly.golden import isa, windows
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.config import PRESETS, FpcConfig
 from lutterfly.golden.engines import ENGINES
-from lutterfly.golden.isa import ErrorCode, Unit
+from lutterfly.golden.isa import Engine, ErrorCode, Unit
 from lutterfly.golden.timing import BACKLOG_LIMIT, burst_limit, burst_results, result_windows
 from lutterfly.hdl.compute.results import RESULTS_LATENCY, Place, Results, settings_layout
 from lutterfly.hdl.engines.engine import has_direct, own_fields
@@ -25,9 +26,15 @@ SHAPE = command_shape(isa.COMPUTE)
 SETTINGS = ("zero_point", "low", "high", "table_enable", "table")
 
 
-@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
-def test_results(simulate, preset: str) -> None:
-    simulate(Results(PRESETS[preset]), env={"PRESET": preset})
+CONFIGS = {
+    **{name: PRESETS[name] for name in ("tiny", "ecp5-85k")},
+    "tiny, packing": dataclasses.replace(PRESETS["tiny"], engines=tuple(Engine), fpc=FpcConfig(2)),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_results(simulate, name: str) -> None:
+    simulate(Results(CONFIGS[name]), env={"CONFIG": name})
 
 
 class Bench:
@@ -35,7 +42,7 @@ class Bench:
 
     def __init__(self, dut):
         self.dut = dut
-        self.config = PRESETS[os.environ["PRESET"]]
+        self.config = CONFIGS[os.environ["CONFIG"]]
         self.lanes, self.width = self.config.array.lanes, self.config.array.requant_lanes
         self.has_direct = has_direct(self.config)
         self.rng = np.random.default_rng(8)
@@ -71,6 +78,7 @@ class Bench:
             else:
                 values = np.frombuffer(accumulators.to_bytes(4 * self.width, "little"), np.int32)
             words = np.frombuffer(parameters.to_bytes(8 * self.width, "little"), np.uint64)
+            place["bit"] *= place["packed"]
             self.groups.append((place, unpack(settings, settings_layout(self.config)), list(values), list(words)))
         if error & 1:
             self.errors.append(unpack(error, ErrorReport))
@@ -106,6 +114,9 @@ class Bench:
             count = int(tiles[tile])
             for group, lane in enumerate(range(0, count, lanes)):
                 piece = lane // columns * columns
+                packed = command["packed"]
+                # Where a piece begins in a byte, which the windows of an inner loop share.
+                begin = position[2] * -(-command["lanes"] // columns) * columns if columns < 8 else 0
                 is_last = lane + lanes >= count
                 word = command["parameter"] + (0 if command["parameter_shared"] else tile * per_tile + group)
                 place = {
@@ -114,7 +125,9 @@ class Bench:
                     "is_direct": int(is_direct),
                     "finish": int(is_last and window == destinations.size - 1),
                     "slot": lane % columns // lanes,
-                    "address": int(destinations[position]) + piece,
+                    "address": int(destinations[position]) + (piece // 8 if packed else piece),
+                    "packed": packed,
+                    "bit": (begin + piece) % 8 if packed and columns < 8 else 0,
                     "count": min(columns, count - piece),
                     "index": number,
                 }

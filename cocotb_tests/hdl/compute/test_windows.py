@@ -21,7 +21,15 @@ from lutterfly.hdl.engines.engine import step_layout
 from lutterfly.hdl.parts.isa import ErrorReport, command_shape
 from streams import pack, send, unpack
 
-LANDING = {Engine.MAC: 21, Engine.MAXIMUM: 9, Engine.DEPTHWISE: 14, Engine.XNOR: 21, Engine.FPC: 70, Engine.ADD: 9}
+LANDING = {
+    Engine.MAC: 21,
+    Engine.MAXIMUM: 9,
+    Engine.DEPTHWISE: 14,
+    Engine.XNOR: 21,
+    Engine.FPC: 70,
+    Engine.ADD: 9,
+    Engine.BINARY_MAXIMUM: 9,
+}
 SHAPE = command_shape(isa.COMPUTE)
 
 

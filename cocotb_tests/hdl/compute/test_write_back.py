@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 import cocotb
@@ -11,42 +12,64 @@ import pytest
 from clocking import cycle, start
 
 from lutterfly.golden.config import PRESETS
-from lutterfly.golden.isa import ErrorCode, Unit
+from lutterfly.golden.isa import Engine, ErrorCode, Unit
+from lutterfly.golden.packing import packs
 from lutterfly.hdl.compute.results import Place
 from lutterfly.hdl.compute.write_back import WRITE_BACK_LATENCY, WriteBack
 from lutterfly.hdl.memories.feature_memory import feature_write_layout
 from lutterfly.hdl.parts.isa import ErrorReport
 from streams import pack, unpack
 
+#: Pieces of one and four bytes of bits, and of a quarter of a byte.
+CONFIGS = {
+    **{name: PRESETS[name] for name in ("tiny", "ecp5-85k")},
+    **{
+        f"{name}, packing": dataclasses.replace(PRESETS[name], engines=tuple(Engine))
+        for name in ("tiny", "ecp5-85k", "large")
+    },
+}
 
-@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
-def test_write_back(simulate, preset: str) -> None:
-    simulate(WriteBack(PRESETS[preset]), env={"PRESET": preset})
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_write_back(simulate, name: str) -> None:
+    simulate(WriteBack(CONFIGS[name]), env={"CONFIG": name})
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(p_stall=[0.0, 0.5])
 async def every_piece(dut, p_stall: float) -> None:
-    config, rng = PRESETS[os.environ["PRESET"]], np.random.default_rng(1)
+    config, rng = CONFIGS[os.environ["CONFIG"]], np.random.default_rng(1)
     width, columns, size = config.array.requant_lanes, config.array.columns, config.memory.feature_bytes
     layout = feature_write_layout(config)
     await start(dut, {"place": 0, "halt": 0})
     inputs, expected = [], []
-    for number in range(200):
+    bit, byte, was_packed = 0, 0, False
+    for number in range(400):
         count = int(rng.integers(1, columns + 1))
+        packed = packs(config) and rng.random() < 0.5
+        length = -(-count // 8) if packed else count
         # The last place and the first that is none, or any.
         address = {
-            0: size - count,
-            1: size - count + 1,
-            2: int(rng.integers(size - count + 1, 1 << 24)),
+            0: size - length,
+            1: size - length + 1,
+            2: int(rng.integers(size - length + 1, 1 << 24)),
             3: (1 << 24) - 1,
-        }.get(number % 20, int(rng.integers(0, size - count + 1)))
+        }.get(number % 20, int(rng.integers(0, size - length + 1)))
         data = rng.integers(0, 256, columns, dtype=np.uint8)
         groups = -(-count // width)
-        outside = address + count > size
+        outside = address + length > size
+        written = data[:count].tobytes()
+        if packed:
+            written = np.packbits(data[:count] < 128, bitorder="little").tobytes()
+            if columns < 8:
+                # Behind what pieces before have left of the byte, or in a new one.
+                bit = int(rng.choice([0, bit + columns])) % 8 if was_packed else 0
+                byte = (byte if bit else 0) | written[0] << bit
+                written = bytes([byte])
+        was_packed = packed
         for group in range(groups):
             while rng.random() < p_stall:
-                inputs.append(({"place": 0}, (0, None, 0, None)))
+                inputs.append(({"place": pack({"slot": group}, Place)}, (0, None, 0, None)))
             last = group == groups - 1
             place = {
                 "valid": 1,
@@ -56,9 +79,11 @@ async def every_piece(dut, p_stall: float) -> None:
                 "address": address,
                 "count": count,
                 "index": number,
+                "packed": int(packed),
+                "bit": bit,
             }
             values = int.from_bytes(data[group * width :][:width].tobytes(), "little")
-            write = (address, count, data[:count].tobytes()) if last and not outside else None
+            write = (address, length, written) if last and not outside else None
             error = {
                 "valid": 1,
                 "code": int(ErrorCode.ADDRESS_RANGE),

@@ -1,8 +1,9 @@
 # amaranth: UnusedElaboratable=no
-"""The lane-wise maximum against its golden twin, with gaps between steps."""
+"""The lane-wise maximum against its golden twins, of codes and of bits, with gaps between steps."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 import cocotb
@@ -11,37 +12,47 @@ import pytest
 from clocking import cycle, start
 
 from lutterfly.golden.config import PRESETS
+from lutterfly.golden.engines.binary_maximum import binary_maximum
 from lutterfly.golden.engines.maximum import maximum
-from lutterfly.hdl.engines.engine import Step
+from lutterfly.golden.isa import Engine
 from lutterfly.hdl.engines.maximum import Maximum
 from streams import pack
 
+CONFIGS = {
+    **{name: PRESETS[name] for name in ("tiny", "ecp5-85k")},
+    **{f"{name}, binary": dataclasses.replace(PRESETS[name], engines=tuple(Engine)) for name in ("tiny", "ecp5-85k")},
+    "binary alone": dataclasses.replace(PRESETS["tiny"], engines=(Engine.MAC, Engine.BINARY_MAXIMUM)),
+}
 
-@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
-def test_matches_golden(simulate, preset: str) -> None:
-    simulate(Maximum(PRESETS[preset]), env={"PRESET": preset})
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_matches_golden(simulate, name: str) -> None:
+    simulate(Maximum(CONFIGS[name]), env={"CONFIG": name})
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(p_stall=[0.0, 0.5])
 async def every_window(dut, p_stall: float) -> None:
-    lanes, rng = PRESETS[os.environ["PRESET"]].array.lanes, np.random.default_rng(1)
+    component, rng = Maximum(CONFIGS[os.environ["CONFIG"]]), np.random.default_rng(1)
+    lanes, twins = component.config.array.lanes, {Engine.MAXIMUM: maximum, Engine.BINARY_MAXIMUM: binary_maximum}
     await start(dut, {"step": 0})
     expected, results = [], []
 
     async def feed(word: np.ndarray, **step: int) -> None:
-        inputs = {"step": pack(step, Step), "word": int.from_bytes(word.tobytes(), "little")}
+        inputs = {"step": pack(step, component.step.shape()), "word": int.from_bytes(word.tobytes(), "little")}
         (result,) = await cycle(dut, inputs, "result")
         if result is not None and result & 1:
             results.append(np.frombuffer((result >> 1).to_bytes(4 * lanes, "little"), np.int32))
 
     for _ in range(100):
         words = rng.integers(-128, rng.choice([-100, 128]), (int(rng.integers(1, 6)), lanes), dtype=np.int8)
-        expected.append(maximum(words))
+        code = Engine(int(rng.choice(list(component.latencies))))
+        of_step = {flag: int(code == own) for flag, own in component.flags.items()}
+        expected.append(twins[code](words))
         for index, word in enumerate(words):
             while rng.random() < p_stall:
                 await feed(rng.integers(-128, 128, lanes, dtype=np.int8), valid=0, clear=1, fire=1)
-            await feed(word, valid=1, clear=int(index == 0), fire=int(index == len(words) - 1))
+            await feed(word, valid=1, clear=int(index == 0), fire=int(index == len(words) - 1), **of_step)
     for _ in range(3):
         await feed(np.zeros(lanes, np.int8), valid=0, clear=0, fire=0)
     np.testing.assert_array_equal(results, expected)

@@ -1,0 +1,78 @@
+"""Packed results: which commands may have them, and what their windows write."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from lutterfly.golden.config import PRESETS, ArrayConfig, FpcConfig
+from lutterfly.golden.isa import Engine
+from lutterfly.golden.packing import is_packed_legally, pack_windows, packs, written_size
+
+WITHOUT = dataclasses.replace(PRESETS["tiny"], engines=(Engine.MAC, Engine.MAXIMUM))
+#: Two and eight columns.
+NARROW, WIDE = (
+    dataclasses.replace(PRESETS[name], engines=tuple(Engine), fpc=FpcConfig(2)) for name in ("tiny", "ecp5-85k")
+)
+MAC = {"engine": int(Engine.MAC), "packed": 1, "tile_inner": 1, "lanes": 2, "inner": 4}
+
+
+@pytest.mark.parametrize("engine", [Engine.XNOR, Engine.BINARY_MAXIMUM])
+def test_engines_of_binary_values_bring_it(engine: Engine) -> None:
+    assert not packs(WITHOUT)
+    assert packs(dataclasses.replace(WITHOUT, engines=(*WITHOUT.engines, engine)))
+    assert not is_packed_legally(MAC, WITHOUT)
+    assert is_packed_legally(MAC | {"packed": 0}, WITHOUT)
+
+
+@pytest.mark.parametrize(
+    ("fields", "narrow", "wide"),
+    [
+        ({}, True, True),
+        ({"inner": 5}, False, True),
+        ({"tile_inner": 0}, False, True),
+        ({"lanes": 1}, True, True),
+        # More than a piece of two results: as many as the engine may have are allowed for, four.
+        ({"lanes": 3, "inner": 2}, True, True),
+        ({"lanes": 3, "inner": 3}, False, True),
+        ({"engine": int(Engine.FPC), "direct": 1}, False, False),
+        ({"engine": int(Engine.FPC), "direct": 0}, True, True),
+        ({"packed": 0, "inner": 5, "tile_inner": 0}, True, True),
+    ],
+)
+def test_conditions(fields: dict[str, int], narrow: bool, wide: bool) -> None:
+    assert is_packed_legally(MAC | fields, NARROW) is narrow
+    assert is_packed_legally(MAC | fields, WIDE) is wide
+
+
+def test_sizes() -> None:
+    assert [written_size({"packed": 1}, count) for count in (1, 8, 9, 16)] == [1, 1, 2, 2]
+    assert written_size({"packed": 0}, 9) == 9
+
+
+@pytest.mark.parametrize(
+    ("columns", "lanes", "inner"), [(8, 8, 3), (16, 16, 2), (2, 2, 4), (2, 1, 3), (2, 4, 2), (4, 3, 2)]
+)
+def test_windows_are_bits(columns: int, lanes: int, inner: int) -> None:
+    engines = (Engine.MAC, Engine.XNOR)
+    config = dataclasses.replace(WIDE, array=ArrayConfig(lanes=16, columns=columns, requant_lanes=1), engines=engines)
+    rng = np.random.default_rng(columns)
+    results = rng.integers(-128, 128, (2, 3, inner, lanes), dtype=np.int8)
+    valid = np.ones(results.shape, np.bool_)
+    valid[:, :, -1, lanes // 2 + 1 :] = False
+    command = {"packed": 1, "lanes": lanes, "inner": inner}
+    found = pack_windows(command, results, valid, config)
+    # Bits of a window begin at a whole piece behind those before it, where a byte takes several windows.
+    pitch = -(-lanes // columns) * columns if columns < 8 else 0
+    for window in np.ndindex(2, 3):
+        expected = 0
+        for number in range(inner):
+            if pitch == 0:
+                expected = 0
+            for lane in range(lanes):
+                if valid[(*window, number, lane)] and results[(*window, number, lane)] >= 0:
+                    expected |= 1 << number * pitch + lane
+            size = found.shape[-1]
+            assert found[(*window, number)].tobytes() == expected.to_bytes(size, "little"), (window, number)
