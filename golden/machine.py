@@ -18,8 +18,10 @@ from . import dma, isa
 from .command_error import CommandError
 from .compute import compute_results, write_results, written_bytes
 from .config import Config
+from .elements import run_bytes
 from .isa import COMMAND_BYTES, ErrorCode, LocalMemory, Opcode, Unit
 from .program import Program, Queues, SpilledTensor, WrittenTensor
+from .tensors import tensor_codes
 
 UInt8 = npt.NDArray[np.uint8]
 Memories = dict[LocalMemory, UInt8]
@@ -264,13 +266,16 @@ def new_arena(program: Program) -> UInt8:
 
 def read_tensor(tensor: WrittenTensor, feature: UInt8) -> npt.NDArray[np.int8]:
     """The tensor as it lies in the feature memory uint8[feature_bytes]: a copy, int8[height, width, channels]."""
-    y, x, c = np.ogrid[: tensor.shape[0], : tensor.shape[1], : tensor.shape[2]]
-    return feature[tensor.address + y * tensor.row_pitch + x * tensor.pixel_pitch + c].view(np.int8)
+    height, width, channels = tensor.shape
+    y, x, byte = np.ogrid[:height, :width, : run_bytes(channels, tensor.bits)]
+    image = feature[tensor.address + y * tensor.row_pitch + x * tensor.pixel_pitch + byte]
+    return tensor_codes(image, tensor.shape, tensor.bits)
 
 
 def read_spilled(tensor: SpilledTensor, arena: UInt8) -> npt.NDArray[np.int8]:
     """The tensor as it lies in the arena uint8[arena_bytes]: a copy, int8[height, width, channels]."""
-    return arena[tensor.address : tensor.address + tensor.size_bytes].view(np.int8).reshape(tensor.shape).copy()
+    image = arena[tensor.address : tensor.address + tensor.size_bytes].copy()
+    return tensor_codes(image, tensor.shape, tensor.bits)
 
 
 def _written_by_store(fields: dict[str, int], arena: UInt8, feature: UInt8) -> npt.NDArray[np.bool_]:

@@ -13,7 +13,7 @@ import zlib
 from dataclasses import dataclass, field
 
 from . import program_check, records, registers
-from .elements import tensor_bytes
+from .elements import CODE_BITS, tensor_bytes
 
 MAGIC = b"LUTPROG\n"
 _HEAD = struct.Struct("<8sIIIII")  # magic, version, configuration hash, bytes of JSON, bytes of blobs, CRC-32 of both
@@ -39,7 +39,7 @@ class Queues:
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """An input or an output of the accelerator: dense int8 codes, NHWC without N, in the arena.
+    """An input or an output of the accelerator: dense codes, NHWC without N, in the arena.
 
     Attributes
     ----------
@@ -55,6 +55,8 @@ class Port:
         The ONNX tensor is ``codes.reshape(height, width, channels).transpose(onnx_axes).reshape(onnx_shape)``.
     unsigned : bool
         The ONNX tensor is uint8: its value is the code plus 128.
+    bits : int
+        Of an element, see :mod:`.tensors`.
     """
 
     name: str
@@ -63,11 +65,12 @@ class Port:
     onnx_shape: tuple[int, ...]
     onnx_axes: tuple[int, int, int]
     unsigned: bool
+    bits: int = CODE_BITS
 
     @property
     def size_bytes(self) -> int:
         """Bytes in the arena."""
-        return tensor_bytes(self.shape)
+        return tensor_bytes(self.shape, self.bits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,8 @@ class WrittenTensor:
         Bytes from row to row and from pixel to pixel; channels are contiguous.
     shape : tuple of int
         (height, width, channels).
+    bits : int
+        Of an element.
     """
 
     name: str
@@ -94,16 +99,17 @@ class WrittenTensor:
     row_pitch: int
     pixel_pitch: int
     shape: tuple[int, int, int]
+    bits: int = CODE_BITS
 
     @property
     def size_bytes(self) -> int:
         """Bytes of its elements, without what lies between them."""
-        return tensor_bytes(self.shape)
+        return tensor_bytes(self.shape, self.bits)
 
 
 @dataclass(frozen=True, slots=True)
 class SpilledTensor:
-    """A tensor of the graph that is never whole in feature memory: dense int8 codes in the arena once a run has ended.
+    """A tensor of the graph that is never whole in feature memory: dense codes in the arena once a run has ended.
 
     Attributes
     ----------
@@ -113,16 +119,19 @@ class SpilledTensor:
         Of the first byte in the arena.
     shape : tuple of int
         (height, width, channels).
+    bits : int
+        Of an element.
     """
 
     name: str
     address: int
     shape: tuple[int, int, int]
+    bits: int = CODE_BITS
 
     @property
     def size_bytes(self) -> int:
         """Bytes in the arena."""
-        return tensor_bytes(self.shape)
+        return tensor_bytes(self.shape, self.bits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from .elements import BINARY_BITS, CODE_BITS
 from .isa import COMMAND_BYTES, EXTERNAL_BITS, LOCAL_BITS
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def check(program: Program) -> None:
     for tensor in program.written:
         _check_written(tensor, commands)
     for spilled in program.spilled:
-        _check_shape(spilled.name, spilled.shape)
+        _check_elements(spilled.name, spilled.shape, spilled.bits)
         _in_arena(spilled.name, spilled.address, spilled.size_bytes, program.arena_bytes)
 
 
@@ -63,7 +64,7 @@ def _check_queues(run: str, queues: Queues, arena_bytes: int) -> None:
 
 
 def _check_port(port: Port, program: Program) -> None:
-    _check_shape(port.name, port.shape)
+    _check_elements(port.name, port.shape, port.bits)
     if sorted(port.onnx_axes) != [0, 1, 2]:
         raise ValueError(f"{port.name}: onnx_axes must be 0, 1 and 2 in some order, not {port.onnx_axes}")
     shape = port.onnx_shape
@@ -89,7 +90,7 @@ def _check_layer(layer: LayerPrediction, commands: int) -> None:
 
 def _check_written(tensor: WrittenTensor, commands: int) -> None:
     _check_commands(tensor.name, (tensor.command,), commands)
-    _check_shape(tensor.name, tensor.shape)
+    _check_elements(tensor.name, tensor.shape, tensor.bits)
     for name, value in (
         ("address", tensor.address),
         ("row_pitch", tensor.row_pitch),
@@ -104,9 +105,11 @@ def _check_commands(name: str, indices: Iterable[int], commands: int) -> None:
         raise ValueError(f"{name}: commands must be some of the {commands} in the compute queue, not {indices}")
 
 
-def _check_shape(name: str, shape: tuple[int, int, int]) -> None:
+def _check_elements(name: str, shape: tuple[int, int, int], bits: int) -> None:
     if min(shape) < 1:
         raise ValueError(f"{name}: shape must be positive in all axes, not {shape}")
+    if bits not in (CODE_BITS, BINARY_BITS):
+        raise ValueError(f"{name}: bits must be {CODE_BITS} or {BINARY_BITS}, not {bits}")
 
 
 def _in_arena(name: str, address: int, size_bytes: int, arena_bytes: int) -> None:

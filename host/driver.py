@@ -181,7 +181,7 @@ class Driver:
         with self._transport.exclusive():
             self._prepare()
             for port, array in zip(program.inputs, checked, strict=True):
-                self._write_arena(port.address, ports.to_codes(port, array).tobytes())
+                self._write_arena(port.address, ports.to_image(port, array))
             self._start(program.body)
 
     def finish(self) -> list[np.ndarray]:
@@ -200,7 +200,7 @@ class Driver:
             outputs = []
             for port in program.outputs:
                 data = self._transport.read_memory(self._transport.arena_base + port.address, port.size_bytes)
-                outputs.append(ports.from_codes(port, np.frombuffer(data, np.int8).reshape(port.shape)))
+                outputs.append(ports.from_image(port, data))
             return outputs
 
     def reset(self) -> None:

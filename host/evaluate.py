@@ -93,7 +93,7 @@ def _(layer: BinaryConvolution, values: Mapping[str, Int8], tensors: Mapping[str
         sums = convolve_binary(codes, layer.weights, pad_value=layer.pad, **geometry)
     else:
         # What is no binary value counts as nothing: as the sum of products has it.
-        sums = convolve(codes, layer.weights, np.zeros_like(layer.bias), **geometry)
+        sums = convolve(codes, layer.weights, np.zeros_like(layer.bias), zero_point=0, **geometry)
     parameters = pack_parameters(layer.bias, layer.multiplier)
     return _finished(
         layer, inner, requantise(sums, parameters, tensors[inner].zero_point, layer.low, layer.high), tensors

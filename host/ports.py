@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..golden.program import Port
+from ..golden.tensors import tensor_codes, tensor_image
 
 #: What is added to an int8 code for the value of an unsigned tensor.
 _SHIFT = 128
@@ -48,6 +49,16 @@ def to_codes(port: Port, array: npt.NDArray[np.int8 | np.uint8]) -> npt.NDArray[
 def from_codes(port: Port, codes: npt.NDArray[np.int8]) -> npt.NDArray[np.int8 | np.uint8]:
     """The ONNX tensor that :func:`to_codes` makes ``codes`` of."""
     return view(codes, axes=port.onnx_axes, shape=port.onnx_shape, unsigned=port.unsigned)
+
+
+def to_image(port: Port, array: npt.NDArray[np.int8 | np.uint8]) -> bytes:
+    """The bytes of an ONNX tensor of one sample in the arena."""
+    return tensor_image(to_codes(port, array), port.bits).tobytes()
+
+
+def from_image(port: Port, image: bytes) -> npt.NDArray[np.int8 | np.uint8]:
+    """The ONNX tensor that these bytes of the arena are."""
+    return from_codes(port, tensor_codes(np.frombuffer(image, np.uint8), port.shape, port.bits))
 
 
 def view(

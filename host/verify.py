@@ -10,8 +10,10 @@ import numpy as np
 
 from ..golden import machine
 from ..golden.config import Config
+from ..golden.elements import BINARY_BITS, CODE_BITS
 from ..golden.isa import COMMAND_BYTES, Opcode
 from ..golden.program import MAGIC, Program
+from ..golden.tensors import tensor_codes, tensor_image
 from . import evaluate, ports, reference
 from .compiler import batched, compile_graph
 from .frontend import import_model
@@ -24,6 +26,8 @@ from .simulation.verilator_transport import VerilatorTransport
 
 #: A prediction is right within this part of the measured cycles, or this many cycles, whichever is more.
 TOLERANCE, TOLERANCE_CYCLES = 0.02, 16
+#: What elements are called by their bits.
+_KINDS = {CODE_BITS: "int8", BINARY_BITS: "binary"}
 #: Cycles in which a command must complete, and cycles from its completion to the landing of its last result.
 _COMMAND_CYCLES, _LANDING_CYCLES = 10_000_000, 8
 
@@ -208,13 +212,17 @@ def verify(
 def _check_tensors(program: Program, graph: Graph, name: str) -> None:
     """What a program says of its tensors must be what its model has."""
     ports = [*zip(program.inputs, graph.inputs, strict=False), *zip(program.outputs, graph.outputs, strict=False)]
-    places = [(known, port.shape) for port, known in ports]
-    places += [(tensor.name, tensor.shape) for tensor in (*program.written, *program.spilled)]
-    for tensor, shape in places:
+    places = [(known, port.shape, port.bits) for port, known in ports]
+    places += [(tensor.name, tensor.shape, tensor.bits) for tensor in (*program.written, *program.spilled)]
+    for tensor, shape, bits in places:
         known = graph.tensors.get(tensor)
-        if known is None or known.shape != shape:
-            wanted = "in the model" if known is None else f"of the shape {known.shape}"
-            raise ValueError(f"{name}: {tensor} must be {wanted}, not {shape}; the file is damaged: compile again")
+        if known is None:
+            raise ValueError(f"{name}: {tensor} must be in the model, and is not; the file is damaged: compile again")
+        if (known.shape, known.bits) != (shape, bits):
+            wanted, found = (
+                f"{_KINDS[width]}{list(size)}" for size, width in ((known.shape, known.bits), (shape, bits))
+            )
+            raise ValueError(f"{name}: {tensor} must be {wanted}, not {found}; the file is damaged: compile again")
 
 
 def random_feeds(
@@ -306,7 +314,8 @@ class _Verification:
         arena = machine.new_arena(self.program)
         golden.run_prologue(self.program, arena, order=order)
         for name, port in zip(self.graph.inputs, self.program.inputs, strict=True):
-            arena[port.address : port.address + port.size_bytes] = codes[name].view(np.uint8).ravel()
+            image = tensor_image(codes[name], port.bits)
+            arena[port.address : port.address + port.size_bytes] = image.ravel()
         return golden.run_body(self.program, arena, order=order)
 
     def _run_core(self, inputs: list[np.ndarray]) -> dict[str, Int8]:
@@ -331,7 +340,7 @@ class _Verification:
         self.found.cycles = driver.counters()["cycles"]
         for tensor in self.program.spilled:
             data = self.transport.read_memory(self.transport.arena_base + tensor.address, tensor.size_bytes)
-            tensors[tensor.name] = np.frombuffer(data, np.int8).reshape(tensor.shape)
+            tensors[tensor.name] = tensor_codes(np.frombuffer(data, np.uint8), tensor.shape, tensor.bits)
         return tensors
 
     def _compute_opcodes(self) -> list[Opcode]:

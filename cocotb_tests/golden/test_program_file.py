@@ -242,8 +242,9 @@ def test_parts_that_do_not_fit_one_another(
 def test_tensors_that_the_model_has_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, *others = digits_program().written
     for change, message in (
-        ({"name": "zz"}, "zz must be in the model, not (8, 8, 16)"),
-        ({"shape": (1, 1, 1)}, f"{first.name} must be of the shape (8, 8, 16), not (1, 1, 1)"),
+        ({"name": "zz"}, "zz must be in the model, and is not"),
+        ({"shape": (1, 1, 1)}, f"{first.name} must be int8[8, 8, 16], not int8[1, 1, 1]"),
+        ({"bits": 1}, f"{first.name} must be int8[8, 8, 16], not binary[8, 8, 16]"),
     ):
         damaged = dataclasses.replace(digits_program(), written=(dataclasses.replace(first, **change), *others))
         assert refusal(damaged, tmp_path / "net.program", capsys, "verify") == message

@@ -8,15 +8,16 @@ from graphs import evaluate_float
 from lutterfly.golden.config import Config
 from lutterfly.golden.machine import Machine, new_arena
 from lutterfly.golden.program import Port, Program
+from lutterfly.golden.tensors import tensor_codes, tensor_image
 from lutterfly.host.graph import Concat, Graph, Slice
 
 
 def put_input(arena: np.ndarray, port: Port, codes: np.ndarray) -> None:
-    arena[port.address : port.address + port.size_bytes] = codes.view(np.uint8).reshape(-1)
+    arena[port.address : port.address + port.size_bytes] = tensor_image(codes, port.bits).reshape(-1)
 
 
 def get_output(arena: np.ndarray, port: Port) -> np.ndarray:
-    return arena[port.address : port.address + port.size_bytes].view(np.int8).reshape(port.shape)
+    return tensor_codes(arena[port.address : port.address + port.size_bytes], port.shape, port.bits)
 
 
 def differing_bytes(graph: Graph, program: Program, config: Config, *, order: str, seed: int = 0) -> int:

@@ -10,6 +10,7 @@ from lutterfly.golden.addition import UNSIGNED_OFFSET, sum_tables
 from lutterfly.host.graph import (
     Add,
     AveragePool,
+    BinaryConvolution,
     Concat,
     Convolution,
     Graph,
@@ -177,7 +178,8 @@ def evaluate_float(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, np.
         codes = tensors[layer.input]
         if isinstance(layer, Convolution):
             zero_point = graph.tensors[layer.input].zero_point
-            taps = _taps(codes.astype(np.int64) - zero_point, layer.window, 0)
+            border = layer.pad if isinstance(layer, BinaryConvolution) else 0
+            taps = _taps(codes.astype(np.int64) - zero_point, layer.window, border)
             inputs = layer.weights.shape[3]
             acc = np.stack(
                 [
@@ -221,6 +223,8 @@ def evaluate_float(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, np.
             codes = _taps(codes.astype(np.int64), layer.window, -128).max(axis=0).astype(np.int8)
         if getattr(layer, "table", None) is not None:
             codes = layer.table[codes.astype(np.int64) + 128]
+        if graph.tensors[layer.output].bits == 1:
+            codes = np.where(codes < 0, -1, 1).astype(np.int8)
         tensors[layer.output] = codes
     return tensors
 

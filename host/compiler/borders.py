@@ -1,15 +1,18 @@
 """Borders: give each tensor room for the largest border that one of its consumers reads, filled with its zero point.
 
 A max pooling would need the least code there instead. It reads no border: it runs in border classes, see
-:mod:`.border_classes`.
+:mod:`.border_classes`. A binary tensor has no zero point: its border is +1 where all consumers want that, and else -1,
+for which :mod:`.binary_convolution` corrects.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..graph import Layer, Window
+from ...golden.elements import BINARY_BITS
+from ..graph import BinaryConvolution, Layer, Tensor, Window
 from .lower.operations import planned_lowering
 from .plan import Plan, window_of
 from .storage import Storage
@@ -55,12 +58,25 @@ def plan_borders(plan: Plan) -> Plan:
         # Two kernel rows must never read the same byte with two weights: no window may be wider than the row pitch.
         widest = max((window_of(layer).extent[1] for layer in readers), default=0)
         gap = max(sides["left"], sides["right"], widest - width)
-        plan.storages[name] = Storage(
-            height, width, channels, **sides, gap=gap, value=tensors[name].zero_point, bits=tensors[name].bits
-        )
+        value = border_byte(tensors[name], readers)
+        plan.storages[name] = Storage(height, width, channels, **sides, gap=gap, value=value, bits=tensors[name].bits)
     _align_operands(plan)
     place_views(plan)
     return plan
+
+
+def border_byte(tensor: Tensor, readers: Sequence[Layer]) -> int:
+    """What the border of a tensor holds, as int8.
+
+    One byte fills it: +1 is one only where a pixel has no byte of fewer channels behind others.
+    """
+    if tensor.bits != BINARY_BITS:
+        return tensor.zero_point
+    channels = tensor.shape[2]
+    wanted = {layer.pad for layer in readers if isinstance(layer, BinaryConvolution)}
+    if wanted != {1} or (channels > 8 and channels % 8):
+        return 0
+    return -1 if channels >= 8 else (1 << channels) - 1
 
 
 def place_views(plan: Plan) -> None:

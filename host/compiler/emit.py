@@ -61,7 +61,7 @@ def emit(plan: Plan, config_name: str) -> Program:
         layers=tuple(plan.predictions),
         written=tuple(_written(plan)),
         spilled=tuple(
-            SpilledTensor(name, address, graph.tensors[name].shape)
+            SpilledTensor(name, address, graph.tensors[name].shape, graph.tensors[name].bits)
             for name, address in plan.external.items()
             if name not in plan.spans and name not in graph.inputs and graph.tensors[name].views
         ),
@@ -94,7 +94,7 @@ def check_program(plan: Plan, program: Program) -> None:
 
 def _port(plan: Plan, tensor: Tensor) -> Port:
     view = tensor.views[0]
-    return Port(view.name, tensor.shape, plan.external[tensor.name], view.shape, view.axes, view.unsigned)
+    return Port(view.name, tensor.shape, plan.external[tensor.name], view.shape, view.axes, view.unsigned, tensor.bits)
 
 
 def _written(plan: Plan) -> Iterator[WrittenTensor]:
@@ -118,4 +118,5 @@ def _written(plan: Plan) -> Iterator[WrittenTensor]:
                 storage.row_pitch,
                 storage.pixel_pitch,
                 tensor.shape,
+                tensor.bits,
             )

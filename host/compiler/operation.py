@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ...golden.config import Config
 from ...golden.elements import CODE_BITS
-from ...golden.isa import LIST_CLEAR, LIST_FIRE, Engine, LocalMemory
+from ...golden.isa import LIST_CLEAR, LIST_COUNT_BITS, LIST_COUNT_LSB, LIST_FIRE, Engine, LocalMemory
 from ...golden.requant import pack_parameters
 from ..graph import Convolution, Layer
 from .plan import Command, CompileError, Plan
@@ -202,9 +202,14 @@ class Lowering:
     bits: tuple[int, ...] = (CODE_BITS,)
 
 
-def step_list(offsets: npt.NDArray[np.int64], start: int = 0) -> Constant:
-    """The step list with these offsets, int64[steps], whose sums begin at step ``start``."""
+def step_list(offsets: npt.NDArray[np.int64], start: int = 0, counts: npt.NDArray[np.int64] | None = None) -> Constant:
+    """The step list with these offsets, int64[steps], whose sums begin at step ``start``.
+
+    Of each word ``counts`` bytes count, int64[steps], or all.
+    """
     entries = offsets.astype("<u4")
+    if counts is not None:
+        entries |= (counts & (1 << LIST_COUNT_BITS) - 1).astype("<u4") << LIST_COUNT_LSB
     entries[start] |= LIST_CLEAR
     entries[-1] |= LIST_FIRE
     return Constant(entries.tobytes())

@@ -55,7 +55,7 @@ class Storage:
     gap : int
         Pixels between rows.
     value : int
-        int8 code in the border.
+        The byte in the border, as int8: a code; of a binary tensor 0 for -1, and ones for +1.
     fold : Fold or None
     address : int
         Of the first byte, border included.
@@ -162,6 +162,11 @@ class Storage:
             size = self.stored_bytes
         y, x, c = np.ogrid[rows.start : rows.stop, columns.start : columns.stop, first : first + size]
         return (self.origin + y * self.row_pitch + x * self.pixel_pitch + c).reshape(-1)
+
+
+def border_sign(storage: Storage) -> int:
+    """What the border of a binary tensor holds, +1 or -1."""
+    return 1 if storage.value else -1
 
 
 def pieces(start: int, size: int, count: int, pitch: int) -> Addresses:

@@ -72,6 +72,29 @@ def cover(offsets: Addresses, lanes: int) -> Addresses:
     return np.array(starts, np.int64)
 
 
+def cover_runs(offsets: Addresses, lanes: int) -> tuple[Addresses, Addresses]:
+    """Fewest words that hold all ``offsets``, of whose first bytes every one is wanted.
+
+    Parameters
+    ----------
+    offsets : int64[...]
+        In any order.
+    lanes : int
+
+    Returns
+    -------
+    starts, counts : int64[steps]
+        First byte of each word, ascending, and how many bytes of it are wanted: they end where the run of wanted bytes
+        does, or the word.
+    """
+    wanted = np.unique(offsets)
+    first = np.r_[True, np.diff(wanted) > 1]
+    run = np.cumsum(first) - 1
+    within = wanted - wanted[first][run]
+    starts = wanted[within % lanes == 0]
+    return starts, np.diff(np.r_[np.flatnonzero(within % lanes == 0), len(wanted)])
+
+
 def window_steps(window: Window, channels: int, storage: Storage, lanes: int) -> int:
     """Words that a window takes."""
     return len(cover(tap_offsets(window, channels, storage), lanes))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ....golden.elements import BINARY_BITS, CODE_BITS
 from ....golden.isa import Engine, LocalMemory
 from ..operation import Job
 
@@ -31,21 +32,24 @@ class Tiles:
     Attributes
     ----------
     results : int
-        In all: bytes that lie side by side.
+        In all: they lie side by side.
     most : int
         Of a tile: every one but the last has as many.
     source : int
         Bytes from the windows of a tile to those of the next.
+    bits : int
+        Of a result.
     """
 
     results: int
     most: int
     source: int = 0
+    bits: int = CODE_BITS
 
     @property
     def loop(self) -> Loop:
-        """The loop over them."""
-        return Loop(-(-self.results // self.most), self.source, self.most)
+        """The loop over them; what is less than a byte is collected in one."""
+        return Loop(-(-self.results // self.most), self.source, self.most * self.bits // 8)
 
     @property
     def last(self) -> int:
@@ -122,6 +126,7 @@ def compute_fields(
         "table_enable": int(codes.table is not None),
         "table": 0 if codes.table is None else job.addresses[LocalMemory.TABLE] + codes.table,
         "tile_inner": int(job.tile_inner),
+        "packed": int(tiles.bits == BINARY_BITS),
         "source": source,
         "destination": destination,
     }

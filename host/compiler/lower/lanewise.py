@@ -1,4 +1,4 @@
-"""Max pooling and pointwise tables: windows on the lane-wise maximum, each lane a byte of its own.
+"""Max pooling and pointwise tables: windows on the lane-wise maximum, each lane a byte of its own, or of binary values.
 
 A max pooling reads no border. It runs in border classes, each with a step list of its own: the maximum of the elements
 inside is the same, and they are fewer.
@@ -10,6 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ....golden.elements import BINARY_BITS
 from ....golden.isa import Engine, LocalMemory, Opcode
 from ....golden.timing import result_groups
 from ...graph import MaxPool, Pointwise
@@ -24,10 +25,15 @@ from .fields import Codes, Loop, Tiles, compute_fields, only_table
 class LanewiseOperation(Operation):
     """A max pooling, or a table on every code (a window of one element). There is one tile: all channels."""
 
+    engine = Engine.MAXIMUM
+    #: Of windows without an element.
+    least = -128
+
     def __init__(self, plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage):
         super().__init__(plan, index, sources, target)
         (source,) = sources
         height, width, self.tile_channels = plan.graph.tensors[self.layer.output].shape
+        self.pixel_bytes = source.stored_bytes
         self.window = window_of(self.layer)
         self.input_size = plan.graph.tensors[self.layer.input].shape[:2]
         row, column = np.ogrid[: self.window.kernel[0], : self.window.kernel[1]]
@@ -42,7 +48,7 @@ class LanewiseOperation(Operation):
             self.lists.setdefault(steps, sum(map(len, self.lists)))
         self.is_dense = source.gap == target.gap == 0
         #: Whether a run is the channels of a pixel: windows do not lie side by side, or the pixels do not.
-        self.by_pixel = self.window.stride[1] > 1 or not source.pixel_pitch == target.pixel_pitch == self.tile_channels
+        self.by_pixel = self.window.stride[1] > 1 or not source.pixel_pitch == target.pixel_pitch == self.pixel_bytes
         lanes = self.config.array.lanes
         run, _, _ = self._loops(target.height, target.width, is_dense=self.is_dense)
         split = f", {len(classes)} border classes" if len(classes) > 1 else ""
@@ -73,12 +79,12 @@ class LanewiseOperation(Operation):
         Where windows lie side by side, a row of results is one run of bytes whatever the channels, and a whole map is
         one if its rows lie side by side too. Else a run is the channels of a pixel.
         """
-        window, channels = self.window, self.tile_channels
+        window, size = self.window, self.pixel_bytes
         if self.by_pixel:
-            return channels, rows, columns
+            return size, rows, columns
         if is_dense and window.kernel[1] == 1 and window.stride[0] == 1:
-            return rows * columns * channels, 1, 1
-        return columns * channels, 1, rows
+            return rows * columns * size, 1, 1
+        return columns * size, 1, rows
 
     def lower(self, job: Job) -> list[Command]:
         """One command for each class; its tiles are ``lanes`` bytes of a run."""
@@ -93,20 +99,21 @@ class LanewiseOperation(Operation):
         run, middle, inner = self._loops(rows, columns, is_dense=source.row_pitch == target.row_pitch == row_bytes)
         steps = self._steps_of(part)
         writes = target.addresses(part.rows, part.columns)
-        # Where windows are empty, whatever is read, at the address 0 or elsewhere, the least code comes of it.
+        # Where windows are empty, whatever is read, at the address 0 or elsewhere, the least value comes of it.
         first = below = beside = along_tiles = 0
-        reads, high = NO_ADDRESSES, -128
+        reads, codes = NO_ADDRESSES, Codes(low=self.least, high=self.least, table=only_table(job))
         if not part.is_empty:
             first, below, beside = window_pitches(self.window, source)
             first += part.rows.start * below + part.columns.start * beside
             first += int(self.taps[part.kernel_rows.start, part.kernel_columns.start])
-            y, x, channel = np.ogrid[:rows, :columns, : self.tile_channels]
-            windows = first + y * below + x * beside + channel
-            reads, high, along_tiles = (windows[..., None] + np.array(steps)).reshape(-1), 127, lanes
+            y, x, byte = np.ogrid[:rows, :columns, : self.pixel_bytes]
+            windows = first + y * below + x * beside + byte
+            reads, along_tiles = (windows[..., None] + np.array(steps)).reshape(-1), lanes
+            codes = Codes(table=only_table(job))
         beside_result = target.pixel_pitch if self.by_pixel else target.row_pitch
         fields = compute_fields(
             job,
-            Engine.MAXIMUM,
+            self.engine,
             steps=len(steps),
             source=first,
             destination=int(writes[0]),
@@ -115,7 +122,7 @@ class LanewiseOperation(Operation):
                 Loop(middle, below, target.row_pitch),
                 Loop(inner, beside if self.by_pixel else below, beside_result),
             ),
-            codes=Codes(high=high, table=only_table(job)),
+            codes=codes,
             entry=self.lists[steps],
         )
         return Command(Opcode.COMPUTE, fields, self.index, reads, writes)
@@ -133,6 +140,20 @@ class LanewiseOperation(Operation):
         return len(tiles) * -(-run // lanes) * middle * inner * max(self.taps.size, groups)
 
 
+class BinaryPoolingOperation(LanewiseOperation):
+    """A max pooling of binary values: bytes of eight channels each."""
+
+    engine = Engine.BINARY_MAXIMUM
+    least = 0
+
+
 LOWERING = Lowering(
     lambda _, layer: isinstance(layer, MaxPool | Pointwise), (Engine.MAXIMUM,), LanewiseOperation, reads_border=False
+)
+BINARY_LOWERING = Lowering(
+    lambda _, layer: isinstance(layer, MaxPool) and layer.table is None,
+    (Engine.BINARY_MAXIMUM,),
+    BinaryPoolingOperation,
+    reads_border=False,
+    bits=(BINARY_BITS,),
 )

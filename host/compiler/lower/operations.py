@@ -6,7 +6,17 @@ from ...graph import Layer
 from ..operation import Lowering, Operation
 from ..plan import CompileError, Plan, check_begins_at_byte
 from ..storage import Storage
-from . import add, convolution, copy, depthwise, fast_pointwise, grouped, lanewise
+from . import (
+    add,
+    binary_convolution,
+    convolution,
+    copy,
+    depthwise,
+    fast_pointwise,
+    grouped,
+    lanewise,
+    signs,
+)
 
 #: For each layer the first one counts that takes it and has its engines.
 LOWERINGS: tuple[Lowering, ...] = (
@@ -15,6 +25,9 @@ LOWERINGS: tuple[Lowering, ...] = (
     grouped.LOWERING,
     fast_pointwise.LOWERING,
     lanewise.LOWERING,
+    lanewise.BINARY_LOWERING,
+    binary_convolution.LOWERING,
+    signs.LOWERING,
     copy.LOWERING,
     add.LOWERING,
 )

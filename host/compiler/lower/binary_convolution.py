@@ -1,0 +1,115 @@
+"""Binary convolutions and fully connected layers: windows on XNOR and population count, eight channels in a byte.
+
+A result of the engine is twice the bits that agree. With n values in a window it is the inner product plus n, which the
+bias takes away. Words hold runs of wanted bytes only, and the list says how many: what lies behind them may be
+anything. Bits of a last byte that are no channels are 0 in activations and 1 in weights, and so never agree.
+
+A border is stored as +1 or -1. Where that is not what a layer's border counts as, all windows of a border class differ
+from what they should be by one number for each output channel, which the bias of that class takes away as well.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from ....golden.binary import pack
+from ....golden.elements import BINARY_BITS, CODE_BITS
+from ....golden.isa import Engine, LocalMemory
+from ....golden.timing import result_groups
+from ...graph import BinaryConvolution
+from ..operation import Constant, Job, Lowering, channel_parameters, step_list, table_constants
+from ..plan import Command, Plan
+from ..storage import Storage, border_sign
+from ..windows import cover_runs
+from .border_classes import BorderClass, border_classes
+from .convolution import ConvolutionOperation
+
+#: The elements of a kernel that lie in the input: rows and columns.
+_Inside = tuple[range, range]
+
+
+class BinaryConvolutionOperation(ConvolutionOperation):
+    """A binary convolution of one group."""
+
+    engine = Engine.XNOR
+
+    def __init__(self, plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage):
+        super().__init__(plan, index, sources, target)
+        lanes = self.config.array.lanes
+        self.starts, self.counts = cover_runs(self.offsets, lanes)
+        self.input_size = plan.graph.tensors[self.layer.input].shape[:2]
+        useful = self.layer.weights[0].size / (len(self.starts) * lanes * 8)
+        self.fold = f"{len(self.starts)} words per window, {useful:.0%} useful"
+        #: What lacks where a part of a kernel is in the border, times its weights' sum.
+        self.missing = self.layer.pad - border_sign(sources[0])
+        #: The parts of the kernel that lie in the input, each with its number; none where the border is as stored.
+        self.classes: dict[_Inside, int] = {}
+        if self.missing:
+            window = self.layer.window
+            parts = border_classes(window, self.input_size, *map(range, window.output_size(*self.input_size)))
+            for part in parts:
+                self.classes.setdefault(_inside(part), len(self.classes))
+            if len(parts) > 1:
+                self.fold += f", {len(parts)} border classes"
+
+    @cached_property
+    def constants(self) -> dict[LocalMemory, Constant]:
+        """Weights tile by tile, parameters likewise or for each border class, a step list, perhaps a table."""
+        return {
+            LocalMemory.WEIGHT: self._weights(beside=-1),
+            LocalMemory.PARAMETER: self._parameters(),
+            LocalMemory.LIST: step_list(self.starts, counts=self.counts % self.config.array.lanes),
+            **table_constants(self.layer.table),
+        }
+
+    def _tile_weights(self) -> npt.NDArray[np.int8]:
+        """int8[outputs, kernel rows, kernel columns, bytes of the channels]."""
+        unused = ~pack(np.ones(self.layer.weights.shape[3], np.int8))
+        return (pack(self.layer.weights) | unused).view(np.int8)
+
+    def _parameters(self) -> Constant:
+        if not self.classes:
+            return self._class_parameters(np.zeros_like(self.layer.bias))
+        taps = self.layer.weights.astype(np.int32).sum(axis=3)
+        images = [
+            self._class_parameters(
+                self.missing * (taps.sum(axis=(1, 2)) - taps[:, rows][:, :, columns].sum(axis=(1, 2)))
+            )
+            for rows, columns in self.classes
+        ]
+        return Constant(b"".join(constant.image for constant in images))
+
+    def _class_parameters(self, correction: npt.NDArray[np.int32]) -> Constant:
+        """Those of all tiles, with a bias that is corrected by int32[outputs]."""
+        layer: BinaryConvolution = self.layer
+        bias = (layer.bias.astype(np.int64) - layer.weights[0].size + correction).astype(np.int32)
+        return channel_parameters(dataclasses.replace(layer, bias=bias), self.tile_channels, self.config)
+
+    def lower(self, job: Job) -> list[Command]:
+        """The commands of a convolution, or those of each border class with the class's parameters."""
+        if not self.classes:
+            return super().lower(job)
+        commands, groups = [], result_groups(self.config, self.tile_channels)
+        for part in border_classes(self.layer.window, self.input_size, job.rows, job.columns):
+            first = self.classes[_inside(part)] * self.tiles + job.tiles.start
+            of_class = super().lower(dataclasses.replace(job, rows=part.rows, columns=part.columns))
+            for command in of_class:
+                command.fields["parameter"] += first * groups
+            commands += of_class
+        return commands
+
+
+def _inside(part: BorderClass) -> _Inside:
+    return part.kernel_rows, part.kernel_columns
+
+
+LOWERING = Lowering(
+    lambda _, layer: isinstance(layer, BinaryConvolution) and layer.groups == 1,
+    (Engine.XNOR,),
+    BinaryConvolutionOperation,
+    bits=(BINARY_BITS, CODE_BITS),
+)

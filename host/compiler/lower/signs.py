@@ -1,0 +1,81 @@
+"""Signs: codes become binary values, packed along channels, perhaps through a table."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cached_property
+
+import numpy as np
+
+from ....golden.elements import BINARY_BITS, CODE_BITS
+from ....golden.isa import Engine, LocalMemory, Opcode
+from ....golden.timing import result_groups
+from ...graph import Layer, Pointwise
+from ..operation import Constant, Job, Lowering, Operation, identity_parameters, step_list, table_constants
+from ..plan import Command, Plan
+from ..storage import Storage
+from .fields import Codes, Loop, Tiles, compute_fields, only_table
+
+
+class SignOperation(Operation):
+    """The sign of every code. There is one tile: all channels."""
+
+    def __init__(self, plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage):
+        super().__init__(plan, index, sources, target)
+        self.tile_channels = self.output_channels
+        array = self.config.array
+        #: Channels that a command takes: with less than a byte of columns, those whose bytes one loop collects.
+        self.taken = self.output_channels if array.columns >= 8 else max(array.lanes, 8)
+        self.fold = f"{min(self.output_channels, array.lanes)} of {array.lanes} lanes"
+
+    @cached_property
+    def constants(self) -> dict[LocalMemory, Constant]:
+        """The parameter that leaves codes as they are, a list of one step, perhaps a table."""
+        return {
+            LocalMemory.PARAMETER: identity_parameters(self.config),
+            LocalMemory.LIST: step_list(np.zeros(1, np.int64)),
+            **table_constants(self.layer.table),
+        }
+
+    def lower(self, job: Job) -> list[Command]:
+        """One command, or one for each few channels; its tiles are ``lanes`` channels of a pixel."""
+        if self.config.array.columns < 8:
+            job = dataclasses.replace(job, tile_inner=True)
+        return [
+            self._command(job, range(first, min(first + self.taken, self.output_channels)))
+            for first in range(0, self.output_channels, self.taken)
+        ]
+
+    def _command(self, job: Job, channels: range) -> Command:
+        (source,), target, lanes = job.sources, job.target, self.config.array.lanes
+        reads, writes = (storage.addresses(job.rows, job.columns, channels) for storage in (source, target))
+        fields = compute_fields(
+            job,
+            Engine.MAXIMUM,
+            steps=1,
+            source=int(reads[0]),
+            destination=int(writes[0]),
+            tiles=Tiles(len(channels), lanes, lanes, bits=BINARY_BITS),
+            windows=(
+                Loop(len(job.rows), source.row_pitch, target.row_pitch),
+                Loop(len(job.columns), source.pixel_pitch, target.pixel_pitch),
+            ),
+            codes=Codes(table=only_table(job)),
+        )
+        return Command(Opcode.COMPUTE, fields, self.index, reads, writes)
+
+    def steps(self, rows: int, columns: int, tiles: range) -> int:
+        """A word for each tile of a pixel."""
+        return len(tiles) * rows * columns * -(-self.output_channels // self.config.array.lanes)
+
+    def cycles(self, rows: int, columns: int, tiles: range) -> int:
+        """A group of results a cycle."""
+        groups = result_groups(self.config, min(self.output_channels, self.config.array.lanes))
+        return self.steps(rows, columns, tiles) * groups
+
+
+def _takes(plan: Plan, layer: Layer) -> bool:
+    return isinstance(layer, Pointwise) and plan.graph.tensors[layer.output].bits == BINARY_BITS
+
+
+LOWERING = Lowering(_takes, (Engine.MAXIMUM,), SignOperation, reads_border=False, bits=(CODE_BITS, BINARY_BITS))
