@@ -13,7 +13,7 @@ from .config import Config
 from .engines import specification
 from .engines.engine import TileWindows
 from .isa import TABLE_BYTES, ErrorCode, LocalMemory, Unit
-from .packing import is_packed_legally, pack_windows, written_size
+from .packing import is_narrow, is_packed_legally, pack_windows, written_span
 
 UInt8 = npt.NDArray[np.uint8]
 Int8 = npt.NDArray[np.int8]
@@ -58,18 +58,17 @@ def written_bytes(command: Command, config: Config) -> npt.NDArray[np.bool_]:
         ILLEGAL_FIELD as in :func:`check_fields`; ADDRESS_RANGE if a piece of a result lies beyond the feature memory.
     """
     check_fields(command, config)
-    size = config.memory.feature_bytes
-    at_once = config.array.lanes if specification(command["engine"]).is_direct(command) else config.array.columns
+    size, at_once = config.memory.feature_bytes, _piece_bytes(command, config)
     written = np.zeros(size, np.bool_)
-    for starts, count in _per_tile(command):
+    for starts, count in _per_tile(command, config):
         flat = starts.reshape(-1)
         # Results are written in pieces, each checked by its end.
         for piece in range(0, count, at_once):
-            first = (flat + (piece // 8 if command["packed"] else piece)) % windows.LOCAL_SPACE
-            outside = first[first + written_size(command, min(at_once, count - piece)) > size]
+            first = (flat + piece) % windows.LOCAL_SPACE
+            outside = first[first + min(at_once, count - piece) > size]
             if outside.size:
                 raise CommandError(ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK, int(outside[0]))
-        written[flat[:, None] + np.arange(written_size(command, count))] = True
+        written[flat[:, None] + np.arange(count)] = True
     return written
 
 
@@ -119,19 +118,19 @@ def compute_results(command: Command, memories: Memories, config: Config, rng: n
 
 def write_results(command: Command, results: Int8, feature: UInt8, config: Config) -> None:
     """Write results, int8[outer, middle, inner, lanes], in the order of the windows."""
-    destinations = windows.loop_addresses(command, "destination")
-    tile_lanes = windows.lane_counts(command)
-    shape = [1, 1, 1]
-    shape[windows.tile_axis(command)] = -1
-    count = np.broadcast_to(tile_lanes.reshape(shape), destinations.shape)
-    valid = np.arange(results.shape[-1]) < count[..., None]
-    written = results.view(np.uint8)
+    axis, written = windows.tile_axis(command), results.view(np.uint8)
     if command["packed"]:
-        written = pack_windows(command, results, valid, config)
-        count = -(-count // 8)
+        lanes = windows.lane_counts(command)
+        shape = [-1 if number == axis else 1 for number in range(3)]
+        valid = np.arange(results.shape[-1]) < lanes.reshape(*shape, 1)
+        written = pack_windows(command, results, np.broadcast_to(valid, results.shape), config)
+    spans = [*_per_tile(command, config)]
+    starts = np.stack([starts for starts, _ in spans], axis)
+    shape = [-1 if number == axis else 1 for number in range(3)]
+    counts = np.array([count for _, count in spans]).reshape(*shape, 1)
     place = np.arange(written.shape[-1])
-    valid = place < count[..., None]
-    feature[(destinations[..., None] + place)[valid]] = written[valid]
+    valid = np.broadcast_to(place < counts, written.shape)
+    feature[(starts[..., None] + place)[valid]] = written[valid]
 
 
 class _Fetch:
@@ -141,6 +140,7 @@ class _Fetch:
         self, command: Command, feature: UInt8, offsets: windows.Int64, config: Config, rng: np.random.Generator
     ):
         self.command = command
+        self.config = config
         self.feature = feature.view(np.int8)
         self.offsets = offsets
         self.lane = np.arange(config.array.lanes)
@@ -180,17 +180,25 @@ class _Fetch:
         """For each byte, the number of the first window whose result covers it."""
         first = np.full(len(self.feature), np.iinfo(np.int64).max)
         axis, numbers = windows.tile_axis(self.command), self._window_numbers()
-        for tile, (starts, count) in enumerate(_per_tile(self.command)):
-            covered = starts[..., None] + np.arange(written_size(self.command, count))
+        for tile, (starts, count) in enumerate(_per_tile(self.command, self.config)):
+            covered = starts[..., None] + np.arange(count)
             np.minimum.at(first, covered, np.broadcast_to(numbers.take(tile, axis)[..., None], covered.shape))
         return first
 
 
-def _per_tile(command: Command):
-    """Destinations of a tile's windows and the results of each, tile by tile."""
+def _piece_bytes(command: Command, config: Config) -> int:
+    """Bytes that are written at a time."""
+    if command["packed"]:
+        return 1 if is_narrow(config) else config.array.columns // 8
+    return config.array.lanes if specification(command["engine"]).is_direct(command) else config.array.columns
+
+
+def _per_tile(command: Command, config: Config):
+    """Where a tile's windows write first, and how many bytes each, tile by tile."""
     destinations = windows.loop_addresses(command, "destination")
-    for tile, count in enumerate(windows.lane_counts(command)):
-        yield destinations.take(tile, windows.tile_axis(command)), int(count)
+    for tile, results in enumerate(windows.lane_counts(command)):
+        first, count = written_span(command, tile, int(results), config)
+        yield (destinations.take(tile, windows.tile_axis(command)) + first) % windows.LOCAL_SPACE, count
 
 
 def _tile_results(

@@ -352,6 +352,14 @@ PRESETS: dict[str, Config] = {
             feature_bytes=8 << 10, weight_bytes=16 << 10, parameter_bytes=4 << 10, tables=4, list_entries=1024
         ),
         axi=AxiConfig(data_bits=32),
+        engines=(
+            Engine.MAC,
+            Engine.MAXIMUM,
+            Engine.DEPTHWISE,
+            Engine.XNOR,
+            Engine.ADD,
+            Engine.BINARY_MAXIMUM,
+        ),
         depthwise=DepthwiseConfig(taps=2),
     ),
     "ecp5-85k": Config(
@@ -360,7 +368,15 @@ PRESETS: dict[str, Config] = {
             feature_bytes=64 << 10, weight_bytes=256 << 10, parameter_bytes=32 << 10, tables=16, list_entries=1024
         ),
         axi=AxiConfig(data_bits=64),
-        engines=(Engine.MAC, Engine.MAXIMUM, Engine.DEPTHWISE, Engine.FPC, Engine.ADD),
+        engines=(
+            Engine.MAC,
+            Engine.MAXIMUM,
+            Engine.DEPTHWISE,
+            Engine.XNOR,
+            Engine.FPC,
+            Engine.ADD,
+            Engine.BINARY_MAXIMUM,
+        ),
         depthwise=DepthwiseConfig(taps=3),
         fpc=FpcConfig(width=256),
     ),

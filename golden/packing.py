@@ -1,4 +1,8 @@
-"""Packed results: a bit for each code, 1 where it is not negative, as the hardware collects and writes them."""
+"""Packed results: a bit for each code, 1 where it is not negative, as the hardware collects and writes them.
+
+With eight columns or more a piece of results is whole bytes. Where a byte takes several pieces, the windows of an inner
+loop of tiles write one string of bits: each piece is written with what stands before it in its byte.
+"""
 
 from __future__ import annotations
 
@@ -24,23 +28,21 @@ def packs(config: Config) -> bool:
     return any(specification(code).is_binary for code in config.engines)
 
 
+def is_narrow(config: Config) -> bool:
+    """Whether a piece of packed results is less than a byte."""
+    return config.array.columns < _BYTE_BITS
+
+
 def packing_conditions(command: Any, config: Config) -> list[Any]:
     """What a command whose results are packed must meet, in expressions that mean the same for NumPy integers and for
     Amaranth values, as those of :attr:`.engines.engine.EngineSpecification.conditions`."""
-    packed, conditions = command["packed"].any(), []
+    packed = command["packed"].any()
     if not packs(config):
         return [~packed]
+    conditions = [~packed | command["tile_inner"].any()] if is_narrow(config) else []
     for code in config.engines:
         if (direct := specification(code).direct) is not None:
             conditions.append(~packed | (command["engine"] != code) | ~command[direct].any())
-    columns = config.array.columns
-    if columns < _BYTE_BITS:
-        few = command["lanes"] <= columns
-        conditions += [
-            ~packed | command["tile_inner"].any(),
-            ~packed | ~few | (command["inner"] <= _BYTE_BITS // columns),
-            ~packed | few | (command["inner"] <= max(_BYTE_BITS // config.array.lanes, 1)),
-        ]
     return conditions
 
 
@@ -49,9 +51,15 @@ def is_packed_legally(command: Mapping[str, int], config: Config) -> bool:
     return all(map(bool, packing_conditions(as_numpy(command), config)))
 
 
-def written_size(command: Mapping[str, int], results: int) -> int:
-    """Bytes that so many results of a window take."""
-    return run_bytes(results, BINARY_BITS) if command["packed"] else results
+def written_span(command: Mapping[str, int], tile: int, results: int, config: Config) -> tuple[int, int]:
+    """What a window of a tile writes, for so many results: its first byte, from its destination on, and its bytes."""
+    if not command["packed"]:
+        return 0, results
+    if not is_narrow(config):
+        return 0, run_bytes(results, BINARY_BITS)
+    start = tile * _window_bits(command["lanes"], config)
+    first = start // _BYTE_BITS
+    return first, run_bytes(start + _window_bits(results, config), BINARY_BITS) - first
 
 
 def pack_windows(command: Mapping[str, int], results: Int8, valid: npt.NDArray[np.bool_], config: Config) -> UInt8:
@@ -69,12 +77,26 @@ def pack_windows(command: Mapping[str, int], results: Int8, valid: npt.NDArray[n
     Returns
     -------
     uint8[outer, middle, inner, bytes]
+        From the first byte of each on, see :func:`written_span`.
     """
     bits = (results >= 0) & valid
-    columns, inner = config.array.columns, command["inner"]
-    if columns >= _BYTE_BITS or inner == 1:
+    if not is_narrow(config):
         return np.packbits(bits, axis=-1, bitorder="little")
-    tile_bits = -(-command["lanes"] // columns) * columns
-    window_bytes = np.packbits(bits, axis=-1, bitorder="little")[..., :1]
-    moved = window_bytes << (np.arange(inner, dtype=np.uint8) * tile_bits).astype(np.uint8)[:, None]
-    return np.bitwise_or.accumulate(moved, axis=2)
+    *outside, inner, lanes = bits.shape
+    pitch = _window_bits(lanes, config)
+    apart = np.zeros((*outside, inner, pitch), np.bool_)
+    apart[..., :lanes] = bits
+    string = np.packbits(apart.reshape(*outside, -1), axis=-1, bitorder="little")
+    number = np.arange(inner)[:, None]
+    # A window of a few bits may end in the byte behind.
+    byte = number * pitch // _BYTE_BITS + np.arange(run_bytes(pitch, BINARY_BITS) + 1)
+    # Of each byte, the bits of windows that have been.
+    known = np.clip((number + 1) * pitch - byte * _BYTE_BITS, 0, _BYTE_BITS)
+    mask = ((1 << known) - 1).astype(np.uint8)
+    found: UInt8 = string[..., np.minimum(byte, string.shape[-1] - 1)] & mask
+    return found
+
+
+def _window_bits(results: int, config: Config) -> int:
+    """Bits from a window of so many results to the next: those of whole pieces."""
+    return -(-results // config.array.columns) * config.array.columns

@@ -9,7 +9,7 @@ import pytest
 
 from lutterfly.golden.config import PRESETS, ArrayConfig, FpcConfig
 from lutterfly.golden.isa import Engine
-from lutterfly.golden.packing import is_packed_legally, pack_windows, packs, written_size
+from lutterfly.golden.packing import is_packed_legally, pack_windows, packs, written_span
 
 WITHOUT = dataclasses.replace(PRESETS["tiny"], engines=(Engine.MAC, Engine.MAXIMUM))
 #: Two and eight columns.
@@ -31,12 +31,9 @@ def test_engines_of_binary_values_bring_it(engine: Engine) -> None:
     ("fields", "narrow", "wide"),
     [
         ({}, True, True),
-        ({"inner": 5}, False, True),
+        ({"inner": 500}, True, True),
         ({"tile_inner": 0}, False, True),
-        ({"lanes": 1}, True, True),
-        # More than a piece of two results: as many as the engine may have are allowed for, four.
-        ({"lanes": 3, "inner": 2}, True, True),
-        ({"lanes": 3, "inner": 3}, False, True),
+        ({"lanes": 3}, True, True),
         ({"engine": int(Engine.FPC), "direct": 1}, False, False),
         ({"engine": int(Engine.FPC), "direct": 0}, True, True),
         ({"packed": 0, "inner": 5, "tile_inner": 0}, True, True),
@@ -47,13 +44,18 @@ def test_conditions(fields: dict[str, int], narrow: bool, wide: bool) -> None:
     assert is_packed_legally(MAC | fields, WIDE) is wide
 
 
-def test_sizes() -> None:
-    assert [written_size({"packed": 1}, count) for count in (1, 8, 9, 16)] == [1, 1, 2, 2]
-    assert written_size({"packed": 0}, 9) == 9
+def test_what_a_window_writes() -> None:
+    wide, narrow = {"packed": 1, "lanes": 16}, {"packed": 1, "lanes": 3}
+    assert [written_span(wide, 2, count, WIDE) for count in (1, 8, 9, 16)] == [(0, 1), (0, 1), (0, 2), (0, 2)]
+    # Four bits each, the last window two.
+    assert [written_span(narrow, tile, 3, NARROW) for tile in range(4)] == [(0, 1), (0, 1), (1, 1), (1, 1)]
+    assert written_span({"packed": 1, "lanes": 6}, 1, 6, NARROW) == (0, 2)
+    assert written_span({"packed": 1, "lanes": 6}, 1, 1, NARROW) == (0, 1)
+    assert written_span(wide | {"packed": 0}, 1, 9, WIDE) == (0, 9)
 
 
 @pytest.mark.parametrize(
-    ("columns", "lanes", "inner"), [(8, 8, 3), (16, 16, 2), (2, 2, 4), (2, 1, 3), (2, 4, 2), (4, 3, 2)]
+    ("columns", "lanes", "inner"), [(8, 8, 3), (16, 16, 2), (2, 2, 9), (2, 1, 3), (2, 6, 5), (4, 3, 7), (4, 16, 3)]
 )
 def test_windows_are_bits(columns: int, lanes: int, inner: int) -> None:
     engines = (Engine.MAC, Engine.XNOR)
@@ -64,15 +66,16 @@ def test_windows_are_bits(columns: int, lanes: int, inner: int) -> None:
     valid[:, :, -1, lanes // 2 + 1 :] = False
     command = {"packed": 1, "lanes": lanes, "inner": inner}
     found = pack_windows(command, results, valid, config)
-    # Bits of a window begin at a whole piece behind those before it, where a byte takes several windows.
-    pitch = -(-lanes // columns) * columns if columns < 8 else 0
-    for window in np.ndindex(2, 3):
-        expected = 0
+    for outside in np.ndindex(2, 3):
+        string = 0
         for number in range(inner):
-            if pitch == 0:
-                expected = 0
+            # Bits of a window begin at a whole piece behind those before it, where a byte takes several windows.
+            start = number * -(-lanes // columns) * columns if columns < 8 else 0
+            string = string if columns < 8 else 0
             for lane in range(lanes):
-                if valid[(*window, number, lane)] and results[(*window, number, lane)] >= 0:
-                    expected |= 1 << number * pitch + lane
-            size = found.shape[-1]
-            assert found[(*window, number)].tobytes() == expected.to_bytes(size, "little"), (window, number)
+                if valid[(*outside, number, lane)] and results[(*outside, number, lane)] >= 0:
+                    string |= 1 << start + lane
+            count = np.count_nonzero(valid[(*outside, number)])
+            first, size = written_span(command, number, int(count), config)
+            expected = (string >> 8 * first & (1 << 8 * size) - 1).to_bytes(size, "little")
+            assert found[(*outside, number)].tobytes()[:size] == expected, (outside, number)

@@ -91,10 +91,17 @@ def random_binary_graph(seed: int, *, most_channels: int = 40, side: int = 9) ->
                 beside = maker.binary_convolution(bits, tensor.shape[2], same, bits=8, pad=int(rng.choice([1, -1, 0])))
                 name = maker.add(name, beside)
         else:
-            kind = rng.choice(["convolution", "convolution", "codes", "pool", "fully connected"])
+            kind = rng.choice(["convolution", "convolution", "codes", "pool", "fully connected", "concat", "slice"])
             pad = int(rng.choice([1, 1, -1, 0]))
             if kind == "pool":
                 name = maker.to_bits(maker.max_pool(name, window))
+            elif kind == "concat" and tensor.shape[2] % 8 == 0:
+                beside = maker.binary_convolution(name, channels(), Window((1, 1)))
+                name = maker.to_bits(maker.concat(name, beside, tables=False))
+            elif kind == "slice" and tensor.shape[2] > 8:
+                first = 8 * int(rng.integers(0, (tensor.shape[2] - 1) // 8 + 1))
+                end = int(rng.choice([*range(first + 8, tensor.shape[2], 8), tensor.shape[2]]))
+                name = maker.to_bits(maker.slice(name, first, end - first))
             elif kind == "fully connected":
                 name = maker.binary_fully_connected(name, channels(), bits=int(rng.choice([1, 8])), table=table)
             else:

@@ -262,10 +262,6 @@ def _packing(config: Config) -> Iterator[Case]:
     for inner in (0, 1):
         legal = packs(config) and (bool(inner) or columns >= 8)
         yield _compute(f"packed, tile_inner {inner}", legal, **fields | {"tile_inner": inner})
-    if columns < 8:
-        for tiles in (8 // columns, 8 // columns + 1):
-            inner = {"tile_inner": 1, "lanes": columns, "last_lanes": columns, "inner": tiles}
-            yield _compute(f"packed, {tiles} tiles", packs(config) and tiles * columns == 8, **fields | inner)
 
 
 def _depthwise(config: Config) -> Iterator[Case]:

@@ -74,7 +74,7 @@ def special_scales() -> dict[int, float]:
 
 
 def _pack_some(config: Config, rng: np.random.Generator, command: dict[str, int]) -> None:
-    """Pack the results of a command now and then, where it can; the windows of an inner loop may have one byte."""
+    """Pack the results of a command now and then, where it can; the windows of an inner loop may be one string."""
     command["packed"] = 0
     if rng.random() < 0.4 and is_packed_legally(command | {"packed": 1}, config):
         command["packed"] = 1

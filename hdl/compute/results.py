@@ -1,6 +1,6 @@
 """Results: from windows that have ended to groups of accumulators beside their parameters and their place."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
@@ -10,7 +10,7 @@ from ...golden.config import Config
 from ...golden.engines import specification
 from ...golden.fpc import VALUE_BITS
 from ...golden.memories import PARAMETER_BYTES
-from ...golden.packing import packs
+from ...golden.packing import is_narrow, packs
 from ...golden.timing import burst_results, result_windows
 from ..engines.engine import ACCUMULATOR_BITS, has_direct, is_direct, own_fields, result_layout, take_fields
 from ..parts.device import RAM_LATENCY, Ram
@@ -107,7 +107,7 @@ class Results(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         self.has_direct = has_direct(config)
-        self.has_bits = packs(config) and config.array.columns < 8
+        self.has_bits = packs(config) and is_narrow(config)
         self.requant_lanes = config.array.requant_lanes
         self.pointer_bits = _COMMAND["parameter"].width + 1
         super().__init__(
@@ -229,10 +229,10 @@ class Results(wiring.Component):
             whole = Signal(reset_less=True)
             with m.If(take):
                 m.d.sync += whole.eq(takes_all)
+        bits: Value = Const(0)
         if self.has_bits:
-            self._elaborate_bits(
-                m, found.place.bit, take, walk, ends_piece=last | whole | slot.all(), ends_window=last, loops=loops
-            )
+            ends_piece = last | whole | slot.all()
+            bits = self._elaborate_bits(m, take, walk, ends_piece=ends_piece, ends_window=last, loops=loops)
         if burst_results(self.config) > 1:
             ends_result = whole | number[: ceil_log2(self._result_groups)].all()
         m.d.sync += [
@@ -251,30 +251,34 @@ class Results(wiring.Component):
             *(pushed.settings[name].eq(command[name]) for name in _SETTINGS),
             *take_fields(pushed.settings, command),
             *(pushed.settings[flag].eq(command.engine == code) for code, flag in finish_flags(self.config).items()),
-            *self._piece(pushed.place, found.place, found.number, command, loops.pointer, last_tile),
+            *self._piece(pushed.place, found, command, loops.pointer, last_tile, bits),
             lookahead.input.valid.eq(walked),
         ]
         m.d.comb += [lookahead.reserve.eq(walk), lookahead.input.payload.eq(pushed)]
 
-    def _elaborate_bits(self, m: Module, bit, take, walk, *, ends_piece, ends_window, loops: Loops) -> None:
-        """Follow where pieces begin in a byte of packed results, which the windows of an inner loop share."""
-        following = Signal.like(bit, name="following_bit", reset_less=True)
-        m.d.sync += bit.eq(following)
+    def _elaborate_bits(self, m: Module, take, walk, *, ends_piece, ends_window, loops: Loops) -> Signal:
+        """Count the bits of packed results that the windows of an inner loop have before a group's piece."""
+        following = Signal(isa.LOCAL_BITS + 3, reset_less=True)
+        bits = Signal.like(following, reset_less=True)
+        m.d.sync += bits.eq(following)
         with m.If(take | (walk & ends_window & loops.row_ends)):
             m.d.sync += following.eq(0)
         with m.Elif(walk & ends_piece):
             m.d.sync += following.eq(following + self.config.array.columns)
+        return bits
 
-    def _piece(self, place, found, number, command, pointer, last_tile) -> list:
+    def _piece(self, place, found, command, pointer, last_tile, bits: Value) -> list:
         """Assign where the piece of a group begins, and what of it there is."""
         columns, lanes = self.config.array.columns, self.config.array.lanes
-        start = Mux(found.is_direct, number * lanes, (number >> self._slot_bits) * columns)
-        most = Mux(found.is_direct, lanes, columns)
+        is_direct, packed = found.place.is_direct, command.packed if packs(self.config) else Const(0)
+        start = Mux(is_direct, found.number * lanes, (found.number >> self._slot_bits) * columns)
+        most = Mux(is_direct, lanes, columns)
         left = Mux(last_tile, command.last_lanes, command.lanes) - start
-        packed = command.packed if packs(self.config) else Const(0)
+        byte = bits[3:] if self.has_bits else start >> 3
         return [
-            place.address.eq(pointer + Mux(packed, start >> 3, start)),
+            place.address.eq(pointer + Mux(packed, byte, start)),
             place.packed.eq(packed),
+            place.bit.eq(bits[:3]),
             place.count.eq(Mux(left > most, most, left)),
             place.index.eq(command.index),
         ]

@@ -66,17 +66,11 @@ def plan_borders(plan: Plan) -> Plan:
 
 
 def border_byte(tensor: Tensor, readers: Sequence[Layer]) -> int:
-    """What the border of a tensor holds, as int8.
-
-    One byte fills it: +1 is one only where a pixel has no byte of fewer channels behind others.
-    """
+    """What the border of a tensor holds, as int8."""
     if tensor.bits != BINARY_BITS:
         return tensor.zero_point
-    channels = tensor.shape[2]
     wanted = {layer.pad for layer in readers if isinstance(layer, BinaryConvolution)}
-    if wanted != {1} or (channels > 8 and channels % 8):
-        return 0
-    return -1 if channels >= 8 else (1 << channels) - 1
+    return -1 if wanted == {1} else 0
 
 
 def place_views(plan: Plan) -> None:

@@ -55,7 +55,7 @@ class Storage:
     gap : int
         Pixels between rows.
     value : int
-        The byte in the border, as int8: a code; of a binary tensor 0 for -1, and ones for +1.
+        The byte in the border, as int8: a code; of a binary tensor 0 for -1, and -1, all ones, for +1.
     fold : Fold or None
     address : int
         Of the first byte, border included.

@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 
+from ...golden.elements import BINARY_BITS
 from ...golden.isa import LocalMemory, Opcode
 from ..graph import Tensor
 from .folds import source_rows
@@ -34,16 +35,27 @@ def fill_border(storage: Storage, tensor: Tensor) -> list[Command]:
             at, size = storage.first + row * pitch + first * fold_bytes, (last - first) * fold_bytes
             whole = size == storage.stored_bytes
             fills.append((at, row_bytes, 1, 0) if whole else (at, size, storage.width, storage.stored_bytes))
-    value = storage.value & 0xFF
-    return [
-        Command(
-            Opcode.FILL,
-            {"local": at, "piece_bytes": size, "rows": count, "local_row": row_pitch, "value": value},
-            writes=pieces(at, size, count, row_pitch),
-        )
-        for at, size, count, row_pitch in fills
-        if size and count
-    ]
+    fills = [fill for fill in fills if fill[1] and fill[2]]
+    commands = [_fill(storage.value, *fill) for fill in fills]
+    if storage.bits == BINARY_BITS and storage.value and storage.channels % 8:
+        # Bits that are no channels are 0 everywhere.
+        ones = (1 << storage.channels % 8) - 1
+        commands += [_fill(ones, *last) for fill in fills for last in _last_bytes(storage.pixel_pitch, *fill)]
+    return commands
+
+
+def _fill(value: int, at: int, size: int, count: int, pitch: int) -> Command:
+    """A FILL of ``count`` pieces of ``size`` bytes."""
+    fields = {"local": at, "piece_bytes": size, "rows": count, "local_row": pitch, "value": value & 0xFF}
+    return Command(Opcode.FILL, fields, writes=pieces(at, size, count, pitch))
+
+
+def _last_bytes(pixel: int, at: int, size: int, count: int, pitch: int) -> list[tuple[int, int, int, int]]:
+    """The last byte of every pixel in such pieces, as pieces of one byte."""
+    last = at + pixel - 1
+    if count == 1:
+        return [(last, 1, size // pixel, pixel)]
+    return [(last + inner, 1, count, pitch) for inner in range(0, size, pixel)]
 
 
 def load(storage: Storage, tensor: Tensor, external: int, rows: range) -> list[Command]:

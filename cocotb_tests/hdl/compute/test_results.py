@@ -114,9 +114,10 @@ class Bench:
             count = int(tiles[tile])
             for group, lane in enumerate(range(0, count, lanes)):
                 piece = lane // columns * columns
-                packed = command["packed"]
-                # Where a piece begins in a byte, which the windows of an inner loop share.
-                begin = position[2] * -(-command["lanes"] // columns) * columns if columns < 8 else 0
+                packed, bits = command["packed"], 0
+                if packed and columns < 8:
+                    # Those of the inner loop before.
+                    bits = position[2] * -(-command["lanes"] // columns) * columns + piece
                 is_last = lane + lanes >= count
                 word = command["parameter"] + (0 if command["parameter_shared"] else tile * per_tile + group)
                 place = {
@@ -125,9 +126,9 @@ class Bench:
                     "is_direct": int(is_direct),
                     "finish": int(is_last and window == destinations.size - 1),
                     "slot": lane % columns // lanes,
-                    "address": int(destinations[position]) + (piece // 8 if packed else piece),
+                    "address": int(destinations[position]) + (max(bits, piece) // 8 if packed else piece),
                     "packed": packed,
-                    "bit": (begin + piece) % 8 if packed and columns < 8 else 0,
+                    "bit": bits % 8,
                     "count": min(columns, count - piece),
                     "index": number,
                 }

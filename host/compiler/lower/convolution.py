@@ -68,11 +68,12 @@ class ConvolutionOperation(Operation):
         return self.layer.weights
 
     def lower(self, job: Job) -> list[Command]:
-        """One command: its three loops run over tiles, rows and columns; or one for each tile that has several."""
-        if self.array_tiles == 1:
-            return [self._command(job, job.tiles)]
-        inner = dataclasses.replace(job, tile_inner=True)
-        return [self._command(inner, range(tile, tile + 1)) for tile in job.tiles]
+        """One command: its three loops run over tiles, rows and columns.
+
+        Where the array computes less than a byte at a time, the inner loop collects a pixel's bits.
+        """
+        job = job if self.array_tiles == 1 else dataclasses.replace(job, tile_inner=True)
+        return [self._command(job, job.tiles)]
 
     def _command(self, job: Job, tiles: range, source_channel: int = 0, source_pitch: int = 0) -> Command:
         """The command of some tiles: the first one's windows begin at a channel, those of the others further on."""

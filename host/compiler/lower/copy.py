@@ -9,9 +9,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from ....golden.elements import BINARY_BITS, CODE_BITS, run_bytes
 from ....golden.isa import Engine, LocalMemory, Opcode
 from ....golden.timing import result_groups
-from ...graph import Concat, Slice
+from ...graph import Concat, Layer, Slice
 from ..operation import Constant, Job, Lowering, Operation, identity_parameters, step_list
 from ..plan import Command, Plan, check_begins_at_byte
 from ..storage import Storage
@@ -47,10 +48,12 @@ def selections(plan: Plan, layer: Concat | Slice) -> list[Selection]:
     Raises
     ------
     CompileError
-        If it begins within a byte, there or in the output.
+        If it begins within a byte, there or in the output, or ends within one that holds further channels.
     """
     if isinstance(layer, Slice):
         check_begins_at_byte(plan, layer, layer.input, layer.first)
+        if (end := layer.first + layer.channels) < plan.graph.tensors[layer.input].shape[2]:
+            check_begins_at_byte(plan, layer, layer.input, end)
         return [Selection(0, layer.first, layer.channels, 0, None)]
     sizes = [plan.graph.tensors[name].shape[2] for name in layer.inputs]
     firsts = itertools.accumulate(sizes, initial=0)
@@ -84,8 +87,12 @@ class CopyOperation(Operation):
         images = [part.table.tobytes() for part in self.copies if part.table is not None]
         #: The tables, each with its number.
         self.tables = {image: number for number, image in enumerate(dict.fromkeys(images))}
+        self.bits = target.bits
         lanes = self.config.array.lanes
-        self.fold = f"{min((part.channels for part in self.copies), default=lanes)} of {lanes} lanes"
+        self.fold = f"{min((self._bytes(part) for part in self.copies), default=lanes)} of {lanes} lanes"
+
+    def _bytes(self, part: Selection) -> int:
+        return run_bytes(part.channels, self.bits)
 
     @property
     def written_channels(self) -> int:
@@ -115,7 +122,7 @@ class CopyOperation(Operation):
                 steps=1,
                 source=int(reads[0]),
                 destination=int(writes[0]),
-                tiles=Tiles(part.channels, lanes, lanes),
+                tiles=Tiles(self._bytes(part), lanes, lanes),
                 windows=(
                     Loop(len(job.rows), source.row_pitch, target.row_pitch),
                     Loop(len(job.columns), source.pixel_pitch, target.pixel_pitch),
@@ -127,17 +134,22 @@ class CopyOperation(Operation):
 
     def steps(self, rows: int, columns: int, tiles: range) -> int:
         """Each word of each copy."""
-        return len(tiles) * rows * columns * sum(-(-part.channels // self.config.array.lanes) for part in self.copies)
+        return (
+            len(tiles) * rows * columns * sum(-(-self._bytes(part) // self.config.array.lanes) for part in self.copies)
+        )
 
     def cycles(self, rows: int, columns: int, tiles: range) -> int:
         """A group of results a cycle."""
         lanes = self.config.array.lanes
         groups = sum(
-            -(-part.channels // lanes) * result_groups(self.config, min(part.channels, lanes)) for part in self.copies
+            -(-size // lanes) * result_groups(self.config, min(size, lanes)) for size in map(self._bytes, self.copies)
         )
         return len(tiles) * rows * columns * groups
 
 
-LOWERING = Lowering(
-    lambda _, layer: isinstance(layer, Concat | Slice), (Engine.MAXIMUM,), CopyOperation, reads_border=False
-)
+def _takes(plan: Plan, layer: Layer) -> bool:
+    names = (*layer.inputs, layer.output)
+    return isinstance(layer, Concat | Slice) and len({plan.graph.tensors[name].bits for name in names}) == 1
+
+
+LOWERING = Lowering(_takes, (Engine.MAXIMUM,), CopyOperation, reads_border=False, bits=(CODE_BITS, BINARY_BITS))

@@ -9,6 +9,7 @@ import numpy as np
 
 from ....golden.elements import BINARY_BITS, CODE_BITS
 from ....golden.isa import Engine, LocalMemory, Opcode
+from ....golden.packing import is_narrow
 from ....golden.timing import result_groups
 from ...graph import Layer, Pointwise
 from ..operation import Constant, Job, Lowering, Operation, identity_parameters, step_list, table_constants
@@ -23,10 +24,7 @@ class SignOperation(Operation):
     def __init__(self, plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage):
         super().__init__(plan, index, sources, target)
         self.tile_channels = self.output_channels
-        array = self.config.array
-        #: Channels that a command takes: with less than a byte of columns, those whose bytes one loop collects.
-        self.taken = self.output_channels if array.columns >= 8 else max(array.lanes, 8)
-        self.fold = f"{min(self.output_channels, array.lanes)} of {array.lanes} lanes"
+        self.fold = f"{min(self.output_channels, self.config.array.lanes)} of {self.config.array.lanes} lanes"
 
     @cached_property
     def constants(self) -> dict[LocalMemory, Constant]:
@@ -38,31 +36,28 @@ class SignOperation(Operation):
         }
 
     def lower(self, job: Job) -> list[Command]:
-        """One command, or one for each few channels; its tiles are ``lanes`` channels of a pixel."""
-        if self.config.array.columns < 8:
-            job = dataclasses.replace(job, tile_inner=True)
-        return [
-            self._command(job, range(first, min(first + self.taken, self.output_channels)))
-            for first in range(0, self.output_channels, self.taken)
-        ]
-
-    def _command(self, job: Job, channels: range) -> Command:
+        """One command; its tiles are ``lanes`` channels of a pixel."""
         (source,), target, lanes = job.sources, job.target, self.config.array.lanes
-        reads, writes = (storage.addresses(job.rows, job.columns, channels) for storage in (source, target))
+        reads, writes = (storage.addresses(job.rows, job.columns) for storage in (source, target))
+        if is_narrow(self.config):
+            # The inner loop collects a pixel's bits.
+            job = dataclasses.replace(job, tile_inner=True)
         fields = compute_fields(
             job,
             Engine.MAXIMUM,
             steps=1,
             source=int(reads[0]),
             destination=int(writes[0]),
-            tiles=Tiles(len(channels), lanes, lanes, bits=BINARY_BITS),
+            tiles=Tiles(self.output_channels, lanes, lanes, bits=BINARY_BITS),
             windows=(
                 Loop(len(job.rows), source.row_pitch, target.row_pitch),
                 Loop(len(job.columns), source.pixel_pitch, target.pixel_pitch),
             ),
             codes=Codes(table=only_table(job)),
         )
-        return Command(Opcode.COMPUTE, fields, self.index, reads, writes)
+        if is_narrow(self.config):
+            fields["destination_inner"] = 0
+        return [Command(Opcode.COMPUTE, fields, self.index, reads, writes)]
 
     def steps(self, rows: int, columns: int, tiles: range) -> int:
         """A word for each tile of a pixel."""

@@ -1,0 +1,95 @@
+# amaranth: UnusedElaboratable=no
+"""Networks with binary layers on the simulated core: its bytes, and its cycles."""
+
+from __future__ import annotations
+
+import pytest
+from binary_graphs import BinaryGraphMaker, random_binary_graph
+from measured import Measured, measure
+
+from lutterfly.golden.config import PRESETS
+from lutterfly.host.compiler import CompileError, batched, plan_graph
+from lutterfly.host.graph import Graph, Window
+from lutterfly.host.simulation.simulator import MemorySettings
+from lutterfly.host.verify import TOLERANCE, TOLERANCE_CYCLES
+
+SAME = Window((3, 3), pads=(1, 1, 1, 1))
+#: Binary multiply-accumulates of a cycle on the default configuration.
+MOST = 8 * PRESETS["ecp5-85k"].multipliers
+STALLS = MemorySettings(read_latency=150, write_latency=90, beat_interval=2, stall_probability=0.3, seed=5)
+
+
+def assert_predicted(measured: Measured) -> None:
+    for layer, cycles in zip(measured.program.layers, measured.layer_cycles, strict=True):
+        assert abs(layer.cycles - cycles) <= max(TOLERANCE_CYCLES, TOLERANCE * cycles), (layer.name, cycles)
+
+
+@pytest.mark.parametrize(("channels", "share"), [(128, 0.95), (64, 0.70)])
+@pytest.mark.parametrize("pad", [1, 0])
+def test_a_layer_reaches_its_share_of_the_array(channels: int, share: float, pad: int) -> None:
+    maker = BinaryGraphMaker((16, 16, 16))
+    name = maker.to_bits(maker.convolution("x", channels, Window((1, 1))))
+    for _ in range(2):
+        name = maker.binary_convolution(name, channels, SAME, pad=pad)
+    measured = measure(maker.finish(name), PRESETS["ecp5-85k"])
+    assert_predicted(measured)
+    reached = measured.program.layers[-1].macs / measured.layer_cycles[-1] / MOST
+    print(f"{channels} channels, border {pad:+}: {measured.layer_cycles[-1]} cycles, {reached:.1%} of {MOST}")
+    assert share <= reached < 1
+
+
+def _drawn(preset: str, seeds: range) -> list:
+    marks = {True: [pytest.mark.regress], False: []}
+    return [pytest.param(preset, seed, marks=marks[seed >= 8], id=f"{preset}-{seed}") for seed in seeds]
+
+
+@pytest.mark.parametrize(("preset", "seed"), [*_drawn("tiny", range(200)), *_drawn("ecp5-85k", range(200))])
+def test_drawn_networks(preset: str, seed: int) -> None:
+    """Every third one with stalls on the bus; those too large for a memory are refused by its name."""
+    graph = random_binary_graph(1000 + seed, most_channels=300 if preset == "ecp5-85k" else 60)
+    try:
+        plan_graph(graph, PRESETS[preset])
+    except CompileError as error:
+        assert "parameter memory" in str(error)  # noqa: PT017
+        return
+    settings = STALLS if seed % 3 == 0 else None
+    measured = measure(graph, PRESETS[preset], seed=seed, settings=settings)
+    if settings is None:
+        assert_predicted(measured)
+
+
+def larger_than_memory(config: str) -> Graph:
+    """Maps several times the feature memory, weights more than theirs."""
+    side, channels, last = {"tiny": (40, 100, 60), "ecp5-85k": (90, 200, 520)}[config]
+    maker = BinaryGraphMaker((side, side, 3), seed=7)
+    name = maker.to_bits(maker.convolution("x", channels, Window((3, 3), (1, 1), pads=(1, 1, 1, 1))))
+    name = maker.binary_convolution(name, channels, SAME)
+    name = maker.to_bits(maker.max_pool(name, Window((3, 3), (2, 2), pads=(1, 1, 1, 1))))
+    name = maker.binary_convolution(name, last, Window((5, 5), (2, 2), pads=(2, 1, 2, 1)), pad=-1)
+    return maker.finish(maker.binary_convolution(name, 20, Window((1, 1)), bits=8))
+
+
+@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+def test_maps_and_weights_larger_than_their_memories(preset: str) -> None:
+    graph, config = larger_than_memory(preset), PRESETS[preset]
+    assert max(tensor.size_bytes for tensor in graph.tensors.values()) > config.memory.feature_bytes
+    assert max(layer.weights.size for layer in graph.layers if hasattr(layer, "weights")) // 8 > (
+        config.memory.weight_bytes
+    )
+    assert_predicted(measure(graph, config))
+
+
+@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+def test_fully_connected_layers_share_what_is_streamed_among_samples(preset: str) -> None:
+    """The weights of the first preset do not fit its memory; those of the second stay there."""
+    maker, cycles = BinaryGraphMaker((1, 1, 784), seed=3), {}
+    name = maker.signs("x")
+    for _ in range(2):
+        name = maker.binary_convolution(name, 1024, Window((1, 1)))
+    graph = maker.finish(maker.binary_convolution(name, 10, Window((1, 1)), bits=8))
+    for samples in (1, 8):
+        measured = measure(batched(graph, samples), PRESETS[preset])
+        assert_predicted(measured)
+        cycles[samples] = measured.counters["cycles"] / samples
+    print(f"784-1024-1024-10 on {preset}: {cycles[1]:,.0f} cycles, {cycles[8]:,.0f} for each of eight samples")
+    assert cycles[8] < (0.7 if preset == "tiny" else 1) * cycles[1]
