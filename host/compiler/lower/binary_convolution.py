@@ -11,6 +11,7 @@ from what they should be by one number for each output channel, which the bias o
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from functools import cached_property
 
 import numpy as np
@@ -19,6 +20,7 @@ import numpy.typing as npt
 from ....golden.binary import pack
 from ....golden.elements import BINARY_BITS, CODE_BITS
 from ....golden.isa import Engine, LocalMemory
+from ....golden.memories import PARAMETER_BYTES
 from ....golden.timing import result_groups
 from ...graph import BinaryConvolution
 from ..operation import Constant, Job, Lowering, channel_parameters, step_list, table_constants
@@ -48,6 +50,7 @@ class BinaryConvolutionOperation(ConvolutionOperation):
         self.missing = self.layer.pad - border_sign(sources[0])
         #: The parts of the kernel that lie in the input, each with its number; none where the border is as stored.
         self.classes: dict[_Inside, int] = {}
+        self.is_tile_major = False
         if self.missing:
             window = self.layer.window
             parts = border_classes(window, self.input_size, *map(range, window.output_size(*self.input_size)))
@@ -55,6 +58,10 @@ class BinaryConvolutionOperation(ConvolutionOperation):
                 self.classes.setdefault(_inside(part), len(self.classes))
             if len(parts) > 1:
                 self.fold += f", {len(parts)} border classes"
+            # Parameters that lie class by class stay in their memory; more than that may be streamed, tile by tile.
+            size = len(self.classes) * self.tiles * self.tile_channels * PARAMETER_BYTES
+            binary = sum(isinstance(layer, BinaryConvolution) for layer in plan.graph.layers)
+            self.is_tile_major = size > self.config.memory.parameter_bytes // (2 * binary)
 
     @cached_property
     def constants(self) -> dict[LocalMemory, Constant]:
@@ -75,13 +82,16 @@ class BinaryConvolutionOperation(ConvolutionOperation):
         if not self.classes:
             return self._class_parameters(np.zeros_like(self.layer.bias))
         taps = self.layer.weights.astype(np.int32).sum(axis=3)
-        images = [
+        of_classes = [
             self._class_parameters(
                 self.missing * (taps.sum(axis=(1, 2)) - taps[:, rows][:, :, columns].sum(axis=(1, 2)))
             )
             for rows, columns in self.classes
         ]
-        return Constant(b"".join(constant.image for constant in images))
+        if not self.is_tile_major:
+            return Constant(b"".join(constant.image for constant in of_classes))
+        tiles = [b"".join(one.part(range(tile, tile + 1)) for one in of_classes) for tile in range(self.tiles)]
+        return Constant(b"".join(tiles), tuple(map(len, tiles)))
 
     def _class_parameters(self, correction: npt.NDArray[np.int32]) -> Constant:
         """Those of all tiles, with a bias that is corrected by int32[outputs]."""
@@ -93,13 +103,20 @@ class BinaryConvolutionOperation(ConvolutionOperation):
         """The commands of a convolution, or those of each border class with the class's parameters."""
         if not self.classes:
             return super().lower(job)
+        parts = border_classes(self.layer.window, self.input_size, job.rows, job.columns)
+        blocks = [range(tile, tile + 1) for tile in job.tiles] if self.is_tile_major else [job.tiles]
         commands, groups = [], result_groups(self.config, self.tile_channels)
-        for part in border_classes(self.layer.window, self.input_size, job.rows, job.columns):
-            first = self.classes[_inside(part)] * self.tiles + job.tiles.start
-            of_class = super().lower(dataclasses.replace(job, rows=part.rows, columns=part.columns))
-            for command in of_class:
-                command.fields["parameter"] += first * groups
-            commands += of_class
+        for tiles, part in itertools.product(blocks, parts):
+            of_class = dataclasses.replace(job, rows=part.rows, columns=part.columns)
+            command = self._command(self._collecting(of_class), tiles)
+            number = self.classes[_inside(part)]
+            first = tiles.start - job.tiles.start
+            # From where it would be without classes.
+            ahead = (
+                first * (len(self.classes) - 1) + number if self.is_tile_major else number * self.tiles + tiles.start
+            )
+            command.fields["parameter"] += ahead * groups
+            commands.append(command)
         return commands
 
 

@@ -72,8 +72,11 @@ class ConvolutionOperation(Operation):
 
         Where the array computes less than a byte at a time, the inner loop collects a pixel's bits.
         """
-        job = job if self.array_tiles == 1 else dataclasses.replace(job, tile_inner=True)
-        return [self._command(job, job.tiles)]
+        return [self._command(self._collecting(job), job.tiles)]
+
+    def _collecting(self, job: Job) -> Job:
+        """The job in the order in which it is computed."""
+        return job if self.array_tiles == 1 else dataclasses.replace(job, tile_inner=True)
 
     def _command(self, job: Job, tiles: range, source_channel: int = 0, source_pitch: int = 0) -> Command:
         """The command of some tiles: the first one's windows begin at a channel, those of the others further on."""
