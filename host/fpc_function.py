@@ -8,43 +8,16 @@ and everything that gives a code its meaning stands in it, so that ONNX Runtime 
 from __future__ import annotations
 
 import numpy as np
-from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import FunctionProto, TensorProto
 
 from ..golden.fpc import FRACTION_BITS, UNIT_WEIGHT, VALUE_BITS, Finish, Stages
+from .onnx_function import LEAST_OPSET, Body, add_function, make_call
 
-DOMAIN = "lutterfly"
+__all__ = ["GREATEST_VALUE", "LEAST_VALUE", "NAME", "add_function", "make_call", "make_function"]
+
 NAME = "FastPointwiseConv"
-#: Of the function's domain.
-VERSION = 1
-#: The first operator set whose operators the body has, and which it is written in by default. ONNX Runtime wants the
-#: one of the model.
-LEAST_OPSET = 13
 
 LEAST_VALUE, GREATEST_VALUE = float(-(1 << VALUE_BITS - 1)), float((1 << VALUE_BITS - 1) - 1)
-
-
-class _Body:
-    """The nodes of a function, one behind the other."""
-
-    def __init__(self, spatial: int):
-        self.nodes: list[NodeProto] = []
-        self._spatial = spatial
-
-    def add(self, operator: str, name: str, *inputs: str, **attributes: object) -> str:
-        """A node, named as its result, which is returned."""
-        self.nodes.append(helper.make_node(operator, list(inputs), [name], name, **attributes))
-        return name
-
-    def constant(self, name: str, value: object, dtype: type = np.float32) -> str:
-        """A constant."""
-        self.nodes.append(
-            helper.make_node("Constant", [], [name], name, value=numpy_helper.from_array(np.array(value, dtype), name))
-        )
-        return name
-
-    def channels(self, name: str, values: np.ndarray) -> str:
-        """A constant float32 with a value for each channel of axis 1."""
-        return self.constant(name, values.reshape(-1, *[1] * self._spatial))
 
 
 def make_function(
@@ -83,18 +56,16 @@ def make_function(
         raise ValueError(f"zero_point must be between -128 and 127, not {zero_point}")
     if spatial < 0:
         raise ValueError(f"spatial must be at least 0, not {spatial}")
-    if opset < LEAST_OPSET:
-        raise ValueError(f"opset must be at least {LEAST_OPSET}, not {opset}")
-    body = _Body(spatial)
+    body = Body(spatial)
     values = _enter(body, stages, zero_point)
     entering = [values]
     for stage in range(pattern.stages):
         entering.append(_stage(body, stages, stage, entering))
     _finish(body, entering[-1], stages, finish)
-    return helper.make_function(DOMAIN, name, ["codes"], ["result"], body.nodes, [helper.make_opsetid("", opset)])
+    return body.function(name, opset)
 
 
-def _enter(body: _Body, stages: Stages, zero_point: int) -> str:
+def _enter(body: Body, stages: Stages, zero_point: int) -> str:
     pattern, zero = stages.pattern, body.constant("zero_point", zero_point)
     shift = body.constant("input_shift", 2.0**stages.input_shift)
     numbers = body.add("Cast", "numbers", "codes", to=TensorProto.FLOAT)
@@ -102,13 +73,13 @@ def _enter(body: _Body, stages: Stages, zero_point: int) -> str:
     values = body.add("Mul", "values", centred, shift)
     if pattern.inputs == pattern.width:
         return values
-    rank = 2 + body._spatial
+    rank = 2 + body.spatial
     pads = np.zeros(2 * rank, np.int64)
     pads[rank + 1] = pattern.width - pattern.inputs
     return body.add("Pad", "extended", values, body.constant("null_channels", pads, np.int64))
 
 
-def _stage(body: _Body, stages: Stages, stage: int, entering: list[str]) -> str:
+def _stage(body: Body, stages: Stages, stage: int, entering: list[str]) -> str:
     pattern, before, begin = stages.pattern, entering[-1], f"stage{stage}"
     density, indices = pattern.densities[stage], np.arange(pattern.width)
     weights = {}
@@ -133,42 +104,14 @@ def _stage(body: _Body, stages: Stages, stage: int, entering: list[str]) -> str:
 _LIMITS = (("least", LEAST_VALUE), ("greatest", GREATEST_VALUE))
 
 
-def _finish(body: _Body, values: str, stages: Stages, finish: Finish) -> None:
+def _finish(body: Body, values: str, stages: Stages, finish: Finish) -> None:
     pattern = stages.pattern
     if pattern.outputs < pattern.width:
         ends = (body.constant(f"kept_{name}", [at], np.int64) for name, at in _kept(pattern.outputs))
         values = body.add("Slice", "kept", values, *ends)
     biased = body.add("Add", "biased", values, body.channels("bias", finish.bias))
-    scaled = body.add("Mul", "scaled", biased, body.channels("scale", finish.scale))
-    rounded = body.add("Round", "rounded", scaled)
-    shifted = body.add("Add", "shifted", rounded, body.constant("result_zero_point", finish.zero_point))
-    limits = (body.constant(name, value) for name, value in (("low", finish.low), ("high", finish.high)))
-    body.add("Cast", "result", body.add("Clip", "clipped", shifted, *limits), to=TensorProto.INT8)
+    body.requantise(biased, finish.scale, finish.zero_point, finish.low, finish.high)
 
 
 def _kept(outputs: int) -> tuple[tuple[str, int], ...]:
     return ("start", 0), ("end", outputs), ("axis", 1)
-
-
-def make_call(function: FunctionProto, codes: str, result: str, name: str) -> NodeProto:
-    """A node, called ``name``, that calls a function."""
-    return helper.make_node(function.name, [codes], [result], name, domain=function.domain)
-
-
-def add_function(model: ModelProto, function: FunctionProto) -> None:
-    """Add a function to a model.
-
-    Raises
-    ------
-    ValueError
-        If the model has another function of its name, or another operator set.
-    """
-    (wanted,) = (entry.version for entry in function.opset_import if not entry.domain)
-    found = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), None)
-    if found != wanted:
-        raise ValueError(f"opset must be the model's, {found}, not {wanted}")
-    if any((other.domain, other.name) == (function.domain, function.name) for other in model.functions):
-        raise ValueError(f"name must be one that no other function of the model has, not {function.name!r}")
-    model.functions.append(function)
-    if all(entry.domain != function.domain for entry in model.opset_import):
-        model.opset_import.append(helper.make_opsetid(function.domain, VERSION))

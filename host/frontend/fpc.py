@@ -14,8 +14,9 @@ import numpy as np
 import onnx
 from onnx import NodeProto, helper, inliner, numpy_helper
 
-from ..fpc_function import DOMAIN, NAME, VERSION
+from ..fpc_function import NAME
 from ..graph import FastPointwise
+from ..onnx_function import DOMAIN, VERSION
 from ..reference import mark_form
 from .build import Build, image_place
 from .checks import check_layers

@@ -14,7 +14,8 @@ from onnx import FunctionProto, NodeProto, TensorProto, helper, numpy_helper
 
 from ...golden.butterfly import Density, Pattern
 from ...golden.fpc import FRACTION_BITS, GROWTH_SHIFTS, MOST_INPUT_SHIFT, UNIT_WEIGHT, Finish, Stages
-from ..fpc_function import GREATEST_VALUE, LEAST_OPSET, LEAST_VALUE
+from ..fpc_function import GREATEST_VALUE, LEAST_VALUE
+from ..onnx_function import LEAST_OPSET
 
 
 @dataclass(frozen=True, eq=False)
