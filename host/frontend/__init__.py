@@ -17,8 +17,8 @@ from .describe import Row, describe
 from .errors import ModelError, UnsupportedError
 from .executed import follow
 from .float_products import check_weights, explain_float
-from .fpc import lower_fast_pointwise
 from .fragments import INTEGER_PRODUCTS, LAYOUT, PRODUCTS, Fragment, Kind, find_fragments
+from .function_layers import lower_function
 from .fuse import compose_tables, fuse_tables
 from .inputs import place_input
 from .integer import replace_integer_products
@@ -27,6 +27,7 @@ from .padding import lower_pad, merge_pads
 from .parse import parse
 from .partition import partition
 from .region import lower_region
+from .signs import pack_signs, share_signs
 from .source import Source, fix_batch, measure
 
 __all__ = ["PASSES", "ModelError", "Row", "describe", "import_model"]
@@ -144,7 +145,7 @@ def _lower_layout(build: Build, fragment: Fragment) -> None:
 
 _LOWERINGS: dict[Kind, Callable[[Build, Fragment], None]] = {
     Kind.LINEAR: lower_linear,
-    Kind.FAST_POINTWISE: lower_fast_pointwise,
+    Kind.FUNCTION: lower_function,
     Kind.REGION: lower_region,
     Kind.SUM: lower_sum,
     Kind.AVERAGE: lower_average,
@@ -178,6 +179,11 @@ def _merge_pads(state: _State) -> None:
     merge_pads(state.build.graph)
 
 
+def _pack_signs(state: _State) -> None:
+    share_signs(state.build.graph)
+    pack_signs(state.build.graph)
+
+
 def _compose_tables(state: _State) -> None:
     compose_tables(state.build.graph)
 
@@ -196,6 +202,7 @@ PASSES: tuple[tuple[str, Callable[[_State], None]], ...] = (
     ("partition and lower", _lower),
     ("cut host parts", _cut_host_parts),
     ("merge pads", _merge_pads),
+    ("pack signs", _pack_signs),
     ("compose tables", _compose_tables),
     ("fuse tables", _fuse_tables),
 )

@@ -53,7 +53,7 @@ def _judge(source: Source, fragment: Fragment) -> tuple[Kind, str]:
     if bare:
         return Kind.HOST, f"{bare[0]!r} is not quantised"
     if any(source.function(node) for node in fragment.nodes):
-        return Kind.FAST_POINTWISE, ""
+        return Kind.FUNCTION, ""
     several = (
         len(fragment.outputs) != 1 and f"it computes {len(fragment.outputs)} tensors ({_listed(fragment.outputs)})"
     )
@@ -230,7 +230,7 @@ def quantisation(source: Source, tensor: str) -> tuple[float, int]:
         node = source.producer[name]
         function = source.function(node)
         if function is not None:
-            unknown = 1.0, function.finish.zero_point
+            unknown = 1.0, function.result_zero_point
             break
         operands = quantisation_operands(node)
         if operands:

@@ -6,7 +6,21 @@ from dataclasses import dataclass
 
 import onnx
 
-from ..graph import Add, AveragePool, Convolution, FastPointwise, Graph, Layer, MaxPool, Pad, Slice, Window
+from ...golden.elements import BINARY_BITS
+from ..graph import (
+    Add,
+    AveragePool,
+    BinaryConvolution,
+    Convolution,
+    FastPointwise,
+    Graph,
+    Layer,
+    MaxPool,
+    Pad,
+    Pointwise,
+    Slice,
+    Window,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +57,21 @@ def describe(graph: Graph) -> list[Row]:
 def kind_of(graph: Graph, layer: Layer) -> str:
     """What a layer is, in a few words."""
     behind = " + table" if getattr(layer, "table", None) is not None else ""
+    if graph.tensors[layer.output].bits == BINARY_BITS and not isinstance(layer, MaxPool):
+        if isinstance(layer, Pointwise):
+            return f"signs{' of a table' if behind else ''}"
+        behind += " + signs"
     if isinstance(layer, Pad):
         return f"border{behind}"
     if isinstance(layer, AveragePool):
         return f"average pooling {_geometry(layer.window)}{behind}"
     if isinstance(layer, Convolution):
+        binary = "binary " if isinstance(layer, BinaryConvolution) else ""
         window, (height, width, channels) = layer.window, graph.tensors[layer.input].shape
         if window.kernel == (height, width) and not any(window.pads) and layer.groups == 1:
-            return f"fully connected{behind}"
+            return f"{binary}fully connected{behind}"
         kind = {channels: "depthwise ", 1: ""}.get(layer.groups, f"{layer.groups} groups, ")
-        return f"{kind}convolution {_geometry(window)}{behind}"
+        return f"{binary}{kind}convolution {_geometry(window)}{behind}"
     if isinstance(layer, MaxPool):
         return f"max pooling {_geometry(layer.window)}{behind}"
     if isinstance(layer, Add):

@@ -6,8 +6,8 @@ import onnx
 
 from ..reference import RUNTIME_ERRORS, executed_model
 from .errors import ModelError
-from .fpc import find_functions, put_back, stand_in
 from .fragments import note_written
+from .functions import find_functions, put_back, stand_in
 from .parse import name_nodes
 from .source import Source
 
@@ -19,12 +19,12 @@ def follow(source: Source) -> Source:
     conditions that reach across a whole network. Its own graph is the only one in which every operator is computed as
     it stands; parts of it give in isolation what they give in place.
 
-    Fast pointwise convolutions stay whole in it, see :mod:`.fpc`.
+    Functions that are layers stay whole in it, see :mod:`.functions`.
 
     Raises
     ------
     ModelError
-        If ONNX Runtime cannot load the model, or a fast pointwise convolution is not what it should be.
+        If ONNX Runtime cannot load the model, or a function is not the layer that it should be.
     """
     functions = find_functions(source)
     given, calls = stand_in(source, functions)

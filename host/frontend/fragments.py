@@ -104,7 +104,7 @@ class Kind(enum.Enum):
     """What a fragment is for the accelerator."""
 
     LINEAR = "convolution or matrix product"
-    FAST_POINTWISE = "fast pointwise convolution"
+    FUNCTION = "function that is a layer"
     REGION = "pointwise operators and max pooling"
     SUM = "sum of two activations"
     AVERAGE = "average pooling"
@@ -117,7 +117,7 @@ class Kind(enum.Enum):
 
 
 #: What the accelerator is there for: it runs all of these, whatever stands between them.
-PRODUCTS = (Kind.LINEAR, Kind.FAST_POINTWISE)
+PRODUCTS = (Kind.LINEAR, Kind.FUNCTION)
 
 
 @dataclass(eq=False)

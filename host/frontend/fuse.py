@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from ...golden.tables import apply_table
-from ..graph import Add, Convolution, FastPointwise, Graph, Layer, MaxPool, Pointwise
+from ..graph import Add, BinaryConvolution, Convolution, FastPointwise, Graph, Int8, Layer, MaxPool, Pointwise
+from .signs import simplified, takes_signs
 
 
 def compose_tables(graph: Graph) -> None:
@@ -15,13 +16,16 @@ def compose_tables(graph: Graph) -> None:
         readers = sum(layer.input in other.inputs for other in graph.layers)
         alone = readers == 1 and layer.input not in graph.outputs
         if isinstance(layer, Pointwise) and isinstance(before, Pointwise) and alone:
-            table = apply_table(before.table, layer.table)
-            graph.layers[at] = dataclasses.replace(layer, inputs=before.inputs, table=table)
+            composed = dataclasses.replace(layer, inputs=before.inputs, table=_composed(before.table, layer.table))
+            graph.layers[at] = simplified(graph, composed)
     _drop_unread(graph)
 
 
 def fuse_tables(graph: Graph) -> None:
-    """Let a convolution, pooling or sum apply the table behind it, where nothing else reads the codes in between."""
+    """Let a convolution, pooling or sum apply the table behind it, where nothing else reads the codes in between.
+
+    Dense convolutions alone take signs as well.
+    """
     producer = {layer.output: layer for layer in graph.layers}
     fused: dict[Layer, Layer] = {}
     dropped: set[Layer] = set()
@@ -30,11 +34,25 @@ def fuse_tables(graph: Graph) -> None:
         if not isinstance(layer, Pointwise) or before is None or before.output in graph.outputs:
             continue
         readers = [other for other in graph.layers if layer.input in other.inputs]
-        if len(readers) == 1 and isinstance(before, (Convolution, FastPointwise, MaxPool, Add)):
+        if len(readers) == 1 and (_takes_signs(before) if takes_signs(graph, layer) else _takes_tables(before)):
             inner = {"pooled" if isinstance(before, MaxPool) else "requantised": before.output}
             fused[before] = dataclasses.replace(before, output=layer.output, table=layer.table, **inner)
             dropped.add(layer)
     graph.layers = [fused.get(layer, layer) for layer in graph.layers if layer not in dropped]
+
+
+def _takes_tables(layer: Layer) -> bool:
+    return isinstance(layer, (Convolution, FastPointwise, MaxPool, Add))
+
+
+def _takes_signs(layer: Layer) -> bool:
+    """Averages and borders are no dense convolutions, though of one channel they have one group."""
+    return type(layer) in (Convolution, BinaryConvolution) and layer.groups == 1
+
+
+def _composed(first: Int8, second: Int8 | None) -> Int8:
+    """A table, and another one behind it; signs have none."""
+    return first if second is None else apply_table(first, second)
 
 
 def _drop_unread(graph: Graph) -> None:

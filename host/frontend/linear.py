@@ -135,7 +135,7 @@ def _convolve(build: Build, node: NodeProto, place: Place, output: str) -> Place
         weights, window, shape, axes = _spatial(build, node, place, onnx_shape)
     else:
         matrix = weights if given.get("transB", 0) else weights.T
-        weights, window, shape, axes = _product(build, node, place, matrix)
+        weights, window, shape, axes = lower_product(build, node, place, matrix)
     channels = weights.shape[0]
     bias = constant(source, node, at.bias)
     bias = np.zeros(channels, np.int32) if bias is None else np.broadcast_to(bias.reshape(-1), channels)
@@ -172,10 +172,10 @@ def _multiplier(source: Source, node: NodeProto, channels: int) -> np.ndarray:
 
 
 #: Kernel int8[outputs, rows, columns, inputs], its window, shape of the result and order of its axes.
-_Lowered = tuple[Int8, Window, Shape3, Shape3]
+Lowered = tuple[Int8, Window, Shape3, Shape3]
 
 
-def _spatial(build: Build, node: NodeProto, place: Place, onnx_shape: tuple[int, ...]) -> _Lowered:
+def _spatial(build: Build, node: NodeProto, place: Place, onnx_shape: tuple[int, ...]) -> Lowered:
     weights = build.source.constants[node.input[3]]
     rank = weights.ndim - 2
     output_shape = image_shape(onnx_shape)
@@ -185,7 +185,7 @@ def _spatial(build: Build, node: NodeProto, place: Place, onnx_shape: tuple[int,
     grouped = attributes(node).get("group", 1) > 1
     # A 1x1 convolution on what was flattened before is a matrix product, unless its one window lies on the border.
     if on_vector and not grouped and not any(window_of(node, kernel, rank, wanted, output_shape).pads):
-        return _product(build, node, place, weights.reshape(len(weights), -1))
+        return lower_product(build, node, place, weights.reshape(len(weights), -1))
     shape = image_place(build, node, place)
     window = window_of(node, kernel, rank, shape, output_shape)
     weights = weights.reshape(*weights.shape[:2], *window.kernel).transpose(0, 2, 3, 1)
@@ -197,7 +197,7 @@ def _spatial(build: Build, node: NodeProto, place: Place, onnx_shape: tuple[int,
     return weights, window, output_shape, CHANNELS_FIRST
 
 
-def _product(build: Build, node: NodeProto, place: Place, matrix: Int8) -> _Lowered:
+def lower_product(build: Build, node: NodeProto, place: Place, matrix: Int8) -> Lowered:
     """A matrix product, ``matrix`` int8[outputs, features]: a kernel over the whole map, or 1x1 on rows of features."""
     shape = build.shape_of(place)
     outputs, features = matrix.shape

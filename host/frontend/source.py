@@ -12,8 +12,8 @@ import onnxruntime
 from onnx import NodeProto, numpy_helper
 
 from ..reference import RUNTIME_ERRORS, computed_tensors, expose, plain_session
+from .body import LayerBody
 from .errors import ModelError
-from .fpc_body import FastPointwiseBody
 
 _OF_SHAPE = ("Shape", "Size")
 _TENSOR = re.compile(r"tensor\((\w+)\)")
@@ -50,8 +50,8 @@ class Source:
         The nodes that depend on the inputs and that an output depends on, in order of execution.
     producer, consumers : dict
         Node that computes a tensor; nodes that read it.
-    functions : dict of (str, str) to FastPointwiseBody
-        By domain and name, those of the model that are fast pointwise convolutions.
+    functions : dict of (str, str) to LayerBody
+        By domain and name, those of the model that are layers.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Source:
     nodes: list[NodeProto] = field(default_factory=list)
     producer: dict[str, NodeProto] = field(default_factory=dict)
     consumers: dict[str, list[NodeProto]] = field(default_factory=dict)
-    functions: dict[tuple[str, str], FastPointwiseBody] = field(default_factory=dict)
+    functions: dict[tuple[str, str], LayerBody] = field(default_factory=dict)
 
     @property
     def inputs(self) -> list[str]:
@@ -81,8 +81,8 @@ class Source:
         """Whether a tensor is an activation of int8 or uint8 codes."""
         return tensor in self.types and self.types[tensor] in (np.int8, np.uint8)
 
-    def function(self, node: NodeProto) -> FastPointwiseBody | None:
-        """The fast pointwise convolution that a node calls, if it calls one."""
+    def function(self, node: NodeProto) -> LayerBody | None:
+        """The layer that a node calls, if it calls one."""
         return self.functions.get((node.domain, node.op_type))
 
     def dynamic_inputs(self, node: NodeProto) -> list[str]:

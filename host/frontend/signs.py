@@ -1,0 +1,98 @@
+"""Binary tensors: signs that several layers read are computed once, and maps of +1 and -1 are packed where they can."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from ...golden.binary import signs
+from ...golden.elements import BINARY_BITS
+from ...golden.tables import apply_table
+from ..graph import Graph, Int8, Layer, MaxPool, Pointwise
+from ..tabulate import CODES
+
+_SIGNS = np.array([-1, 1], np.int8)
+
+
+def share_signs(graph: Graph) -> None:
+    """Let layers that read the same signs of the same tensor read one binary tensor."""
+    first: dict[tuple[str, bytes], str] = {}
+    same: dict[str, str] = {}
+    for layer in graph.layers:
+        if takes_signs(graph, layer):
+            key = layer.inputs[0], _signs_behind(layer.table).tobytes()
+            same[layer.output] = first.setdefault(key, layer.output)
+    _read_instead(graph, {name: other for name, other in same.items() if name != other})
+
+
+def pack_signs(graph: Graph) -> None:
+    """Make tensors binary that hold +1 and -1, where binary layers and max pooling alone read them.
+
+    Others may read such a tensor as codes: it stays one then, and so does an output of the network.
+    """
+    producer = {layer.output: layer for layer in graph.layers}
+    packed: set[str] = set()
+    # From behind: what max pooling gives is binary where what reads that can.
+    for layer in reversed(graph.layers):
+        if layer.output not in graph.outputs and _holds_signs(graph, producer, layer.output):
+            readers = [other for other in graph.layers if layer.output in other.inputs]
+            if all(_keeps_signs(graph, other) or _pools_into(other, packed) for other in readers):
+                packed.add(layer.output)
+    for name in packed:
+        graph.tensors[name] = dataclasses.replace(graph.tensors[name], bits=BINARY_BITS)
+    kept = {layer.output: layer.input for layer in graph.layers if layer.input in packed and _keeps_signs(graph, layer)}
+    _read_instead(graph, kept)
+    graph.layers = [simplified(graph, layer) for layer in graph.layers]
+
+
+def takes_signs(graph: Graph, layer: Layer) -> bool:
+    """Whether a layer is nothing but the signs of a tensor, behind a table or not."""
+    return isinstance(layer, Pointwise) and graph.tensors[layer.output].bits == BINARY_BITS
+
+
+def simplified(graph: Graph, layer: Layer) -> Layer:
+    """Signs without a table that does not change them."""
+    if takes_signs(graph, layer) and (_signs_behind(layer.table) == signs(CODES)).all():
+        return dataclasses.replace(layer, table=None)
+    return layer
+
+
+def _holds_signs(graph: Graph, producer: dict[str, Layer], name: str) -> bool:
+    """Whether all codes of a tensor are +1 and -1."""
+    layer = producer.get(name)
+    if isinstance(layer, MaxPool):
+        # A window in the border alone has the least code.
+        rows, columns, _ = graph.tensors[layer.input].shape
+        return layer.window.counts(rows, columns).all() and _holds_signs(graph, producer, layer.input)
+    return isinstance(layer, Pointwise) and layer.table is not None and np.isin(layer.table, _SIGNS).all()
+
+
+def _pools_into(layer: Layer, packed: set[str]) -> bool:
+    return isinstance(layer, MaxPool) and layer.output in packed
+
+
+def _keeps_signs(graph: Graph, layer: Layer) -> bool:
+    """Whether a layer takes signs, and those of +1 and -1 are the same again."""
+    table = getattr(layer, "table", None)
+    return takes_signs(graph, layer) and (signs(_look_up(_SIGNS, table)) == _SIGNS).all()
+
+
+def _signs_behind(table: Int8 | None) -> Int8:
+    """The sign of every code behind a table."""
+    return signs(_look_up(CODES, table))
+
+
+def _look_up(codes: Int8, table: Int8 | None) -> Int8:
+    return codes if table is None else apply_table(codes, table)
+
+
+def _read_instead(graph: Graph, others: dict[str, str]) -> None:
+    """Drop layers by the names of their outputs; their readers read other tensors."""
+    graph.layers = [
+        dataclasses.replace(layer, inputs=tuple(others.get(name, name) for name in layer.inputs))
+        for layer in graph.layers
+        if layer.output not in others
+    ]
+    for name in others:
+        del graph.tensors[name]
