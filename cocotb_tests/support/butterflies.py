@@ -135,16 +135,19 @@ class Network:
         self.functions.append(make_function(stages, finish, zero_point, spatial=spatial, name=name, opset=self.opset))
         return self.add(name, source, domain=DOMAIN)
 
-    def convolution(self, source: str, inputs: int, outputs: int, kernel: int, *, groups: int = 1) -> str:
-        """With pads, from the zero point 3 to 3."""
+    def convolution(
+        self, source: str, inputs: int, outputs: int, kernel: int, *, groups: int = 1, zero_point: int = 3
+    ) -> str:
+        """With pads, from a zero point to 3."""
         shape = (outputs, inputs // groups, kernel, kernel)
         weights = self.rng.integers(-128, 128, shape)
         scale = np.float32(0.4 / np.sqrt(weights[0].size) / 74)
         one, zero = self.constant(1, np.float32), self.constant(3, np.int8)
+        before = self.constant(zero_point, np.int8)
         own = [self.constant(weights, np.int8), self.constant(scale, np.float32), self.constant(0, np.int8)]
         bias = self.constant(self.rng.integers(-500, 500, outputs), np.int32)
         pads = [kernel // 2] * 4
-        return self.add("QLinearConv", source, one, zero, *own, one, zero, bias, group=groups, pads=pads)
+        return self.add("QLinearConv", source, one, before, *own, one, zero, bias, group=groups, pads=pads)
 
     def dequantise(self, source: str, scale: float = 0.05, zero_point: int = 3) -> str:
         return self.add(

@@ -159,7 +159,7 @@ class _Reader(BodyReader):
         if value is None or len(value) != 1 or value[0] not in (1, -1, 0):
             raise BodyError(
                 f"{shown(node)} must name its value, +1 or -1, or 0 for a border that counts as nothing, not "
-                f"{'leave it out' if value is None else value}"
+                f"{'none' if value is None else value}"
             )
         if len(node.input) > 3 or pads is None or len(pads) != 8 or self.spatial != 2:
             raise BodyError(f"{shown(node)} must have the sizes of a border for each of four axes")

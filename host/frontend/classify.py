@@ -224,13 +224,13 @@ def quantisation(source: Source, tensor: str) -> tuple[float, int]:
     further along.
     """
     offset = 128 if source.types[tensor] == np.uint8 else 0
-    name, seen, unknown = tensor, set(), (1.0, -offset)
+    name, seen, unknown, computed_by = tensor, set(), (1.0, -offset), None
     while name in source.producer and name not in seen:
         seen.add(name)
         node = source.producer[name]
-        function = source.function(node)
-        if function is not None:
-            unknown = 1.0, function.result_zero_point
+        computed_by = source.function(node)
+        if computed_by is not None:
+            unknown = 1.0, computed_by.result_zero_point
             break
         operands = quantisation_operands(node)
         if operands:
@@ -242,7 +242,7 @@ def quantisation(source: Source, tensor: str) -> tuple[float, int]:
         for node in source.consumers.get(name, []):
             function = source.function(node)
             if function is not None:
-                unknown = 1.0, function.zero_point
+                unknown = unknown if computed_by else (1.0, function.zero_point)
                 continue
             for position in _scale_positions(node):
                 if position > 0 and node.input[position - 1] == name:

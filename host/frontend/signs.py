@@ -31,14 +31,7 @@ def pack_signs(graph: Graph) -> None:
 
     Others may read such a tensor as codes: it stays one then, and so does an output of the network.
     """
-    producer = {layer.output: layer for layer in graph.layers}
-    packed: set[str] = set()
-    # From behind: what max pooling gives is binary where what reads that can.
-    for layer in reversed(graph.layers):
-        if layer.output not in graph.outputs and _holds_signs(graph, producer, layer.output):
-            readers = [other for other in graph.layers if layer.output in other.inputs]
-            if all(_keeps_signs(graph, other) or _pools_into(other, packed) for other in readers):
-                packed.add(layer.output)
+    packed = _packable(graph)
     for name in packed:
         graph.tensors[name] = dataclasses.replace(graph.tensors[name], bits=BINARY_BITS)
     kept = {layer.output: layer.input for layer in graph.layers if layer.input in packed and _keeps_signs(graph, layer)}
@@ -58,6 +51,23 @@ def simplified(graph: Graph, layer: Layer) -> Layer:
     return layer
 
 
+def _packable(graph: Graph) -> set[str]:
+    """Tensors that hold +1 and -1, whose readers all take signs, or pool them into such a tensor."""
+    producer = {layer.output: layer for layer in graph.layers}
+    found = {name for name in producer if name not in graph.outputs and _holds_signs(graph, producer, name)}
+
+    def may_stay(name: str) -> bool:
+        readers = [layer for layer in graph.layers if name in layer.inputs]
+        pools = [producer[name], *(layer for layer in readers if not _keeps_signs(graph, layer))]
+        ends = {end for layer in pools if isinstance(layer, MaxPool) for end in (layer.input, layer.output)}
+        return ends <= found and all(isinstance(layer, MaxPool) for layer in pools[1:])
+
+    # One that does not stay may take others with it, on either side of a pooling.
+    while gone := {name for name in found if not may_stay(name)}:
+        found -= gone
+    return found
+
+
 def _holds_signs(graph: Graph, producer: dict[str, Layer], name: str) -> bool:
     """Whether all codes of a tensor are +1 and -1."""
     layer = producer.get(name)
@@ -66,10 +76,6 @@ def _holds_signs(graph: Graph, producer: dict[str, Layer], name: str) -> bool:
         rows, columns, _ = graph.tensors[layer.input].shape
         return layer.window.counts(rows, columns).all() and _holds_signs(graph, producer, layer.input)
     return isinstance(layer, Pointwise) and layer.table is not None and np.isin(layer.table, _SIGNS).all()
-
-
-def _pools_into(layer: Layer, packed: set[str]) -> bool:
-    return isinstance(layer, MaxPool) and layer.output in packed
 
 
 def _keeps_signs(graph: Graph, layer: Layer) -> bool:

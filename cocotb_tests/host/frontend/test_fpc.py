@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+from bodies import Change, at, attribute, extra, node, operator, reads, shuffle, value
 from butterflies import Network, patterns, random_finish, random_stages, with_fast_pointwise
 from exactness import assert_answers, assert_exact, needs_reference
 from fast_networks import fast_network
@@ -186,79 +186,8 @@ def test_what_is_written_is_read_back(pattern: Pattern, seed: int, spatial: int)
     assert body.zero_point == 5
 
 
-def shuffle(function: onnx.FunctionProto, seed: int) -> None:
-    """Other names, another order of the nodes and of what they add and multiply."""
-    rng = np.random.default_rng(seed)
-    names = {name: f"t{rng.integers(1 << 60)}" for node in function.node for name in node.output}
-    names[function.input[0]] = "input"
-    for node in function.node:
-        node.name = ""
-        operands = [names[name] for name in node.input]
-        if node.op_type in ("Add", "Mul") and rng.integers(2):
-            operands.reverse()
-        node.input[:], node.output[:] = operands, [names[name] for name in node.output]
-    function.input[:], function.output[:] = ["input"], [names[function.output[0]]]
-    constants = [node for node in function.node if node.op_type == "Constant"]
-    rest = [node for node in function.node if node.op_type != "Constant"]
-    nodes = [constants[at] for at in rng.permutation(len(constants))] + rest
-    del function.node[:]
-    function.node.extend(nodes)
-
-
-Change = Callable[[onnx.FunctionProto], None]
-
-
-def node(function: onnx.FunctionProto, name: str) -> onnx.NodeProto:
-    return next(node for node in function.node if node.name == name)
-
-
-def value(name: str, change: Callable[[np.ndarray], np.ndarray]) -> Change:
-    """Another value of a constant."""
-
-    def apply(function: onnx.FunctionProto) -> None:
-        tensor = node(function, name).attribute[0].t
-        tensor.CopyFrom(numpy_helper.from_array(np.asarray(change(numpy_helper.to_array(tensor).copy())), name))
-
-    return apply
-
-
-def operator(name: str, other: str) -> Change:
-    def apply(function: onnx.FunctionProto) -> None:
-        node(function, name).op_type = other
-
-    return apply
-
-
-def reads(name: str, at: int, other: str) -> Change:
-    def apply(function: onnx.FunctionProto) -> None:
-        node(function, name).input[at] = other
-
-    return apply
-
-
-def attribute(name: str, **values: object) -> Change:
-    def apply(function: onnx.FunctionProto) -> None:
-        changed = node(function, name)
-        del changed.attribute[:]
-        changed.attribute.extend(helper.make_attribute(key, value) for key, value in values.items())
-
-    return apply
-
-
-def extra(function: onnx.FunctionProto) -> None:
-    function.node.append(helper.make_node("Relu", ["values"], ["more"], "more"))
-
-
 def drop_skip(function: onnx.FunctionProto) -> None:
     node(function, "stage2_values").input[0] = "stage2_rounded"
-
-
-def at(index: int, new: float) -> Callable[[np.ndarray], np.ndarray]:
-    def change(array: np.ndarray) -> np.ndarray:
-        array.reshape(-1)[index] = new
-        return array
-
-    return change
 
 
 @pytest.mark.parametrize(
@@ -302,7 +231,7 @@ def at(index: int, new: float) -> Callable[[np.ndarray], np.ndarray]:
         (attribute("extended", mode="edge"), "Pad 'extended' must have the attributes by default, not"),
         (attribute("result", to=3, saturate=0), "Cast 'result' must have the attributes {'to': 3}, not"),
         (reads("biased", 1, "kept"), "Add 'biased' must have a computed operand and a Constant"),
-        (extra, "Relu 'more' is no part of it"),
+        (extra("values"), "Relu 'more' is no part of it"),
     ],
 )
 def test_an_altered_body_is_refused_with_what_differs(change: Change, message: str):

@@ -1,0 +1,37 @@
+# amaranth: UnusedElaboratable=no
+"""ONNX files with binary layers on the simulated core: no byte differs, and cycles are as predicted."""
+
+from __future__ import annotations
+
+import pytest
+from binary_networks import binary_network
+from exactness import assert_right
+
+from lutterfly.golden.config import PRESETS
+from lutterfly.host.compiler import CompileError
+from lutterfly.host.verify import verify
+
+
+@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+@pytest.mark.parametrize(
+    ("first", "count", "most_channels", "side"),
+    [
+        (5, 12, 17, 5),
+        (0, 1, 40, 8),
+        pytest.param(100, 100, 17, 5, marks=pytest.mark.regress),
+        pytest.param(100, 10, 130, 8, marks=pytest.mark.regress),
+    ],
+)
+def test_drawn_networks(preset: str, first: int, count: int, most_channels: int, side: int) -> None:
+    """Those too large for a memory are refused by its name."""
+    exact = 0
+    for seed in range(first, first + count):
+        data, _ = binary_network(seed, most_channels=most_channels, side=side)
+        try:
+            found = verify(data, PRESETS[preset], samples=1)
+        except CompileError as error:
+            assert "parameter memory" in str(error), seed  # noqa: PT017
+            continue
+        assert_right(found)
+        exact += 1
+    assert exact >= 0.8 * count
