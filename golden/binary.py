@@ -149,11 +149,13 @@ def convolve_stored(
     # A view: the border is stored already.
     kernel, no_pads = (kernel_rows, kernel_columns), (0, 0, 0, 0)
     seen = patches(stored.view(np.int8), kernel=kernel, stride=stride, dilation=dilation, pads=no_pads, border=0)
-    totals = np.zeros((*seen.shape[:2], outputs), np.int32)
-    for output, row, column in np.ndindex(outputs, kernel_rows, kernel_columns):
-        of_tap = seen[:, :, row, column].view(np.uint8)
-        totals[..., output] += inner_product(of_tap, weights[output, row, column], channels)
-    return totals
+    differing = np.zeros((*seen.shape[:2], outputs), np.int32)
+    kernels = _as_words(weights)
+    for row, column in np.ndindex(kernel_rows, kernel_columns):
+        of_tap = _as_words(seen[:, :, row, column].view(np.uint8))
+        for output, word in np.ndindex(outputs, kernels.shape[3]):
+            differing[..., output] += np.bitwise_count(of_tap[..., word] ^ kernels[output, row, column, word])
+    return channels * kernel_rows * kernel_columns - 2 * differing
 
 
 def convolve_binary(
@@ -206,6 +208,14 @@ def fully_connected(values: npt.NDArray[np.number], weights: npt.NDArray[np.numb
     int32[..., outputs]
     """
     return inner_product(pack(values)[..., None, :], pack(np.ascontiguousarray(weights.T)), values.shape[-1])
+
+
+def _as_words(packed: UInt8) -> npt.NDArray[np.uint64]:
+    """Words of eight bytes, the last one with zeros behind: so that more is counted at a time."""
+    size = packed.shape[-1]
+    words = np.zeros((*packed.shape[:-1], -(-size // 8) * 8), np.uint8)
+    words[..., :size] = packed
+    return words.view(np.uint64)
 
 
 def require_pad_value(value: int) -> None:

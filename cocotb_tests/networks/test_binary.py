@@ -55,12 +55,12 @@ def test_drawn_networks(preset: str, seed: int) -> None:
 
 def larger_than_memory(config: str) -> Graph:
     """Maps several times the feature memory, weights more than theirs."""
-    side, channels, last = {"tiny": (40, 100, 60), "ecp5-85k": (90, 200, 520)}[config]
+    side, channels, last = {"tiny": (32, 72, 80), "ecp5-85k": (60, 168, 520)}[config]
     maker = BinaryGraphMaker((side, side, 3), seed=7)
     name = maker.to_bits(maker.convolution("x", channels, Window((3, 3), (1, 1), pads=(1, 1, 1, 1))))
     name = maker.binary_convolution(name, channels, SAME)
     name = maker.to_bits(maker.max_pool(name, Window((3, 3), (2, 2), pads=(1, 1, 1, 1))))
-    name = maker.binary_convolution(name, last, Window((5, 5), (2, 2), pads=(2, 1, 2, 1)), pad=-1)
+    name = maker.binary_convolution(name, last, Window((5, 5), (3, 3), pads=(2, 1, 2, 1)), pad=-1)
     return maker.finish(maker.binary_convolution(name, 20, Window((1, 1)), bits=8))
 
 

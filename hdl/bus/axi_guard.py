@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
@@ -89,9 +89,9 @@ class AxiGuard(wiring.Component):
         m.submodules.owed = owed = Fifo(unsigned(BEATS_BITS), depth=16)
         m.submodules.next_owed = next_owed = Buffer(unsigned(BEATS_BITS))
         wiring.connect(m, owed.output, next_owed.input)
-        in_flight = Signal(_FLIGHT_BITS)
-        epoch, exhausted = self._elaborate_epochs(m, in_flight)
-        # Late by a cycle, which the spare flights and the cycles of a reset allow.
+        in_flight, begun, ended = Signal(_FLIGHT_BITS), Signal(2), Signal(2)
+        epoch, exhausted = self._elaborate_epochs(m, (in_flight == 0) & (begun == 0))
+        # All late by a cycle, which the spare flights and the cycles of a reset allow.
         held, may_begin = Signal(), Signal()
         m.d.sync += [
             held.eq(in_flight[-1] | exhausted),
@@ -108,11 +108,15 @@ class AxiGuard(wiring.Component):
         writes = self._elaborate_write_requests(m, epoch, may_begin & ~padding, owed)
         self._elaborate_write_data(m, next_owed.output, padding)
         read_ends, write_ends = self._elaborate_answers(m, epoch, exhausted)
-        m.d.sync += in_flight.eq(in_flight + reads + writes - read_ends - write_ends)
+        m.d.sync += [
+            begun.eq(reads + writes),
+            ended.eq(read_ends + write_ends),
+            in_flight.eq(in_flight + begun - ended),
+        ]
 
         checks = Assertions(m, platform)
         checks.never(in_flight.all(), "AXI guard: more bursts in flight than are counted")
-        checks.never((in_flight == 0) & (read_ends | write_ends), "AXI guard: an answer to nothing")
+        checks.never((in_flight == 0) & (ended != 0), "AXI guard: an answer to nothing")
 
         cycles_left = Signal(range(self.reset_cycles))
         with m.If(self.soft_reset):
@@ -123,7 +127,7 @@ class AxiGuard(wiring.Component):
             m.d.sync += self.resetting.eq(0)
         return m
 
-    def _elaborate_epochs(self, m: Module, in_flight) -> tuple:
+    def _elaborate_epochs(self, m: Module, is_idle: Value) -> tuple:
         """The epoch, and whether its number may still stand for an earlier one: numbers are free again only when
         everything is answered."""
         epoch = Signal(_EPOCH_BITS)
@@ -134,7 +138,7 @@ class AxiGuard(wiring.Component):
         # Counted even when nothing is in flight: a burst may be taken in the cycle of the reset.
         with m.If(begins & ~exhausted):
             m.d.sync += stale_epochs.eq(stale_epochs + 1)
-        with m.Elif(in_flight == 0):
+        with m.Elif(is_idle):
             m.d.sync += stale_epochs.eq(0)
         return epoch, exhausted
 

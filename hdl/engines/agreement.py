@@ -8,19 +8,19 @@ from amaranth.lib.wiring import In, Out
 
 from ..parts.device import MULTIPLIER_LATENCY
 
-__all__ = ["COUNT_BITS", "Agreement"]
+__all__ = ["Agreement"]
 
 #: Of a count, 0 to 8.
-COUNT_BITS = 4
+_COUNT_BITS = 4
 
 
 class Agreement(wiring.Component):
     """Count the bits in which each byte of a word agrees with its weight, a word each cycle.
 
-    A count comes as late as a product would, ``MULTIPLIER_LATENCY`` cycles after the word, over three levels with a
-    register behind each. They are written for look-up tables of four inputs, of which a byte takes 19: two pairs of
-    bits to a number of at most 2, which has its two bits from one table each; two of these to one of at most 4, in
-    three tables; two of these to the count in five.
+    A count comes as late as a product would, ``MULTIPLIER_LATENCY`` cycles after the word, over two levels with a
+    register behind each, and one more that can be cleared. Three bits become a number of at most 3, and so do three
+    others and the last two; these are added. A byte takes 15 look-up tables of four inputs, or 10 of six: every bit of
+    both levels is a function of six.
 
     Parameters
     ----------
@@ -31,6 +31,8 @@ class Agreement(wiring.Component):
     -------
     word : In(8 * lanes)
     weights : In(lanes x signed(8))
+    enable : In(lanes x 1)
+        Else the count is zero, a cycle later.
     counts : Out(lanes x 4)
     """
 
@@ -40,38 +42,44 @@ class Agreement(wiring.Component):
             {
                 "word": In(8 * lanes),
                 "weights": In(data.ArrayLayout(signed(8), lanes)),
-                "counts": Out(data.ArrayLayout(unsigned(COUNT_BITS), lanes)),
+                "enable": In(lanes),
+                "counts": Out(data.ArrayLayout(unsigned(_COUNT_BITS), lanes)),
             }
         )
 
     def elaborate(self, platform) -> Module:
-        assert MULTIPLIER_LATENCY == 3, "a register behind each level"
+        assert MULTIPLIER_LATENCY == 3, "a register behind each level, and one more"
         m = Module()
         for lane in range(self.lanes):
             agrees = ~(self.word.word_select(lane, 8) ^ self.weights[lane].as_unsigned())
-            numbers = list(agrees)
-            for level, add in enumerate((_of_bits, _of_pairs, _of_quads)):
-                sums = [add(*pair) for pair in zip(numbers[::2], numbers[1::2], strict=True)]
-                numbers = [
-                    Signal.like(total, name=f"sum_{lane}_{level}_{index}", reset_less=True)
-                    for index, total in enumerate(sums)
-                ]
-                m.d.sync += [number.eq(total) for number, total in zip(numbers, sums, strict=True)]
-            m.d.comb += self.counts[lane].eq(numbers[0])
+            numbers = []
+            for first in (0, 3, 6):
+                number = Signal(2, name=f"number_{lane}_{first}", reset_less=True)
+                m.d.sync += number.eq(_of_bits(*agrees[first : first + 3]))
+                numbers.append(number)
+            total = Signal(_COUNT_BITS, name=f"total_{lane}", reset_less=True)
+            m.d.sync += total.eq(_of_numbers(*numbers))
+            count = Signal(_COUNT_BITS, name=f"count_{lane}", reset_less=True)
+            with m.If(self.enable[lane]):
+                m.d.sync += count.eq(total)
+            with m.Else():
+                m.d.sync += count.eq(0)
+            m.d.comb += self.counts[lane].eq(count)
         return m
 
 
-def _of_bits(a: Value, b: Value) -> Value:
-    """Of two bits."""
-    return Cat(a ^ b, a & b)
+def _of_bits(a: Value, b: Value, c: Value | None = None) -> Value:
+    """The sum of two or three bits."""
+    if c is None:
+        return Cat(a ^ b, a & b)
+    return Cat(a ^ b ^ c, (a & b) | (c & (a ^ b)))
 
 
-def _of_pairs(a: Value, b: Value) -> Value:
-    """Of two numbers of at most 2: whichever is 2 is even."""
-    return Cat(a[0] ^ b[0], a[1] ^ b[1] ^ (a[0] & b[0]), a[1] & b[1])
-
-
-def _of_quads(a: Value, b: Value) -> Value:
-    """Of two numbers of at most 4: whichever is 4 brings no carry from below."""
-    carry = (a[1] & b[1]) | (a[0] & b[0] & (a[1] | b[1]))
-    return Cat(a[0] ^ b[0], a[1] ^ b[1] ^ (a[0] & b[0]), a[2] ^ b[2] ^ carry, a[2] & b[2])
+def _of_numbers(a: Value, b: Value, c: Value) -> Value:
+    """The sum of three numbers of two bits, at most 8: what is above their lowest bits is at most 4."""
+    low = _of_bits(a[0], b[0], c[0])
+    highs = (a[1], b[1], c[1], low[1])
+    odd, every = Cat(highs).xor(), Cat(highs).all()
+    pairs = _of_bits(highs[0], highs[1]), _of_bits(highs[2], highs[3])
+    two = (pairs[0][1] | pairs[1][1] | (pairs[0][0] & pairs[1][0])) & ~every
+    return Cat(low[0], odd, two, every)

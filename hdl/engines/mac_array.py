@@ -12,7 +12,7 @@ from ...golden.isa import Engine
 from ..parts.assertions import Assertions
 from ..parts.device import MULTIPLIER_LATENCY, Multiplier
 from ..parts.pipeline import delay, spread
-from .agreement import COUNT_BITS, Agreement
+from .agreement import Agreement
 from .column_hop import ColumnHop
 from .engine import (
     ACCUMULATOR_BITS,
@@ -112,11 +112,14 @@ class Column(wiring.Component):
         terms, level = list(self.products), 0
         if self.is_binary:
             m.submodules.agreement = agreement = Agreement(self.lanes)
-            m.d.comb += [agreement.word.eq(self.word), agreement.weights.eq(self.weights)]
+            m.d.comb += [
+                agreement.word.eq(self.word),
+                agreement.weights.eq(self.weights),
+                agreement.enable.eq(self.binary),
+            ]
             # One of both is zero here as well.
             for lane, count in enumerate(agreement.counts):
-                twice = Cat(Const(0, 1), count & self.binary[lane].replicate(COUNT_BITS))
-                terms[lane] = (terms[lane].as_unsigned() | twice).as_signed()
+                terms[lane] = (terms[lane].as_unsigned() | Cat(Const(0, 1), count)).as_signed()
         while len(terms) > 1:
             sums = [
                 Signal(signed(PRODUCT_BITS + level + 1), name=f"sum_{level}_{pair}", reset_less=True)
