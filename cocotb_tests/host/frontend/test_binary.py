@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -262,6 +263,16 @@ def test_another_name_does_not_matter(domain: str):
         function.domain = caller.domain = domain
         model.opset_import.add(domain=domain, version=3)
     assert isinstance(import_model(model.SerializeToString()).layers[1], BinaryConvolution)
+
+
+@needs_reference
+def test_the_example_of_the_manual_is_a_network_of_two_layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    manual = (Path(__file__).parents[3] / "docs" / "binary.md").read_text()
+    example = manual.partition("```python\n")[2].partition("```")[0]
+    monkeypatch.chdir(tmp_path)
+    exec(compile(example, "docs/binary.md", "exec"), {})
+    graph = assert_exact((tmp_path / "two_layers.onnx").read_bytes(), {"codes": codes(3, 8, 8)["x"]})
+    assert kinds(graph) == ["signs of a table", "binary convolution 3x3 + signs", "binary fully connected"]
 
 
 @given(st.integers(0, 1 << 32))
