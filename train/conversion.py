@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import nn
 
+from .binary import BinaryLayer
 from .layer import FastPointwiseConv2d
 
 
@@ -75,21 +76,23 @@ def make_fast(module: nn.Conv2d, **settings: object) -> FastPointwiseConv2d:
 
 
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, object]]:
-    """Groups for an optimiser: weight decay for all parameters but those of fast pointwise convolutions.
+    """Groups for an optimiser: weight decay for all but fast pointwise convolutions and weights of binary layers.
 
     A weight of the dense matrix is a product of one weight of each stage: decay would pull it to zero with the power of
-    the stages.
+    the stages. Of a weight of a binary layer the sign alone counts.
     """
-    fast = {id(parameter) for parameter in _fast_parameters(model)}
-    others = [parameter for parameter in model.parameters() if id(parameter) not in fast]
+    exempt = {id(parameter) for parameter in _exempt(model)}
+    others = [parameter for parameter in model.parameters() if id(parameter) not in exempt]
     groups = [{"params": others, "weight_decay": weight_decay}]
-    return [*groups, {"params": list(_fast_parameters(model)), "weight_decay": 0.0}]
+    return [*groups, {"params": list(_exempt(model)), "weight_decay": 0.0}]
 
 
-def _fast_parameters(model: nn.Module) -> Iterator[nn.Parameter]:
+def _exempt(model: nn.Module) -> Iterator[nn.Parameter]:
     for module in model.modules():
         if isinstance(module, FastPointwiseConv2d):
             yield from module.parameters()
+        elif isinstance(module, BinaryLayer):
+            yield module.weight
 
 
 def fold_batch_norm(layer: FastPointwiseConv2d, norm: nn.BatchNorm2d) -> None:

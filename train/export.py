@@ -15,6 +15,7 @@ from torch import nn
 
 from ..host.fpc_function import NAME, add_function, make_call, make_function
 from ..host.quantize import quantize
+from .holes import Holes
 from .layer import FastPointwiseConv2d
 
 _OPSET = 18
@@ -23,10 +24,10 @@ _OPSET = 18
 def export_onnx(
     model: nn.Module, samples: np.ndarray, *, input_name: str = "input", output_name: str = "output"
 ) -> bytes:
-    """Quantise a model to int8 and write it as ONNX, its fast pointwise convolutions as functions.
+    """Quantise a model to int8 and write it as ONNX, its fast pointwise convolutions and binary layers as functions.
 
-    They compute there, bit for bit, what they compute in PyTorch on the same numbers. Everything else is quantised as
-    ``lutterfly quantize`` does.
+    They compute there, bit for bit, what they compute in PyTorch on the same numbers; real numbers that a binary layer
+    gives are rounded to codes behind it. Everything else is quantised as ``lutterfly quantize`` does.
 
     Parameters
     ----------
@@ -44,20 +45,25 @@ def export_onnx(
     Raises
     ------
     ValueError
-        If a fast pointwise convolution is still in float, or not called exactly once, or what ``quantize`` refuses.
+        If a fast pointwise convolution is still in float, one or a binary layer is not called exactly once, or what
+        ``quantize`` refuses.
     """
     layers = _layers(model)
     dense = copy.deepcopy(model).eval()
     for name, layer in layers.items():
         parent, _, own = name.rpartition(".")
         setattr(dense.get_submodule(parent), own, _dense_twin(layer))
-    exported = _export(dense, samples, input_name, output_name)
-    calls = _calls(exported, layers)
-    known = _known_scales(exported, calls)
-    quantised = onnx.load_from_string(quantize(exported.SerializeToString(), {input_name: samples}, overrides=known))
+    holes = Holes(dense, samples)
+    feeds = {input_name: samples} | holes.results
+    exported = _export(holes.opened, feeds, [output_name, *holes.entering])
+    calls = _calls(exported, layers, holes.prefix)
+    known = _known_scales(exported, calls) | holes.scales
+    quantised = onnx.load_from_string(quantize(exported.SerializeToString(), feeds, overrides=known))
+    holes.fill(quantised)
     for number, (node_name, (name, layer)) in enumerate(calls.items(), 1):
         _put(quantised, node_name, name, layer, NAME if len(calls) == 1 else f"{NAME}_{number}")
     _shorten(quantised)
+    _sort(quantised)
     _drop_unused(quantised)
     onnx.checker.check_model(quantised)
     return quantised.SerializeToString()
@@ -82,10 +88,10 @@ def _layers(model: nn.Module) -> dict[str, FastPointwiseConv2d]:
 _Calls = dict[str, tuple[str, FastPointwiseConv2d]]
 
 
-def _calls(exported: onnx.ModelProto, layers: Mapping[str, FastPointwiseConv2d]) -> _Calls:
+def _calls(exported: onnx.ModelProto, layers: Mapping[str, FastPointwiseConv2d], prefix: str) -> _Calls:
     found: _Calls = {}
     for name, layer in layers.items():
-        weight = f"{name}.0.weight"
+        weight = f"{prefix}{name}.0.weight"
         nodes = [node for node in exported.graph.node if node.op_type == "Conv" and node.input[1] == weight]
         if len(nodes) != 1:
             raise ValueError(
@@ -118,21 +124,23 @@ def _dense_twin(layer: FastPointwiseConv2d) -> nn.Module:
     return nn.Sequential(convolution, *([nn.ReLU()] if layer.relu else []))
 
 
-def _export(model: nn.Module, samples: np.ndarray, input_name: str, output_name: str) -> onnx.ModelProto:
+def _export(model: nn.Module, feeds: Mapping[str, np.ndarray], outputs: list[str]) -> onnx.ModelProto:
+    # Of a single sample the exporter takes the batch for fixed.
+    arguments = tuple(torch.from_numpy(np.concatenate([array[:1], array[:1]])) for array in feeds.values())
+    batch = {0: torch.export.Dim("batch")}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "float.onnx"
         torch.onnx.export(
             model,
-            # Of a single sample the exporter takes the batch for fixed.
-            (torch.from_numpy(np.concatenate([samples[:1], samples[:1]])),),
+            arguments,
             path,
             dynamo=True,
             external_data=False,
             verbose=False,
             opset_version=_OPSET,
-            input_names=[input_name],
-            output_names=[output_name],
-            dynamic_shapes=({0: torch.export.Dim("batch")},),
+            input_names=list(feeds),
+            output_names=outputs,
+            dynamic_shapes=(batch, (batch,) * (len(feeds) - 1))[: len(feeds)],
         )
         exported = onnx.load(path)
     # Without the stack traces that torch puts in.
@@ -182,6 +190,8 @@ def _shorten(model: onnx.ModelProto) -> None:
     for node in model.graph.node:
         if node.op_type == "QuantizeLinear":
             before = producer.get(node.input[0])
+            while before is not None and before.op_type == "Identity":
+                before = producer.get(before.input[0])
             if (
                 before is not None
                 and before.op_type == "DequantizeLinear"
@@ -194,6 +204,20 @@ def _shorten(model: onnx.ModelProto) -> None:
 
 def _numbers(node: NodeProto, constants: Mapping[str, np.ndarray]) -> list[bytes]:
     return [constants[name].tobytes() for name in node.input[1:]]
+
+
+def _sort(model: onnx.ModelProto) -> None:
+    """Put every node behind those whose results it reads."""
+    known = {value.name for value in model.graph.input} | {tensor.name for tensor in model.graph.initializer}
+    waiting, ordered = list(model.graph.node), []
+    while waiting:
+        ready = [node for node in waiting if known.issuperset(filter(None, node.input))]
+        assert ready, [node.name for node in waiting]
+        ordered += ready
+        known |= {name for node in ready for name in node.output}
+        waiting = [node for node in waiting if not known.issuperset(node.output)]
+    del model.graph.node[:]
+    model.graph.node.extend(ordered)
 
 
 def _drop_unused(model: onnx.ModelProto) -> None:
