@@ -26,6 +26,7 @@ from .linear import check_linear, check_one_type, lower_linear
 from .padding import lower_pad, merge_pads
 from .parse import parse
 from .partition import partition
+from .qonnx import rewrite
 from .region import lower_region
 from .signs import pack_signs, share_signs
 from .source import Source, fix_batch, measure
@@ -65,7 +66,7 @@ def import_model(data: bytes, name: str = "model") -> Graph:
         If the file is no ONNX model, is not quantised, or cannot be run with the bytes of ONNX Runtime; the message
         names the node and the remedy.
     """
-    state = _State(parse(data, name))
+    state = _State(parse(rewrite(data, name), name))
     for _, run in PASSES:
         run(state)
     return state.build.graph

@@ -1,0 +1,157 @@
+"""QONNX networks, as Brevitas exports them, rewritten to what plain ONNX Runtime runs and the other passes read.
+
+Every quantised activation becomes int8 codes, behind which DequantizeLinear gives its values to those who need them.
+Products of codes become binary convolutions, as functions of the model, or quantised products. What is left, at the
+ends of the network, stays in float.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import NodeProto
+
+from ..errors import ModelError
+from ..fragments import LAYOUT, POOLING, TRANSPARENT, label
+from ..parse import read_model
+from .chain import Chain, find_chain, is_scalar
+from .codes import write_product_codes
+from .heads import can_count, float_results, write_counted
+from .network import Network, read_network
+from .product import PRODUCTS, Coded, check_scale, read_product
+from .quantisers import Quantiser, is_qonnx
+from .signs import write_code_signs, write_product_signs
+from .steps import write_step
+from .sums import write_sum
+from .writer import Writer
+
+__all__ = ["rewrite"]
+
+
+def rewrite(data: bytes, name: str) -> bytes:
+    """Rewrite a file with operators of QONNX; every other one stays as it is.
+
+    Raises
+    ------
+    ModelError
+        If it is no ONNX file, or has what the accelerator cannot run with the values of QONNX; the message names the
+        node and the remedy.
+    """
+    model = read_model(data, name)
+    return _Rewriting(read_network(model, name)).run().SerializeToString() if is_qonnx(model) else data
+
+
+class _Rewriting:
+    def __init__(self, network: Network):
+        self._network, self._writer = network, Writer(network)
+        self._coded: dict[str, Coded] = {}
+        self._in_float = float_results(network)
+
+    def run(self) -> onnx.ModelProto:
+        """Write everything in order of execution."""
+        for node in self._network.model.graph.node:
+            quantiser = self._network.quantisers.get(node.output[0])
+            is_activation = any(name in self._network.shapes for name in node.output)
+            if quantiser is None:
+                if not (is_activation and (self._pass_on(node) or self._count(node))):
+                    self._writer.keep([node])
+            elif is_activation:
+                self._quantise(quantiser)
+            else:
+                self._writer.keep(*quantiser.spell(node.output[0]))
+        return self._writer.model()
+
+    def _pass_on(self, node: NodeProto) -> bool:
+        """Codes of what only moves codes, or chooses among them."""
+        source = self._coded.get(node.input[0]) if node.input else None
+        if source is None or node.op_type not in (*LAYOUT, *POOLING, *TRANSPARENT) or len(node.output) != 1:
+            return False
+        codes = write_step(self._writer, node, source.codes, self._writer.name(f"{node.output[0]} codes"))
+        self._show(node, Coded(**{**vars(source), "codes": codes}))
+        return True
+
+    def _count(self, node: NodeProto) -> bool:
+        """A binary product whose results the model gives in float."""
+        if node.output[0] not in self._in_float or node.input[0] not in self._coded:
+            return False
+        product = read_product(self._network, node, self._coded[node.input[0]])
+        if not can_count(product):
+            return False
+        write_counted(self._writer, self._network, product)
+        return True
+
+    def _show(self, node: NodeProto, coded: Coded) -> None:
+        """Codes, and their values for whoever reads them in float."""
+        self._coded[node.output[0]] = coded
+        self._writer.dequantise(coded, node.output[0], node.name)
+
+    def _quantise(self, quantiser: Quantiser) -> None:
+        network, writer, node = self._network, self._writer, quantiser.node
+        scale = self._scale(quantiser)
+        chain = find_chain(network, self._coded, node.input[0])
+        source = self._coded.get(chain.root)
+        if chain.product is not None:
+            product = read_product(network, chain.product, self._coded[chain.product.input[0]])
+            write = write_product_signs if quantiser.is_binary else write_product_codes
+            self._show(node, write(writer, network, quantiser, chain, product, scale))
+        elif source is not None and quantiser.is_binary and not is_scalar(network, chain.nodes):
+            self._show(node, write_code_signs(writer, network, quantiser, chain, source, scale))
+        elif operands := self._summands(chain):
+            self._show(node, write_sum(writer, network, quantiser, chain, operands, scale))
+        else:
+            self._check_no_product(quantiser, node.input[0])
+            self._show(node, self._write_pointwise(quantiser, scale))
+
+    def _scale(self, quantiser: Quantiser) -> np.float32:
+        place, scale = f"{self._network.name}: {label(quantiser.node)}", self._network.constants.get(quantiser.scale)
+        if scale is None or scale.size != 1:
+            found = "computed" if scale is None else f"of {scale.size} values"
+            raise ModelError(
+                f"{place}: the scale {quantiser.scale!r} must be one constant, not {found}; quantise activations per "
+                "tensor"
+            )
+        check_scale(place, quantiser.scale, scale)
+        if not quantiser.fits:
+            raise ModelError(
+                f"{place}: the quantised activation must have at most 8 bits, not the numbers {quantiser.least} to "
+                f"{quantiser.greatest}; quantise it with bit_width=8"
+            )
+        zero_point = quantiser.zero_point - quantiser.shift
+        if not -128 <= zero_point <= 127:
+            raise ModelError(f"{place}: the zero point must be one of its numbers, not {quantiser.zero_point}")
+        return np.float32(scale.item())
+
+    def _summands(self, chain: Chain) -> tuple[Coded, Coded] | None:
+        """The codes whose values a chain's root adds up, if it does."""
+        node = self._network.producer.get(chain.root)
+        if node is None or node.op_type != "Add" or any(name not in self._coded for name in node.input):
+            return None
+        first, second = (self._coded[name] for name in node.input)
+        return first, second
+
+    def _write_pointwise(self, quantiser: Quantiser, scale: np.float32) -> Coded:
+        """A quantiser of what is computed in float: behind codes, a table of them; elsewhere the host's."""
+        writer, name = self._writer, quantiser.node.output[0]
+        values = writer.name(f"{name} in float")
+        writer.keep(*quantiser.spell(values))
+        zero_point = quantiser.zero_point - quantiser.shift
+        codes = writer.quantise(values, writer.name(f"{name} codes"), scale, zero_point, quantiser.node.name)
+        limits = quantiser.least - quantiser.shift, quantiser.greatest - quantiser.shift
+        return Coded(codes, scale, zero_point, *limits, is_binary=quantiser.is_binary)
+
+    def _check_no_product(self, quantiser: Quantiser, name: str) -> None:
+        """Refuse a product of codes that reaches a quantiser together with other activations."""
+        frontier, seen = [name], set()
+        while frontier:
+            at = frontier.pop()
+            node = self._network.producer.get(at)
+            if node is None or at in self._coded or at in seen:
+                continue
+            seen.add(at)
+            dynamic = self._network.dynamic_inputs(node)
+            if node.op_type in PRODUCTS and any(read in self._coded for read in dynamic):
+                raise ModelError(
+                    f"{self._network.name}: {label(node)} must be quantised before other activations are combined with "
+                    f"its results in front of {label(quantiser.node)}; put a QuantIdentity behind it"
+                )
+            frontier += dynamic

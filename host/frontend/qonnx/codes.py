@@ -1,0 +1,5 @@
+"""stub"""
+
+
+def write_product_codes(*a):
+    raise NotImplementedError
