@@ -26,7 +26,7 @@ from .linear import check_linear, check_one_type, lower_linear
 from .padding import lower_pad, merge_pads
 from .parse import parse
 from .partition import partition
-from .qonnx import rewrite
+from .qonnx import notes_of, rewrite
 from .region import lower_region
 from .signs import pack_signs, share_signs
 from .source import Source, fix_batch, measure
@@ -69,6 +69,7 @@ def import_model(data: bytes, name: str = "model") -> Graph:
     state = _State(parse(rewrite(data, name), name))
     for _, run in PASSES:
         run(state)
+    state.build.graph.notes = notes_of(state.given.model)
     return state.build.graph
 
 

@@ -23,9 +23,9 @@ from .quantisers import Quantiser, is_qonnx
 from .signs import write_code_signs, write_product_signs
 from .steps import write_step
 from .sums import write_sum
-from .writer import Writer
+from .writer import Writer, notes_of
 
-__all__ = ["rewrite"]
+__all__ = ["notes_of", "rewrite"]
 
 
 def rewrite(data: bytes, name: str) -> bytes:

@@ -95,18 +95,20 @@ class Evaluator:
         self._place = f"{network.name}: {label(quantiser.node)}"
         self._channels, self._rank = channels, len(network.shapes[chain.root])
         self._feed, self._result = chain.root, quantiser.node.output[0]
+        self._entering = quantiser.node.input[0]
         nodes = self._per_channel(network, chain)
         spelled, constants = quantiser.spell(self._result)
         known = constant_operands(network, [*nodes, *spelled])
         known |= {tensor.name: numpy_helper.to_array(tensor) for tensor in constants}
         # What each pooling reads, which tells in which direction the operators ahead of it go.
         self.pooled = [node.output[0] for node in nodes if node.op_type == "Identity" and node.name in self._pools]
+        shown = [self._result, *self.pooled, *([] if self._entering == self._feed else [self._entering])]
         shape = [None, channels, *[1] * (self._rank - 2)]
         graph = helper.make_graph(
             [*nodes, *spelled],
             "chain",
             [helper.make_tensor_value_info(self._feed, TensorProto.FLOAT, shape)],
-            [helper.make_empty_tensor_value_info(name) for name in (self._result, *self.pooled)],
+            [helper.make_empty_tensor_value_info(name) for name in dict.fromkeys(shown)],
             [numpy_helper.from_array(value, name) for name, value in known.items()],
         )
         model = helper.make_model(
@@ -156,14 +158,21 @@ class Evaluator:
         ModelError
             If an operator mixes channels or positions.
         """
+        result, *pooled = self._run(values, [self._result, *self.pooled])
+        return result, pooled
+
+    def entering(self, values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """What the quantiser reads for values float32[values, channels]."""
+        return values if self._entering == self._feed else self._run(values, [self._entering])[0]
+
+    def _run(self, values: npt.NDArray[np.float32], names: list[str]) -> list[np.ndarray]:
         parts: list[list[np.ndarray]] = []
         size = max(_AT_ONCE // self._channels, 1)
         for start in range(0, len(values), size):
             part = values[start : start + size]
             feed = {self._feed: part.reshape(*part.shape, *[1] * (self._rank - 2))}
-            parts.append([self._shaped(array, part.shape) for array in self._session.run(None, feed)])
-        result, *pooled = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        return result, pooled
+            parts.append([self._shaped(array, part.shape) for array in self._session.run(names, feed)])
+        return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
 
     def _shaped(self, array: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
         if array.size != shape[0] * shape[1]:

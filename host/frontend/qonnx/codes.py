@@ -1,5 +1,178 @@
-"""stub"""
+"""Quant behind a product: codes of its sums, requantised as the accelerator does it."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ModelError
+from ..fragments import POOLING, label
+from .chain import Chain, Evaluator, require_monotone
+from .fit import Affine, Wanted, fit_scaled, fit_windows
+from .network import Network
+from .product import Coded, Product
+from .quantisers import Quantiser
+from .signs import write_integer_product, write_scaled_channels
+from .steps import write_step
+from .thresholds import POWERS, Way
+from .writer import Writer
+
+#: Sums of integers that are evaluated for one layer, at most, those of all channels together.
+_MOST = 1 << 19
+_FULL = (-128, 127)
 
 
-def write_product_codes(*a):
-    raise NotImplementedError
+def write_product_codes(
+    writer: Writer, network: Network, quantiser: Quantiser, chain: Chain, product: Product, scale: np.float32
+) -> Coded:
+    """A product whose results are quantised.
+
+    Sums of binary products have few values: one layer gives the codes of all of them, or two do, the second of which is
+    a depthwise convolution, or the product is refused. Those of int8 codes have too many for that, and float32 does not
+    hold them for certain; they are requantised with the nearest whole bias, as everywhere in quantised networks, and a
+    note says so unless all codes are the same.
+
+    Raises
+    ------
+    ModelError
+        If the operators between are no scale and bias for each channel.
+    """
+    place, name = f"{network.name}: {label(quantiser.node)}", quantiser.node.output[0]
+    wanted = _evaluate(network, quantiser, chain, product, scale, place)
+    zero_point = quantiser.zero_point - quantiser.shift
+    coded = Coded(writer.name(f"{name} codes"), scale, zero_point, wanted.low, wanted.high)
+    first = coded.codes if not chain.steps else writer.name(f"{name} unpooled")
+    if product.is_exclusive_or:
+        _write_binary(writer, product, wanted, coded, first, place)
+    else:
+        _write_integers(writer, product, wanted, coded, first, place)
+    for node in chain.steps:
+        is_last = node is chain.steps[-1]
+        first = write_step(writer, node, first, coded.codes if is_last else writer.name(f"{node.output[0]} codes"))
+    return coded
+
+
+def _evaluate(
+    network: Network, quantiser: Quantiser, chain: Chain, product: Product, scale: np.float32, place: str
+) -> Wanted:
+    """The codes of the sums: of all, or of as many as are evaluated."""
+    evaluator = Evaluator(network, chain, quantiser, product.outputs)
+    sums = product.sums()
+    size = max(_MOST // product.outputs, 2)
+    is_whole = product.is_exclusive_or or len(sums) <= size
+    if not is_whole:
+        sums = np.unique(np.linspace(sums[0], sums[-1], size).astype(np.int64))
+    low, high = product.limits()
+    inside = (sums[:, None] >= low) & (sums[:, None] <= high)
+    results, errors = product.results(sums), product.errors(sums)
+    values, pooled = evaluator.run(results.astype(np.float32))
+    codes = _codes(values, quantiser, scale)
+    if product.is_exclusive_or and errors.any():
+        require_monotone(network, chain, place)
+        for side in (-1, 1):
+            end = np.nextafter((results + side * errors).astype(np.float32), np.float32(side * np.inf))
+            other = (_codes(evaluator.run(end)[0], quantiser, scale) != codes) & inside
+            if other.any():
+                at, channel = (int(index[0]) for index in np.nonzero(other))
+                raise ModelError(
+                    f"{place}: channel {channel} must round farther from a tie than float32 may err, not at the sum "
+                    f"{sums[at]}: other orders of additions give other codes; {POWERS}"
+                )
+    wanted = Wanted(sums, inside, codes, evaluator.entering(results.astype(np.float32)) / np.float64(scale))
+    _check_pooling(chain, wanted, pooled, place)
+    wanted.is_certain = is_whole and not errors.any()
+    return wanted
+
+
+def _codes(values: npt.NDArray[np.float32], quantiser: Quantiser, scale: np.float32) -> npt.NDArray[np.int64]:
+    """Codes less the zero point."""
+    return np.rint(values / scale).astype(np.int64) + quantiser.zero_point - quantiser.shift
+
+
+def _check_pooling(chain: Chain, wanted: Wanted, pooled: list[np.ndarray], place: str) -> None:
+    """Codes may be pooled instead of what pooling reads where both go the same way with the sum."""
+    for node, read in zip((node for node in chain.steps if node.op_type in POOLING), pooled, strict=True):
+        way = np.sign(np.diff(read, axis=0)).astype(np.int64)
+        against = (way * np.sign(np.diff(wanted.codes, axis=0)) == Way.FALLING).any(axis=0)
+        if against.any():
+            raise ModelError(
+                f"{place}: {label(node)} must pool what rises with its codes, not channel {int(against.argmax())}, which "
+                "falls; put the pooling behind the batch normalisation"
+            )
+
+
+def _write_binary(writer: Writer, product: Product, wanted: Wanted, coded: Coded, result: str, place: str) -> None:
+    fit = fit_scaled(wanted, coded.zero_point)
+    if not fit.wrong.any():
+        codes = {"zero_point": coded.zero_point, "low": wanted.low, "high": wanted.high}
+        _write_call(writer, product, fit, result, **codes)
+        return
+    windows = fit_windows(wanted, coded.zero_point)
+    if windows is None or windows.second.wrong.any():
+        channel = int(fit.wrong.argmax()) if windows is None else int(windows.second.wrong.argmax())
+        raise ModelError(
+            f"{place}: channel {channel} must be a scale and a bias of the product's sums, and is not for every sum; "
+            "keep to batch normalisation and Relu in front of it"
+        )
+    counted = writer.name(f"{result} counted")
+    _write_call(writer, product, windows.first, counted, zero_point=-128)
+    second = windows.second
+    shape = (1, product.outputs, *[1] * (0 if product.window is None else 2))
+    scaled = result if (wanted.low, wanted.high) == _FULL else writer.name(f"{result} scaled")
+    write_scaled_channels(
+        writer,
+        counted,
+        scaled,
+        second.factor,
+        second.bias,
+        product.node.name,
+        shape,
+        -128,
+        (second.multiplier, coded.zero_point),
+    )
+    _limit(writer, product, wanted, coded, scaled, result)
+
+
+def _write_call(writer: Writer, product: Product, fit: Affine, result: str, **codes: int) -> None:
+    weights = product.weights * fit.factor.reshape(-1, *[1] * (product.weights.ndim - 1))
+    parts: dict[str, object] = dict(codes)
+    if product.window is not None:
+        window = product.window
+        parts |= {"pads": window.pads, "strides": window.stride, "dilations": window.dilation, "pad_value": 0}
+    writer.call_binary(
+        product.source.codes,
+        result,
+        product.node.name,
+        weights.astype(np.int8),
+        bias=fit.bias.astype(np.int32),
+        scale=fit.multiplier,
+        **parts,
+    )
+
+
+def _write_integers(writer: Writer, product: Product, wanted: Wanted, coded: Coded, result: str, place: str) -> None:
+    fit = fit_scaled(wanted, coded.zero_point, nearest=True)
+    if (fit.wrong > 1).any() or (np.abs(fit.bias) >= 1 << 31).any():
+        raise ModelError(
+            f"{place}: channel {int(fit.wrong.argmax())} must be a scale and a bias of the product's sums, and is "
+            f"{fit.wrong.max()} codes away; keep to batch normalisation and Relu in front of it"
+        )
+    weights = product.weights.astype(np.int64) * fit.factor.reshape(-1, *[1] * (product.weights.ndim - 1))
+    if weights.max() > 127:
+        raise ModelError(
+            f"{place}: weights of channels whose batch normalisation has a negative scale must be at least -127, not "
+            "-128; quantise them with narrow_range=True"
+        )
+    if fit.wrong.any() or not wanted.is_certain:
+        writer.note(product.node.name)
+    scaled = result if (wanted.low, wanted.high) == _FULL else writer.name(f"{result} scaled")
+    unit = np.float32(1)
+    write_integer_product(writer, product, weights, fit.bias, scaled, (unit, fit.multiplier, unit, coded.zero_point))
+    _limit(writer, product, wanted, coded, scaled, result)
+
+
+def _limit(writer: Writer, product: Product, wanted: Wanted, coded: Coded, scaled: str, result: str) -> None:
+    if scaled != result:
+        limits = wanted.low, wanted.high
+        inner = Coded(scaled, coded.scale, coded.zero_point)
+        writer.clip(scaled, result, inner, limits, product.node.name)

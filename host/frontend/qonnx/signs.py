@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from onnx import NodeProto
 
 from ..errors import ModelError
 from ..fragments import POOLING, label
@@ -205,19 +204,27 @@ def write_scaled_channels(
     node: str,
     shape: tuple[int, ...],
     zero_point: int = 0,
+    scaled: tuple[npt.NDArray[np.float32], int] = (np.ones(1, np.float32), 0),
 ) -> str:
-    """Codes of each channel, less the zero point, times a factor, plus a bias: a depthwise convolution."""
+    """Codes of each channel, less the zero point, times a factor, plus a bias: a depthwise convolution.
+
+    ``scaled`` are the multipliers of the sums, and the zero point that is added to the result.
+    """
     spatial = max(len(shape) - 2, 1)
     if len(shape) == 2:
         wide = writer.constant(f"{result} map", [0, len(factors), 1], np.int64)
         codes = writer.add("Reshape", [codes, wide], writer.name(f"{result} one pixel"), f"{node} one pixel")
     last = result if len(shape) > 2 else writer.name(f"{result} channels")
     one = writer.constant(f"{result} unit", 1)
-    zero = writer.constant(f"{result} zero", 0, np.int8)
+    multipliers, added = scaled
+    multiplier = writer.constant(f"{result} multiplier", multipliers if multipliers.size > 1 else multipliers[0])
+    zero = writer.constant(
+        f"{result} zero", np.zeros_like(multipliers, np.int8) if multipliers.size > 1 else 0, np.int8
+    )
+    behind = [one, writer.constant(f"{result} zero point behind", added, np.int8)]
     operands = [codes, one, writer.constant(f"{result} zero point", zero_point, np.int8)]
     weights = writer.constant(f"{result} factors", np.reshape(factors, (-1, *[1] * (1 + spatial))), np.int8)
-    added = writer.constant(f"{result} bias", bias, np.int32)
-    operands += [weights, one, zero, one, zero, added]
+    operands += [weights, multiplier, zero, *behind, writer.constant(f"{result} bias", bias, np.int32)]
     writer.add("QLinearConv", operands, last, f"{node} channels", group=len(factors))
     if len(shape) == 2:
         flat = writer.constant(f"{result} vector", [0, len(factors)], np.int64)

@@ -51,17 +51,20 @@ def write_sum(
     low, high = quantiser.least - quantiser.shift, quantiser.greatest - quantiser.shift
     # Relu cuts codes instead of values.
     low = max(low, zero_point) if pointwise else low
-    values = [writer.name(f"{name} operand {index}") for index in range(2)]
     operands = tuple(writer.ones(coded) for coded in operands)
     start = writer.mark()
-    for coded, value in zip(operands, values, strict=True):
-        writer.dequantise(coded, value, add.name)
-    total = writer.add("Add", values, writer.name(f"{name} total"), add.name)
-    codes = writer.quantise(total, writer.name(f"{name} sum"), scale, zero_point, add.name)
+    result = writer.name(f"{name} sum")
+    read = [
+        part
+        for index, coded in enumerate(operands)
+        for part in (coded.codes, *writer.quantisation(f"{result} operand {index}", coded.scale, coded.zero_point))
+    ]
+    inputs = [*read, *writer.quantisation(result, scale, zero_point)]
+    codes = writer.add("QLinearAdd", inputs, result, add.name)
     coded = Coded(codes, scale, zero_point, low, high)
     if (low, high) != _FULL:
         codes = writer.clip(codes, writer.name(f"{name} clipped"), coded, (low, high), quantiser.node.name)
-    _check_pairs(network, quantiser, chain, operands, writer.since(start, codes), (scale, zero_point), place)
+    _check_pairs(network, quantiser, chain, operands, writer.since(start), (scale, zero_point), place)
     for node in chain.steps:
         codes = write_step(writer, node, codes, writer.name(f"{node.output[0]} codes"))
     return dataclasses.replace(coded, codes=codes)
@@ -77,7 +80,7 @@ def _check_pairs(
     place: str,
 ) -> None:
     """Compare what is written with the operators of the file on every pair of codes."""
-    numbers = [CODES[(CODES >= coded.least) & (CODES <= coded.greatest)] for coded in operands]
+    numbers = [CODES[(coded.least <= CODES) & (coded.greatest >= CODES)] for coded in operands]
     pairs = np.array(list(itertools.product(*numbers)), np.int8)
     # x + x has one operand.
     if operands[0].codes == operands[1].codes:
@@ -85,7 +88,7 @@ def _check_pairs(
     feeds = {coded.codes: pairs[:, index] for index, coded in enumerate(operands)}
     nodes, constants = written
     result = nodes[-1].output[0]
-    graph = _graph(nodes, {name: TensorProto.INT8 for name in feeds}, result, constants)
+    graph = _graph(nodes, dict.fromkeys(feeds, TensorProto.INT8), result, constants)
     found = open_session(_model(network, graph).SerializeToString()).run([result], feeds)[0]
     wanted = _given_codes(network, quantiser, chain, operands, pairs, *quantisation)
     wrong = np.flatnonzero(found != wanted)
@@ -118,7 +121,7 @@ def _given_codes(
     known = constant_operands(network, spelled) | {item.name: numpy_helper.to_array(item) for item in constants}
     graph = _graph(
         [add, *between, *spelled],
-        {name: TensorProto.FLOAT for name in add.input},
+        dict.fromkeys(add.input, TensorProto.FLOAT),
         result,
         [numpy_helper.from_array(value, name) for name, value in known.items()],
     )

@@ -20,6 +20,22 @@ from .product import Coded
 from .quantisers import DOMAINS
 
 _MICROSOFT = "com.microsoft"
+_EXTENSIONS = ("QGemm", "QLinearAdd")
+_NOTE_KEY = "lutterfly.note"
+_OTHER = (
+    "are those of the quantised sums, with whole numbers as biases, and may be by one other than those of QONNX, which "
+    "adds up in float32"
+)
+
+
+def note_in(model: onnx.ModelProto, note: str) -> None:
+    """Note in a model what its user should know."""
+    model.metadata_props.add(key=_NOTE_KEY, value=note)
+
+
+def notes_of(model: onnx.ModelProto) -> list[str]:
+    """What was noted in a model."""
+    return [entry.value for entry in model.metadata_props if entry.key == _NOTE_KEY]
 
 
 class Writer:
@@ -48,6 +64,7 @@ class Writer:
             del kept[:]
             kept.extend(written)
         self._values: dict[str, onnx.TensorProto] = {}
+        self._noted: list[str] = []
         self.opset = next(entry.version for entry in self._model.opset_import if entry.domain in ("", "ai.onnx"))
         if self.opset < LEAST_OPSET:
             raise ModelError(
@@ -65,7 +82,7 @@ class Writer:
     def constant(self, name: str, value: object, dtype: type = np.float32) -> str:
         """A constant, by a name like this."""
         name = self.name(name)
-        self._values[name] = numpy_helper.from_array(np.ascontiguousarray(np.array(value, dtype)), name)
+        self._values[name] = numpy_helper.from_array(np.array(value, dtype, order="C"), name)
         return name
 
     def keep(self, nodes: Iterable[NodeProto], constants: Iterable[onnx.TensorProto] = ()) -> None:
@@ -75,14 +92,23 @@ class Writer:
 
     def add(self, operator: str, inputs: list[str], output: str, node: str, **attributes: object) -> str:
         """A node, whose only result is returned."""
-        domain = _MICROSOFT if operator == "QGemm" else ""
+        domain = _MICROSOFT if operator in _EXTENSIONS else ""
         self.keep([helper.make_node(operator, inputs, [output], node, domain=domain, **attributes)])
         return output
 
     def quantise(self, values: str, codes: str, scale: np.float32, zero_point: int, node: str) -> str:
         """int8 codes of values that are multiples of a scale."""
-        operands = [self.constant(f"{codes} scale", scale), self.constant(f"{codes} zero point", zero_point, np.int8)]
-        return self.add("QuantizeLinear", [values, *operands], codes, f"{node} codes")
+        return self.add(
+            "QuantizeLinear", [values, *self.quantisation(codes, scale, zero_point)], codes, f"{node} codes"
+        )
+
+    def quantisation(self, name: str, scale: np.float32, zero_point: int) -> tuple[str, str]:
+        """Scale and zero point as constants."""
+        return self.constant(f"{name} scale", scale), self.constant(f"{name} zero point", zero_point, np.int8)
+
+    def note(self, node: str) -> None:
+        """Note a node whose codes may be other ones than in QONNX."""
+        self._noted.append(node)
 
     def mark(self) -> int:
         """How many nodes there are."""
@@ -91,6 +117,7 @@ class Writer:
     def since(self, mark: int) -> tuple[list[NodeProto], list[onnx.TensorProto]]:
         """The nodes behind a mark, and the constants that they read."""
         nodes = list(self._model.graph.node)[mark:]
+        _tell_apart(nodes)
         names = dict.fromkeys(name for node in nodes for name in node.input if name in self._values)
         return nodes, [self._values[name] for name in names]
 
@@ -116,19 +143,16 @@ class Writer:
 
     def dequantise(self, coded: Coded, values: str, node: str) -> None:
         """The values of codes."""
-        scale = self.constant(f"{values} scale", coded.scale)
         if not coded.is_binary:
-            zero_point = self.constant(f"{values} zero point", coded.zero_point, np.int8)
-            self.add("DequantizeLinear", [coded.codes, scale, zero_point], values, f"{node} values")
+            parts = self.quantisation(values, coded.scale, coded.zero_point)
+            self.add("DequantizeLinear", [coded.codes, *parts], values, f"{node} values")
             return
-        less = self.constant(f"{values} less", -coded.scale)
-        unit, zero = self.constant(f"{values} unit", 1), self.constant(f"{values} zero", 0, np.int8)
-        number = self.add(
-            "DequantizeLinear", [coded.codes, unit, zero], self.name(f"{values} number"), f"{node} number"
-        )
+        plus, minus = self.constant(f"{values} plus", coded.scale), self.constant(f"{values} minus", -coded.scale)
+        number, parts = self.name(f"{values} number"), self.quantisation(f"{values} number", np.float32(1), 0)
+        self.add("DequantizeLinear", [coded.codes, *parts], number, f"{node} number")
         least = self.constant(f"{values} least", 0)
         reached = self.add("GreaterOrEqual", [number, least], self.name(f"{values} reached"), f"{node} reached")
-        self.add("Where", [reached, scale, less], values, f"{node} values")
+        self.add("Where", [reached, plus, minus], values, f"{node} values")
 
     def call_binary(self, codes: str, result: str, node: str, weights: np.ndarray, **parts: object) -> str:
         """The call of a binary convolution."""
@@ -146,6 +170,7 @@ class Writer:
             if needed & set(node.output) and not set(node.output) <= constants.keys():
                 kept.append(node)
                 needed |= set(reads(node))
+        _tell_apart(kept[::-1])
         del graph.node[:]
         graph.node.extend(kept[::-1])
         graph.initializer.extend(tensor for name, tensor in constants.items() if name in needed)
@@ -157,6 +182,8 @@ class Writer:
         if _MICROSOFT in domains and all(entry.domain != _MICROSOFT for entry in self._model.opset_import):
             self._model.opset_import.append(helper.make_opsetid(_MICROSOFT, 1))
         assert not domains & set(DOMAINS)
+        if self._noted:
+            note_in(self._model, f"codes of {', '.join(self._noted)} {_OTHER}")
         return self._model
 
     def _folded(self) -> dict[str, onnx.TensorProto]:
@@ -167,5 +194,16 @@ class Writer:
                 name in self._network.constants for name in node.output
             ):
                 for name in node.output:
-                    constants[name] = numpy_helper.from_array(np.ascontiguousarray(self._network.constants[name]), name)
+                    constants[name] = numpy_helper.from_array(self._network.constants[name], name)
         return constants
+
+
+def _tell_apart(nodes: Iterable[NodeProto]) -> None:
+    """Give each node a name of its own: the first one keeps it."""
+    taken: set[str] = set()
+    for node in nodes:
+        name = node.name
+        numbers = itertools.count(2)
+        while node.name in taken:
+            node.name = f"{name} {next(numbers)}"
+        taken.add(node.name)

@@ -1,0 +1,205 @@
+"""Scale and bias: which numbers of the accelerator's requantisation give wanted codes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ....golden.requant import pack_parameters, requantise
+
+#: Biases that are tried around the real one.
+_NEIGHBOURS = (0, -1, 1)
+#: A constant code is a bias that sums of up to 2**19 do not change.
+_CONSTANT = 1 << 20
+#: Steps of a window: from the least code to the greatest.
+_STEPS = 255
+_FACTORS = range(1, 128)
+
+
+@dataclass
+class Wanted:
+    """Codes for sums.
+
+    Attributes
+    ----------
+    sums : int64[n]
+        Rising.
+    inside : bool[n, channels]
+        Whether a channel has the sum.
+    codes : int64[n, channels]
+    real : float64[n, channels]
+        What is rounded, before the zero point is added and limits are kept.
+    is_certain : bool
+        Whether these are all sums, and their codes those of any order of additions.
+    """
+
+    sums: npt.NDArray[np.int64]
+    inside: npt.NDArray[np.bool_]
+    codes: npt.NDArray[np.int64]
+    real: npt.NDArray[np.float64]
+    is_certain: bool = True
+
+    @property
+    def low(self) -> int:
+        """The least code of all."""
+        return int(self.codes[self.inside].min())
+
+    @property
+    def high(self) -> int:
+        """The greatest code of all."""
+        return int(self.codes[self.inside].max())
+
+    def channel(self, at: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+        """Sums, codes and real numbers of a channel."""
+        own = self.inside[:, at]
+        return self.sums[own], self.codes[own, at], self.real[own, at]
+
+
+@dataclass
+class Affine:
+    """``clip(rint(f32(factor * sum + bias) * multiplier) + zero point, low, high)``, for each channel.
+
+    Attributes
+    ----------
+    factor, bias : int64[channels]
+    multiplier : float32[channels]
+    wrong : int64[channels]
+        The farthest that a code is from the wanted one.
+    """
+
+    factor: npt.NDArray[np.int64]
+    bias: npt.NDArray[np.int64]
+    multiplier: npt.NDArray[np.float32]
+    wrong: npt.NDArray[np.int64]
+
+
+@dataclass
+class Windows:
+    """Two of them in a row: the first counts sums in a window of 256, the second gives their codes."""
+
+    first: Affine
+    second: Affine
+
+
+def _empty(channels: int) -> Affine:
+    bias, wrong = np.zeros((2, channels), np.int64)
+    return Affine(np.ones(channels, np.int64), bias, np.ones(channels, np.float32), wrong)
+
+
+def fit_scaled(wanted: Wanted, zero_point: int, *, nearest: bool = False) -> Affine:
+    """Fit each channel: with the factor 1, or -1 where codes fall; ``nearest`` takes the real scale and the next bias."""
+    fit = _empty(wanted.codes.shape[1])
+    limits = zero_point, wanted.low, wanted.high
+    for channel in range(len(fit.bias)):
+        sums, codes, real = wanted.channel(channel)
+        slope, at_zero = _line(sums, real)
+        if slope == 0 or (codes == codes[0]).all():
+            fit.bias[channel], fit.multiplier[channel] = (codes[0] - zero_point) * _CONSTANT, 1 / _CONSTANT
+        else:
+            factor = 1 if slope > 0 else -1
+            bias = np.rint(at_zero / abs(slope)).astype(np.int64)
+            neighbours = _NEIGHBOURS[:1] if nearest else _NEIGHBOURS
+            found = None
+            for neighbour in neighbours:
+                found = _multiplier(factor * sums + bias + neighbour, codes, abs(slope), limits)
+                if found is not None:
+                    bias += neighbour
+                    break
+            fit.factor[channel], fit.bias[channel] = factor, bias
+            fit.multiplier[channel] = np.float32(abs(slope)) if found is None else found
+        entering = fit.factor[channel] * sums + fit.bias[channel]
+        fit.wrong[channel] = np.abs(_requantised(entering, fit.multiplier[channel], limits) - codes).max()
+    return fit
+
+
+def fit_windows(wanted: Wanted, zero_point: int) -> Windows | None:
+    """Fit two layers, or return None where the codes of some channel change over more than 256 sums."""
+    channels = wanted.codes.shape[1]
+    first, second = _empty(channels), _empty(channels)
+    step = int(np.diff(wanted.sums).min())
+    first.multiplier[:] = np.float32(1 / step)
+    # The limits are kept behind it.
+    limits = zero_point, -128, 127
+    for channel in range(channels):
+        sums, codes, real = wanted.channel(channel)
+        slope, at_zero = _line(sums, real)
+        factor = 1 if slope >= 0 else -1
+        changes = np.flatnonzero(codes[1:] != codes[:-1])
+        begin, end = (changes[0], changes[-1] + 1) if len(changes) else (0, 0)
+        least = int(min(factor * sums[begin], factor * sums[end]))
+        if abs(int(sums[end] - sums[begin])) > step * _STEPS:
+            return None
+        first.factor[channel], first.bias[channel] = factor, -least
+        # The first layer adds its zero point of -128, which the second one subtracts.
+        steps = np.clip((factor * sums - least) // step, 0, _STEPS)
+        real_slope, real_zero = abs(slope) * step, at_zero + abs(slope) * least
+        second.factor[channel], second.bias[channel], second.multiplier[channel] = _second(
+            steps, codes, (real_slope, real_zero), limits, (wanted.low, wanted.high)
+        )
+        entering = second.factor[channel] * steps + second.bias[channel]
+        found = _requantised(entering, second.multiplier[channel], limits)
+        second.wrong[channel] = np.abs(np.clip(found, wanted.low, wanted.high) - codes).max()
+    return Windows(first, second)
+
+
+def _second(
+    steps: npt.NDArray[np.int64],
+    codes: npt.NDArray[np.int64],
+    line: tuple[float, float],
+    limits: tuple[int, int, int],
+    kept: tuple[int, int],
+) -> tuple[int, int, np.float32]:
+    """A factor whose fraction of the bias is near enough to the real one for every code."""
+    slope, at_zero = line
+    if slope == 0 or (codes == codes[0]).all():
+        return 1, (int(codes[0]) - limits[0]) * _CONSTANT, np.float32(1 / _CONSTANT)
+    for factor in _FACTORS:
+        bias = round(factor * at_zero / slope)
+        found = _multiplier(factor * steps + bias, codes, slope / factor, (limits[0], *kept))
+        if found is not None:
+            return factor, bias, found
+    return 127, round(127 * at_zero / slope), np.float32(slope / 127)
+
+
+def _line(sums: npt.NDArray[np.int64], real: npt.NDArray[np.float64]) -> tuple[float, float]:
+    """Slope, and value at the sum 0, where the real numbers change: elsewhere Relu has cut them."""
+    changes = np.flatnonzero(np.diff(real))
+    if not len(changes):
+        return 0.0, float(real[0])
+    begin, end = changes[0], changes[-1] + 1
+    # At either end the step may be cut in part.
+    if end - begin > 3:
+        begin, end = begin + 1, end - 1
+    slope = (real[end] - real[begin]) / (sums[end] - sums[begin])
+    return float(slope), float(real[begin] - slope * sums[begin])
+
+
+def _multiplier(
+    entering: npt.NDArray[np.int64], codes: npt.NDArray[np.int64], slope: float, limits: tuple[int, int, int]
+) -> np.float32 | None:
+    """A multiplier that gives the codes, the real one if it does."""
+    zero_point, low, high = limits
+    number, entering_real = codes - zero_point, entering.astype(np.float64)
+    with np.errstate(divide="ignore"):
+        ends = np.stack([(number - 0.5) / entering_real, (number + 0.5) / entering_real])
+    # Beyond a limit any larger magnitude will do, and at 0 any multiplier.
+    cut = np.where(entering >= 0, codes == high, codes == low), np.where(entering >= 0, codes == low, codes == high)
+    below = np.where((entering == 0) | cut[1], -np.inf, ends.min(axis=0)).max()
+    above = np.where((entering == 0) | cut[0], np.inf, ends.max(axis=0)).min()
+    if not below <= above or not np.isfinite(below):
+        candidates = [slope]
+    else:
+        candidates = [slope, (below + min(above, 2 * max(below, slope))) / 2]
+    for candidate in map(np.float32, candidates):
+        if candidate > 0 and (_requantised(entering, candidate, limits) == codes).all():
+            return candidate
+    return None
+
+
+def _requantised(
+    entering: npt.NDArray[np.int64], multiplier: np.float32, limits: tuple[int, int, int]
+) -> npt.NDArray[np.int64]:
+    parameters = pack_parameters(np.zeros(1, np.int32), np.array([multiplier], np.float32))
+    return requantise(entering.astype(np.int32)[:, None], parameters, *limits)[:, 0].astype(np.int64)
