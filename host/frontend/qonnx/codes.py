@@ -45,7 +45,7 @@ def write_product_codes(
     if product.is_exclusive_or:
         _write_binary(writer, product, wanted, coded, first, place)
     else:
-        _write_integers(writer, product, wanted, coded, first, place)
+        _write_integers(writer, network, chain, product, wanted, coded, first, place)
     for node in chain.steps:
         is_last = node is chain.steps[-1]
         first = write_step(writer, node, first, coded.codes if is_last else writer.name(f"{node.output[0]} codes"))
@@ -108,33 +108,39 @@ def _write_binary(writer: Writer, product: Product, wanted: Wanted, coded: Coded
         _write_call(writer, product, fit, result, **codes)
         return
     windows = fit_windows(wanted, coded.zero_point)
-    if windows is None or windows.second.wrong.any():
-        channel = int(fit.wrong.argmax()) if windows is None else int(windows.second.wrong.argmax())
+    second, group = windows.second, windows.parts * windows.copies
+    if second.wrong.any():
         raise ModelError(
-            f"{place}: channel {channel} must be a scale and a bias of the product's sums, and is not for every sum; "
-            "keep to batch normalisation and Relu in front of it"
+            f"{place}: channel {int(second.wrong.argmax())} must be a scale and a bias of the product's sums, and is not "
+            "for every sum; keep to batch normalisation and Relu in front of it"
         )
-    counted = writer.name(f"{result} counted")
-    _write_call(writer, product, windows.first, counted, zero_point=-128)
-    second = windows.second
-    shape = (1, product.outputs, *[1] * (0 if product.window is None else 2))
-    scaled = result if (wanted.low, wanted.high) == _FULL else writer.name(f"{result} scaled")
+    counted, scaled = writer.name(f"{result} counted"), writer.name(f"{result} scaled")
+    first = Affine(
+        np.repeat(windows.factor, group),
+        windows.first_biases().reshape(-1),
+        np.full(product.outputs * group, 1 / windows.step, np.float32),
+    )
+    _write_call(writer, product, first, counted, zero_point=-128)
+    is_whole = (wanted.low, wanted.high) == _FULL
+    shape = (1, product.outputs * group, *[1] * (0 if product.window is None else 2))
     write_scaled_channels(
         writer,
         counted,
-        scaled,
-        second.factor,
+        result if is_whole else scaled,
+        windows.second_factors(),
         second.bias,
         product.node.name,
         shape,
         -128,
         (second.multiplier, coded.zero_point),
     )
-    _limit(writer, product, wanted, coded, scaled, result)
+    if not is_whole:
+        _limit(writer, product, wanted, coded, scaled, result)
 
 
 def _write_call(writer: Writer, product: Product, fit: Affine, result: str, **codes: int) -> None:
-    weights = product.weights * fit.factor.reshape(-1, *[1] * (product.weights.ndim - 1))
+    weights = np.repeat(product.weights, len(fit.factor) // product.outputs, axis=0)
+    weights = weights * fit.factor.reshape(-1, *[1] * (weights.ndim - 1))
     parts: dict[str, object] = dict(codes)
     if product.window is not None:
         window = product.window
@@ -150,7 +156,16 @@ def _write_call(writer: Writer, product: Product, fit: Affine, result: str, **co
     )
 
 
-def _write_integers(writer: Writer, product: Product, wanted: Wanted, coded: Coded, result: str, place: str) -> None:
+def _write_integers(
+    writer: Writer,
+    network: Network,
+    chain: Chain,
+    product: Product,
+    wanted: Wanted,
+    coded: Coded,
+    result: str,
+    place: str,
+) -> None:
     fit = fit_scaled(wanted, coded.zero_point, nearest=True)
     if (fit.wrong > 1).any() or (np.abs(fit.bias) >= 1 << 31).any():
         raise ModelError(
@@ -163,16 +178,32 @@ def _write_integers(writer: Writer, product: Product, wanted: Wanted, coded: Cod
             f"{place}: weights of channels whose batch normalisation has a negative scale must be at least -127, not "
             "-128; quantise them with narrow_range=True"
         )
-    if fit.wrong.any() or not wanted.is_certain:
+    if fit.wrong.any() or not (wanted.is_certain or _is_same(network, chain, product, fit, coded)):
         writer.note(product.node.name)
-    scaled = result if (wanted.low, wanted.high) == _FULL else writer.name(f"{result} scaled")
+    is_whole = (wanted.low, wanted.high) == _FULL
+    scaled = result if is_whole else writer.name(f"{result} scaled")
     unit = np.float32(1)
     write_integer_product(writer, product, weights, fit.bias, scaled, (unit, fit.multiplier, unit, coded.zero_point))
-    _limit(writer, product, wanted, coded, scaled, result)
+    if not is_whole:
+        _limit(writer, product, wanted, coded, scaled, result)
+
+
+def _is_same(network: Network, chain: Chain, product: Product, fit: Affine, coded: Coded) -> bool:
+    """Whether a fit is the real scale and bias, and nothing is rounded before the code is.
+
+    Results of the product are exact then, whole numbers of up to 24 bits times a power of two, and so are their
+    quotients by a scale that is a power of two. The fit's sums are these whole numbers, and its multipliers powers of
+    two. Relu cuts codes as it cuts results.
+    """
+    pointwise = {node.op_type for node in chain.nodes if node not in chain.steps}
+    scales = np.concatenate([fit.multiplier, [coded.scale]])
+    if pointwise - {"Relu"} or (np.frexp(scales)[0] != 0.5).any() or product.errors(np.zeros(1, np.int64)).any():
+        return False
+    ends = np.array([0, 1])
+    real = product.results(ends) / coded.scale
+    return np.array_equal((fit.factor * ends[:, None] + fit.bias) * fit.multiplier.astype(np.float64), real)
 
 
 def _limit(writer: Writer, product: Product, wanted: Wanted, coded: Coded, scaled: str, result: str) -> None:
-    if scaled != result:
-        limits = wanted.low, wanted.high
-        inner = Coded(scaled, coded.scale, coded.zero_point)
-        writer.clip(scaled, result, inner, limits, product.node.name)
+    inner = Coded(scaled, coded.scale, coded.zero_point)
+    writer.clip(scaled, result, inner, (wanted.low, wanted.high), product.node.name)

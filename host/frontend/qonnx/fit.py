@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +15,9 @@ _NEIGHBOURS = (0, -1, 1)
 #: A constant code is a bias that sums of up to 2**19 do not change.
 _CONSTANT = 1 << 20
 #: Steps of a window: from the least code to the greatest.
-_STEPS = 255
-_FACTORS = range(1, 128)
+STEPS = 255
+_LARGEST = 127
+_COPIES = (1, 2, 4, 8)
 
 
 @dataclass
@@ -72,15 +74,47 @@ class Affine:
     factor: npt.NDArray[np.int64]
     bias: npt.NDArray[np.int64]
     multiplier: npt.NDArray[np.float32]
-    wrong: npt.NDArray[np.int64]
+    wrong: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 @dataclass
 class Windows:
-    """Two of them in a row: the first counts sums in a window of 256, the second gives their codes."""
+    """Two layers in a row: the first counts sums in windows of 256, the second gives their codes.
 
-    first: Affine
+    Where the codes of a channel change over n sums, the count of those that are below the sum is
+
+        sum of clip((factor * sum - least) / step - 255 * i, 0, 255) for i in range(parts)
+
+    and each term is a channel of the first layer. There may be ``copies`` of each, so that the second layer's factors,
+    which have 8 bits, add up to a finer one.
+
+    Attributes
+    ----------
+    parts, copies : int
+    step : int
+        From one sum to the next.
+    factor, least : int64[channels]
+    second : Affine
+        Of the count.
+    """
+
+    parts: int
+    copies: int
+    step: int
+    factor: npt.NDArray[np.int64]
+    least: npt.NDArray[np.int64]
     second: Affine
+
+    def first_biases(self) -> npt.NDArray[np.int64]:
+        """int64[channels, parts * copies]: of the first layer, whose multiplier is that of one step."""
+        below = STEPS * self.step * np.repeat(np.arange(self.parts), self.copies)
+        return -self.least[:, None] - below
+
+    def second_factors(self) -> npt.NDArray[np.int64]:
+        """int64[channels, parts * copies]: of the second layer, at most 127."""
+        share, rest = np.divmod(self.second.factor[:, None], self.copies)
+        of_copies = share + (np.arange(self.copies) < rest)
+        return np.tile(of_copies, self.parts)
 
 
 def _empty(channels: int) -> Affine:
@@ -114,53 +148,54 @@ def fit_scaled(wanted: Wanted, zero_point: int, *, nearest: bool = False) -> Aff
     return fit
 
 
-def fit_windows(wanted: Wanted, zero_point: int) -> Windows | None:
-    """Fit two layers, or return None where the codes of some channel change over more than 256 sums."""
-    channels = wanted.codes.shape[1]
-    first, second = _empty(channels), _empty(channels)
-    step = int(np.diff(wanted.sums).min())
-    first.multiplier[:] = np.float32(1 / step)
-    # The limits are kept behind it.
-    limits = zero_point, -128, 127
+def fit_windows(wanted: Wanted, zero_point: int) -> Windows:
+    """Fit two layers, with as few channels between as will do."""
+    channels, step = wanted.codes.shape[1], int(np.diff(wanted.sums).min())
+    factor, least, ways = (np.zeros(channels, np.int64) for _ in range(3))
+    lines, counts, number = [], [], []
     for channel in range(channels):
         sums, codes, real = wanted.channel(channel)
         slope, at_zero = _line(sums, real)
-        factor = 1 if slope >= 0 else -1
+        factor[channel] = 1 if slope >= 0 else -1
         changes = np.flatnonzero(codes[1:] != codes[:-1])
         begin, end = (changes[0], changes[-1] + 1) if len(changes) else (0, 0)
-        least = int(min(factor * sums[begin], factor * sums[end]))
-        if abs(int(sums[end] - sums[begin])) > step * _STEPS:
-            return None
-        first.factor[channel], first.bias[channel] = factor, -least
-        # The first layer adds its zero point of -128, which the second one subtracts.
-        steps = np.clip((factor * sums - least) // step, 0, _STEPS)
-        real_slope, real_zero = abs(slope) * step, at_zero + abs(slope) * least
-        second.factor[channel], second.bias[channel], second.multiplier[channel] = _second(
-            steps, codes, (real_slope, real_zero), limits, (wanted.low, wanted.high)
-        )
-        entering = second.factor[channel] * steps + second.bias[channel]
-        found = _requantised(entering, second.multiplier[channel], limits)
-        second.wrong[channel] = np.abs(np.clip(found, wanted.low, wanted.high) - codes).max()
-    return Windows(first, second)
+        least[channel] = (factor[channel] * sums[[begin, end]]).min()
+        ways[channel] = (factor[channel] * sums[[begin, end]]).max() - least[channel]
+        counts.append((factor[channel] * sums - least[channel]) // step)
+        lines.append((abs(slope) * step, at_zero + abs(slope) * least[channel]))
+        number.append(codes)
+    parts = max(-(-int(ways.max()) // (step * STEPS)), 1)
+    counts = [np.clip(count, 0, parts * STEPS) for count in counts]
+    limits, second = (zero_point, wanted.low, wanted.high), _empty(channels)
+    second.wrong[:] = 1
+    for copies in _COPIES:
+        for channel in np.flatnonzero(second.wrong):
+            found = _second(counts[channel], number[channel], lines[channel], limits, copies)
+            if found is not None:
+                second.factor[channel], second.bias[channel], second.multiplier[channel] = found
+                second.wrong[channel] = 0
+        if not second.wrong.any():
+            break
+    return Windows(parts, copies, step, factor, least, second)
 
 
 def _second(
-    steps: npt.NDArray[np.int64],
+    counts: npt.NDArray[np.int64],
     codes: npt.NDArray[np.int64],
     line: tuple[float, float],
     limits: tuple[int, int, int],
-    kept: tuple[int, int],
-) -> tuple[int, int, np.float32]:
+    copies: int,
+) -> tuple[int, int, np.float32] | None:
     """A factor whose fraction of the bias is near enough to the real one for every code."""
     slope, at_zero = line
     if slope == 0 or (codes == codes[0]).all():
-        return 1, (int(codes[0]) - limits[0]) * _CONSTANT, np.float32(1 / _CONSTANT)
-    for factor in _FACTORS:
-        bias = round(factor * at_zero / slope)
-        found = _multiplier(factor * steps + bias, codes, slope / factor, (limits[0], *kept))
+        return copies, (int(codes[0]) - limits[0]) * _CONSTANT, np.float32(1 / _CONSTANT)
+    for factor, neighbour in itertools.product(range(1, _LARGEST * copies + 1), _NEIGHBOURS):
+        bias = round(factor * at_zero / slope) + neighbour
+        found = _multiplier(factor * counts + bias, codes, slope / factor, limits)
         if found is not None:
             return factor, bias, found
-    return 127, round(127 * at_zero / slope), np.float32(slope / 127)
+    return None
 
 
 def _line(sums: npt.NDArray[np.int64], real: npt.NDArray[np.float64]) -> tuple[float, float]:

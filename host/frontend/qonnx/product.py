@@ -148,16 +148,6 @@ class Product:
         """float64[outputs], exact: of one in the sum."""
         return np.float64(self.source.scale) * self.scale.astype(np.float64)
 
-    def negated(self) -> Int8:
-        """The weights with the other sign.
-
-        Raises
-        ------
-        ModelError
-            If one is -128.
-        """
-        return np.negative(self.weights)
-
     def _bias_or_zero(self) -> npt.NDArray[np.float64]:
         return np.zeros(self.outputs) if self.bias is None else self.bias.astype(np.float64)
 
@@ -167,25 +157,28 @@ class Product:
         return np.abs(self.weights.astype(np.int64)).reshape(self.outputs, -1).sum(axis=1) * largest
 
     def _is_exact(self) -> bool:
-        of_source, of_weights = _mantissa(np.array([self.source.scale])), _mantissa(self.scale)
-        total = self._largest_magnitude() * of_source * of_weights
-        if (total > _EXACT).any() or max(map(abs, self.source.bounds)) * of_source[0] > _EXACT:
+        """Whether all partial sums are whole multiples, at most 2**24, of one power of two."""
+        largest = np.abs(self.weights.astype(np.int64)).reshape(self.outputs, -1).max(axis=1)
+        # What is multiplied has been rounded when it was multiplied with its scale.
+        factors = ((np.array([self.source.scale]), max(map(abs, self.source.bounds))), (self.scale, largest))
+        if any((_mantissa(scales) * number > _EXACT).any() for scales, number in factors):
             return False
-        # Weights are rounded when they are multiplied with their scale, too.
-        if (np.abs(self.weights).reshape(self.outputs, -1).max(axis=1) * of_weights > _EXACT).any():
-            return False
-        if self.bias is None:
-            return True
-        unit = self.real_scale / (of_source * of_weights)
-        units = np.abs(self.bias / unit)
-        return bool((units == np.rint(units)).all() and (units + total <= _EXACT).all())
+        bias = self._bias_or_zero()
+        unit = np.float64(_unit(np.array([self.source.scale]))[0]) * _unit(self.scale)
+        unit = np.where(bias == 0, unit, np.minimum(unit, _unit(np.where(bias == 0, 1, bias))))
+        magnitude = self._largest_magnitude() * self.real_scale + np.abs(bias)
+        return bool((magnitude <= _EXACT * unit).all())
 
 
-def _mantissa(scales: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-    """The odd whole number that each scale is, times a power of two."""
-    mantissas = np.frexp(scales.astype(np.float64))[0] * _EXACT
-    # The lowest bit that is set.
-    whole = mantissas.astype(np.int64)
+def _unit(numbers: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
+    """The power of two of which each float32 is an odd multiple."""
+    return np.abs(numbers.astype(np.float64)) / _mantissa(numbers)
+
+
+def _mantissa(numbers: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
+    """The odd whole number that each float32 is, times a power of two."""
+    whole = np.abs(np.frexp(numbers.astype(np.float64))[0] * _EXACT).astype(np.int64)
+    # Without the bits below the lowest one that is set.
     return (whole // (whole & -whole)).astype(np.float64)
 
 

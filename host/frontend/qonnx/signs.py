@@ -206,27 +206,40 @@ def write_scaled_channels(
     zero_point: int = 0,
     scaled: tuple[npt.NDArray[np.float32], int] = (np.ones(1, np.float32), 0),
 ) -> str:
-    """Codes of each channel, less the zero point, times a factor, plus a bias: a depthwise convolution.
+    """Sums over groups of channels of the codes, less the zero point, times factors, plus a bias.
 
-    ``scaled`` are the multipliers of the sums, and the zero point that is added to the result.
+    Parameters
+    ----------
+    writer : Writer
+    codes, result : str
+    factors : int64[outputs] or int64[outputs, inputs of a group]
+    bias : int64[outputs]
+    node : str
+        What it is named after.
+    shape : tuple of int
+        Of the codes; rank 2 to 4.
+    zero_point : int
+    scaled : float32[outputs] or float32[1], int
+        The multipliers of the sums, and the zero point that is added to the result.
     """
-    spatial = max(len(shape) - 2, 1)
-    if len(shape) == 2:
-        wide = writer.constant(f"{result} map", [0, len(factors), 1], np.int64)
+    outputs, is_vector = len(factors), len(shape) == 2
+    if is_vector:
+        wide = writer.constant(f"{result} map", [0, shape[1], 1], np.int64)
         codes = writer.add("Reshape", [codes, wide], writer.name(f"{result} one pixel"), f"{node} one pixel")
-    last = result if len(shape) > 2 else writer.name(f"{result} channels")
-    one = writer.constant(f"{result} unit", 1)
+    last = writer.name(f"{result} channels") if is_vector else result
     multipliers, added = scaled
-    multiplier = writer.constant(f"{result} multiplier", multipliers if multipliers.size > 1 else multipliers[0])
-    zero = writer.constant(
-        f"{result} zero", np.zeros_like(multipliers, np.int8) if multipliers.size > 1 else 0, np.int8
-    )
-    behind = [one, writer.constant(f"{result} zero point behind", added, np.int8)]
-    operands = [codes, one, writer.constant(f"{result} zero point", zero_point, np.int8)]
-    weights = writer.constant(f"{result} factors", np.reshape(factors, (-1, *[1] * (1 + spatial))), np.int8)
-    operands += [weights, multiplier, zero, *behind, writer.constant(f"{result} bias", bias, np.int32)]
-    writer.add("QLinearConv", operands, last, f"{node} channels", group=len(factors))
-    if len(shape) == 2:
-        flat = writer.constant(f"{result} vector", [0, len(factors)], np.int64)
+    multiplier = multipliers if multipliers.size > 1 else multipliers[0]
+    one, zero = writer.quantisation(f"{result} read", np.float32(1), zero_point)
+    kernel = np.reshape(factors, (outputs, -1, *[1] * max(len(shape) - 2, 1)))
+    operands = [
+        *(codes, one, zero, writer.constant(f"{result} factors", kernel, np.int8)),
+        writer.constant(f"{result} multiplier", multiplier),
+        writer.constant(f"{result} zero", np.zeros_like(multiplier, np.int8), np.int8),
+        *writer.quantisation(result, np.float32(1), added),
+        writer.constant(f"{result} bias", bias, np.int32),
+    ]
+    writer.add("QLinearConv", operands, last, f"{node} channels", group=outputs)
+    if is_vector:
+        flat = writer.constant(f"{result} vector", [0, outputs], np.int64)
         writer.add("Reshape", [last, flat], result, f"{node} vector")
     return result

@@ -58,7 +58,8 @@ class Writer:
         self._model.CopyFrom(network.measured.model)
         given = network.model.graph
         self._names = itertools.count(1)
-        self._taken = {name for node in given.node for name in (*node.input, *node.output)}
+        self._taken = {name for node in self._model.graph.node for name in (*node.input, *node.output)}
+        self._taken |= {name for node in given.node for name in (*node.input, *node.output)}
         del self._model.graph.node[:], self._model.graph.initializer[:], self._model.graph.value_info[:]
         for kept, written in ((self._model.graph.input, given.input), (self._model.graph.output, given.output)):
             del kept[:]

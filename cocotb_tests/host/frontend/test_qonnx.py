@@ -1,0 +1,254 @@
+"""QONNX networks: qonnx, ONNX Runtime on what they are rewritten to, and the graph give the same values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from exactness import needs_reference
+from qonnx_networks import QonnxNetwork, assert_same
+
+from lutterfly.host.frontend import describe, import_model
+from lutterfly.host.graph import BinaryConvolution, Convolution, Graph, Pointwise
+
+pytestmark = needs_reference
+
+
+def kinds(graph: Graph) -> list[str]:
+    return [type(layer).__name__ for layer in graph.layers]
+
+
+def on_host(graph: Graph) -> set[str]:
+    return {row.kind for row in describe(graph) if row.where == "host"}
+
+
+def drawn(seed: int) -> bytes:
+    """Convolutions, pooling and fully connected layers, with everything drawn; all scales are powers of two."""
+    rng = np.random.default_rng(seed)
+    size = [int(rng.integers(6, 12)), int(rng.integers(6, 12))]
+    net = QonnxNetwork((int(rng.integers(1, 40)), *size), seed=seed, opset=int(rng.choice([13, 17, 20])))
+    x = net.scalar("Sub", net.scalar("Mul", "x", 2.0), 1.0) if rng.integers(2) else "x"
+    x = net.bipolar(x, 2.0 ** rng.integers(-2, 2)) if rng.integers(2) else net.quant(x, 2.0 ** -rng.integers(3, 7))
+    for _ in range(2):
+        inputs, height, width = net.shapes[x]
+        outputs, kernel = int(rng.integers(1, 70)), [int(side) for side in rng.integers(1, 4, 2)]
+        dilations = [int(factor) for factor in rng.integers(1, 3, 2)]
+        pads = [int(pad) for pad in rng.integers(0, 3, 4)]
+        extents = [factor * (side - 1) + 1 for factor, side in zip(dilations, kernel, strict=True)]
+        if height + pads[0] + pads[2] < extents[0] or width + pads[1] + pads[3] < extents[1]:
+            continue
+        scale = net.powers(outputs).reshape(-1, 1, 1, 1) if rng.integers(2) else 0.25
+        weights = net.signs((outputs, inputs, *kernel), scale)
+        bias = None if rng.integers(2) else rng.integers(-9, 9, outputs) * 2.0**-8
+        strides = [int(step) for step in rng.integers(1, 3, 2)]
+        x = net.conv(x, weights, pads=pads, strides=strides, dilations=dilations, bias=bias)
+        x = behind(net, x, rng, np.sqrt(inputs * kernel[0] * kernel[1]) / 4)
+    x = net.flatten(x, str(rng.choice(["Flatten", "Reshape"])))
+    features = net.shapes[x][0]
+    x = net.linear(x, net.signs((24, features), 2.0**-3), str(rng.choice(["Gemm", "MatMul"])))
+    x = behind(net, x, rng, np.sqrt(features) / 8)
+    return net.model(net.linear(x, net.signs((7, 24), 0.5)))
+
+
+def behind(net: QonnxNetwork, x: str, rng: np.random.Generator, spread: float) -> str:
+    """What stands between a product and the next signs, in any order."""
+    height, *_ = (*net.shapes[x][1:], 0)
+    pools = height > 2 and min(net.shapes[x][1:]) > 2
+    before, after = rng.integers(0, 4, 2)
+    if pools and before == 0:
+        x = net.pool(x, 2, 2)
+    if rng.integers(4):
+        x = net.norm(x, spread)
+    else:
+        x = net.scalar("Add", net.scalar("Mul", x, float(rng.choice([-0.3, 0.7]))), 0.1)
+    if pools and before == 1:
+        x = net.pool(x, 3, 2, (1, 0, 1, 0))
+    x = net.bipolar(x, 2.0 ** rng.integers(-1, 2))
+    return net.pool(x, 2, 1) if pools and after == 0 else x
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_drawn_networks(seed: int):
+    graph = assert_same(drawn(seed))
+    assert "BinaryConvolution" in kinds(graph)
+    # The sums of the last layer are the accelerator's: what is left is their scale.
+    assert not {"Conv", "Gemm", "MatMul"} & on_host(graph)
+
+
+@pytest.mark.regress
+@pytest.mark.parametrize("seed", range(12, 300))
+def test_more_drawn_networks(seed: int):
+    assert_same(drawn(seed), samples=2)
+
+
+@pytest.mark.parametrize("domain", ["qonnx.custom_op.general", "finn.custom_op.general", "onnx.brevitas"])
+def test_every_domain_is_read(domain: str):
+    net = QonnxNetwork((5,), domain=domain)
+    x = net.linear(net.bipolar("x"), net.signs((6, 5)))
+    graph = assert_same(net.model(net.linear(net.bipolar(x), net.signs((3, 6)))), qonnx="finn" not in domain)
+    assert kinds(graph).count("BinaryConvolution") == 2
+
+
+def hybrid(seed: int, *, spread: float = 0.7) -> bytes:
+    """Eight bits, binary layers in the middle, a residual sum and eight bits again."""
+    net = QonnxNetwork((3, 8, 8), seed=seed)
+    rng = net.rng
+    x = net.quant("x", 2.0**-6)
+    x = net.conv(x, net.integers((16, 3, 3, 3), 2.0**-7), pads=[1] * 4, bias=rng.integers(-99, 99, 16) * 2.0**-13)
+    x = net.quant(net.add("Relu", x), 2.0**-6, signed=0)
+    signs = net.bipolar(net.norm(x, 1.0)) if seed % 2 else net.bipolar(net.scalar("Sub", x, 0.5))
+    y = net.conv(signs, net.signs((16, 16, 3, 3), 2.0**-4), pads=[1] * 4)
+    y = net.quant(net.norm(y, 12 * 2.0**-4), 2.0**-5)
+    x = net.quant(net.add("Add", net.quant(x, 2.0**-5), y), 2.0**-4)
+    x = net.flatten(net.pool(x))
+    x = net.linear(x, net.integers((10, 256), 2.0**-7), bias=rng.integers(-99, 99, 10) * 2.0**-11)
+    return net.model(net.quant(x, 2.0**-3))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_hybrid_networks(seed: int):
+    graph = assert_same(hybrid(seed))
+    assert {"BinaryConvolution", "Convolution", "Add", "MaxPool"} <= set(kinds(graph))
+    assert not graph.notes
+    assert not {"Conv", "Gemm", "MatMul"} & on_host(graph)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_quantised_results_of_binary_products(seed: int, bits: int):
+    # Any batch normalisation: of one layer, or of two where its bias is no whole number of the sums'.
+    net = QonnxNetwork((9, 5, 5), seed=seed)
+    x = net.conv(net.bipolar("x"), net.signs((20, 9, 3, 3)), pads=[seed % 2] * 4)
+    x = net.norm(x, 9.0)
+    x = net.add("Relu", x) if seed % 3 == 0 else x
+    x = net.quant(x, 2.0 ** (3 - bits), 0.0, float(bits), signed=int(seed % 3 != 0), narrow=seed % 2)
+    graph = assert_same(net.model(x))
+    assert kinds(graph)[-2:] in (["BinaryConvolution", "Convolution"], ["Pointwise", "BinaryConvolution"]) or bits < 8
+
+
+def test_a_whole_bias_needs_one_layer():
+    net = QonnxNetwork((9, 5, 5))
+    x = net.conv(net.bipolar("x"), net.signs((20, 9, 3, 3), 0.5), bias=net.rng.integers(-20, 20, 20) / 2)
+    graph = assert_same(net.model(net.quant(x, 1.0)))
+    assert kinds(graph) == ["Pointwise", "BinaryConvolution"]
+
+
+def test_integers_behind_a_batch_normalisation_are_noted():
+    net = QonnxNetwork((3, 6, 6))
+    x = net.norm(net.conv(net.quant("x", 2.0**-5), net.integers((8, 3, 3, 3))), 2.0)
+    x = net.quant(x, 2.0**-5)
+    data = net.model(x)
+    graph = assert_same(data, qonnx=False)
+    assert graph.notes == [
+        "codes of Conv_2 are those of the quantised sums, with whole numbers as biases, and may be by one other than "
+        "those of QONNX, which adds up in float32"
+    ]
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("features", [3, 255, 256, 300, 1000])
+def test_sums_of_many_values_are_counted_in_parts(features: int, bias: bool):
+    net = QonnxNetwork((features,))
+    given = np.arange(5) / 4 if bias else None
+    x = net.linear(net.bipolar("x", 0.5), net.signs((5, features), net.powers(5).reshape(-1, 1)), bias=given)
+    graph = assert_same(net.model(net.scalar("Div", x, 3.0)), samples=6)
+    (layer,) = [layer for layer in graph.layers if isinstance(layer, BinaryConvolution)]
+    assert len(layer.weights) == 5 * -(-features // 255)
+
+
+def test_extreme_sums_are_counted():
+    net = QonnxNetwork((600,))
+    weights = net.bipolar(net.constant(np.repeat([[1.0], [-1.0]], 600, axis=1)))
+    data = net.model(net.linear(net.bipolar("x"), weights))
+    graph = import_model(data)
+    assert len(graph.layers) == 2
+    from exactness import assert_answers  # noqa: PLC0415
+
+    for value in (1.0, -1.0):
+        assert_answers(graph.model, {"x": np.full((1, 600), value, np.float32)})
+
+
+def test_maps_are_counted_too():
+    net = QonnxNetwork((8, 6, 5))
+    x = net.conv(net.bipolar("x"), net.signs((4, 8, 5, 5)), pads=[2, 1, 0, 2], strides=[2, 1])
+    assert_same(net.model(x))
+
+
+def test_one_map_for_several_readers():
+    # The results of one product become signs and numbers, its signs are read in float and pooled.
+    net = QonnxNetwork((6, 6, 6))
+    x = net.conv(net.bipolar("x"), net.signs((8, 6, 3, 3)))
+    normed = net.norm(x, 7.0)
+    signs, numbers = net.bipolar(normed, 0.5), net.quant(normed, 2.0**-5)
+    assert_same(net.model(signs, numbers, net.pool(signs), net.conv(signs, net.signs((4, 8, 2, 2)))))
+
+
+def test_binary_activations_and_weights_of_eight_bits():
+    net = QonnxNetwork((6, 6, 6))
+    x = net.conv(net.bipolar("x", 0.5), net.signs((8, 6, 3, 3)))
+    x = net.bipolar(net.norm(x, 4.0))
+    x = net.conv(x, net.integers((4, 8, 3, 3)))
+    graph = assert_same(net.model(net.bipolar(net.norm(x, 3.0))))
+    assert [type(layer) for layer in graph.layers].count(Convolution) == 1
+
+
+def test_depthwise_binary_weights():
+    net = QonnxNetwork((6, 6, 6))
+    x = net.conv(net.quant("x"), net.signs((6, 1, 3, 3)), group=6, pads=[1] * 4)
+    x = net.bipolar(net.norm(x, 2.0))
+    x = net.conv(x, net.signs((6, 1, 3, 3)), group=6)
+    assert_same(net.model(net.bipolar(net.norm(x, 3.0))))
+
+
+def test_series():
+    net = QonnxNetwork((3, 20))
+    x = net.conv(net.quant("x"), net.signs((6, 3, 4)), pads=[1, 2], strides=[2], dilations=[1])
+    assert_same(net.model(net.bipolar(net.norm(x, 2.0))))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"zero_point": 3.0},
+        {"zero_point": 128.0, "signed": 0},
+        {"bits": 2.0, "narrow": 1},
+        {"bits": 4.0, "signed": 0},
+        {"bits": 8.0, "signed": 0, "narrow": 1},
+        {"bits": 1.0, "scale": 1.0},
+        {"mode": "FLOOR"},
+        {"mode": "CEIL", "zero_point": 5.0},
+        {"scale": 0.037},
+    ],
+)
+def test_every_quantised_input(given: dict[str, object]):
+    net = QonnxNetwork((3, 6, 6))
+    x = net.quant("x", **({"scale": 2.0**-5} | given))
+    # Of whole channels: no sum lies near a threshold, whatever the scale.
+    x = net.conv(x, net.signs((6, 3, 1, 1)), bias=np.full(6, 0.001953125))
+    graph = assert_same(net.model(net.bipolar(x)), samples=6)
+    assert isinstance(graph.layers[0], Pointwise if given.get("bits") == 1.0 else Convolution)
+
+
+def test_requantised_numbers_are_a_table():
+    net = QonnxNetwork((3, 6, 6))
+    x = net.conv(net.quant("x"), net.integers((4, 3, 3, 3)))
+    x = net.quant(x, 2.0**-5)
+    x = net.quant(net.add("Sigmoid", net.scalar("Mul", x, 1.7)), 2.0**-8, signed=0)
+    assert_same(net.model(net.bipolar(net.scalar("Sub", x, 0.5))))
+
+
+def test_other_models_are_left_alone():
+    from lutterfly.host.frontend.qonnx import rewrite  # noqa: PLC0415
+
+    from qdq_graphs import __doc__ as _  # noqa: PLC0415
+
+    import onnx  # noqa: PLC0415
+
+    model = onnx.helper.make_model(
+        onnx.helper.make_graph(
+            [onnx.helper.make_node("Relu", ["x"], ["y"])],
+            "g",
+            [onnx.helper.make_tensor_value_info("x", 1, [1])],
+            [onnx.helper.make_tensor_value_info("y", 1, [1])],
+        )
+    ).SerializeToString()
+    assert rewrite(model, "m") is model
