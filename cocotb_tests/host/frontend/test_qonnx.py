@@ -51,19 +51,21 @@ def drawn(seed: int) -> bytes:
 
 def behind(net: QonnxNetwork, x: str, rng: np.random.Generator, spread: float) -> str:
     """What stands between a product and the next signs, in any order."""
-    height, *_ = (*net.shapes[x][1:], 0)
-    pools = height > 2 and min(net.shapes[x][1:]) > 2
+
+    def is_large() -> bool:
+        return min(net.shapes[x][1:], default=0) > 3
+
     before, after = rng.integers(0, 4, 2)
-    if pools and before == 0:
+    if before == 0 and is_large():
         x = net.pool(x, 2, 2)
     if rng.integers(4):
         x = net.norm(x, spread)
     else:
         x = net.scalar("Add", net.scalar("Mul", x, float(rng.choice([-0.3, 0.7]))), 0.1)
-    if pools and before == 1:
+    if before == 1 and is_large():
         x = net.pool(x, 3, 2, (1, 0, 1, 0))
     x = net.bipolar(x, 2.0 ** rng.integers(-1, 2))
-    return net.pool(x, 2, 1) if pools and after == 0 else x
+    return net.pool(x, 2, 1) if after == 0 and is_large() else x
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -8,6 +8,8 @@ import numpy as np
 import onnx
 from onnx import NodeProto, numpy_helper
 
+from ..errors import ModelError
+from ..fragments import label
 from ..parse import check_inputs, name_nodes
 from ..source import Source, fix_batch, measure
 from .quantisers import DOMAINS, Quantiser, read_quantiser
@@ -90,7 +92,19 @@ def read_network(model: onnx.ModelProto, name: str) -> Network:
     check_inputs(measured)
     fix_batch(measured)
     measure(measured)
-    return Network(name, given, measured, quantisers, initializers)
+    network = Network(name, given, measured, quantisers, initializers)
+    _check_sizes(network)
+    return network
+
+
+def _check_sizes(network: Network) -> None:
+    for node in network.nodes:
+        for output in node.output:
+            if 0 in network.shapes.get(output, ()):
+                raise ModelError(
+                    f"{network.name}: {label(node)} must give at least one number, not the shape "
+                    f"{list(network.shapes[output])}; export the network for larger inputs"
+                )
 
 
 def _drop_listed_initializers(model: onnx.ModelProto) -> None:

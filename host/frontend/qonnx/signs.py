@@ -30,7 +30,8 @@ def write_product_signs(
     found = _thresholds_of(network, quantiser, chain, product, place)
     pools = [node for node in chain.steps if node.op_type in POOLING]
     least = found.takes_least(place, pools)
-    # Where pooling must take the least sign, it takes the greatest of the other ones, which turn round behind it.
+    # Where pooling must take the least sign, it takes the greatest of the contrary ones, which turn round behind it:
+    # a code is negative where its contrary, -1 less the code, is not.
     weights, bias = _decide(product, found, least, place)
     codes = writer.name(f"{name} codes")
     first = codes if not chain.steps else writer.name(f"{name} sums")
@@ -43,7 +44,7 @@ def write_product_signs(
             pooled = write_step(writer, node, first, writer.name(f"{node.output[0]} pooled"))
             shape = network.shapes[node.output[0]]
             first = write_scaled_channels(
-                writer, pooled, turned, np.where(least, -1, 1), np.zeros(len(least)), node.name, shape
+                writer, pooled, turned, np.where(least, -1, 1), -least.astype(np.int64), node.name, shape
             )
         else:
             first = write_step(writer, node, first, turned)
