@@ -239,11 +239,9 @@ def test_requantised_numbers_are_a_table():
 
 
 def test_other_models_are_left_alone():
-    from lutterfly.host.frontend.qonnx import rewrite  # noqa: PLC0415
-
-    from qdq_graphs import __doc__ as _  # noqa: PLC0415
-
     import onnx  # noqa: PLC0415
+
+    from lutterfly.host.frontend.qonnx import rewrite  # noqa: PLC0415
 
     model = onnx.helper.make_model(
         onnx.helper.make_graph(

@@ -18,7 +18,8 @@ from .chain import Chain, find_chain, is_scalar
 from .codes import write_product_codes
 from .heads import can_count, float_results, write_counted
 from .network import Network, read_network
-from .product import PRODUCTS, Coded, check_scale, read_product
+from .operands import check_scale, read_product
+from .product import PRODUCTS, Coded
 from .quantisers import Quantiser, is_qonnx
 from .signs import write_code_signs, write_product_signs
 from .steps import write_step
@@ -74,7 +75,11 @@ class _Rewriting:
         """A binary product whose results the model gives in float."""
         if node.output[0] not in self._in_float or node.input[0] not in self._coded:
             return False
-        product = read_product(self._network, node, self._coded[node.input[0]])
+        try:
+            product = read_product(self._network, node, self._coded[node.input[0]])
+        except ModelError:
+            # The host computes it as it stands, with whatever weights.
+            return False
         if not can_count(product):
             return False
         write_counted(self._writer, self._network, product)
@@ -99,7 +104,6 @@ class _Rewriting:
         elif operands := self._summands(chain):
             self._show(node, write_sum(writer, network, quantiser, chain, operands, scale))
         else:
-            self._check_no_product(quantiser, node.input[0])
             self._show(node, self._write_pointwise(quantiser, scale))
 
     def _scale(self, quantiser: Quantiser) -> np.float32:
@@ -132,26 +136,41 @@ class _Rewriting:
     def _write_pointwise(self, quantiser: Quantiser, scale: np.float32) -> Coded:
         """A quantiser of what is computed in float: behind codes, a table of them; elsewhere the host's."""
         writer, name = self._writer, quantiser.node.output[0]
-        values = writer.name(f"{name} in float")
-        writer.keep(*quantiser.spell(values))
+        values = quantiser.node.input[0]
+        # Behind codes ONNX Runtime might fuse QuantizeLinear with what stands between, and round otherwise.
+        if self._reads_codes(quantiser) or not quantiser.is_plain:
+            values = writer.name(f"{name} in float")
+            writer.keep(*quantiser.spell(values))
         zero_point = quantiser.zero_point - quantiser.shift
         codes = writer.quantise(values, writer.name(f"{name} codes"), scale, zero_point, quantiser.node.name)
         limits = quantiser.least - quantiser.shift, quantiser.greatest - quantiser.shift
         return Coded(codes, scale, zero_point, *limits, is_binary=quantiser.is_binary)
 
-    def _check_no_product(self, quantiser: Quantiser, name: str) -> None:
-        """Refuse a product of codes that reaches a quantiser together with other activations."""
-        frontier, seen = [name], set()
+    def _reads_codes(self, quantiser: Quantiser) -> bool:
+        """Whether a quantiser depends on codes.
+
+        Raises
+        ------
+        ModelError
+            If there is a product between.
+        """
+        network, frontier = self._network, [quantiser.node.input[0]]
+        seen: set[str] = set()
+        products: list[NodeProto] = []
         while frontier:
-            at = frontier.pop()
-            node = self._network.producer.get(at)
-            if node is None or at in self._coded or at in seen:
+            name = frontier.pop()
+            node = network.producer.get(name)
+            if name in seen or name in self._coded or node is None:
+                seen.add(name)
                 continue
-            seen.add(at)
-            dynamic = self._network.dynamic_inputs(node)
-            if node.op_type in PRODUCTS and any(read in self._coded for read in dynamic):
-                raise ModelError(
-                    f"{self._network.name}: {label(node)} must be quantised before other activations are combined with "
-                    f"its results in front of {label(quantiser.node)}; put a QuantIdentity behind it"
-                )
-            frontier += dynamic
+            seen.add(name)
+            products += [node] if node.op_type in PRODUCTS else []
+            frontier += network.dynamic_inputs(node)
+        if products and seen & self._coded.keys():
+            node = products[-1]
+            raise ModelError(
+                f"{network.name}: {label(node)} must multiply quantised activations with constant weights, and its "
+                f"results must be quantised before others are added, which they are not up to {label(quantiser.node)}; "
+                "put QuantIdentity between"
+            )
+        return bool(seen & self._coded.keys())

@@ -17,10 +17,10 @@ from .product import PRODUCTS
 from .quantisers import Quantiser
 
 #: Operators that never decrease, or never increase, with their one activation, roundings included.
-MONOTONE = (
-    *TRANSPARENT,
-    *("Add", "BatchNormalization", "Ceil", "Clip", "Div", "Floor", "HardSigmoid", "LeakyRelu", "Mul", "Neg", "Relu"),
-    *("Round", "Sigmoid", "Softplus", "Sub", "Tanh"),
+MONOTONE = (*TRANSPARENT, *("Add", "BatchNormalization", "Ceil", "Clip", "Div", "Floor", "Mul", "Neg", "Relu", "Sub"))
+POWERS = (
+    "use scales that are powers of two, which round nothing (scaling_const=1.0 for binary weights, "
+    "restrict_scaling_type=POWER_OF_TWO)"
 )
 _STEPS = (*LAYOUT, *POOLING)
 #: Elements that are evaluated at once.
@@ -191,10 +191,11 @@ def require_monotone(network: Network, chain: Chain, place: str) -> None:
     ModelError
     """
     for node in chain.nodes:
-        if node.op_type not in (*MONOTONE, *_STEPS):
+        divides = node.op_type == "Div" and node.input[1] in network.shapes
+        if node.op_type not in (*MONOTONE, *_STEPS) or divides:
             raise ModelError(
-                f"{place}: {label(node)} in front of it must be one of {', '.join(MONOTONE)}, as the product rounds "
-                "in float32; use scales that are powers of two"
+                f"{place}: {label(node)} in front of it must rise or fall with its input (batch normalisation, Relu, "
+                f"products and sums with constants), as results of the product are not exact in float32; {POWERS}"
             )
 
 

@@ -7,14 +7,14 @@ import numpy.typing as npt
 
 from ..errors import ModelError
 from ..fragments import POOLING, label
-from .chain import Chain, Evaluator, require_monotone
+from .chain import POWERS, Chain, Evaluator, require_monotone
 from .fit import Affine, Wanted, fit_scaled, fit_windows
 from .network import Network
 from .product import Coded, Product
 from .quantisers import Quantiser
 from .signs import write_integer_product, write_scaled_channels
 from .steps import write_step
-from .thresholds import POWERS, Way
+from .thresholds import Way
 from .writer import Writer
 
 #: Sums of integers that are evaluated for one layer, at most, those of all channels together.
@@ -96,8 +96,8 @@ def _check_pooling(chain: Chain, wanted: Wanted, pooled: list[np.ndarray], place
         against = (way * np.sign(np.diff(wanted.codes, axis=0)) == Way.FALLING).any(axis=0)
         if against.any():
             raise ModelError(
-                f"{place}: {label(node)} must pool what rises with its codes, not channel {int(against.argmax())}, which "
-                "falls; put the pooling behind the batch normalisation"
+                f"{place}: {label(node)} must pool what rises with its codes, not channel {int(against.argmax())}, "
+                "which falls; put the pooling behind the batch normalisation"
             )
 
 
@@ -111,8 +111,8 @@ def _write_binary(writer: Writer, product: Product, wanted: Wanted, coded: Coded
     second, group = windows.second, windows.parts * windows.copies
     if second.wrong.any():
         raise ModelError(
-            f"{place}: channel {int(second.wrong.argmax())} must be a scale and a bias of the product's sums, and is not "
-            "for every sum; keep to batch normalisation and Relu in front of it"
+            f"{place}: channel {int(second.wrong.argmax())} must be a scale and a bias of the product's sums, and is "
+            "not for every sum; keep to batch normalisation and Relu in front of it"
         )
     counted, scaled = writer.name(f"{result} counted"), writer.name(f"{result} scaled")
     first = Affine(

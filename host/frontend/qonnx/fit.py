@@ -123,7 +123,10 @@ def _empty(channels: int) -> Affine:
 
 
 def fit_scaled(wanted: Wanted, zero_point: int, *, nearest: bool = False) -> Affine:
-    """Fit each channel: with the factor 1, or -1 where codes fall; ``nearest`` takes the real scale and the next bias."""
+    """Fit each channel: with the factor 1, or -1 where codes fall.
+
+    ``nearest`` takes the real scale and the next bias.
+    """
     fit = _empty(wanted.codes.shape[1])
     limits = zero_point, wanted.low, wanted.high
     for channel in range(len(fit.bias)):

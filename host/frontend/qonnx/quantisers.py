@@ -58,6 +58,12 @@ class Quantiser:
         return self.greatest - self.least < 1 << _BITS
 
     @property
+    def is_plain(self) -> bool:
+        """Whether QuantizeLinear computes its codes: it adds the zero point behind the rounding."""
+        is_whole = self.greatest - self.least == (1 << _BITS) - 1
+        return not self.is_binary and is_whole and not self.zero_point and self.rounding == "Round"
+
+    @property
     def shift(self) -> int:
         """What int8 codes are less than the numbers: 128 where these are unsigned and reach 128."""
         return 0 if self.greatest < 1 << _BITS - 1 else 1 << _BITS - 1
@@ -137,7 +143,8 @@ def read_quantiser(name: str, node: NodeProto, constants: Mapping[str, np.ndarra
     mode = given.get("rounding_mode", b"ROUND").decode().upper()
     if mode not in _ROUNDING:
         raise ModelError(
-            f"{place}: the rounding mode must be {', '.join(_ROUNDING)}, not {mode}; quantise with FloatToIntImplType.ROUND"
+            f"{place}: the rounding mode must be {', '.join(_ROUNDING)}, not {mode}; quantise with "
+            "FloatToIntImplType.ROUND"
         )
     least = -(1 << bits - 1) + narrow if signed else 0
     greatest = (1 << bits - 1) - 1 if signed else (1 << bits) - 1 - narrow

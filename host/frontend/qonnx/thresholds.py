@@ -12,14 +12,11 @@ from onnx import NodeProto
 
 from ..errors import ModelError
 from ..fragments import label
+from .chain import POWERS
 
 #: Decisions of one layer, at most: half a minute.
 _MOST = 1 << 30
 _AT_ONCE = 1 << 22
-POWERS = (
-    "use scales that are powers of two, which round nothing (scaling_const=1.0 for binary weights, "
-    "restrict_scaling_type=POWER_OF_TWO)"
-)
 
 
 class Way(enum.IntEnum):

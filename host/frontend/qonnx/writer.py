@@ -69,8 +69,8 @@ class Writer:
         self.opset = next(entry.version for entry in self._model.opset_import if entry.domain in ("", "ai.onnx"))
         if self.opset < LEAST_OPSET:
             raise ModelError(
-                f"{network.name}: the operator set must be at least {LEAST_OPSET}, not {self.opset}; export the network "
-                f"with opset_version={LEAST_OPSET} or later"
+                f"{network.name}: the operator set must be at least {LEAST_OPSET}, not {self.opset}; export the "
+                f"network with opset_version={LEAST_OPSET} or later"
             )
 
     def name(self, wanted: str) -> str:
