@@ -39,7 +39,7 @@ def differing(data: bytes, feeds: Mapping[str, np.ndarray]) -> tuple[Graph, dict
 def assert_answers(data: bytes, feeds: Mapping[str, np.ndarray]) -> None:
     """The model's outputs, through head, golden functions and tail, are those of the plain model in ONNX Runtime."""
     graph, plain = import_model(data), reference.open_session(data)
-    values = dict(feeds) | _run_part(graph.head, feeds)
+    values = dict(feeds) | run_part(graph.head, feeds)
     views = {name: graph.tensors[name].views[0] for name in graph.inputs}
     codes = evaluate(
         graph, {name: from_onnx(view, graph.tensors[name].shape, values[view.name]) for name, view in views.items()}
@@ -47,14 +47,14 @@ def assert_answers(data: bytes, feeds: Mapping[str, np.ndarray]) -> None:
     values |= {
         view.name: to_onnx(view, codes[tensor.name]) for tensor in graph.tensors.values() for view in tensor.views
     }
-    values |= _run_part(graph.tail, values)
+    values |= run_part(graph.tail, values)
     names = [output.name for output in plain.get_outputs()]
     for name, expected in zip(names, plain.run(names, dict(feeds)), strict=True):
         assert values[name].dtype == expected.dtype
         np.testing.assert_array_equal(values[name], expected, name)
 
 
-def _run_part(part: bytes, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def run_part(part: bytes, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """What a head or tail computes; nothing where there is none."""
     if not part:
         return {}

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import onnx
-from exactness import assert_answers, assert_exact
+from exactness import run_part
 from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.host import reference
+from lutterfly.host.evaluate import evaluate, from_onnx, to_onnx
 from lutterfly.host.frontend import import_model
 from lutterfly.host.frontend.qonnx import rewrite
 from lutterfly.host.graph import Graph
@@ -188,7 +189,7 @@ def random_feeds(data: bytes, seed: int, spread: float = 1.0) -> dict[str, np.nd
     return {graph.input[0].name: np.where(rng.random(shape) < 0.2, special, values).astype(np.float32)}
 
 
-def assert_same(data: bytes, *, samples: int = 3, spread: float = 1.0, qonnx: bool = True) -> Graph:
+def assert_same(data: bytes, *, samples: int = 2, spread: float = 1.0, qonnx: bool = True) -> Graph:
     """qonnx, ONNX Runtime on what the model is rewritten to, and the imported graph give the same bytes."""
     written = rewrite(data, "model")
     onnx.checker.check_model(written, full_check=True)
@@ -197,10 +198,31 @@ def assert_same(data: bytes, *, samples: int = 3, spread: float = 1.0, qonnx: bo
     assert graph.model == written
     for seed in range(samples):
         feeds = random_feeds(data, seed, spread)
-        assert_exact(written, feeds, covered=False)
-        assert_answers(written, feeds)
+        found = assert_graph(graph, feeds)
         if qonnx:
-            found = reference.run(written, feeds)
             for name, wanted in executed_by_qonnx(data, feeds).items():
                 np.testing.assert_array_equal(found[name], wanted.astype(np.float32), name)
     return graph
+
+
+def assert_graph(graph: Graph, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The graph's tensors and outputs are those of ONNX Runtime, which are returned."""
+    expected = reference.run(graph.model, feeds)
+    values = dict(feeds) | run_part(graph.head, feeds)
+    views = {name: graph.tensors[name].views[0] for name in graph.inputs}
+    codes = evaluate(
+        graph, {name: from_onnx(view, graph.tensors[name].shape, values[view.name]) for name, view in views.items()}
+    )
+    values |= {
+        view.name: to_onnx(view, codes[tensor.name]) for tensor in graph.tensors.values() for view in tensor.views
+    }
+    values |= run_part(graph.tail, values)
+    outputs = {output.name for output in onnx.load_from_string(graph.model).graph.output}
+    compared = [name for name in values if name in expected]
+    assert outputs <= set(compared)
+    # The codes that layers exchange, apart from what the model does not have.
+    assert len(compared) > len(outputs) + len(feeds)
+    for name in compared:
+        assert values[name].dtype == expected[name].dtype
+        np.testing.assert_array_equal(values[name], expected[name], name)
+    return expected
