@@ -122,7 +122,11 @@ class _Rewriting:
             )
         zero_point = quantiser.zero_point - quantiser.shift
         if not -128 <= zero_point <= 127:
-            raise ModelError(f"{place}: the zero point must be one of its numbers, not {quantiser.zero_point}")
+            least, greatest = (end + quantiser.shift for end in (-128, 127))
+            raise ModelError(
+                f"{place}: the zero point must be a number between {least} and {greatest}, not {quantiser.zero_point}; "
+                "quantise again"
+            )
         return np.float32(scale.item())
 
     def _summands(self, chain: Chain) -> tuple[Coded, Coded] | None:
