@@ -60,7 +60,7 @@ def find_chain(network: Network, coded: Collection[str], name: str) -> Chain:
         dynamic = network.dynamic_inputs(node)
         if node.op_type in PRODUCTS and dynamic == [node.input[0]] and dynamic[0] in coded:
             return Chain(name, node, nodes[::-1])
-        if len(dynamic) != 1 or len(node.output) != 1:
+        if node.op_type in PRODUCTS or len(dynamic) != 1 or len(node.output) != 1:
             break
         nodes.append(node)
         name = dynamic[0]
