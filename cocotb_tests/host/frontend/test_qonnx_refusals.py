@@ -44,8 +44,7 @@ QUANTISERS = {
     ),
     "nine bits": (
         lambda net: net.quant("x", bits=9.0),
-        "Quant 'Quant_0': the quantised activation must have at most 8 bits, not the numbers -256 to 255; quantise it "
-        "with bit_width=8",
+        "Quant 'Quant_0': the quantised activation must have at most 8 bits, not the numbers -256 to 255;",
     ),
     "no bits": (
         lambda net: net.quant("x", bits=0.0),
@@ -73,13 +72,11 @@ QUANTISERS = {
     ),
     "rounding": (
         lambda net: net.quant("x", mode="HALF_UP"),
-        "Quant 'Quant_0': the rounding mode must be ROUND, HALF_EVEN, CEIL, FLOOR, not HALF_UP; quantise with "
-        "FloatToIntImplType.ROUND",
+        "Quant 'Quant_0': the rounding mode must be ROUND, HALF_EVEN, CEIL, FLOOR, not HALF_UP;",
     ),
     "operator": (
         lambda net: net.add("Trunc", "x", net.constant(1.0), domain=DOMAIN),
-        "the operator of 'Trunc_0' must be Quant or BipolarQuant, not Trunc; export the network with "
-        "brevitas.export.export_qonnx",
+        "the operator of 'Trunc_0' must be Quant or BipolarQuant, not Trunc;",
     ),
 }
 
@@ -126,8 +123,8 @@ def test_weights_that_are_computed():
     product = net.add("MatMul", x, net.add("Transpose", x, perm=[1, 0]), shape=(1,))
     refused(
         net.model(net.bipolar(product)),
-        "MatMul 'MatMul_2' must multiply quantised activations with constant weights, and its results must be quantised "
-        "before others are added, which they are not up to BipolarQuant 'BipolarQuant_3'; put QuantIdentity between",
+        "MatMul 'MatMul_2' must multiply quantised activations with constant weights, and its results must be "
+        "quantised before others are added, which they are not up to BipolarQuant 'BipolarQuant_3'; put QuantIdentity between",
     )
 
 
@@ -301,8 +298,8 @@ def test_sums_that_round_otherwise_in_integers():
     with pytest.raises(ModelError) as caught:
         import_model(net.model(net.quant(net.add("Add", first, second), 0.6)))
     assert re.match(
-        r"model: Quant 'Quant_4': the sum in front of it must be the same number in ONNX Runtime's quantised sums, and is "
-        r"not for \d+ of 65536 pairs of codes, first -?\d+ and -?\d+; quantise operands and sum with scales that are "
+        r"model: Quant 'Quant_4': the sum in front of it must be the same number in ONNX Runtime's quantised sums, "
+        r"and is not for \d+ of 65536 pairs of codes, first -?\d+ and -?\d+; quantise operands and sum with scales that are "
         r"powers of two$",
         str(caught.value),
     )

@@ -141,8 +141,8 @@ def test_thresholds_at_the_ends():
 
 def test_what_is_no_threshold():
     wanted = (
-        "here: channel 1 must change its sign at one sum at most, not at -2, 2: that is no threshold; keep to operators "
-        "that rise or fall in front of it"
+        "here: channel 1 must change its sign at one sum at most, not at -2, 2: that is no threshold; keep to "
+        "operators that rise or fall in front of it"
     )
     with pytest.raises(ModelError, match=f"^{re.escape(wanted)}$"):
         decided(np.array([[0, 0], [0, 1], [1, 1], [1, 0]], bool))
