@@ -87,7 +87,7 @@ def make_function(
         products = _convolve(body, values, weights, pad_value, pads, strides, dilations)
     else:
         _check_vector(pads, strides, dilations)
-        products = body.add("MatMul", "products", values, body.constant("weights", weights.T))
+        products = body.add("MatMul", "products", values, _weights(body, weights.T))
     numbers = body.add("Cast", "numbers", products, to=TensorProto.INT32)
     sums = body.add("Add", "biased", numbers, body.channels("bias", bias, np.int32))
     if scale is None:
@@ -143,8 +143,12 @@ def _convolve(
         around = np.array([0, 0, *pads[:2], 0, 0, *pads[2:]], np.int64)
         border = body.constant("pads", around, np.int64), body.constant("pad_value", pad_value)
         values = body.add("Pad", "padded", values, *border)
-    kernel = body.constant("weights", weights)
-    return body.add("Conv", "products", values, kernel, strides=strides, dilations=dilations)
+    return body.add("Conv", "products", values, _weights(body, weights), strides=strides, dilations=dilations)
+
+
+def _weights(body: Body, weights: npt.NDArray[np.int8]) -> str:
+    """Weights as float32, which take a quarter of the room as int8."""
+    return body.add("Cast", "kernel", body.constant("weights", weights, np.int8), to=TensorProto.FLOAT)
 
 
 def _signs(body: Body, sums: str) -> None:

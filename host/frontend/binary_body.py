@@ -123,7 +123,10 @@ class _Reader(BodyReader):
         """What is convolved or multiplied, the weights, and the geometry but pads."""
         node, given = self.take(products, ("Conv", "MatMul"), "the inner products")
         place = f"the weights of {shown(node)}"
-        known = self.constants.get(node.input[1])
+        name = node.input[1]
+        if self.operator(name) == "Cast":
+            name = self.node(name, "Cast", place, to=TensorProto.FLOAT).input[0]
+        known = self.constants.get(name)
         if known is None or (len(node.input) > 2 and any(node.input[2:])):
             raise BodyError(f"{shown(node)} must have weights that are a Constant, and no bias of its own")
         rank, meaning = {"Conv": (4, "[outputs, inputs, kernel rows, kernel columns]"), "MatMul": (2, "a matrix")}[

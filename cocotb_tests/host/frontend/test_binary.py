@@ -322,6 +322,16 @@ def constants_first(function: onnx.FunctionProto) -> None:
     function.node.sort(key=lambda entry: entry.op_type != "Constant")
 
 
+as_floats = value("weights", lambda array: array.astype(np.float32))
+
+
+def without(name: str) -> Change:
+    def apply(function: onnx.FunctionProto) -> None:
+        function.node.remove(node(function, name))
+
+    return apply
+
+
 def as_one_number(name: str) -> Change:
     """A constant of channels as one number for all."""
     return value(name, lambda array: array.reshape(-1)[0])
@@ -331,6 +341,8 @@ def as_one_number(name: str) -> Change:
     ("change", "known"),
     [
         (constants_first, {}),
+        (as_floats, {}),
+        (both(as_floats, reads("products", 1, "weights"), without("kernel")), {}),
         (attribute("padded", mode="constant"), {}),
         (attribute("products", strides=[1, 1], dilations=[1, 1], group=1, kernel_shape=[3, 3], pads=[0] * 4), {}),
         (attribute("products", auto_pad="VALID"), {}),
@@ -381,9 +393,14 @@ WEIGHTS = "the weights of Conv 'products' must be "
             "Cast 'floats' must read the input 'codes', not 'plus'",
             {},
         ),
-        (value("weights", at(3, 0.5)), WEIGHTS + "+1 and -1, not 0.5 at [0, 0, 1, 0]; export their signs", {}),
+        (
+            both(as_floats, value("weights", at(3, 0.5))),
+            WEIGHTS + "+1 and -1, not 0.5 at [0, 0, 1, 0]; export their signs",
+            {},
+        ),
+        (value("weights", at(3, -128)), WEIGHTS + "+1 and -1, not -128 at [0, 0, 1, 0]; export their signs", {}),
         (value("weights", at(9, 0)), WEIGHTS + "+1 and -1, not 0 at [0, 1, 0, 0]; export their signs", {}),
-        (value("weights", at(0, np.nan)), WEIGHTS + "+1 and -1, not nan at [0, 0, 0, 0]", {}),
+        (both(as_floats, value("weights", at(0, np.nan))), WEIGHTS + "+1 and -1, not nan at [0, 0, 0, 0]", {}),
         (value("weights", lambda array: array[..., 0]), WEIGHTS + "[outputs, inputs, kernel rows, kernel columns]", {}),
         (reads("products", 1, "values"), "Conv 'products' must have weights that are a Constant, and no bias", {}),
         (attribute("products", pads=[1, 1, 1, 1]), ITSELF, {}),
