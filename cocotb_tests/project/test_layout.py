@@ -40,7 +40,7 @@ ORDER = {
 EXTRAS = {
     "bench": {"train"},
     "cocotb_tests": {"test", "synth", "report", "train", "brevitas"},
-    "examples": {"train"},
+    "examples": {"train", "brevitas"},
     "host": {"report"},
     "synth": {"synth"},
     "train": {"train", "report"},

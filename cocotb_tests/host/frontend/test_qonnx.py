@@ -369,3 +369,26 @@ def test_signs_that_hardly_ever_change():
         feeds = {"x": np.array([image], np.float32)}
         (wanted,) = executed_by_qonnx(net.model(net.nodes[-1].output[0]), feeds).values()
         np.testing.assert_array_equal(assert_graph(graph, feeds)[net.nodes[-1].output[0]], wanted)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"signed": 0},
+        {"bits": 4.0},
+        {"bits": 5.0, "narrow": 1},
+        {"bits": 6.0, "signed": 0},
+    ],
+)
+@pytest.mark.parametrize(("second", "relu"), [("bipolar", True), ("quant", False), ("quant", True), ("itself", True)])
+def test_quantised_sums(second: str, relu: bool, given: dict[str, object]):
+    net = QonnxNetwork((2, 16, 16))
+    first = net.quant("x", 2.0**-6)
+    other = net.scalar("Mul", "x", -0.7)
+    operand = {"bipolar": lambda: net.bipolar(other, 0.5), "quant": lambda: net.quant(other, signed=0)}
+    x = net.add("Add", first, operand[second]() if second in operand else first)
+    x = net.add("Relu", x) if relu else x
+    x = net.pool(net.quant(x, 2.0**-3, **given)) if relu else net.quant(x, 2.0**-4, **given)
+    graph = assert_same(net.model(x))
+    assert ("Add" in kinds(graph)) == (second in operand)

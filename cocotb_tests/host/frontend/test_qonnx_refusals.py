@@ -124,7 +124,8 @@ def test_weights_that_are_computed():
     refused(
         net.model(net.bipolar(product)),
         "MatMul 'MatMul_2' must multiply quantised activations with constant weights, and its results must be "
-        "quantised before others are added, which they are not up to BipolarQuant 'BipolarQuant_3'; put QuantIdentity between",
+        "quantised before others are added, which they are not up to BipolarQuant 'BipolarQuant_3'; put QuantIdentity "
+        "between",
     )
 
 
@@ -299,8 +300,8 @@ def test_sums_that_round_otherwise_in_integers():
         import_model(net.model(net.quant(net.add("Add", first, second), 0.6)))
     assert re.match(
         r"model: Quant 'Quant_4': the sum in front of it must be the same number in ONNX Runtime's quantised sums, "
-        r"and is not for \d+ of 65536 pairs of codes, first -?\d+ and -?\d+; quantise operands and sum with scales that are "
-        r"powers of two$",
+        r"and is not for \d+ of 65536 pairs of codes, first -?\d+ and -?\d+; quantise operands and sum with scales "
+        r"that are powers of two$",
         str(caught.value),
     )
 

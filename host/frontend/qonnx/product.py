@@ -98,9 +98,10 @@ class Product:
 
     def limits(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """The least and the greatest sum of each output channel."""
-        flat = self.weights.reshape(self.outputs, -1).astype(np.int64)
-        ends = np.stack([flat * end for end in self.source.bounds])
-        return ends.min(axis=0).sum(axis=1), ends.max(axis=0).sum(axis=1)
+        low, high = self.source.bounds
+        flat = self.weights.reshape(self.outputs, -1)
+        above, below = (flat.clip(*ends).sum(axis=1, dtype=np.int64) for ends in ((0, 127), (-128, 0)))
+        return above * low + below * high, above * high + below * low
 
     def sums(self) -> npt.NDArray[np.int64]:
         """All sums that some output channel may have, rising; of n binary products, n, n - 2, n - 4 ...
