@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from binary_networks import binary_network
 from exactness import assert_right
 
-from lutterfly.golden.config import PRESETS
+from lutterfly.examples import digits
+from lutterfly.golden.config import DEFAULT_PRESET, PRESETS
+from lutterfly.host import reference
 from lutterfly.host.compiler import CompileError
+from lutterfly.host.session import InferenceSession
 from lutterfly.host.verify import verify
 
 
@@ -35,3 +39,25 @@ def test_drawn_networks(preset: str, first: int, count: int, most_channels: int,
         assert_right(found)
         exact += 1
     assert exact >= 0.8 * count
+
+
+def test_the_digits_network_at_every_layer() -> None:
+    """Real weights and images, on the default configuration: each tensor of the network, and 360 answers."""
+    path, config = digits.binary_model_path(), PRESETS[DEFAULT_PRESET]
+    found = verify(path.read_bytes(), config, samples=2)
+    assert_right(found)
+    feeds = {"pixels": digits.images()}
+    session = InferenceSession(path, config)
+    (logits,) = session.run(None, feeds)
+    (expected,) = reference.open_session(path.read_bytes()).run(None, feeds)
+    np.testing.assert_array_equal(logits, expected)
+    assert (logits.argmax(axis=1) == digits.labels()).mean() >= 0.93
+    assert [layer.kind for layer in session.program.layers] == [
+        "convolution, table",
+        "binary convolution",
+        "max pooling",
+        "binary convolution",
+        "max pooling",
+        "binary fully connected",
+        "binary fully connected",
+    ]
