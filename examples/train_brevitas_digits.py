@@ -36,7 +36,7 @@ from lutterfly.host.frontend import import_model
 
 SEEDS = (1, 2, 3, 4, 5)
 EPOCHS, BATCH, RATE = 60, 64, 5e-3
-CHANNELS, FEATURES = 64, 128
+CHANNELS, FEATURES = 32, 64
 
 
 class UnitWeight(SignedBinaryWeightPerTensorConst):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import numpy.typing as npt
 
@@ -19,7 +21,6 @@ from .writer import Writer
 
 #: Sums of integers that are evaluated for one layer, at most, those of all channels together.
 _MOST = 1 << 19
-_FULL = (-128, 127)
 
 
 def write_product_codes(
@@ -38,6 +39,11 @@ def write_product_codes(
         If the operators between are no scale and bias for each channel.
     """
     place, name = f"{network.name}: {label(quantiser.node)}", quantiser.node.output[0]
+    if quantiser.rounding != "Round":
+        raise ModelError(
+            f"{place}: results of {label(product.node)} must be rounded to the nearest number, not by "
+            f"{quantiser.rounding}; quantise with FloatToIntImplType.ROUND"
+        )
     wanted = _evaluate(network, quantiser, chain, product, scale, place)
     zero_point = quantiser.zero_point - quantiser.shift
     coded = Coded(writer.name(f"{name} codes"), scale, zero_point, wanted.low, wanted.high)
@@ -45,7 +51,7 @@ def write_product_codes(
     if product.is_exclusive_or:
         _write_binary(writer, product, wanted, coded, first, place)
     else:
-        _write_integers(writer, network, chain, product, wanted, coded, first, place)
+        coded = _write_integers(writer, quantiser, chain, product, wanted, coded, first, place)
     for node in chain.steps:
         is_last = node is chain.steps[-1]
         first = write_step(writer, node, first, coded.codes if is_last else writer.name(f"{node.output[0]} codes"))
@@ -57,12 +63,12 @@ def _evaluate(
 ) -> Wanted:
     """The codes of the sums: of all, or of as many as are evaluated."""
     evaluator = Evaluator(network, chain, quantiser, product.outputs)
-    sums = product.sums()
+    sums, (low, high) = product.sums(), product.limits()
     size = max(_MOST // product.outputs, 2)
     is_whole = product.is_exclusive_or or len(sums) <= size
     if not is_whole:
-        sums = np.unique(np.linspace(sums[0], sums[-1], size).astype(np.int64))
-    low, high = product.limits()
+        # The ends of each channel too: codes of sums between lie between theirs.
+        sums = np.unique(np.concatenate([np.linspace(sums[0], sums[-1], size).astype(np.int64), low, high]))
     inside = (sums[:, None] >= low) & (sums[:, None] <= high)
     results, errors = product.results(sums), product.errors(sums)
     values, pooled = evaluator.run(results.astype(np.float32))
@@ -121,12 +127,11 @@ def _write_binary(writer: Writer, product: Product, wanted: Wanted, coded: Coded
         np.full(product.outputs * group, 1 / windows.step, np.float32),
     )
     _write_call(writer, product, first, counted, zero_point=-128)
-    is_whole = (wanted.low, wanted.high) == _FULL
     shape = (1, product.outputs * group, *[1] * (0 if product.window is None else 2))
     write_scaled_channels(
         writer,
         counted,
-        result if is_whole else scaled,
+        scaled if second.is_limited else result,
         windows.second_factors(),
         second.bias,
         product.node.name,
@@ -134,7 +139,7 @@ def _write_binary(writer: Writer, product: Product, wanted: Wanted, coded: Coded
         -128,
         (second.multiplier, coded.zero_point),
     )
-    if not is_whole:
+    if second.is_limited:
         _limit(writer, product, wanted, coded, scaled, result)
 
 
@@ -158,19 +163,20 @@ def _write_call(writer: Writer, product: Product, fit: Affine, result: str, **co
 
 def _write_integers(
     writer: Writer,
-    network: Network,
+    quantiser: Quantiser,
     chain: Chain,
     product: Product,
     wanted: Wanted,
     coded: Coded,
     result: str,
     place: str,
-) -> None:
+) -> Coded:
     fit = fit_scaled(wanted, coded.zero_point, nearest=True)
-    if (fit.wrong > 1).any() or (np.abs(fit.bias) >= 1 << 31).any():
+    largest = max(np.abs(product.limits()).max(), 0) + np.abs(fit.bias)
+    if (fit.wrong > 1).any() or (largest >= 1 << 31).any():
         raise ModelError(
-            f"{place}: channel {int(fit.wrong.argmax())} must be a scale and a bias of the product's sums, and is "
-            f"{fit.wrong.max()} codes away; keep to batch normalisation and Relu in front of it"
+            f"{place}: channel {int((fit.wrong + (largest >> 31)).argmax())} must be a scale and a bias of 32 bits of "
+            "the product's sums, and is not; keep to batch normalisation and Relu in front of it"
         )
     weights = product.weights.astype(np.int64) * fit.factor.reshape(-1, *[1] * (product.weights.ndim - 1))
     if weights.max() > 127:
@@ -178,26 +184,33 @@ def _write_integers(
             f"{place}: weights of channels whose batch normalisation has a negative scale must be at least -127, not "
             "-128; quantise them with narrow_range=True"
         )
-    if fit.wrong.any() or not (wanted.is_certain or _is_same(network, chain, product, fit, coded)):
+    if fit.wrong.any() or not (wanted.is_certain or _is_same(quantiser, chain, product, fit, coded)):
         writer.note(product.node.name)
-    is_whole = (wanted.low, wanted.high) == _FULL
-    scaled = result if is_whole else writer.name(f"{result} scaled")
+    scaled = writer.name(f"{result} scaled") if fit.is_limited else result
     unit = np.float32(1)
     write_integer_product(writer, product, weights, fit.bias, scaled, (unit, fit.multiplier, unit, coded.zero_point))
-    if not is_whole:
+    if fit.is_limited:
         _limit(writer, product, wanted, coded, scaled, result)
+        return coded
+    # Codes that are one off may lie beyond the wanted ones.
+    return dataclasses.replace(coded, least=-128, greatest=127)
 
 
-def _is_same(network: Network, chain: Chain, product: Product, fit: Affine, coded: Coded) -> bool:
+def _is_same(quantiser: Quantiser, chain: Chain, product: Product, fit: Affine, coded: Coded) -> bool:
     """Whether a fit is the real scale and bias, and nothing is rounded before the code is.
 
     Results of the product are exact then, whole numbers of up to 24 bits times a power of two, and so are their
     quotients by a scale that is a power of two. The fit's sums are these whole numbers, and its multipliers powers of
-    two. Relu cuts codes as it cuts results.
+    two. Relu cuts codes as it cuts results. A zero point that is added before codes are rounded may make other ties.
     """
     pointwise = {node.op_type for node in chain.nodes if node not in chain.steps}
     scales = np.concatenate([fit.multiplier, [coded.scale]])
-    if pointwise - {"Relu"} or (np.frexp(scales)[0] != 0.5).any() or product.errors(np.zeros(1, np.int64)).any():
+    if (
+        quantiser.zero_point
+        or pointwise - {"Relu"}
+        or (np.frexp(scales)[0] != 0.5).any()
+        or product.errors(np.zeros(1, np.int64)).any()
+    ):
         return False
     ends = np.array([0, 1])
     real = product.results(ends) / coded.scale

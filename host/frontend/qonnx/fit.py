@@ -69,12 +69,15 @@ class Affine:
     multiplier : float32[channels]
     wrong : int64[channels]
         The farthest that a code is from the wanted one.
+    is_limited : bool
+        Whether some code would lie beyond the limits, were they not kept.
     """
 
     factor: npt.NDArray[np.int64]
     bias: npt.NDArray[np.int64]
     multiplier: npt.NDArray[np.float32]
     wrong: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    is_limited: bool = False
 
 
 @dataclass
@@ -146,9 +149,21 @@ def fit_scaled(wanted: Wanted, zero_point: int, *, nearest: bool = False) -> Aff
                     break
             fit.factor[channel], fit.bias[channel] = factor, bias
             fit.multiplier[channel] = np.float32(abs(slope)) if found is None else found
-        entering = fit.factor[channel] * sums + fit.bias[channel]
-        fit.wrong[channel] = np.abs(_requantised(entering, fit.multiplier[channel], limits) - codes).max()
+        _judge(fit, channel, fit.factor[channel] * sums + fit.bias[channel], codes, limits)
     return fit
+
+
+def _judge(
+    fit: Affine,
+    channel: int,
+    entering: npt.NDArray[np.int64],
+    codes: npt.NDArray[np.int64],
+    limits: tuple[int, int, int],
+) -> None:
+    """How far the codes of a channel are from the wanted ones, and whether limits make a difference."""
+    found = _requantised(entering, fit.multiplier[channel], limits)
+    fit.wrong[channel] = np.abs(found - codes).max()
+    fit.is_limited |= bool((found != _requantised(entering, fit.multiplier[channel], (limits[0], -128, 127))).any())
 
 
 def fit_windows(wanted: Wanted, zero_point: int) -> Windows:
@@ -176,7 +191,8 @@ def fit_windows(wanted: Wanted, zero_point: int) -> Windows:
             found = _second(counts[channel], number[channel], lines[channel], limits, copies)
             if found is not None:
                 second.factor[channel], second.bias[channel], second.multiplier[channel] = found
-                second.wrong[channel] = 0
+                entering = found[0] * counts[channel] + found[1]
+                _judge(second, channel, entering, number[channel], limits)
         if not second.wrong.any():
             break
     return Windows(parts, copies, step, factor, least, second)

@@ -122,8 +122,8 @@ def _codes(place: str, name: str, weights: np.ndarray, scales: np.ndarray) -> tu
     wrong = numbers[~is_whole | (codes < -128) | (codes > 127)]
     if wrong.size:
         raise ModelError(
-            f"{place}: the weights {name!r} must be whole numbers of 8 bits times their scale, not {wrong[0]} times it; "
-            "quantise them with 8 bits or less"
+            f"{place}: the weights {name!r} must be whole numbers of 8 bits times their scale, not {wrong[0]} times "
+            "it; quantise them with 8 bits or less"
         )
     return codes.astype(np.int8), scale
 

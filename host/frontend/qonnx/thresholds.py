@@ -37,7 +37,7 @@ class Thresholds:
     threshold : int64[channels]
         The least sum that gives +1 where the way rises, the greatest where it falls; else 0.
     always : bool[channels]
-        The constant decision.
+        The decision of a channel that is constant.
     pooled : list of Way[channels]
         How what each pooling reads goes.
     """
@@ -106,7 +106,7 @@ def find_thresholds(
             f"{place}: the sums of the product in front must have at most {_MOST:,} values in all channels, not "
             f"{len(sums) * channels:,}; give it fewer inputs, or bits"
         )
-    decisions, pooled, before = [], [], None
+    changes, pooled, before = _Changes(place, channels), [], None
     size = max(_AT_ONCE // channels, 2)
     for start in range(0, len(sums), size):
         part = sums[start : start + size]
@@ -115,12 +115,56 @@ def find_thresholds(
         decision = result > 0
         for other, _ in ends:
             _check_certain(place, part, inside & ((other > 0) != decision))
-        decisions.append(np.where(inside, decision, False))
+        changes.follow(part, decision, inside)
         ahead = read if before is None else [np.concatenate(pair) for pair in zip(before, read, strict=True)]
         pooled.append([_directions(values) for values in ahead])
         before = [values[-1:] for values in read]
-    ways = [_joined(place, parts) for parts in zip(*pooled, strict=True)] if before else []
-    return _thresholds(place, sums, limits, np.concatenate(decisions), ways)
+    return changes.thresholds([_joined(place, parts) for parts in zip(*pooled, strict=True)])
+
+
+class _Changes:
+    """Where the decisions of each channel change, as sums rise: at one sum at most."""
+
+    def __init__(self, place: str, channels: int):
+        self._place = place
+        self._before: tuple[int, npt.NDArray[np.bool_], npt.NDArray[np.bool_]] | None = None
+        self._last = np.zeros(channels, bool)
+        self._way, self._threshold, self._changed_at = np.zeros((3, channels), np.int64)
+
+    def follow(
+        self, sums: npt.NDArray[np.int64], decisions: npt.NDArray[np.bool_], inside: npt.NDArray[np.bool_]
+    ) -> None:
+        """Go on with further sums: decisions bool[sums, channels], which count where a channel has the sum."""
+        if self._before is not None:
+            at, decided, reached = self._before
+            sums = np.concatenate([[at], sums])
+            decisions, inside = np.vstack([decided, decisions]), np.vstack([reached, inside])
+        self._before = int(sums[-1]), decisions[-1], inside[-1]
+        self._last = np.where(inside.any(axis=0), _last_of(decisions, inside), self._last)
+        changed = (decisions[1:] != decisions[:-1]) & inside[1:] & inside[:-1]
+        for channel in np.flatnonzero(changed.any(axis=0)):
+            steps = np.flatnonzero(changed[:, channel])
+            if self._way[channel] or len(steps) > 1:
+                first = [self._changed_at[channel]] if self._way[channel] else []
+                shown = ", ".join(map(str, [*first, *sums[steps + 1]][:2]))
+                raise ModelError(
+                    f"{self._place}: channel {channel} must change its sign at one sum at most, not at {shown}: that "
+                    "is no threshold; keep to operators that rise or fall in front of it"
+                )
+            rises = bool(decisions[steps[0] + 1, channel])
+            self._way[channel] = Way.RISING if rises else Way.FALLING
+            self._threshold[channel] = sums[steps[0] + rises]
+            self._changed_at[channel] = sums[steps[0] + 1]
+
+    def thresholds(self, pooled: list[npt.NDArray[np.int64]]) -> Thresholds:
+        """What was found; the last decision of a channel without a change is its constant."""
+        return Thresholds(self._way, self._threshold, self._last, pooled)
+
+
+def _last_of(decisions: npt.NDArray[np.bool_], inside: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """The last decision of each channel that counts."""
+    at = len(inside) - 1 - inside[::-1].argmax(axis=0)
+    return decisions[at, np.arange(inside.shape[1])]
 
 
 def _check_certain(place: str, sums: npt.NDArray[np.int64], uncertain: npt.NDArray[np.bool_]) -> None:
@@ -147,32 +191,3 @@ def _joined(place: str, parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> npt.N
             "the pooling behind the sign"
         )
     return rises.astype(np.int64) - falls
-
-
-def _thresholds(
-    place: str,
-    sums: npt.NDArray[np.int64],
-    limits: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]],
-    decisions: npt.NDArray[np.bool_],
-    pooled: list[npt.NDArray[np.int64]],
-) -> Thresholds:
-    channels = len(limits[0])
-    way, threshold = np.full(channels, Way.CONSTANT, np.int64), np.zeros(channels, np.int64)
-    always = np.zeros(channels, bool)
-    for channel, (least, greatest) in enumerate(zip(*limits, strict=True)):
-        start, end = np.searchsorted(sums, [least, greatest + 1])
-        own = decisions[start:end, channel]
-        changes = np.flatnonzero(own[1:] != own[:-1])
-        if len(changes) > 1:
-            shown = ", ".join(str(sums[start + at + 1]) for at in changes[:3])
-            raise ModelError(
-                f"{place}: channel {channel} must change its sign at one sum at most, not at {shown}: that is no "
-                "threshold; keep to operators that rise or fall in front of it"
-            )
-        if not len(changes):
-            always[channel] = own[0]
-            continue
-        rises = bool(own[-1])
-        way[channel] = Way.RISING if rises else Way.FALLING
-        threshold[channel] = sums[start + changes[0] + rises]
-    return Thresholds(way, threshold, always, pooled)
