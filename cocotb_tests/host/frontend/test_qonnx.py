@@ -166,6 +166,15 @@ def test_integers_behind_a_batch_normalisation_are_noted():
         assert np.abs(found - wanted).max() <= 2.0**-5
 
 
+@pytest.mark.parametrize("zero_point", [0.0, 4.0])
+def test_a_zero_point_behind_a_product_is_noted(zero_point: float):
+    # It is added before the numbers are rounded, so that ties may go the other way.
+    net = QonnxNetwork((40,))
+    x = net.linear(net.quant("x", 2.0**-6), net.integers((30, 40), 2.0**-7))
+    graph = assert_same(net.model(net.quant(x, 2.0**-4, zero_point)))
+    assert bool(graph.notes) == (zero_point != 0)
+
+
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("features", [3, 255, 256, 300, 1000])
 def test_sums_of_many_values_are_counted_in_parts(features: int, bias: bool):

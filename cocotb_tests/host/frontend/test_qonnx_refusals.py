@@ -196,6 +196,17 @@ def test_codes_that_float32_may_round_otherwise():
         import_model(net.model(net.quant(x)))
 
 
+@pytest.mark.parametrize("mode", ["FLOOR", "CEIL"])
+def test_results_that_are_rounded_otherwise(mode: str):
+    net = QonnxNetwork((9,))
+    x = net.quant(net.linear(net.quant("x"), net.integers((3, 9))), mode=mode)
+    refused(
+        net.model(x),
+        f"Quant 'Quant_3': results of Gemm 'Gemm_2' must be rounded to the nearest number, not by {mode.capitalize()}; "
+        "quantise with FloatToIntImplType.ROUND",
+    )
+
+
 @pytest.mark.parametrize("operator", ["Tanh", "Div"])
 def test_other_operators_behind_sums_that_round(operator: str):
     net = QonnxNetwork((9,))

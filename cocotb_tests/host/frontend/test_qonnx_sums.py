@@ -10,6 +10,7 @@ import pytest
 from onnx import helper
 
 from lutterfly.host.frontend import ModelError
+from lutterfly.host.frontend.qonnx import thresholds
 from lutterfly.host.frontend.qonnx.fit import Wanted, fit_scaled, fit_windows
 from lutterfly.host.frontend.qonnx.product import Coded, Product
 from lutterfly.host.frontend.qonnx.thresholds import Way, find_thresholds
@@ -139,6 +140,37 @@ def test_thresholds_at_the_ends():
     assert found.threshold.tolist() == [2, -4]
 
 
+@pytest.mark.parametrize("at_once", [1, 2, 3, 100])
+def test_thresholds_of_sums_that_come_in_parts(at_once: int, monkeypatch):
+    monkeypatch.setattr(thresholds, "_AT_ONCE", at_once)
+    rng = np.random.default_rng(at_once)
+    for _ in range(20):
+        at, rising, constant = rng.integers(1, 9, 6), rng.integers(0, 2, 6), rng.integers(0, 3, 6) == 0
+        decisions = (np.arange(9)[:, None] >= at) == rising
+        decisions[:, constant] = rising[constant]
+        found = decided(decisions, [np.arange(9.0)[:, None] * np.where(rising, 1, -1)])
+        way = np.where(constant | (at > 8), 0, np.where(rising, 1, -1))
+        assert found.way.tolist() == way.tolist()
+        np.testing.assert_array_equal(found.pooled[0], np.where(rising, 1, -1))
+        sums = np.arange(9)[:, None] * 2 - 4
+        again = np.where(way == 0, found.always, np.where(way > 0, sums >= found.threshold, sums <= found.threshold))
+        np.testing.assert_array_equal(again, decisions)
+    twice = np.array([[0], [1], [1], [1], [1], [0]], bool)
+    with pytest.raises(ModelError, match="not at -2, 6: that is no threshold"):
+        decided(twice)
+
+
+def test_sums_that_a_channel_does_not_have():
+    # The second channel has the sums -2 and 0 alone.
+    sums, decisions = np.array([-4, -2, 0, 2]), np.array([[0, 1], [0, 0], [1, 1], [1, 0]], bool)
+
+    def evaluate(part: np.ndarray):
+        return [(decisions[np.searchsorted(sums, part)].astype(float), [])]
+
+    found = find_thresholds("here", sums, (np.array([-4, -2]), np.array([2, 0])), evaluate)
+    assert (found.way.tolist(), found.threshold.tolist()) == ([1, 1], [0, 0])
+
+
 def test_what_is_no_threshold():
     wanted = (
         "here: channel 1 must change its sign at one sum at most, not at -2, 2: that is no threshold; keep to "
@@ -228,3 +260,14 @@ def test_one_layer_has_the_real_scale_where_it_fits():
     fit = fit_scaled(Wanted(sums, np.ones(real.shape, bool), np.rint(real).astype(np.int64), real), 0)
     assert (fit.factor.tolist(), fit.bias.tolist(), fit.multiplier.tolist()) == ([1, -1], [3, 1], [0.5, 0.25])
     assert not fit.wrong.any()
+
+
+def test_limits_count_where_codes_would_lie_beyond():
+    sums = np.arange(-9, 10, 2)
+    real = sums[:, None] * np.array([1.0]) + 1.0
+    codes = np.rint(real).astype(np.int64)
+    every = np.ones(codes.shape, bool)
+    assert not fit_scaled(Wanted(sums, every, codes, real), 0).is_limited
+    cut = fit_scaled(Wanted(sums, every, codes.clip(0, 7), real), 0)
+    assert cut.is_limited
+    assert not cut.wrong.any()
