@@ -25,8 +25,8 @@ ALLOWED = {
     "synth": {"synth", "hdl", "golden"},
     "host": {"host", "synth", "hdl", "golden", "examples"},
     "train": {"train", "host", "golden"},
-    # What `host` imports of them, the digits, needs no more than they do; their scripts train.
-    "examples": {"examples", "train"},
+    # What `host` imports of them, the digits, needs no more than they do; their scripts train, and run what they trained.
+    "examples": {"examples", "train", "host"},
 }
 #: What the subfolders may import from one another, lowest first: each from itself, from those before it and from the
 #: files of their folder that stand in no subfolder. Those files may import everything.
