@@ -39,6 +39,14 @@ def test_random_graphs(name: str, seed: int) -> None:
     assert differing_bytes(graph, program, config, order=ORDERS[seed % len(ORDERS)], seed=seed) == 0
 
 
+@pytest.mark.parametrize("name", CONFIGS)
+def test_windows_of_pooling_that_lie_in_the_border_alone(name: str) -> None:
+    maker = BinaryGraphMaker((4, 5, 2))
+    bits = maker.to_bits(maker.convolution("x", 13, Window((1, 1))))
+    graph = maker.finish(maker.to_bits(maker.max_pool(bits, Window((1, 2), (1, 1), pads=(1, 2, 2, 2)))))
+    assert differing_bytes(graph, compile_graph(graph, CONFIGS[name]), CONFIGS[name], order="random") == 0
+
+
 @pytest.mark.parametrize("lanes", [4, 16])
 @pytest.mark.parametrize("seed", range(20))
 def test_words_hold_runs_alone(lanes: int, seed: int) -> None:
