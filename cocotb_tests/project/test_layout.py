@@ -25,7 +25,7 @@ ALLOWED = {
     "synth": {"synth", "hdl", "golden"},
     "host": {"host", "synth", "hdl", "golden", "examples"},
     "train": {"train", "host", "golden"},
-    # What `host` imports of them, the digits, needs no more than they do; their scripts train, and run what they trained.
+    # What `host` imports of them, the digits, needs no more than they do; their scripts train, and run what is trained.
     "examples": {"examples", "train", "host"},
 }
 #: What the subfolders may import from one another, lowest first: each from itself, from those before it and from the
