@@ -49,6 +49,14 @@ def binary_model_path() -> Path:
     return _FOLDER / "digits_binary.onnx"
 
 
+def brevitas_model_path() -> Path:
+    """The ONNX file of a binary network for them, in QONNX form, as Brevitas exports it.
+
+    ``train_brevitas_digits.py`` made it. Its input and output are those of the others.
+    """
+    return _FOLDER / "digits_brevitas.onnx"
+
+
 def as_input(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
     """What the network takes for ``images``, uint8[images, 8, 8] from 0 to 16: float32[images, 1, 8, 8] from 0 to 1."""
     return images[:, np.newaxis].astype(np.float32) / np.float32(FULL_SCALE)

@@ -31,14 +31,24 @@ class QonnxNetwork:
     seed : int
     domain : str
         Of the quantisers.
+    dtype : int
+        Of the input.
     """
 
-    def __init__(self, shape: Sequence[int], *, seed: int = 0, opset: int = 17, domain: str = DOMAIN):
+    def __init__(
+        self,
+        shape: Sequence[int],
+        *,
+        seed: int = 0,
+        opset: int = 17,
+        domain: str = DOMAIN,
+        dtype: int = TensorProto.FLOAT,
+    ):
         self.rng = np.random.default_rng(seed)
         self.shapes: dict[str, tuple[int, ...]] = {"x": tuple(shape)}
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
-        self._opset, self._domain = opset, domain
+        self._opset, self._domain, self._dtype = opset, domain, dtype
 
     def constant(self, value: object, dtype: type = np.float32) -> str:
         name = f"c{len(self.constants)}"
@@ -153,7 +163,7 @@ class QonnxNetwork:
         graph = helper.make_graph(
             self.nodes,
             "network",
-            [helper.make_tensor_value_info("x", TensorProto.FLOAT, (batch, *self.shapes["x"]))],
+            [helper.make_tensor_value_info("x", self._dtype, (batch, *self.shapes["x"]))],
             [helper.make_tensor_value_info(name, TensorProto.FLOAT, (batch, *self.shapes[name])) for name in outputs],
             self.constants,
         )
@@ -184,6 +194,10 @@ def random_feeds(data: bytes, seed: int, spread: float = 1.0) -> dict[str, np.nd
     graph = onnx.load_from_string(data).graph
     shape = [max(dimension.dim_value, 1) for dimension in graph.input[0].type.tensor_type.shape.dim]
     rng = np.random.default_rng(seed)
+    dtype = helper.tensor_dtype_to_np_dtype(graph.input[0].type.tensor_type.elem_type)
+    if dtype != np.float32:
+        limits = np.iinfo(dtype)
+        return {graph.input[0].name: rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)}
     values = rng.normal(size=shape) * spread
     special = rng.choice([0.0, -0.0, 2.0**-6, 3 * 2.0**-6, -5 * 2.0**-6, 100.0, -100.0], shape)
     return {graph.input[0].name: np.where(rng.random(shape) < 0.2, special, values).astype(np.float32)}

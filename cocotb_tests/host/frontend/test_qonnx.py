@@ -13,6 +13,7 @@ from exactness import assert_right, needs_reference
 from golden_transport import GoldenTransport
 from qonnx_networks import QonnxNetwork, assert_graph, assert_same, executed_by_qonnx, random_feeds
 
+from lutterfly.examples import digits
 from lutterfly.golden.config import PRESETS
 from lutterfly.host import InferenceSession, cli, reference
 from lutterfly.host.frontend import ModelError, describe, import_model
@@ -230,7 +231,9 @@ def test_depthwise_binary_weights():
 def test_series():
     net = QonnxNetwork((3, 20))
     x = net.conv(net.quant("x"), net.signs((6, 3, 4)), pads=[1, 2], strides=[2], dilations=[1])
-    assert_same(net.model(net.bipolar(net.norm(x, 2.0))))
+    x = net.bipolar(net.norm(x, 2.0))
+    x = net.conv(x, net.signs((4, 6, 3)), pads=[0, 1], strides=[1], dilations=[2])
+    assert_same(net.model(net.bipolar(net.norm(x, 4.0))))
 
 
 @pytest.mark.parametrize(
@@ -254,6 +257,18 @@ def test_every_quantised_input(given: dict[str, object]):
     x = net.conv(x, net.signs((6, 3, 1, 1)), bias=np.full(6, 2.0**-9))
     graph = assert_same(net.model(net.bipolar(x)), samples=6)
     assert isinstance(graph.layers[0], Pointwise if given.get("bits") == 1.0 else Convolution)
+
+
+@pytest.mark.parametrize("quantised", [False, True])
+@pytest.mark.parametrize("dtype", [onnx.TensorProto.INT8, onnx.TensorProto.UINT8])
+def test_inputs_of_integers(dtype: int, quantised: bool):
+    net = QonnxNetwork((3, 6, 6), dtype=dtype)
+    x = net.add("Cast", "x", to=onnx.TensorProto.FLOAT)
+    x = net.quant(net.scalar("Div", x, 255.0), 2.0**-7) if quantised else x
+    x = net.conv(x, net.signs((6, 3, 3, 3)), pads=[1] * 4)
+    graph = assert_same(net.model(net.bipolar(net.norm(x, 2.0 if quantised else 300.0))))
+    assert set(kinds(graph)) <= {"Pointwise", "Convolution"}
+    assert not graph.head
 
 
 def test_requantised_numbers_are_a_table():
@@ -401,3 +416,16 @@ def test_quantised_sums(second: str, relu: bool, given: dict[str, object]):
     x = net.pool(net.quant(x, 2.0**-3, **given)) if relu else net.quant(x, 2.0**-4, **given)
     graph = assert_same(net.model(x))
     assert ("Add" in kinds(graph)) == (second in operand)
+
+
+def test_digits():
+    data = digits.brevitas_model_path().read_bytes()
+    graph = import_model(data)
+    images, labels = digits.images(), digits.labels()
+    read = [reference.run(graph.model, {"pixels": image[None]})["logits"].argmax() for image in images]
+    assert int((np.array(read) == labels).sum()) == 353
+    for image in images[:5]:
+        feeds = {"pixels": image[None]}
+        wanted = executed_by_qonnx(data, feeds)["logits"]
+        np.testing.assert_array_equal(assert_graph(graph, feeds)["logits"], wanted)
+    assert_right(verify(data, ENGINES, 1))

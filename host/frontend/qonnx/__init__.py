@@ -28,6 +28,8 @@ from .writer import Writer, notes_of
 
 __all__ = ["notes_of", "rewrite"]
 
+_FLOAT = onnx.TensorProto.FLOAT
+
 
 def rewrite(data: bytes, name: str) -> bytes:
     """Rewrite a file with operators of QONNX; every other one stays as it is.
@@ -65,10 +67,24 @@ class _Rewriting:
     def _pass_on(self, node: NodeProto) -> bool:
         """Codes of what only moves codes, or chooses among them."""
         source = self._coded.get(node.input[0]) if node.input else None
+        if node.op_type == "Cast" and self._network.measured.is_codes(node.input[0]):
+            return self._read_integers(node)
         if source is None or node.op_type not in (*LAYOUT, *POOLING, *TRANSPARENT) or len(node.output) != 1:
             return False
         codes = write_step(self._writer, node, source.codes, self._writer.name(f"{node.output[0]} codes"))
         self._show(node, Coded(**{**vars(source), "codes": codes}))
+        return True
+
+    def _read_integers(self, node: NodeProto) -> bool:
+        """Integers of 8 bits as they are, which the network reads as float32."""
+        types, name = self._network.measured.types, node.output[0]
+        if types[name] != np.float32:
+            return False
+        zero_point = -128 if types[node.input[0]] == np.uint8 else 0
+        values = self._writer.add("Cast", [node.input[0]], self._writer.name(f"{name} in float"), node.name, to=_FLOAT)
+        codes = self._writer.name(f"{name} codes")
+        self._writer.quantise(values, codes, np.float32(1), zero_point, node.name)
+        self._show(node, Coded(codes, np.float32(1), zero_point, -128, 127))
         return True
 
     def _count(self, node: NodeProto) -> bool:
