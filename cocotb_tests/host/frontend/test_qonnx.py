@@ -171,15 +171,16 @@ def test_the_greatest_sum_of_a_channel_is_among_those_that_are_tried(monkeypatch
     # Each output has other limits, and Relu makes limits of the codes that were seen.
     monkeypatch.setattr(codes, "_MOST", 64)
     net = QonnxNetwork((3,))
-    matrix = np.diag([64, 32, 16])
-    weights = net.quant(net.constant(matrix * 2.0**-6), 2.0**-6, narrow=1)
+    # The output with the least sums has the greatest codes.
+    factors = np.array([1.0, 2.0, 4.0])
+    weights = net.quant(net.constant(np.diag(factors)), 2.0 ** np.array([[-6], [-4], [-2]]), narrow=1)
     x = net.add("Relu", net.linear(net.quant("x", 2.0**-7), weights))
-    graph = import_model(net.model(net.quant(x, 2.0**-6)))
+    graph = import_model(net.model(net.quant(x, 2.0**-4)))
     assert not graph.notes
     for value in (1.0, 0.5, -1.0):
         found = assert_graph(graph, {"x": np.full((1, 3), value, np.float32)})[net.nodes[-1].output[0]]
-        given = min(np.float32(value), 127 / 128) * np.diag(matrix) / 64
-        np.testing.assert_array_equal(found[0], np.maximum(np.rint(given * 64), 0) / 64)
+        wanted = min(np.float32(value), 127 / 128) * factors
+        np.testing.assert_array_equal(found[0], np.maximum(np.rint(wanted * 16), 0) / 16)
 
 
 @pytest.mark.parametrize("zero_point", [0.0, 4.0])
