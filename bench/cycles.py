@@ -41,9 +41,9 @@ def measure(network: Loaded) -> Measured:
     return Measured(cycles, np.diff([interrupt - cycles, *ends]).tolist())
 
 
-def utilisation(macs: int, cycles: int, multipliers: int) -> str:
+def utilisation(multiplier_cycles: float, cycles: int, multipliers: int) -> str:
     """Share of the multipliers' work that was needed, in percent."""
-    return f"{100 * macs / (cycles * multipliers):.1f} %"
+    return f"{100 * multiplier_cycles / (cycles * multipliers):.1f} %"
 
 
 def difference(predicted: int, measured: int) -> str:
@@ -64,7 +64,7 @@ def main() -> None:
         print(
             f"| {network.name} | {network.macs:,} | {measured.cycles:,} | {predicted:,} "
             f"| {difference(predicted, measured.cycles)} "
-            f"| {utilisation(network.macs, measured.cycles, network.multipliers)} |"
+            f"| {utilisation(network.multiplier_cycles, measured.cycles, network.multipliers)} |"
         )
     if not options.layers:
         return
@@ -72,7 +72,7 @@ def main() -> None:
         print(f"\n| {network.name}: layer | kind | cycles | predicted | off by | bound | utilisation | fold |")
         print("|---|---|---|---|---|---|---|---|")
         for layer, cycles in zip(network.program.layers, measured.layers, strict=True):
-            used = utilisation(layer.macs, cycles, network.multipliers) if layer.macs else ""
+            used = utilisation(layer.multiplier_cycles, cycles, network.multipliers) if layer.macs else ""
             print(
                 f"| {layer.name} | {layer.kind} | {cycles:,} | {layer.cycles:,} | {difference(layer.cycles, cycles)} "
                 f"| {layer.bound} | {used} | {layer.fold} |"

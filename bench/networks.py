@@ -43,6 +43,11 @@ class Loaded:
         """Multiply-accumulates of one inference, as the network defines it."""
         return sum(layer.macs for layer in self.program.layers)
 
+    @property
+    def multiplier_cycles(self) -> float:
+        """Cycles of single multipliers that they take."""
+        return sum(layer.multiplier_cycles for layer in self.program.layers)
+
     def inputs(self, generator: np.random.Generator) -> list[np.ndarray]:
         """Random codes for each input: cycles do not depend on values."""
         codes = [generator.integers(-128, 128, port.shape, np.int8) for port in self.program.inputs]

@@ -156,6 +156,8 @@ class LayerPrediction:
         ``"bus"`` or ``"array"``, whichever takes longer.
     fold : str
         How its input is folded, for people.
+    at_once : int
+        Multiply-accumulates that are made in the place of one multiplier in a cycle: 8 of binary values.
     """
 
     name: str
@@ -167,6 +169,12 @@ class LayerPrediction:
     bus_cycles: int
     bound: str
     fold: str
+    at_once: int = 1
+
+    @property
+    def multiplier_cycles(self) -> float:
+        """Cycles of single multipliers that its multiply-accumulates take."""
+        return self.macs / self.at_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +236,10 @@ class Program:
 
     def __post_init__(self) -> None:
         program_check.check(self)
+
+    def utilisation(self, cycles: int, multipliers: int) -> float:
+        """The part of all multipliers in so many cycles that its multiply-accumulates take."""
+        return sum(layer.multiplier_cycles for layer in self.layers) / (cycles * multipliers)
 
     def to_bytes(self) -> bytes:
         """The program file: a header with checksum, JSON, and the binary parts."""

@@ -79,6 +79,7 @@ def _check_port(port: Port, program: Program) -> None:
 
 def _check_layer(layer: LayerPrediction, commands: int) -> None:
     _check_commands(layer.name, layer.commands, commands)
+    _between(f"{layer.name}: at_once", layer.at_once, 1, 8)
     for name, value in (
         ("macs", layer.macs),
         ("cycles", layer.cycles),

@@ -40,7 +40,7 @@ def macs_of(program: Program) -> int:
 
 def prediction_text(program: Program, multipliers: int) -> str:
     """What is predicted of an inference."""
-    utilisation = macs_of(program) / (program.predicted_cycles * multipliers)
+    utilisation = program.utilisation(program.predicted_cycles, multipliers)
     return (
         f"{program.predicted_cycles:,} cycles predicted for {inference_text(program)}, "
         f"{macs_of(program):,} multiply-accumulates, {utilisation:.1%} of {multipliers} multipliers busy"

@@ -154,12 +154,11 @@ def run(
         write_whole(report, reports.make(session, outcome, last, model.name))
     program, cycles = session.program, counters["cycles"]
     share = mac_share(program)
-    macs = macs_of(program)
-    utilisation = macs / (cycles * found.multipliers)
+    utilisation = program.utilisation(cycles, found.multipliers)
     values = {
         "cycles": cycles,
         "predicted_cycles": program.predicted_cycles,
-        "macs": macs,
+        "macs": macs_of(program),
         **share.values(),
         "utilisation": round(utilisation, 4),
         "samples": len(next(iter(feeds.values()))),
@@ -239,7 +238,7 @@ def verify(model: Path, samples: int, seed: int, batch: int | None, config: str,
         "predicted_cycles": result.program.predicted_cycles,
         "macs": macs_of(result.program),
         **share.values(),
-        "utilisation": round(macs_of(result.program) / (result.cycles * found.multipliers), 4),
+        "utilisation": round(result.program.utilisation(result.cycles, found.multipliers), 4),
         "samples": samples,
         "batch": result.program.batch,
         "reference": result.reference or "onnxruntime",

@@ -113,10 +113,13 @@ class Operation(ABC):
         Output channels of every tile but the last.
     fold : str
         How the input is read, for people.
+    macs_at_once : int
+        Multiply-accumulates in the place of one multiplier.
     """
 
     layer: Layer
     tiles: int = 1
+    macs_at_once: int = 1
     tile_channels: int
     fold: str
 

@@ -72,7 +72,7 @@ def cycle_shares(facts: Facts) -> go.Figure:
 
 def ideal_cycles(facts: Facts, layer: LayerFacts) -> float:
     """Cycles in which all multipliers together could do a layer's multiply-accumulates."""
-    return layer.prediction.macs / facts.config.multipliers
+    return layer.prediction.multiplier_cycles / facts.config.multipliers
 
 
 def _stacked(name: str, colour: str, rows: list[int], cycles: list[float]) -> go.Bar:
@@ -109,7 +109,7 @@ def roofline(facts: Facts) -> go.Figure:
     )
     band = high * (high / low) ** 0.45 if staying else high
     _ceilings(drawn, facts, low, ridge, band, is_depthwise=any("depthwise" in layer.kind for _, layer in layers))
-    top = array * 1.8
+    top = 1.8 * max(array, *(array * layer.prediction.at_once for _, layer in layers))
     near = _NEAR[0] * math.log(band / low), _NEAR[1] * math.log(top / bottom)
     # Below the layers, none of which it may hide.
     drawn.add_trace(
@@ -161,6 +161,9 @@ def _ceilings(drawn: go.Figure, facts: Facts, low: float, ridge: float, high: fl
         (f"array: {array} multipliers", [ridge, high], [array, array], "solid"),
         (f"bus: {bus} bytes per cycle", [low, ridge], [low * bus, array], "dash"),
     ]
+    for at_once in {layer.prediction.at_once for layer in facts.layers} - {1}:
+        binary = at_once * array
+        lines.append((f"binary: {at_once} x {array}", [binary / bus, high], [binary, binary], "dashdot"))
     most = lanes * taps
     if is_depthwise and most < array:
         lines.append((f"depthwise: {lanes} lanes x {taps} taps", [most / bus, high], [most, most], "dot"))

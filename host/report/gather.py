@@ -54,6 +54,11 @@ class LayerFacts:
         """Measured."""
         return self.prediction.macs / self.share.cycles
 
+    @property
+    def busy_multipliers(self) -> float:
+        """Measured, on average."""
+        return self.prediction.multiplier_cycles / self.share.cycles
+
 
 @dataclass(frozen=True, slots=True)
 class Use:
@@ -107,7 +112,8 @@ class Facts:
     @property
     def utilisation(self) -> float:
         """The part of all multipliers in all cycles that multiplied for the network."""
-        return self.macs / (self.observation.cycles * self.config.multipliers)
+        taken = sum(layer.prediction.multiplier_cycles for layer in self.layers)
+        return taken / (self.observation.cycles * self.config.multipliers)
 
 
 def gather(name: str, program: Program, config: Config, outcome: Outcome, observation: Observation) -> Facts:

@@ -197,7 +197,7 @@ def _layers(facts: Facts) -> str:
             f"{layer.share.cycles:,}",
             f"{layer.prediction.cycles:,}",
             f"{layer.prediction.macs:,}" if layer.prediction.macs else "",
-            f"{layer.macs_per_cycle / facts.config.multipliers:.1%}" if layer.prediction.macs else "",
+            f"{layer.busy_multipliers / facts.config.multipliers:.1%}" if layer.prediction.macs else "",
             layer.prediction.bound,
             f"{layer.moved_bytes:,}" if layer.moved_bytes else "",
             _weights(layer),

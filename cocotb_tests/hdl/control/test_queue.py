@@ -304,7 +304,7 @@ async def illegal_commands(dut, case: str) -> None:
         "beyond the fields": (_with_bit(work.encode(), size), ErrorCode.ILLEGAL_FIELD),
         "last bit": (_with_bit(work.encode(), 511), ErrorCode.ILLEGAL_FIELD),
         "engine": (
-            (isa.FILL.encode(), None) if bench.is_dma else (isa.COMPUTE.encode(engine=3), ErrorCode.ILLEGAL_ENGINE)
+            (isa.FILL.encode(), None) if bench.is_dma else (isa.COMPUTE.encode(engine=15), ErrorCode.ILLEGAL_ENGINE)
         ),
     }[case]
     await bench.run([isa.SYNC.encode(), work.encode(), command, work.encode(), isa.END.encode()], 0)

@@ -89,6 +89,18 @@ def test_one_border_for_all_who_want_the_same_and_classes_for_who_does_not() -> 
         assert tuple(map(len, found)) == classes, pads
 
 
+def test_eight_binary_products_are_the_work_of_a_multiplier() -> None:
+    maker = BinaryGraphMaker((16, 16, 64))
+    graph = maker.finish(maker.binary_convolution(maker.signs("x"), 64, SAME))
+    config = CONFIGS["ecp5-85k"]
+    program = compile_graph(graph, config)
+    layer = program.layers[-1]
+    assert layer.macs == 16 * 16 * 9 * 64 * 64
+    assert layer.multiplier_cycles == layer.macs / 8
+    assert layer.macs / config.multipliers > program.predicted_cycles
+    assert 0.4 < program.utilisation(program.predicted_cycles, config.multipliers) < 0.75
+
+
 def test_slices_that_end_within_a_byte_are_refused() -> None:
     maker = BinaryGraphMaker((3, 4, 2))
     name = maker.to_bits(maker.convolution("x", 24, Window((1, 1))))

@@ -47,6 +47,7 @@ def predict(plan: Plan) -> Plan:
                 bus_cycles=moving,
                 bound="bus" if moving > busy else "array",
                 fold=plan.operations[index].fold,
+                at_once=plan.operations[index].macs_at_once,
             )
         )
         before = last

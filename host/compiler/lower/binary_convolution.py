@@ -38,6 +38,7 @@ class BinaryConvolutionOperation(ConvolutionOperation):
     """A binary convolution of one group."""
 
     engine = Engine.XNOR
+    macs_at_once = CODE_BITS // BINARY_BITS
 
     def __init__(self, plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage):
         super().__init__(plan, index, sources, target)
