@@ -47,7 +47,7 @@ def test_presets_differ_in_their_hash() -> None:
 def test_hash_does_not_change_unnoticed() -> None:
     """Hardware that was built carries it: a change here makes every program and bitstream of before refused."""
     text = PRESETS["tiny"].to_json()
-    assert json.loads(text)["engines"] == ["MAC", "MAXIMUM", "DEPTHWISE", "ADD"]
+    assert json.loads(text)["engines"] == ["MAC", "MAXIMUM", "DEPTHWISE", "XNOR", "ADD", "BINARY_MAXIMUM"]
     assert text == json.dumps(json.loads(text), sort_keys=True)
 
 

@@ -250,7 +250,7 @@ END_ONLY = [END.encode()]
         ("lanes", 5, ErrorCode.ILLEGAL_FIELD, Unit.FETCH, 0),
         ("list", 1024, ErrorCode.ILLEGAL_FIELD, Unit.FETCH, 0),
         ("table", 4, ErrorCode.ILLEGAL_FIELD, Unit.FETCH, 0),
-        ("engine", 3, ErrorCode.ILLEGAL_ENGINE, Unit.COMPUTE_QUEUE, 0),
+        ("engine", 4, ErrorCode.ILLEGAL_ENGINE, Unit.COMPUTE_QUEUE, 0),
         ("source", 8192, ErrorCode.ADDRESS_RANGE, Unit.FETCH, 8192),
         ("destination", 8191, ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK, 8191),
         ("parameter", 512, ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK, 512),

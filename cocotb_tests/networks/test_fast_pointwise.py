@@ -139,7 +139,9 @@ def test_the_remedy_makes_a_configuration_that_has_the_layer() -> None:
 
 
 def test_an_accelerator_without_the_engine_refuses_the_layer() -> None:
-    message = "FastPointwiseConv.*: engines must include FPC for this layer, not MAC, MAXIMUM, DEPTHWISE, ADD; choose"
+    message = (
+        "FastPointwiseConv.*: engines must include FPC for this layer, not MAC, MAXIMUM, DEPTHWISE, XNOR, ADD, BINARY_"
+    )
     with pytest.raises(CompileError, match=message):
         compile_model(one(Pattern.of(8, 8)), PRESETS["tiny"], "model")
 

@@ -15,12 +15,17 @@ from cocotb_coverage.coverage import CoverCross, CoverPoint, coverage_db, covera
 
 from lutterfly.golden import isa
 from lutterfly.golden.config import DEFAULT_PRESET, PRESETS, Config
+from lutterfly.golden.engines import specification
 from lutterfly.golden.isa import COMMAND_BYTES, Engine, Opcode
 from lutterfly.golden.program import Program
 from lutterfly.golden.timing import RESULT_WINDOWS, result_groups
 
-#: Of the accelerators that the networks run on; fast pointwise convolutions are drawn by a source of their own.
-ENGINES = [engine.name for engine in PRESETS[DEFAULT_PRESET].engines if engine is not Engine.FPC]
+#: Of the accelerators that the networks run on; fast pointwise convolutions and binary layers have sources of their own.
+ENGINES = [
+    engine.name
+    for engine in PRESETS[DEFAULT_PRESET].engines
+    if engine is not Engine.FPC and not specification(engine).is_binary
+]
 #: All but the one that none of those engines reads.
 MEMORIES = [memory.name for memory in isa.LocalMemory if memory is not isa.LocalMemory.FPC_WEIGHT]
 BOUNDS = ["bus", "issue", "results"]

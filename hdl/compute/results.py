@@ -277,8 +277,8 @@ class Results(wiring.Component):
         byte = bits[3:] if self.has_bits else start >> 3
         return [
             place.address.eq(pointer + Mux(packed, byte, start)),
-            place.packed.eq(packed),
-            place.bit.eq(bits[:3]),
+            *([place.packed.eq(packed)] if packs(self.config) else []),
+            *([place.bit.eq(bits[:3])] if self.has_bits else []),
             place.count.eq(Mux(left > most, most, left)),
             place.index.eq(command.index),
         ]
