@@ -20,7 +20,8 @@ from lutterfly.golden.isa import COMMAND_BYTES, Engine, Opcode
 from lutterfly.golden.program import Program
 from lutterfly.golden.timing import RESULT_WINDOWS, result_groups
 
-#: Of the accelerators that the networks run on; fast pointwise convolutions and binary layers have sources of their own.
+#: Of the accelerators that the networks run on; fast pointwise convolutions and binary layers have sources of their
+#: own.
 ENGINES = [
     engine.name
     for engine in PRESETS[DEFAULT_PRESET].engines
