@@ -3,8 +3,8 @@
     python bench/binary_lanes.py
 
 Every lane multiplies bytes, or eight binary values, each cycle. What these take is the difference: counters of agreeing
-bits, their way into the adder trees, and the masks of bytes that do not count; the trees and accumulators are the
-array's. With the other engines of the default configuration, of which FPC masks words as well.
+bits, and their way into the adder trees; the trees and accumulators are the array's. With the other engines of the
+default configuration.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from ..config import Config
 from ..isa import COMPUTE, LocalMemory
 from ..requant import requantise
 
+Bool = npt.NDArray[np.bool_]
 UInt8 = npt.NDArray[np.uint8]
 UInt64 = npt.NDArray[np.uint64]
 Int8 = npt.NDArray[np.int8]
@@ -110,7 +111,7 @@ class EngineSpecification:
         words of the others count as null whatever stands at their addresses. In expressions as those of ``conditions``.
         None for all.
     masks_words : bool
-        Step lists say how many bytes of a word count; the others are zero.
+        Step lists say how many bytes of a word count.
     is_binary : bool
         Every bit of a word is a binary value. Configurations with such an engine can pack results, see
         :mod:`~lutterfly.golden.packing`.

@@ -6,11 +6,11 @@ import numpy as np
 
 from ..isa import Engine, LocalMemory
 from ..windows import step_counts
-from .engine import EngineSpecification, Int8, Int32, TileWindows, any_steps, require_words
+from .engine import Bool, EngineSpecification, Int8, Int32, TileWindows, any_steps, require_words
 from .mac import MAC
 
 
-def agreeing(words: Int8, weights: Int8) -> Int32:
+def agreeing(words: Int8, weights: Int8, counted: Bool | None = None) -> Int32:
     """Twice the bits in which words and weights agree, column by column.
 
     The inner product of n values is that less n, see :func:`~lutterfly.golden.binary.inner_product`; the bias has the
@@ -21,6 +21,8 @@ def agreeing(words: Int8, weights: Int8) -> Int32:
     words : int8[..., steps, lanes]
         Activation words of each window, eight binary values in a byte.
     weights : int8[steps, columns, lanes]
+    counted : bool[steps, lanes], optional
+        The bytes that count; by default all.
 
     Returns
     -------
@@ -39,6 +41,8 @@ def agreeing(words: Int8, weights: Int8) -> Int32:
     totals = np.empty((*words.shape[:-2], weights.shape[1]), np.int32)
     for column in range(weights.shape[1]):
         counts = np.bitwise_count(~(bits ^ kernels[:, column]))
+        if counted is not None:
+            counts *= counted
         totals[..., column] = 2 * counts.sum(axis=(-2, -1), dtype=np.int32)
     return totals
 
@@ -46,14 +50,14 @@ def agreeing(words: Int8, weights: Int8) -> Int32:
 def _totals(windows: TileWindows) -> Int32:
     lanes = windows.config.array.lanes
     counts = step_counts(windows.command, windows.memories[LocalMemory.LIST].view(np.uint32), lanes=lanes)
-    return agreeing(np.where(np.arange(lanes) < counts[:, None], windows.words, np.int8(0)), windows.weights)
+    return agreeing(windows.words, windows.weights, np.arange(lanes) < counts[:, None])
 
 
 XNOR = EngineSpecification(
     code=Engine.XNOR,
     notes="Every bit of a word is a binary value, 1 for +1; a result is twice the number of bits in which words and "
     "weights agree, and the inner product of n values is that less n. A list entry says in its bits 24 to 29 how many "
-    "bytes of its word count, 0 for all: the others are zero. Takes one weight word with every step (`weight_words` is "
+    "bytes of its word count, 0 for all. Takes one weight word with every step (`weight_words` is "
     "`steps`).",
     results="array.columns",
     totals=_totals,

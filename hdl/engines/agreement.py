@@ -8,8 +8,10 @@ from amaranth.lib.wiring import In, Out
 
 from ..parts.device import MULTIPLIER_LATENCY
 
-__all__ = ["Agreement"]
+__all__ = ["UNCOUNTED_DELAY", "Agreement"]
 
+#: Cycles from a word to what says which of its bytes do not count.
+UNCOUNTED_DELAY = MULTIPLIER_LATENCY - 1
 #: Of a count, 0 to 8.
 _COUNT_BITS = 4
 
@@ -31,8 +33,8 @@ class Agreement(wiring.Component):
     -------
     word : In(8 * lanes)
     weights : In(lanes x signed(8))
-    enable : In(lanes x 1)
-        Else the count is zero, a cycle later.
+    uncounted : In(lanes x 1)
+        ``UNCOUNTED_DELAY`` cycles after the word: the count is zero. It clears a register, without an inverter.
     counts : Out(lanes x 4)
     """
 
@@ -42,7 +44,7 @@ class Agreement(wiring.Component):
             {
                 "word": In(8 * lanes),
                 "weights": In(data.ArrayLayout(signed(8), lanes)),
-                "enable": In(lanes),
+                "uncounted": In(lanes),
                 "counts": Out(data.ArrayLayout(unsigned(_COUNT_BITS), lanes)),
             }
         )
@@ -60,10 +62,10 @@ class Agreement(wiring.Component):
             total = Signal(_COUNT_BITS, name=f"total_{lane}", reset_less=True)
             m.d.sync += total.eq(_of_numbers(*numbers))
             count = Signal(_COUNT_BITS, name=f"count_{lane}", reset_less=True)
-            with m.If(self.enable[lane]):
-                m.d.sync += count.eq(total)
-            with m.Else():
+            with m.If(self.uncounted[lane]):
                 m.d.sync += count.eq(0)
+            with m.Else():
+                m.d.sync += count.eq(total)
             m.d.comb += self.counts[lane].eq(count)
         return m
 

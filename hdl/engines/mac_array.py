@@ -12,7 +12,7 @@ from ...golden.isa import Engine
 from ..parts.assertions import Assertions
 from ..parts.device import MULTIPLIER_LATENCY, Multiplier
 from ..parts.pipeline import delay, spread
-from .agreement import Agreement
+from .agreement import UNCOUNTED_DELAY, Agreement
 from .column_hop import ColumnHop
 from .engine import (
     ACCUMULATOR_BITS,
@@ -64,7 +64,9 @@ class Column(wiring.Component):
     lent_multipliers : In(lent_multipliers of one column), if there are any
         Words are zero where factors are not, and factors where words are not.
     binary : In(lanes x 1), if ``is_binary``
-        Add up twice the bits in which words and weights agree, not products; stays while words are under way.
+        Products are zero; stays while words are under way.
+    uncounted : In(lanes x 1), if ``is_binary``
+        Of the word ``UNCOUNTED_DELAY`` cycles before: else add up twice the bits in which it and its weights agree.
     fired : Out(1)
         ``total`` is a result.
     total : Out(signed(32))
@@ -85,7 +87,7 @@ class Column(wiring.Component):
                 "fired": Out(1),
                 "total": Out(signed(ACCUMULATOR_BITS)),
                 **({"lent_multipliers": In(lent_multipliers(1, lanes))} if is_lent else {}),
-                **({"binary": In(lanes)} if is_binary else {}),
+                **({"binary": In(lanes), "uncounted": In(lanes)} if is_binary else {}),
             }
         )
 
@@ -115,7 +117,7 @@ class Column(wiring.Component):
             m.d.comb += [
                 agreement.word.eq(self.word),
                 agreement.weights.eq(self.weights),
-                agreement.enable.eq(self.binary),
+                agreement.uncounted.eq(self.uncounted),
             ]
             # One of both is zero here as well.
             for lane, count in enumerate(agreement.counts):
@@ -202,7 +204,8 @@ class MacArray(EngineComponent):
         if self.lent_columns:
             step, word = self._without_words(m, platform)
         if self.is_binary:
-            word &= Cat(keeps.replicate(8) for keeps in self.step.keeps)
+            counted = self.step.keeps & self.step.binary.replicate(self.lanes)
+            uncounted = delay(m, ~counted, UNCOUNTED_DELAY, name="uncounted")
             settled = delay(m, self.mode.binary, LOAN_LATENCY, name="binary_settled")
             Assertions(m, platform).never(
                 self.step.valid & (settled != self.step.binary), "MAC array: a step of the mode that is not set"
@@ -214,13 +217,15 @@ class MacArray(EngineComponent):
                 )
                 m.d.comb += [hop.step.eq(step), hop.word.eq(word)]
                 step, word = hop.next_step, hop.next_word
+                if self.is_binary:
+                    uncounted = delay(m, uncounted, 1, name=f"uncounted_{index}")
             is_lent = index < self.lent_columns
             m.submodules[f"column_{index}"] = column = Column(
                 lanes=self.lanes, step=self.step_layout, is_lent=is_lent, is_binary=self.is_binary
             )
             if self.is_binary:
                 binary = spread(m, self.mode.binary, self.lanes, cycles=LOAN_LATENCY, name=f"binary_{index}")
-                m.d.comb += column.binary.eq(Cat(binary))
+                m.d.comb += [column.binary.eq(Cat(binary)), column.uncounted.eq(uncounted)]
             if is_lent:
                 self._lend(m, platform, index, column)
             m.d.comb += [column.step.eq(step), column.word.eq(word), column.weights.eq(self.weights[index])]

@@ -206,8 +206,8 @@ async def counts_bits_that_agree(dut, p_stall: float) -> None:
             step = {"valid": 1, "clear": index == 0, "fire": index == steps - 1}
             await bench.feed(words[index], weights[index], step | ({"keeps": int(keeps[index])} if is_binary else {}))
         if is_binary:
-            kept = keeps[:, None] >> np.arange(bench.lanes) & 1
-            expected.append(agreeing(np.where(kept, words, np.int8(0)), weights))
+            counted = (keeps[:, None] >> np.arange(bench.lanes) & 1).astype(bool)
+            expected.append(agreeing(words, weights, counted))
         else:
             expected.append(mac(words, weights))
 

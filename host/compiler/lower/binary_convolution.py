@@ -68,7 +68,7 @@ class BinaryConvolutionOperation(ConvolutionOperation):
     def constants(self) -> dict[LocalMemory, Constant]:
         """Weights tile by tile, parameters likewise or for each border class, a step list, perhaps a table."""
         return {
-            LocalMemory.WEIGHT: self._weights(beside=-1),
+            LocalMemory.WEIGHT: self._weights(),
             LocalMemory.PARAMETER: self._parameters(),
             LocalMemory.LIST: step_list(self.starts, counts=self.counts % self.config.array.lanes),
             **table_constants(self.layer.table),

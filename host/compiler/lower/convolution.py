@@ -55,10 +55,10 @@ class ConvolutionOperation(Operation):
             **table_constants(self.layer.table),
         }
 
-    def _weights(self, beside: int = 0) -> Constant:
-        """The weight words of all tiles, with ``beside`` where a word has none."""
+    def _weights(self) -> Constant:
+        """The weight words of all tiles."""
         array = self.config.array
-        words = weight_words(self._tile_weights(), self.offsets, self.starts, array.lanes, array.columns, beside)
+        words = weight_words(self._tile_weights(), self.offsets, self.starts, array.lanes, array.columns)
         tile_bytes = self.array_tiles * len(self.starts) * self.config.weight_word_bytes
         # The last tile may have fewer than the others: nothing reads the rest.
         return Constant(words.tobytes().ljust(tile_bytes * self.tiles, b"\0"), (tile_bytes,) * self.tiles)
@@ -134,9 +134,9 @@ LOWERING = Lowering(
 
 
 def weight_words(
-    weights: npt.NDArray[np.int8], offsets: Addresses, starts: Addresses, lanes: int, columns: int, beside: int = 0
+    weights: npt.NDArray[np.int8], offsets: Addresses, starts: Addresses, lanes: int, columns: int
 ) -> npt.NDArray[np.int8]:
-    """Weights in the order of use: each where its activation byte comes in, ``beside`` at the bytes between.
+    """Weights in the order of use: each where its activation byte comes in, 0 at the bytes between.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def weight_words(
     offsets : int64[kernel rows, kernel columns, channels]
     starts : int64[steps]
         First byte of each word, see :func:`~.windows.cover`.
-    lanes, columns, beside : int
+    lanes, columns : int
 
     Returns
     -------
@@ -154,7 +154,7 @@ def weight_words(
     tiles = -(-outputs // columns)
     flat = offsets.reshape(-1)
     step = np.searchsorted(starts, flat, side="right") - 1
-    words = np.full((tiles * columns, steps, lanes), beside, np.int8)
+    words = np.zeros((tiles * columns, steps, lanes), np.int8)
     words[:outputs, step, flat - starts[step]] = weights.reshape(outputs, -1)
     return np.ascontiguousarray(words.reshape(tiles, columns, steps, lanes).transpose(0, 2, 1, 3)).reshape(
         -1, columns, lanes
