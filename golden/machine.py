@@ -21,7 +21,7 @@ from .config import Config
 from .elements import run_bytes
 from .isa import COMMAND_BYTES, ErrorCode, LocalMemory, Opcode, Unit
 from .program import Program, Queues, SpilledTensor, WrittenTensor
-from .tensors import tensor_codes
+from .tensors import model_order, tensor_codes
 
 UInt8 = npt.NDArray[np.uint8]
 Memories = dict[LocalMemory, UInt8]
@@ -265,17 +265,21 @@ def new_arena(program: Program) -> UInt8:
 
 
 def read_tensor(tensor: WrittenTensor, feature: UInt8) -> npt.NDArray[np.int8]:
-    """The tensor as it lies in the feature memory uint8[feature_bytes]: a copy, int8[height, width, channels]."""
+    """The tensor that lies in the feature memory uint8[feature_bytes]: a copy, int8[height, width, channels]."""
     height, width, channels = tensor.shape
     y, x, byte = np.ogrid[:height, :width, : run_bytes(channels, tensor.bits)]
     image = feature[tensor.address + y * tensor.row_pitch + x * tensor.pixel_pitch + byte]
-    return tensor_codes(image, tensor.shape, tensor.bits)
+    return model_order(tensor_codes(image, tensor.shape, tensor.bits), tensor.order)
 
 
 def read_spilled(tensor: SpilledTensor, arena: UInt8) -> npt.NDArray[np.int8]:
-    """The tensor as it lies in the arena uint8[arena_bytes]: a copy, int8[height, width, channels]."""
-    image = arena[tensor.address : tensor.address + tensor.size_bytes].copy()
-    return tensor_codes(image, tensor.shape, tensor.bits)
+    """The tensor that lies in the arena uint8[arena_bytes]: a copy, int8[height, width, channels]."""
+    return spilled_codes(tensor, arena[tensor.address : tensor.address + tensor.size_bytes].copy())
+
+
+def spilled_codes(tensor: SpilledTensor, data: UInt8) -> npt.NDArray[np.int8]:
+    """The tensor from its bytes in the arena: int8[height, width, channels]."""
+    return model_order(tensor_codes(data, tensor.shape, tensor.bits), tensor.order)
 
 
 def _written_by_store(fields: dict[str, int], arena: UInt8, feature: UInt8) -> npt.NDArray[np.bool_]:

@@ -91,6 +91,8 @@ class WrittenTensor:
         (height, width, channels).
     bits : int
         Of an element.
+    order : tuple of int
+        Which channel of the model's tensor each channel is; empty where none is in another place.
     """
 
     name: str
@@ -100,6 +102,7 @@ class WrittenTensor:
     pixel_pitch: int
     shape: tuple[int, int, int]
     bits: int = CODE_BITS
+    order: tuple[int, ...] = ()
 
     @property
     def size_bytes(self) -> int:
@@ -121,12 +124,15 @@ class SpilledTensor:
         (height, width, channels).
     bits : int
         Of an element.
+    order : tuple of int
+        Which channel of the model's tensor each channel is; empty where none is in another place.
     """
 
     name: str
     address: int
     shape: tuple[int, int, int]
     bits: int = CODE_BITS
+    order: tuple[int, ...] = ()
 
     @property
     def size_bytes(self) -> int:
@@ -158,6 +164,13 @@ class LayerPrediction:
         How its input is folded, for people.
     at_once : int
         Multiply-accumulates that are made in the place of one multiplier in a cycle: 8 of binary values.
+    connections, live_connections : int
+        Of a convolution on the multiplier array: pairs of an input and an output channel, and those with a weight.
+    dense_words, model_words, words : int
+        Words that all its tiles read for a pixel: if no connection were off, with channels in the model's order, and as
+        it is. 1 for other layers.
+    dense_cycles : int
+        What it would take if no connection were off: as predicted, and the steps that there are not.
     """
 
     name: str
@@ -170,11 +183,17 @@ class LayerPrediction:
     bound: str
     fold: str
     at_once: int = 1
+    connections: int = 0
+    live_connections: int = 0
+    dense_words: int = 1
+    model_words: int = 1
+    words: int = 1
+    dense_cycles: int = 0
 
     @property
     def multiplier_cycles(self) -> float:
-        """Cycles of single multipliers that its multiply-accumulates take."""
-        return self.macs / self.at_once
+        """Cycles of single multipliers that its multiply-accumulates take, but those of words that are not read."""
+        return self.macs * self.words / self.dense_words / self.at_once
 
 
 @dataclass(frozen=True, slots=True)

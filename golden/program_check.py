@@ -48,6 +48,7 @@ def check(program: Program) -> None:
         _check_written(tensor, commands)
     for spilled in program.spilled:
         _check_elements(spilled.name, spilled.shape, spilled.bits)
+        _check_order(spilled.name, spilled.shape, spilled.order)
         _in_arena(spilled.name, spilled.address, spilled.size_bytes, program.arena_bytes)
 
 
@@ -80,11 +81,17 @@ def _check_port(port: Port, program: Program) -> None:
 def _check_layer(layer: LayerPrediction, commands: int) -> None:
     _check_commands(layer.name, layer.commands, commands)
     _between(f"{layer.name}: at_once", layer.at_once, 1, 8)
+    _between(f"{layer.name}: live_connections", layer.live_connections, 0, layer.connections)
+    _between(f"{layer.name}: dense_words", layer.dense_words, 1, (1 << 31) - 1)
+    for name, words in (("words", layer.words), ("model_words", layer.model_words)):
+        _between(f"{layer.name}: {name}", words, 1, (1 << 31) - 1)
     for name, value in (
         ("macs", layer.macs),
         ("cycles", layer.cycles),
         ("array_cycles", layer.array_cycles),
         ("bus_cycles", layer.bus_cycles),
+        ("dense_cycles", layer.dense_cycles),
+        ("connections", layer.connections),
     ):
         _between(f"{layer.name}: {name}", value, 0, (1 << 63) - 1)
 
@@ -92,6 +99,7 @@ def _check_layer(layer: LayerPrediction, commands: int) -> None:
 def _check_written(tensor: WrittenTensor, commands: int) -> None:
     _check_commands(tensor.name, (tensor.command,), commands)
     _check_elements(tensor.name, tensor.shape, tensor.bits)
+    _check_order(tensor.name, tensor.shape, tensor.order)
     for name, value in (
         ("address", tensor.address),
         ("row_pitch", tensor.row_pitch),
@@ -111,6 +119,11 @@ def _check_elements(name: str, shape: tuple[int, int, int], bits: int) -> None:
         raise ValueError(f"{name}: shape must be positive in all axes, not {shape}")
     if bits not in (CODE_BITS, BINARY_BITS):
         raise ValueError(f"{name}: bits must be {CODE_BITS} or {BINARY_BITS}, not {bits}")
+
+
+def _check_order(name: str, shape: tuple[int, int, int], order: tuple[int, ...]) -> None:
+    if order and sorted(order) != list(range(shape[2])):
+        raise ValueError(f"{name}: order must name each of {shape[2]} channels once, or none, not {order}")
 
 
 def _in_arena(name: str, address: int, size_bytes: int, arena_bytes: int) -> None:

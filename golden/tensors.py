@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -27,6 +29,15 @@ def tensor_image(codes: Int8, bits: int) -> UInt8:
     uint8[height, width, bytes of the channels]
     """
     return pack(codes) if bits == BINARY_BITS else codes.view(np.uint8)
+
+
+def model_order(codes: Int8, order: Sequence[int]) -> Int8:
+    """Codes int8[height, width, channels] with every channel where the model has it; an empty order changes nothing."""
+    if not order:
+        return codes
+    found = np.empty_like(codes)
+    found[..., list(order)] = codes
+    return found
 
 
 def tensor_codes(image: UInt8, shape: tuple[int, int, int], bits: int) -> Int8:

@@ -12,7 +12,19 @@ from .graph import Concat, Graph, Layer, Slice
 
 HEAD = ("layer", "operation", "input", "output", "where", "fold", "cycles", "bound", "weights", "features")
 #: Values of a layer that the accelerator executes; null for what the host does, and for what is in place already.
-_PREDICTED = ("fold", "bound", "macs", "array_cycles", "bus_cycles")
+_PREDICTED = (
+    "fold",
+    "bound",
+    "macs",
+    "array_cycles",
+    "bus_cycles",
+    "connections",
+    "live_connections",
+    "dense_words",
+    "model_words",
+    "words",
+    "dense_cycles",
+)
 _REMEMBERED = (
     "weight_bytes",
     "streamed_weight_bytes",
@@ -93,7 +105,23 @@ def _cells(row: Row, prediction: LayerPrediction | None, memory: LayerMemory | N
     where = (row.layer, row.kind, _shape(row.input_shape), _shape(row.output_shape), row.where)
     if prediction is None or memory is None:
         return (*where, "in place" if row.where == "accelerator" else "", "", "", "", "")
-    return (*where, prediction.fold, f"{prediction.cycles:,}", prediction.bound, _weights(memory), _features(memory))
+    return (*where, _fold(prediction), _cycles(prediction), prediction.bound, _weights(memory), _features(memory))
+
+
+def _fold(layer: LayerPrediction) -> str:
+    """How it reads its input, and what of its connections there is, where some are off."""
+    if layer.words == layer.dense_words:
+        return layer.fold
+    density = layer.live_connections / layer.connections
+    before = layer.model_words / layer.dense_words
+    permuted = f", {before:.0%} in the model's order" if layer.model_words != layer.words else ""
+    return f"{layer.fold} for {density:.0%} of the connections{permuted}"
+
+
+def _cycles(layer: LayerPrediction) -> str:
+    """As predicted; and if all connections were there."""
+    dense = f" of {layer.dense_cycles:,} dense" if layer.words != layer.dense_words else ""
+    return f"{layer.cycles:,}{dense}"
 
 
 def _weights(memory: LayerMemory) -> str:

@@ -60,6 +60,8 @@ class Tensor:
         Every integer tensor of the ONNX file that it is, first the one that it is named after.
     bits : int
         Of an element: 8, or 1 for +1 and -1.
+    order : tuple of int
+        Which channel of the model's tensor each channel is; empty where none is in another place.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Tensor:
     zero_point: int
     views: tuple[View, ...]
     bits: int = CODE_BITS
+    order: tuple[int, ...] = ()
 
     @property
     def pixel_bytes(self) -> int:

@@ -13,7 +13,7 @@ from ..golden.config import Config
 from ..golden.elements import BINARY_BITS, CODE_BITS
 from ..golden.isa import COMMAND_BYTES, Opcode
 from ..golden.program import MAGIC, Program
-from ..golden.tensors import tensor_codes, tensor_image
+from ..golden.tensors import tensor_image
 from . import evaluate, ports, reference
 from .compiler import batched, compile_graph
 from .frontend import import_model
@@ -340,7 +340,7 @@ class _Verification:
         self.found.cycles = driver.counters()["cycles"]
         for tensor in self.program.spilled:
             data = self.transport.read_memory(self.transport.arena_base + tensor.address, tensor.size_bytes)
-            tensors[tensor.name] = tensor_codes(np.frombuffer(data, np.uint8), tensor.shape, tensor.bits)
+            tensors[tensor.name] = machine.spilled_codes(tensor, np.frombuffer(data, np.uint8))
         return tensors
 
     def _compute_opcodes(self) -> list[Opcode]:

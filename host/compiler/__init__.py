@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -25,6 +26,7 @@ from .memory_map import Block, LayerMemory, bus_bytes
 from .normalise import normalise
 from .order import order_commands
 from .outcome import ConstantMemory, Outcome
+from .permute import permuted
 from .plan import Command, CompileError, Plan
 from .segments import plan_segments
 from .stays import Stay
@@ -138,8 +140,31 @@ def encode(plan: Plan) -> Program:
     return program
 
 
-def plan_graph(graph: Graph, config: Config) -> Plan:
-    """Run all passes, but do not encode: the plan shows how the compiler has decided."""
+def plan_graph(graph: Graph, config: Config, *, permute: bool = True) -> Plan:
+    """Run all passes, but do not encode: the plan shows how the compiler has decided.
+
+    Parameters
+    ----------
+    graph : Graph
+    config : Config
+    permute : bool
+        Whether channels between layers may be put in another order, see :mod:`.permute`: where the plan is faster.
+    """
+    plan = _run_passes(graph, config)
+    reordered = permuted(graph, config) if permute else None
+    if reordered is None:
+        return plan
+    other = _run_passes(reordered, config)
+    if other.predicted_cycles >= plan.predicted_cycles:
+        return plan
+    other.predictions = [
+        dataclasses.replace(layer, model_words=before.words)
+        for layer, before in zip(other.predictions, plan.predictions, strict=True)
+    ]
+    return other
+
+
+def _run_passes(graph: Graph, config: Config) -> Plan:
     plan = Plan(graph, config)
     for step in PASSES:
         plan = step.run(plan)

@@ -61,7 +61,7 @@ def emit(plan: Plan, config_name: str) -> Program:
         layers=tuple(plan.predictions),
         written=tuple(_written(plan)),
         spilled=tuple(
-            SpilledTensor(name, address, graph.tensors[name].shape, graph.tensors[name].bits)
+            SpilledTensor(name, address, graph.tensors[name].shape, graph.tensors[name].bits, graph.tensors[name].order)
             for name, address in plan.external.items()
             if name not in plan.spans and name not in graph.inputs and graph.tensors[name].views
         ),
@@ -119,4 +119,5 @@ def _written(plan: Plan) -> Iterator[WrittenTensor]:
                 storage.pixel_pitch,
                 tensor.shape,
                 tensor.bits,
+                tensor.order,
             )

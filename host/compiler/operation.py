@@ -91,6 +91,20 @@ class Job:
     streamed: Addresses = field(default_factory=lambda: NO_ADDRESSES, repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Connectivity:
+    """How many of a layer's connections there are, and of its words; for a layer with all of them, nothing.
+
+    See :class:`~lutterfly.golden.program.LayerPrediction`; ``saved_cycles`` are the steps that there are not.
+    """
+
+    connections: int = 0
+    live_connections: int = 0
+    dense_words: int = 1
+    words: int = 1
+    saved_cycles: int = 0
+
+
 class Operation(ABC):
     """A layer as an engine executes it.
 
@@ -115,11 +129,13 @@ class Operation(ABC):
         How the input is read, for people.
     macs_at_once : int
         Multiply-accumulates in the place of one multiplier.
+    connectivity : Connectivity
     """
 
     layer: Layer
     tiles: int = 1
     macs_at_once: int = 1
+    connectivity = Connectivity()
     tile_channels: int
     fold: str
 

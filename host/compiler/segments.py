@@ -18,7 +18,7 @@ from ...golden.timing import OVERHEADS
 from .operation import Job
 from .parts import Geometry, ranges
 from .plan import CompileError, Plan
-from .units import capacity, unit_bytes
+from .units import capacity, list_share, unit_bytes
 
 #: Cycles that one more job and one more LOAD cost.
 _JOB = 24
@@ -70,6 +70,7 @@ def plan_segments(plan: Plan) -> Plan:
     """
     for memory in _TILED:
         plan.segments[memory] = _segments(plan, memory)
+    plan.segments[LocalMemory.LIST] = _list_segments(plan)
     return plan
 
 
@@ -159,6 +160,15 @@ def _segments(plan: Plan, memory: LocalMemory) -> dict[int, list[Segment]]:
             f"configuration has {plan.config.size_bytes(memory)}; choose a larger --config"
         )
     return best
+
+
+def _list_segments(plan: Plan) -> dict[int, list[Segment]]:
+    """Step lists that lie tile by tile, in pieces small enough to come and go: which ones do is chosen later."""
+    most = list_share(plan.config)
+    return {
+        index: [Segment(tiles, is_streamed=False) for tiles in _pieces(plan, index, units, most)]
+        for index, units in _tile_units(plan, LocalMemory.LIST).items()
+    }
 
 
 def _tile_units(plan: Plan, memory: LocalMemory) -> dict[int, list[int]]:

@@ -22,6 +22,11 @@ def capacity(config: Config, memory: LocalMemory) -> int:
     return config.size_bytes(memory) // unit_bytes(config, memory)
 
 
+def list_share(config: Config) -> int:
+    """Entries of the list memory that lie together at most, but for those of one tile."""
+    return config.memory.list_entries // 4
+
+
 def numbers(config: Config, memory: LocalMemory, first: int, count: int) -> Addresses:
     """Numbers of some units of a memory: int64[count]. Those of the feature memory are its addresses."""
     return _starts(config)[memory] + first + np.arange(count)

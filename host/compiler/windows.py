@@ -8,6 +8,7 @@ skips and rows that lie side by side need no rules of their own.
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from ...golden.elements import run_bytes
 from ..graph import Window
@@ -65,11 +66,13 @@ def cover(offsets: Addresses, lanes: int) -> Addresses:
         them.
     """
     wanted = np.unique(offsets)
-    starts, index = [], 0
+    # Of each byte, the first one behind a word that begins there.
+    behind = np.searchsorted(wanted, wanted + lanes).tolist()
+    firsts, index = [], 0
     while index < len(wanted):
-        starts.append(int(wanted[index]))
-        index = int(np.searchsorted(wanted, starts[-1] + lanes))
-    return np.array(starts, np.int64)
+        firsts.append(index)
+        index = behind[index]
+    return wanted[firsts].astype(np.int64)
 
 
 def cover_runs(offsets: Addresses, lanes: int) -> tuple[Addresses, Addresses]:
@@ -93,6 +96,27 @@ def cover_runs(offsets: Addresses, lanes: int) -> tuple[Addresses, Addresses]:
     within = wanted - wanted[first][run]
     starts = wanted[within % lanes == 0]
     return starts, np.diff(np.r_[np.flatnonzero(within % lanes == 0), len(wanted)])
+
+
+def places(offsets: Addresses, starts: Addresses, lanes: int) -> tuple[Addresses, npt.NDArray[np.bool_]]:
+    """The word in which each byte lies, and whether it lies in one.
+
+    Parameters
+    ----------
+    offsets : int64[bytes]
+    starts : int64[steps]
+        First byte of each word of ``lanes`` bytes, ascending.
+    lanes : int
+
+    Returns
+    -------
+    steps : int64[bytes]
+        The last word that begins before the byte or with it; the first word where there is none.
+    inside : bool[bytes]
+    """
+    found = np.searchsorted(starts, offsets, side="right") - 1
+    steps = np.maximum(found, 0)
+    return steps, (found >= 0) & (offsets - starts[steps] < lanes)
 
 
 def window_steps(window: Window, channels: int, storage: Storage, lanes: int) -> int:

@@ -200,6 +200,7 @@ def test_a_tile_of_weights_larger_than_their_memory_is_refused_by_name() -> None
 def test_more_steps_than_the_lists_hold_are_refused() -> None:
     maker = GraphMaker((1, 1, 4100))
     graph = maker.finish(maker.fully_connected("x", 1))
+    graph.layers[0].weights[graph.layers[0].weights == 0] = 1
     with pytest.raises(
         CompileError,
         match=r"^conv_t0: it needs 4100 bytes of list memory, the configuration has 4096; choose a larger --config$",

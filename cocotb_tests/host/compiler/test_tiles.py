@@ -1,81 +1,25 @@
-"""Tiles are known one by one: those of an operation may differ in weights, steps and cycles."""
+"""Tiles are known one by one: those of an operation differ in weights, steps and cycles where connections are off."""
 
 from __future__ import annotations
 
 import dataclasses
-from functools import cached_property
 
+import numpy as np
 import pytest
 from execution import differing_bytes
 from graphs import GraphMaker
 
 from lutterfly.golden.config import PRESETS, Config
-from lutterfly.golden.isa import Engine, LocalMemory
+from lutterfly.golden.isa import LocalMemory
 from lutterfly.golden.machine import ORDERS
-from lutterfly.host.compiler import Command, CompileError, compile_graph, encode, plan_graph
+from lutterfly.host.compiler import CompileError, compile_graph, encode, plan_graph
 from lutterfly.host.compiler.cuts import _estimate
-from lutterfly.host.compiler.lower import operations
-from lutterfly.host.compiler.lower.convolution import ConvolutionOperation, weight_words
-from lutterfly.host.compiler.operation import Constant, Job, Lowering, step_list
 from lutterfly.host.compiler.parts import Cut, Geometry
 from lutterfly.host.compiler.plan import Plan
 from lutterfly.host.compiler.segments import _pieces
-from lutterfly.host.compiler.windows import cover
-from lutterfly.host.graph import Convolution, Graph, Window
+from lutterfly.host.graph import Graph, Window
 
 TINY = PRESETS["tiny"]
-
-
-class UnevenOperation(ConvolutionOperation):
-    """A convolution whose tiles read only the words in which they have weights: each has steps of its own."""
-
-    def __init__(self, *given):
-        super().__init__(*given)
-        offsets, self.of_tile = self.offsets.reshape(-1), []
-        for tile in range(self.tiles):
-            weights = self.layer.weights[tile * self.tile_channels :][: self.tile_channels]
-            weights = weights.reshape(len(weights), -1)
-            used = weights.any(axis=0)
-            starts = cover(offsets[used], self.config.array.lanes)
-            self.of_tile.append((starts, offsets[used].reshape(1, 1, -1), weights[:, None, None, used]))
-        self.counts = [len(starts) for starts, _, _ in self.of_tile]
-
-    @cached_property
-    def constants(self) -> dict[LocalMemory, Constant]:
-        array = self.config.array
-        words = [
-            weight_words(weights, offsets, starts, array.lanes, array.columns).tobytes()
-            for starts, offsets, weights in self.of_tile
-        ]
-        lists = b"".join(step_list(starts).image for starts, _, _ in self.of_tile)
-        return super().constants | {
-            LocalMemory.WEIGHT: Constant(b"".join(words), tuple(map(len, words))),
-            LocalMemory.LIST: Constant(lists),
-        }
-
-    def lower(self, job: Job) -> list[Command]:
-        commands = []
-        for tile in job.tiles:
-            command = self._command(job, range(tile, tile + 1))
-            command.fields |= {
-                "steps": self.counts[tile],
-                "list": job.addresses[LocalMemory.LIST] + sum(self.counts[:tile]),
-                "weight": job.addresses[LocalMemory.WEIGHT] + sum(self.counts[job.tiles.start : tile]),
-            }
-            commands.append(command)
-        return commands
-
-    def steps(self, rows: int, columns: int, tiles: range) -> int:
-        return rows * columns * sum(self.counts[tiles.start : tiles.stop])
-
-    def cycles(self, rows: int, columns: int, tiles: range) -> int:
-        return rows * columns * sum(max(count, self.tile_channels) for count in self.counts[tiles.start : tiles.stop])
-
-
-@pytest.fixture(autouse=True)
-def uneven(monkeypatch: pytest.MonkeyPatch) -> None:
-    lowering = Lowering(lambda _, layer: isinstance(layer, Convolution), (Engine.MAC,), UnevenOperation)
-    monkeypatch.setattr(operations, "LOWERINGS", (lowering,))
 
 
 def sparse(seed: int) -> Graph:
@@ -102,9 +46,9 @@ def test_every_byte_is_right(seed: int, feature_bytes: int, words: int) -> None:
     graph, config = sparse(seed), with_words(words, feature_bytes)
     plan = plan_graph(graph, config)
     for operation in plan.operations:
-        assert len(set(operation.counts)) > 1
+        assert len(set(operation.tile_steps)) > 1
     streams = [arrival for arrival in plan.arrivals if arrival.memory is LocalMemory.WEIGHT]
-    total = sum(sum(operation.counts) for operation in plan.operations)
+    total = sum(operation.tile_steps.sum() for operation in plan.operations)
     assert bool(streams) == (total > words)
     assert bool(plan.cuts) == (feature_bytes == 1024)
     for operation, prediction in zip(plan.operations, plan.predictions, strict=True):
@@ -134,16 +78,16 @@ def test_estimates_count_every_tile(tiles: int) -> None:
         return _estimate(plan, 0, Geometry(plan, 0, Cut(5, 5, tiles, 1), partial), streamed=False)
 
     forwards = estimate()
-    operation.counts.append(operation.counts.pop(0))
+    operation.tile_steps = np.roll(operation.tile_steps, -1)
     assert estimate() == forwards
-    operation.counts[-1] += 100
+    operation.tile_steps[-1] += 100
     assert estimate() > forwards
 
 
 def test_the_largest_tile_must_fit() -> None:
     graph = sparse(0)
-    largest = max(max(operation.counts) for operation in plan_graph(graph, TINY).operations)
-    words = 1 << (largest.bit_length() - 2)
+    largest = max(operation.tile_steps.max() for operation in plan_graph(graph, TINY).operations)
+    words = 1 << (int(largest).bit_length() - 2)
     with pytest.raises(
         CompileError,
         match=rf"^conv_t\d: one tile of its output needs {largest * TINY.weight_word_bytes} bytes of weight memory, "

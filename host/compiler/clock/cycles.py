@@ -34,6 +34,7 @@ def predict(plan: Plan) -> Plan:
         commands = [command for command in plan.commands if command.layer == index]
         busy = sum(compute.issues[number][1] - compute.issues[number][0] + 1 for number in indices[index])
         moving = sum(_bus_cycles(plan, command) for command in commands)
+        found = plan.operations[index].connectivity
         plan.predictions.append(
             LayerPrediction(
                 layer.name,
@@ -48,6 +49,12 @@ def predict(plan: Plan) -> Plan:
                 bound="bus" if moving > busy else "array",
                 fold=plan.operations[index].fold,
                 at_once=plan.operations[index].macs_at_once,
+                connections=found.connections,
+                live_connections=found.live_connections,
+                dense_words=found.dense_words,
+                model_words=found.words,
+                words=found.words,
+                dense_cycles=last - before + found.saved_cycles,
             )
         )
         before = last

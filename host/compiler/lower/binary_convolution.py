@@ -23,7 +23,8 @@ from ....golden.isa import Engine, LocalMemory
 from ....golden.memories import PARAMETER_BYTES
 from ....golden.timing import result_groups
 from ...graph import BinaryConvolution
-from ..operation import Constant, Job, Lowering, channel_parameters, step_list, table_constants
+from ..connections import Run
+from ..operation import Constant, Job, Lowering, channel_parameters, step_list
 from ..plan import Command, Plan
 from ..storage import Storage, border_sign
 from ..windows import cover_runs
@@ -42,11 +43,7 @@ class BinaryConvolutionOperation(ConvolutionOperation):
 
     def __init__(self, plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage):
         super().__init__(plan, index, sources, target)
-        lanes = self.config.array.lanes
-        self.starts, self.counts = cover_runs(self.offsets, lanes)
         self.input_size = plan.graph.tensors[self.layer.input].shape[:2]
-        useful = self.layer.weights[0].size / (len(self.starts) * lanes * 8)
-        self.fold = f"{len(self.starts)} words per window, {useful:.0%} useful"
         #: What lacks where a part of a kernel is in the border, times its weights' sum.
         self.missing = self.layer.pad - border_sign(sources[0])
         #: The parts of the kernel that lie in the input, each with its number; none where the border is as stored.
@@ -64,17 +61,26 @@ class BinaryConvolutionOperation(ConvolutionOperation):
             binary = sum(isinstance(layer, BinaryConvolution) for layer in plan.graph.layers)
             self.is_tile_major = size > self.config.memory.parameter_bytes // (2 * binary)
 
+    def _plan_runs(self) -> list[Run]:
+        """All tiles read the same words: there is no weight of zero."""
+        starts, self.counts = cover_runs(self.offsets, self.config.array.lanes)
+        return [Run(range(self.tiles), 0, 0, starts)]
+
+    def _describe(self, channels: int) -> str:
+        """How windows read their input, for people."""
+        steps = len(self.counts)
+        useful = self.layer.weights[0].size / (steps * self.config.array.lanes * 8)
+        return f"{steps} words per window, {useful:.0%} useful"
+
     @cached_property
     def constants(self) -> dict[LocalMemory, Constant]:
-        """Weights tile by tile, parameters likewise or for each border class, a step list, perhaps a table."""
-        return {
-            LocalMemory.WEIGHT: self._weights(),
-            LocalMemory.PARAMETER: self._parameters(),
-            LocalMemory.LIST: step_list(self.starts, counts=self.counts % self.config.array.lanes),
-            **table_constants(self.layer.table),
-        }
+        """Those of a convolution, with parameters for each border class."""
+        return super().constants | {LocalMemory.PARAMETER: self._parameters()}
 
-    def _tile_weights(self) -> npt.NDArray[np.int8]:
+    def _list(self, run: Run) -> Constant:
+        return step_list(run.starts, counts=self.counts % self.config.array.lanes)
+
+    def _packed_weights(self) -> npt.NDArray[np.int8]:
         """int8[outputs, kernel rows, kernel columns, bytes of the channels]."""
         unused = ~pack(np.ones(self.layer.weights.shape[3], np.int8))
         return (pack(self.layer.weights) | unused).view(np.int8)
@@ -109,7 +115,7 @@ class BinaryConvolutionOperation(ConvolutionOperation):
         commands, groups = [], result_groups(self.config, self.tile_channels)
         for tiles, part in itertools.product(blocks, parts):
             of_class = dataclasses.replace(job, rows=part.rows, columns=part.columns)
-            command = self._command(self._collecting(of_class), tiles)
+            (command,) = self._commands(self._collecting(of_class), tiles)
             number = self.classes[_inside(part)]
             first = tiles.start - job.tiles.start
             # From where it would be without classes.

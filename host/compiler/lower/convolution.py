@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from functools import cached_property
 
 import numpy as np
@@ -10,14 +11,20 @@ import numpy.typing as npt
 
 from ....golden.elements import BINARY_BITS, CODE_BITS
 from ....golden.isa import Engine, LocalMemory, Opcode
-from ....golden.timing import result_groups
+from ....golden.memories import LIST_ENTRY_BYTES
+from ....golden.timing import command_cycles, result_groups
 from ...graph import Convolution, Layer
-from ..operation import Constant, Job, Lowering, Operation, channel_parameters, step_list, table_constants
+from ..connections import Run, plan_runs
+from ..operation import Connectivity, Constant, Job, Lowering, Operation, channel_parameters, step_list, table_constants
 from ..plan import Command, Plan
 from ..storage import Addresses, Storage
-from ..windows import cover, describe, tap_offsets, window_pitches
+from ..units import list_share
+from ..windows import cover, describe, places, tap_offsets, window_pitches, window_steps
 from .average import with_averages
 from .fields import Codes, Loop, Tiles, compute_fields, only_table
+
+#: Cycles that one more command costs, beside those in which it is read.
+_COMMAND_COST = 8
 
 
 class ConvolutionOperation(Operation):
@@ -28,6 +35,12 @@ class ConvolutionOperation(Operation):
     engine : Engine
     array_tiles : int
         What the array computes at a time, ``columns`` channels: so many are a tile.
+    origins : list of int
+        Bytes from the layer's window to that of each tile.
+    offsets : int64[kernel rows, kernel columns, bytes of the channels]
+        Where the bytes of a tile's window lie.
+    runs : list of Run
+        The tiles of each command, and their words.
     """
 
     engine = Engine.MAC
@@ -35,88 +48,201 @@ class ConvolutionOperation(Operation):
 
     def __init__(self, plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage):
         super().__init__(plan, index, sources, target)
-        layer, array = self.layer, self.config.array
-        self.outputs, _, _, channels = layer.weights.shape
-        self.tile_channels = max(array.columns, 8 // target.bits)
-        self.array_tiles = self.tile_channels // array.columns
+        self.outputs = len(self.layer.weights)
+        self.zero_point = plan.graph.tensors[self.layer.requantised or self.layer.output].zero_point
+        height, width, _ = plan.graph.tensors[self.layer.output].shape
+        self.windows = height * width
+        channels = self._plan_tiles()
+        self.offsets = tap_offsets(self.layer.window, channels, sources[0])
+        self.runs = self._plan_runs()
+        self.tile_steps = np.concatenate([np.full(len(run.tiles), len(run.starts)) for run in self.runs])
+        self.fold = self._describe(channels)
+
+    def _plan_tiles(self) -> int:
+        """Choose the tiles; input channels that each of them reads."""
+        columns = self.config.array.columns
+        self.tile_channels = max(columns, 8 // self.target.bits)
+        self.array_tiles = self.tile_channels // columns
         self.tiles = -(-self.outputs // self.tile_channels)
-        self.zero_point = plan.graph.tensors[layer.requantised or layer.output].zero_point
-        self.offsets = tap_offsets(layer.window, channels, sources[0])
-        self.starts = cover(self.offsets, array.lanes)
-        self.fold = describe(layer.window, channels, sources[0], array.lanes)
+        self.origins = [0] * self.tiles
+        return self.layer.weights.shape[3]
+
+    def _plan_runs(self) -> list[Run]:
+        """Choose the words of each tile: for the fewest cycles of the whole output."""
+        groups, least = self._groups, command_cycles(self.config)
+
+        def cost(tiles: int, steps: float) -> float:
+            return max(tiles * self.windows * self.array_tiles * max(steps, groups), least) + _COMMAND_COST
+
+        return plan_runs(
+            self.offsets.reshape(-1),
+            self._tile_weights.any(axis=1),
+            self.origins,
+            lanes=self.config.array.lanes,
+            cost=cost,
+        )
+
+    def _describe(self, channels: int) -> str:
+        """How windows read their input, for people."""
+        (least, most), lanes = (int(self.tile_steps.min()), int(self.tile_steps.max())), self.config.array.lanes
+        if least == most == window_steps(self.layer.window, channels, self.sources[0], lanes):
+            return describe(self.layer.window, channels, self.sources[0], lanes)
+        whole = window_steps(self.layer.window, channels, self.sources[0], lanes)
+        words = f"{least}" if least == most else f"{least} to {most}"
+        return f"{words} of {whole} words per window, {self.tile_steps.sum() / (whole * self.tiles):.0%} of all"
+
+    @cached_property
+    def connectivity(self) -> Connectivity:
+        """What is off, of the connections that there could be."""
+        live = self.layer.weights.any(axis=(1, 2))
+        whole = len(cover(self.offsets, self.config.array.lanes))
+        missing = (np.maximum(whole, self._groups) - np.maximum(self.tile_steps, self._groups)).sum()
+        return Connectivity(
+            live.size,
+            int(np.count_nonzero(live)),
+            whole * self.tiles,
+            int(self.tile_steps.sum()),
+            self.windows * self.array_tiles * int(missing),
+        )
+
+    @property
+    def _groups(self) -> int:
+        """Groups in which the results of a window are finished."""
+        return result_groups(self.config, min(self.tile_channels // self.array_tiles, self.outputs))
 
     @cached_property
     def constants(self) -> dict[LocalMemory, Constant]:
-        """Weights and parameters tile by tile, a step list, perhaps a table."""
+        """Weights and parameters tile by tile, step lists, perhaps a table."""
         return {
             LocalMemory.WEIGHT: self._weights(),
             LocalMemory.PARAMETER: channel_parameters(self.layer, self.tile_channels, self.config),
-            LocalMemory.LIST: step_list(self.starts),
+            LocalMemory.LIST: self._lists(),
             **table_constants(self.layer.table),
         }
 
     def _weights(self) -> Constant:
         """The weight words of all tiles."""
-        array = self.config.array
-        words = weight_words(self._tile_weights(), self.offsets, self.starts, array.lanes, array.columns)
-        tile_bytes = self.array_tiles * len(self.starts) * self.config.weight_word_bytes
-        # The last tile may have fewer than the others: nothing reads the rest.
-        return Constant(words.tobytes().ljust(tile_bytes * self.tiles, b"\0"), (tile_bytes,) * self.tiles)
+        array, images = self.config.array, []
+        for run in self.runs:
+            # Windows and words of neighbours mostly are equally far apart.
+            ahead = {tile: self.origins[tile] - run.from_tile(tile) for tile in run.tiles}
+            for shift, tiles in itertools.groupby(run.tiles, key=ahead.__getitem__):
+                weights = self._tile_weights[list(tiles)].reshape(-1, self.offsets.size)
+                words = weight_words(weights, self.offsets + shift, run.starts, array.lanes, array.columns)
+                images.append(words.tobytes())
+        sizes = self.array_tiles * self.tile_steps * self.config.weight_word_bytes
+        return Constant(b"".join(images), tuple(sizes.tolist()))
 
+    @cached_property
     def _tile_weights(self) -> npt.NDArray[np.int8]:
-        """int8[outputs, kernel rows, kernel columns, input channels of a tile], ``columns`` outputs for each tile."""
+        """int8[tiles, columns of a tile, elements of a window], zeros behind the last output."""
+        weights = self._packed_weights().reshape(self.outputs, -1)
+        columns = self.array_tiles * self.config.array.columns
+        filled = np.zeros((self.tiles * columns, weights.shape[1]), np.int8)
+        filled[: self.outputs] = weights
+        return filled.reshape(self.tiles, columns, -1)
+
+    def _packed_weights(self) -> npt.NDArray[np.int8]:
+        """int8[outputs, kernel rows, kernel columns, bytes of the channels]."""
         return self.layer.weights
 
+    def _lists(self) -> Constant:
+        """The step lists of all runs, equal ones once; or those of each tile, where they are many."""
+        if self._has_tile_lists:
+            images = [self._list(run).image for run in self.runs for _ in run.tiles]
+            return Constant(b"".join(images), tuple(map(len, images)))
+        return Constant(b"".join(self._distinct_lists))
+
+    def _list(self, run: Run) -> Constant:
+        return step_list(run.starts)
+
+    @cached_property
+    def _distinct_lists(self) -> dict[bytes, int]:
+        """The lists of all runs, each with its first entry."""
+        images = dict.fromkeys(self._list(run).image for run in self.runs)
+        sizes = [len(image) // LIST_ENTRY_BYTES for image in images]
+        return dict(zip(images, itertools.accumulate(sizes, initial=0), strict=False))
+
+    @property
+    def _has_tile_lists(self) -> bool:
+        """Whether every tile has its own list, so that they can come and go."""
+        entries = sum(len(image) // LIST_ENTRY_BYTES for image in self._distinct_lists)
+        return len(self.runs) > 1 and entries > list_share(self.config)
+
     def lower(self, job: Job) -> list[Command]:
-        """One command: its three loops run over tiles, rows and columns.
+        """A command for each run: its three loops run over tiles, rows and columns.
 
         Where the array computes less than a byte at a time, the inner loop collects a pixel's bits.
         """
-        return [self._command(self._collecting(job), job.tiles)]
+        return self._commands(self._collecting(job), job.tiles)
 
     def _collecting(self, job: Job) -> Job:
         """The job in the order in which it is computed."""
         return job if self.array_tiles == 1 else dataclasses.replace(job, tile_inner=True)
 
-    def _command(self, job: Job, tiles: range, source_channel: int = 0, source_pitch: int = 0) -> Command:
-        """The command of some tiles: the first one's windows begin at a channel, those of the others further on."""
+    def _commands(self, job: Job, tiles: range) -> list[Command]:
+        """The commands of some of a job's tiles."""
+        parts = ((run, range(max(run.tiles.start, tiles.start), min(run.tiles.stop, tiles.stop))) for run in self.runs)
+        return [self._command(job, run, part) for run, part in parts if part]
+
+    def _command(self, job: Job, run: Run, tiles: range) -> Command:
+        """The command of some tiles of a run."""
         layer, (source,), target = self.layer, job.sources, job.target
         first, below, beside = window_pitches(layer.window, source)
-        first += source_channel
         channels = self.channels(tiles, self.outputs)
-        words = (tiles.start - job.tiles.start) * self.array_tiles * len(self.starts)
-        groups = (tiles.start - job.tiles.start) * result_groups(self.config, self.tile_channels)
         at_once = self.tile_channels // self.array_tiles
         writes = target.addresses(job.rows, job.columns, channels)
+        before = self.tile_steps[job.tiles.start : tiles.start].sum()
         fields = compute_fields(
             job,
             self.engine,
-            steps=len(self.starts),
-            source=first + job.rows.start * below + job.columns.start * beside,
+            steps=len(run.starts),
+            source=first + run.from_tile(tiles.start) + job.rows.start * below + job.columns.start * beside,
             destination=int(writes[0]),
-            tiles=Tiles(len(channels), at_once, source_pitch, bits=target.bits),
+            tiles=Tiles(len(channels), at_once, run.pitch, bits=target.bits),
             windows=(
                 Loop(len(job.rows), below, target.row_pitch),
                 Loop(len(job.columns), beside, target.pixel_pitch),
             ),
             codes=Codes(
-                self.zero_point, layer.low, layer.high, parameter=groups, is_shared=False, table=only_table(job)
+                self.zero_point,
+                layer.low,
+                layer.high,
+                parameter=(tiles.start - job.tiles.start) * result_groups(self.config, self.tile_channels),
+                is_shared=False,
+                table=only_table(job),
             ),
+            entry=int(before) if self._has_tile_lists else self._distinct_lists[self._list(run).image],
         )
-        fields["weight"] = job.addresses[LocalMemory.WEIGHT] + words
+        fields["weight"] = job.addresses[LocalMemory.WEIGHT] + self.array_tiles * int(before)
         y, x = np.ogrid[job.rows.start : job.rows.stop, job.columns.start : job.columns.stop]
-        windows = (first + y * below + x * beside)[..., None] + self.offsets.reshape(-1)
-        reads = windows if source_pitch == 0 else windows[..., None] + np.arange(len(tiles)) * source_pitch
-        return Command(Opcode.COMPUTE, fields, self.index, reads.reshape(-1), writes)
+        windows = (first + y * below + x * beside)[..., None]
+        reads = (windows + self._used(run, tiles)).reshape(-1)
+        return Command(Opcode.COMPUTE, fields, self.index, reads, writes)
+
+    def _used(self, run: Run, tiles: range) -> Addresses:
+        """Bytes from the layer's window to those that some tiles of a run need: int64[bytes]."""
+        lanes, offsets = self.config.array.lanes, self.offsets.reshape(-1)
+        if run.pitch == 0:
+            # The same for all of them.
+            offsets = offsets + self.origins[tiles.start]
+            return offsets[places(offsets - run.source, run.starts, lanes)[1]]
+        return np.concatenate(
+            [
+                offsets[places(offsets + self.origins[tile] - run.from_tile(tile), run.starts, lanes)[1]]
+                + self.origins[tile]
+                for tile in tiles
+            ]
+        )
 
     def steps(self, rows: int, columns: int, tiles: range) -> int:
-        """The same words for every tile of a pixel."""
-        return rows * columns * len(tiles) * self.array_tiles * len(self.starts)
+        """Those of each tile, for every pixel."""
+        return rows * columns * self.array_tiles * int(self.tile_steps[tiles.start : tiles.stop].sum())
 
     def cycles(self, rows: int, columns: int, tiles: range) -> int:
         """A step a cycle, or a group of results, whichever takes longer."""
-        groups = result_groups(self.config, min(self.tile_channels // self.array_tiles, self.outputs))
-        return rows * columns * len(tiles) * self.array_tiles * max(len(self.starts), groups)
+        slower = np.maximum(self.tile_steps[tiles.start : tiles.stop], self._groups)
+        return rows * columns * self.array_tiles * int(slower.sum())
 
 
 def _takes(plan: Plan, layer: Layer) -> bool:
@@ -138,6 +264,8 @@ def weight_words(
 ) -> npt.NDArray[np.int8]:
     """Weights in the order of use: each where its activation byte comes in, 0 at the bytes between.
 
+    Those of bytes that are in no word are left out.
+
     Parameters
     ----------
     weights : int8[outputs, kernel rows, kernel columns, channels]
@@ -152,10 +280,10 @@ def weight_words(
     """
     outputs, steps = len(weights), len(starts)
     tiles = -(-outputs // columns)
-    flat = offsets.reshape(-1)
-    step = np.searchsorted(starts, flat, side="right") - 1
+    step, inside = places(offsets.reshape(-1), starts, lanes)
     words = np.zeros((tiles * columns, steps, lanes), np.int8)
-    words[:outputs, step, flat - starts[step]] = weights.reshape(outputs, -1)
+    byte = offsets.reshape(-1) - starts[step]
+    words[:outputs, step[inside], byte[inside]] = weights.reshape(outputs, -1)[:, inside]
     return np.ascontiguousarray(words.reshape(tiles, columns, steps, lanes).transpose(0, 2, 1, 3)).reshape(
         -1, columns, lanes
     )

@@ -1,0 +1,128 @@
+"""Permute: channels in another order empty words, and all that touches them follows."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from execution import differing_bytes
+from graphs import GraphMaker
+
+from lutterfly.golden.config import PRESETS
+from lutterfly.host.compiler import encode, plan_graph
+from lutterfly.host.compiler.permute import permuted
+from lutterfly.host.evaluate import evaluate
+from lutterfly.host.graph import Convolution, Graph, Window
+
+CONFIG = PRESETS["ecp5-85k"]
+SAME = Window((3, 3), pads=(1, 1, 1, 1))
+
+
+def masked(graph: Graph, masks: dict[int, np.ndarray]) -> Graph:
+    """With only these connections, bool[outputs, inputs] by the number of the layer; else all of them."""
+    layers = list(graph.layers)
+    for number, layer in enumerate(graph.layers):
+        if isinstance(layer, Convolution) and layer.groups == 1:
+            weights = np.where(layer.weights == 0, np.int8(1), layer.weights)
+            weights *= masks.get(number, np.ones(weights.shape[::3], bool))[:, None, None, :].astype(np.int8)
+            layers[number] = dataclasses.replace(layer, weights=weights)
+    return dataclasses.replace(graph, layers=layers)
+
+
+def blocks(rng: np.random.Generator, outputs: int, inputs: int, density: float) -> np.ndarray:
+    found = rng.random((outputs // 8, inputs // 16)) < density
+    found[:, 0] = True
+    return found.repeat(8, axis=0).repeat(16, axis=1)
+
+
+def residual(seed: int) -> tuple[Graph, dict[int, np.ndarray], np.random.Generator]:
+    """Two layers around a sum, which a depthwise layer and a pooling follow."""
+    maker, rng = GraphMaker((6, 6, 32), seed=seed), np.random.default_rng(seed)
+    first = maker.convolution("x", 64, SAME)
+    name = maker.add(first, maker.convolution(maker.convolution(first, 64, SAME), 64, SAME))
+    name = maker.max_pool(maker.depthwise(name, SAME), Window((2, 2), (2, 2)))
+    name = maker.concat(name, maker.convolution(name, 16, Window((1, 1))))
+    graph = maker.finish(maker.convolution(name, 24, Window((1, 1))))
+    shapes = {
+        number: layer.weights.shape[::3]
+        for number, layer in enumerate(graph.layers)
+        if isinstance(layer, Convolution) and layer.groups == 1
+    }
+    return graph, {number: blocks(rng, *shape, 0.3) for number, shape in shapes.items()}, rng
+
+
+def shuffled(graph: Graph, masks: dict[int, np.ndarray], rng: np.random.Generator) -> dict[int, np.ndarray]:
+    """Masks as if the channels between the layers were in other orders, which all that touches them shares."""
+    orders: dict[str, np.ndarray] = {}
+    for layer in graph.layers:
+        channels = graph.tensors[layer.output].shape[2]
+        if isinstance(layer, Convolution) and layer.groups == 1:
+            orders[layer.output] = rng.permutation(channels)
+        elif len(layer.inputs) > 1 and channels != graph.tensors[layer.inputs[0]].shape[2]:
+            sizes = np.cumsum([0, *(graph.tensors[name].shape[2] for name in layer.inputs)])
+            orders[layer.output] = np.concatenate([orders[name] + sizes[i] for i, name in enumerate(layer.inputs)])
+        else:
+            for name in layer.inputs[1:]:
+                orders[name] = orders[layer.inputs[0]]
+            orders[layer.output] = orders[layer.inputs[0]]
+    orders |= {name: np.arange(graph.tensors[name].shape[2]) for name in (*graph.inputs, *graph.outputs)}
+    return {
+        number: mask[orders[graph.layers[number].output]][:, orders[graph.layers[number].input]]
+        for number, mask in masks.items()
+    }
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_reordered_graph_computes_the_same(seed: int) -> None:
+    graph, masks, rng = residual(seed)
+    graph = masked(graph, shuffled(graph, masks, rng))
+    found = permuted(graph, CONFIG)
+    assert found is not None
+    codes = {"x": rng.integers(-128, 128, (6, 6, 32), dtype=np.int8)}
+    before, after = evaluate(graph, codes), evaluate(found, codes)
+    moved = 0
+    for name, tensor in found.tensors.items():
+        order = list(tensor.order) or slice(None)
+        moved += bool(tensor.order)
+        np.testing.assert_array_equal(after[name], before[name][..., order])
+    assert moved >= 5
+    assert not any(found.tensors[name].order for name in ("x", *found.outputs))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("permute", [True, False])
+def test_every_tensor_is_found_where_the_model_has_it(seed: int, permute: bool) -> None:
+    graph, masks, rng = residual(seed)
+    graph = masked(graph, shuffled(graph, masks, rng))
+    plan = plan_graph(graph, CONFIG, permute=permute)
+    assert any(tensor.order for tensor in plan.graph.tensors.values()) == permute
+    assert differing_bytes(graph, encode(plan), CONFIG, order="random", seed=seed) == 0
+
+
+def test_blocks_that_somebody_has_scattered_are_found_again() -> None:
+    maker, rng = GraphMaker((8, 8, 32)), np.random.default_rng(5)
+    name = "x"
+    for channels in (128, 128, 32):
+        name = maker.convolution(name, channels, SAME)
+    graph = maker.finish(name)
+    masks = {0: np.ones((128, 32), bool), 1: blocks(rng, 128, 128, 0.2), 2: np.ones((32, 128), bool)}
+    ordered = plan_graph(masked(graph, masks), CONFIG, permute=False).predicted_cycles
+    scattered = masked(graph, shuffled(graph, masks, rng))
+    assert plan_graph(scattered, CONFIG, permute=False).predicted_cycles > 1.5 * ordered
+    assert plan_graph(scattered, CONFIG).predicted_cycles <= 1.02 * ordered
+
+
+def test_channels_that_nobody_reads_come_together() -> None:
+    maker, rng = GraphMaker((8, 8, 16)), np.random.default_rng(2)
+    graph = maker.finish(maker.convolution(maker.convolution("x", 128, SAME), 32, SAME))
+    live = rng.permutation(128) < 32
+    graph = masked(graph, {1: np.broadcast_to(live, (32, 128))})
+    steps = [plan_graph(graph, CONFIG, permute=permute).operations[1].tile_steps for permute in (False, True)]
+    assert [set(of_tiles.tolist()) for of_tiles in steps] == [{63}, {18}]
+
+
+def test_a_dense_network_is_left_alone() -> None:
+    maker = GraphMaker((6, 6, 32))
+    graph = maker.finish(maker.convolution(maker.convolution("x", 64, SAME), 32, SAME))
+    assert permuted(masked(graph, {}), CONFIG) is None

@@ -1,0 +1,324 @@
+"""Permute: the channels of tensors between layers in another order, so that unused connections fill whole words.
+
+A word holds as many neighbouring input channels as the array has lanes, and a tile as many neighbouring outputs as it
+has columns; a word is left out if no output of the tile uses any of its channels. Zeros that a tool has put at single
+channels are scattered over words and tiles. The order of a tensor's channels is free as long as all that touch it
+agree: what a convolution gives, and what the next one takes. Inputs and outputs of the network keep theirs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ...golden.config import Config
+from ...golden.elements import CODE_BITS
+from ...golden.timing import result_groups
+from ..graph import Add, BinaryConvolution, Concat, Convolution, Graph, Layer, MaxPool, Pointwise, Tensor
+
+Bool = npt.NDArray[np.bool_]
+Order = npt.NDArray[np.int64]
+#: How often all orders are chosen anew, each for those of the others.
+_ROUNDS = 3
+#: Part of the steps that must remain at most: zeros by chance are not worth another plan. Part of a layer's connections
+#: that is zero by chance.
+_WORTH = 0.99
+_FEW = 0.2
+
+
+def permuted(graph: Graph, config: Config) -> Graph | None:
+    """The graph with channels in the order that promises the fewest steps; None where no order promises fewer.
+
+    Parameters
+    ----------
+    graph : Graph
+    config : Config
+
+    Returns
+    -------
+    Graph or None
+        Its tensors say which channel is where, see :attr:`~lutterfly.host.graph.Tensor.order`.
+    """
+    convolutions = [layer for layer in graph.layers if _is_free(graph, layer)]
+    if all(_is_dense(layer.weights, config) for layer in convolutions):
+        return None
+    search = _Search(_parts(graph), [_Connections(graph, layer, config) for layer in convolutions])
+    before = search.steps()
+    for _ in range(_ROUNDS):
+        if not search.improve():
+            break
+    return search.reordered(graph) if search.steps() < _WORTH * before else None
+
+
+def _is_free(graph: Graph, layer: Layer) -> bool:
+    """Whether a layer's channels have no order of their own."""
+    return (
+        isinstance(layer, Convolution)
+        and not isinstance(layer, BinaryConvolution)
+        and layer.groups == 1
+        and graph.tensors[layer.input].bits == graph.tensors[layer.output].bits == CODE_BITS
+    )
+
+
+def _is_dense(weights: npt.NDArray[np.int8], config: Config) -> bool:
+    """Whether few connections are missing, or too few to fill a word of a tile."""
+    live = weights.any(axis=(1, 2))
+    missing = live.size - np.count_nonzero(live)
+    return missing < max(config.array.lanes * min(config.array.columns, len(weights)), _FEW * live.size)
+
+
+@dataclass(eq=False)
+class _Part:
+    """Channels that lie side by side and move among themselves, in one tensor or in several."""
+
+    size: int
+    is_fixed: bool = False
+    order: Order = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.order = np.arange(self.size)
+
+
+class _Parts:
+    """Of which parts the channels of each tensor are, one behind the other."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, list[_Part]] = {}
+        self._same: dict[_Part, _Part] = {}
+
+    def __getitem__(self, name: str) -> list[_Part]:
+        return [self._representative(part) for part in self._parts[name]]
+
+    def __setitem__(self, name: str, parts: list[_Part]) -> None:
+        self._parts[name] = parts
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._parts
+
+    def _representative(self, part: _Part) -> _Part:
+        while part in self._same:
+            part = self._same[part]
+        return part
+
+    def tie(self, *names: str) -> None:
+        """Channels of these tensors are in the same order."""
+        first = self[names[0]]
+        for name in names[1:]:
+            other = self[name]
+            if [part.size for part in first] != [part.size for part in other]:
+                self.fix(names[0])
+                self.fix(name)
+                continue
+            for one, same in zip(self[names[0]], other, strict=True):
+                if one is not same:
+                    one.is_fixed |= same.is_fixed
+                    self._same[same] = one
+
+    def fix(self, name: str) -> None:
+        """Channels of a tensor stay where they are."""
+        for part in self[name]:
+            part.is_fixed = True
+
+    def order(self, name: str) -> Order:
+        """Which of its channels lies at each place of a tensor: int64[channels]."""
+        orders, first = [], 0
+        for part in self[name]:
+            orders.append(part.order + first)
+            first += part.size
+        return np.concatenate(orders)
+
+    def places(self, part: _Part, name: str) -> list[int]:
+        """The first channel of each place that a part has in a tensor."""
+        found, first = [], 0
+        for other in self[name]:
+            if other is part:
+                found.append(first)
+            first += other.size
+        return found
+
+
+def _parts(graph: Graph) -> _Parts:
+    """Of which parts all tensors are, by the layers that touch them."""
+    parts = _Parts()
+    for name in graph.inputs:
+        parts[name] = [_Part(graph.tensors[name].shape[2], is_fixed=True)]
+    for layer in graph.layers:
+        channels = graph.tensors[layer.output].shape[2]
+        if isinstance(layer, Concat):
+            parts[layer.output] = [part for name in layer.inputs for part in parts[name]]
+            continue
+        parts[layer.output] = [_Part(channels)]
+        if _keeps_channels(graph, layer):
+            # What is concatenated stays so behind such layers.
+            parts[layer.output] = [_Part(part.size) for part in parts[layer.input]]
+            parts.tie(*layer.inputs, layer.output)
+        elif not _is_free(graph, layer):
+            for name in (*layer.inputs, layer.output):
+                parts.fix(name)
+    for name, tensor in graph.tensors.items():
+        if name in parts and (name in graph.outputs or tensor.bits != CODE_BITS):
+            parts.fix(name)
+    return parts
+
+
+def _keeps_channels(graph: Graph, layer: Layer) -> bool:
+    """Whether each channel of a layer's output comes of the same one of its inputs, in the same way as all others, or
+    with constants of its own that can move with it."""
+    if isinstance(layer, Convolution):
+        channels = graph.tensors[layer.input].shape[2]
+        return layer.groups == channels == len(layer.weights) > 1
+    return isinstance(layer, Add | MaxPool | Pointwise)
+
+
+class _Connections:
+    """Which channels a convolution connects, and what its steps cost."""
+
+    def __init__(self, graph: Graph, layer: Convolution, config: Config):
+        height, width, _ = graph.tensors[layer.output].shape
+        self.source, self.target = layer.input, layer.output
+        self.lanes, self.columns = config.array.lanes, config.array.columns
+        self.used: Bool = layer.weights.any(axis=(1, 2))
+        self.taps = math.prod(layer.window.kernel)
+        self.weight = height * width
+        #: A window takes as long as its results at least.
+        self.least = result_groups(config, min(self.columns, len(self.used)))
+
+    def steps(self, outputs: Order, inputs: Order) -> int:
+        """Steps of all windows, with channels in these orders."""
+        words = np.count_nonzero(self._words(self.used[outputs][:, inputs]), axis=1)
+        return self.weight * int(np.maximum(words * self.taps, self.least).sum())
+
+    def _words(self, used: Bool) -> Bool:
+        """bool[tiles, words]: whether a tile uses a word."""
+        return _grouped(_grouped(used, self.columns, 0), self.lanes, 1)
+
+    def by_tile(self, outputs: Order) -> Bool:
+        """bool[tiles, inputs]: which tiles use an input."""
+        return _grouped(self.used[outputs], self.columns, 0)
+
+    def by_word(self, inputs: Order) -> Bool:
+        """bool[outputs, words]: which words an output uses."""
+        return _grouped(self.used[:, inputs], self.lanes, 1)
+
+
+def _grouped(used: Bool, size: int, axis: int) -> Bool:
+    """Whether any of so many neighbours is used."""
+    starts = np.arange(0, used.shape[axis], size)
+    return np.logical_or.reduceat(used, starts, axis=axis)
+
+
+class _Search:
+    """The orders of all parts, chosen one after the other."""
+
+    def __init__(self, parts: _Parts, convolutions: list[_Connections]):
+        self.parts, self.convolutions = parts, convolutions
+
+    def steps(self) -> int:
+        """Of all convolutions, in the present orders."""
+        return sum(map(self._steps, self.convolutions))
+
+    def _steps(self, one: _Connections) -> int:
+        return one.steps(self.parts.order(one.target), self.parts.order(one.source))
+
+    def improve(self) -> bool:
+        """Choose each order anew, and keep what makes steps fewer: whether anything does."""
+        better = False
+        names = dict.fromkeys(name for one in self.convolutions for name in (one.source, one.target))
+        for part in dict.fromkeys(part for name in names for part in self.parts[name] if not part.is_fixed):
+            touching = [one for one in self.convolutions if part in (*self.parts[one.source], *self.parts[one.target])]
+            least, best = sum(map(self._steps, touching)), part.order
+            for order in self._candidates(part, touching):
+                part.order = order
+                steps = sum(map(self._steps, touching))
+                if steps < least:
+                    least, best, better = steps, order, True
+            part.order = best
+        return better
+
+    def _candidates(self, part: _Part, touching: list[_Connections]) -> Iterator[Order]:
+        """Orders in which neighbours are used alike: by those that read them, by those that make them, by both; whole
+        connections decide, or the words and tiles that these have now."""
+        for is_fine in (True, False):
+            readers = [use for one in touching for use in self._uses_as_input(part, one, is_fine=is_fine)]
+            makers = [use for one in touching for use in self._uses_as_output(part, one, is_fine=is_fine)]
+            size = touching[0].lanes
+            if readers:
+                yield _alike(np.concatenate(readers, axis=1), size)
+            if makers:
+                yield _alike(np.concatenate(makers, axis=1), touching[0].columns)
+            if readers and makers:
+                yield _alike(np.concatenate(readers + makers, axis=1), touching[0].columns)
+
+    def _uses_as_input(self, part: _Part, one: _Connections, *, is_fine: bool) -> Iterator[Bool]:
+        """bool[channels of the part, outputs or tiles], for each place of it."""
+        used = one.used if is_fine else one.by_tile(self.parts.order(one.target))
+        for first in self.parts.places(part, one.source):
+            yield used[:, first : first + part.size].T
+
+    def _uses_as_output(self, part: _Part, one: _Connections, *, is_fine: bool) -> Iterator[Bool]:
+        """bool[channels of the part, inputs or words], for each place of it."""
+        used = one.used if is_fine else one.by_word(self.parts.order(one.source))
+        for first in self.parts.places(part, one.target):
+            yield used[first : first + part.size]
+
+    def reordered(self, graph: Graph) -> Graph:
+        """The graph with all channels in the present orders."""
+        tensors = {
+            name: self._reordered_tensor(tensor) if name in self.parts else tensor
+            for name, tensor in graph.tensors.items()
+        }
+        layers = [self._reordered_layer(graph, layer) for layer in graph.layers]
+        return dataclasses.replace(graph, tensors=tensors, layers=layers)
+
+    def _reordered_tensor(self, tensor: Tensor) -> Tensor:
+        order = self.parts.order(tensor.name)
+        moves = bool((order != np.arange(len(order))).any())
+        return dataclasses.replace(tensor, order=tuple(order.tolist())) if moves else tensor
+
+    def _reordered_layer(self, graph: Graph, layer: Layer) -> Layer:
+        if not isinstance(layer, Convolution):
+            return layer
+        outputs = self.parts.order(layer.output)
+        weights = layer.weights[outputs]
+        if _is_free(graph, layer):
+            weights = weights[..., self.parts.order(layer.input)]
+        return dataclasses.replace(
+            layer, weights=weights, bias=layer.bias[outputs], multiplier=layer.multiplier[outputs]
+        )
+
+
+def _alike(uses: Bool, size: int) -> Order:
+    """An order in which groups of ``size`` neighbours together have as few uses as can be found, one by one.
+
+    Parameters
+    ----------
+    uses : bool[channels, users]
+    size : int
+
+    Returns
+    -------
+    int64[channels]
+    """
+    left, order = np.ones(len(uses), bool), []
+    # In float32, whose products are fast; counts are exact.
+    numbers, counts = uses.astype(np.float32), uses.sum(axis=1)
+    while left.any():
+        # Each group begins with what is used most, and takes what adds least to it.
+        first = int(np.where(left, counts, -1).argmax())
+        together = uses[first].copy()
+        left[first] = False
+        order.append(first)
+        for _ in range(min(size - 1, int(left.sum()))):
+            added = counts - (numbers @ together).astype(np.int64)
+            # Of those that add as little, the one that has most in common.
+            score = np.where(left, added * (uses.shape[1] + 1) - counts, np.iinfo(np.int64).max)
+            chosen = int(score.argmin())
+            together |= uses[chosen]
+            left[chosen] = False
+            order.append(chosen)
+    return np.array(order, np.int64)
