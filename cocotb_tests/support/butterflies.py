@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import onnx
 from hypothesis import strategies as st
@@ -176,3 +178,8 @@ class Network:
 
     def data(self, *outputs: str) -> bytes:
         return self.model(*outputs).SerializeToString()
+
+
+if __name__ == "__main__":
+    # A network in QOperator form, and where the one with fast pointwise convolutions goes.
+    onnx.save(with_fast_pointwise(onnx.load(sys.argv[1])), sys.argv[2])
