@@ -28,8 +28,8 @@ def block_norms(weight: torch.Tensor, granularity: tuple[int, int]) -> np.ndarra
     return np.sqrt(squares)
 
 
-def drop(blocks: np.ndarray, norms: np.ndarray, count: int, *, covers_rows: bool) -> np.ndarray:
-    """Drop blocks with the smallest norms, but none without which a column, or a row if it ``covers_rows``, is empty.
+def drop(blocks: np.ndarray, norms: np.ndarray, count: int) -> np.ndarray:
+    """Drop the ``count`` connected blocks with the smallest norms, the first of equals.
 
     Parameters
     ----------
@@ -37,32 +37,34 @@ def drop(blocks: np.ndarray, norms: np.ndarray, count: int, *, covers_rows: bool
         Connected ones.
     norms : float[rows, columns]
     count : int
-        How many to drop; fewer are, where the others are all needed.
-    covers_rows : bool
 
     Returns
     -------
     bool[rows, columns]
-        Those that are left.
+        Those that are left. Filters may be dead until :func:`grow`.
     """
     left = blocks.copy()
-    for row, column in _in_order(norms, blocks):
-        if blocks.sum() - left.sum() == count:
-            break
-        if left[:, column].sum() > 1 and (not covers_rows or left[row].sum() > 1):
-            left[row, column] = False
+    for at in _in_order(norms, blocks)[:count]:
+        left[at] = False
     return left
 
 
-def grow(blocks: np.ndarray, norms: np.ndarray, count: int, *, exclude: np.ndarray) -> np.ndarray:
-    """Activate ``count`` of the blocks that are not excluded, those with the greatest norms, the first of equals.
+def grow(blocks: np.ndarray, norms: np.ndarray, count: int, *, dropped: np.ndarray, covers_rows: bool) -> np.ndarray:
+    """Activate ``count`` blocks with the greatest norms, the first of equals, so that no filter is dead.
+
+    As long as columns, or rows if it ``covers_rows``, are empty, it takes blocks in them; blocks in both come first, so
+    that as many as there are empty rows or columns, whichever are more, are enough.
 
     Parameters
     ----------
-    blocks, exclude : bool[rows, columns]
+    blocks : bool[rows, columns]
+        Connected ones.
     norms : float[rows, columns]
     count : int
-        No more than there are.
+        At least as many as there are empty columns or rows, at most as many as there are unconnected blocks.
+    dropped : bool[rows, columns]
+        Blocks that were dropped just now: taken only where there is no other choice.
+    covers_rows : bool
 
     Returns
     -------
@@ -70,8 +72,14 @@ def grow(blocks: np.ndarray, norms: np.ndarray, count: int, *, exclude: np.ndarr
         With those that were connected.
     """
     grown = blocks.copy()
-    for row, column in _in_order(-norms, ~exclude)[:count]:
-        grown[row, column] = True
+    order = [*_in_order(-norms, ~blocks & ~dropped), *_in_order(-norms, ~blocks & dropped)]
+    for _ in range(count):
+        empty_columns = ~grown.any(axis=0)
+        empty_rows = ~grown.any(axis=1) & covers_rows
+        # max takes the first of equals: the greatest norm of those that fill most.
+        best = max(order, key=lambda at: int(empty_rows[at[0]]) + int(empty_columns[at[1]]))
+        order.remove(best)
+        grown[best] = True
     return grown
 
 

@@ -27,7 +27,7 @@ class Rewiring:
     every : int
         Epochs from one exchange to the next.
     share : float
-        The share of each layer's connected blocks that is exchanged.
+        The share of each layer's connected blocks that is exchanged, rounded to whole blocks.
     until : int
         The first epoch before which nothing is exchanged any more: connections that come late are hardly trained.
 
@@ -57,7 +57,8 @@ class Densification:
 
     Without ``rewiring`` connections are those of :func:`.draw`. With it the first pattern is drawn, and from then on
     blocks with the greatest gradient since the last change are activated. Each exchange also drops as many blocks with
-    the smallest weights as it activates: exchanges apart, these patterns nest as well.
+    the smallest weights as it activates, where a filter would be dead one that it needs: exchanges apart, these
+    patterns nest as well.
 
     Parameters
     ----------
@@ -178,15 +179,15 @@ class Densification:
         weights = block_norms(layer.weight, self.granularity)
         gradients = block_norms(layer.dense_gradient, self.granularity)
         layer.dense_gradient.zero_()
-        blocks, missing = before.blocks, 0
+        blocks, missing, exchanged = before.blocks, 0, 0
         if epoch in self._counts:
             missing = self._counts[epoch][name] - int(blocks.sum())
-        kept = blocks
         if self._exchanges(epoch):
             # No more than there are others to activate.
-            count = min(int(self.rewiring.share * blocks.sum()), int((~blocks).sum()) - missing)
-            kept = drop(blocks, weights, count, covers_rows=name in self.graph.covering_layers())
-        grown = grow(kept, gradients, int((blocks & ~kept).sum()) + missing, exclude=blocks)
+            exchanged = min(round(self.rewiring.share * int(blocks.sum())), int((~blocks).sum()) - missing)
+        kept = drop(blocks, weights, exchanged)
+        covers_rows = name in self.graph.covering_layers()
+        grown = grow(kept, gradients, exchanged + missing, dropped=blocks & ~kept, covers_rows=covers_rows)
         return ConnectionPattern(before.inputs, before.outputs, self.granularity, grown)
 
     def _connect(self, patterns: Mapping[str, ConnectionPattern]) -> None:

@@ -12,7 +12,6 @@ import pytest
 from onnx import numpy_helper
 
 from lutterfly.golden.patterns import ConnectionPattern
-from lutterfly.host.reference import open_session
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402
@@ -189,16 +188,15 @@ def test_exported_weights_are_zero_where_unconnected_and_the_file_is_that_of_a_p
 
 @exporting
 def test_a_plain_float_export_has_the_zeros_as_constants(tmp_path):
-    model = network()
-    values = torch.randn(2, 3, 6, 6)
+    # Large: of small tensors the exporter computes a mask's result by itself.
+    layer = SparseConv2d(64, 64, 3, bias=False)
+    layer.connect(random_pattern(64, 64))
     path = tmp_path / "float.onnx"
-    torch.onnx.export(model, (values,), path, dynamo=True, external_data=False, verbose=False, input_names=["input"])
+    torch.onnx.export(layer.eval(), (torch.randn(2, 64, 4, 4),), path, dynamo=True, external_data=False, verbose=False)
     exported = onnx.load(path)
-    assert "Where" not in {node.op_type for node in exported.graph.node}
-    assert {"connected", "0.connected"}.isdisjoint(tensor.name for tensor in exported.graph.initializer)
-    (found,) = open_session(exported.SerializeToString()).run(None, {"input": values.numpy()})
-    with torch.no_grad():
-        np.testing.assert_allclose(found, model(values).numpy(), atol=1e-5)
+    assert [node.op_type for node in exported.graph.node] == ["Conv"]
+    (tensor,) = exported.graph.initializer
+    np.testing.assert_array_equal(numpy_helper.to_array(tensor), layer.weight.detach().numpy())
 
 
 def test_convolutions_are_replaced_with_their_weights_and_settings():
