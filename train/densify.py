@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -58,7 +59,7 @@ class Densification:
     Without ``rewiring`` connections are those of :func:`.draw`. With it the first pattern is drawn, and from then on
     blocks with the greatest gradient since the last change are activated. Each exchange also drops as many blocks with
     the smallest weights as it activates, where a filter would be dead one that it needs: exchanges apart, these
-    patterns nest as well.
+    patterns nest as well. A filter that has lost all its weights in an exchange gets new ones, drawn from the seed.
 
     Parameters
     ----------
@@ -118,6 +119,7 @@ class Densification:
             self._connect(drawn)
         elif epoch in self.densities or self._exchanges(epoch):
             self._connect({name: self._learn(name, epoch) for name in self.layers})
+            self._revive(epoch)
 
     def patterns(self) -> dict[str, ConnectionPattern]:
         """The present pattern of each sparse layer."""
@@ -198,6 +200,19 @@ class Densification:
                 if isinstance(state, torch.Tensor) and state.shape == layer.weight.shape:
                     state.masked_fill_(~layer.connected, 0)
         assert not find_dead(self.graph, {name: layer.connections for name, layer in self.layers.items()})
+
+    def _revive(self, epoch: int) -> None:
+        """Draw weights for filters that have lost all of theirs, in the range that ``Conv2d`` begins with.
+
+        With the weights 0 a filter behind which a ReLU gives 0 would have the gradient 0, and stay as it is.
+        """
+        for position, layer in enumerate(self.layers.values()):
+            lost = ~layer.weight.detach().flatten(1).any(dim=1)
+            random = np.random.default_rng([self.seed, epoch, position])
+            drawn = torch.from_numpy(random.uniform(-1, 1, layer.weight.shape)).to(layer.weight)
+            inputs = layer.connected.sum(dim=1, keepdim=True) * layer.weight[0, 0].numel()
+            with torch.no_grad():
+                layer.weight[lost] = (drawn * layer.connected / inputs.sqrt())[lost]
 
 
 def _layers(model: nn.Module, graph: ChannelGraph) -> dict[str, SparseConv2d]:

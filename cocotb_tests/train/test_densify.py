@@ -132,7 +132,7 @@ def test_live_weights_and_the_state_for_them_stay_and_all_others_are_zero(rewiri
         "SGD": lambda weights: torch.optim.SGD(weights, lr=0.01, momentum=0.9),
     }
     run = Run(rewiring=rewiring, make=makers[kind])
-    dropped = 0
+    dropped = revived = 0
     for epoch in range(6):
         tensors = {}
         for name, layer in run.schedule.layers.items():
@@ -145,14 +145,19 @@ def test_live_weights_and_the_state_for_them_stay_and_all_others_are_zero(rewiri
         for name, layer in run.schedule.layers.items():
             kept = (old[name] & layer.connected).expand_as(layer.weight)
             dropped += int((old[name] & ~layer.connected).sum()) if epoch else 0
-            for tensor, copy in zip(tensors[name], copies[name], strict=True):
+            for number, (tensor, copy) in enumerate(zip(tensors[name], copies[name], strict=True)):
                 assert torch.equal(tensor[kept], copy[kept])
-                assert epoch == 0 or not tensor[~kept].any()
+                # Filters that have lost all weights have new ones, from which on they learn.
+                lost = ~(copies[name][0] * kept).flatten(1).any(dim=1)
+                revived += int(lost.sum()) if epoch else 0
+                assert epoch == 0 or not tensor[~lost][~kept[~lost]].any()
+                connected = layer.connected.expand_as(tensor)[lost]
+                assert torch.equal(tensor[lost] != 0, connected if number == 0 else torch.zeros_like(connected))
         run.train(epoch)
         for name, layer in run.schedule.layers.items():
             mask = (~layer.connected).expand_as(layer.weight)
             assert not any(tensor[mask].any() for tensor in tensors[name])
-    assert (dropped > 0) == (rewiring is not None)
+    assert (dropped > 0) == (revived > 0) == (rewiring is not None)
 
 
 def test_new_connections_change_nothing_until_they_are_trained():
