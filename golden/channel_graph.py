@@ -182,7 +182,7 @@ def _reached(graph: ChannelGraph, connections: Mapping[str, np.ndarray]) -> dict
     for layer in graph.layers:
         before = [reached[source] for source in layer.sources]
         if layer.kind is Kind.SPARSE:
-            result = connections[layer.name][before[0]].any(axis=0)
+            result = np.logical_or.reduce(connections[layer.name][before[0]], axis=0)
         elif layer.kind is Kind.DENSE:
             result = np.full(layer.channels, before[0].any())
         elif layer.kind is Kind.SUM:
@@ -201,13 +201,13 @@ def _needed(graph: ChannelGraph, connections: Mapping[str, np.ndarray]) -> dict[
         behind = needed[layer.name]
         widths = [len(needed[source]) for source in layer.sources]
         if layer.kind is Kind.SPARSE:
-            parts = [connections[layer.name][:, behind].any(axis=1)]
+            parts = [np.logical_or.reduce(connections[layer.name][:, behind], axis=1)]
         elif layer.kind is Kind.DENSE:
             parts = [np.full(widths[0], behind.any())]
         elif layer.kind is Kind.SUM:
             parts = [behind for _ in widths]
         else:
-            parts = np.split(behind.reshape(sum(widths), -1).any(axis=1), np.cumsum(widths)[:-1])
+            parts = np.split(np.logical_or.reduce(behind.reshape(sum(widths), -1), axis=1), np.cumsum(widths)[:-1])
         for source, part in zip(layer.sources, parts, strict=True):
             needed[source] = needed[source] | part
     return needed
