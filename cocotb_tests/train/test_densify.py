@@ -160,6 +160,17 @@ def test_live_weights_and_the_state_for_them_stay_and_all_others_are_zero(rewiri
     assert (dropped > 0) == (revived > 0) == (rewiring is not None)
 
 
+def test_each_layer_can_have_its_own_densities():
+    own = dict.fromkeys(["first", "inner.0", "inner.2", "last"], 1.0)
+    run = Run(densities={0: own | {"inner.0": 0.01}, 1: own | {"inner.0": 0.5}})
+    counts = []
+    for epoch in range(2):
+        run.epochs(epoch, epoch + 1)
+        counts.append({name: pattern.block_density for name, pattern in run.schedule.patterns().items()})
+    # Six columns of three blocks; the rows are needed by the sum around them.
+    assert counts == [own | {"inner.0": 6 / 18}, own | {"inner.0": 0.5}]
+
+
 def test_new_connections_change_nothing_until_they_are_trained():
     run = Run()
     run.epochs(0, 2)
