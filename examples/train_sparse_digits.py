@@ -36,6 +36,8 @@ from lutterfly.train import (
 )
 
 EPOCHS, RATE, DECAY = 12, 8e-3, 1e-2
+#: All that are not held out.
+IMAGES = 1437
 #: Channels of the stem; the sparse layers have twice as many.
 WIDTH = 64
 CONFIG = find_config("ecp5-85k")
@@ -151,19 +153,19 @@ def predicted_cycles(data: bytes) -> int:
     return compile_model(data, CONFIG).predicted_cycles
 
 
-def digits() -> Mapping[str, np.ndarray]:
-    """Pixels and labels to train on, and held-out ones."""
+def digits(count: int) -> Mapping[str, np.ndarray]:
+    """Pixels and labels of ``count`` images to train on, or of all there are, and held-out ones."""
     train_images, test_images, labels, test_labels = load()
     return {
-        "pixels": as_input(train_images),
-        "labels": labels,
+        "pixels": as_input(train_images[:count]),
+        "labels": labels[:count],
         "test_pixels": as_input(test_images),
         "test_labels": test_labels,
     }
 
 
 def _train_command(arguments: argparse.Namespace) -> None:
-    data = digits()
+    data = digits(arguments.images)
     recipe = Recipe(arguments.density, arguments.start, arguments.learned, arguments.width, arguments.epochs)
     model = train(recipe, data["pixels"], data["labels"], arguments.seed, arguments.checkpoint)
     file = export(model, data["pixels"])
@@ -178,7 +180,7 @@ def _train_command(arguments: argparse.Namespace) -> None:
 def _study_command(arguments: argparse.Namespace) -> None:
     from lutterfly.examples.train_sparse_study import study  # noqa: PLC0415  # it imports this module
 
-    study(arguments.output, arguments.epochs)
+    study(arguments.output, arguments.epochs, arguments.images)
 
 
 def main() -> None:
@@ -199,6 +201,7 @@ def main() -> None:
     many.set_defaults(run=_study_command)
     for command in (one, many):
         command.add_argument("--epochs", type=int, default=EPOCHS)
+        command.add_argument("--images", type=int, default=IMAGES, help="so many of the images to train on")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)

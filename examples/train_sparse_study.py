@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import functools
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from lutterfly.examples.scatter import scatter
 from lutterfly.examples.train_fpc_digits import SEEDS, accuracy, export, runtime_accuracy, spread
 from lutterfly.examples.train_sparse_digits import (
+    IMAGES,
     WIDTH,
     Recipe,
     SparseDigits,
@@ -65,11 +67,10 @@ class Measured:
         )
 
 
-def measure(name: str, recipe: Recipe, seeds: Sequence[int] = SEEDS) -> Measured:
+def measure(name: str, recipe: Recipe, data: Mapping[str, np.ndarray]) -> Measured:
     """Train, quantise and judge a recipe with every seed."""
-    data = _digits()
     cycles, blocks, floats, integers = [], [], [], []
-    for seed in seeds:
+    for seed in SEEDS:
         model = train(recipe, data["pixels"], data["labels"], seed)
         file = export(model, data["pixels"])
         cycles.append(predicted_cycles(file))
@@ -88,15 +89,16 @@ def width_of(cycles: float) -> int:
 def dense_cycles(width: int) -> int:
     """Of a dense network; they do not depend on its weights."""
     torch.manual_seed(0)
-    return predicted_cycles(export(SparseDigits(width).eval(), _digits()["pixels"]))
+    return predicted_cycles(export(SparseDigits(width).eval(), np.zeros((1, 1, 8, 8), np.float32)))
 
 
-def study(folder: Path, epochs: int) -> list[Measured]:
+def study(folder: Path, epochs: int, images: int = IMAGES) -> list[Measured]:
     """Measure everything, write ``sparse_digits.md`` and ``sparse_digits.svg``; the table is printed as it grows."""
     found: list[Measured] = []
+    data = digits(images)
 
     def add(name: str, recipe: Recipe) -> Measured:
-        found.append(measure(name, replace(recipe, epochs=epochs)))
+        found.append(measure(name, replace(recipe, epochs=epochs), data))
         print(found[-1].row, flush=True)
         return found[-1]
 
@@ -118,8 +120,3 @@ def study(folder: Path, epochs: int) -> list[Measured]:
     plot = scatter(points, x_title="cycles (predicted)", y_title="accuracy, quantised, in percent")
     (folder / "sparse_digits.svg").write_text(plot)
     return found
-
-
-@functools.cache
-def _digits() -> dict:
-    return dict(digits())

@@ -13,7 +13,7 @@ import numpy as np
 
 from .channel_graph import ChannelGraph
 
-#: Input channels and output channels of a block: what a word and a tile of the default configuration have.
+#: Input channels and output channels of a block: what a word and a tile of the preset `ecp5-85k` have.
 GRANULARITY = (16, 8)
 
 

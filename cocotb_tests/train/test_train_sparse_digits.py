@@ -71,7 +71,7 @@ def test_the_command_writes_a_sparse_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ):
     path = tmp_path / "sparse.onnx"
-    options = ["--density", "0.5", "--width", "32", "--epochs", "1", "--output", str(path)]
+    options = ["--density", "0.5", "--width", "32", "--epochs", "1", "--images", "300", "--output", str(path)]
     monkeypatch.setattr(sys, "argv", ["train_sparse_digits.py", "train", *options])
     example.main()
     said = capsys.readouterr().out
@@ -88,13 +88,14 @@ def test_the_command_writes_a_sparse_network(
 def test_a_study_compares_at_equal_cycles_and_writes_table_and_plot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """With training and compilation made up."""
 
-    def measure(name: str, recipe: Recipe) -> train_sparse_study.Measured:
+    def measure(name: str, recipe: Recipe, data: dict) -> train_sparse_study.Measured:
+        assert data["pixels"].shape == (50, 1, 8, 8)
         cycles = 10 * recipe.width * recipe.density
         return train_sparse_study.Measured(name, recipe, recipe.density, cycles, [0.9, 0.92], [0.8, 0.82])
 
     monkeypatch.setattr(train_sparse_study, "measure", measure)
     monkeypatch.setattr(train_sparse_study, "dense_cycles", lambda width: 10 * width)
-    found = train_sparse_study.study(tmp_path, epochs=7)
+    found = train_sparse_study.study(tmp_path, epochs=7, images=50)
     assert {one.recipe.epochs for one in found} == {7}
     assert [one.recipe.width for one in found if one.name == "dense, narrower"] == [8, 16, 32]
     lines = (tmp_path / "sparse_digits.md").read_text().splitlines()
