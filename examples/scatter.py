@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 WIDTH, HEIGHT = 720, 420
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 700, 20, 360
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 700, 40, 360
+#: Series stand beside one another, so that equal points are seen.
+_BESIDE = 5
 #: Told apart by all kinds of colour vision (Okabe and Ito).
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 
@@ -59,12 +61,14 @@ def scatter(series: Mapping[str, Sequence[Point]], *, x_title: str, y_title: str
         f'<g transform="rotate(-90 18 {_BOTTOM / 2})">{_text(18, _BOTTOM / 2, y_title, "middle")}</g>',
     ]
     for number, ((name, own), colour) in enumerate(zip(series.items(), COLOURS, strict=False)):
+        aside = _BESIDE * (number - (len(series) - 1) / 2)
         for x, y, spread in own:
-            parts.append(_line(across(x), down(y - spread), across(x), down(y + spread), colour))
-            parts.append(f'<circle cx="{across(x)}" cy="{down(y)}" r="5" fill="{colour}"/>')
-        height = _BOTTOM - 16 * (len(series) - number)
-        parts.append(f'<circle cx="{_RIGHT - 130}" cy="{height}" r="5" fill="{colour}"/>')
-        parts.append(_text(_RIGHT - 118, height + 4, name, "start"))
+            place = round(across(x) + aside, 1)
+            parts.append(_line(place, down(y - spread), place, down(y + spread), colour))
+            parts.append(f'<circle cx="{place}" cy="{down(y)}" r="5" fill="{colour}"/>')
+        legend = _LEFT + 10 + number * (_RIGHT - _LEFT) // len(series)
+        parts.append(f'<circle cx="{legend}" cy="20" r="5" fill="{colour}"/>')
+        parts.append(_text(legend + 12, 24, name, "start"))
     return "\n".join([*parts, "</svg>", ""])
 
 

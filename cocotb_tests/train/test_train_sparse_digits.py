@@ -108,16 +108,19 @@ def test_a_study_compares_at_equal_cycles_and_writes_table_and_plot(tmp_path: Pa
 
 
 def test_points_are_drawn_where_they_belong():
-    points = {"one": [(100.0, 50.0, 1.0)], "other & more": [(1000.0, 52.0, 0.5), (10000.0, 54.0, 0.0)]}
+    points = {
+        "one": [(100.0, 50.0, 1.0), (1000.0, 52.0, 0.5), (10000.0, 54.0, 0.0)],
+        "other & more": [(100.0, 50.0, 0.0)],
+    }
     svg = ElementTree.fromstring(scatter(points, x_title="x", y_title="y"))
     circles = [element.attrib for element in svg.iter("{http://www.w3.org/2000/svg}circle")]
-    first, second, third = (
-        (float(circle["cx"]), float(circle["cy"])) for circle in (circles[0], circles[2], circles[3])
-    )
+    # The fourth is the legend's.
+    first, second, third, beside = ((float(circles[at]["cx"]), float(circles[at]["cy"])) for at in (0, 1, 2, 4))
     assert second[0] - first[0] == pytest.approx(third[0] - second[0], abs=0.2)
     assert first[1] - second[1] == pytest.approx(second[1] - third[1], abs=0.2)
     assert first[0] < second[0]
     assert first[1] > second[1]
+    assert beside == (first[0] + 5, first[1])
     texts = [element.text for element in svg.iter("{http://www.w3.org/2000/svg}text")]
     assert {"100", "1,000", "10,000", "50", "54", "other & more"} <= set(texts)
     with pytest.raises(ValueError, match=r"^series must be at most 6, not 7$"):
