@@ -25,6 +25,8 @@ from lutterfly.examples.train_sparse_digits import (
 )
 
 DENSITIES = (0.125, 0.25, 0.5)
+#: Widths of dense networks that take fewer cycles than any sparse one of the full width.
+NARROW = (16, 24)
 #: Incremental training begins with this density, or the least that leaves no dead filter, and ends with these.
 START, TARGETS = 0.01, (0.25, 0.5, 1.0)
 #: Widths that a narrower network can have: their sparse layers have whole tiles.
@@ -104,6 +106,8 @@ def study(folder: Path, epochs: int, images: int = IMAGES) -> list[Measured]:
 
     print(HEAD, flush=True)
     add("all", Recipe())
+    for width in NARROW:
+        add("dense, narrower", Recipe(width=width))
     for density in DENSITIES:
         drawn = add("drawn", Recipe(density))
         add("learned", Recipe(density, is_learned=True))

@@ -97,11 +97,11 @@ def test_a_study_compares_at_equal_cycles_and_writes_table_and_plot(tmp_path: Pa
     monkeypatch.setattr(train_sparse_study, "dense_cycles", lambda width: 10 * width)
     found = train_sparse_study.study(tmp_path, epochs=7, images=50)
     assert {one.recipe.epochs for one in found} == {7}
-    assert [one.recipe.width for one in found if one.name == "dense, narrower"] == [8, 16, 32]
+    assert [one.recipe.width for one in found if one.name == "dense, narrower"] == [16, 24, 8, 16, 32]
     lines = (tmp_path / "sparse_digits.md").read_text().splitlines()
-    assert len(lines) == 2 + len(found) == 15
-    assert lines[3] == "| drawn | 0.125 | 12.5 % | 80 | 91.00 ± 1.41 % | 81.00 ± 1.41 % |"
-    assert lines[5] == "| dense, narrower | width 8 | 100.0 % | 80 | 91.00 ± 1.41 % | 81.00 ± 1.41 % |"
+    assert len(lines) == 2 + len(found) == 17
+    assert lines[5] == "| drawn | 0.125 | 12.5 % | 80 | 91.00 ± 1.41 % | 81.00 ± 1.41 % |"
+    assert lines[7] == "| dense, narrower | width 8 | 100.0 % | 80 | 91.00 ± 1.41 % | 81.00 ± 1.41 % |"
     svg = ElementTree.fromstring((tmp_path / "sparse_digits.svg").read_text())
     texts = {element.text for element in svg.iter("{http://www.w3.org/2000/svg}text")}
     assert {"drawn", "learned", "dense, narrower", "incremental", "cycles (predicted)"} <= texts
