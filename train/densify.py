@@ -56,10 +56,11 @@ class Densification:
     0, so that they change nothing at first; the weights and the state of those that are there stay. At no time is a
     filter dead.
 
-    Without ``rewiring`` connections are those of :func:`.draw`. With it the first pattern is drawn, and from then on
-    blocks with the greatest gradient since the last change are activated. Each exchange also drops as many blocks with
-    the smallest weights as it activates, where a filter would be dead one that it needs: exchanges apart, these
-    patterns nest as well. A filter that has lost all its weights in an exchange gets new ones, drawn from the seed.
+    Without ``rewiring`` connections are those of :func:`.draw`. With it the first pattern is drawn; from then on the
+    blocks with the greatest gradient since the last change are activated. An exchange drops the blocks with the
+    smallest weights, and activates as many others; those come first without which a filter would be dead. Exchanges
+    apart, these patterns nest as well. A filter that an exchange has left without weights gets new ones, drawn from the
+    seed.
 
     Parameters
     ----------
