@@ -14,7 +14,7 @@ help:
 	@echo "make demo     classify handwritten digits on the simulated accelerator"
 	@echo "make test     make check and all tests (JOBS=$(JOBS) at a time)"
 	@echo "make check    form, lint and types, without simulation"
-	@echo "make test-train  set up PyTorch (CPU), and test the training of fast pointwise convolutions"
+	@echo "make test-train  set up PyTorch (CPU), and test the training"
 	@echo "make regress  make test with the long sweeps"
 	@echo "make mutations  break the hardware in 200 places, and see that a test notices: hours"
 	@echo "make synth    area and clock of the default configuration, with yosys and nextpnr"

@@ -1,4 +1,5 @@
-"""Training of fast pointwise convolutions (``docs/fpc.md``) and binary layers (``docs/binary.md``) in PyTorch.
+"""Training in PyTorch: fast pointwise convolutions (``docs/fpc.md``), binary layers (``docs/binary.md``), and sparse
+convolutions (``docs/sparse.md``).
 
 Needs the extra ``train``.
 """
@@ -7,23 +8,34 @@ from __future__ import annotations
 
 from .binary import BinaryConv2d, BinaryLinear, clip_weights
 from .calibration import calibrate
+from .channels import channel_graph
+from .checkpoint import load_checkpoint, save_checkpoint
 from .conversion import fold_batch_norm, parameter_groups, replace_pointwise
+from .densify import Densification, Rewiring
 from .export import export_onnx
 from .layer import FastPointwiseConv2d
 from .sensitivity import Measured, analyse, plot, propose
+from .sparse import SparseConv2d, replace_convolutions
 
 __all__ = [
     "BinaryConv2d",
     "BinaryLinear",
+    "Densification",
     "FastPointwiseConv2d",
     "Measured",
+    "Rewiring",
+    "SparseConv2d",
     "analyse",
     "calibrate",
+    "channel_graph",
     "clip_weights",
     "export_onnx",
     "fold_batch_norm",
+    "load_checkpoint",
     "parameter_groups",
     "plot",
     "propose",
+    "replace_convolutions",
     "replace_pointwise",
+    "save_checkpoint",
 ]

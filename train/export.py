@@ -17,6 +17,7 @@ from ..host.fpc_function import NAME, add_function, make_call, make_function
 from ..host.quantize import quantize
 from .holes import Holes
 from .layer import FastPointwiseConv2d
+from .sparse import SparseConv2d
 
 _OPSET = 18
 
@@ -53,6 +54,9 @@ def export_onnx(
     for name, layer in layers.items():
         parent, _, own = name.rpartition(".")
         setattr(dense.get_submodule(parent), own, _dense_twin(layer))
+    for module in dense.modules():
+        if isinstance(module, SparseConv2d):
+            module.clear_unconnected()
     holes = Holes(dense, samples)
     feeds = {input_name: samples} | holes.results
     exported = _export(holes.opened, feeds, [output_name, *holes.entering])
