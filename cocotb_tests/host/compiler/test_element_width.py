@@ -14,6 +14,7 @@ from lutterfly.golden.isa import FORMATS, LocalMemory
 from lutterfly.host.compiler import Command, CompileError, plan_graph
 from lutterfly.host.compiler.arena import aligned, plan_arena
 from lutterfly.host.compiler.borders import plan_borders
+from lutterfly.host.compiler.connections import Run
 from lutterfly.host.compiler.folds import fold_storage, source_rows
 from lutterfly.host.compiler.lower import convolution, operations
 from lutterfly.host.compiler.plan import Plan
@@ -49,6 +50,10 @@ def widened(graph: Graph, bits: int) -> Graph:
     return dataclasses.replace(graph, tensors=tensors)
 
 
+def all_bytes(operation: convolution.ConvolutionOperation) -> list[Run]:
+    return [Run(range(operation.tiles), 0, 0, cover(operation.offsets, operation.config.array.lanes))]
+
+
 def take(monkeypatch: pytest.MonkeyPatch, bits: int) -> None:
     """Let all lowerings take elements of another width, and convolutions whatever they read."""
     dense = dataclasses.replace(convolution.LOWERING, takes=lambda _, layer: isinstance(layer, Convolution))
@@ -57,6 +62,8 @@ def take(monkeypatch: pytest.MonkeyPatch, bits: int) -> None:
         for lowering in operations.LOWERINGS
     )
     monkeypatch.setattr(operations, "LOWERINGS", others)
+    # Weights stay as they are: which bytes they use cannot be said.
+    monkeypatch.setattr(convolution.ConvolutionOperation, "_plan_runs", all_bytes)
 
 
 def decoded(command: Command) -> dict[str, int]:
