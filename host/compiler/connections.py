@@ -49,6 +49,12 @@ class Run:
         """Bytes from the layer's window to the first word of a tile."""
         return self.source + (tile - self.tiles.start) * self.pitch
 
+    def without_pitch(self) -> list[Run]:
+        """The same as runs whose tiles read the same words."""
+        if not self.pitch:
+            return [self]
+        return [Run(range(tile, tile + 1), self.from_tile(tile), 0, self.starts) for tile in self.tiles]
+
 
 def plan_runs(
     offsets: Addresses, used: Bool, origins: Sequence[int], *, lanes: int, cost: Callable[[int, float], float]

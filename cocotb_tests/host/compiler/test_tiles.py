@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from binary_graphs import BinaryGraphMaker
 from execution import differing_bytes
 from graphs import GraphMaker
 
@@ -94,3 +95,21 @@ def test_the_largest_tile_must_fit() -> None:
         rf"the configuration has {words * TINY.weight_word_bytes}; choose a larger --config$",
     ):
         compile_graph(graph, with_words(words))
+
+
+@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+def test_groups_that_are_zeros_of_a_layer_which_writes_bits(preset: str) -> None:
+    """With two columns, a tile of eight outputs is an inner loop, which has no pitch of its own for the next tile."""
+    config = PRESETS[preset]
+    maker = BinaryGraphMaker((6, 6, 32))
+    name = maker.to_bits(maker.convolution("x", 32, Window((3, 3), pads=(1, 1, 1, 1))))
+    graph = maker.finish(maker.binary_convolution(name, 8, Window((1, 1)), bits=8))
+    kept = np.arange(32)[:, None] // 8 == np.arange(32) // 8
+    layer = graph.layers[0]
+    weights = (layer.weights | 1) * kept[:, None, None, :].astype(np.int8)
+    graph = dataclasses.replace(graph, layers=[dataclasses.replace(layer, weights=weights), *graph.layers[1:]])
+    plan = plan_graph(graph, config)
+    runs = plan.operations[0].runs
+    assert [run.from_tile(tile) % 32 for run in runs for tile in run.tiles] == [0, 8, 16, 24]
+    assert bool(runs[0].pitch) == (preset == "ecp5-85k")
+    assert differing_bytes(graph, encode(plan), config, order="random", seed=0) == 0

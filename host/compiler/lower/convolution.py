@@ -74,13 +74,17 @@ class ConvolutionOperation(Operation):
         def cost(tiles: int, steps: float) -> float:
             return max(tiles * self.windows * self.array_tiles * max(steps, groups), least) + _COMMAND_COST
 
-        return plan_runs(
+        runs = plan_runs(
             self.offsets.reshape(-1),
             self._tile_weights.any(axis=1),
             self.origins,
             lanes=self.config.array.lanes,
             cost=cost,
         )
+        if self.array_tiles == 1:
+            return runs
+        # The inner loop has several steps for a tile: it cannot move the windows from tile to tile.
+        return [part for run in runs for part in run.without_pitch()]
 
     def _describe(self, channels: int) -> str:
         """How windows read their input, for people."""
