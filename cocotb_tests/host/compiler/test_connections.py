@@ -89,3 +89,11 @@ def test_a_tile_without_connections_takes_one_word() -> None:
     used[1] = False
     runs = plan_runs(np.arange(64), used, [0, 0], lanes=16, cost=cost_of(64))
     assert [len(run.starts) for run in runs] == [4, 1]
+
+
+def test_neighbours_share_a_command_where_that_is_cheaper_than_their_own() -> None:
+    used = np.zeros((4, 64), bool)
+    for tile, count in enumerate((64, 48, 16, 16)):
+        used[tile, :count] = True
+    runs = plan_runs(np.arange(64), used, [0] * 4, lanes=16, cost=cost_of(10))
+    assert [(run.tiles, len(run.starts)) for run in runs] == [(range(2), 4), (range(2, 4), 1)]
