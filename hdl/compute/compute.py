@@ -176,22 +176,21 @@ class Compute(wiring.Component):
             self.store_word.data.eq(features.read_word),
             weights.address.eq(delay(m, windows.weight, FETCH_LATENCY - RAM_LATENCY, name="weight")),
         ]
-        # A cycle before the word: whose step it is is decided in front of a register.
-        step = delay(m, windows.step, FETCH_LATENCY - 1, name="step")
-        code = delay(m, windows.engine, FETCH_LATENCY - 1, name="engine")
+        step = delay(m, windows.step, FETCH_LATENCY, name="step")
+        code = delay(m, windows.engine, FETCH_LATENCY, name="engine")
         for engine in engines:
-            coming = Signal(engine.step.shape(), name="coming")
             m.d.comb += [
-                coming.valid.eq(step.valid & Cat(code == own for own in engine.latencies).any()),
-                coming.clear.eq(step.clear),
-                coming.fire.eq(step.fire),
-                *(coming[flag].eq(code == own) for flag, own in engine.flags.items()),
-                *take_fields(coming, step),
                 engine.word.eq(features.read_word),
-                engine.step.eq(delay(m, coming, 1, name="own_step")),
+                engine.step.valid.eq(step.valid & Cat(code == own for own in engine.latencies).any()),
+                engine.step.clear.eq(step.clear),
+                engine.step.fire.eq(step.fire),
+            ]
+            m.d.comb += [
+                *(engine.step[flag].eq(code == own) for flag, own in engine.flags.items()),
+                *take_fields(engine.step, step),
             ]
             if "keeps" in data.Layout.cast(engine.step.shape()).members:
-                m.d.comb += coming.keeps.eq(step.keeps)
+                m.d.comb += engine.step.keeps.eq(step.keeps)
             for name in engine.modes:
                 works = self._works(m, windows, [engine.flags[name]], name=f"mode_{name}")
                 m.d.comb += engine.mode[name].eq(works)
