@@ -29,6 +29,8 @@ _ROUNDS = 3
 #: that is zero by chance.
 _WORTH = 0.99
 _FEW = 0.2
+#: Tiles that are tried before anything is searched.
+_SAMPLES = 4
 
 
 def permuted(graph: Graph, config: Config) -> Graph | None:
@@ -47,8 +49,11 @@ def permuted(graph: Graph, config: Config) -> Graph | None:
     convolutions = [layer for layer in graph.layers if _is_free(graph, layer)]
     if all(_is_dense(layer.weights, config) for layer in convolutions):
         return None
-    search = _Search(_parts(graph), [_Connections(graph, layer, config) for layer in convolutions])
+    connections = [_Connections(graph, layer, config) for layer in convolutions]
+    search = _Search(_parts(graph), connections)
     before = search.steps()
+    if sum(one.spare_steps() for one in connections) <= (1 - _WORTH) * before:
+        return None
     for _ in range(_ROUNDS):
         if not search.improve():
             break
@@ -193,6 +198,17 @@ class _Connections:
         words = np.count_nonzero(self._words(self.used[outputs][:, inputs]), axis=1)
         return self.weight * int(np.maximum(words * self.taps, self.least).sum())
 
+    def spare_steps(self) -> float:
+        """About the steps that orders chosen for this layer alone would save: a few tiles stand for all."""
+        counts = self.used.sum(axis=1)
+        firsts = np.argsort(counts, kind="stable")[:: -(-len(counts) // _SAMPLES)]
+        words = -(-np.count_nonzero(self.used.any(axis=0)) // self.lanes)
+        numbers, spare = self.used.astype(np.float32), 0
+        for first in firsts.tolist():
+            tile = _group(numbers, counts, np.ones(len(counts), bool), first, self.columns)
+            spare += words - -(-np.count_nonzero(self.used[tile].any(axis=0)) // self.lanes)
+        return self.weight * self.taps * spare / len(firsts) * (len(counts) / self.columns)
+
     def _words(self, used: Bool) -> Bool:
         """bool[tiles, words]: whether a tile uses a word."""
         return _grouped(_grouped(used, self.columns, 0), self.lanes, 1)
@@ -304,21 +320,27 @@ def _alike(uses: Bool, size: int) -> Order:
     -------
     int64[channels]
     """
-    left, order = np.ones(len(uses), bool), []
+    left, order = np.ones(len(uses), bool), list[int]()
     # In float32, whose products are fast; counts are exact.
     numbers, counts = uses.astype(np.float32), uses.sum(axis=1)
     while left.any():
-        # Each group begins with what is used most, and takes what adds least to it.
-        first = int(np.where(left, counts, -1).argmax())
-        together = uses[first].copy()
-        left[first] = False
-        order.append(first)
-        for _ in range(min(size - 1, int(left.sum()))):
-            added = counts - (numbers @ together).astype(np.int64)
-            # Of those that add as little, the one that has most in common.
-            score = np.where(left, added * (uses.shape[1] + 1) - counts, np.iinfo(np.int64).max)
-            chosen = int(score.argmin())
-            together |= uses[chosen]
-            left[chosen] = False
-            order.append(chosen)
+        # Each group begins with what is used most.
+        order += _group(numbers, counts, left, int(np.where(left, counts, -1).argmax()), size)
     return np.array(order, np.int64)
+
+
+def _group(
+    uses: npt.NDArray[np.float32], counts: npt.NDArray[np.int64], left: Bool, first: int, size: int
+) -> list[int]:
+    """``first`` and what adds least to it, one by one, of those that are ``left``; they no longer are."""
+    together, group = uses[first].copy(), [first]
+    left[first] = False
+    for _ in range(min(size - 1, np.count_nonzero(left))):
+        added = counts - (uses @ together).astype(np.int64)
+        # Of those that add as little, the one that has most in common.
+        score = np.where(left, added * (uses.shape[1] + 1) - counts, np.iinfo(np.int64).max)
+        chosen = int(score.argmin())
+        np.maximum(together, uses[chosen], out=together)
+        left[chosen] = False
+        group.append(chosen)
+    return group
