@@ -26,9 +26,9 @@ Order = npt.NDArray[np.int64]
 #: How often all orders are chosen anew, each for those of the others.
 _ROUNDS = 3
 #: Part of the steps that must remain at most: zeros by chance are not worth another plan. Part of a layer's connections
-#: that is zero by chance.
+#: that rounding makes zero: up to 31 % in the autoencoder of MLPerf Tiny.
 _WORTH = 0.99
-_FEW = 0.2
+_FEW = 1 / 3
 #: Tiles that are tried before anything is searched.
 _SAMPLES = 4
 
@@ -202,12 +202,13 @@ class _Connections:
         """About the steps that orders chosen for this layer alone would save: a few tiles stand for all."""
         counts = self.used.sum(axis=1)
         firsts = np.argsort(counts, kind="stable")[:: -(-len(counts) // _SAMPLES)]
-        words = -(-np.count_nonzero(self.used.any(axis=0)) // self.lanes)
-        numbers, spare = self.used.astype(np.float32), 0
+        numbers, words = self.used.astype(np.float32), 0
         for first in firsts.tolist():
             tile = _group(numbers, counts, np.ones(len(counts), bool), first, self.columns)
-            spare += words - -(-np.count_nonzero(self.used[tile].any(axis=0)) // self.lanes)
-        return self.weight * self.taps * spare / len(firsts) * (len(counts) / self.columns)
+            words += -(-np.count_nonzero(self.used[tile].any(axis=0)) // self.lanes)
+        present = self._words(self.used)
+        spare = np.count_nonzero(present) - words / len(firsts) * len(present)
+        return self.weight * self.taps * max(spare, 0.0)
 
     def _words(self, used: Bool) -> Bool:
         """bool[tiles, words]: whether a tile uses a word."""

@@ -196,7 +196,7 @@ class ConvolutionOperation(Operation):
         channels = self.channels(tiles, self.outputs)
         at_once = self.tile_channels // self.array_tiles
         writes = target.addresses(job.rows, job.columns, channels)
-        before = self.tile_steps[job.tiles.start : tiles.start].sum()
+        before = self._steps_before[tiles.start] - self._steps_before[job.tiles.start]
         fields = compute_fields(
             job,
             self.engine,
@@ -239,14 +239,22 @@ class ConvolutionOperation(Operation):
             ]
         )
 
+    @cached_property
+    def _steps_before(self) -> list[int]:
+        """Of all tiles before each: sums of some are asked for often."""
+        return [0, *self.tile_steps.cumsum().tolist()]
+
+    @cached_property
+    def _cycles_before(self) -> list[int]:
+        return [0, *np.maximum(self.tile_steps, self._groups).cumsum().tolist()]
+
     def steps(self, rows: int, columns: int, tiles: range) -> int:
         """Those of each tile, for every pixel."""
-        return rows * columns * self.array_tiles * int(self.tile_steps[tiles.start : tiles.stop].sum())
+        return rows * columns * self.array_tiles * (self._steps_before[tiles.stop] - self._steps_before[tiles.start])
 
     def cycles(self, rows: int, columns: int, tiles: range) -> int:
         """A step a cycle, or a group of results, whichever takes longer."""
-        slower = np.maximum(self.tile_steps[tiles.start : tiles.stop], self._groups)
-        return rows * columns * self.array_tiles * int(slower.sum())
+        return rows * columns * self.array_tiles * (self._cycles_before[tiles.stop] - self._cycles_before[tiles.start])
 
 
 def _takes(plan: Plan, layer: Layer) -> bool:
