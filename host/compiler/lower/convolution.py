@@ -19,7 +19,7 @@ from ..operation import Connectivity, Constant, Job, Lowering, Operation, channe
 from ..plan import Command, Plan
 from ..storage import Addresses, Storage
 from ..units import list_share
-from ..windows import cover, describe, places, tap_offsets, window_pitches, window_steps
+from ..windows import cover, describe, places, tap_offsets, window_pitches
 from .average import with_averages
 from .fields import Codes, Loop, Tiles, compute_fields, only_table
 
@@ -88,10 +88,9 @@ class ConvolutionOperation(Operation):
 
     def _describe(self, channels: int) -> str:
         """How windows read their input, for people."""
-        (least, most), lanes = (int(self.tile_steps.min()), int(self.tile_steps.max())), self.config.array.lanes
-        if least == most == window_steps(self.layer.window, channels, self.sources[0], lanes):
-            return describe(self.layer.window, channels, self.sources[0], lanes)
-        whole = window_steps(self.layer.window, channels, self.sources[0], lanes)
+        least, most, whole = int(self.tile_steps.min()), int(self.tile_steps.max()), self._dense_steps
+        if least == most == whole:
+            return describe(self.layer.window, channels, self.sources[0], self.config.array.lanes)
         words = f"{least}" if least == most else f"{least} to {most}"
         return f"{words} of {whole} words per window, {self.tile_steps.sum() / (whole * self.tiles):.0%} of all"
 
@@ -99,7 +98,7 @@ class ConvolutionOperation(Operation):
     def connectivity(self) -> Connectivity:
         """What is off, of the connections that there could be."""
         live = self.layer.weights.any(axis=(1, 2))
-        whole = len(cover(self.offsets, self.config.array.lanes))
+        whole = self._dense_steps
         missing = (np.maximum(whole, self._groups) - np.maximum(self.tile_steps, self._groups)).sum()
         return Connectivity(
             live.size,
@@ -108,6 +107,11 @@ class ConvolutionOperation(Operation):
             int(self.tile_steps.sum()),
             self.windows * self.array_tiles * int(missing),
         )
+
+    @cached_property
+    def _dense_steps(self) -> int:
+        """Words of a window if no connection were off."""
+        return len(cover(self.offsets, self.config.array.lanes))
 
     @property
     def _groups(self) -> int:
@@ -167,7 +171,7 @@ class ConvolutionOperation(Operation):
         sizes = [len(image) // LIST_ENTRY_BYTES for image in images]
         return dict(zip(images, itertools.accumulate(sizes, initial=0), strict=False))
 
-    @property
+    @cached_property
     def _has_tile_lists(self) -> bool:
         """Whether every tile has its own list, so that they can come and go."""
         entries = sum(len(image) // LIST_ENTRY_BYTES for image in self._distinct_lists)

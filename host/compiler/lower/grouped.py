@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import numpy.typing as npt
 
@@ -38,7 +40,7 @@ class GroupedConvolutionOperation(ConvolutionOperation):
         """How windows read their input, for people."""
         return f"{self.layer.groups} groups, {super()._describe(channels)}"
 
-    @property
+    @cached_property
     def _tile_weights(self) -> npt.NDArray[np.int8]:
         """int8[tiles, columns, elements of a window], zero between the groups."""
         layer, (outputs, rows, columns, inputs) = self.layer, self.layer.weights.shape
