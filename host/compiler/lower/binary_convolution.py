@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from ....golden.binary import pack
 from ....golden.elements import BINARY_BITS, CODE_BITS
-from ....golden.isa import Engine, LocalMemory
+from ....golden.isa import Engine
 from ....golden.memories import PARAMETER_BYTES
 from ....golden.timing import result_groups
 from ...graph import BinaryConvolution
@@ -72,11 +71,6 @@ class BinaryConvolutionOperation(ConvolutionOperation):
         useful = self.layer.weights[0].size / (steps * self.config.array.lanes * 8)
         return f"{steps} words per window, {useful:.0%} useful"
 
-    @cached_property
-    def constants(self) -> dict[LocalMemory, Constant]:
-        """Those of a convolution, with parameters for each border class."""
-        return super().constants | {LocalMemory.PARAMETER: self._parameters()}
-
     def _list(self, run: Run) -> Constant:
         return step_list(run.starts, counts=self.counts % self.config.array.lanes)
 
@@ -86,6 +80,7 @@ class BinaryConvolutionOperation(ConvolutionOperation):
         return (pack(self.layer.weights) | unused).view(np.int8)
 
     def _parameters(self) -> Constant:
+        """Those of all output channels, for each border class."""
         if not self.classes:
             return self._class_parameters(np.zeros_like(self.layer.bias))
         taps = self.layer.weights.astype(np.int32).sum(axis=3)

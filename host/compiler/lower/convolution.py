@@ -123,7 +123,7 @@ class ConvolutionOperation(Operation):
         """Weights and parameters tile by tile, step lists, perhaps a table."""
         return {
             LocalMemory.WEIGHT: self._weights(),
-            LocalMemory.PARAMETER: channel_parameters(self.layer, self.tile_channels, self.config),
+            LocalMemory.PARAMETER: self._parameters(),
             LocalMemory.LIST: self._lists(),
             **table_constants(self.layer.table),
         }
@@ -140,6 +140,10 @@ class ConvolutionOperation(Operation):
                 images.append(words.tobytes())
         sizes = self.array_tiles * self.tile_steps * self.config.weight_word_bytes
         return Constant(b"".join(images), tuple(sizes.tolist()))
+
+    def _parameters(self) -> Constant:
+        """Those of all output channels, tile by tile."""
+        return channel_parameters(self.layer, self.tile_channels, self.config)
 
     @cached_property
     def _tile_weights(self) -> npt.NDArray[np.int8]:
