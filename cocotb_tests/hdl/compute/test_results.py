@@ -13,7 +13,7 @@ from clocking import cycle, start
 from random_commands import random_scenario
 
 from lutterfly.golden import isa, windows
-from lutterfly.golden.config import PRESETS, FpcConfig
+from lutterfly.golden.config import PRESETS, ArrayConfig, FpcConfig
 from lutterfly.golden.engines import ENGINES
 from lutterfly.golden.isa import Engine, ErrorCode, Unit
 from lutterfly.golden.timing import BACKLOG_LIMIT, burst_limit, burst_results, result_windows
@@ -29,6 +29,7 @@ SETTINGS = ("zero_point", "low", "high", "table_enable", "table")
 CONFIGS = {
     **{name: PRESETS[name] for name in ("tiny", "ecp5-85k")},
     "tiny, packing": dataclasses.replace(PRESETS["tiny"], engines=tuple(Engine), fpc=FpcConfig(2)),
+    "four groups a piece": dataclasses.replace(PRESETS["tiny"], array=ArrayConfig(4, 4, 1)),
 }
 
 

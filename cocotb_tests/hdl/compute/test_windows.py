@@ -245,6 +245,11 @@ EDGES = {
         {"weight": config.weight_words},
         (ErrorCode.ADDRESS_RANGE, config.weight_words),
     ),
+    "weight words of an engine without weights": lambda config: (
+        {"engine": Engine.MAXIMUM, "weight": config.weight_words},
+        {"weight": config.weight_words},
+        (ErrorCode.ADDRESS_RANGE, config.weight_words),
+    ),
     "feature bytes": lambda config: (
         {"source": config.memory.feature_bytes - 1},
         {"source": config.memory.feature_bytes},
@@ -317,7 +322,7 @@ async def last_legal_and_first_illegal_value(dut, edge: str) -> None:
     assert len(bench.steps) == legal.get("steps", 1)
     assert bench.steps[0][1] == legal.get("source", 0)
     if "weight" in legal:
-        assert bench.steps[0][3] == legal["weight"]
+        assert bench.steps[0][3] == legal["weight"] % bench.config.weight_words
     bench.last.clear()
     await bench.run([good | illegal])
     assert bench.errors[0] == {"valid": 1, "code": int(code), "unit": int(Unit.FETCH), "index": 0, "address": address}
