@@ -161,6 +161,10 @@ def test_round_trip() -> None:
             r"program: \w+: commands must be some of the \d+ in the compute queue, not (99,)",
         ),
         (
+            lambda: changed("written", 0, "order", value=[0, 1, 1, 3]),
+            r"program: \w+: order must name each of \d+ channels once, or none, not (0, 1, 1, 3)",
+        ),
+        (
             lambda: changed("written", 0, "row_pitch", value=1 << 30),
             r"program: \w+: row_pitch must be between 0 and 16777216, not 1073741824",
         ),

@@ -10,6 +10,7 @@ from execution import differing_bytes
 from graphs import GraphMaker
 
 from lutterfly.golden.config import PRESETS
+from lutterfly.host import compiler
 from lutterfly.host.compiler import encode, plan_graph
 from lutterfly.host.compiler.permute import permuted
 from lutterfly.host.evaluate import evaluate
@@ -120,6 +121,14 @@ def test_channels_that_nobody_reads_come_together() -> None:
     graph = masked(graph, {1: np.broadcast_to(live, (32, 128))})
     steps = [plan_graph(graph, CONFIG, permute=permute).operations[1].tile_steps for permute in (False, True)]
     assert [set(of_tiles.tolist()) for of_tiles in steps] == [{63}, {18}]
+
+
+def test_another_order_is_taken_only_where_it_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    maker = GraphMaker((6, 6, 32))
+    graph = maker.finish(maker.convolution("x", 64, SAME))
+    as_fast = dataclasses.replace(graph, notes=["another order"])
+    monkeypatch.setattr(compiler, "permuted", lambda graph, config: as_fast)
+    assert plan_graph(graph, CONFIG).graph.notes == []
 
 
 def test_a_dense_network_is_left_alone() -> None:
