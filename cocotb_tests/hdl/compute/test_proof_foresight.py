@@ -45,7 +45,7 @@ class FreeLoops(Elaboratable):
         self.first, self.command = Signal(command), Signal(command)
         self.first_word, self.word = Signal(word_bits), Signal(word_bits)
         self.pointer = Signal(isa.LOCAL_BITS)
-        self.last_tile, self.last = Signal(), Signal()
+        self.last_tile, self.last, self.row_ends = Signal(), Signal(), Signal()
 
     def elaborate(self, platform: object) -> Module:
         return Module()
@@ -251,6 +251,7 @@ class ForesightProof(Proof):
         context, young, spare, pushed = self.results.context, Signal(CONTEXT_AHEAD), Signal(5), Signal()
         m.d.comb += [
             unit.loops.last_tile.eq(self.free(name="last_tile")),
+            unit.loops.row_ends.eq(self.free(name="row_ends")),
             unit.loops.last.eq(row.ends_at("command", walked)),
             unit.loops.pointer.eq(self.free(len(unit.loops.pointer), name="pointer")),
             unit.loops.word.eq(self.free(len(unit.loops.word), name="word")),
