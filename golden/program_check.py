@@ -84,7 +84,7 @@ def _check_layer(layer: LayerPrediction, commands: int) -> None:
     _between(f"{layer.name}: live_connections", layer.live_connections, 0, layer.connections)
     _between(f"{layer.name}: dense_words", layer.dense_words, 1, (1 << 31) - 1)
     for name, words in (("words", layer.words), ("model_words", layer.model_words)):
-        _between(f"{layer.name}: {name}", words, 1, (1 << 31) - 1)
+        _between(f"{layer.name}: {name}", words, 1, layer.dense_words)
     for name, value in (
         ("macs", layer.macs),
         ("cycles", layer.cycles),

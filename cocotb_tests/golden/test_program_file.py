@@ -157,6 +157,10 @@ def test_round_trip() -> None:
             r"program: \w+: commands must be some of the \d+ in the compute queue, not ()",
         ),
         (
+            lambda: changed("layers", 0, "words", value=1 << 20),
+            rf"program: \w+: words must be between 1 and \d+, not {1 << 20}",
+        ),
+        (
             lambda: changed("written", 0, "command", value=99),
             r"program: \w+: commands must be some of the \d+ in the compute queue, not (99,)",
         ),

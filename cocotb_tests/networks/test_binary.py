@@ -8,7 +8,7 @@ from binary_graphs import BinaryGraphMaker, random_binary_graph
 from measured import Measured, measure
 
 from lutterfly.golden.config import PRESETS
-from lutterfly.host.compiler import batched
+from lutterfly.host.compiler import batched, compile_graph
 from lutterfly.host.graph import Graph, Window
 from lutterfly.host.simulation.simulator import MemorySettings
 from lutterfly.host.verify import TOLERANCE, TOLERANCE_CYCLES
@@ -51,6 +51,15 @@ def test_drawn_networks(preset: str, seed: int) -> None:
     measured = measure(graph, PRESETS[preset], seed=seed, settings=settings)
     if settings is None:
         assert_predicted(measured)
+
+
+@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+def test_words_of_binary_layers_are_all_there_are(preset: str) -> None:
+    """No connection is off, however many words a window takes: of seed 1172, twice those that would cover its bytes."""
+    for seed in (1172, *range(8)):
+        program = compile_graph(random_binary_graph(seed, most_channels=120), PRESETS[preset])
+        for layer in program.layers:
+            assert (layer.words, layer.dense_cycles) == (layer.dense_words, layer.cycles)
 
 
 def larger_than_memory(config: str) -> Graph:

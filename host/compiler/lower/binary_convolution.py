@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -64,6 +65,11 @@ class BinaryConvolutionOperation(ConvolutionOperation):
         """All tiles read the same words: there is no weight of zero."""
         starts, self.counts = cover_runs(self.offsets, self.config.array.lanes)
         return [Run(range(self.tiles), 0, 0, starts)]
+
+    @cached_property
+    def _dense_steps(self) -> int:
+        """As many as there are: no connection is off. Other words would hold more, and bytes that count for nothing."""
+        return len(self.counts)
 
     def _describe(self, channels: int) -> str:
         """How windows read their input, for people."""
