@@ -17,6 +17,7 @@ from .lower.operations import planned_lowering
 from .placement import extent, lifetimes, place
 from .plan import Plan, window_of
 from .storage import Fold, Storage
+from .streaming import row_groups
 
 
 def fold_storage(window: Window, source: Tensor, rows: int) -> Storage:
@@ -75,16 +76,19 @@ def fold_choices(plan: Plan, name: str) -> list[Storage]:
     height, width, _ = plan.graph.tensors[layer.output].shape
     choices = [plain, *(fold_storage(window, source, rows) for rows in range(2, min(window.kernel[0], 255) + 1))]
 
-    def cost(storage: Storage) -> tuple[int, int]:
+    def cost(storage: Storage) -> tuple[float, int]:
         loading = load_estimate(storage, source, plan.config)
         operation = planned_lowering(plan, layer).make(plan, index, (storage,), target)
+        if index == 0:
+            return row_groups(plan, operation, loading)[0], loading
+        # It arrives while other layers are computed.
         return max(loading, operation.cycles(height, width, range(operation.tiles))), loading
 
     return sorted(choices, key=cost)
 
 
 def plan_folds(plan: Plan) -> Plan:
-    """Fold each input in height as far as it makes the slower of DMA and array faster, and as the memory holds it."""
+    """Fold each input in height as far as its layer is done sooner for it, and as the memory holds it."""
     spans = lifetimes(plan)
     for name in plan.graph.inputs:
         plain = plan.storages[name]

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 from dataclasses import dataclass, field
 
+from .folds import load_estimate
 from .operation import Job
 from .parts import Geometry, reached
 from .plan import Plan, window_of
@@ -74,8 +75,10 @@ def _whole_jobs(plan: Plan, index: int) -> None:
     height, width, _ = plan.graph.tensors[layer.output].shape
     # Each group of rows would load the weights again that do not stay.
     is_streamed = any(segment.is_streamed for segments in plan.segments.values() for segment in segments.get(index, ()))
-    groups = row_groups(plan) if index == 0 and not is_streamed else (height,)
-    sources = tuple(plan.storages[name] for name in layer.inputs)
+    sources, groups = tuple(plan.storages[name] for name in layer.inputs), (height,)
+    if index == 0 and not is_streamed:
+        loading = load_estimate(sources[0], plan.graph.tensors[layer.input], plan.config)
+        _, groups = row_groups(plan, plan.operations[0], loading)
     for start, end in itertools.pairwise(itertools.accumulate(groups, initial=0)):
         plan.jobs += [
             # Each row of an input that still arrives is done with in one go.

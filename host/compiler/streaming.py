@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+from operator import itemgetter
 
-from .folds import load_estimate
 from .lower.operations import planned_lowering
+from .operation import Operation
 from .plan import Plan
 
 #: Cycles that one more command costs at most: to decode, to wait for its token.
@@ -14,14 +15,19 @@ COMMAND_COST = 8
 MOST_GROUPS = 16
 
 
-def row_groups(plan: Plan) -> tuple[int, ...]:
-    """Output rows of each job of the first layer: for each there is one LOAD, and one COMPUTE that waits for it."""
-    first, operation = plan.graph.layers[0], plan.operations[0]
+def row_groups(plan: Plan, operation: Operation, input_cycles: int) -> tuple[float, tuple[int, ...]]:
+    """Let the first layer, ``operation``, begin while its input, of so many cycles, arrives.
+
+    Returns
+    -------
+    float
+        About when the layer has been computed, in cycles.
+    tuple of int
+        Output rows of each job: for each there is one LOAD, and one COMPUTE that waits for it.
+    """
+    first = operation.layer
     rows, width, _ = plan.graph.tensors[first.output].shape
-    if not planned_lowering(plan, first).is_tile_inner or first.input not in plan.graph.inputs:
-        return (rows,)
-    source, storage = plan.graph.tensors[first.input], plan.storages[first.input]
-    loading = load_estimate(storage, source, plan.config) / rows
+    loading = input_cycles / rows
     computing = operation.cycles(rows, width, range(operation.tiles)) / rows
     # Results are written first; while the layer computes, the LOAD gets the cycles that they leave.
     written = operation.tiles * width
@@ -35,7 +41,10 @@ def row_groups(plan: Plan) -> tuple[int, ...]:
             computed = max(loaded, computed) + count * computing
         return computed + COMMAND_COST * len(groups)
 
-    return min((groups for groups in _candidates(rows) if len(groups) <= MOST_GROUPS), key=cost)
+    candidates = [(rows,)]
+    if planned_lowering(plan, first).is_tile_inner and first.input in plan.graph.inputs:
+        candidates = [groups for groups in _candidates(rows) if len(groups) <= MOST_GROUPS]
+    return min(((cost(groups), groups) for groups in candidates), key=itemgetter(0))
 
 
 def _candidates(rows: int) -> list[tuple[int, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from graphs import GraphMaker
 
 from lutterfly.golden.config import PRESETS
-from lutterfly.host.compiler import plan_graph
+from lutterfly.host.compiler import folds, plan_graph
 from lutterfly.host.compiler.folds import fold_storage
 from lutterfly.host.compiler.lower.convolution import weight_words
 from lutterfly.host.compiler.storage import Storage
@@ -44,6 +45,34 @@ def test_the_bus_decides_against_a_fold_that_only_the_array_likes() -> None:
     plan, _ = planned((96, 96, 3), 8, Window((3, 3), (2, 2), pads=(0, 0, 1, 1)))
     assert plan.storages["x"].fold is None
     assert plan.predictions[0].array_cycles == 48 * 48 * 3
+
+
+@pytest.mark.parametrize("requant_lanes", [4, 8])
+@pytest.mark.parametrize(
+    ("shape", "channels", "window"),
+    [
+        # With eight lanes three rows interleaved would halve the array's cycles, and arrive too late for that.
+        ((8, 8, 1), 16, SAME),
+        ((12, 12, 2), 24, SAME),
+        ((32, 32, 3), 16, SAME),
+        ((40, 40, 3), 8, Window((3, 3), (2, 2), pads=(0, 0, 1, 1))),
+        ((49, 10, 1), 64, Window((10, 4), (2, 2), pads=(4, 1, 5, 1))),
+    ],
+)
+def test_the_first_layer_is_done_as_soon_as_with_any_fold(
+    requant_lanes: int, shape: tuple[int, int, int], channels: int, window: Window, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = dataclasses.replace(CONFIG, array=dataclasses.replace(CONFIG.array, requant_lanes=requant_lanes))
+    maker = GraphMaker(shape)
+    graph = maker.finish(maker.convolution("x", channels, window))
+    chosen = plan_graph(graph, config).predicted_cycles
+    choices, cycles = folds.fold_choices, []
+    for number in range(window.kernel[0]):
+        monkeypatch.setattr(folds, "fold_choices", lambda *of, number=number: choices(*of)[number:])
+        cycles.append(plan_graph(graph, config).predicted_cycles)
+    assert chosen == cycles[0]
+    assert min(cycles) < max(cycles)
+    assert chosen <= min(cycles) * 1.02 + 16
 
 
 def test_tall_kernels_on_one_channel_are_folded() -> None:

@@ -207,8 +207,8 @@ def test_a_kind_of_layer_needs_its_class_and_its_lowering(monkeypatch: pytest.Mo
     config = PRESETS["ecp5-85k"]
     config = dataclasses.replace(config, memory=dataclasses.replace(config.memory, feature_bytes=feature_bytes))
     maker = GraphMaker((40, 40, 3), zero_point=0)
-    first = maker.convolution("x", 20, Window((3, 3), (2, 2), pads=(1, 1, 1, 1)), zero_point=0)
-    second = maker.convolution(first, 20, SAME, zero_point=0)
+    first = maker.convolution("x", 40, Window((3, 3), (2, 2), pads=(1, 1, 1, 1)), zero_point=0)
+    second = maker.convolution(first, 40, SAME, zero_point=0)
     third = maker.convolution(maker.add(first, second), 8, SAME)
     graph = maker.finish(maker.concat(third, second))
     monkeypatch.setattr(operations, "LOWERINGS", (CORRELATION, *operations.LOWERINGS))
