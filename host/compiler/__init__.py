@@ -157,9 +157,11 @@ def plan_graph(graph: Graph, config: Config, *, permute: bool = True) -> Plan:
     other = _run_passes(reordered, config)
     if other.predicted_cycles >= plan.predicted_cycles:
         return plan
+    # By name: with another order, other copies may be needed.
+    words = {layer.name: layer.words for layer in plan.predictions if layer.connections}
     other.predictions = [
-        dataclasses.replace(layer, model_words=before.words)
-        for layer, before in zip(other.predictions, plan.predictions, strict=True)
+        dataclasses.replace(layer, model_words=words[layer.name]) if layer.connections else layer
+        for layer in other.predictions
     ]
     return other
 

@@ -6,14 +6,18 @@ import dataclasses
 
 import numpy as np
 import pytest
+from exactness import needs_reference
 from execution import differing_bytes
+from families import network
 from graphs import GraphMaker
+from pruning import pruned
 
 from lutterfly.golden.config import PRESETS
 from lutterfly.host import compiler
 from lutterfly.host.compiler import encode, plan_graph
 from lutterfly.host.compiler.permute import permuted
 from lutterfly.host.evaluate import evaluate
+from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Convolution, Graph, Window
 
 CONFIG = PRESETS["ecp5-85k"]
@@ -129,6 +133,18 @@ def test_another_order_is_taken_only_where_it_is_faster(monkeypatch: pytest.Monk
     as_fast = dataclasses.replace(graph, notes=["another order"])
     monkeypatch.setattr(compiler, "permuted", lambda graph, config: as_fast)
     assert plan_graph(graph, CONFIG).graph.notes == []
+
+
+@needs_reference
+def test_another_order_may_need_other_copies() -> None:
+    """A concatenation of this U-Net becomes a view only where its channels have changed their places."""
+    found = network(42)
+    graph = import_model(pruned(found.model, 42), "unet")
+    plan, plain = (plan_graph(graph, found.config, permute=permute) for permute in (True, False))
+    assert len(plan.predictions) < len(plain.predictions)
+    words = {layer.name: layer.words for layer in plain.predictions}
+    assert any(layer.words < layer.model_words for layer in plan.predictions)
+    assert all(layer.model_words == words[layer.name] for layer in plan.predictions)
 
 
 def test_a_dense_network_is_left_alone() -> None:
