@@ -14,7 +14,7 @@ from ...golden.engines import specification
 from ...golden.timing import terms_latency
 from ..dma.local_write import local_write_layout
 from ..engines import COMPONENTS
-from ..engines.engine import EngineComponent, TermsComponent, take_fields
+from ..engines.engine import EngineComponent, TermsComponent, take_fields, term_of
 from ..memories.feature_memory import FETCH_LATENCY, WRITE_LATENCY, FeatureMemory, feature_write_layout
 from ..memories.weight_memory import WeightMemory
 from ..parts.assertions import Assertions
@@ -257,17 +257,16 @@ class Compute(wiring.Component):
                 own.accumulators.eq(results.accumulators),
             ]
         for lane in range(self.config.array.requant_lanes):
-            m.submodules[f"requantiser_{lane}"] = requantiser = Requantiser(has_sums=own is not None)
+            m.submodules[f"requantiser_{lane}"] = requantiser = Requantiser()
             parameter = data.View(Parameter, results.parameters[lane])
             if own:
                 m.d.comb += [
                     own.biases[lane].eq(parameter.bias),
                     requantiser.terms.eq(own.terms[lane]),
-                    requantiser.is_sum.eq(settings[is_own]),
                 ]
             else:
                 terms = (results.accumulators[lane], parameter.bias)
-                m.d.comb += [target.eq(term) for target, term in zip(requantiser.terms, terms, strict=True)]
+                m.d.comb += [target.eq(term_of(term)) for target, term in zip(requantiser.terms, terms, strict=True)]
             m.d.comb += [
                 requantiser.scale.eq(delay(m, parameter.scale, self.terms_latency, name=f"scale_{lane}")),
                 requantiser.zero_point.eq(settings.zero_point),

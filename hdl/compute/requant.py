@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, signed, unsigned
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...golden import requant
-from ...golden.isa import ADD_ENTRY_BITS
 from ..parts.device import MULTIPLIER_LATENCY, Multiplier
 
 __all__ = ["LATENCY", "Parameter", "Requantiser", "Scale"]
@@ -45,17 +44,11 @@ class Requantiser(wiring.Component):
     Nothing stalls and nothing is reset: a result is as valid as the inputs were ``LATENCY`` cycles before. All inputs
     belong to one cycle and may change in the next. There is no combinational path from an input to the output.
 
-    Parameters
-    ----------
-    has_sums : bool
-        Whether there are terms with a fraction; else the member ``is_sum`` and what belongs to it are not built.
-
     Members
     -------
-    terms : In(2 x signed(36))
-        Accumulator and bias, of which 32 bits count; or terms with 5 bits of fraction.
-    is_sum : In(1)
-        The terms have a fraction.
+    terms : In(2 x signed(37))
+        With 5 bits of fraction, which are zero in accumulator and bias (:func:`.engine.term_of`): their sum wraps at
+        32 bits.
     scale : In(Scale)
         A mantissa is 0 or has its highest bit set.
     zero_point, low, high : In(signed(8))
@@ -63,12 +56,10 @@ class Requantiser(wiring.Component):
     result : Out(signed(8))
     """
 
-    def __init__(self, *, has_sums: bool = True):
-        self.has_sums = has_sums
+    def __init__(self):
         super().__init__(
             {
-                "terms": In(data.ArrayLayout(signed(ADD_ENTRY_BITS), 2)),
-                **({"is_sum": In(1)} if has_sums else {}),
+                "terms": In(data.ArrayLayout(signed(_SUM_BITS), 2)),
                 "scale": In(Scale),
                 "zero_point": In(signed(8)),
                 "low": In(signed(8)),
@@ -106,14 +97,11 @@ class Requantiser(wiring.Component):
     def _normalise(self, m: Module) -> tuple[Value, Value, Value]:
         """Four stages: add, and shift to the left until the highest bit is set.
 
-        An accumulator gets as many bits of fraction as a sum of Add tables has. A negative sum is complemented; the one
-        that is missing to its magnitude is added by the rounding. Ones are shifted in, so that it may be added at the
-        lowest bit. A sum with more leading zeros than are counted is below a code by far.
+        A negative sum is complemented; the one that is missing to its magnitude is added by the rounding. Ones are
+        shifted in, so that it may be added at the lowest bit. A sum with more leading zeros than are counted is below a
+        code by far.
         """
-        added = self.terms[0] + self.terms[1]
-        accumulated = Cat(Const(0, _SUM_BITS - _ACC_BITS), added[:_ACC_BITS])
-        chosen = Mux(self.is_sum, added.as_unsigned(), accumulated) if self.has_sums else accumulated
-        total = _register(m, chosen, "total")
+        total = _register(m, (self.terms[0] + self.terms[1])[:_SUM_BITS], "total")
         sign = total[-1]
         word, count = total ^ sign.replicate(_SUM_BITS), Value.cast(Cat())
         for first, second in ((16, None), (8, 4), (2, 1)):
@@ -162,11 +150,17 @@ class Requantiser(wiring.Component):
         """Five stages: the product, of which one multiplier gives the low bits' part and six rows of logic the rest."""
         m.submodules.multiplier = multiplier = Multiplier(a_width=_LOW_BITS, b_width=_LOW_BITS, is_signed=False)
         m.d.comb += [multiplier.a.eq(factor[:_LOW_BITS]), multiplier.b.eq(mantissa[:_LOW_BITS])]
-        factor, mantissa = _register(m, factor, "factor"), _register(m, mantissa, "mantissa")
 
-        def row(word: Value, digit: Value, name: str) -> Signal:
-            masked = [word & bit.replicate(len(word)) for bit in digit]
-            return _register(m, masked[0] + (masked[1] << 1), name)
+        def masked(word: Value, digit: Value, name: str) -> Signal:
+            """A word or nothing: by the reset of registers, which needs no look-up tables in front of an adder."""
+            register = _register(m, word, name)
+            with m.If(~digit):
+                m.d.sync += register.eq(0)
+            return register
+
+        def row(word: Value, digits: Value, name: str) -> Signal:
+            low, high = (masked(word, digit, f"{name}_{number}") for number, digit in enumerate(digits))
+            return _register(m, low + (high << 1), name)
 
         sums = []
         for lsb in _ROWS:

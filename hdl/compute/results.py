@@ -14,7 +14,7 @@ from ...golden.packing import is_narrow, packs
 from ...golden.timing import burst_results, result_windows
 from ..engines.engine import ACCUMULATOR_BITS, has_direct, is_direct, own_fields, result_layout, take_fields
 from ..parts.device import RAM_LATENCY, Ram
-from ..parts.fifo import Buffer, Fifo, remains
+from ..parts.fifo import Fifo, Slot, remains
 from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, field_shape, report
 from ..parts.lookahead import Lookahead
 from ..parts.pipeline import copy_of, delay
@@ -172,7 +172,7 @@ class Results(wiring.Component):
     def _elaborate_walk(self, m: Module, lookahead: Lookahead) -> None:
         """Walk the groups of the commands, ahead of their results, with a pause between commands."""
         m.submodules.contexts = contexts = Fifo(_COMMAND, depth=COMMANDS_IN_FLIGHT)
-        m.submodules.next_context = next_context = Buffer(_COMMAND)
+        m.submodules.next_context = next_context = Slot(_COMMAND)
         m.submodules.loops = loops = Loops(side="destination", word_bits=self.pointer_bits)
         wiring.connect(m, wiring.flipped(self.context), contexts.input)
         wiring.connect(m, contexts.output, next_context.input)

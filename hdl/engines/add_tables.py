@@ -13,7 +13,7 @@ from ...golden import isa
 from ...golden.config import Config
 from ..parts.device import RAM_LATENCY, Ram
 from ..parts.pipeline import delay
-from .engine import ACCUMULATOR_BITS, TermsComponent, terms_settings_layout
+from .engine import ACCUMULATOR_BITS, TermsComponent, term_of, terms_layout, terms_settings_layout
 
 __all__ = ["LATENCY", "AddTables"]
 
@@ -41,7 +41,7 @@ class AddTables(TermsComponent):
     accumulators : In(requant_lanes x signed(32))
         To look up: the first operand's code in bits 7:0, the second one's in bits 15:8.
     biases : In(requant_lanes x signed(32))
-    terms : Out(requant_lanes x 2 x signed(36))
+    terms : Out(terms_layout)
         Two entries, or accumulator and bias.
     write : Out(memory.WritePort.Signature)
         One entry; the address is 512 times the pair, plus 256 times the operand, plus the code plus 128.
@@ -59,7 +59,7 @@ class AddTables(TermsComponent):
                 "settings": In(terms_settings_layout(isa.Engine.ADD)),
                 "accumulators": In(words),
                 "biases": In(words),
-                "terms": Out(data.ArrayLayout(data.ArrayLayout(signed(isa.ADD_ENTRY_BITS), 2), self.lanes)),
+                "terms": Out(terms_layout(config)),
                 "write": Out(memory.WritePort.Signature(addr_width=ceil_log2(entries), shape=isa.ADD_ENTRY_BITS)),
             }
         )
@@ -73,7 +73,8 @@ class AddTables(TermsComponent):
                 name = f"lane_{lane}_operand_{operand}"
                 m.submodules[name] = ram = Ram(width=isa.ADD_ENTRY_BITS, depth=self.config.add.tables * _CODES)
                 code = self.accumulators[lane].as_unsigned().word_select(operand, code_bits)
-                entry, term = ram.read_data.as_signed(), Signal(signed(isa.ADD_ENTRY_BITS), name=name, reset_less=True)
+                entry, passed = ram.read_data.as_signed(), delay(m, passing, RAM_LATENCY, name=f"{name}_passing")
+                term = Signal.like(self.terms[lane][operand], name=name, reset_less=True)
                 m.d.comb += [
                     ram.read_address.eq(Cat(code ^ _CODES // 2, self.settings.fields.add_table)),
                     ram.write_address.eq(Cat(self.write.addr[:code_bits], self.write.addr[code_bits + 1 :])),
@@ -81,5 +82,5 @@ class AddTables(TermsComponent):
                     ram.write_enable.eq(self.write.en & (self.write.addr[code_bits] == operand)),
                     self.terms[lane][operand].eq(term),
                 ]
-                m.d.sync += term.eq(Mux(enabled, entry, delay(m, passing, RAM_LATENCY, name=f"{name}_passing")))
+                m.d.sync += term.eq(Mux(enabled, entry, term_of(passed)))
         return m

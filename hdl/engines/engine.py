@@ -5,11 +5,11 @@ from functools import reduce
 from operator import or_
 from typing import ClassVar, Literal
 
-from amaranth.hdl import Const, signed, unsigned
+from amaranth.hdl import Cat, Const, Value, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...golden import isa
+from ...golden import isa, requant
 from ...golden.config import Config
 from ...golden.engines import specification
 from ...golden.fpc import VALUE_BITS
@@ -34,6 +34,8 @@ __all__ = [
     "result_layout",
     "step_layout",
     "take_fields",
+    "term_of",
+    "terms_layout",
     "terms_settings_layout",
 ]
 
@@ -79,6 +81,16 @@ def take_fields(target: data.View, source: data.View) -> list:
         return []
     source = source.fields if "fields" in given else source
     return [target.fields[name].eq(source[name]) for name in members["fields"].members]
+
+
+def terms_layout(config: Config) -> data.ArrayLayout:
+    """The two terms of each total of a group, with ``SUM_FRACTION_BITS`` of fraction."""
+    return data.ArrayLayout(data.ArrayLayout(signed(requant.SUM_BITS), 2), config.array.requant_lanes)
+
+
+def term_of(accumulator: Value) -> Value:
+    """An accumulator, or its bias, as a term: its fraction is zero."""
+    return Cat(Const(0, requant.SUM_FRACTION_BITS), accumulator).as_signed()
 
 
 def terms_settings_layout(code: int) -> data.StructLayout:
@@ -160,8 +172,8 @@ class TermsComponent(wiring.Component):
     write : Out(memory.WritePort.Signature)
         One unit of ``memory``.
     accumulators, biases : In(requant_lanes x signed(32))
-    terms : Out(requant_lanes x 2 x signed(36))
-        With ``SUM_FRACTION_BITS`` of fraction where it is enabled, else accumulator and bias.
+    terms : Out(terms_layout)
+        Where it is not enabled, accumulator and bias (:func:`term_of`).
     """
 
     memory: ClassVar[isa.LocalMemory]

@@ -9,7 +9,7 @@ from amaranth.utils import ceil_log2
 
 from .assertions import Assertions
 
-__all__ = ["BlockFifo", "Buffer", "Fifo", "push_signature", "remains"]
+__all__ = ["BlockFifo", "Buffer", "Fifo", "Slot", "push_signature", "remains"]
 
 
 def push_signature(shape: ShapeLike) -> wiring.Signature:
@@ -23,6 +23,37 @@ def remains(count: Value, *, leaves: ValueLike, comes: ValueLike = 0) -> Value:
     Both are one bit; nothing leaves while ``count`` is zero.
     """
     return (count > 1) | (count == 1) & ~Value.cast(leaves) | comes
+
+
+class Slot(wiring.Component):
+    """Queue one word in a register, one every two cycles, with a latency of one cycle; no combinational path.
+
+    For wide words that come seldom: it has half of the registers of a :class:`Buffer`, and nothing to choose from.
+
+    Parameters
+    ----------
+    shape : ShapeLike
+        Of a word.
+
+    Members
+    -------
+    input : In(stream)
+    output : Out(stream)
+    """
+
+    def __init__(self, shape: ShapeLike):
+        self.shape = shape
+        super().__init__({"input": In(stream.Signature(shape)), "output": Out(stream.Signature(shape))})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        payload = Signal(Shape.cast(self.shape).width, reset_less=True)
+        m.d.comb += [self.input.ready.eq(~self.output.valid), self.output.payload.eq(payload)]
+        with m.If(self.output.valid):
+            m.d.sync += self.output.valid.eq(~self.output.ready)
+        with m.Else():
+            m.d.sync += [payload.eq(self.input.payload), self.output.valid.eq(self.input.valid)]
+        return m
 
 
 class Buffer(wiring.Component):

@@ -31,7 +31,7 @@ TRACES = {
     Engine.DEPTHWISE: ("depthwise", "chain", "line$", r"fields\w*\.rows"),
     Engine.XNOR: ("agreement", "uncounted", r"step\w*\.keeps", "mode_binary"),
     Engine.FPC: ("butterfly", "is_late", "direct_finish", "direct_values"),
-    Engine.ADD: ("add_tables", "operand", "is_add", "is_sum", r"fields\w*\.add_table", "add_table_write"),
+    Engine.ADD: ("add_tables", "operand", "is_add", r"fields\w*\.add_table", "add_table_write"),
     Engine.BINARY_MAXIMUM: ("binary_maximum", "by_bit"),
 }
 

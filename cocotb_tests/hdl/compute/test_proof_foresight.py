@@ -410,18 +410,17 @@ class ForesightProof(Proof):
 
     def _check_contexts(self, m: Module, unit: SimpleNamespace, young, runs) -> Value:
         """Return how many contexts the walker has not taken."""
-        queue, buffer = inside(unit.contexts), inside(unit.next_context)
-        output = unit.next_context.output
+        queue, output, taken = inside(unit.contexts), unit.next_context.output, Signal()
+        m.d.sync += taken.eq(output.valid & output.ready)
         m.d.comb += [
             Assert(unit.contexts.output.valid == (queue.level != 0)),
             Assert(unit.contexts.input.ready == (runs & (queue.level < unit.contexts.depth))),
             Assert(queue.level <= unit.contexts.depth),
-            Assert(unit.next_context.input.ready == (runs & ~buffer.has_spare)),
-            Assert(~buffer.has_spare | output.valid),
-            # Nothing waits in the first queue while the second one is empty.
-            Assert(output.valid | (queue.level == young[0])),
+            # Nothing waits in the queue while the slot is empty, but where it has just been emptied.
+            Assert(output.valid | (queue.level == young[0]) | taken),
+            Assert(~taken | unit.active),
         ]
-        return queue.level + output.valid + buffer.has_spare
+        return queue.level + output.valid
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from cocotb.triggers import FallingEdge
 
 from lutterfly.golden.isa import ADD_ENTRY_BITS
 from lutterfly.golden.requant import (
+    SUM_BITS,
     SUM_FRACTION_BITS,
     encode_scale,
     pack_parameters,
@@ -216,8 +217,7 @@ class Bench(wiring.Component):
         code = In(signed(8))
         super().__init__(
             {
-                "terms": In(2 * ADD_ENTRY_BITS * LANES),
-                "is_sum": In(1),
+                "terms": In(2 * SUM_BITS * LANES),
                 "scale": In(SCALE_BITS * LANES),
                 "zero_point": code,
                 "low": code,
@@ -231,8 +231,7 @@ class Bench(wiring.Component):
         for lane in range(LANES):
             m.submodules[f"lane_{lane}"] = unit = Requantiser()
             m.d.comb += [
-                unit.terms.eq(self.terms.word_select(lane, 2 * ADD_ENTRY_BITS)),
-                unit.is_sum.eq(self.is_sum),
+                unit.terms.eq(self.terms.word_select(lane, 2 * SUM_BITS)),
                 unit.scale.eq(self.scale.word_select(lane, SCALE_BITS)),
                 unit.zero_point.eq(self.zero_point),
                 unit.low.eq(self.low),
@@ -257,10 +256,11 @@ async def compare(dut, cases: Cases, rng: np.random.Generator) -> None:
     acc, bias, scale = (array[: len(array) // LANES * LANES].reshape(-1, LANES) for array in cases)
     parameters = pack_parameters(bias, scale)
     expect = [lambda *limits, row=row: requantise(*row, *limits) for row in zip(acc, parameters, strict=True)]
-    await compare_terms(dut, np.stack([acc, bias], 2).astype(np.int64), parameters, expect, rng, is_sum=False)
+    terms = np.stack([acc, bias], 2).astype(np.int64) << SUM_FRACTION_BITS
+    await compare_terms(dut, terms, parameters, expect, rng)
 
 
-async def compare_terms(dut, terms: np.ndarray, parameters: np.ndarray, expect: list, rng, *, is_sum: bool) -> None:
+async def compare_terms(dut, terms: np.ndarray, parameters: np.ndarray, expect: list, rng) -> None:
     """Terms int64[cycles, LANES, 2]; ``expect`` gives the results of a cycle for its zero point and limits."""
     cycles = len(terms)
     zero_points = rng.integers(-128, 128, cycles)
@@ -268,12 +268,11 @@ async def compare_terms(dut, terms: np.ndarray, parameters: np.ndarray, expect: 
     limits[rng.random(cycles) < 0.8] = -128, 127
     expected = np.stack([row(*codes) for row, *codes in zip(expect, zero_points, *limits.T, strict=True)])
     scales = parameters >> np.uint64(32) & np.uint64((1 << SCALE_BITS) - 1)
-    dut.is_sum.value = is_sum
 
     async def drive() -> None:
         words = zip(terms.reshape(cycles, -1), scales, zero_points.tolist(), limits.tolist(), strict=True)
         for terms_row, scale_row, zero_point, (low, high) in words:
-            dut.terms.value = joined(terms_row, ADD_ENTRY_BITS)
+            dut.terms.value = joined(terms_row, SUM_BITS)
             dut.scale.value = joined(scale_row, SCALE_BITS)
             dut.zero_point.value, dut.low.value, dut.high.value = zero_point, low, high
             await FallingEdge(dut.clk)
@@ -348,4 +347,4 @@ async def sums_of_add_tables(dut) -> None:
     )
     rows = zip(terms.sum(2), parameters, strict=True)
     expect = [lambda *limits, row=row: requantise_sum(*row, *limits) for row in rows]
-    await compare_terms(dut, terms, parameters, expect, rng, is_sum=True)
+    await compare_terms(dut, terms, parameters, expect, rng)

@@ -13,6 +13,7 @@ from clocking import cycle, start
 from lutterfly.golden.config import PRESETS
 from lutterfly.golden.engines.add import add
 from lutterfly.golden.isa import ADD_ENTRIES, ADD_ENTRY_BITS, Engine
+from lutterfly.golden.requant import SUM_BITS, SUM_FRACTION_BITS
 from lutterfly.hdl.engines.add_tables import LATENCY, AddTables
 from lutterfly.hdl.engines.engine import terms_settings_layout
 from streams import pack
@@ -27,8 +28,9 @@ def test_matches_golden(simulate, preset: str) -> None:
 
 def signed_terms(word: int, lanes: int) -> np.ndarray:
     """int64[lanes, 2] of what the component gives."""
-    fields = [word >> ADD_ENTRY_BITS * place & 2 * LIMIT - 1 for place in range(2 * lanes)]
-    return np.array([field - 2 * LIMIT if field >= LIMIT else field for field in fields]).reshape(lanes, 2)
+    limit = 1 << SUM_BITS - 1
+    fields = [word >> SUM_BITS * place & 2 * limit - 1 for place in range(2 * lanes)]
+    return np.array([field - 2 * limit if field >= limit else field for field in fields]).reshape(lanes, 2)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -64,4 +66,5 @@ async def looks_up_or_lets_pass(dut) -> None:
             codes = accumulators[number].view(np.int8).reshape(lanes, 4)[:, :2].T
             np.testing.assert_array_equal(terms.sum(1), add(codes, tables[pairs[number]]))
         else:
-            np.testing.assert_array_equal(terms, np.stack([accumulators[number], biases[number]], 1))
+            passed = np.stack([accumulators[number], biases[number]], 1).astype(np.int64)
+            np.testing.assert_array_equal(terms, passed << SUM_FRACTION_BITS)

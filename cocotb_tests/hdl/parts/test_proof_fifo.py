@@ -18,6 +18,8 @@ pytestmark = needs_yosys
 class Streams(Proof):
     """A queue between two streams."""
 
+    is_ready_at_once = False
+
     def __init__(self, unit, *, depth: int) -> None:
         super().__init__()
         self.unit, self.depth = unit, depth
@@ -40,8 +42,8 @@ class Streams(Proof):
             Assert(marked.level <= self.depth),
             Assert(~marked.leaves | (sink.payload == marked.word)),
             Assert(sink.valid == (marked.level != 0)),
-            # In the first cycle after a reset nothing is taken.
-            Assert(source.ready == (runs & (marked.level < self.depth))),
+            # In the first cycle after a reset nothing is taken from registers that tell it.
+            Assert(source.ready == ((runs | self.is_ready_at_once) & (marked.level < self.depth))),
             Cover(marked.leaves & (marked.level == self.depth)),
         ]
         self.check(m, marked, inside(unit))
@@ -50,6 +52,16 @@ class Streams(Proof):
     def check(self, m: Module, marked: Marked, unit: SimpleNamespace) -> None:
         """What is known of the registers."""
         raise NotImplementedError
+
+
+class SlotProof(Streams):
+    is_ready_at_once = True
+
+    def __init__(self, module=fifo) -> None:
+        super().__init__(module.Slot(WIDTH), depth=1)
+
+    def check(self, m: Module, marked: Marked, unit: SimpleNamespace) -> None:
+        m.d.comb += Assert(~marked.inside | (unit.payload == marked.word))
 
 
 class BufferProof(Streams):
@@ -124,6 +136,10 @@ class BlockFifoProof(Proof):
         return m
 
 
+def test_slot(tmp_path: Path) -> None:
+    prove(SlotProof(), tmp_path, depth=2, cover_depth=5)
+
+
 def test_buffer(tmp_path: Path) -> None:
     prove(BufferProof(), tmp_path, depth=2, cover_depth=5)
 
@@ -136,6 +152,18 @@ def test_fifo(depth: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("depth", [2, 8])
 def test_block_fifo(depth: int, tmp_path: Path) -> None:
     prove(BlockFifoProof(depth=depth), tmp_path, depth=5, cover_depth=depth + 6)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("self.output.valid.eq(~self.output.ready)", "self.output.valid.eq(0)"),
+        ("self.input.ready.eq(~self.output.valid)", "self.input.ready.eq(1)"),
+    ],
+)
+def test_a_broken_slot_is_found(old: str, new: str, tmp_path: Path) -> None:
+    with pytest.raises(ProofError, match="fails after reset"):
+        prove(SlotProof(broken(fifo, old, new)), tmp_path, depth=8, mode="bounded")
 
 
 @pytest.mark.parametrize(
