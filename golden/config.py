@@ -363,9 +363,9 @@ PRESETS: dict[str, Config] = {
         depthwise=DepthwiseConfig(taps=2),
     ),
     "ecp5-85k": Config(
-        array=ArrayConfig(lanes=16, columns=8, requant_lanes=4),
+        array=ArrayConfig(lanes=16, columns=8, requant_lanes=8),
         memory=MemoryConfig(
-            feature_bytes=64 << 10, weight_bytes=256 << 10, parameter_bytes=32 << 10, tables=16, list_entries=1024
+            feature_bytes=64 << 10, weight_bytes=256 << 10, parameter_bytes=32 << 10, tables=8, list_entries=1024
         ),
         axi=AxiConfig(data_bits=64),
         engines=(

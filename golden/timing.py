@@ -51,7 +51,7 @@ FETCH_LATENCY = 5
 #: From an engine's result to its first group, through the requantiser and the table, to the write of
 #: the piece, and from there to the first cycle in which its address may be read.
 RESULTS_LATENCY = 5
-REQUANTISE_LATENCY = 13
+REQUANTISE_LATENCY = 14
 TABLE_LATENCY = 2
 WRITE_BACK_LATENCY = 2
 WRITE_LATENCY = 2

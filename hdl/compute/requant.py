@@ -12,7 +12,7 @@ from ..parts.device import MULTIPLIER_LATENCY, Multiplier
 __all__ = ["LATENCY", "Parameter", "Requantiser", "Scale"]
 
 #: Registers before the multiplier's first, and behind its last.
-_STAGES_BEFORE, _STAGES_BEHIND = 4, 6
+_STAGES_BEFORE, _STAGES_BEHIND = 5, 6
 LATENCY = _STAGES_BEFORE + MULTIPLIER_LATENCY + _STAGES_BEHIND
 
 _ACC_BITS = 32
@@ -78,13 +78,13 @@ class Requantiser(wiring.Component):
         # From here to the product the multiplier's registers and two more run beside these delays.
         beside = MULTIPLIER_LATENCY + 2
         is_nonzero = _delay(m, factor[-1] & mantissa[-1], beside)
-        shift = _delay(m, shift, beside - 2)
+        shift = _delay(m, shift, beside - 1)
         magnitude, increment = self._round_product(m, product, shift, is_nonzero)
 
         # A negative result is the complement plus one, and the increment is 0 or 1: one carry stands for both.
         total = Signal(signed(_INTEGER_BITS + 2), reset_less=True)
         zero_point = _delay(m, self.zero_point, LATENCY - 2)
-        sign = _delay(m, sign, beside + 2)
+        sign = _delay(m, sign, beside + 3)
         addend = (magnitude ^ sign.replicate(len(magnitude))).as_signed()
         m.d.sync += total.eq((Cat(1, zero_point).as_signed() + Cat(increment ^ sign, addend).as_signed()) >> 1)
 
@@ -125,7 +125,8 @@ class Requantiser(wiring.Component):
         return sign, word, count
 
     def _round_sum(self, m: Module, normalised: Value, leading_zeros: Value, sign: Value) -> tuple[Value, Value]:
-        """24 significant bits, and two stages on the shift that makes the product an integer, less ``_LEAST_SHIFT``."""
+        """A stage: 24 significant bits; and two on the shift that makes the product an integer, less
+        ``_LEAST_SHIFT``."""
         dropped_bits = _SUM_BITS - _MANTISSA_BITS
         dropped, kept = normalised[:dropped_bits], normalised[dropped_bits:]
         half = 1 << dropped_bits - 1
@@ -138,10 +139,9 @@ class Requantiser(wiring.Component):
         m.d.comb += [round_up.eq(is_above | (is_half & kept[0])), above.eq(kept + 1)]
         overflow = round_up & above[-1]
         rounded = Mux(round_up, above[:_MANTISSA_BITS], kept)
-        factor = Signal(_MANTISSA_BITS)
         # After an overflow the other bits are zero.
-        m.d.comb += factor.eq(Cat(rounded[:-1], rounded[-1] | overflow))
-        exponent = _delay(m, self.scale.exponent, _STAGES_BEFORE)
+        factor = _register(m, Cat(rounded[:-1], rounded[-1] | overflow), "factor")
+        exponent = _delay(m, self.scale.exponent, _STAGES_BEFORE - 1)
         shift = (exponent + leading_zeros - (_ACC_BITS + _LEAST_SHIFT))[:_SHIFT_BITS].as_signed()
         shift = _register(m, shift, "shift_before_overflow") - _register(m, overflow, "overflow")
         return factor, _register(m, shift[:_SHIFT_BITS].as_signed(), "shift")
