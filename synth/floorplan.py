@@ -3,9 +3,9 @@
 Nextpnr solves for a placement that knows no sites and then moves each block to one of the few rows that have some,
 often far from what belongs to it. With nearly all blocks of a device in use, that decides over the length of all wires.
 
-Here wires are springs, as in that placer. Everything but the blocks is where the springs pull it and can be eliminated:
-the Schur complement of the netlist's Laplacian is a set of springs between blocks alone. Their energy is what simulated
-annealing makes small, by exchanging sites.
+Here wires are springs, as in that placer, and stiffer where a path through them is long. Everything but the blocks is
+where the springs pull it and can be eliminated: the Schur complement of the netlist's Laplacian is a set of springs
+between blocks alone. Their energy is what simulated annealing makes small, by exchanging sites.
 """
 
 from __future__ import annotations
@@ -17,14 +17,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .critical import CLOCKS, path_delays
+
 __all__ = ["Site", "floorplan"]
 
-#: Ports of clocks, whose nets have wires of their own.
-_CLOCKS = frozenset({"CLK", "CLKA", "CLKB", "CLK0", "CLK1", "CLK2", "CLK3", "WCK"})
 #: Nets with more cells than this tie nothing together.
 _MOST_CELLS = 400
 #: All springs of a net together pull like those of a net of so many cells at most.
 _MOST_PULL = 16
+#: How much stiffer springs are where a path takes so many nanoseconds, or more, and that with a power of what it takes:
+#: few nets shall be short at the cost of all others.
+_CRITICAL_NS = 9.5
+_CRITICAL_PULL, _CRITICAL_POWER = 10.0, 3
 #: Anneals: proposals for each block, the first temperature in mean changes of energy, and the last one in first ones.
 _PROPOSALS = 25_000
 _FIRST_TEMPERATURE, _LAST_TEMPERATURE = 1.0, 1e-4
@@ -92,19 +96,22 @@ def _springs(cells: dict[str, Any], blocks: list[str]) -> Array:
     nets: dict[int, set[int]] = defaultdict(set)
     for name, cell in cells.items():
         for port, bits in cell["connections"].items():
-            if port not in _CLOCKS:
+            if port not in CLOCKS:
                 for bit in bits:
                     if isinstance(bit, int):
                         nets[bit].add(position[name])
     ends: list[tuple[int, int, float]] = []
     nodes = len(cells)
-    for connected in nets.values():
+    delays = path_delays(cells)
+    for net, connected in nets.items():
         size = len(connected)
+        critical = min(delays.get(net, 0.0) / _CRITICAL_NS, 1.0)
+        stiffness = 1.0 + _CRITICAL_PULL * critical**_CRITICAL_POWER
         if size == 2:
-            ends.append((*sorted(connected), 1.0))
+            ends.append((*sorted(connected), stiffness))
         elif 2 < size <= _MOST_CELLS:
             # A node in the middle, which stands for springs between all pairs.
-            pull = min(size, _MOST_PULL) / (size - 1)
+            pull = stiffness * min(size, _MOST_PULL) / (size - 1)
             ends += [(cell, nodes, pull) for cell in sorted(connected)]
             nodes += 1
     rows, columns, pulls = (np.array(part) for part in zip(*ends, strict=True))

@@ -87,6 +87,21 @@ def test_clocks_and_wide_nets_tie_nothing_together() -> None:
     assert sites_of(design) == sites_of(tied)
 
 
+def test_what_is_slow_lies_nearest() -> None:
+    """RAMs around one, half of them without an output register."""
+    names = [f"ram_{number:02}" for number in range(16)]
+    design = netlist(dict.fromkeys(["hub", *names], "DP16KD"), [("hub", name) for name in names])
+    for number, name in enumerate(names):
+        design["modules"]["top"]["cells"][name] |= {
+            "port_directions": {f"P{number + 2}": "output"},
+            "parameters": {"REGMODE_B": "NOREG" if number % 2 else "OUTREG"},
+        }
+    floorplan(design, SITES)
+    sites = sites_of(design)
+    far = [distance(sites["hub"], sites[name]) for name in names]
+    assert np.mean(far[1::2]) < 0.7 * np.mean(far[::2])
+
+
 def test_the_same_seed_gives_the_same_plan() -> None:
     one, same, other = (chain(16, between=1) for _ in range(3))
     floorplan(one, SITES, seed=1)
