@@ -133,14 +133,10 @@ class Requantiser(wiring.Component):
         # dropped + sign (the missing one) against half, without the addition.
         is_above = dropped[-1] & (sign | dropped[:-1].any())
         is_half = Mux(sign, dropped == half - 1, dropped == half)
-        round_up = Signal()
-        # Adding one beside the decision, rather than the decision itself, keeps it out of the carry chain.
-        above = Signal(_MANTISSA_BITS + 1)
-        m.d.comb += [round_up.eq(is_above | (is_half & kept[0])), above.eq(kept + 1)]
-        overflow = round_up & above[-1]
-        rounded = Mux(round_up, above[:_MANTISSA_BITS], kept)
+        rounded = kept + (is_above | (is_half & kept[0]))
         # After an overflow the other bits are zero.
-        factor = _register(m, Cat(rounded[:-1], rounded[-1] | overflow), "factor")
+        overflow = rounded[-1]
+        factor = _register(m, Cat(rounded[: _MANTISSA_BITS - 1], rounded[_MANTISSA_BITS - 1] | overflow), "factor")
         exponent = _delay(m, self.scale.exponent, _STAGES_BEFORE - 1)
         shift = (exponent + leading_zeros - (_ACC_BITS + _LEAST_SHIFT))[:_SHIFT_BITS].as_signed()
         shift = _register(m, shift, "shift_before_overflow") - _register(m, overflow, "overflow")
