@@ -38,6 +38,8 @@ class Device:
     fmax_mhz, aim_mhz : float
         Clock to reach, and the clock that place and route is told to aim at: the router goes on while a wire misses it,
         so that it must be within reach.
+    tiles : tuple of int
+        Columns and rows.
     sites : mapping of str to tuple of Site
         Where block RAMs and multipliers can be, by type of cell.
     """
@@ -51,6 +53,7 @@ class Device:
     budget_lut: int
     fmax_mhz: float
     aim_mhz: float
+    tiles: tuple[int, int]
     sites: Mapping[str, tuple[Site, ...]] = field(repr=False)
 
 
@@ -66,6 +69,7 @@ DEVICES = {
         budget_lut=50_000,
         fmax_mhz=100.0,
         aim_mhz=101.0,
+        tiles=(126, 95),
         sites={
             "DP16KD": _sites("EBR", (22, 46, 70, 82), {0: 0, 1: 2, 2: 4, 3: 6}),
             "MULT18X18D": _sites("MULT18_", (10, 34, 58), {0: 0, 1: 1, 4: 4, 5: 5}),

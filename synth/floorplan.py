@@ -5,7 +5,9 @@ often far from what belongs to it. With nearly all blocks of a device in use, th
 
 Here wires are springs, as in that placer, and stiffer where a path through them is long. Everything but the blocks is
 where the springs pull it and can be eliminated: the Schur complement of the netlist's Laplacian is a set of springs
-between blocks alone. Their energy is what simulated annealing makes small, by exchanging sites.
+between blocks alone. Their energy is what simulated annealing makes small, by exchanging sites. Springs alone pull all
+cells onto one another. So there are two plans: behind the first one cells are spread over the device, and for the
+second one each is pulled a little to where it has room.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .critical import CLOCKS, path_delays
+from .spreading import AREAS, spread
 
 __all__ = ["Site", "floorplan"]
 
@@ -29,6 +32,8 @@ _MOST_PULL = 16
 #: few nets shall be short at the cost of all others.
 _CRITICAL_NS = 9.5
 _CRITICAL_PULL, _CRITICAL_POWER = 10.0, 3
+#: A cell is pulled to where it has room with so much of the stiffness of all its springs.
+_ROOM_PULL = 0.02
 #: Anneals: proposals for each block, the first temperature in mean changes of energy, and the last one in first ones.
 _PROPOSALS = 25_000
 _FIRST_TEMPERATURE, _LAST_TEMPERATURE = 1.0, 1e-4
@@ -45,7 +50,14 @@ class Site(NamedTuple):
     y: int
 
 
-def floorplan(netlist: dict[str, Any], sites: Mapping[str, Sequence[Site]], *, top: str = "top", seed: int = 1) -> int:
+def floorplan(
+    netlist: dict[str, Any],
+    sites: Mapping[str, Sequence[Site]],
+    *,
+    tiles: tuple[int, int],
+    top: str = "top",
+    seed: int = 1,
+) -> int:
     """Give every cell of the types in ``sites`` a site, by an attribute that nextpnr obeys.
 
     Parameters
@@ -54,6 +66,8 @@ def floorplan(netlist: dict[str, Any], sites: Mapping[str, Sequence[Site]], *, t
         As ``write_json`` of Yosys writes it, flat; changed in place.
     sites : mapping of str to sequence of Site
         The device's, by type of cell.
+    tiles : tuple of int
+        Columns and rows of the device.
     top : str
         The module.
     seed : int
@@ -77,21 +91,25 @@ def floorplan(netlist: dict[str, Any], sites: Mapping[str, Sequence[Site]], *, t
             raise ValueError(f"the design has {len(numbers)} {kind}, the device {len(sites[kind])}")
     if len(blocks) < 2:
         return 0
-    chosen = _Annealing(_springs(cells, blocks), members, sites, np.random.default_rng(seed)).run()
+    others = [name for name, cell in cells.items() if cell["type"] not in sites]
+    areas = np.array([AREAS.get(cells[name]["type"], 0.0) for name in others])
+    laplacian = _laplacian(_nets(cells, [*blocks, *others]), path_delays(cells), len(cells))
+
+    def plan(springs: _Springs) -> list[Site]:
+        return _Annealing(springs, members, sites, np.random.default_rng(seed)).run()
+
+    crowded = _eliminated(laplacian, len(blocks))
+    places = np.array([(site.x, site.y) for site in plan(crowded)], dtype=float)
+    room = spread((crowded.follows @ places)[: len(others)], areas, tiles)
+    pulled = np.flatnonzero(areas)
+    chosen = plan(_eliminated(laplacian, len(blocks), pulled, room[pulled]))
     for name, site in zip(blocks, chosen, strict=True):
         cells[name].setdefault("attributes", {})["BEL"] = site.bel
     return len(blocks)
 
 
-def _springs(cells: dict[str, Any], blocks: list[str]) -> Array:
-    """The Laplacian over ``blocks``, float64[blocks, blocks], with all other cells where the springs pull them."""
-    # Of the `synth` extra: who only runs networks need not have it.
-    from scipy import sparse  # noqa: PLC0415
-    from scipy.sparse import linalg  # noqa: PLC0415
-
-    others = cells.keys() - set(blocks)
-    # In the order of the netlist: that of a set is another one in every process.
-    ordered = [*blocks, *(name for name in cells if name in others)]
+def _nets(cells: dict[str, Any], ordered: list[str]) -> dict[int, list[int]]:
+    """Which cells each net connects, by their numbers in ``ordered``; clocks have wires of their own."""
     position = {name: number for number, name in enumerate(ordered)}
     nets: dict[int, set[int]] = defaultdict(set)
     for name, cell in cells.items():
@@ -100,30 +118,70 @@ def _springs(cells: dict[str, Any], blocks: list[str]) -> Array:
                 for bit in bits:
                     if isinstance(bit, int):
                         nets[bit].add(position[name])
+    return {net: sorted(connected) for net, connected in nets.items()}
+
+
+def _laplacian(nets: Mapping[int, list[int]], delays: Mapping[int, float], cells: int) -> Any:
+    """The springs between cells, and nodes in the middle of nets behind them; SciPy's sparse array."""
+    # Of the `synth` extra: who only runs networks need not have it.
+    from scipy import sparse  # noqa: PLC0415
+
     ends: list[tuple[int, int, float]] = []
-    nodes = len(cells)
-    delays = path_delays(cells)
+    nodes = cells
     for net, connected in nets.items():
         size = len(connected)
         critical = min(delays.get(net, 0.0) / _CRITICAL_NS, 1.0)
         stiffness = 1.0 + _CRITICAL_PULL * critical**_CRITICAL_POWER
         if size == 2:
-            ends.append((*sorted(connected), stiffness))
+            ends.append((*connected, stiffness))
         elif 2 < size <= _MOST_CELLS:
             # A node in the middle, which stands for springs between all pairs.
             pull = stiffness * min(size, _MOST_PULL) / (size - 1)
-            ends += [(cell, nodes, pull) for cell in sorted(connected)]
+            ends += [(cell, nodes, pull) for cell in connected]
             nodes += 1
     rows, columns, pulls = (np.array(part) for part in zip(*ends, strict=True))
     springs = sparse.coo_array((pulls, (rows, columns)), shape=(nodes, nodes)).tocsr()
     springs = springs + springs.T
-    laplacian = (sparse.diags_array(springs.sum(axis=1)) - springs).tocsc()
-    inner, outer = laplacian[: len(blocks)], laplacian[len(blocks) :]
+    return (sparse.diags_array(springs.sum(axis=1)) - springs).tocsc()
+
+
+class _Springs(NamedTuple):
+    """The springs of blocks, with everything else where the springs pull it.
+
+    Attributes
+    ----------
+    between : float64[blocks, blocks]
+        The Laplacian.
+    pull : float64[blocks, 2]
+        What pulls each block besides, less what its position does.
+    follows : float64[nodes, blocks]
+        The part that each block has in each other node's position.
+    """
+
+    between: Array
+    pull: Array
+    follows: Array
+
+
+def _eliminated(
+    laplacian: Any, blocks: int, pulled: NDArray[np.int_] | None = None, room: Array | None = None
+) -> _Springs:
+    """Leave springs between the first ``blocks`` nodes alone; of the others, ``pulled`` are pulled to ``room``."""
+    from scipy import sparse  # noqa: PLC0415
+    from scipy.sparse import linalg  # noqa: PLC0415
+
+    inner, outer = laplacian[:blocks], laplacian[blocks:]
+    nodes = outer.shape[0]
     # What hangs on no block at all is held by next to nothing, so that the matrix can be inverted.
-    rest = (outer[:, len(blocks) :] + 1e-6 * sparse.eye_array(nodes - len(blocks))).tocsc()
-    reach = linalg.splu(rest, permc_spec="MMD_AT_PLUS_A").solve(outer[:, : len(blocks)].toarray())
-    reduced: Array = inner[:, : len(blocks)].toarray() + inner[:, len(blocks) :] @ -reach
-    return (reduced + reduced.T) / 2
+    held, anchors = np.full(nodes, 1e-6), np.zeros((nodes, 2))
+    if pulled is not None:
+        held[pulled] += _ROOM_PULL * outer[:, blocks:].diagonal()[pulled]
+        anchors[pulled] = held[pulled, None] * room
+    rest = linalg.splu((outer[:, blocks:] + sparse.diags_array(held)).tocsc(), permc_spec="MMD_AT_PLUS_A")
+    solved = rest.solve(np.hstack([-outer[:, :blocks].toarray(), anchors]))
+    follows, others = solved[:, :blocks], solved[:, blocks:]
+    between: Array = inner[:, :blocks].toarray() + inner[:, blocks:] @ follows
+    return _Springs((between + between.T) / 2, inner[:, blocks:] @ others, follows)
 
 
 class _Annealing:
@@ -131,17 +189,17 @@ class _Annealing:
 
     def __init__(
         self,
-        springs: Array,
+        springs: _Springs,
         members: Mapping[str, list[int]],
         sites: Mapping[str, Sequence[Site]],
         rng: np.random.Generator,
     ):
-        self.springs, self.rng = springs, rng
+        self.springs, self.pull, self.rng = springs.between, springs.pull, rng
         self.sites = [site for kind in sites for site in sites[kind]]
         self.positions = np.array([(site.x, site.y) for site in self.sites], dtype=float)
-        self.choice = [0] * len(springs)
+        self.choice = [0] * len(self.springs)
         # The sites that a block may go to: from the first one of its type on, so many.
-        self.first, self.count = np.zeros(len(springs), dtype=int), np.zeros(len(springs), dtype=int)
+        self.first, self.count = np.zeros(len(self.springs), dtype=int), np.zeros(len(self.springs), dtype=int)
         self.tenant: list[int | None] = [None] * len(self.sites)
         first = 0
         for kind, numbers in members.items():
@@ -153,7 +211,7 @@ class _Annealing:
     def run(self) -> list[Site]:
         """Anneal; returns each block's site."""
         total = _PROPOSALS * len(self.springs)
-        self.force = self.springs @ self.positions[self.choice]
+        self.force = self.springs @ self.positions[self.choice] + self.pull
         changes = [abs(change) for _, _, change in self._proposals(_SAMPLES)]
         first = _FIRST_TEMPERATURE * float(np.mean(changes)) if changes else 1.0
         luck = (-np.log(1 - self.rng.random(total))).tolist()

@@ -112,7 +112,7 @@ def synthesise_component(
     mapped = json.loads((folder / "top.json").read_text())
     absorb_registers(mapped)
     progress("floorplan")
-    floorplan(mapped, target.sites)
+    floorplan(mapped, target.sites, tiles=target.tiles)
     (folder / "top.json").write_text(json.dumps(mapped))
 
     def place(seed: int) -> Placement:

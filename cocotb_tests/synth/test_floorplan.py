@@ -15,6 +15,7 @@ SITES = {
     "DP16KD": [Site(f"X{x}/Y{y}/EBR0", x, y) for y in (0, 10) for x in range(0, 32, 2)],
     "MULT18X18D": [Site(f"X{x}/Y5/MULT18_0", x, 5) for x in range(0, 32, 2)],
 }
+TILES = (32, 11)
 SITE_OF = {site.bel: site for sites in SITES.values() for site in sites}
 
 
@@ -54,7 +55,7 @@ def chain(blocks: int, *, between: int) -> dict[str, Any]:
 @pytest.mark.parametrize("between", [0, 2])
 def test_what_is_connected_lies_together(between: int) -> None:
     design = chain(16, between=between)
-    assert floorplan(design, SITES) == 16
+    assert floorplan(design, SITES, tiles=TILES) == 16
     sites = sites_of(design)
     wires = sum(distance(sites[one], sites[other]) for one, other in itertools.pairwise(design["order"]))
     # Sites are two apart in a row: nothing is shorter than 30; in any order it is about 200.
@@ -66,7 +67,7 @@ def test_every_block_has_a_site_of_its_own_kind() -> None:
     kinds |= {f"mult_{number}": "MULT18X18D" for number in range(9)}
     nets = [(f"ram_{number}", f"mult_{number % 9}") for number in range(32)]
     design = netlist(kinds, nets)
-    assert floorplan(design, SITES) == 41
+    assert floorplan(design, SITES, tiles=TILES) == 41
     sites = sites_of(design)
     assert len({site.bel for site in sites.values()}) == 41
     for name, site in sites.items():
@@ -83,7 +84,7 @@ def test_clocks_and_wide_nets_tie_nothing_together() -> None:
     )["modules"]["top"]["cells"]
     for cell in tied["modules"]["top"]["cells"].values():
         cell["connections"] |= {"CLK": [1000], "CE": [1001]}
-    assert floorplan(design, SITES) == floorplan(tied, SITES) == len(rams)
+    assert floorplan(design, SITES, tiles=TILES) == floorplan(tied, SITES, tiles=TILES) == len(rams)
     assert sites_of(design) == sites_of(tied)
 
 
@@ -96,7 +97,7 @@ def test_what_is_slow_lies_nearest() -> None:
             "port_directions": {f"P{number + 2}": "output"},
             "parameters": {"REGMODE_B": "NOREG" if number % 2 else "OUTREG"},
         }
-    floorplan(design, SITES)
+    floorplan(design, SITES, tiles=TILES)
     sites = sites_of(design)
     far = [distance(sites["hub"], sites[name]) for name in names]
     assert np.mean(far[1::2]) < 0.7 * np.mean(far[::2])
@@ -104,21 +105,37 @@ def test_what_is_slow_lies_nearest() -> None:
 
 def test_the_same_seed_gives_the_same_plan() -> None:
     one, same, other = (chain(16, between=1) for _ in range(3))
-    floorplan(one, SITES, seed=1)
-    floorplan(same, SITES, seed=1)
-    floorplan(other, SITES, seed=2)
+    floorplan(one, SITES, tiles=TILES, seed=1)
+    floorplan(same, SITES, tiles=TILES, seed=1)
+    floorplan(other, SITES, tiles=TILES, seed=2)
     assert sites_of(one) == sites_of(same) != sites_of(other)
+
+
+def test_blocks_are_near_the_room_that_their_cells_need() -> None:
+    """RAMs that a cell ties together, with logic of their own that fills most of the device, or is nothing."""
+
+    def columns(kind: str) -> list[int]:
+        kinds, nets = {"hub": "TRELLIS_FF"}, []
+        for ram in range(16):
+            logic = [f"logic_{ram}_{number}" for number in range(125)]
+            kinds |= {f"ram_{ram}": "DP16KD", **dict.fromkeys(logic, kind)}
+            nets += [(f"ram_{ram}", name) for name in logic] + [(f"ram_{ram}", "hub")]
+        design = netlist(kinds, nets)
+        floorplan(design, SITES, tiles=TILES)
+        return [site.x for site in sites_of(design).values()]
+
+    assert np.std(columns("LUT4")) > 1.1 * np.std(columns("$scopeinfo"))
 
 
 def test_too_many_blocks_are_named() -> None:
     design = netlist({f"mult_{number}": "MULT18X18D" for number in range(17)}, [])
     with pytest.raises(ValueError, match="the design has 17 MULT18X18D, the device 16"):
-        floorplan(design, SITES)
+        floorplan(design, SITES, tiles=TILES)
 
 
 def test_a_single_block_goes_anywhere() -> None:
     design = netlist({"ram": "DP16KD", "lut": "LUT4"}, [("ram", "lut")])
-    assert floorplan(design, SITES) == 0
+    assert floorplan(design, SITES, tiles=TILES) == 0
     assert all("attributes" not in cell for cell in design["modules"]["top"]["cells"].values())
 
 
