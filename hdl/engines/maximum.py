@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Const, Module, Signal, signed
+from amaranth.hdl import Module, Signal, signed
 
 from ...golden.config import Config
 from ...golden.isa import Engine
@@ -40,22 +40,24 @@ class Maximum(EngineComponent):
         m = Module()
         # A register of its own, not one with other engines: the word comes from the far side of the feature memory.
         step, word = delay(m, self.step, 1, name="step"), copy_of(self.word, 1, name="word", reset_less=True)
-        m.d.sync += word.eq(self.word)
+        # Whether a lane takes the word, but for the comparison, which takes most of a cycle.
+        takes, joins = Signal(), Signal(reset_less=True)
+        by_bit = (self.step.by_bit if self.compares else 1) if self.joins else 0
         fired = Signal(reset_less=True)
-        m.d.sync += fired.eq(step.valid & step.fire)
+        m.d.sync += [
+            word.eq(self.word),
+            takes.eq(self.step.valid & (self.step.clear | by_bit)),
+            joins.eq(~self.step.clear & by_bit),
+            fired.eq(step.valid & step.fire),
+        ]
         m.d.comb += self.result.valid.eq(fired)
         for lane in range(self.config.array.lanes):
             greatest = Signal(signed(8), name=f"greatest_{lane}", reset_less=True)
-            byte = word.word_select(lane, 8).as_signed()
-            takes, joined = step.clear, Const(0)
-            if self.joins:
-                joined = ~step.clear & (step.by_bit if self.compares else 1)
-                takes |= joined
+            byte, exceeds = word.word_select(lane, 8).as_signed(), Signal(name=f"exceeds_{lane}")
             if self.compares:
-                exceeds = Signal(name=f"exceeds_{lane}")
-                m.d.comb += exceeds.eq(byte > greatest)
-                takes |= exceeds
-            with m.If(step.valid & takes):
-                m.d.sync += greatest.eq(byte | (greatest & joined.replicate(8).as_signed()))
+                # The sign of a difference: a single chain of carries, where a comparison of signed numbers became two.
+                m.d.comb += exceeds.eq((greatest - byte)[-1])
+            with m.If(takes | (step.valid & exceeds)):
+                m.d.sync += greatest.eq(byte | (greatest & joins.replicate(8).as_signed()))
             m.d.comb += self.result.lanes[lane].eq(greatest)
         return m
