@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -14,7 +14,7 @@ from ...golden.engines import specification
 from ...golden.timing import terms_latency
 from ..dma.local_write import local_write_layout
 from ..engines import COMPONENTS
-from ..engines.engine import EngineComponent, TermsComponent, take_fields, term_of
+from ..engines.engine import NARROW_BITS, EngineComponent, TermsComponent, take_fields, term_of
 from ..memories.feature_memory import FETCH_LATENCY, WRITE_LATENCY, FeatureMemory, feature_write_layout
 from ..memories.weight_memory import WeightMemory
 from ..parts.assertions import Assertions
@@ -26,7 +26,7 @@ from .direct_finish import LATENCY as DIRECT_LATENCY
 from .direct_finish import DirectFinish
 from .requant import LATENCY as REQUANT_LATENCY
 from .requant import Parameter, Requantiser
-from .results import RESULTS_LATENCY, Results, finish_flags
+from .results import RESULTS_LATENCY, Results, any_result_layout, finish_flags
 from .transfer_tables import TransferTables
 from .windows import ISSUE_LATENCY, Windows
 from .write_back import WRITE_BACK_LATENCY, WriteBack
@@ -143,6 +143,12 @@ class Compute(wiring.Component):
             return
         valid = Cat(engine.result.valid for engine in engines)
         checks.never((valid & (valid - 1)).any(), "compute: results of two engines at once")
+        for engine in engines:
+            if engine.is_narrow:
+                too_wide = [
+                    lane[NARROW_BITS - 1 :].any() & ~lane[NARROW_BITS - 1 :].all() for lane in engine.result.lanes
+                ]
+                checks.never(engine.result.valid & Cat(too_wide).any(), "compute: a narrow result is wide")
         halted = Signal()
         with m.If(self.halt):
             m.d.sync += halted.eq(1)
@@ -215,24 +221,27 @@ class Compute(wiring.Component):
         m.d.comb += [borrower.active.eq(works), array.lent.eq(works)]
         wiring.connect(m, borrower.borrowed_multipliers, array.lent_multipliers)
 
-    def _chosen_result(self, m: Module, engines: list):
+    def _chosen_result(self, m: Module, engines: list[EngineComponent]) -> data.View:
         """The result of the engine that works: Windows lets only one work at a time."""
-        if len(engines) == 1:
-            return engines[0].result
+        chosen = Signal(any_result_layout(self.config))
         steps = Cat(engine.step.valid for engine in engines)
-        results = [engine.result.as_value() for engine in engines]
-        parts, length = [], -(-len(results[0]) // _CHOICES)
+        lanes = self.config.array.lanes
         for number in range(_CHOICES):
             # Which engine that is stands long before its result. There are many bits to choose.
             works = copy_of(steps[1:], number, name=f"works_{number}")
             with m.If(steps.any()):
                 m.d.sync += works.eq(steps[1:])
-            bits = slice(number * length, (number + 1) * length)
-            part = results[0][bits]
-            for result, is_this in zip(results[1:], works, strict=True):
-                part = Mux(is_this, result[bits], part)
-            parts.append(part)
-        return data.View(engines[0].result.shape(), Cat(parts))
+            for lane in range(number * lanes // _CHOICES, (number + 1) * lanes // _CHOICES):
+                totals = {place: engine.result.lanes[lane] for place, engine in enumerate(engines)}
+                wide = {place: total for place, total in totals.items() if not engines[place].is_narrow}
+                m.d.comb += chosen.low[lane].eq(_choose(totals, works)[:NARROW_BITS])
+                if wide:
+                    m.d.comb += chosen.high[lane].eq(_choose(wide, works)[NARROW_BITS:])
+        flags = {"valid": {}, "is_wide": {}}
+        for place, engine in enumerate(engines):
+            flags["valid"][place], flags["is_wide"][place] = engine.result.valid, Const(not engine.is_narrow)
+        m.d.comb += [chosen[name].eq(_choose(values, works)) for name, values in flags.items()]
+        return chosen
 
     def _submodules_for_terms(self, m: Module, engines: list[EngineComponent]) -> TermsComponent | None:
         """What makes other terms of the results of an engine, if there is one."""
@@ -325,3 +334,12 @@ class Compute(wiring.Component):
                 port.addr.eq(local.address),
                 port.data.eq(local.data),
             ]
+
+
+def _choose(values: dict[int, Value], works: Value) -> Value:
+    """The value of the engine that works, by its place; of any where that one has none. ``works`` leaves out the
+    first."""
+    (_, chosen), *others = values.items()
+    for place, value in others:
+        chosen = Mux(works[place - 1], value, chosen)
+    return chosen

@@ -1,5 +1,8 @@
 """Results: from windows that have ended to groups of accumulators beside their parameters and their place."""
 
+from functools import reduce
+from operator import or_
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -11,16 +14,26 @@ from ...golden.engines import specification
 from ...golden.fpc import VALUE_BITS
 from ...golden.memories import PARAMETER_BYTES
 from ...golden.packing import is_narrow, packs
-from ...golden.timing import burst_results, result_windows
-from ..engines.engine import ACCUMULATOR_BITS, has_direct, is_direct, own_fields, result_layout, take_fields
+from ...golden.timing import RESULT_WINDOWS, burst_results, result_windows
+from ..engines import COMPONENTS
+from ..engines.engine import ACCUMULATOR_BITS, NARROW_BITS, has_direct, is_direct, own_fields, take_fields
 from ..parts.device import RAM_LATENCY, Ram
+from ..parts.distributed_ram import DistributedRam
 from ..parts.fifo import Fifo, Slot, remains
 from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, field_shape, report
 from ..parts.lookahead import Lookahead
 from ..parts.pipeline import copy_of, delay
 from .loops import Loops
 
-__all__ = ["COMMANDS_IN_FLIGHT", "RESULTS_LATENCY", "Place", "Results", "finish_flags", "settings_layout"]
+__all__ = [
+    "COMMANDS_IN_FLIGHT",
+    "RESULTS_LATENCY",
+    "Place",
+    "Results",
+    "any_result_layout",
+    "finish_flags",
+    "settings_layout",
+]
 
 #: From the parameter word of a group to its parameters: a register on the way, the memory.
 _PARAMETER_LATENCY = 1 + RAM_LATENCY
@@ -54,6 +67,25 @@ def direct_layout(config: Config) -> data.ArrayLayout:
     return data.ArrayLayout(signed(VALUE_BITS), config.array.lanes)
 
 
+def any_result_layout(config: Config) -> data.StructLayout:
+    """A result of the engine that works: of each lane the bits that every engine gives, and where it ``is_wide`` the
+    others."""
+    lanes = config.array.lanes
+    return data.StructLayout(
+        {
+            "valid": unsigned(1),
+            "is_wide": unsigned(1),
+            "low": data.ArrayLayout(signed(NARROW_BITS), lanes),
+            "high": data.ArrayLayout(unsigned(ACCUMULATOR_BITS - NARROW_BITS), lanes),
+        }
+    )
+
+
+def _is_wide(command, config: Config):
+    """Whether the results of a command have bits beyond those that every engine gives, as one bit."""
+    return reduce(or_, (command.engine == code for code in config.engines if not COMPONENTS[code].is_narrow), Const(0))
+
+
 class Place(data.Struct):
     """Where a group goes. Groups are collected to ``columns`` bytes; ``write`` marks the one that completes such a
     piece. A group of direct results is all lanes, and a piece.
@@ -79,7 +111,8 @@ class Results(wiring.Component):
     nothing waits.
 
     Results come without backpressure: :class:`.windows.Windows` issues no window whose result could find
-    the FIFO full. One that does is an error, OVERFLOW, because it would take another one's place.
+    the FIFO full. One that does is an error, OVERFLOW, because it would take another one's place. Of the high bits of
+    wide results the FIFO holds as many as engines without bursts may have waiting.
 
     Parameters
     ----------
@@ -89,8 +122,7 @@ class Results(wiring.Component):
     -------
     context : In(stream of COMPUTE)
         The commands in the order in which they were issued; up to ``COMMANDS_IN_FLIGHT`` wait here.
-    result : In
-        Of the engines.
+    result : In(any_result_layout)
     halt : In(1)
         Give nothing more.
     parameter_write : Out(memory.WritePort.Signature)
@@ -102,9 +134,17 @@ class Results(wiring.Component):
         In the cycle of ``accumulators``.
     place : Out(Place)
     error : Out(ErrorReport)
+
+    Raises
+    ------
+    ValueError
+        If an engine of bursts has wide results.
     """
 
     def __init__(self, config: Config):
+        wide = [code for code in config.engines if not COMPONENTS[code].is_narrow]
+        if any(specification(code).is_burst for code in wide):
+            raise ValueError("engines of bursts must have narrow results")
         self.config = config
         self.has_direct = has_direct(config)
         self.has_bits = packs(config) and is_narrow(config)
@@ -113,7 +153,7 @@ class Results(wiring.Component):
         super().__init__(
             {
                 "context": In(stream.Signature(_COMMAND)),
-                "result": In(result_layout(config)),
+                "result": In(any_result_layout(config)),
                 "halt": In(1),
                 "parameter_write": Out(
                     memory.WritePort.Signature(
@@ -137,7 +177,7 @@ class Results(wiring.Component):
         # A group goes on when its result is there.
         group, serve = lookahead.output, Signal()
         part = group.payload.number[: ceil_log2(self._result_groups)] if self._result_groups > 1 else Const(0)
-        available, pop, overflows = self._elaborate_fifo(m, part)
+        available, pop, overflows = self._elaborate_fifo(m, part, group.payload.is_wide)
         m.d.comb += [
             group.ready.eq(available & ~self.halt),
             serve.eq(group.valid & group.ready),
@@ -157,12 +197,13 @@ class Results(wiring.Component):
         return m
 
     def _group_layout(self) -> data.StructLayout:
-        """A group that will come: its number in its window, whether it is the last one of a result, its parameter
-        word."""
+        """A group that will come: its number in its window, whether it is the last one of a result and whether that is
+        wide, its parameter word."""
         return data.StructLayout(
             {
                 "number": range(max(burst_results(self.config) * self._result_groups, 2)),
                 "pops": unsigned(1),
+                "is_wide": unsigned(1),
                 "word": unsigned(self.pointer_bits),
                 "settings": settings_layout(self.config),
                 "place": Place,
@@ -248,6 +289,7 @@ class Results(wiring.Component):
         ]
         m.d.sync += [
             pushed.eq(found),
+            pushed.is_wide.eq(_is_wide(command, self.config)),
             *(pushed.settings[name].eq(command[name]) for name in _SETTINGS),
             *take_fields(pushed.settings, command),
             *(pushed.settings[flag].eq(command.engine == code) for code, flag in finish_flags(self.config).items()),
@@ -293,51 +335,64 @@ class Results(wiring.Component):
         """Bits of a group's number within its piece."""
         return ceil_log2(self.config.array.columns // self.requant_lanes)
 
-    def _elaborate_fifo(self, m: Module, part) -> tuple:
+    def _elaborate_fifo(self, m: Module, part: Value, is_wide: Value) -> tuple:
         """The results that wait: whether there is one, the signal that drops the first, and whether one too many comes.
 
         Of that one, the accumulators of group ``part`` go out in step with the parameters.
         """
-        result = delay(m, self.result, 1, name="result")
+        valid, result_is_wide = (delay(m, self.result[name], 1, name=name) for name in ("valid", "is_wide"))
         depth = result_windows(self.config)
         produced, consumed = Signal(ceil_log2(depth)), Signal(ceil_log2(depth))
         waiting = Signal(range(depth + 1))
         pop, available, overflows = Signal(), Signal(), Signal()
         # Also if one leaves in the same cycle: its accumulators are read in the next one.
-        m.d.comb += overflows.eq(result.valid & (waiting >= depth))
+        m.d.comb += overflows.eq(valid & (waiting >= Mux(result_is_wide, RESULT_WINDOWS, depth)))
         m.d.sync += [
-            produced.eq(produced + result.valid),
+            # A cycle ahead of the register in front of the memories, as they ask for.
+            produced.eq(produced + self.result.valid),
             consumed.eq(consumed + pop),
-            waiting.eq(waiting + result.valid - pop),
-            available.eq(remains(waiting, leaves=pop, comes=result.valid)),
+            waiting.eq(waiting + valid - pop),
+            available.eq(remains(waiting, leaves=pop, comes=valid)),
         ]
         for lane in range(self.requant_lanes):
             # Each lane of the requantiser has its accumulators beside it, and registers of its own for what to read.
-            own = [result.lanes[index] for index in range(lane, len(self.result.lanes), self.requant_lanes)]
-            m.submodules[f"windows_{lane}"] = windows = memory.Memory(
-                shape=data.ArrayLayout(signed(ACCUMULATOR_BITS), len(own)), depth=depth, init=[]
+            window, chosen, chosen_is_wide = (
+                copy_of(value, lane % 2, name=f"{name}_{lane}", reset_less=True)
+                for name, value in (("window", consumed), ("group", part), ("is_wide", is_wide))
             )
-            write, read = windows.write_port(), windows.read_port(domain="comb")
-            chosen = copy_of(part, lane % 2, name=f"group_{lane}", reset_less=True)
-            window = copy_of(consumed, lane % 2, name=f"window_{lane}", reset_less=True)
-            # The result has a register between the memory and the choice of its group: wires are long there.
-            held = Signal.like(read.data, name=f"held_{lane}", reset_less=True)
-            accumulator = Signal(signed(ACCUMULATOR_BITS), name=f"accumulator_{lane}", reset_less=True)
-            m.d.comb += [
-                write.addr.eq(produced),
-                write.data.eq(Cat(own)),
-                write.en.eq(result.valid),
-                read.addr.eq(window),
-                self.accumulators[lane].eq(delay(m, accumulator, _PARAMETER_LATENCY - 3, name=f"accumulator_{lane}")),
-            ]
+            m.d.sync += [window.eq(consumed), chosen.eq(part), chosen_is_wide.eq(is_wide)]
+            low_held = self._elaborate_windows(m, lane, "low", place=produced, window=window)
+            high_held = self._elaborate_windows(m, lane, "high", place=produced, window=window)
             later = delay(m, chosen, 1, name=f"group_{lane}")
-            m.d.sync += [window.eq(consumed), chosen.eq(part), held.eq(read.data), accumulator.eq(held[later])]
+            low, high = low_held[later], high_held[later]
+            extends = ~delay(m, chosen_is_wide, 1, name=f"is_wide_{lane}")
+            accumulator = Signal(signed(ACCUMULATOR_BITS), name=f"accumulator_{lane}", reset_less=True)
+            m.d.sync += accumulator.eq(Cat(low, Mux(extends, low[-1].replicate(len(high)), high)))
+            out = delay(m, accumulator, _PARAMETER_LATENCY - 3, name=f"accumulator_{lane}")
+            m.d.comb += self.accumulators[lane].eq(out)
             if self.has_direct:
-                for place in range(len(own)):
+                for place, value in enumerate(low_held):
                     index = lane + place * self.requant_lanes
-                    value = delay(m, held[place][:VALUE_BITS], _PARAMETER_LATENCY - 2, name=f"direct_{index}")
-                    m.d.comb += self.direct_values[index].eq(value)
+                    direct = delay(m, value, _PARAMETER_LATENCY - 2, name=f"direct_{index}")
+                    m.d.comb += self.direct_values[index].eq(direct)
         return available, pop, overflows
+
+    def _elaborate_windows(self, m: Module, lane: int, half: str, *, place, window) -> data.View:
+        """Keep these bits of a lane's accumulators, all groups of a result beside one another; read one result's."""
+        comes, depth = self.result.valid, result_windows(self.config)
+        if half == "high":
+            comes, depth = comes & self.result.is_wide, RESULT_WINDOWS
+        own = [self.result[half][index] for index in range(lane, self.config.array.lanes, self.requant_lanes)]
+        shape = data.ArrayLayout(own[0].shape(), len(own))
+        m.submodules[f"{half}_{lane}"] = windows = DistributedRam(shape, depth=depth, copy=lane % 2)
+        m.d.comb += [
+            windows.write_valid.eq(comes),
+            windows.write_address.eq(place),
+            windows.write_data.eq(delay(m, Cat(own), 1, name=f"{half}_result_{lane}")),
+            windows.read_address.eq(window),
+        ]
+        # A register between the memory and the choice of a group: wires are long there.
+        return delay(m, windows.read_data, 1, name=f"{half}_held_{lane}")
 
     def _elaborate_parameters(self, m: Module, word) -> None:
         lane_bits = ceil_log2(self.requant_lanes)

@@ -33,6 +33,7 @@ class AddOperands(EngineComponent):
 
     latencies: ClassVar = {Engine.ADD: 2}
     terms: ClassVar = AddTables
+    is_narrow: ClassVar = True
 
     def __init__(self, config: Config):
         self.config = config
@@ -50,5 +51,5 @@ class AddOperands(EngineComponent):
         m.d.comb += self.result.valid.eq(fired)
         for lane in range(self.config.array.lanes):
             codes = Cat(earlier.word_select(lane, 8), latest.word_select(lane, 8))
-            m.d.comb += self.result.lanes[lane].eq(codes)
+            m.d.comb += self.result.lanes[lane].eq(codes.as_signed())
         return m

@@ -19,6 +19,7 @@ from ..parts.isa import field_shape
 __all__ = [
     "ACCUMULATOR_BITS",
     "LOAN_LATENCY",
+    "NARROW_BITS",
     "EngineComponent",
     "Step",
     "TermsComponent",
@@ -40,6 +41,8 @@ __all__ = [
 ]
 
 ACCUMULATOR_BITS = 32
+#: Bits of the results of an engine that has no accumulators.
+NARROW_BITS = VALUE_BITS
 #: Cycles until multipliers have changed hands in all lanes.
 LOAN_LATENCY = 2
 
@@ -212,6 +215,8 @@ class EngineComponent(wiring.Component):
         One of its own, which a LOAD writes through the member ``write``.
     terms : subclass of TermsComponent or None
         What its results become on the way to the requantiser, if they are no accumulators.
+    is_narrow : bool
+        Its results are signed numbers of ``NARROW_BITS`` bits; no others are kept. Those of bursts must be.
 
     Members
     -------
@@ -237,3 +242,4 @@ class EngineComponent(wiring.Component):
     weight_times: Sequence[int] | None = None
     memory: isa.LocalMemory | None = None
     terms: ClassVar[type[TermsComponent] | None] = None
+    is_narrow: ClassVar[bool] = False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import Out
@@ -39,6 +41,8 @@ class FastPointwise(EngineComponent):
     active, borrowed_multipliers
         See :class:`.engine.EngineComponent`.
     """
+
+    is_narrow: ClassVar = True
 
     def __init__(self, config: Config):
         self.config = config

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from amaranth.hdl import Module, Signal, signed
 
 from ...golden.config import Config
@@ -28,6 +30,8 @@ class Maximum(EngineComponent):
         See :class:`.engine.EngineComponent`. Every lane of the result is a maximum.
     """
 
+    is_narrow: ClassVar = True
+
     def __init__(self, config: Config):
         self.config = config
         codes = [code for code in (Engine.MAXIMUM, Engine.BINARY_MAXIMUM) if code in config.engines]
@@ -53,11 +57,13 @@ class Maximum(EngineComponent):
         m.d.comb += self.result.valid.eq(fired)
         for lane in range(self.config.array.lanes):
             greatest = Signal(signed(8), name=f"greatest_{lane}", reset_less=True)
-            byte, exceeds = word.word_select(lane, 8).as_signed(), Signal(name=f"exceeds_{lane}")
+            byte, takes_byte = word.word_select(lane, 8).as_signed(), takes
             if self.compares:
                 # The sign of a difference: a single chain of carries, where a comparison of signed numbers became two.
+                exceeds = Signal(name=f"exceeds_{lane}")
                 m.d.comb += exceeds.eq((greatest - byte)[-1])
-            with m.If(takes | (step.valid & exceeds)):
+                takes_byte |= step.valid & exceeds
+            with m.If(takes_byte):
                 m.d.sync += greatest.eq(byte | (greatest & joins.replicate(8).as_signed()))
             m.d.comb += self.result.lanes[lane].eq(greatest)
         return m

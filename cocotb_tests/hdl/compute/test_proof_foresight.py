@@ -233,6 +233,10 @@ class ForesightProof(Proof):
             self.gate.halt.eq(self.free(name="holds")),
             issue.eq(step.valid & step.ready),
             self.results.result.valid.eq(issue | (coming != 0)),
+            # Anything: a register of nothing but zeros is one that yosys refuses.
+            *(self._anything(self.results.result[half], name=half) for half in ("low", "high")),
+            # Bursts are narrow, other results what they like.
+            self.results.result.is_wide.eq(~Mux(issue, is_burst, was_burst) & self.free(name="is_wide")),
         ]
         arrives, arriving = Signal(), row.length(m, "result", arrived, row.result_groups)
         m.d.sync += [
@@ -280,6 +284,10 @@ class ForesightProof(Proof):
         self._check_results(m, unit, row, issued, arrived, coming, arrives=arrives, begins=issues)
         m.d.comb += [
             Assert(backlog >= Mux(issues, arrived, issued)),
+            Assert(~issues | was_burst | (backlog <= timing.BACKLOG_LIMIT)),
+            Assert((coming == 0) | was_burst),
+            Assert(~arrives | issues | was_burst),
+            Assert(~arrives | ~unit.result_is_wide | ~was_burst),
             # Of all places that are looked at, none lies behind the end of the row.
             Assert(issued <= length - row.most),
         ]
@@ -294,6 +302,9 @@ class ForesightProof(Proof):
         ]
         self._check_deadlines(m, unit, row, gate, issued, walked, young, pending)
         return m
+
+    def _anything(self, value: data.View, *, name: str):
+        return value.as_value().eq(self.free(len(value.as_value()), name=name))
 
     def _cover(self, m: Module, gate: SimpleNamespace, unit: SimpleNamespace, row: Row, is_burst: Value) -> None:
         """Of each kind the last group of a window of the greatest size and of one less; a window that is held back."""
@@ -452,7 +463,9 @@ def _changes(name: str) -> dict:
         "walker": {"results": abstract(_WALK, "walk.eq(active & lookahead.room & ~lookahead.input.valid)")},
         # A direct group is a result.
         "direct": {"results": abstract("ends_result = whole | number[", "ends_result = number[")},
-        "places": {"results": abstract("depth = result_windows(self.config)", "depth = 8")},
+        "places": {"results": abstract("RESULT_WINDOWS, depth", "RESULT_WINDOWS, 8")},
+        # One place fewer than results that may wait.
+        "wide places": {"results": abstract("RESULT_WINDOWS, depth", "RESULT_WINDOWS - 1, depth")},
     }[name]
 
 
@@ -472,6 +485,7 @@ def _changes(name: str) -> dict:
                 ("two", "waits"),
                 ("two", "walker"),
                 ("two", "direct"),
+                ("two", "wide places"),
                 ("eight", "counter"),
                 ("eight", "places"),
             ]

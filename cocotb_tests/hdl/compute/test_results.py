@@ -16,8 +16,9 @@ from lutterfly.golden import isa, windows
 from lutterfly.golden.config import PRESETS, ArrayConfig, FpcConfig
 from lutterfly.golden.engines import ENGINES
 from lutterfly.golden.isa import Engine, ErrorCode, Unit
-from lutterfly.golden.timing import BACKLOG_LIMIT, burst_limit, burst_results, result_windows
+from lutterfly.golden.timing import BACKLOG_LIMIT, RESULT_WINDOWS, burst_limit, burst_results, result_windows
 from lutterfly.hdl.compute.results import RESULTS_LATENCY, Place, Results, settings_layout
+from lutterfly.hdl.engines import COMPONENTS
 from lutterfly.hdl.engines.engine import has_direct, own_fields
 from lutterfly.hdl.parts.isa import ErrorReport, command_shape
 from streams import send, unpack
@@ -36,6 +37,13 @@ CONFIGS = {
 @pytest.mark.parametrize("name", CONFIGS)
 def test_results(simulate, name: str) -> None:
     simulate(Results(CONFIGS[name]), env={"CONFIG": name})
+
+
+def test_bursts_must_be_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    Results(PRESETS["ecp5-85k"])
+    monkeypatch.setattr(COMPONENTS[Engine.FPC], "is_narrow", False)
+    with pytest.raises(ValueError, match="engines of bursts must have narrow results"):
+        Results(PRESETS["ecp5-85k"])
 
 
 class Bench:
@@ -95,9 +103,19 @@ class Bench:
             count = int(tiles[np.unravel_index(number, shape)[windows.tile_axis(command)]])
             work = -(-count // self.group_lanes(command))
             for result in window[: -(-count // self.lanes)]:
-                await self.step({"result": int.from_bytes(result.tobytes(), "little") << 1 | 1}, work)
+                await self.step({"result": self.pack(result, is_wide=self.is_wide(command))}, work)
                 work = 0
         self.dut.result.value = 0
+
+    def is_wide(self, command: dict[str, int]) -> bool:
+        """Whether the results of a command have more bits than those of some engines."""
+        return not COMPONENTS[command["engine"]].is_narrow
+
+    def pack(self, lanes: np.ndarray, *, is_wide: bool) -> int:
+        """A result, with whatever there is in the high bits of a narrow one."""
+        low = int.from_bytes(lanes.astype(np.int16).tobytes(), "little")
+        high = int.from_bytes((lanes >> 16).astype(np.int16).tobytes(), "little")
+        return (high << 16 * self.lanes | low) << 2 | is_wide << 1 | 1
 
     def group_lanes(self, command: dict[str, int]) -> int:
         """Lanes of a group."""
@@ -137,11 +155,13 @@ class Bench:
                 settings["fields"] = {name: command[name] for name in own}
                 settings["is_add"] = int(command["engine"] == isa.Engine.ADD)
                 values = results[window].reshape(-1)[lane : lane + lanes]
+                if not self.is_wide(command):
+                    values = values.astype(np.int16).astype(np.int32)
                 groups.append(
                     (
                         place,
                         settings,
-                        list(values.astype(np.int16) if is_direct else values),
+                        list(values),
                         list(self.parameters[word * self.width :][: self.width]),
                     )
                 )
@@ -191,7 +211,7 @@ async def latency_and_range(dut) -> None:
     cocotb.start_soon(send(dut.clk, dut, "context", [{"index": 7, **command}], bench.rng, 0.0, shape=SHAPE))
     for _ in range(14):
         await bench.step({"result": 0})
-    await bench.step({"result": 1})
+    await bench.step({"result": bench.pack(np.zeros(bench.lanes, np.int32), is_wide=True)})
     for _ in range(RESULTS_LATENCY - 1):
         await bench.step({"result": 0})
     assert not bench.groups
@@ -207,16 +227,18 @@ async def latency_and_range(dut) -> None:
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
-async def a_result_that_finds_no_place_is_an_error(dut) -> None:
+@cocotb.parametrize(is_wide=[False, True])
+async def a_result_that_finds_no_place_is_an_error(dut, is_wide: bool) -> None:
     bench = Bench(dut)
     await bench.start()
+    result = bench.pack(np.zeros(bench.lanes, np.int32), is_wide=is_wide)
     # Without a command nothing is served.
-    for _ in range(result_windows(bench.config)):
-        await bench.step({"result": 1})
+    for _ in range(RESULT_WINDOWS if is_wide else result_windows(bench.config)):
+        await bench.step({"result": result})
     for _ in range(4):
         await bench.step({"result": 0})
     assert not bench.errors
-    await bench.step({"result": 1})
+    await bench.step({"result": result})
     for _ in range(4):
         await bench.step({"result": 0})
     assert [(error["code"], error["unit"]) for error in bench.errors] == [(ErrorCode.OVERFLOW, Unit.WRITE_BACK)]
