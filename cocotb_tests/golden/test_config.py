@@ -54,7 +54,7 @@ def test_hash_does_not_change_unnoticed() -> None:
 def test_derived_sizes() -> None:
     config = PRESETS["ecp5-85k"]
     assert (config.weight_word_bytes, config.weight_words) == (128, 2048)
-    assert (config.parameter_word_bytes, config.parameter_words) == (32, 1024)
+    assert (config.parameter_word_bytes, config.parameter_words) == (64, 512)
     assert config.axi.data_bytes == 8
 
 
