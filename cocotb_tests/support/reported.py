@@ -1,5 +1,5 @@
-"""Reports of three networks, each observed once on the simulated core: one that its memories hold, one that is more,
-and one whose channels are put side by side without a copy."""
+"""Reports of networks, each observed once on the simulated core: one that its memories hold, one that is more, one
+whose channels are put side by side without a copy, and that one with connections off."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from blocks import join, restore, state
 from generated import TINY, Limits, Maker, chain
+from pruning import pruned
 
 from lutterfly.examples import digits
 from lutterfly.golden.config import PRESETS
@@ -27,7 +28,9 @@ _LARGE = Limits(side=24, map_bytes=24 << 10, weight_bytes=32 << 10, macs=1_500_0
 def model(network: str) -> bytes:
     if network == "digits":
         return Path(digits.model_path("qdq")).read_bytes()
-    return _joined() if network == "joined" else chain(16, form="qdq", limits=_LARGE).model
+    if network == "large":
+        return chain(16, form="qdq", limits=_LARGE).model
+    return _joined() if network == "joined" else pruned(_joined(), 1)
 
 
 def _joined() -> bytes:

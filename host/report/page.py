@@ -108,6 +108,17 @@ def page(facts: Facts) -> str:
             "external",
         ),
     ]
+    sparse = [layer for layer in facts.layers if layer.prediction.words != layer.prediction.dense_words]
+    if sparse:
+        parts.append(
+            _text_section(
+                "Connections that are off",
+                (MEASURED, PREDICTED),
+                "A <i>connection</i> is a pair of an input and an output channel with a weight, a <i>word</i> what the "
+                "array reads at once for a tile of output channels; <i>cycles</i> are measured.",
+                _connections(sparse),
+            )
+        )
     if facts.tables:
         parts.append(
             _section(
@@ -206,6 +217,28 @@ def _layers(facts: Facts) -> str:
         for index, layer in enumerate(facts.layers)
     ]
     return _table(head, rows, numeric={0, 4, 5, 6, 7, 9, 10, 11})
+
+
+def _connections(layers: Iterable[LayerFacts]) -> str:
+    """Of layers that leave words out: their density, that of words before and after permuting, cycles of dense ones."""
+    head = (
+        "layer",
+        "connections",
+        "with weights",
+        "words",
+        "in the model's order",
+        "read",
+        "cycles",
+        "dense (predicted)",
+    )
+    rows = []
+    for layer in layers:
+        found = layer.prediction
+        before, after = (f"{words:,} ({words / found.dense_words:.1%})" for words in (found.model_words, found.words))
+        density = f"{found.live_connections:,} ({found.live_connections / found.connections:.1%})"
+        cycles = f"{layer.share.cycles:,}", f"{found.dense_cycles:,}"
+        rows.append((layer.label, f"{found.connections:,}", density, f"{found.dense_words:,}", before, after, *cycles))
+    return _table(head, rows, numeric=set(range(1, len(head))))
 
 
 def _weights(layer: LayerFacts) -> str:

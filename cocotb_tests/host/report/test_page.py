@@ -87,6 +87,28 @@ def test_every_section_says_what_is_measured_and_what_predicted(network: str) ->
     assert all('<span class="tag ' in section for section in sections)
 
 
+def test_connections_that_are_off_have_their_numbers() -> None:
+    _, facts = report_of("pruned")
+    words = Elements(page(facts)).words
+    start = words.index("Connections that are off")
+    sparse = [layer for layer in facts.layers if layer.prediction.words < layer.prediction.dense_words]
+    assert len(sparse) == 2
+    for layer in sparse:
+        found = layer.prediction
+        place = words.index(layer.label, start)
+        assert words[place + 1 : place + 8] == [
+            f"{found.connections:,}",
+            f"{found.live_connections:,} ({found.live_connections / found.connections:.1%})",
+            f"{found.dense_words:,}",
+            f"{found.model_words:,} ({found.model_words / found.dense_words:.1%})",
+            f"{found.words:,} ({found.words / found.dense_words:.1%})",
+            f"{layer.share.cycles:,}",
+            f"{found.dense_cycles:,}",
+        ]
+    assert any(layer.prediction.words < layer.prediction.model_words for layer in sparse)
+    assert "Connections that are off" not in Elements(page(report_of("joined")[1])).words
+
+
 def test_a_browser_draws_it_without_a_complaint(opened: Opened) -> None:
     assert opened.console == []
     assert set(opened.texts) == FIGURES
