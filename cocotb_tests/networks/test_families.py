@@ -22,64 +22,45 @@ from lutterfly.host.frontend import import_model
 
 pytestmark = needs_reference
 
-#: On the two presets, and such that they meet together what a whole round of networks meets there. 9 and 17 were wrong
-#: when the hardware lost count of results that wait.
+#: Most on the two presets, and such that they meet together what a whole round of networks meets; 68, 88, 334 and 338,
+#: where results take longer than steps, on odd accelerators. 9 and 17 were wrong when the hardware lost count of
+#: results that wait.
 QUICK = (
     1,
     3,
     8,
     9,
-    10,
     17,
     24,
     25,
     26,
-    29,
     31,
     35,
-    47,
     50,
     54,
-    57,
     58,
+    68,
+    88,
     93,
-    97,
     101,
-    105,
-    106,
     110,
     113,
-    114,
     118,
     119,
     188,
-    192,
-    193,
-    197,
-    200,
-    204,
-    208,
     210,
-    289,
-    294,
     303,
-    305,
-    309,
-    346,
-    364,
+    334,
+    338,
     367,
-    369,
     761,
-    1326,
 )
 #: What not one network in four hundred meets.
 RARE = {
     "engine_bound_waits: MAXIMUM, bus, both",
-    "engine_bound_waits: MAXIMUM, issue, both",
     "engine_bound_waits: DEPTHWISE, bus, after",
     "engine_bound_waits: DEPTHWISE, bus, both",
-    "engine_bound_waits: ADD, issue, both",
-    "engine_balance_boundary: DEPTHWISE, equal, first",
+    "engine_bound_waits: ADD, results, both",
 }
 #: What the quick networks leave to the others, most of it to odd accelerators.
 SELDOM = RARE | {
@@ -87,7 +68,6 @@ SELDOM = RARE | {
     "engine_bound_waits: MAXIMUM, results, both",
     "engine_bound_waits: ADD, bus, none",
     "engine_balance_boundary: ADD, fewer, same engine",
-    "engine_balance_windows: ADD, fewer, 1",
     "engine_balance_windows: ADD, fewer, more",
     "engine_bound_waits: DEPTHWISE, results, tokens",
     "engine_balance_boundary: MAXIMUM, fewer, first",
