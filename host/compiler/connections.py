@@ -88,8 +88,8 @@ def plan_runs(
         """Whether one command for all takes hardly more than the tiles would that have so many steps on average."""
         return whole is not None and cost(tiles, len(whole.starts)) <= _WORTH * cost(tiles, mean_steps)
 
-    # No words are fewer than those that are used from end to end.
-    if whole is not None and suffices(np.count_nonzero(used) / lanes / tiles):
+    # Where all tiles use the same there are no other words, and none are fewer than those used from end to end.
+    if whole is not None and ((used == used[0]).all() or suffices(np.count_nonzero(used) / lanes / tiles)):
         return [whole]
     alike = _alike(offsets, used, origins, lanes)
     if len(alike) == 1:

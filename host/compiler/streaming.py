@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from operator import itemgetter
@@ -47,14 +48,15 @@ def row_groups(plan: Plan, operation: Operation, input_cycles: int) -> tuple[flo
     return min(((cost(groups), groups) for groups in candidates), key=itemgetter(0))
 
 
-def _candidates(rows: int) -> list[tuple[int, ...]]:
+@functools.cache
+def _candidates(rows: int) -> tuple[tuple[int, ...], ...]:
     """Ways to group output rows: in equal parts, and growing from a small first group."""
     ways = [(rows,)]
     for size in sorted({1, 2} | {math.ceil(rows / parts) for parts in range(2, MOST_GROUPS + 1)}):
         ways.append(_groups(rows, itertools.repeat(size)))
         for growth in (1.25, 1.5, 2.0):
             ways.append(_groups(rows, (max(size, int(size * growth**n)) for n in itertools.count())))
-    return ways
+    return tuple(ways)
 
 
 def _groups(rows: int, sizes) -> tuple[int, ...]:
