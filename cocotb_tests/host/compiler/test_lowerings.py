@@ -14,16 +14,16 @@ from exactness import assert_right, needs_reference
 from families.builder import Form, Net
 from graphs import GraphMaker
 
-from lutterfly.golden.config import PRESETS, Config
+from lutterfly.golden.config import DEFAULT_PRESET, PRESETS, Config
 from lutterfly.golden.isa import Engine
 from lutterfly.host.cli import main
-from lutterfly.host.compiler import CompileError, compile_graph, encode, plan_graph
+from lutterfly.host.compiler import CompileError, compile_graph, compile_model, encode, plan_graph
 from lutterfly.host.compiler.lower import convolution, lanewise, operations
 from lutterfly.host.compiler.operation import Lowering, Operation
 from lutterfly.host.graph import Convolution, Graph, Layer, MaxPool, Window
 from lutterfly.host.verify import verify
 
-TINY = PRESETS["tiny"]
+TINY, DEFAULT = PRESETS["tiny"], PRESETS[DEFAULT_PRESET]
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 LEFT_OUT = [engine for engine in TINY.engines if engine is not Engine.MAC]
 
@@ -73,6 +73,16 @@ def made(*builds: Callable[[Net], None]) -> bytes:
 def test_what_does_not_need_an_engine_runs_without_it(engine: Engine) -> None:
     builds = [build for build in (sums, maxima, averages, side_by_side) if NEEDED.get(build) is not engine]
     assert_right(verify(made(*builds), without(engine), samples=1))
+
+
+@needs_reference
+def test_an_average_of_more_pixels_than_the_list_memory_has_entries_runs_as_groups() -> None:
+    net, config = Net(Form(qdq=True, unsigned=False, per_channel=False), np.random.default_rng(3)), DEFAULT
+    net.output(net.global_average(net.input(3, 40, 40)))
+    model = net.finish()
+    assert config.memory.list_entries < 40 * 40
+    assert compile_model(model, config).layers[0].fold == "3 groups, 300 words per window, 100% useful"
+    assert_right(verify(model, config, samples=1))
 
 
 @pytest.mark.parametrize("command", ["check", "compile", "run"])

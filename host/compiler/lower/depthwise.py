@@ -96,6 +96,9 @@ def _takes(plan: Plan, layer: Layer) -> bool:
     outputs, _, _, inputs = layer.weights.shape
     if not 1 < layer.groups == outputs or inputs != 1:
         return False
+    # There is a step for each element of the kernel, and all are in the list memory.
+    if layer.window.kernel[0] * layer.window.kernel[1] > plan.config.memory.list_entries:
+        return False
     sizes = plan.graph.tensors[layer.output].shape[:2]
     return _is_unit(layer, sizes) or best_stream(layer.window, plan.config, sizes, 1) is not None
 

@@ -25,7 +25,7 @@ class GroupedConvolutionOperation(ConvolutionOperation):
         """Choose the tiles; input channels that each of them reads."""
         layer, columns = self.layer, self.config.array.columns
         group_outputs, inputs = self.outputs // layer.groups, layer.weights.shape[3]
-        self.tile_groups = max(columns // group_outputs, 1)
+        self.tile_groups = min(max(columns // group_outputs, 1), layer.groups)
         parts = next(
             parts
             for parts in range(1, group_outputs + 1)
