@@ -125,7 +125,9 @@ class Overheads:
     next_pieces : int
         From the last piece of a LOAD or FILL to the first one of the next, where nothing is waited for.
     store : int
-        From a STORE at its unit to its first beat.
+        From a STORE at its unit to its first read.
+    store_beat : int
+        From a STORE's read to its beat on the bus.
     store_finish : int
         From the answer to its last burst to the completion of a STORE.
     fetch : int
@@ -157,7 +159,8 @@ class Overheads:
     fill_write: int = 10
     write_finish: int = 5
     next_pieces: int = 3
-    store: int = 14
+    store: int = 9
+    store_beat: int = 5
     store_finish: int = 5
     fetch: int = 4
     fetch_interval: int = 2

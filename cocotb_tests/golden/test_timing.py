@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from amaranth.sim import Simulator, SimulatorContext
 from graphs import GraphMaker
 
 from lutterfly.golden import timing
@@ -14,6 +15,7 @@ from lutterfly.golden.engines import ENGINES, mac
 from lutterfly.golden.engines.engine import EngineSpecification
 from lutterfly.golden.isa import Engine
 from lutterfly.hdl.compute import requant, results, windows, write_back
+from lutterfly.hdl.dma.dma_store import DmaStore
 from lutterfly.hdl.engines import COMPONENTS, add_tables
 from lutterfly.hdl.memories import feature_memory
 from lutterfly.hdl.parts import device
@@ -41,6 +43,26 @@ def test_latencies_are_those_of_the_components() -> None:
     assert requant.LATENCY == timing.REQUANTISE_LATENCY
     assert device.RAM_LATENCY == timing.TABLE_LATENCY
     assert write_back.WRITE_BACK_LATENCY == timing.WRITE_BACK_LATENCY
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_store_begins_to_read_as_predicted(preset: str) -> None:
+    unit, reads = DmaStore(PRESETS[preset]), []
+
+    async def give_command(ctx: SimulatorContext) -> None:
+        ctx.set(unit.command.payload.rows, 2)
+        ctx.set(unit.command.payload.row_bytes, 1)
+        for port in (unit.command.valid, unit.read.ready, unit.bus.aw.ready):
+            ctx.set(port, 1)
+        for _ in range(2 * timing.OVERHEADS.store):
+            reads.append(ctx.get(unit.read.valid))
+            await ctx.tick()
+
+    simulator = Simulator(unit)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(give_command)
+    simulator.run()
+    assert reads.index(1) == timing.OVERHEADS.store
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -24,7 +24,7 @@ DEFAULT = PRESETS["ecp5-85k"]
 #: Networks of the second source that meet, with connections off: residual sums, concatenations, pooling and depthwise
 #: layers with channels in another order; commands for several tiles and for one; weights that are streamed; layers in
 #: parts; tiles inside pixels; groups.
-QUICK = (2, 3, 4, 11, 16, 27, 34, 36, 42, 58, 63, 100, 104, 127, 146, 151, 156, 159)
+QUICK = (2, 3, 4, 11, 16, 27, 34, 36, 42, 58, 63, 94, 100, 104, 127, 146, 151, 156, 159)
 
 
 def assert_predicted(measured: Measured) -> None:

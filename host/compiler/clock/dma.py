@@ -155,13 +155,13 @@ class DmaClock:
         self.found = max(begin + pieces - 1, written - cycles // pieces - ahead)
 
     def _store(self, fields: dict[str, int], begin: int) -> float:
-        self.read = max(begin, self.read)
+        self.read = max(begin + OVERHEADS.store, self.read)
         for row in range(fields["rows"]):
             address = fields["external"] + row * fields["external_row"]
             for beats in timing.burst_beats(self.config, address, fields["row_bytes"]):
                 begin_read = max(self.read, held(self.answers, self.config.axi.outstanding))
                 self.read = _after_free_cycles(self.compute.reads, begin_read, beats)
-                self.answers.append(self.read + OVERHEADS.store + OVERHEADS.write_latency)
+                self.answers.append(self.read + OVERHEADS.store_beat + OVERHEADS.write_latency)
         return self.answers[-1] + OVERHEADS.store_finish
 
 
