@@ -233,6 +233,8 @@ def _of_engine(config: Config, engine: int) -> tuple[dict[str, int], dict[int, i
         return fields | {"steps": 2}, {8: isa.LIST_CLEAR, 9: isa.LIST_FIRE | 64}
     if engine == Engine.DEPTHWISE:
         return fields | {"rows": 1}, {8: isa.LIST_CLEAR | isa.LIST_FIRE}
+    if engine == Engine.FPC:
+        return fields | {"stages": 1, "channels": 1}, {}
     return fields, {}
 
 
