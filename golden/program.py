@@ -191,6 +191,11 @@ class LayerPrediction:
     dense_cycles: int = 0
 
     @property
+    def is_sparse(self) -> bool:
+        """Whether it leaves out words, because connections are off."""
+        return self.words != self.dense_words
+
+    @property
     def multiplier_cycles(self) -> float:
         """Cycles of single multipliers that its multiply-accumulates take, but those of words that are not read."""
         return self.macs * self.words / self.dense_words / self.at_once

@@ -110,7 +110,7 @@ def _cells(row: Row, prediction: LayerPrediction | None, memory: LayerMemory | N
 
 def _fold(layer: LayerPrediction) -> str:
     """How it reads its input, and what of its connections there is, where some are off."""
-    if layer.words == layer.dense_words:
+    if not layer.is_sparse:
         return layer.fold
     density = layer.live_connections / layer.connections
     before = layer.model_words / layer.dense_words
@@ -120,7 +120,7 @@ def _fold(layer: LayerPrediction) -> str:
 
 def _cycles(layer: LayerPrediction) -> str:
     """As predicted; and if all connections were there."""
-    dense = f" of {layer.dense_cycles:,} dense" if layer.words != layer.dense_words else ""
+    dense = f" of {layer.dense_cycles:,} dense" if layer.is_sparse else ""
     return f"{layer.cycles:,}{dense}"
 
 

@@ -237,10 +237,9 @@ class Compute(wiring.Component):
                 m.d.comb += chosen.low[lane].eq(_choose(totals, works)[:NARROW_BITS])
                 if wide:
                     m.d.comb += chosen.high[lane].eq(_choose(wide, works)[NARROW_BITS:])
-        flags = {"valid": {}, "is_wide": {}}
-        for place, engine in enumerate(engines):
-            flags["valid"][place], flags["is_wide"][place] = engine.result.valid, Const(not engine.is_narrow)
-        m.d.comb += [chosen[name].eq(_choose(values, works)) for name, values in flags.items()]
+        valid = dict(enumerate(engine.result.valid for engine in engines))
+        is_wide = dict(enumerate(Const(not engine.is_narrow) for engine in engines))
+        m.d.comb += [chosen.valid.eq(_choose(valid, works)), chosen.is_wide.eq(_choose(is_wide, works))]
         return chosen
 
     def _submodules_for_terms(self, m: Module, engines: list[EngineComponent]) -> TermsComponent | None:

@@ -108,7 +108,7 @@ def page(facts: Facts) -> str:
             "external",
         ),
     ]
-    sparse = [layer for layer in facts.layers if layer.prediction.words != layer.prediction.dense_words]
+    sparse = [layer for layer in facts.layers if layer.prediction.is_sparse]
     if sparse:
         parts.append(
             _text_section(
