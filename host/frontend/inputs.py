@@ -27,7 +27,7 @@ def feature_shape(source: Source, name: str) -> tuple[Shape3, Shape3]:
     The first spatial operator behind it decides; where there is none, or values would move on the way, the tensor is
     taken as it lies: an image, or a vector.
     """
-    found = _find_spatial(source, name, [])
+    found = _find_spatial(source, name)
     if found is not None:
         path, shape, axes, onnx_shape = found
         here: Shape3 | None = axes
@@ -48,32 +48,40 @@ def feature_shape(source: Source, name: str) -> tuple[Shape3, Shape3]:
 _Wish = tuple[list[NodeProto], Shape3, Shape3, tuple[int, ...]]
 
 
-def _find_spatial(source: Source, name: str, path: list[NodeProto]) -> _Wish | None:
+def _find_spatial(source: Source, name: str) -> _Wish | None:
     """Layout operators on the way to the first operator with an opinion, and what it wants: shape, axes, ONNX shape."""
-    for node in source.consumers.get(name, []):
+    # Depth first, each tensor once: a residual network has two to the number of its sums ways to its end.
+    seen = {name}
+    ways: list[tuple[NodeProto, str, list[NodeProto]]] = [(node, name, []) for node in _readers(source, name)]
+    while ways:
+        node, name, path = ways.pop()
         shape = source.shapes[name]
         if source.function(node):
             image = image_shape(shape)
             if image is not None:
                 return path, image, CHANNELS_FIRST, shape
-            continue
-        if node.op_type in (*LINEAR, *POOLING, *AVERAGE):
+        elif node.op_type in (*LINEAR, *POOLING, *AVERAGE):
             if len(shape) > 2 and node.op_type in ("Conv", "QLinearConv", *POOLING, *AVERAGE):
                 image = image_shape(shape)
                 if image is not None:
                     return path, image, CHANNELS_FIRST, shape
             elif size(shape[:-1]) > 1:
                 return path, (1, size(shape[:-1]), shape[-1]), CHANNELS_LAST, shape
-            continue
-        if node.op_type in (*CONCAT, *SPLIT, *PAD):
+        elif node.op_type in (*CONCAT, *SPLIT, *PAD):
             return _wish_of_channels(source, node, shape, path)
-        step = [node] if node.op_type in LAYOUT else []
-        for output in node.output:
-            if output in source.shapes:
-                found = _find_spatial(source, output, path + step)
-                if found is not None:
-                    return found
+        else:
+            step = [node] if node.op_type in LAYOUT else []
+            outputs = [output for output in node.output if output in source.shapes and output not in seen]
+            seen.update(outputs)
+            ways += [
+                (reader, output, path + step) for output in reversed(outputs) for reader in _readers(source, output)
+            ]
     return None
+
+
+def _readers(source: Source, name: str) -> list[NodeProto]:
+    """The consumers of a tensor, the first one last."""
+    return source.consumers.get(name, [])[::-1]
 
 
 def _wish_of_channels(source: Source, node: NodeProto, shape: tuple[int, ...], path: list[NodeProto]) -> _Wish | None:

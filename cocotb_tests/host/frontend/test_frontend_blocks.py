@@ -102,6 +102,19 @@ def test_a_tensor_plus_itself_is_a_table(form: str, unsigned: bool):
     assert kinds(exact(made)) == [Pointwise]
 
 
+def test_sums_of_the_two_sums_before():
+    """More ways lead from the input to the first convolution than could be walked."""
+    made = maker((1, 3, 2, 2), "qop")
+    before = (made.tensor, made.scale, made.zero)
+    for _ in range(60):
+        ends = [*before, made.tensor, made.scale, made.zero]
+        before = (made.tensor, made.scale, made.zero)
+        made.scale, made.zero = made.quantisation(0.03)
+        made.tensor = made.node("QLinearAdd", [*ends, made.scale, made.zero], domain="com.microsoft")
+    made.product("Conv", (2, 3, 1, 1), 0, (1, 2, 2, 2))
+    assert kinds(exact(made)) == [Pointwise, *[Add] * 59, Convolution]
+
+
 def test_a_tensor_plus_a_view_of_it():
     made = maker((1, 3, 1, 4), "qop")
     view = made.node("Reshape", ["x", made.constant("shape", np.array([-1, 3, 4, 1]))])
