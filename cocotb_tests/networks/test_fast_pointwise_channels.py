@@ -65,3 +65,16 @@ def test_any_channels(name: str, first: int, count: int) -> None:
     config = CONFIGS[name]
     for seed in range(first, first + count):
         assert_right(verify(layer(seed, config.fpc.pattern), config, samples=2))
+
+
+@pytest.mark.parametrize("convolution", [False, True])
+def test_more_parameters_than_their_memory(convolution: bool) -> None:
+    """Those of layers that all have one tile are streamed, whether or not others have more."""
+    network, name, layers = Network((256, 2, 3), seed=1), "x", 18
+    for seed in range(layers):
+        finish = random_finish(256, seed)
+        name = network.fast_pointwise(name, Pattern.of(256, 256, "bottom-up"), seed=seed, finish=finish)
+        if convolution and seed == 9:
+            name = network.convolution(name, 256, 256, 1)
+    assert layers * finish.parameters.nbytes > _DEFAULT.memory.parameter_bytes
+    assert_right(verify(network.data(name), _DEFAULT, samples=1))

@@ -66,11 +66,12 @@ def plan_segments(plan: Plan) -> Plan:
     Raises
     ------
     CompileError
-        If one tile's exceed their memory.
+        If one tile's exceed their memory, beside those that all tiles of a layer share.
     """
     for memory in _TILED:
         plan.segments[memory] = _segments(plan, memory)
-    plan.segments[LocalMemory.LIST] = _list_segments(plan)
+    plan.segments[LocalMemory.LIST] = _apart(plan, LocalMemory.LIST, list_share(plan.config))
+    plan.segments[LocalMemory.TABLE] = _apart(plan, LocalMemory.TABLE, 1)
     return plan
 
 
@@ -116,16 +117,16 @@ def _segments(plan: Plan, memory: LocalMemory) -> dict[int, list[Segment]]:
     tile_units, room = _tile_units(plan, memory), capacity(plan.config, memory)
     whole = {index: [Segment(range(plan.operations[index].tiles), is_streamed=False)] for index in tile_units}
     images = {
-        constant.image
+        constant.image: constant
         for operation in plan.operations
         for kind, constant in operation.constants.items()
         if kind is memory
     }
-    # Images that have no tiles of their own stay.
-    fixed = sum(map(len, images)) // unit_bytes(plan.config, memory)
-    if fixed <= room:
+    if sum(map(len, images)) <= plan.config.size_bytes(memory) or not tile_units:
         return whole
-    fixed -= sum(map(sum, tile_units.values()))
+    # Images that have no tiles of their own stay.
+    fixed = sum(len(image) for image, constant in images.items() if not constant.tile_bytes)
+    fixed //= unit_bytes(plan.config, memory)
     best, least = None, 0.0
     size = 1 << max(room.bit_length() - 9, 0)
     # The ring takes two pieces. If it must, it takes one, which is loaded while the array waits.
@@ -137,7 +138,7 @@ def _segments(plan: Plan, memory: LocalMemory) -> dict[int, list[Segment]]:
             for tiles in pieces[index]
         }
         movable = {place: item for place, item in items.items() if item.size <= size}
-        left = room - min(2 * size, room) - max(fixed, 0)
+        left = room - min(2 * size, room) - fixed
         left -= sum(item.size for place, item in items.items() if place not in movable)
         if left >= 0:
             excess = sum(item.size for item in movable.values()) - left
@@ -153,21 +154,22 @@ def _segments(plan: Plan, memory: LocalMemory) -> dict[int, list[Segment]]:
                 best, least = _merged(pieces, streamed), cycles
         size *= 2
     if best is None:
+        unit, size = unit_bytes(plan.config, memory), plan.config.size_bytes(memory)
         index = max(tile_units, key=lambda index: max(tile_units[index]))
+        needs = f"one tile of its output needs {max(tile_units[index]) * unit} bytes of {MEMORIES[memory].name}"
+        if fixed:
+            needs += f" beside {fixed * unit} that tiles share"
         raise CompileError(
-            f"{plan.graph.layers[index].name}: one tile of its output needs "
-            f"{max(tile_units[index]) * unit_bytes(plan.config, memory)} bytes of {MEMORIES[memory].name}, the "
-            f"configuration has {plan.config.size_bytes(memory)}; choose a larger --config"
+            f"{plan.graph.layers[index].name}: {needs}, the configuration has {size}; choose a larger --config"
         )
     return best
 
 
-def _list_segments(plan: Plan) -> dict[int, list[Segment]]:
-    """Step lists that lie tile by tile, in pieces small enough to come and go: which ones do is chosen later."""
-    most = list_share(plan.config)
+def _apart(plan: Plan, memory: LocalMemory, most: int) -> dict[int, list[Segment]]:
+    """What lies tile by tile, in pieces of ``most`` units: which of them come and go is chosen later."""
     return {
         index: [Segment(tiles, is_streamed=False) for tiles in _pieces(plan, index, units, most)]
-        for index, units in _tile_units(plan, LocalMemory.LIST).items()
+        for index, units in _tile_units(plan, memory).items()
     }
 
 

@@ -63,14 +63,14 @@ class FastPointwiseOperation(Operation):
         # Words without a channel are null, wherever they are read.
         starts = np.arange(self.words) * lanes
         return {
-            LocalMemory.WEIGHT: Constant(words.tobytes()),
+            LocalMemory.WEIGHT: Constant(words.tobytes(), (words.nbytes,)),
             **({LocalMemory.FPC_WEIGHT: Constant(further.tobytes())} if self.config.further_columns else {}),
-            LocalMemory.PARAMETER: Constant(self._parameters()),
+            LocalMemory.PARAMETER: self._parameters(),
             LocalMemory.LIST: step_list(np.where(starts < self.pattern.inputs, starts, 0)),
             **table_constants(self.layer.table),
         }
 
-    def _parameters(self) -> bytes:
+    def _parameters(self) -> Constant:
         """A word for each group of results."""
         finish, words = self.layer.finish, np.zeros((self.groups, self.config.parameter_word_bytes), np.uint8)
         if self.is_direct:
@@ -79,7 +79,7 @@ class FastPointwiseOperation(Operation):
             words[:, : biases.shape[1] * BIAS_BYTES] = biases.view(np.uint8)
         else:
             words.reshape(-1)[: finish.parameters.nbytes] = finish.parameters.astype("<u8").view(np.uint8)
-        return words.tobytes()
+        return Constant(words.tobytes(), (words.nbytes,))
 
     def lower(self, job: Job) -> list[Command]:
         """One command: two of its loops run over rows and columns."""
