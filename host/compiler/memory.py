@@ -12,7 +12,7 @@ from .borders import place_views
 from .cuts import choose_cut, smallest_cut
 from .folds import fold_choices
 from .lower.operations import make_operation
-from .parts import Cut, Geometry
+from .parts import Geometry
 from .placement import Span, extent, free, lifetimes, place
 from .plan import CompileError, Plan
 
@@ -121,7 +121,7 @@ class _Spilling:
         few = plan.config.memory.weight_bytes // 4 if _is_streamed(plan) else math.inf
         #: Bytes of weights of each layer that are streamed, and not kept from part to part.
         self.heavy = [len(image) if len(image) > few else 0 for image in images]
-        self._smallest: dict[tuple[int, frozenset[str], int], Cut] = {}
+        self._smallest: dict[tuple[int, frozenset[str], int], dict[tuple[str, int], int]] = {}
 
     def settle(self) -> tuple[dict[str, Span], dict[_Key, int]]:
         """Spans of the tensors that lie whole in the memory, and addresses of them and of the smallest buffers."""
@@ -140,37 +140,50 @@ class _Spilling:
             if layer.output in spans and not self.plan.partial(index, spans).isdisjoint(layer.inputs):
                 shorter = self._shorten(layer.output, index, spans)
                 if self._traffic(layer.output, shorter) - self._traffic(layer.output, spans) < self.heavy[index]:
-                    spans = shorter
-        return spans, self._place(spans)
+                    found = self._place(shorter)
+                    if found is not None:
+                        spans, addresses = shorter, found
+        return spans, addresses
 
     def _place(self, spans: Mapping[str, Span]) -> dict[_Key, int] | None:
         times, sizes = self._items(spans)
+        # What is there at one time may already be too much, wherever it lies.
+        if max(self._needs(times, sizes)) > self.plan.config.memory.feature_bytes:
+            return None
         addresses = place(times, sizes, self.plan.config.array.lanes)
         return addresses if extent(addresses, sizes) <= self.plan.config.memory.feature_bytes else None
+
+    def _needs(self, times: Mapping[_Key, Span], sizes: Mapping[_Key, int]) -> list[int]:
+        """Bytes that are there during each layer."""
+        # A span may begin before the first layer and end behind the last.
+        change = [0] * (len(self.graph.layers) + 3)
+        for key, (first, last) in times.items():
+            change[first + 1] += sizes[key]
+            change[last + 2] -= sizes[key]
+        return [*itertools.accumulate(change)][1:-2]
 
     def _items(self, spans: Mapping[str, Span]) -> tuple[dict[_Key, Span], dict[_Key, int]]:
         """When tensors and buffers are in the memory, and how large they are."""
         times: dict[_Key, Span] = dict(spans)
         sizes: dict[_Key, int] = {name: self.plan.storages[name].size_bytes for name in spans}
-        for index in range(len(self.graph.layers)):
-            for (name, number), size in self._buffers(index, spans).items():
+        for index, whole in enumerate(self._needs(times, sizes)):
+            for (name, number), size in self._buffers(index, spans, whole).items():
                 times[index, name, number] = index, index
                 sizes[index, name, number] = size
         return times, sizes
 
-    def _buffers(self, index: int, spans: Mapping[str, Span]) -> dict[tuple[str, int], int]:
+    def _buffers(self, index: int, spans: Mapping[str, Span], whole: int) -> dict[tuple[str, int], int]:
+        """Sizes of the smallest buffers of a layer, beside so many bytes of tensors that are whole."""
         partial = self.plan.partial(index, spans)
         if not partial:
             return {}
-        whole = sum(
-            self.plan.storages[name].size_bytes for name, (first, last) in spans.items() if first <= index <= last
-        )
         key = index, partial, self.plan.config.memory.feature_bytes - whole
         if key not in self._smallest:
-            self._smallest[key] = smallest_cut(self.plan, *key)
-        cut = self._smallest[key]
-        buffers = Geometry(self.plan, index, cut, partial).buffers()
-        return {(name, number): size for name, sizes in buffers.items() for number, size in enumerate(sizes)}
+            buffers = Geometry(self.plan, index, smallest_cut(self.plan, *key), partial).buffers()
+            self._smallest[key] = {
+                (name, number): size for name, sizes in buffers.items() for number, size in enumerate(sizes)
+            }
+        return self._smallest[key]
 
     def _relieve(self, spans: Mapping[str, Span]) -> dict[str, Span]:
         """Shorten the stay of one tensor, where that costs least, at the layer that needs the most memory.
@@ -179,10 +192,7 @@ class _Spilling:
         what stays: then it is the turn of the layer that needs the most after it.
         """
         times, sizes = self._items(spans)
-        need = [
-            sum(sizes[key] for key, (first, last) in times.items() if first <= index <= last)
-            for index in range(len(self.graph.layers))
-        ]
+        need = self._needs(times, sizes)
         for worst in sorted(range(len(need)), key=lambda index: -need[index]):
             choices = self._choices(worst, need[worst], spans, sizes)
             if choices:
@@ -196,14 +206,14 @@ class _Spilling:
     def _choices(self, worst: int, need: int, spans: Mapping[str, Span], sizes: Mapping[_Key, int]) -> list[tuple]:
         """Tensors whose stay may be shortened at a layer, the cheapest one the least; the spans then come last."""
         excess = max(need - self.plan.config.memory.feature_bytes, 1)
+        whole = sum(sizes[name] for name, (first, last) in spans.items() if first <= worst <= last)
         choices = []
         for name, (first, last) in spans.items():
             if not first <= worst <= last:
                 continue
             shorter = self._shorten(name, worst, spans)
-            freed = (
-                sizes[name] + sum(self._buffers(worst, spans).values()) - sum(self._buffers(worst, shorter).values())
-            )
+            less = whole - sizes[name]
+            freed = need - less - sum(self._buffers(worst, shorter, less).values())
             if freed > 0:
                 cost = self._traffic(name, shorter) - self._traffic(name, spans)
                 choices.append((freed < excess, cost if freed >= excess else cost / freed, -freed, name, shorter))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
+
 if TYPE_CHECKING:
     from .plan import Plan
 
@@ -90,17 +92,18 @@ def fit(sizes: Mapping[Key, Sequence[int]], gaps: Sequence[Gap], unit: int) -> d
 
 def _first_fit(names: list[Key], spans: Mapping[Key, Span], sizes: Mapping[Key, int], unit: int) -> dict[Key, int]:
     addresses: dict[Key, int] = {}
-    for name in names:
+    # Of what is placed: first and last layer, first byte and the byte behind the last.
+    placed = np.zeros((4, len(names)), np.int64)
+    for count, name in enumerate(names):
         first, last = spans[name]
-        taken = sorted(
-            (address, address + sizes[other])
-            for other, address in addresses.items()
-            if spans[other][0] <= last and first <= spans[other][1]
-        )
+        firsts, lasts, starts, ends = placed[:, :count]
+        meets = (firsts <= last) & (first <= lasts)
+        order = np.lexsort((ends[meets], starts[meets]))
         address = 0
-        for start, end in taken:
+        for start, end in zip(starts[meets][order].tolist(), ends[meets][order].tolist(), strict=True):
             if address + sizes[name] <= start:
                 break
             address = max(address, -(-end // unit) * unit)
         addresses[name] = address
+        placed[:, count] = first, last, address, address + sizes[name]
     return addresses
