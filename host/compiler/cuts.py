@@ -108,6 +108,7 @@ def _candidates(plan: Plan, index: int, *, streamed: bool) -> Iterator[Iterator[
     """Cuts worth a try, the ones that promise more first: the others only count where none of these fits."""
     height, width, _ = plan.graph.tensors[plan.graph.layers[index].output].shape
     tiles = _sizes(plan.operations[index].tiles)
+    is_apart = plan.operations[index].reads_own_channels
     few = [-(-width // parts) for parts in (1, 2, 4, 8)]
     for buffers in (2, 1):
         # Blocks of channels load the input again for each; they save loading weights again for each part.
@@ -115,7 +116,8 @@ def _candidates(plan: Plan, index: int, *, streamed: bool) -> Iterator[Iterator[
             Cut(rows, columns, block, buffers)
             for columns in few
             for rows in _sizes(height)
-            for block in (tiles if streamed else tiles[:1])
+            # Channels of their own are a run for each pixel: of parts of rows these would be many, and short.
+            for block in (tiles if streamed and (columns == width or not is_apart) else tiles[:1])
         )
         yield (Cut(rows, columns, block, buffers) for columns in _sizes(width) for rows in (1, 2) for block in tiles)
 
@@ -132,12 +134,16 @@ def _estimate(plan: Plan, index: int, geometry: Geometry, *, streamed: bool) -> 
     parts, blocks = len(geometry.rows) * len(geometry.columns), len(geometry.tiles)
     beat = config.axi.data_bytes
 
+    # Whether each block of channels has its own of the input.
+    is_apart = geometry.operation.reads_own_channels and blocks > 1
     loading = storing = 0.0
     for name in geometry.partial - {layer.output}:
-        source = geometry.source(name, geometry.rows[0], geometry.columns[0])
+        source = geometry.source(name, geometry.rows[0], geometry.columns[0], geometry.tiles[0])
         row_bytes = source.row_bytes
         if source.fold:
             row = source.fold.rows * source.width * -(-source.stored_bytes // source.fold.rows // beat)
+        elif is_apart:
+            row = source.width * run_cycles(config, source.stored_bytes)
         else:
             # A part that lies in the border only has none of the input.
             is_run = len(geometry.columns) > 1 and row_bytes
@@ -148,7 +154,7 @@ def _estimate(plan: Plan, index: int, geometry: Geometry, *, streamed: bool) -> 
         run = target.stored_bytes if blocks > 1 else target.row_bytes
         storing = target.size_bytes / run * max(run_cycles(config, run), 4)
     # A part that is all of an input stays for all blocks of channels.
-    loading *= 1 if parts == 1 else parts * blocks
+    loading *= 1 if parts == 1 and not is_apart else parts * blocks
     storing *= parts * blocks
     weights = 0.0
     if streamed:
@@ -170,5 +176,5 @@ def _estimate(plan: Plan, index: int, geometry: Geometry, *, streamed: bool) -> 
     # Array and STORE share the feature memory's reads; results and LOAD its writes.
     cycles = max(computing, bus, reading + storing, writing + loading)
     cycles += (loading + storing) / (parts * blocks)
-    # Whole rows take fewer commands.
-    return cycles * (1 if len(geometry.columns) == 1 else 1.02)
+    # Whole rows, and all channels at once, take fewer commands.
+    return cycles * (1 if len(geometry.columns) == 1 and not is_apart else 1.02)

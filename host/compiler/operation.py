@@ -129,12 +129,15 @@ class Operation(ABC):
         How the input is read, for people.
     macs_at_once : int
         Multiply-accumulates in the place of one multiplier.
+    reads_own_channels : bool
+        Whether output channels are computed from the same channels of the input alone.
     connectivity : Connectivity
     """
 
     layer: Layer
     tiles: int = 1
     macs_at_once: int = 1
+    reads_own_channels: bool = False
     connectivity = Connectivity()
     tile_channels: int
     fold: str

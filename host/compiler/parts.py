@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import cached_property
 
 from ..graph import Layer, Window
 from .lower.operations import planned_lowering
@@ -82,9 +83,14 @@ class Geometry:
                 width, inside = len(across), _inside(across, whole.width)
                 self.pitch = max(self.pitch, width - min(inside.start - across.start, across.stop - inside.stop))
 
-    def source(self, name: str, rows: range, columns: range) -> Storage:
-        """What of the input ``name`` the windows of some rows and columns of the output read."""
+    def source(self, name: str, rows: range, columns: range, tiles: range) -> Storage:
+        """What of the input ``name`` the windows of some rows and columns of some tiles of the output read."""
         whole = self.storages[name]
+        if self.operation.reads_own_channels and len(self.tiles) > 1:
+            channels = self.operation.channels(tiles, self.shape[2])
+            # Pixels lie equally far apart in all parts: there is one step list.
+            pitch = whole.channel_offset(len(self.operation.channels(self._widest, self.shape[2])))
+            whole = dataclasses.replace(whole, channel=channels.start, channels=len(channels), pixel_bytes=pitch)
         down, across = self._read(whole, rows, columns)
         inside_rows, inside_columns = _inside(down, whole.height), _inside(across, whole.width)
         return dataclasses.replace(
@@ -107,12 +113,17 @@ class Geometry:
             return _inside(down, whole.height), _inside(across, whole.width)
         return down, across
 
+    @cached_property
+    def _widest(self) -> range:
+        """The tiles of the part that has most channels."""
+        return max(self.tiles, key=lambda tiles: len(self.operation.channels(tiles, self.shape[2])))
+
     def _most_bytes(self, name: str, columns: range) -> int:
         """Bytes of the largest part of an input with these columns of the output.
 
         All parts but the last have as many rows, borders included; without them, any but the first may have as many.
         """
-        part = self.source(name, self.rows[0], columns)
+        part = self.source(name, self.rows[0], columns, self._widest)
         if self.reads_border:
             return part.size_bytes
         down, _ = reached(window_of(self.layer), part, self.rows[0], columns)
@@ -134,7 +145,7 @@ class Geometry:
     def storages_of(self, rows: range, columns: range, tiles: range) -> tuple[tuple[Storage, ...], Storage]:
         """Sources and target of a part: the whole tensor where that is in the feature memory."""
         sources = tuple(
-            self.source(name, rows, columns) if name in self.partial else self.storages[name]
+            self.source(name, rows, columns, tiles) if name in self.partial else self.storages[name]
             for name in self.layer.inputs
         )
         output = self.layer.output
@@ -148,7 +159,7 @@ class Geometry:
             if name not in self.partial:
                 continue
             if name == self.layer.output:
-                size, count = self.target(self.rows[0], self.columns[0], self.tiles[0]).size_bytes, len(self.tiles)
+                size, count = self.target(self.rows[0], self.columns[0], self._widest).size_bytes, len(self.tiles)
             else:
                 size, count = max(self._most_bytes(name, columns) for columns in self.columns), 1
             sizes[name] = [size] * min(self.cut.buffers, parts * count)

@@ -7,11 +7,14 @@ import itertools
 import numpy as np
 
 from ...golden.elements import BINARY_BITS
-from ...golden.isa import LocalMemory, Opcode
+from ...golden.isa import LOAD, LocalMemory, Opcode
 from ..graph import Tensor
 from .folds import source_rows
 from .plan import Command
 from .storage import Storage, pieces
+
+#: Of one LOAD.
+_MOST_FOLDS = next(field.limits[1] for field in LOAD.fields if field.name == "folds")
 
 
 def fill_border(storage: Storage, tensor: Tensor) -> list[Command]:
@@ -64,6 +67,8 @@ def load(storage: Storage, tensor: Tensor, external: int, rows: range) -> list[C
         return []
     if storage.fold:
         return _load_folds(storage, tensor, external, rows)
+    if storage.channels < tensor.shape[2]:
+        return _load_channels(storage, tensor, external, rows)
     row_bytes = storage.row_bytes
     local = storage.first + (rows.start - storage.row) * storage.row_pitch
     fields = {
@@ -86,6 +91,31 @@ def load(storage: Storage, tensor: Tensor, external: int, rows: range) -> list[C
         count, size = (len(rows), row_bytes) if storage.gap else (1, len(rows) * row_bytes)
         fields |= {"row_pieces": count, "piece_bytes": size, "local_piece": storage.row_pitch}
     return [Command(Opcode.LOAD, fields, writes=storage.addresses(rows))]
+
+
+def _load_channels(storage: Storage, tensor: Tensor, external: int, rows: range) -> list[Command]:
+    """LOADs of some channels: a run for every pixel, of as many columns as a command may have."""
+    commands = []
+    for first in range(0, storage.width, _MOST_FOLDS):
+        columns = storage.columns[first : first + _MOST_FOLDS]
+        fields = {
+            "external": external
+            + rows.start * tensor.row_bytes
+            + columns.start * tensor.pixel_bytes
+            + storage.channel_offset(storage.channel),
+            "local": storage.first + (rows.start - storage.row) * storage.row_pitch + first * storage.pixel_pitch,
+            "memory": LocalMemory.FEATURE,
+            "row_pieces": 1,
+            "piece_bytes": storage.stored_bytes,
+            "rows": len(rows),
+            "folds": len(columns),
+            "external_row": tensor.row_bytes,
+            "external_fold": tensor.pixel_bytes,
+            "local_row": storage.row_pitch,
+            "local_fold": storage.pixel_pitch,
+        }
+        commands.append(Command(Opcode.LOAD, fields, writes=storage.addresses(rows, columns)))
+    return commands
 
 
 def _load_folds(storage: Storage, tensor: Tensor, external: int, stored: range) -> list[Command]:

@@ -79,6 +79,27 @@ def test_networks_larger_than_the_memory_are_exact(make) -> None:
     assert plan.cuts
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_layers_whose_channels_are_apart_load_some_of_them_at_a_time(seed: int) -> None:
+    """The window of a pixel is more than the memory, with all channels."""
+    rng = np.random.default_rng(seed)
+    sides = tuple(int(n) for n in rng.integers(3, 8, 2))
+    kernel = tuple(int(rng.integers(3, side + 1)) for side in sides)
+    channels = TINY.memory.feature_bytes // (kernel[0] * kernel[1]) + int(rng.integers(1, 100))
+    maker = GraphMaker((*sides, channels), seed=seed)
+    if seed % 3 == 0:
+        kernel = sides
+        name = maker.global_average("x")
+    else:
+        pads = tuple(int(n) for n in rng.integers(0, 3, 4))
+        window = Window(kernel, tuple(int(n) for n in rng.integers(1, 3, 2)), pads=pads)
+        make = maker.average_pool if seed % 3 == 1 else maker.depthwise
+        name = make("x", window, table=bool(rng.integers(2)))
+    plan = check(maker.finish(maker.convolution(name, 3, POINT)))
+    cut, _ = plan.cuts[0]
+    assert cut.tiles < plan.operations[0].tiles
+
+
 def test_the_same_network_gives_the_same_program_in_every_process() -> None:
     """Python draws anew, in each, in which order the elements of a set come."""
     script = (
@@ -144,7 +165,7 @@ def test_parts_hold_what_their_windows_read(seed: int) -> None:
     cut = Cut(int(rng.integers(1, 5)), int(rng.integers(1, 5)), 1, 2)
     geometry = Geometry(plan, 1, cut, frozenset({"t0", "t1"}))
     for rows, columns in itertools.product(geometry.rows, geometry.columns):
-        part = geometry.source("t0", rows, columns)
+        part = geometry.source("t0", rows, columns, range(1))
         top = rows[0] * stride[0] - pads[0], rows[-1] * stride[0] - pads[0] + window.extent[0]
         left = columns[0] * stride[1] - pads[1], columns[-1] * stride[1] - pads[1] + window.extent[1]
         assert (part.row - part.top, part.row + part.height + part.bottom) == top
@@ -169,7 +190,7 @@ def test_parts_of_max_pooling_have_no_border(seed: int) -> None:
     plan = plan_graph(maker.finish(maker.max_pool(maker.pointwise("x"), window)), PRESETS["large"])
     geometry = Geometry(plan, 1, Cut(int(rng.integers(1, 5)), int(rng.integers(1, 5)), 1, 2), frozenset({"t0", "t1"}))
     for rows, columns in itertools.product(geometry.rows, geometry.columns):
-        part = geometry.source("t0", rows, columns)
+        part = geometry.source("t0", rows, columns, range(1))
         assert (part.top, part.left, part.bottom, part.right) == (0, 0, 0, 0)
         down, across = (
             {at * step - before + tap * apart for at in outputs for tap in range(taps)} & {*range(limit)}

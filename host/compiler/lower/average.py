@@ -33,6 +33,7 @@ class BorderedAverage(Operation):
         super().__init__(plan, whole.index, whole.sources, whole.target)
         self.whole = whole
         self.tiles, self.tile_channels = whole.tiles, whole.tile_channels
+        self.reads_own_channels = whole.reads_own_channels
         window, self.input_size = self.layer.window, plan.graph.tensors[self.layer.input].shape[:2]
         #: Elements of a window in the map, in the order of the parameters.
         self.counts = tuple(self.layer.multipliers)

@@ -111,6 +111,8 @@ def _is_unit(layer: Convolution, sizes: tuple[int, int]) -> bool:
 class DepthwiseOperation(Operation):
     """A convolution with as many groups as channels, one output channel each. A tile is ``lanes`` channels."""
 
+    reads_own_channels = True
+
     def __init__(self, plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage):
         super().__init__(plan, index, sources, target)
         layer, lanes = self.layer, self.config.array.lanes
