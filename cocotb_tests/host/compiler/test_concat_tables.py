@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import count
 
 import numpy as np
@@ -55,6 +56,28 @@ def test_what_others_read_too_is_looked_up_by_the_copy() -> None:
     plan = check(maker.finish(maker.convolution(read, 3, SAME), stored, maker.convolution(made, 4, SAME)))
     assert plan.views == {}
     assert [layer.table for layer in plan.graph.layers[:3]] == [None, None, None]
+
+
+@pytest.mark.parametrize(("preset", "side"), [("tiny", 4), ("tiny", 17), ("ecp5-85k", 4)])
+def test_more_tables_than_their_memory_holds(preset: str, side: int) -> None:
+    """Whether the concatenation is whole in the feature memory or in parts."""
+    config = PRESETS[preset]
+    maker = GraphMaker((side, side, 5))
+    sources = [maker.convolution("x", channels, Window((1, 1))) for channels in range(1, 2 * config.memory.tables + 2)]
+    others = [maker.max_pool(name, Window((2, 2), (2, 2))) for name in sources]
+    # One comes twice, with two tables; another one keeps its codes.
+    made = joined(maker, sources[1], *sources)
+    layer = maker.graph.layers[-1]
+    maker.graph.layers[-1] = dataclasses.replace(layer, tables=(*layer.tables[:3], None, *layer.tables[4:]))
+    maker.graph.tensors[made] = dataclasses.replace(
+        maker.graph.tensors[made], zero_point=maker.graph.tensors[sources[2]].zero_point
+    )
+    graph = maker.finish(*others, maker.convolution(made, 4, SAME))
+    plan, program = plan_graph(graph, config), compile_graph(graph, config)
+    assert max(operation.tiles for operation in plan.operations if isinstance(operation.layer, Concat)) > 2
+    assert bool(plan.cuts) == (side == 17)
+    for order in ORDERS:
+        assert differing_bytes(graph, program, config, order=order) == 0
 
 
 def test_a_moved_table_is_one_with_that_before_it() -> None:

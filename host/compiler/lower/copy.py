@@ -41,6 +41,11 @@ class Selection:
     target: int
     table: npt.NDArray[np.int8] | None
 
+    @property
+    def image(self) -> bytes:
+        """The table as it lies in its memory; nothing where there is none."""
+        return b"" if self.table is None else self.table.tobytes()
+
 
 def selections(plan: Plan, layer: Concat | Slice) -> list[Selection]:
     """What of its inputs a concatenation or a slice takes.
@@ -78,15 +83,20 @@ def copies(plan: Plan, layer: Concat | Slice) -> list[Selection]:
 
 
 class CopyOperation(Operation):
-    """A concatenation of channels, or a slice of them. There is one tile: all channels."""
+    """A concatenation of channels, or a slice of them.
+
+    There is one tile: all channels. With more tables than their memory holds there are several, so that one's are
+    loaded while another is copied.
+    """
 
     def __init__(self, plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage):
         super().__init__(plan, index, sources, target)
         self.tile_channels = self.output_channels
         self.copies = copies(plan, self.layer)
-        images = [part.table.tobytes() for part in self.copies if part.table is not None]
-        #: The tables, each with its number.
-        self.tables = {image: number for number, image in enumerate(dict.fromkeys(images))}
+        self.groups = _grouped(self.copies, self.config.memory.tables)
+        self.tiles = len(self.groups)
+        #: The tables of each group.
+        self.tables = [[*dict.fromkeys(part.image for part in group if part.image)] for group in self.groups]
         self.bits = target.bits
         lanes = self.config.array.lanes
         self.fold = f"{min((self._bytes(part) for part in self.copies), default=lanes)} of {lanes} lanes"
@@ -102,7 +112,8 @@ class CopyOperation(Operation):
     @cached_property
     def constants(self) -> dict[LocalMemory, Constant]:
         """The parameter that leaves codes as they are, a list of one step, and the tables."""
-        tables = {LocalMemory.TABLE: Constant(b"".join(self.tables))} if self.tables else {}
+        images = [b"".join(tables) for tables in self.tables]
+        tables = {LocalMemory.TABLE: Constant(b"".join(images), tuple(map(len, images)))} if any(images) else {}
         return {
             LocalMemory.PARAMETER: identity_parameters(self.config),
             LocalMemory.LIST: step_list(np.zeros(1, np.int64)),
@@ -111,40 +122,70 @@ class CopyOperation(Operation):
 
     def lower(self, job: Job) -> list[Command]:
         """One command for each copy; its tiles are ``lanes`` channels of a pixel."""
-        lanes, commands = self.config.array.lanes, []
-        for part in self.copies:
-            source, target = job.sources[part.source], job.target
-            reads = source.addresses(job.rows, job.columns, range(part.first, part.first + part.channels))
-            writes = target.addresses(job.rows, job.columns, range(part.target, part.target + part.channels))
-            fields = compute_fields(
-                job,
-                Engine.MAXIMUM,
-                steps=1,
-                source=int(reads[0]),
-                destination=int(writes[0]),
-                tiles=Tiles(self._bytes(part), lanes, lanes),
-                windows=(
-                    Loop(len(job.rows), source.row_pitch, target.row_pitch),
-                    Loop(len(job.columns), source.pixel_pitch, target.pixel_pitch),
-                ),
-                codes=Codes(table=None if part.table is None else self.tables[part.table.tobytes()]),
-            )
-            commands.append(Command(Opcode.COMPUTE, fields, self.index, reads, writes))
+        commands, before = [], 0
+        for tile in job.tiles:
+            tables = self.tables[tile]
+            commands += [
+                self._copy(job, part, before + tables.index(part.image) if part.image else None)
+                for part in self.groups[tile]
+            ]
+            before += len(tables)
         return commands
+
+    def _copy(self, job: Job, part: Selection, table: int | None) -> Command:
+        """The command of a copy; ``table`` is counted from the job's first one."""
+        lanes, source, target = self.config.array.lanes, job.sources[part.source], job.target
+        reads = source.addresses(job.rows, job.columns, range(part.first, part.first + part.channels))
+        writes = target.addresses(job.rows, job.columns, range(part.target, part.target + part.channels))
+        fields = compute_fields(
+            job,
+            Engine.MAXIMUM,
+            steps=1,
+            source=int(reads[0]),
+            destination=int(writes[0]),
+            tiles=Tiles(self._bytes(part), lanes, lanes),
+            windows=(
+                Loop(len(job.rows), source.row_pitch, target.row_pitch),
+                Loop(len(job.columns), source.pixel_pitch, target.pixel_pitch),
+            ),
+            codes=Codes(table=table),
+        )
+        return Command(Opcode.COMPUTE, fields, self.index, reads, writes)
+
+    def channels(self, tiles: range, total: int) -> range:
+        """Those from the first copy of each tile to that of the next one."""
+        edges = [0, *(group[0].target for group in self.groups[1:]), total]
+        return range(edges[tiles.start], edges[tiles.stop])
 
     def steps(self, rows: int, columns: int, tiles: range) -> int:
         """Each word of each copy."""
-        return (
-            len(tiles) * rows * columns * sum(-(-self._bytes(part) // self.config.array.lanes) for part in self.copies)
-        )
+        lanes = self.config.array.lanes
+        return rows * columns * sum(-(-size // lanes) for size in self._sizes(tiles))
 
     def cycles(self, rows: int, columns: int, tiles: range) -> int:
         """A group of results a cycle."""
         lanes = self.config.array.lanes
-        groups = sum(
-            -(-size // lanes) * result_groups(self.config, min(size, lanes)) for size in map(self._bytes, self.copies)
-        )
-        return len(tiles) * rows * columns * groups
+        groups = sum(-(-size // lanes) * result_groups(self.config, min(size, lanes)) for size in self._sizes(tiles))
+        return rows * columns * groups
+
+    def _sizes(self, tiles: range) -> list[int]:
+        """Bytes that each copy of some tiles takes of a pixel."""
+        return [self._bytes(part) for tile in tiles for part in self.groups[tile]]
+
+
+def _grouped(parts: list[Selection], most: int) -> list[list[Selection]]:
+    """All parts if they have no more than ``most`` tables, else neighbours with half as many."""
+    if len({part.image for part in parts} - {b""}) <= most:
+        return [parts]
+    groups: list[list[Selection]] = [[]]
+    images: set[bytes] = set()
+    for part in parts:
+        if part.image and part.image not in images and len(images) == max(most // 2, 1):
+            groups.append([])
+            images = set()
+        groups[-1].append(part)
+        images |= {part.image} - {b""}
+    return groups
 
 
 def _takes(plan: Plan, layer: Layer) -> bool:
