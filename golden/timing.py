@@ -128,6 +128,8 @@ class Overheads:
         From a STORE at its unit to its first read.
     store_beat : int
         From a STORE's read to its beat on the bus.
+    restore : int
+        From the answer to a STORE's burst to the first read of another one that it has held up.
     store_finish : int
         From the answer to its last burst to the completion of a STORE.
     fetch : int
@@ -161,6 +163,7 @@ class Overheads:
     next_pieces: int = 3
     store: int = 9
     store_beat: int = 5
+    restore: int = 7
     store_finish: int = 5
     fetch: int = 4
     fetch_interval: int = 2
@@ -196,12 +199,21 @@ def burst_beats(config: Config, address: int, size_bytes: int) -> list[int]:
 
 
 def run_cycles(config: Config, size_bytes: int) -> int:
-    """Bus cycles of one of many runs of this length, on average.
+    """Bus cycles of one of many runs of this length that are read, on average.
 
     Its beats, or its share of the latency where its bursts are too short to hide it.
     """
+    return _run_cycles(config, size_bytes, OVERHEADS.read_latency + OVERHEADS.reload)
+
+
+def stored_run_cycles(config: Config, size_bytes: int) -> int:
+    """Those of a run that is written."""
+    return _run_cycles(config, size_bytes, OVERHEADS.store_beat + OVERHEADS.write_latency + OVERHEADS.restore)
+
+
+def _run_cycles(config: Config, size_bytes: int, latency: int) -> int:
     bursts = burst_beats(config, 0, size_bytes)
-    return max(sum(bursts), -(-len(bursts) * (OVERHEADS.read_latency + bursts[-1]) // config.axi.outstanding))
+    return max(sum(bursts), -(-len(bursts) * (latency + bursts[-1]) // config.axi.outstanding))
 
 
 def chunk_cycles(config: Config, pieces: int, piece_bytes: int) -> int:

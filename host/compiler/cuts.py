@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from ...golden.timing import OVERHEADS, run_cycles
+from ...golden.timing import OVERHEADS, run_cycles, stored_run_cycles
 from .parts import Cut, Geometry
 from .placement import Gap, fit
 from .plan import CompileError, Plan
@@ -152,7 +152,7 @@ def _estimate(plan: Plan, index: int, geometry: Geometry, *, streamed: bool) -> 
     if layer.output in geometry.partial:
         target = geometry.target(geometry.rows[0], geometry.columns[0], geometry.tiles[0])
         run = target.stored_bytes if blocks > 1 else target.row_bytes
-        storing = target.size_bytes / run * max(run_cycles(config, run), 4)
+        storing = target.size_bytes / run * max(stored_run_cycles(config, run), 4)
     # A part that is all of an input stays for all blocks of channels.
     loading *= 1 if parts == 1 and not is_apart else parts * blocks
     storing *= parts * blocks

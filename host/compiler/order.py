@@ -240,7 +240,7 @@ def _dma_cycles(plan: Plan, command: Command) -> int:
     if command.opcode is Opcode.FILL:
         return timing.fill_cycles(config, fields["rows"], fields["piece_bytes"])
     if command.opcode is Opcode.STORE:
-        return fields["rows"] * timing.run_cycles(config, fields["row_bytes"])
+        return fields["rows"] * timing.stored_run_cycles(config, fields["row_bytes"])
     run = timing.run_cycles(config, fields["row_pieces"] * fields["piece_bytes"])
     chunks = timing.chunk_cycles(config, fields["row_pieces"], fields["piece_bytes"])
     return fields["rows"] * fields["folds"] * max(run, chunks)

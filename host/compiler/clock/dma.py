@@ -159,7 +159,7 @@ class DmaClock:
         for row in range(fields["rows"]):
             address = fields["external"] + row * fields["external_row"]
             for beats in timing.burst_beats(self.config, address, fields["row_bytes"]):
-                begin_read = max(self.read, held(self.answers, self.config.axi.outstanding))
+                begin_read = max(self.read, held(self.answers, self.config.axi.outstanding) + OVERHEADS.restore)
                 self.read = _after_free_cycles(self.compute.reads, begin_read, beats)
                 self.answers.append(self.read + OVERHEADS.store_beat + OVERHEADS.write_latency)
         return self.answers[-1] + OVERHEADS.store_finish
