@@ -15,6 +15,7 @@ from lutterfly.golden.machine import ORDERS
 from lutterfly.golden.memories import CONSTANTS
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.compiler.emit import emit
+from lutterfly.host.compiler.plan import CompileError
 from lutterfly.host.compiler.segments import Item, choose_streamed
 from lutterfly.host.compiler.units import capacity, number_count, numbers
 from lutterfly.host.graph import Graph, Window
@@ -88,6 +89,31 @@ def test_a_large_pointwise_layer_is_bound_by_the_array() -> None:
 def test_parameters_are_streamed() -> None:
     plan = check(fully_connected((4, 600, 4, 500)))
     assert streamed(plan, LocalMemory.PARAMETER)
+
+
+def averages(count: int, *, convolution: bool) -> Graph:
+    """Poolings with six parameter words each, which all channels share."""
+    maker, name = GraphMaker((5, 5, 2)), "x"
+    if convolution:
+        name = maker.convolution(name, 2, SAME)
+    for _ in range(count):
+        name = maker.average_pool(name, Window((5, 5), pads=(2, 2, 2, 2)))
+    return maker.finish(name)
+
+
+def test_parameters_that_tiles_share_are_streamed() -> None:
+    """Where no layer has any of its own."""
+    plan = check(averages(99, convolution=False))
+    assert streamed(plan, LocalMemory.PARAMETER)
+
+
+def test_too_much_that_tiles_share_is_refused() -> None:
+    with pytest.raises(
+        CompileError,
+        match=r"^conv_t0: one tile of its output needs \d+ bytes of parameter memory beside \d{4} that tiles share, "
+        r"the configuration has 4096; choose a larger --config$",
+    ):
+        plan_graph(averages(99, convolution=True), TINY)
 
 
 def test_tables_are_streamed() -> None:

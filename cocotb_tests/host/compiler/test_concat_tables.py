@@ -12,7 +12,8 @@ from graphs import GraphMaker
 
 from lutterfly.golden.config import PRESETS
 from lutterfly.golden.machine import ORDERS
-from lutterfly.host.compiler import compile_graph, plan_graph
+from lutterfly.host.compiler import compile_graph, cuts, plan_graph
+from lutterfly.host.compiler.parts import Cut
 from lutterfly.host.compiler.plan import Plan
 from lutterfly.host.graph import Concat, Graph, Window
 
@@ -58,9 +59,21 @@ def test_what_others_read_too_is_looked_up_by_the_copy() -> None:
     assert [layer.table for layer in plan.graph.layers[:3]] == [None, None, None]
 
 
-@pytest.mark.parametrize(("preset", "side"), [("tiny", 4), ("tiny", 17), ("ecp5-85k", 4)])
-def test_more_tables_than_their_memory_holds(preset: str, side: int) -> None:
-    """Whether the concatenation is whole in the feature memory or in parts."""
+@pytest.mark.parametrize(
+    ("preset", "side", "blocks"), [("tiny", 4, False), ("tiny", 17, False), ("tiny", 17, True), ("ecp5-85k", 4, False)]
+)
+def test_more_tables_than_their_memory_holds(
+    preset: str, side: int, blocks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the concatenation is whole in the feature memory, or in parts of all its channels or some."""
+    if blocks:
+        candidates = cuts._candidates
+
+        def in_blocks(plan: Plan, index: int, **options):
+            is_concat = isinstance(plan.graph.layers[index], Concat)
+            return [[Cut(1, side, 1, 1)]] if is_concat else candidates(plan, index, **options)
+
+        monkeypatch.setattr(cuts, "_candidates", in_blocks)
     config = PRESETS[preset]
     maker = GraphMaker((side, side, 5))
     sources = [maker.convolution("x", channels, Window((1, 1))) for channels in range(1, 2 * config.memory.tables + 2)]
@@ -69,13 +82,13 @@ def test_more_tables_than_their_memory_holds(preset: str, side: int) -> None:
     made = joined(maker, sources[1], *sources)
     layer = maker.graph.layers[-1]
     maker.graph.layers[-1] = dataclasses.replace(layer, tables=(*layer.tables[:3], None, *layer.tables[4:]))
-    maker.graph.tensors[made] = dataclasses.replace(
-        maker.graph.tensors[made], zero_point=maker.graph.tensors[sources[2]].zero_point
-    )
+    kept = maker.graph.tensors[sources[2]].zero_point
+    maker.graph.tensors[made] = dataclasses.replace(maker.graph.tensors[made], zero_point=kept)
     graph = maker.finish(*others, maker.convolution(made, 4, SAME))
     plan, program = plan_graph(graph, config), compile_graph(graph, config)
-    assert max(operation.tiles for operation in plan.operations if isinstance(operation.layer, Concat)) > 2
-    assert bool(plan.cuts) == (side == 17)
+    index = next(index for index, layer in enumerate(plan.graph.layers) if isinstance(layer, Concat))
+    assert plan.operations[index].tiles > 2
+    assert (index in plan.cuts) == (side == 17)
     for order in ORDERS:
         assert differing_bytes(graph, program, config, order=order) == 0
 

@@ -122,15 +122,10 @@ class CopyOperation(Operation):
 
     def lower(self, job: Job) -> list[Command]:
         """One command for each copy; its tiles are ``lanes`` channels of a pixel."""
-        commands, before = [], 0
-        for tile in job.tiles:
-            tables = self.tables[tile]
-            commands += [
-                self._copy(job, part, before + tables.index(part.image) if part.image else None)
-                for part in self.groups[tile]
-            ]
-            before += len(tables)
-        return commands
+        # Tables come tile by tile, see :mod:`..segments`.
+        (tile,) = job.tiles
+        tables = self.tables[tile]
+        return [self._copy(job, part, tables.index(part.image) if part.image else None) for part in self.groups[tile]]
 
     def _copy(self, job: Job, part: Selection, table: int | None) -> Command:
         """The command of a copy; ``table`` is counted from the job's first one."""
