@@ -148,7 +148,7 @@ class _Spilling:
     def _place(self, spans: Mapping[str, Span]) -> dict[_Key, int] | None:
         times, sizes = self._items(spans)
         # What is there at one time may already be too much, wherever it lies.
-        if max(self._needs(times, sizes)) > self.plan.config.memory.feature_bytes:
+        if max(self._needs(times, sizes), default=0) > self.plan.config.memory.feature_bytes:
             return None
         addresses = place(times, sizes, self.plan.config.array.lanes)
         return addresses if extent(addresses, sizes) <= self.plan.config.memory.feature_bytes else None
