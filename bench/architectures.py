@@ -9,18 +9,12 @@ Needs the extra `architectures`.
 from __future__ import annotations
 
 import argparse
-import sys
-import types
 from pathlib import Path
 
 import torch
+from torchvision import models
 
-# Where torchvision comes without its compiled operators, this module of it fails; classifiers need none of them.
-sys.modules.setdefault("torchvision._meta_registrations", types.ModuleType("_meta_registrations"))
-
-from torchvision import models  # noqa: E402
-
-from lutterfly.train import export_onnx  # noqa: E402
+from lutterfly.train import export_onnx
 
 
 def quantised(name: str, size: int) -> bytes:

@@ -38,7 +38,7 @@ ORDER = {
 }
 #: The extras that the modules of each folder may need beyond the dependencies.
 EXTRAS = {
-    "bench": {"train"},
+    "bench": {"architectures", "train"},
     "cocotb_tests": {"test", "synth", "report", "train", "brevitas"},
     "examples": {"train", "brevitas"},
     "host": {"report"},
