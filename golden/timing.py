@@ -45,6 +45,9 @@ LOOKAHEAD = 8
 #: Pieces of a LOAD or FILL that are found ahead of their chunks.
 PIECES_AHEAD = 4
 
+#: Runs of STOREs that the stages between a command that is walked and the feature memory hold, its own one included.
+RUNS_AHEAD = 8
+
 #: From the issue of a step to its address, from the address to its word.
 ISSUE_LATENCY = 3
 FETCH_LATENCY = 5
@@ -130,6 +133,8 @@ class Overheads:
         From a STORE's read to its beat on the bus.
     restore : int
         From the answer to a STORE's burst to the first read of another one that it has held up.
+    store_room : int
+        From the last read of a STORE's run to the begin of a command that the runs behind it have held up.
     store_finish : int
         From the answer to its last burst to the completion of a STORE.
     fetch : int
@@ -164,6 +169,7 @@ class Overheads:
     store: int = 9
     store_beat: int = 5
     restore: int = 7
+    store_room: int = 7
     store_finish: int = 5
     fetch: int = 4
     fetch_interval: int = 2

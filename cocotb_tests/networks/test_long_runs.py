@@ -1,4 +1,4 @@
-"""Networks with long runs of commands that are bound by their results: each once gave wrong bytes or a watchdog."""
+"""Networks with long runs of commands: each once gave wrong bytes, a watchdog, or a prediction that was too low."""
 
 from __future__ import annotations
 
@@ -17,6 +17,15 @@ def heads(net: Net) -> None:
     x = net.input(16, 16, 16)
     for _ in range(20):
         net.output(net.conv(x, 8))
+
+
+def heads_beside_a_convolution(net: Net) -> None:
+    """STOREs that wait for the array, more than their unit holds."""
+    x = net.input(16, 8, 8)
+    mean = net.global_average(x)
+    for _ in range(60):
+        net.output(net.conv(mean, 8))
+    net.output(net.conv(x, 64, 3))
 
 
 def dense_block(net: Net) -> None:
@@ -45,13 +54,22 @@ def pointwise(side: int):
     ("preset", "build"),
     [
         ("ecp5-85k", heads),
+        ("ecp5-85k", heads_beside_a_convolution),
         ("ecp5-85k", dense_block),
         ("ecp5-85k", copies(4, 16, 40, 40)),
         ("tiny", pointwise(40)),
         ("tiny", pointwise(64)),
         ("tiny", copies(16, 2, 30, 4)),
     ],
-    ids=["heads", "dense block", "copies", "pointwise 40", "pointwise 64", "copies of a small map"],
+    ids=[
+        "heads",
+        "heads beside a convolution",
+        "dense block",
+        "copies",
+        "pointwise 40",
+        "pointwise 64",
+        "copies of a small map",
+    ],
 )
 def test_every_byte_is_right(preset: str, build) -> None:
     net = Net(Form(qdq=True, unsigned=False, per_channel=False), np.random.default_rng(1))

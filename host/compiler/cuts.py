@@ -108,7 +108,6 @@ def _candidates(plan: Plan, index: int, *, streamed: bool) -> Iterator[Iterator[
     """Cuts worth a try, the ones that promise more first: the others only count where none of these fits."""
     height, width, _ = plan.graph.tensors[plan.graph.layers[index].output].shape
     tiles = _sizes(plan.operations[index].tiles)
-    is_apart = plan.operations[index].reads_own_channels
     few = [-(-width // parts) for parts in (1, 2, 4, 8)]
     for buffers in (2, 1):
         # Blocks of channels load the input again for each; they save loading weights again for each part.
@@ -116,8 +115,7 @@ def _candidates(plan: Plan, index: int, *, streamed: bool) -> Iterator[Iterator[
             Cut(rows, columns, block, buffers)
             for columns in few
             for rows in _sizes(height)
-            # Channels of their own are a run for each pixel: of parts of rows these would be many, and short.
-            for block in (tiles if streamed and (columns == width or not is_apart) else tiles[:1])
+            for block in (tiles if streamed else tiles[:1])
         )
         yield (Cut(rows, columns, block, buffers) for columns in _sizes(width) for rows in (1, 2) for block in tiles)
 

@@ -7,14 +7,17 @@ import itertools
 import numpy as np
 
 from ...golden.elements import BINARY_BITS
-from ...golden.isa import LOAD, LocalMemory, Opcode
+from ...golden.isa import FORMATS, LocalMemory, Opcode
 from ..graph import Tensor
 from .folds import source_rows
 from .plan import Command
-from .storage import Storage, pieces
+from .storage import Addresses, Storage, pieces
 
-#: Of one LOAD.
-_MOST_FOLDS = next(field.limits[1] for field in LOAD.fields if field.name == "folds")
+#: Of one LOAD, and of one STORE.
+_MOST_FOLDS, _MOST_ROWS = (
+    next(field.limits[1] for field in FORMATS[opcode].fields if field.name == name)
+    for opcode, name in ((Opcode.LOAD, "folds"), (Opcode.STORE, "rows"))
+)
 
 
 def fill_border(storage: Storage, tensor: Tensor) -> list[Command]:
@@ -157,35 +160,43 @@ def store(storage: Storage, tensor: Tensor, external: int) -> list[Command]:
     start = external + storage.row * tensor.row_bytes + storage.column * tensor.pixel_bytes
     start += storage.channel_offset(storage.channel)
     is_dense = storage.width == tensor.shape[1] and not storage.gap
-    if storage.channels < tensor.shape[2]:
-        # A row for every pixel; pixels of one command are equally far apart.
-        size, pitch = storage.stored_bytes, storage.pixel_pitch
+    if storage.channels == tensor.shape[2]:
+        row_bytes = storage.row_bytes
         if is_dense:
-            count = storage.width * storage.height
-            return [_store(storage, storage.rows, count, size, pitch, start, tensor.pixel_bytes)]
-        starts = range(start, start + storage.height * tensor.row_bytes, tensor.row_bytes)
+            return [_store(storage.addresses(), start, storage.height * row_bytes, 1, (0, 0))]
+        return [_store(storage.addresses(), start, row_bytes, storage.height, (tensor.row_bytes, storage.row_pitch))]
+    # A run for every pixel; those of one command are equally far apart.
+    size, along = storage.stored_bytes, (tensor.pixel_bytes, storage.pixel_pitch)
+    if is_dense and storage.width * storage.height <= _MOST_ROWS:
+        return [_store(storage.addresses(), start, size, storage.width * storage.height, along)]
+    # A row for each command, or a column, whichever are fewer.
+    if storage.height <= storage.width:
         return [
-            _store(storage, range(row, row + 1), storage.width, size, pitch, at, tensor.pixel_bytes)
-            for row, at in zip(storage.rows, starts, strict=True)
+            _store(storage.addresses(range(row, row + 1)), start + at * tensor.row_bytes, size, storage.width, along)
+            for at, row in enumerate(storage.rows)
         ]
-    row_bytes = storage.row_bytes
-    if is_dense:
-        return [_store(storage, storage.rows, 1, storage.height * row_bytes, 0, start, 0)]
-    return [_store(storage, storage.rows, storage.height, row_bytes, storage.row_pitch, start, tensor.row_bytes)]
+    down = tensor.row_bytes, storage.row_pitch
+    return [
+        _store(
+            storage.addresses(columns=range(column, column + 1)),
+            start + at * tensor.pixel_bytes,
+            size,
+            storage.height,
+            down,
+        )
+        for at, column in enumerate(storage.columns)
+    ]
 
 
-def _store(
-    storage: Storage, rows: range, count: int, size: int, pitch: int, external: int, external_row: int
-) -> Command:
-    """A STORE of ``count`` runs of ``size`` bytes, which are the given rows of the tensor."""
-    reads = storage.addresses(rows)
+def _store(reads: Addresses, external: int, size: int, count: int, pitches: tuple[int, int]) -> Command:
+    """A STORE of ``count`` runs of ``size`` bytes at ``reads``; from one to the next, outside and in the memory."""
     fields = {
         "external": external,
         "local": int(reads[0]),
         "row_bytes": size,
         "rows": count,
-        "external_row": external_row,
-        "local_row": pitch,
+        "external_row": pitches[0],
+        "local_row": pitches[1],
     }
     return Command(Opcode.STORE, fields, reads=reads)
 

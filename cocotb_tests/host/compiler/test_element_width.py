@@ -118,19 +118,31 @@ def test_loads_and_stores_move_exactly_the_bytes(bits: int, part: dict[str, int]
     np.testing.assert_array_equal(back, stored)
 
 
-@pytest.mark.parametrize("width", [6, 4])
+@pytest.mark.parametrize(("height", "width", "most"), [(7, 6, 1), (7, 4, 4), (3, 4, 3), (7, 1, 1)])
 @pytest.mark.parametrize("bits", [1, 8, 16])
-def test_channels_are_stored_at_their_bytes(bits: int, width: int) -> None:
+def test_channels_are_stored_at_their_bytes(bits: int, height: int, width: int, most: int) -> None:
     tensor, rng = tensor_of(bits), np.random.default_rng(bits)
-    storage = storage_of(tensor, channel=8, channels=8, width=width)
+    storage = storage_of(tensor, channel=8, channels=8, height=height, width=width)
     feature = rng.integers(0, 256, TINY.memory.feature_bytes, dtype=np.uint8)
     arena = rng.integers(0, 256, EXTERNAL + tensor.size_bytes + 50, dtype=np.uint8)
     expected = arena.copy()
     cube = expected[EXTERNAL:][: tensor.size_bytes].reshape(7, 6, tensor.pixel_bytes)
-    cube[:, :width, bits:] = feature[LOCAL:][: 7 * width * bits].reshape(7, width, bits)
-    for command in store(storage, tensor, EXTERNAL):
+    cube[:height, :width, bits:] = feature[LOCAL:][: height * width * bits].reshape(height, width, bits)
+    commands = store(storage, tensor, EXTERNAL)
+    assert len(commands) == most
+    for command in commands:
         dma.store(decoded(command), arena, feature)
     np.testing.assert_array_equal(arena, expected)
+    reads = np.concatenate([command.reads for command in commands])
+    np.testing.assert_array_equal(np.sort(reads), np.sort(storage.addresses()))
+
+
+def test_more_pixels_than_a_store_has_runs() -> None:
+    tensor = tensor_of(1, (260, 300, 16))
+    storage = storage_of(tensor, channel=8, channels=8)
+    commands = store(storage, tensor, EXTERNAL)
+    assert [decoded(command)["rows"] for command in commands] == [300] * 260
+    np.testing.assert_array_equal(np.concatenate([command.reads for command in commands]), storage.addresses())
 
 
 @pytest.mark.parametrize("bits", [1, 8, 16])

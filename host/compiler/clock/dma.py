@@ -47,6 +47,9 @@ class DmaClock:
     begun: deque[int] = field(default_factory=deque)
     #: When the memory has answered each burst of a STORE.
     answers: list[float] = field(default_factory=list)
+    #: When each run of a STORE has been read, and how many runs were before those of the last STORE.
+    runs: list[float] = field(default_factory=list)
+    runs_before: int = 0
     last_opcode: Opcode = Opcode.LOAD
 
     def completion(self, index: int) -> int:
@@ -74,6 +77,10 @@ class DmaClock:
             allowed = self.compute.completed[command.waits_for] + OVERHEADS.token
         if self.completed and self._is_behind(command):
             allowed = max(allowed, self.completed[-1] + 1)
+        if command.opcode is Opcode.STORE and self.runs_before >= timing.RUNS_AHEAD:
+            # The last STORE is walked when all runs before its own have room.
+            read = self.runs[self.runs_before - timing.RUNS_AHEAD]
+            allowed = max(allowed, math.ceil(read) + OVERHEADS.store_room)
         begin = max(self.ready, allowed, self.bus.arrival("dma", self._index))
         if begin >= before:
             return False
@@ -156,12 +163,14 @@ class DmaClock:
 
     def _store(self, fields: dict[str, int], begin: int) -> float:
         self.read = max(begin + OVERHEADS.store, self.read)
+        self.runs_before = len(self.runs)
         for row in range(fields["rows"]):
             address = fields["external"] + row * fields["external_row"]
             for beats in timing.burst_beats(self.config, address, fields["row_bytes"]):
                 begin_read = max(self.read, held(self.answers, self.config.axi.outstanding) + OVERHEADS.restore)
                 self.read = _after_free_cycles(self.compute.reads, begin_read, beats)
                 self.answers.append(self.read + OVERHEADS.store_beat + OVERHEADS.write_latency)
+            self.runs.append(self.read)
         return self.answers[-1] + OVERHEADS.store_finish
 
 
