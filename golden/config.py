@@ -18,9 +18,9 @@ from .memories import MEMORIES, PARAMETER_BYTES
 #: Commands of each queue that the program memory holds at most: errors count commands modulo this number.
 RESIDENT_COMMANDS = 1 << 16
 #: Skips that a COMPUTE command has a bit for.
-_MOST_SKIPS = next(field.width for field in COMPUTE.fields if field.name == "skips")
+_MOST_SKIPS = COMPUTE.field("skips").width
 #: Words that a COMPUTE command can address.
-_WORDS = {field.name: 1 << field.width for field in COMPUTE.fields if field.name in ("weight", "parameter")}
+_WORDS = {name: 1 << COMPUTE.field(name).width for name in ("weight", "parameter")}
 
 
 def _check(condition: bool, name: str, constraint: str, value: object) -> None:

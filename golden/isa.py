@@ -93,6 +93,10 @@ class Format:
     action: str
     notes: str
 
+    def field(self, name: str) -> Field:
+        """The field of this name."""
+        return next(field for field in self.fields if field.name == name)
+
     def encode(self, **values: int) -> bytes:
         """Pack ``values`` into a command; fields that are not named are zero.
 

@@ -148,7 +148,7 @@ def _headers(config: Config) -> Iterator[Case]:
             fmt = isa.FORMATS[opcode]
             word = int.from_bytes(fmt.encode(**_base(opcode, config)), "little")
             end = max(entry.lsb + entry.width for entry in fmt.fields)
-            reserved = next(entry for entry in fmt.fields if entry.name == "reserved")
+            reserved = fmt.field("reserved")
             # The last bit of a field is tried with its limits; here, those that belong to none.
             for bit in {reserved.lsb, reserved.lsb + reserved.width - 1, end, COMMAND_BITS - 1}:
                 changed = (word | 1 << bit).to_bytes(isa.COMMAND_BYTES, "little")

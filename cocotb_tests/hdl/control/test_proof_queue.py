@@ -228,7 +228,7 @@ class QueueProof(Proof):
             used = sum((1 << field.width) - 1 << field.lsb for field in fmt.fields if field.name != "reserved") | 0xF
             clean = (text & (((1 << isa.COMMAND_BITS) - 1) ^ used)) == 0
             if opcode is Opcode.COMPUTE:
-                (engine,) = (field for field in fmt.fields if field.name == "engine")
+                engine = fmt.field("engine")
                 clean &= Cat(text[engine.lsb :][: engine.width] == code for code in CONFIG.engines).any()
             legal |= (text[:4] == opcode) & clean
         return legal

@@ -26,7 +26,7 @@ from ..windows import window_pitches
 from .average import with_averages
 from .fields import Codes, Loop, Tiles, compute_fields, only_table
 
-_MOST_ROWS = next(field.limits[1] for field in COMPUTE.fields if field.name == "rows")
+_MOST_ROWS = COMPUTE.field("rows").limits[1]
 
 
 @dataclass(frozen=True)
