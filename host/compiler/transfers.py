@@ -7,17 +7,14 @@ import itertools
 import numpy as np
 
 from ...golden.elements import BINARY_BITS
-from ...golden.isa import FORMATS, LocalMemory, Opcode
+from ...golden.isa import LOAD, STORE, LocalMemory, Opcode
 from ..graph import Tensor
 from .folds import source_rows
 from .plan import Command
 from .storage import Addresses, Storage, pieces
 
 #: Of one LOAD, and of one STORE.
-_MOST_FOLDS, _MOST_ROWS = (
-    next(field.limits[1] for field in FORMATS[opcode].fields if field.name == name)
-    for opcode, name in ((Opcode.LOAD, "folds"), (Opcode.STORE, "rows"))
-)
+_MOST_FOLDS, _MOST_ROWS = LOAD.field("folds").limits[1], STORE.field("rows").limits[1]
 
 
 def fill_border(storage: Storage, tensor: Tensor) -> list[Command]:
@@ -160,31 +157,27 @@ def store(storage: Storage, tensor: Tensor, external: int) -> list[Command]:
     start = external + storage.row * tensor.row_bytes + storage.column * tensor.pixel_bytes
     start += storage.channel_offset(storage.channel)
     is_dense = storage.width == tensor.shape[1] and not storage.gap
-    if storage.channels == tensor.shape[2]:
-        row_bytes = storage.row_bytes
-        if is_dense:
-            return [_store(storage.addresses(), start, storage.height * row_bytes, 1, (0, 0))]
-        return [_store(storage.addresses(), start, row_bytes, storage.height, (tensor.row_bytes, storage.row_pitch))]
-    # A run for every pixel; those of one command are equally far apart.
-    size, along = storage.stored_bytes, (tensor.pixel_bytes, storage.pixel_pitch)
-    if is_dense and storage.width * storage.height <= _MOST_ROWS:
-        return [_store(storage.addresses(), start, size, storage.width * storage.height, along)]
+    if storage.channels < tensor.shape[2]:
+        return _store_channels(storage, tensor, start, is_dense=is_dense)
+    row_bytes = storage.row_bytes
+    if is_dense:
+        return [_store(storage.addresses(), start, storage.height * row_bytes, 1, (0, 0))]
+    return [_store(storage.addresses(), start, row_bytes, storage.height, (tensor.row_bytes, storage.row_pitch))]
+
+
+def _store_channels(storage: Storage, tensor: Tensor, start: int, *, is_dense: bool) -> list[Command]:
+    """STOREs of some channels: a run for every pixel; those of one command are equally far apart."""
+    size, reads = storage.stored_bytes, storage.addresses().reshape(storage.height, storage.width, -1)
+    pixel, row = (tensor.pixel_bytes, storage.pixel_pitch), (tensor.row_bytes, storage.row_pitch)
+    if is_dense and storage.height * storage.width <= _MOST_ROWS:
+        return [_store(reads.reshape(-1), start, size, storage.height * storage.width, pixel)]
     # A row for each command, or a column, whichever are fewer.
-    if storage.height <= storage.width:
-        return [
-            _store(storage.addresses(range(row, row + 1)), start + at * tensor.row_bytes, size, storage.width, along)
-            for at, row in enumerate(storage.rows)
-        ]
-    down = tensor.row_bytes, storage.row_pitch
+    along, across = pixel, row
+    if storage.width < storage.height:
+        along, across, reads = row, pixel, reads.swapaxes(0, 1)
     return [
-        _store(
-            storage.addresses(columns=range(column, column + 1)),
-            start + at * tensor.pixel_bytes,
-            size,
-            storage.height,
-            down,
-        )
-        for at, column in enumerate(storage.columns)
+        _store(line.reshape(-1), start + number * across[0], size, len(line), along)
+        for number, line in enumerate(reads)
     ]
 
 

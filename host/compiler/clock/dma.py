@@ -47,9 +47,9 @@ class DmaClock:
     begun: deque[int] = field(default_factory=deque)
     #: When the memory has answered each burst of a STORE.
     answers: list[float] = field(default_factory=list)
-    #: When each run of a STORE has been read, and how many runs were before those of the last STORE.
+    #: When each run of a STORE has been read, and when their unit has room for the next STORE.
     runs: list[float] = field(default_factory=list)
-    runs_before: int = 0
+    room: int = 0
     last_opcode: Opcode = Opcode.LOAD
 
     def completion(self, index: int) -> int:
@@ -77,10 +77,8 @@ class DmaClock:
             allowed = self.compute.completed[command.waits_for] + OVERHEADS.token
         if self.completed and self._is_behind(command):
             allowed = max(allowed, self.completed[-1] + 1)
-        if command.opcode is Opcode.STORE and self.runs_before >= timing.RUNS_AHEAD:
-            # The last STORE is walked when all runs before its own have room.
-            read = self.runs[self.runs_before - timing.RUNS_AHEAD]
-            allowed = max(allowed, math.ceil(read) + OVERHEADS.store_room)
+        if command.opcode is Opcode.STORE:
+            allowed = max(allowed, self.room)
         begin = max(self.ready, allowed, self.bus.arrival("dma", self._index))
         if begin >= before:
             return False
@@ -163,7 +161,6 @@ class DmaClock:
 
     def _store(self, fields: dict[str, int], begin: int) -> float:
         self.read = max(begin + OVERHEADS.store, self.read)
-        self.runs_before = len(self.runs)
         for row in range(fields["rows"]):
             address = fields["external"] + row * fields["external_row"]
             for beats in timing.burst_beats(self.config, address, fields["row_bytes"]):
@@ -171,6 +168,8 @@ class DmaClock:
                 self.read = _after_free_cycles(self.compute.reads, begin_read, beats)
                 self.answers.append(self.read + OVERHEADS.store_beat + OVERHEADS.write_latency)
             self.runs.append(self.read)
+        # The next one begins when this one is walked, as all runs before its own have room.
+        self.room = math.ceil(held(self.runs, fields["rows"] + timing.RUNS_AHEAD)) + OVERHEADS.store_room
         return self.answers[-1] + OVERHEADS.store_finish
 
 
