@@ -8,6 +8,7 @@ from ...golden.isa import COMMAND_BYTES, END, LOAD, LocalMemory
 from ...golden.program import Port, Program, Queues, SpilledTensor, WrittenTensor
 from ..graph import Tensor
 from .arena import ALIGNMENT, aligned
+from .observed import observed
 from .plan import Plan
 
 
@@ -98,26 +99,16 @@ def _port(plan: Plan, tensor: Tensor) -> Port:
 
 
 def _written(plan: Plan) -> Iterator[WrittenTensor]:
-    """The model's tensors that are computed and lie whole in the feature memory, each with the last of its writers."""
-    for name in dict.fromkeys([*plan.views, *(layer.output for layer in plan.graph.layers), *plan.roots]):
+    """The tensors that verification compares, each with the last command of its last writer."""
+    for name, layer in observed(plan):
         tensor, storage = plan.graph.tensors[name], plan.storages[name]
-        root, first = plan.place_of(name)
-        writers = [
-            index
-            for index, layer in enumerate(plan.graph.layers)
-            for other, channel in [plan.place_of(layer.output)]
-            if other == root
-            and channel < first + tensor.shape[2]
-            and first < channel + plan.graph.tensors[layer.output].shape[2]
-        ]
-        if writers and root in plan.spans and tensor.views:
-            yield WrittenTensor(
-                name,
-                plan.predictions[writers[-1]].commands[-1],
-                storage.origin,
-                storage.row_pitch,
-                storage.pixel_pitch,
-                tensor.shape,
-                tensor.bits,
-                tensor.order,
-            )
+        yield WrittenTensor(
+            name,
+            plan.predictions[layer].commands[-1],
+            storage.origin,
+            storage.row_pitch,
+            storage.pixel_pitch,
+            tensor.shape,
+            tensor.bits,
+            tensor.order,
+        )

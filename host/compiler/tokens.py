@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...golden.isa import Opcode
+from .observed import check_observed, observations
 from .plan import Addresses, Command, Plan
+from .storage import NO_ADDRESSES
 from .units import number_count
 
 _OTHER = {"dma": "compute", "compute": "dma"}
@@ -40,10 +42,12 @@ def synchronise(plan: Plan) -> Plan:
 
     Commands are taken in an order in which they could run one by one, so that all waiting points backwards and cannot
     go round. A command waits for the latest command of the other queue that writes what it reads or writes, or reads
-    what it writes. Within the compute queue only reading what may still be under way needs `after`: results land, and
-    words are read, in order. Within the DMA queue the hardware separates loads and fills from stores.
+    what it writes, or behind which verification compares what it writes. Within the compute queue only reading what may
+    still be under way needs `after`: results land, and words are read, in order. Within the DMA queue the hardware
+    separates loads and fills from stores.
     """
     queues = {name: _Queue(number_count(plan.config)) for name in _OTHER}
+    compared = observations(plan)
     for command in plan.commands:
         own, other = queues[command.queue], queues[_OTHER[command.queue]]
         index = len(own.commands)
@@ -72,6 +76,7 @@ def synchronise(plan: Plan) -> Plan:
             own.done = index - 1
 
         own.last_read[command.reads] = index
+        own.last_read[compared.get(command, NO_ADDRESSES)] = index
         own.last_write[command.writes] = index
         own.knowledge.append((own.done, own.other_done))
         own.commands.append(command)
@@ -80,7 +85,10 @@ def synchronise(plan: Plan) -> Plan:
 
 
 def check_tokens(plan: Plan) -> None:
-    """Run the queues on tokens alone: both must come to their end, with no token left."""
+    """Run the queues on tokens alone: both must come to their end, with no token left.
+
+    Nothing may be overwritten before verification has compared it.
+    """
     queues = {name: plan.queue(name) for name in _OTHER}
     position, tokens = dict.fromkeys(_OTHER, 0), dict.fromkeys(_OTHER, 0)
     moved = True
@@ -98,6 +106,7 @@ def check_tokens(plan: Plan) -> None:
                 moved = True
     assert all(position[name] == len(commands) for name, commands in queues.items()), f"deadlock at {position}"
     assert not any(tokens.values()), f"tokens left: {tokens}"
+    check_observed(plan)
 
 
 def _latest(by: np.ndarray, where: Addresses) -> int:
