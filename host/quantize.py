@@ -18,7 +18,7 @@ from .frontend import ModelError
 from .frontend.parse import check_inputs, read_model
 from .frontend.source import Source, fix_batch, measure
 from .progress import Progress, silent
-from .reference import open_session
+from .reference import keep_inputs, model_inputs, open_session
 
 #: Operators that are quantised. All others stay in float: a chain of pointwise ones between two quantised tensors
 #: becomes one table, in which nothing is rounded on the way; a Softmax at the end runs on the host.
@@ -72,6 +72,7 @@ def quantize(
     """
     model = read_model(data, name)
     _check_float(model, name)
+    keep_inputs(model, [value.name for value in model_inputs(model)])
     sample = Source(name, copy.deepcopy(model), data, qdq=False)
     check_inputs(sample)
     fix_batch(sample)

@@ -27,6 +27,8 @@ INTEGER_TYPES = ("tensor(int8)", "tensor(uint8)")
 # What goes wrong is raised; ONNX Runtime would log it as well.
 _FATAL_ONLY = 4
 _QDQ_KEY, _QDQ = "lutterfly.qdq", "1"
+#: The first IR version in which an initializer need not be an input.
+FREE_INITIALIZERS = 4
 _FLOAT_WINDOWS = ("Conv", "FusedConv", "AveragePool", "GlobalAveragePool")
 INTEGER_PRODUCTS = ("QLinearConv", "QGemm", "QLinearMatMul")
 _PRODUCTS = ("Conv", "Gemm", "MatMul", "QGemm")
@@ -54,6 +56,20 @@ def probe() -> str | None:
             break
     missing = [name for name in ("avx2", "fma") if name not in features]
     return f"the processor lacks {', '.join(missing)}, with which ONNX Runtime's bytes are defined" if missing else None
+
+
+def model_inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+    """The inputs that a caller must give; exporters of IR version 3 list every initializer among them."""
+    initializers = {tensor.name for tensor in model.graph.initializer}
+    return [value for value in model.graph.input if value.name not in initializers]
+
+
+def keep_inputs(model: onnx.ModelProto, names: Collection[str]) -> None:
+    """Take all other inputs out of a model's list: they are initializers, and constants from then on."""
+    kept = [value for value in model.graph.input if value.name in names]
+    del model.graph.input[:]
+    model.graph.input.extend(kept)
+    model.ir_version = max(model.ir_version, FREE_INITIALIZERS)
 
 
 def is_qdq(model: onnx.ModelProto) -> bool:
@@ -135,7 +151,10 @@ def executed_model(model: onnx.ModelProto, *, exact_sums: bool = False) -> onnx.
         path = Path(folder) / "executed.onnx"
         options.optimized_model_filepath = str(path)
         open_session(model.SerializeToString(), options)
-        return onnx.load(path)
+        executed = onnx.load(path)
+    # ONNX Runtime leaves initializers among the inputs that it has fused away.
+    keep_inputs(executed, [value.name for value in model_inputs(model)])
+    return executed
 
 
 def expose(model: onnx.ModelProto, names: Collection[str]) -> onnx.ModelProto:
@@ -180,8 +199,7 @@ def open_host_part(part: bytes) -> onnxruntime.InferenceSession:
 
 def activation_names(model: onnx.ModelProto) -> list[str]:
     """Names of the int8 and uint8 tensors that nodes compute from the model's inputs, in order."""
-    initializers = {tensor.name for tensor in model.graph.initializer}
-    dynamic = {value.name for value in model.graph.input} - initializers
+    dynamic = {value.name for value in model_inputs(model)}
     for node in model.graph.node:
         if dynamic & set(node.input):
             dynamic |= set(node.output)
@@ -209,8 +227,7 @@ class Reference:
     def __init__(self, model: bytes):
         loaded = onnx.load_from_string(model)
         self.output_names = [value.name for value in loaded.graph.output]
-        initializers = {tensor.name for tensor in loaded.graph.initializer}
-        self._inputs = {value.name for value in loaded.graph.input} - initializers
+        self._inputs = {value.name for value in model_inputs(loaded)}
         self._plain = open_session(model)
         executed = executed_model(loaded, exact_sums=True)
         self._exposed_names = [name for name in activation_names(executed) if name not in self.output_names]

@@ -9,7 +9,7 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from ..model_file import external_files
-from ..reference import is_qdq
+from ..reference import FREE_INITIALIZERS, is_qdq, model_inputs
 from .errors import ModelError
 from .source import Source
 from .text import wrong_text
@@ -93,6 +93,7 @@ def parse(data: bytes, name: str) -> Source:
     _check_quantised(model, name)
     name_nodes(model)
     source = Source(name, model, data, is_qdq(model))
+    _check_fixed(source)
     check_inputs(source)
     return source
 
@@ -109,6 +110,20 @@ def _check_names(model: onnx.ModelProto, name: str) -> None:
         taken |= {node.name} - {""}
 
 
+def _check_fixed(source: Source) -> None:
+    """Refuse what ONNX Runtime does not fuse: scales and weights that a caller may replace."""
+    graph = source.model.graph
+    listed = {value.name for value in graph.input} - set(source.inputs)
+    if not (source.qdq and listed) or source.model.ir_version < FREE_INITIALIZERS:
+        return
+    shown = next(tensor.name for tensor in graph.initializer if tensor.name in listed)
+    raise ModelError(
+        f"{source.name}: initializer {shown!r} must not be listed among the inputs of the graph: a caller may replace "
+        "it then, and ONNX Runtime computes in float; take all initializers out of them with "
+        "python -m onnxruntime.tools.remove_initializer_from_input"
+    )
+
+
 def _check_quantised(model: onnx.ModelProto, name: str) -> None:
     for node in model.graph.node:
         if node.op_type in DYNAMIC_OPERATORS:
@@ -118,7 +133,7 @@ def _check_quantised(model: onnx.ModelProto, name: str) -> None:
             )
     operators = {node.op_type for node in model.graph.node}
     codes = (onnx.TensorProto.INT8, onnx.TensorProto.UINT8)
-    on_codes = any(value.type.tensor_type.elem_type in codes for value in model.graph.input)
+    on_codes = any(value.type.tensor_type.elem_type in codes for value in model_inputs(model))
     quantised = any(operator in ("QuantizeLinear", "QGemm") or operator.startswith("QLinear") for operator in operators)
     if not on_codes and not quantised:
         raise ModelError(f"{name}: is a float model; {QUANTISE}")
@@ -146,9 +161,7 @@ def check_inputs(source: Source) -> None:
         If an input is no tensor of numbers, or too large; if a dimension other than the batch is dynamic, or the batch
         is neither dynamic nor 1.
     """
-    for value in source.model.graph.input:
-        if value.name not in source.inputs:
-            continue
+    for value in model_inputs(source.model):
         _check_type(source.name, value)
         dimensions = value.type.tensor_type.shape.dim
         if not dimensions:

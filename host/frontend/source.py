@@ -11,7 +11,7 @@ import onnx
 import onnxruntime
 from onnx import NodeProto, numpy_helper
 
-from ..reference import RUNTIME_ERRORS, computed_tensors, expose, plain_session
+from ..reference import RUNTIME_ERRORS, computed_tensors, expose, model_inputs, plain_session
 from .body import LayerBody
 from .errors import ModelError
 
@@ -69,8 +69,7 @@ class Source:
     @property
     def inputs(self) -> list[str]:
         """The model's inputs."""
-        initializers = {tensor.name for tensor in self.model.graph.initializer}
-        return [value.name for value in self.model.graph.input if value.name not in initializers]
+        return [value.name for value in model_inputs(self.model)]
 
     @property
     def outputs(self) -> list[str]:
@@ -92,11 +91,10 @@ class Source:
 
 def fix_batch(source: Source) -> None:
     """Set the batch to 1: the accelerator runs one sample at a time."""
-    for value in source.model.graph.input:
-        if value.name in source.inputs:
-            batch = value.type.tensor_type.shape.dim[0]
-            batch.Clear()
-            batch.dim_value = 1
+    for value in model_inputs(source.model):
+        batch = value.type.tensor_type.shape.dim[0]
+        batch.Clear()
+        batch.dim_value = 1
     for value in source.model.graph.output:
         value.type.tensor_type.ClearField("shape")
     del source.model.graph.value_info[:]

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto, numpy_helper
 
+from ...reference import keep_inputs, model_inputs
 from ..errors import ModelError
 from ..fragments import label
 from ..parse import check_inputs, name_nodes
@@ -75,7 +76,8 @@ def read_network(model: onnx.ModelProto, name: str) -> Network:
     given = onnx.ModelProto()
     given.CopyFrom(model)
     name_nodes(given)
-    _drop_listed_initializers(given)
+    # Weights that are listed as inputs, as Brevitas exports them, are constants all the same.
+    keep_inputs(given, [value.name for value in model_inputs(given)])
     written = {tensor.name: numpy_helper.to_array(tensor) for tensor in given.graph.initializer}
     written |= {
         node.output[0]: numpy_helper.to_array(attribute.t)
@@ -105,14 +107,6 @@ def _check_sizes(network: Network) -> None:
                     f"{network.name}: {label(node)} must give at least one number, not the shape "
                     f"{list(network.shapes[output])}; export the network for larger inputs"
                 )
-
-
-def _drop_listed_initializers(model: onnx.ModelProto) -> None:
-    """Weights that are listed as inputs, as Brevitas exports them, are constants all the same."""
-    known = {tensor.name for tensor in model.graph.initializer}
-    inputs = [value for value in model.graph.input if value.name not in known]
-    del model.graph.input[:]
-    model.graph.input.extend(inputs)
 
 
 def _spelled(given: onnx.ModelProto, quantisers: dict[str, Quantiser]) -> onnx.ModelProto:
