@@ -265,6 +265,10 @@ class Pad(Convolution):
     Its bias is 0 and its multiplier 1.
     """
 
+    def kind(self, source: Shape, target: Shape) -> str:
+        """No convolution of the network's."""
+        return "border"
+
     def macs(self, target: Shape) -> int:
         """None: only the accelerator multiplies."""
         return 0

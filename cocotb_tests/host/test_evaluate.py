@@ -12,7 +12,7 @@ from generated import FORMS, Limits, chain, layer
 
 from lutterfly.host.evaluate import evaluate, evaluate_layer, from_onnx, to_onnx
 from lutterfly.host.frontend import import_model
-from lutterfly.host.graph import Layer, View
+from lutterfly.host.graph import Layer, Pad, View, Window
 
 KINDS = ("conv", "conv1d", "fc", "pool", "activation")
 
@@ -83,3 +83,10 @@ def test_a_kind_of_layer_without_golden_functions_is_refused() -> None:
     layer = Unknown("node", ("x",), "y", np.zeros(256, np.int8))
     with pytest.raises(TypeError, match=r"^node: layer must be of a kind that has golden functions, not Unknown$"):
         evaluate_layer(layer, {"x": np.zeros((1, 1, 1), np.int8)}, {})
+
+
+def test_a_border_is_called_a_border():
+    """Also in programs, which is what reports show: it is no depthwise convolution of the network's."""
+    ones, none = np.ones((3, 1, 1, 1), np.int8), np.zeros(3, np.int32)
+    layer = Pad("pad", ("x",), "y", ones, none, np.ones(3, np.float32), Window((1, 1), pads=(1, 1, 1, 1)), groups=3)
+    assert layer.kind((4, 4, 3), (6, 6, 3)) == "border"
