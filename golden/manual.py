@@ -118,8 +118,10 @@ def isa_page() -> str:
     )
     step_list = (
         f"## Step lists\n\nAn entry has {isa.LIST_ENTRY_BYTES} bytes: a byte offset in bits {isa.LOCAL_BITS - 1}:0 "
-        f"(modulo 2^{isa.LOCAL_BITS}), the flag `clear` in bit {isa.LIST_CLEAR.bit_length() - 1}, "
-        f"the flag `fire` in bit {isa.LIST_FIRE.bit_length() - 1}; the others are zero.\n"
+        f"(modulo 2^{isa.LOCAL_BITS}), how many bytes of the word count in bits "
+        f"{isa.LIST_COUNT_LSB + isa.LIST_COUNT_BITS - 1}:{isa.LIST_COUNT_LSB} (0 for all; read by engines of binary "
+        f"values alone), the flag `clear` in bit {isa.LIST_CLEAR.bit_length() - 1}, the flag `fire` in bit "
+        f"{isa.LIST_FIRE.bit_length() - 1}.\n"
     )
     parts = [_ISA_HEAD, *map(_format, isa.FORMATS.values()), step_list, _engines(), *(_codes(*pair) for pair in codes)]
     return "\n".join(parts)

@@ -32,3 +32,11 @@ def test_tables_have_the_width_of_their_head() -> None:
         cells = line.replace("\\|", "").count("|") if line.startswith("|") else 0
         assert cells == width or width == 0 or cells == 0
         width = cells
+
+
+def test_the_manual_names_every_part_of_a_list_entry() -> None:
+    (line,) = [line for line in manual.isa_page().splitlines() if line.startswith("An entry has 4 bytes")]
+    named = {range(24): "23:0", range(24, 30): "29:24", range(30, 31): "bit 30", range(31, 32): "bit 31"}
+    assert sorted(bit for bits in named for bit in bits) == list(range(32))
+    assert all(text in line for text in named.values())
+    assert "others are zero" not in line
