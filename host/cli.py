@@ -57,7 +57,9 @@ Batch = Annotated[
         show_default=False,
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object on standard output; on an error, an object with `error`.")
+]
 
 
 class _FailedError(Exception):

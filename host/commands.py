@@ -128,6 +128,7 @@ def run(
     found = find_config(config)
     outcome = None
     if report:
+        reports.check_ending(report)
         reports.check_available()
         program, outcome, _ = load_outcome(model, found, batch=batch)
     session = InferenceSession(program if outcome else model, found, progress=progress, batch=batch)

@@ -24,10 +24,14 @@ def find_config(config: str | Path | Config) -> Config:
         return config
     if isinstance(config, str) and config in PRESETS:
         return PRESETS[config]
-    path = Path(config)
+    path, names = Path(config), ", ".join(PRESETS)
     try:
+        if not path.exists() and path.suffix:
+            raise ValueError(
+                f"{path}: must be a configuration file, and there is none; name a file, or a preset: {names}"
+            )
         if not path.is_file():
-            raise ValueError(f"config must be one of {', '.join(PRESETS)} or a JSON file, not {config}")
+            raise ValueError(f"config must be one of {names} or a JSON file, not {config}")
         # Some editors begin UTF-8 with a byte order mark.
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:

@@ -47,4 +47,13 @@ def load_inputs(files: Mapping[str, str], infos: Sequence[TensorInfo]) -> dict[s
             check_feed(known[name], feeds[name])
         except (TypeError, ValueError) as error:
             raise ValueError(f"{path}: {error}") from error
+        _check_finite(path, name, feeds[name])
     return feeds
+
+
+def _check_finite(path: str, name: str, array: np.ndarray) -> None:
+    """No code stands for NaN or infinity: what QuantizeLinear makes of them is nobody's definition."""
+    if array.dtype.kind != "f" or np.isfinite(array).all():
+        return
+    place = tuple(map(int, np.argwhere(~np.isfinite(array))[0]))
+    raise ValueError(f"{path}: input {name} must be finite, not {array[place]} at {list(place)}")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -60,6 +61,10 @@ def test_compile_for_a_configuration_file(capsys: pytest.CaptureFixture[str], tm
         (["check", "nothing.onnx"], "nothing.onnx: must be a file that can be read: No such file or directory"),
         (["check", __file__], f"{__file__}: must be an ONNX file; export the network to ONNX"),
         (["check", MODEL, "--config", "huge"], "config must be one of tiny, ecp5-85k, large or a JSON file, not huge"),
+        (
+            ["check", MODEL, "--config", "none.json"],
+            "none.json: must be a configuration file, and there is none; name a file, or a preset: tiny, ecp5-85k",
+        ),
         (["compile", MODEL, "-o", "/nowhere/x"], "/nowhere/x: cannot be written: No such file or directory"),
         (["run", MODEL], "Missing option '--input'."),
         (["run", MODEL, "--input", "x=x.npy"], "input must be one of pixels, not x"),
@@ -82,6 +87,15 @@ def test_refuses_in_one_line(capsys: pytest.CaptureFixture[str], words: list[str
     assert not shown.out
     assert error in shown.err
     assert "Traceback" not in shown.err
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_inputs_are_finite(capsys: pytest.CaptureFixture[str], tmp_path: Path, value: float) -> None:
+    pixels, target = digits.images()[:2].astype(np.float32), tmp_path / "pixels.npy"
+    pixels[1, 0, 2, 3] = value
+    np.save(target, pixels)
+    code, values = answer(capsys, "run", MODEL, "--input", str(target))
+    assert (code, values) == (2, {"error": f"{target}: input pixels must be finite, not {value} at [1, 0, 2, 3]"})
 
 
 WORDS = [

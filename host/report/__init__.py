@@ -28,6 +28,13 @@ def check_available() -> None:
         raise ToolError(f"a report needs Plotly, which is not installed; run: {install_command('report')}")
 
 
+def check_ending(path: Path) -> None:
+    """Raise ValueError if a report is a file that is not called a page: whoever opens it goes by the name."""
+    is_file = path.is_file() or not path.exists()
+    if is_file and path.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"report must be a file that ends in .html, as the report is a page, not {path}")
+
+
 def check_target(path: Path, others: Iterable[Path]) -> None:
     """Make sure, before anything runs, that a report can be written.
 

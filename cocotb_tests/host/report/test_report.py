@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -105,15 +106,30 @@ def test_a_place_that_cannot_be_written_is_refused_before_anything_runs(
 
 @pytest.mark.usefixtures("never_runs")
 def test_the_report_takes_no_other_files_place(capsys: pytest.CaptureFixture[str], tmp_path: Path, pixels: str) -> None:
-    output = tmp_path / "y.npy"
-    for path in (pixels, str(MODEL), str(output)):
-        before = Path(path).read_bytes() if Path(path).exists() else None
-        code, values = run(capsys, str(MODEL), "--input", pixels, "--output", str(output), "--report", path)
+    model, inputs, output = (tmp_path / f"{name}.html" for name in ("model", "inputs", "output"))
+    shutil.copy(MODEL, model)
+    shutil.copy(pixels, inputs)
+    for path in (model, inputs, output):
+        before = path.read_bytes() if path.exists() else None
+        code, values = run(capsys, str(model), "--input", str(inputs), "--output", str(output), "--report", str(path))
         assert (code, values["error"]) == (
             2,
             f"report must be another file than what the run reads and writes, not {path}",
         )
-        assert (Path(path).read_bytes() if Path(path).exists() else None) == before
+        assert (path.read_bytes() if path.exists() else None) == before
+
+
+@pytest.mark.parametrize("name", ["x.pdf", "x", "html"])
+def test_a_report_is_called_a_page_before_anything_is_compiled(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, pixels: str, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(commands, "load_outcome", lambda *_, **__: pytest.fail("a network was compiled"))
+    target = tmp_path / name
+    assert run(capsys, str(MODEL), "--input", pixels, "--report", str(target)) == (
+        2,
+        {"error": f"report must be a file that ends in .html, as the report is a page, not {target}"},
+    )
+    assert not target.exists()
 
 
 @pytest.mark.usefixtures("never_runs")
