@@ -6,7 +6,7 @@ specifications, so that the prediction needs no hardware description; a test com
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from .config import Config
@@ -47,6 +47,9 @@ PIECES_AHEAD = 4
 
 #: Runs of STOREs that the stages between a command that is walked and the feature memory hold, its own one included.
 RUNS_AHEAD = 8
+
+#: Runs of LOADs that lie between a command that is taken and the splitting into bursts.
+LOAD_RUNS_AHEAD = 3
 
 #: From the issue of a step to its address, from the address to its word.
 ISSUE_LATENCY = 3
@@ -125,10 +128,15 @@ class Overheads:
         From a FILL at its unit to its first write.
     write_finish : int
         From the last write of a LOAD or FILL to its completion.
+    write_lead : int
+        From a write of a LOAD or FILL as this counts it, to the issue that could read what a result written in the same
+        cycle holds.
     next_pieces : int
         From the last piece of a LOAD or FILL to the first one of the next, where nothing is waited for.
     store : int
         From a STORE at its unit to its first read.
+    read_lead : int
+        From the issue of a step to a STORE's read that would reach the memory in the same cycle.
     store_beat : int
         From a STORE's read to its beat on the bus.
     restore : int
@@ -137,12 +145,14 @@ class Overheads:
         From the last read of a STORE's run to the begin of a command that the runs behind it have held up.
     store_finish : int
         From the answer to its last burst to the completion of a STORE.
+    first_fetch : int
+        From the start of a run to where a ring looks for room.
     fetch : int
-        From the start of a run, or from where there is room for a command, to the request of a burst of commands.
-    fetch_interval : int
-        From a request of commands to the next one.
+        From where a ring finds room for a command, for which it looks every other cycle, to the request of a burst.
     read_ahead : int
-        From where the words of a command leave room in their ring to where it is read to the end.
+        From where the words of a command leave room in their ring to where the queue could begin the next one.
+    read_first : int
+        From the last word of a command on the bus to where it leaves room, if the queue waits for it.
     reload : int
         From the end of a LOAD's burst to a request of another one that it has held up.
     refetch : int
@@ -161,22 +171,25 @@ class Overheads:
     read_latency: int = 40
     bursts: int = 8
     write_latency: int = 40
-    load: int = 8
-    load_write: int = 9
+    load: int = 10
+    load_write: int = 7
     fill_write: int = 10
     write_finish: int = 5
+    write_lead: int = 3
     next_pieces: int = 3
     store: int = 9
+    read_lead: int = 2
     store_beat: int = 5
     restore: int = 7
     store_room: int = 7
     store_finish: int = 5
+    first_fetch: int = 2
     fetch: int = 4
-    fetch_interval: int = 2
-    read_ahead: int = 3
-    reload: int = 5
+    read_ahead: int = 2
+    read_first: int = 5
+    reload: int = 3
     refetch: int = 4
-    fetched: int = 10
+    fetched: int = 12
 
 
 OVERHEADS = Overheads()
@@ -260,14 +273,14 @@ def read_steps(config: Config, command: Mapping[str, int]) -> int:
     return steps if spec.read_steps is None else steps // command["steps"] * spec.steps_read(command, config)
 
 
-def issue_windows(
+def issue_rounds(
     backlog: int,
     windows: Sequence[tuple[int, int]],
     rounds: int,
     *,
     begins: bool = False,
     burst_limit: int | None = None,
-) -> tuple[int, int]:
+) -> Iterator[tuple[int, list[tuple[int, int]], int]]:
     """Issue windows as fast as their results allow.
 
     Parameters
@@ -283,25 +296,44 @@ def issue_windows(
     burst_limit : int or None
         Each window is a burst, see :func:`burst_limit`.
 
-    Returns
-    -------
-    cycles : int
-        From the cycle of the first issue to the one behind the last.
+    Yields
+    ------
+    count : int
+        So many rounds are like this one.
+    issued : list of (int, int)
+        Of each window, for how many cycles it is held, and how many the results before it take when it counts.
     backlog : int
-        Cycles that the results of all windows so far take then.
+        Cycles that the results of all windows so far take behind the round's last issue.
     """
-    cycles = 0
-    for done in range(rounds):
-        before, backlog_before = cycles, backlog
+    done = 0
+    while done < rounds:
+        backlog_before, issued = backlog, []
         for number, (steps, groups) in enumerate(windows):
             is_first = begins and not done and not number
             # Held is the last step of a window, of a burst the first; from there on its results count.
             before_held = steps - 1 if burst_limit is None else 0
             waiting = max(backlog - before_held, 0)
             hold = max(waiting - (BACKLOG_LIMIT if burst_limit is None else burst_limit), 0)
-            cycles += steps + hold
-            backlog = max(max(waiting - hold - 1, 0) + groups + is_first - (steps - 1 - before_held), 0)
-        if backlog == backlog_before and not (begins and not done):
-            # The next rounds are like this one.
-            return cycles + (rounds - done - 1) * (cycles - before), backlog
+            waiting -= hold
+            issued.append((hold, waiting))
+            backlog = max(max(waiting - 1, 0) + groups + is_first - (steps - 1 - before_held), 0)
+        # The next rounds are like this one, if they begin like it.
+        count = rounds - done if backlog == backlog_before and not (begins and not done) else 1
+        yield count, issued, backlog
+        done += count
+
+
+def issue_windows(
+    backlog: int,
+    windows: Sequence[tuple[int, int]],
+    rounds: int,
+    *,
+    begins: bool = False,
+    burst_limit: int | None = None,
+) -> tuple[int, int]:
+    """Cycles of :func:`issue_rounds` from the first issue to the one behind the last, and the backlog then."""
+    steps, cycles = sum(steps for steps, _ in windows), 0
+    for count, issued, after in issue_rounds(backlog, windows, rounds, begins=begins, burst_limit=burst_limit):
+        cycles += count * (steps + sum(hold for hold, _ in issued))
+        backlog = after
     return cycles, backlog

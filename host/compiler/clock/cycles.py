@@ -8,26 +8,20 @@ from ....golden.program import LayerPrediction
 from ....golden.timing import OVERHEADS
 from ...graph import Layer
 from ..plan import Command, Plan
-from .bus import ReadBus
-from .compute import ComputeClock
-from .dma import DmaClock
+from .queues import Queues
 
 
 def predict(plan: Plan) -> Plan:
     """Run the synchronised commands against the clock, and say what every layer takes."""
-    bus = ReadBus(plan.config, {name: len(plan.queue(name)) + 1 for name in ("dma", "compute")})
-    compute = ComputeClock(plan.config, bus)
-    dma = DmaClock(plan.config, compute, bus, ready=OVERHEADS.start + timing.command_cycles(plan.config))
-    indices: list[list[int]] = [[] for _ in plan.graph.layers]
-    for command in plan.commands:
-        if command.queue == "compute":
-            allowed = 0 if command.waits_for is None else dma.completion(command.waits_for) + OVERHEADS.token
-            indices[command.layer].append(len(compute.completed))
-            compute.run(command, allowed)
-        else:
-            dma.waiting.append(command)
-    if dma.waiting:
-        dma.completion(len(dma.completed) + len(dma.waiting) - 1)
+    queues = Queues(plan.config, plan.commands)
+    end, last = queues.run(), queues.fetch.served
+    if len(queues.fetch.rings) == len(queues.commands) and last != "compute":
+        # The prefetcher takes turns from run to run as well.
+        queues = Queues(plan.config, plan.commands, last=last)
+        end = queues.run()
+    compute, indices = queues.compute, [[] for _ in plan.graph.layers]
+    for number, command in enumerate(plan.queue("compute")):
+        indices[command.layer].append(number)
     before = 0
     for index, layer in enumerate(plan.graph.layers):
         _, last, _ = compute.issues[indices[index][-1]]
@@ -58,8 +52,7 @@ def predict(plan: Plan) -> Plan:
             )
         )
         before = last
-    ends = [queue.completed[-1] for queue in (dma, compute) if queue.completed]
-    plan.predicted_cycles = max(ends, default=OVERHEADS.start) + OVERHEADS.finish
+    plan.predicted_cycles = end + OVERHEADS.finish
     return plan
 
 

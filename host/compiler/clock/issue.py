@@ -1,0 +1,114 @@
+"""Which cycles the windows of a COMPUTE command take at the two ports of the feature memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ....golden import timing
+from ....golden.config import Config
+from ....golden.engines import specification
+from .port import Rounds, Run
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Windows of a command that have the same results, or rows of them that have.
+
+    Attributes
+    ----------
+    begin : int
+        The cycle of the first issue.
+    backlog : int
+        Cycles that the results of earlier windows take then.
+    windows : list of (int, int)
+        Steps of each window of a round, and groups of its results.
+    rounds : int
+    begins : bool
+        The first window is the first of the command.
+    burst_limit : int or None
+        See :func:`.timing.burst_limit`.
+    reads : int
+        Steps of a window that are left out at most where it reads.
+    slots : int
+        Groups of a piece that is written.
+    latency : int
+        From a window's last issue to the first one that may read its result.
+    """
+
+    begin: int
+    backlog: int
+    windows: list[tuple[int, int]]
+    rounds: int
+    begins: bool
+    burst_limit: int | None
+    unread: int
+    slots: int
+    latency: int
+
+    def issue(self) -> Iterator[tuple[int, int, list[tuple[int, int]], int]]:
+        """Rounds: when the first one begins, how often they come, and as :func:`.timing.issue_rounds`."""
+        begin = self.begin
+        steps = sum(steps for steps, _ in self.windows)
+        for count, issued, backlog in timing.issue_rounds(
+            self.backlog, self.windows, self.rounds, begins=self.begins, burst_limit=self.burst_limit
+        ):
+            yield begin, count, issued, backlog
+            begin += count * (steps + sum(hold for hold, _ in issued))
+
+    def reads(self) -> Iterator[Rounds]:
+        """The cycles of the steps that read."""
+        for begin, count, issued, _ in self.issue():
+            runs: list[Run] = []
+            at = 0
+            for (steps, _), (hold, _) in zip(self.windows, issued, strict=True):
+                if self.burst_limit is not None:
+                    taken = [(at + hold, steps - self.unread)]
+                elif hold:
+                    taken = [(at, steps - 1), (at + hold + steps - 1, 1)]
+                else:
+                    taken = [(at, steps)]
+                for first, length in taken:
+                    if runs and sum(runs[-1]) == first:
+                        runs[-1] = (runs[-1][0], runs[-1][1] + length)
+                    elif length:
+                        runs.append((first, length))
+                at += hold + steps
+            yield Rounds(begin, at, count, tuple(runs))
+
+    def writes(self) -> Iterator[Rounds]:
+        """The cycles in which pieces are written."""
+        begins = self.begins
+        for begin, count, issued, _ in self.issue():
+            pieces, at = [], begin
+            for (steps, groups), (hold, waiting) in zip(self.windows, issued, strict=True):
+                counted = at + hold + (steps - 1 if self.burst_limit is None else 0)
+                # The pause between commands is hidden where nothing waits.
+                first = counted + max(waiting + (begins and waiting > 0), 1) - 1 + self.latency
+                begins = False
+                pieces += [first + min(group + self.slots, groups) - 1 for group in range(0, groups, self.slots)]
+                at += hold + steps
+            runs = tuple((piece - pieces[0], 1) for piece in pieces)
+            yield Rounds(pieces[0], at - begin if count > 1 else runs[-1][0] + 1, count, runs)
+
+
+def parts(fields: dict[str, int], config: Config) -> Iterator[tuple[list[tuple[int, int]], int, int]]:
+    """Parts of a command whose windows have the same results: steps and groups of each window of a round, the rounds,
+    and the groups of a piece."""
+    steps, rounds = fields["steps"], fields["middle"] * fields["outer"]
+    full, last = fields["lanes"], fields["last_lanes"]
+    if fields.get("tile_inner"):
+        lanes = [full] * (fields["inner"] - 1) + [last]
+        found = [([steps] * fields["inner"], lanes, rounds)]
+    else:
+        row = [steps, *[steps - fields.get("skip", 0)] * (fields["inner"] - 1)]
+        found = [
+            (row, [count] * fields["inner"], tiles * fields["middle"])
+            for count, tiles in ((full, fields["outer"] - 1), (last, 1))
+            if tiles
+        ]
+    is_direct = bool(specification(fields["engine"]).is_direct(fields))
+    slots = 1 if is_direct else config.array.columns // config.array.requant_lanes
+    for row, lanes, rounds in found:
+        groups = [timing.result_groups(config, count, is_direct=is_direct) for count in lanes]
+        yield list(zip(row, groups, strict=True)), rounds, slots

@@ -1,0 +1,112 @@
+"""The two queues against the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+
+from ....golden import timing
+from ....golden.config import Config
+from ....golden.isa import Opcode
+from ....golden.timing import OVERHEADS
+from ..plan import Command
+from .agenda import Agenda, Process, Signal, Wait
+from .bus import ReadBus
+from .compute import ComputeClock
+from .fetch import Fetch
+from .load import LoadClock
+from .store import StoreClock
+
+
+@dataclass
+class Completed:
+    """When each command of a queue completes, as far as that is known."""
+
+    times: list[int] = field(default_factory=list)
+    changed: Signal = field(default_factory=Signal)
+
+    def of(self, index: int | None) -> Generator[Wait, None, int]:
+        """Wait until it is known when a command completes; at once and at zero if there is none."""
+        if index is None or index < 0:
+            return 0
+        while len(self.times) <= index:
+            yield self.changed
+        return self.times[index]
+
+
+class Queues:
+    """Both queues and their units. Times are cycles from the start of the run.
+
+    Parameters
+    ----------
+    config : Config
+    commands : sequence of Command
+        Of both queues, in an order in which they could run one by one.
+    last : str
+        The queue whose commands the run before this one fetched last.
+    """
+
+    def __init__(self, config: Config, commands: Sequence[Command], *, last: str = "compute"):
+        self.config = config
+        self.commands: dict[str, list[Command]] = {"dma": [], "compute": []}
+        for command in commands:
+            self.commands[command.queue].append(command)
+        counts = {name: len(own) + 1 for name, own in self.commands.items()}
+        self.agenda = agenda = Agenda()
+        self.bus = ReadBus(agenda, shared=max(counts.values()) > config.resident_commands)
+        self.fetch = Fetch(agenda, self.bus, config, counts, last=last)
+        self.done = {name: Completed() for name in self.commands}
+        self.compute = ComputeClock(config, self.done["compute"].times)
+        transfers = (self.done["dma"].times, self.done["dma"].changed)
+        self.load = LoadClock(agenda, config, self.bus, self.compute.writes, *transfers)
+        self.store = StoreClock(agenda, config, self.compute.reads, *transfers)
+        self.ends: list[int] = []
+
+    def run(self) -> int:
+        """Run all commands; gives when the last one completes."""
+        self.fetch.start()
+        self.load.start()
+        self.store.start()
+        self.agenda.start(self._run_compute(), 2)
+        self.agenda.start(self._run_dma(), 2)
+        self.agenda.run()
+        return max(self.ends)
+
+    def _run_compute(self) -> Process:
+        unit, done, before = self.compute, self.done["compute"], OVERHEADS.start
+        for index, command in enumerate(self.commands["compute"]):
+            arrival = yield from self.fetch.arrival("compute", index, before if index else 0)
+            allowed = 0
+            if command.waits_for is not None:
+                allowed = (yield from self.done["dma"].of(command.waits_for)) + OVERHEADS.token
+            before = max(before + timing.command_cycles(self.config), unit.accepts, allowed, arrival)
+            if not self.agenda.is_next(before):
+                yield before
+            unit.run(command, before)
+            self.agenda.fire(done.changed)
+        yield from self._end("compute", before)
+
+    def _run_dma(self) -> Process:
+        before, was_store = OVERHEADS.start, False
+        for index, command in enumerate(self.commands["dma"]):
+            arrival = yield from self.fetch.arrival("dma", index, before if index else 0)
+            allowed, is_store = 0, command.opcode is Opcode.STORE
+            if command.waits_for is not None:
+                allowed = (yield from self.done["compute"].of(command.waits_for)) + OVERHEADS.token
+            if index and (command.after or is_store != was_store):
+                # LOAD and FILL never work beside STORE.
+                allowed = max(allowed, (yield from self.done["dma"].of(index - 1)) + 1)
+            was_store = is_store
+            unit = self.store if is_store else self.load
+            before = max(before + timing.command_cycles(self.config), unit.accepts, allowed, arrival)
+            if not self.agenda.is_next(before):
+                yield before
+            yield from unit.accept(command, before)
+        yield from self._end("dma", before)
+
+    def _end(self, name: str, before: int) -> Process:
+        """END, and what it waits for."""
+        count = len(self.commands[name])
+        arrival = yield from self.fetch.arrival(name, count, before if count else 0)
+        completed = yield from self.done[name].of(count - 1)
+        self.ends.append(max(arrival - 2, completed))
