@@ -42,6 +42,9 @@ def burst_limit(config: Config) -> int:
 #: Steps, or groups of results, that a walker is ahead of its gate at most.
 LOOKAHEAD = 8
 
+#: Pauses between commands that groups found ahead of their results hide: those that have left the walker's registers.
+PAUSES_HIDDEN = LOOKAHEAD - 3
+
 #: Pieces of a LOAD or FILL that are found ahead of their chunks.
 PIECES_AHEAD = 4
 
@@ -153,6 +156,10 @@ class Overheads:
         From where the words of a command leave room in their ring to where the queue could begin the next one.
     read_first : int
         From the last word of a command on the bus to where it leaves room, if the queue waits for it.
+    leave : int
+        From a beat on the bus to where its leaving the queue of beats leaves room, where nothing waits.
+    leave_late : int
+        From a write that waited for results to where a beat leaves room that could not go on before.
     reload : int
         From the end of a LOAD's burst to a request of another one that it has held up.
     refetch : int
@@ -188,6 +195,8 @@ class Overheads:
     read_ahead: int = 2
     read_first: int = 5
     reload: int = 3
+    leave: int = 2
+    leave_late: int = 4
     refetch: int = 4
     fetched: int = 12
 
@@ -233,6 +242,16 @@ def stored_run_cycles(config: Config, size_bytes: int) -> int:
 def _run_cycles(config: Config, size_bytes: int, latency: int) -> int:
     bursts = burst_beats(config, 0, size_bytes)
     return max(sum(bursts), -(-len(bursts) * (latency + bursts[-1]) // config.axi.outstanding))
+
+
+def load_beats(config: Config) -> int:
+    """Beats that a LOAD's queue holds: those of all bursts in flight and two more, rounded up to a power of two."""
+    return 1 << ((config.axi.outstanding + 2) * config.axi.BURST_BEATS - 1).bit_length()
+
+
+def chunks_ahead(chunks: int, beats: int) -> int:
+    """Chunks of a LOAD that are not written while no beat leaves the queue of beats."""
+    return LOOKAHEAD + 2 + -(-5 * chunks // beats)
 
 
 def chunk_cycles(config: Config, pieces: int, piece_bytes: int) -> int:

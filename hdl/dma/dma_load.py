@@ -9,6 +9,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ...golden import isa
 from ...golden.config import Config
 from ...golden.isa import ErrorCode, Unit
+from ...golden.timing import load_beats
 from ..bus.axi import ReadSignature, Response
 from ..bus.burst import BurstSplitter
 from ..memories.feature_memory import WRITE_LATENCY, feature_write_layout
@@ -125,8 +126,7 @@ class DmaLoad(wiring.Component):
 
     @property
     def _beats(self) -> int:
-        """Room for the beats of all bursts in flight and two more, rounded up to a power of two."""
-        return 1 << ((self.config.axi.outstanding + 2) * self.config.axi.BURST_BEATS - 1).bit_length()
+        return load_beats(self.config)
 
     def _elaborate_bursts(self, m: Module, stop) -> data.View:
         """Request what there is room for; put what comes into the queue of beats; tell what has failed."""

@@ -9,7 +9,7 @@ from ....golden.config import Config
 from ....golden.engines import specification
 from ....golden.timing import LOOKAHEAD, OVERHEADS
 from ..plan import Command
-from .issue import Part, parts
+from .issue import Part, hide, parts
 from .port import Port
 
 #: First and last issue of a command, and its steps.
@@ -65,11 +65,15 @@ class ComputeClock:
         unread = fields["steps"] - spec.steps_read(fields, config)
         now = first
         for windows, rounds, slots in parts(fields, config):
-            part = Part(now, self.backlog, windows, rounds, now == first, limit, unread, slots, latency)
-            cycles, self.backlog = timing.issue_windows(
-                self.backlog, windows, rounds, begins=now == first, burst_limit=limit
-            )
-            now += cycles
+            begins, row = now == first, sum(steps for steps, _ in windows)
+            part = Part(now, self.backlog, windows, rounds, begins, self.hidden, limit, unread, slots, latency)
+            for begin, count, issued, self.backlog in part.issue():
+                now = begin + count * (row + sum(hold for hold, _ in issued))
+                waits = [waiting for _, waiting in issued]
+                if begins:
+                    self.hidden, begins = hide(self.hidden, waits[0], begins=True), False
+                    waits = waits[1:]
+                self.hidden = min([self.hidden, *waits])
             # The last window's own groups but for one, and what waits before them, come on top of the latency of a
             # group.
             self.landed = now - 1 + latency + self.backlog - 1
@@ -79,7 +83,7 @@ class ComputeClock:
         self.issues.append((first, last, timing.issue_steps(fields)))
         # The walker is ahead of the issue by what lies between them, the gate's own register included, and no more.
         self.walked = max(taken + self.issues[-1][2], self._issued(LOOKAHEAD + 1))
-        self.completed.append(self.landed + OVERHEADS.completion)
+        self.completed.append(self.landed - self.hidden + OVERHEADS.completion)
         command.begin, command.end = first, self.completed[-1]
 
     def _issued(self, before: int) -> int:

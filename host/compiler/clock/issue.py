@@ -26,6 +26,8 @@ class Part:
     rounds : int
     begins : bool
         The first window is the first of the command.
+    hidden : int
+        See :func:`hide`.
     burst_limit : int or None
         See :func:`.timing.burst_limit`.
     reads : int
@@ -41,6 +43,7 @@ class Part:
     windows: list[tuple[int, int]]
     rounds: int
     begins: bool
+    hidden: int
     burst_limit: int | None
     unread: int
     slots: int
@@ -78,18 +81,24 @@ class Part:
 
     def writes(self) -> Iterator[Rounds]:
         """The cycles in which pieces are written."""
-        begins = self.begins
+        begins, hidden = self.begins, self.hidden
         for begin, count, issued, _ in self.issue():
             pieces, at = [], begin
             for (steps, groups), (hold, waiting) in zip(self.windows, issued, strict=True):
                 counted = at + hold + (steps - 1 if self.burst_limit is None else 0)
-                # The pause between commands is hidden where nothing waits.
-                first = counted + max(waiting + (begins and waiting > 0), 1) - 1 + self.latency
+                hidden = hide(hidden, waiting, begins=begins)
+                first = counted + max(waiting, 1) + begins - hidden - 1 + self.latency
                 begins = False
                 pieces += [first + min(group + self.slots, groups) - 1 for group in range(0, groups, self.slots)]
                 at += hold + steps
             runs = tuple((piece - pieces[0], 1) for piece in pieces)
             yield Rounds(pieces[0], at - begin if count > 1 else runs[-1][0] + 1, count, runs)
+
+
+def hide(hidden: int, waiting: int, *, begins: bool) -> int:
+    """How many cycles the results of a window come before what the gate foresees: of the pauses between the commands
+    whose results wait, one for each, some are hidden, as groups are found ahead."""
+    return min(min(hidden, waiting) + begins, timing.PAUSES_HIDDEN)
 
 
 def parts(fields: dict[str, int], config: Config) -> Iterator[tuple[list[tuple[int, int]], int, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 
 from ....golden import timing
@@ -60,7 +60,12 @@ class LoadClock:
     asks: Signal = field(default_factory=Signal)
     arrives: Signal = field(default_factory=Signal)
     to_ask: deque[tuple[Command, int]] = field(default_factory=deque)
-    to_write: deque[tuple[Command, int, list[list[Burst]]]] = field(default_factory=deque)
+    to_write: deque[tuple[Command, int]] = field(default_factory=deque)
+    bursts: deque[Burst] = field(default_factory=deque)
+    #: Beats of the bursts that have been asked for, and when those of each that are written have left their queue.
+    beats: deque[int] = field(default_factory=deque)
+    left: deque[int] = field(default_factory=deque)
+    leaves: Signal = field(default_factory=Signal)
 
     def start(self) -> None:
         """Wait for commands."""
@@ -88,7 +93,8 @@ class LoadClock:
             while not self.to_ask:
                 yield self.asks
             command, begin = self.to_ask.popleft()
-            runs = []
+            self.to_write.append((command, begin))
+            self.agenda.fire(self.arrives)
             if command.opcode is Opcode.LOAD:
                 fields = command.fields
                 offered = begin + OVERHEADS.load - 7 + fields["row_pieces"].bit_length()
@@ -96,43 +102,44 @@ class LoadClock:
                 if behind >= 0:
                     offered = max(offered, self.split[behind] + 2)
                 ready = offered + 3
-                for row in range(fields["rows"]):
-                    for fold in range(fields["folds"]):
-                        address = (
-                            fields["external"]
-                            + row * fields.get("external_row", 0)
-                            + fold * fields.get("external_fold", 0)
-                        )
-                        bursts, ready = yield from self._ask_run(fields, address, ready)
-                        runs.append(bursts)
-            self.to_write.append((command, begin, runs))
-            self.agenda.fire(self.arrives)
+                for address in _addresses(fields):
+                    ready = yield from self._ask_run(fields, address, ready)
 
-    def _ask_run(
-        self, fields: dict[str, int], address: int, ready: int
-    ) -> Generator[Wait, None, tuple[list[Burst], int]]:
-        """Ask for the bursts of a run from when it is ``ready`` on; gives them, and when the next run is."""
+    def _ask_run(self, fields: dict[str, int], address: int, ready: int) -> Generator[Wait, None, int]:
+        """Ask for the bursts of a run from when it is ``ready`` on; gives when the next run is."""
         self.split.append(ready)
         self.agenda.fire(self.taken)
-        bursts = []
         for beats in timing.burst_beats(self.config, address, fields["row_pieces"] * fields["piece_bytes"]):
             # Two are found ahead.
             ready = max(ready, held(self.asked, 2)) + 1
             asked = max(ready + 1, held(self.ends, self.config.axi.outstanding) + OVERHEADS.reload - 2)
+            asked = max(asked, (yield from self._room()))
             taken, first = yield from self.bus.take(asked + 1, beats)
             self.asked.append(max(asked, taken - 2))
             self.ends.append(first + beats)
-            bursts.append((first, beats))
-        return bursts, ready + 1
+            self.beats.append(beats)
+            self.bursts.append((first, beats))
+            self.agenda.fire(self.arrives)
+        return ready + 1
+
+    def _room(self) -> Generator[Wait, None, int]:
+        """When the beats that have been asked for leave room for two bursts more, which is asked of their queue."""
+        most, since = timing.load_beats(self.config) - 2 * self.config.axi.BURST_BEATS, 0
+        while sum(self.beats) > most:
+            while not self.left:
+                yield self.leaves
+            since = self.left.popleft()
+            self.beats.popleft()
+        return since
 
     def _write(self) -> Process:
         """Write what comes, command by command."""
         while True:
             while not self.to_write:
                 yield self.arrives
-            command, begin, runs = self.to_write.popleft()
+            command, begin = self.to_write.popleft()
             if command.opcode is Opcode.LOAD:
-                yield from self._write_runs(command.fields, begin, runs)
+                yield from self._write_runs(command.fields, begin)
             else:
                 yield from self._fill(command.fields, begin)
             earlier = self.completed[-1] if self.completed else 0
@@ -140,7 +147,7 @@ class LoadClock:
             self.completed.append(command.end)
             self.agenda.fire(self.done)
 
-    def _write_runs(self, fields: dict[str, int], begin: int, runs: list[list[Burst]]) -> Generator[Wait, None, None]:
+    def _write_runs(self, fields: dict[str, int], begin: int) -> Generator[Wait, None, None]:
         memory, pieces, piece_bytes = LocalMemory(fields["memory"]), fields["row_pieces"], fields["piece_bytes"]
         is_feature = memory is LocalMemory.FEATURE
         if is_feature:
@@ -151,19 +158,29 @@ class LoadClock:
             cycles = timing.unit_cycles(self.config, chunk_bytes, piece_bytes)
         prepared = begin + OVERHEADS.load - 2 + pieces.bit_length()
         self.write = max(self.write, prepared, self.found + OVERHEADS.next_pieces)
-        row, fold = fields.get("external_row", 0), fields.get("external_fold", 0)
-        for number, bursts in enumerate(runs):
-            start = max(self.write, bursts[0][0] + OVERHEADS.load_write)
-            total, come, written = sum(beats for _, beats in bursts), 0, 0
-            for first, beats in bursts:
-                come += beats
-                chunks = -(-cycles * come // total) - written
+        for address in _addresses(fields):
+            beats = timing.burst_beats(self.config, address, pieces * piece_bytes)
+            start, come, written = None, 0, 0
+            for count in beats:
+                while not self.bursts:
+                    yield self.arrives
+                first, _ = self.bursts.popleft()
+                come += count
+                chunks = -(-cycles * come // sum(beats)) - written
                 written += chunks
                 now = max(self.write, first + OVERHEADS.load_write)
+                start = now if start is None else start
+                leaves = first + count + OVERHEADS.leave
+                ahead = timing.chunks_ahead(chunks, count)
+                if is_feature and chunks > ahead:
+                    self.write = yield from self._free(now, chunks - ahead)
+                    leaves = max(leaves, self.write + OVERHEADS.leave_late)
+                    now, chunks = self.write, ahead
                 self.write = (yield from self._free(now, chunks)) if is_feature else now + chunks
-                self.write = max(self.write, first + beats + OVERHEADS.load_write)
+                self.write = max(self.write, first + count + OVERHEADS.load_write)
+                self.left.append(leaves)
+                self.agenda.fire(self.leaves)
             self._find(start, pieces, cycles, self.write)
-            address = fields["external"] + number // fields["folds"] * row + number % fields["folds"] * fold
             self.write += timing.spill_cycles(self.config, chunk_bytes, address, pieces, piece_bytes)
 
     def _fill(self, fields: dict[str, int], begin: int) -> Generator[Wait, None, None]:
@@ -181,3 +198,10 @@ class LoadClock:
         """Find a piece a cycle from ``begin`` on, where there is room for it: a few are found ahead."""
         ahead = min(timing.PIECES_AHEAD, pieces - 1) * cycles // pieces
         self.found = max(begin + pieces - 1, written - cycles // pieces - ahead)
+
+
+def _addresses(fields: dict[str, int]) -> Iterator[int]:
+    """Where the runs of a LOAD begin."""
+    for row in range(fields["rows"]):
+        for fold in range(fields["folds"]):
+            yield fields["external"] + row * fields.get("external_row", 0) + fold * fields.get("external_fold", 0)
