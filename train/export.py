@@ -13,10 +13,8 @@ import torch
 from onnx import NodeProto, helper, numpy_helper
 from torch import nn
 
-from ..host.fpc_function import NAME, add_function, make_call, make_function
 from ..host.quantize import quantize
 from .holes import Holes
-from .layer import FastPointwiseConv2d
 from .sparse import SparseConv2d
 
 _OPSET = 18
@@ -49,83 +47,22 @@ def export_onnx(
         If a fast pointwise convolution is still in float, one or a binary layer is not called exactly once, or what
         ``quantize`` refuses.
     """
-    layers = _layers(model)
     dense = copy.deepcopy(model).eval()
-    for name, layer in layers.items():
-        parent, _, own = name.rpartition(".")
-        setattr(dense.get_submodule(parent), own, _dense_twin(layer))
     for module in dense.modules():
         if isinstance(module, SparseConv2d):
             module.clear_unconnected()
     holes = Holes(dense, samples)
     feeds = {input_name: samples} | holes.results
     exported = _export(holes.opened, feeds, [output_name, *holes.entering])
-    calls = _calls(exported, layers, holes.prefix)
-    known = _known_scales(exported, calls) | holes.scales
+    known = {name: (scale.step, scale.zero_point) for name, scale in holes.scales(exported).items()}
     quantised = onnx.load_from_string(quantize(exported.SerializeToString(), feeds, overrides=known))
     holes.fill(quantised)
-    for number, (node_name, (name, layer)) in enumerate(calls.items(), 1):
-        _put(quantised, node_name, name, layer, NAME if len(calls) == 1 else f"{NAME}_{number}")
+    _drop_identities(quantised)
     _shorten(quantised)
     _sort(quantised)
     _drop_unused(quantised)
     onnx.checker.check_model(quantised)
     return quantised.SerializeToString()
-
-
-def _layers(model: nn.Module) -> dict[str, FastPointwiseConv2d]:
-    """The fast pointwise convolutions of a model by name, each in one place and in fixed point."""
-    modules = model.named_modules(remove_duplicate=False)
-    layers = {name: module for name, module in modules if isinstance(module, FastPointwiseConv2d)}
-    for name, layer in layers.items():
-        places = [other for other in layers if layers[other] is layer]
-        if len(places) > 1:
-            raise ValueError(
-                f"{name} must have one place in the model, not {', '.join(places)}; give each its own layer"
-            )
-        if layer.fixed_point is None:
-            raise ValueError(f"{name} must be in fixed point; call calibrate")
-    return layers
-
-
-#: Name and layer by the name of the node that its dense twin became.
-_Calls = dict[str, tuple[str, FastPointwiseConv2d]]
-
-
-def _calls(exported: onnx.ModelProto, layers: Mapping[str, FastPointwiseConv2d], prefix: str) -> _Calls:
-    found: _Calls = {}
-    for name, layer in layers.items():
-        weight = f"{prefix}{name}.0.weight"
-        nodes = [node for node in exported.graph.node if node.op_type == "Conv" and node.input[1] == weight]
-        if len(nodes) != 1:
-            raise ValueError(
-                f"{name} must be called once by the model, not {len(nodes)} times; give each call its own layer"
-            )
-        found[nodes[0].name] = name, layer
-    return found
-
-
-def _known_scales(exported: onnx.ModelProto, calls: _Calls) -> dict[str, tuple[float, int]]:
-    """Scale and zero point of what the layers read and give."""
-    known = {}
-    for node in exported.graph.node:
-        if node.name in calls:
-            _, layer = calls[node.name]
-            settings, output = layer.fixed_point, node.output[0]
-            if layer.relu:
-                output = next(other.output[0] for other in exported.graph.node if output in other.input)
-            known[node.input[0]] = settings.input_scale, settings.input_zero_point
-            known[output] = settings.output_scale, settings.output_zero_point
-    return known
-
-
-def _dense_twin(layer: FastPointwiseConv2d) -> nn.Module:
-    """What a layer is in float."""
-    convolution = nn.Conv2d(layer.pattern.inputs, layer.pattern.outputs, 1)
-    with torch.no_grad():
-        convolution.weight.copy_(layer.dense_weight())
-        convolution.bias.copy_(torch.zeros_like(layer.gain) if layer.bias is None else layer.bias)
-    return nn.Sequential(convolution, *([nn.ReLU()] if layer.relu else []))
 
 
 def _export(model: nn.Module, feeds: Mapping[str, np.ndarray], outputs: list[str]) -> onnx.ModelProto:
@@ -154,36 +91,34 @@ def _export(model: nn.Module, feeds: Mapping[str, np.ndarray], outputs: list[str
     return exported
 
 
-def _put(model: onnx.ModelProto, node_name: str, name: str, layer: FastPointwiseConv2d, function_name: str) -> None:
-    """Put QuantizeLinear, the function and DequantizeLinear in place of a dense convolution and its ReLU."""
-    settings, graph = layer.fixed_point, model.graph
-    at, node = next((at, node) for at, node in enumerate(graph.node) if node.name == node_name)
-    output = node.output[0]
-    relu = next((other for other in graph.node if other.op_type == "Relu" and other.input[0] == output), None)
-    if layer.relu and relu is not None:
-        output = relu.output[0]
-    version = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
-    function = make_function(
-        layer.stages(settings), layer.finish(settings), settings.input_zero_point, name=function_name, opset=version
-    )
-    add_function(model, function)
-    operands = {}
-    for kind, scale, zero in (
-        ("input", settings.input_scale, settings.input_zero_point),
-        ("output", settings.output_scale, settings.output_zero_point),
-    ):
-        operands[kind] = [f"{name}.{kind}_scale", f"{name}.{kind}_zero_point"]
-        for operand, value in zip(operands[kind], (np.float32(scale), np.int8(zero)), strict=True):
-            graph.initializer.append(numpy_helper.from_array(np.asarray(value), operand))
-    codes, result = f"{name}.codes", f"{name}.result"
-    nodes = [
-        helper.make_node("QuantizeLinear", [node.input[0], *operands["input"]], [codes], f"{name}.quantise"),
-        make_call(function, codes, result, name),
-        helper.make_node("DequantizeLinear", [result, *operands["output"]], [output], f"{name}.dequantise"),
-    ]
-    kept = [other for other in graph.node if other is not node and not (layer.relu and other is relu)]
-    del graph.node[:]
-    graph.node.extend([*kept[:at], *nodes, *kept[at:]])
+def _drop_identities(model: onnx.ModelProto) -> None:
+    """Leave out every Identity, with which an exporter gives one tensor several names."""
+    ends = {value.name for value in model.graph.output}
+    kept, same = [], {}
+    for node in model.graph.node:
+        if node.op_type == "Identity":
+            same[node.output[0]] = node.input[0]
+        else:
+            kept.append(node)
+    first = {name: name for node in kept for name in [*node.input, *node.output]}
+    for name, source in same.items():
+        while source in same:
+            source = same[source]
+        first[name] = source
+    inputs = {value.name for value in model.graph.input}
+    for name in ends & set(same):
+        # An output keeps its name, unless it is an input or another output as well.
+        source = first[name]
+        if source in inputs | ends:
+            kept.append(helper.make_node("Identity", [source], [name], name))
+        else:
+            first = {one: name if other == source else other for one, other in first.items()}
+    for node in kept:
+        node.input[:] = [first.get(name, name) for name in node.input]
+        if node.op_type != "Identity":
+            node.output[:] = [first.get(name, name) for name in node.output]
+    del model.graph.node[:]
+    model.graph.node.extend(kept)
 
 
 def _shorten(model: onnx.ModelProto) -> None:
@@ -194,8 +129,6 @@ def _shorten(model: onnx.ModelProto) -> None:
     for node in model.graph.node:
         if node.op_type == "QuantizeLinear":
             before = producer.get(node.input[0])
-            while before is not None and before.op_type == "Identity":
-                before = producer.get(before.input[0])
             if (
                 before is not None
                 and before.op_type == "DequantizeLinear"

@@ -102,3 +102,26 @@ def test_what_cannot_be_exported_is_refused():
     message = "inner.0 must be called once by the model, not 2 times; give each call its own layer"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         export_onnx(Twice(model), values.numpy())
+
+
+def relative_error(found: np.ndarray, wanted: np.ndarray) -> float:
+    return float(np.sqrt(np.square(found - wanted).mean() / np.square(wanted).mean()))
+
+
+@needs_reference
+@pytest.mark.parametrize("is_last", [False, True])
+def test_batch_normalisation_behind_a_fast_layer_is_not_lost(is_last: bool):
+    """It has factors of both signs, which no gain has; and it is what the exporter folds into a convolution."""
+    torch.manual_seed(0)
+    model = nn.Sequential(FastPointwiseConv2d(16, 24), nn.BatchNorm2d(24), *([] if is_last else [nn.ReLU()]))
+    values = torch.randn(16, 16, 5, 4)
+    with torch.no_grad():
+        model[1].weight.uniform_(-0.5, 2)
+        model[1].bias.normal_()
+    for _ in range(10):
+        model(2 * values + 1)
+    model.eval()
+    calibrate(model, [values])
+    data = export_onnx(model, values.numpy())
+    assert relative_error(run(data, values.numpy()), model(values).detach().numpy()) < 0.01
+    assert_exact(data, {"input": values.numpy()[:1]})
