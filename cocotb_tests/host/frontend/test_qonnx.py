@@ -17,7 +17,8 @@ from lutterfly.examples import digits
 from lutterfly.golden.config import PRESETS
 from lutterfly.host import InferenceSession, cli, reference
 from lutterfly.host.frontend import ModelError, describe, import_model
-from lutterfly.host.frontend.qonnx import codes, rewrite
+from lutterfly.host.frontend.qonnx import rewrite
+from lutterfly.host.frontend.qonnx import wanted as wanted_codes
 from lutterfly.host.graph import BinaryConvolution, Convolution, Graph, Pointwise
 from lutterfly.host.verify import verify
 
@@ -169,7 +170,7 @@ def test_integers_behind_a_batch_normalisation_are_noted():
 
 def test_the_greatest_sum_of_a_channel_is_among_those_that_are_tried(monkeypatch):
     # Each output has other limits, and Relu makes limits of the codes that were seen.
-    monkeypatch.setattr(codes, "_MOST", 64)
+    monkeypatch.setattr(wanted_codes, "_MOST", 64)
     net = QonnxNetwork((3,))
     # The output with the least sums has the greatest codes.
     factors = np.array([1.0, 2.0, 4.0])

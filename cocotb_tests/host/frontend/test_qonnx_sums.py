@@ -11,9 +11,11 @@ from onnx import helper
 
 from lutterfly.host.frontend import ModelError
 from lutterfly.host.frontend.qonnx import thresholds
-from lutterfly.host.frontend.qonnx.fit import Wanted, fit_scaled, fit_windows
+from lutterfly.host.frontend.qonnx.fit import fit_scaled
 from lutterfly.host.frontend.qonnx.product import Coded, Product
 from lutterfly.host.frontend.qonnx.thresholds import Way, find_thresholds
+from lutterfly.host.frontend.qonnx.wanted import Wanted
+from lutterfly.host.frontend.qonnx.windows import fit_windows
 from lutterfly.host.graph import Window
 
 

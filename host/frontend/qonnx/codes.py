@@ -5,22 +5,22 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-import numpy.typing as npt
 
 from ..errors import ModelError
-from ..fragments import POOLING, label
-from .chain import POWERS, Chain, Evaluator, require_monotone
-from .fit import Affine, Wanted, fit_scaled, fit_windows
+from ..fragments import label
+from .chain import Chain
+from .fit import Affine, fit_scaled
 from .network import Network
 from .product import Coded, Product
 from .quantisers import Quantiser
 from .signs import write_integer_product, write_scaled_channels
 from .steps import write_step
-from .thresholds import Way
+from .wanted import Wanted, evaluate_sums
+from .windows import fit_windows
 from .writer import Writer
 
-#: Sums of integers that are evaluated for one layer, at most, those of all channels together.
-_MOST = 1 << 19
+#: How far float32 may make what stands between depart from a scale and a bias, in codes.
+_DEPARTURE = 2.0**-4
 
 
 def write_product_codes(
@@ -44,7 +44,7 @@ def write_product_codes(
             f"{place}: results of {label(product.node)} must be rounded to the nearest number, not by "
             f"{quantiser.rounding}; quantise with FloatToIntImplType.ROUND"
         )
-    wanted = _evaluate(network, quantiser, chain, product, scale, place)
+    wanted = evaluate_sums(network, quantiser, chain, product, scale, place)
     zero_point = quantiser.zero_point - quantiser.shift
     coded = Coded(writer.name(f"{name} codes"), scale, zero_point, wanted.low, wanted.high)
     first = coded.codes if not chain.steps else writer.name(f"{name} unpooled")
@@ -56,55 +56,6 @@ def write_product_codes(
         is_last = node is chain.steps[-1]
         first = write_step(writer, node, first, coded.codes if is_last else writer.name(f"{node.output[0]} codes"))
     return coded
-
-
-def _evaluate(
-    network: Network, quantiser: Quantiser, chain: Chain, product: Product, scale: np.float32, place: str
-) -> Wanted:
-    """The codes of the sums: of all, or of as many as are evaluated."""
-    evaluator = Evaluator(network, chain, quantiser, product.outputs)
-    sums, (low, high) = product.sums(), product.limits()
-    size = max(_MOST // product.outputs, 2)
-    is_whole = product.is_exclusive_or or len(sums) <= size
-    if not is_whole:
-        # The ends of each channel too: codes of sums between lie between theirs.
-        sums = np.unique(np.concatenate([np.linspace(sums[0], sums[-1], size).astype(np.int64), low, high]))
-    inside = (sums[:, None] >= low) & (sums[:, None] <= high)
-    results, errors = product.results(sums), product.errors(sums)
-    values, pooled = evaluator.run(results.astype(np.float32))
-    codes = _codes(values, quantiser, scale)
-    if product.is_exclusive_or and errors.any():
-        require_monotone(network, chain, place)
-        for side in (-1, 1):
-            end = np.nextafter((results + side * errors).astype(np.float32), np.float32(side * np.inf))
-            other = (_codes(evaluator.run(end)[0], quantiser, scale) != codes) & inside
-            if other.any():
-                at, channel = (int(index[0]) for index in np.nonzero(other))
-                raise ModelError(
-                    f"{place}: channel {channel} must round farther from a tie than float32 may err, not at the sum "
-                    f"{sums[at]}: other orders of additions give other codes; {POWERS}"
-                )
-    wanted = Wanted(sums, inside, codes, evaluator.entering(results.astype(np.float32)) / np.float64(scale))
-    _check_pooling(chain, wanted, pooled, place)
-    wanted.is_certain = is_whole and not errors.any()
-    return wanted
-
-
-def _codes(values: npt.NDArray[np.float32], quantiser: Quantiser, scale: np.float32) -> npt.NDArray[np.int64]:
-    """Codes less the zero point."""
-    return np.rint(values / scale).astype(np.int64) + quantiser.zero_point - quantiser.shift
-
-
-def _check_pooling(chain: Chain, wanted: Wanted, pooled: list[np.ndarray], place: str) -> None:
-    """Codes may be pooled instead of what pooling reads where both go the same way with the sum."""
-    for node, read in zip((node for node in chain.steps if node.op_type in POOLING), pooled, strict=True):
-        way = np.sign(np.diff(read, axis=0)).astype(np.int64)
-        against = (way * np.sign(np.diff(wanted.codes, axis=0)) == Way.FALLING).any(axis=0)
-        if against.any():
-            raise ModelError(
-                f"{place}: {label(node)} must pool what rises with its codes, not channel {int(against.argmax())}, "
-                "which falls; put the pooling behind the batch normalisation"
-            )
 
 
 def _write_binary(writer: Writer, product: Product, wanted: Wanted, coded: Coded, result: str, place: str) -> None:
@@ -171,11 +122,11 @@ def _write_integers(
     result: str,
     place: str,
 ) -> Coded:
-    fit = fit_scaled(wanted, coded.zero_point, nearest=True)
-    largest = max(np.abs(product.limits()).max(), 0) + np.abs(fit.bias)
-    if (fit.wrong > 1).any() or (largest >= 1 << 31).any():
+    fit = fit_scaled(wanted, coded.zero_point, is_binary=False)
+    refused = (fit.wrong > 1) | (fit.departure > _DEPARTURE)
+    if refused.any():
         raise ModelError(
-            f"{place}: channel {int((fit.wrong + (largest >> 31)).argmax())} must be a scale and a bias of 32 bits of "
+            f"{place}: channel {int(refused.argmax())} must be a scale and a bias of 32 bits of "
             "the product's sums, and is not; keep to batch normalisation and Relu in front of it"
         )
     weights = product.weights.astype(np.int64) * fit.factor.reshape(-1, *[1] * (product.weights.ndim - 1))
