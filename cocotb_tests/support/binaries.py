@@ -37,3 +37,19 @@ def random_layer(rng: np.random.Generator, shape: tuple[int, ...], *, codes: boo
     if codes:
         layer["scale"] = (rng.uniform(20, 60, shape[0]) / np.sqrt(size)).astype(np.float32)
     return layer
+
+
+def random_window(
+    rng: np.random.Generator, size: tuple[int, int]
+) -> tuple[tuple[int, int], dict[str, object], tuple[int, int]]:
+    """Kernel, what else :func:`make_function` wants of the window, and rows and columns of the result."""
+    kernel, dilations, pads = rng.integers(1, 6, 2), rng.integers(1, 3, 2), rng.integers(0, 3, 4)
+    if rng.integers(3) == 0:
+        kernel, pads = np.array([3, 3]), dilations.repeat(2).reshape(2, 2).T.reshape(-1)
+    padded = np.array(size) + pads[:2] + pads[2:]
+    kernel = np.minimum(kernel, (padded - 1) // dilations + 1)
+    strides = rng.integers(1, 4, 2) if rng.integers(3) == 0 else np.array([1, 1])
+    rows, columns = (padded - (kernel - 1) * dilations - 1) // strides + 1
+    given = {"strides": strides.tolist(), "dilations": dilations.tolist(), "pads": pads.tolist()}
+    given = {name: tuple(values) for name, values in given.items()} | {"pad_value": int(rng.integers(-1, 2))}
+    return tuple(kernel.tolist()), given, (int(rows), int(columns))

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
-from binaries import BinaryNetwork, random_layer
+from binaries import BinaryNetwork, random_layer, random_window
 
 #: Of activations of other layers.
 _ZERO_POINT = 3
@@ -44,26 +44,17 @@ class _Drawn:
         self.maps.append(kind(self.maps[-1]))
 
     def binary(self, last: _Map) -> _Map:
-        rng, size = self.rng, (last.height, last.width)
-        kernel, dilations, pads = rng.integers(1, 6, 2), rng.integers(1, 3, 2), rng.integers(0, 3, 4)
-        if rng.integers(3) == 0:
-            kernel, pads = np.array([3, 3]), dilations.repeat(2).reshape(2, 2).T.reshape(-1)
-        padded = np.array(size) + pads[:2] + pads[2:]
-        kernel = np.minimum(kernel, (padded - 1) // dilations + 1)
-        strides = rng.integers(1, 4, 2) if rng.integers(3) == 0 else np.array([1, 1])
-        rows, columns = (padded - (kernel - 1) * dilations - 1) // strides + 1
-        given = {"strides": strides.tolist(), "dilations": dilations.tolist(), "pads": pads.tolist()}
-        given = {name: tuple(values) for name, values in given.items()} | {"pad_value": int(rng.integers(-1, 2))}
-        return self._binary(last, kernel.tolist(), (int(rows), int(columns)), given)
+        kernel, given, size = random_window(self.rng, (last.height, last.width))
+        return self._binary(last, kernel, size, given)
 
-    def _binary(self, last: _Map, kernel: list[int], size: tuple[int, int], given: dict) -> _Map:
+    def _binary(self, last: _Map, kernel: tuple[int, ...], size: tuple[int, int], given: dict) -> _Map:
         rng, outputs = self.rng, self.channels()
         known = random_layer(rng, (outputs, last.channels, *kernel), codes=rng.integers(3) == 0) | given
         known["input_zero_point"] = int(rng.choice([last.zero_point, last.zero_point, rng.integers(-128, 128)]))
         zero_point = _ZERO_POINT if "scale" in known else 0
         if "scale" in known:
             known |= {"zero_point": _ZERO_POINT, "low": int(rng.choice([-128, _ZERO_POINT])), "high": 120}
-        name = self.network.binary(last.name, last.channels, outputs, tuple(kernel), **known)
+        name = self.network.binary(last.name, last.channels, outputs, kernel, **known)
         return _Map(name, outputs, *size, zero_point)
 
     def convolution(self, last: _Map) -> _Map:
@@ -108,8 +99,8 @@ class _Drawn:
         """Fully connected layers on a whole map."""
         features = last.channels * last.height * last.width
         flat = _Map(self.network.add("Flatten", last.name), features, 1, 1, last.zero_point)
-        hidden = self._binary(flat, [], (1, 1), {})
-        return self._binary(hidden, [], (1, 1), {})
+        hidden = self._binary(flat, (), (1, 1), {})
+        return self._binary(hidden, (), (1, 1), {})
 
 
 def _alike(one: _Map, other: _Map) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -58,6 +58,26 @@ def permuted(graph: Graph, config: Config) -> Graph | None:
         if not search.improve():
             break
     return search.reordered(graph) if search.steps() < _WORTH * before else None
+
+
+def in_orders(graph: Graph, choose: Callable[[int], Order]) -> Graph:
+    """The graph with channels in other orders wherever they are free, whatever these cost.
+
+    Parameters
+    ----------
+    graph : Graph
+    choose : callable
+        Gives an order of so many channels: which one lies at each place.
+
+    Returns
+    -------
+    Graph
+        As :func:`permuted` gives it.
+    """
+    search = _Search(_parts(graph), [])
+    for part in search.parts.free():
+        part.order = choose(part.size)
+    return search.reordered(graph)
 
 
 def _is_free(graph: Graph, layer: Layer) -> bool:
@@ -128,6 +148,12 @@ class _Parts:
         """Channels of a tensor stay where they are."""
         for part in self[name]:
             part.is_fixed = True
+
+    def free(self) -> list[_Part]:
+        """All that may move, each once."""
+        return [
+            part for part in dict.fromkeys(part for name in self._parts for part in self[name]) if not part.is_fixed
+        ]
 
     def order(self, name: str) -> Order:
         """Which of its channels lies at each place of a tensor: int64[channels]."""

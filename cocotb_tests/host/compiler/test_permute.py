@@ -15,7 +15,7 @@ from pruning import pruned
 from lutterfly.golden.config import PRESETS
 from lutterfly.host import compiler
 from lutterfly.host.compiler import encode, plan_graph
-from lutterfly.host.compiler.permute import permuted
+from lutterfly.host.compiler.permute import in_orders, permuted
 from lutterfly.host.evaluate import evaluate
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Convolution, Graph, Window
@@ -151,3 +151,32 @@ def test_a_dense_network_is_left_alone() -> None:
     maker = GraphMaker((6, 6, 32))
     graph = maker.finish(maker.convolution(maker.convolution("x", 64, SAME), 32, SAME))
     assert permuted(masked(graph, {}), CONFIG) is None
+
+
+def branches(seed: int) -> Graph:
+    """Sums with an input, with itself and of concatenations with other parts, a slice, groups, pools, tables."""
+    maker, rng = GraphMaker((5, 5, 6), seed=seed), np.random.default_rng(seed)
+    first, second = maker.convolution("x", 6, SAME), maker.convolution("x", 10, SAME)
+    name = maker.concat(first, second)
+    sums = [maker.add(name, maker.convolution(name, 16, SAME)), maker.add(maker.convolution(name, 16, SAME), name)]
+    name = maker.add(*sums) if rng.integers(2) else maker.concat(*sums)
+    wide = maker.convolution(maker.max_pool(name, SAME), 16, Window((1, 1)))
+    part = maker.convolution(maker.slice(wide, 3, 7), 9, SAME)
+    grouped = maker.convolution(maker.depthwise(wide, SAME), 4, SAME, groups=2)
+    other = maker.add(maker.convolution("x", 6, Window((1, 1))), "x")
+    free = maker.convolution(maker.convolution(other, 12, SAME), 5, SAME)
+    return maker.finish(part, grouped, free, sums[0])
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+def test_any_order_that_is_free_gives_the_same(seed: int, preset: str) -> None:
+    graph, rng, config = branches(seed), np.random.default_rng(seed), PRESETS[preset]
+    found = in_orders(graph, rng.permutation)
+    codes = {"x": rng.integers(-128, 128, (5, 5, 6), dtype=np.int8)}
+    before, after = evaluate(graph, codes), evaluate(found, codes)
+    for name, tensor in found.tensors.items():
+        np.testing.assert_array_equal(after[name], before[name][..., list(tensor.order) or slice(None)], name)
+    assert any(tensor.order for tensor in found.tensors.values())
+    assert not any(found.tensors[name].order for name in ("x", *found.outputs))
+    assert differing_bytes(graph, encode(plan_graph(found, config, permute=False)), config, order="random") == 0

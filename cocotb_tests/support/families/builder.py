@@ -118,7 +118,7 @@ class Net:
         channels: int,
         kernel: int | Sequence[int] = 1,
         *,
-        stride: int = 1,
+        stride: int | Sequence[int] = 1,
         groups: int = 1,
         dilation: int = 1,
         padded: bool = True,
@@ -134,16 +134,17 @@ class Net:
             dilation, reach = 1, [side - 1 for side in sides]
         ahead = [r // 2 if padded else 0 for r in reach]
         behind = [r - a if padded else 0 for r, a in zip(reach, ahead, strict=True)]
+        strides = tuple(stride) if isinstance(stride, Sequence) else (stride,) * rank
         spatial = [
-            (size + a + b - r - 1) // stride + 1
-            for size, a, b, r in zip(x.shape[1:], ahead, behind, reach, strict=True)
+            (size + a + b - r - 1) // s + 1
+            for size, a, b, r, s in zip(x.shape[1:], ahead, behind, reach, strides, strict=True)
         ]
         depth = x.channels // groups
         y, weights, scales = self._product(x, (channels, depth, *sides), (channels, *spatial), activation, like)
         self.macs += weights.size * math.prod(spatial)
         attributes = {
             "kernel_shape": sides,
-            "strides": [stride] * rank,
+            "strides": strides,
             "dilations": [dilation] * rank,
             "group": groups,
             "pads": [*ahead, *behind],
@@ -311,15 +312,14 @@ class Net:
             inputs += [part.name, self._constant(part.scale), self._code(part.zero_point)]
         return replace(y, name=self._node("QLinearConcat", inputs, domain="com.microsoft", axis=1))
 
-    def split(self, x: Codes, parts: int) -> list[Codes]:
-        """Equal shares of the channels."""
-        share = x.channels // parts
-        shape = (share, *x.shape[1:])
-        sizes = self._constant(np.full(parts, share, np.int64))
+    def split(self, x: Codes, parts: int | Sequence[int]) -> list[Codes]:
+        """Equal shares of the channels, or so many channels in each."""
+        shares = [x.channels // parts] * parts if isinstance(parts, int) else [*parts]
+        sizes = self._constant(np.array(shares, np.int64))
         source = self._float(x) if self.form.qdq else x.name
-        names = [f"split_{len(self._nodes)}_{part}" for part in range(parts)]
+        names = [f"split_{len(self._nodes)}_{part}" for part in range(len(shares))]
         self._nodes.append(helper.make_node("Split", [source, sizes], names, name=f"split_{len(self._nodes)}", axis=1))
-        pieces = [replace(x, name=name, shape=shape) for name in names]
+        pieces = [replace(x, name=name, shape=(share, *x.shape[1:])) for name, share in zip(names, shares, strict=True)]
         return [self._quantise(piece.name, piece) for piece in pieces] if self.form.qdq else pieces
 
     def slice(self, x: Codes, start: int, stop: int) -> Codes:

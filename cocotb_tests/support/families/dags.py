@@ -33,7 +33,7 @@ def random_graph(net: Net, scope: Scope) -> None:
     kinds = [kind for kind, weight in _KINDS.items() for _ in range(weight)]
     for _ in range(scope.depth(4, 18)):
         read = _choose(scope, pool)
-        for y in _apply(net, scope, scope.one_of(*kinds), read, pool, unread):
+        for y in apply(net, scope, scope.one_of(*kinds), read, pool, unread):
             pool.append(y)
             unread[y.name] = y
         unread.pop(read.name, None)
@@ -46,7 +46,7 @@ def _choose(scope: Scope, pool: list[Codes]) -> Codes:
     return pool[-1] if scope.coin(0.4) else scope.one_of(*pool)
 
 
-def _apply(net: Net, scope: Scope, kind: str, x: Codes, pool: list[Codes], unread: dict[str, Codes]) -> list[Codes]:
+def apply(net: Net, scope: Scope, kind: str, x: Codes, pool: list[Codes], unread: dict[str, Codes]) -> list[Codes]:
     """The results of one operator; if it does not suit ``x``, of a 1x1 convolution."""
     small, width = min(x.shape[1:]), scope.width()
     if kind in ("add", "concat"):
