@@ -25,9 +25,17 @@ from .net import MixedNet
 
 __all__ = ["CONFIGS", "ODD", "Network", "network"]
 
-#: Of eight networks in a row one is of vectors, and one of many classes of windows; of four, one has channels in the
-#: order that the compiler chooses.
-_GRAPHS = (graphs.maps, graphs.vectors, graphs.maps, graphs.maps, graphs.classes, graphs.maps, graphs.maps, graphs.maps)
+#: Networks that follow one another; of four, one has channels in the order that the compiler chooses.
+_GRAPHS = (
+    graphs.movable,
+    graphs.vectors,
+    graphs.maps,
+    graphs.movable,
+    graphs.classes,
+    graphs.maps,
+    graphs.maps,
+    graphs.maps,
+)
 _CHOSEN = 0.25
 
 

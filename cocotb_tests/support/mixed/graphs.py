@@ -11,6 +11,8 @@ from .layers import Drawn, kinds
 from .net import MixedNet
 
 _VECTOR_KINDS = ("connect", "connect", "table", "add", "concat", "part", "pieces", "gate")
+#: What leaves the order of channels free.
+_MOVABLE = ("conv", "pointwise", "depthwise", "strided", "skipping", "bordered", "sum", "concat", "maximum", "average")
 #: Channels of what is put side by side.
 _MOST_CHANNELS = 48
 
@@ -28,12 +30,30 @@ def classes(net: MixedNet, scope: Scope) -> None:
     _grow(net, scope, (side, side), drawable + bordered * (len(drawable) // len(bordered)))
 
 
-def _grow(net: MixedNet, scope: Scope, size: tuple[int, int], drawable: Sequence[str]) -> None:
+def movable(net: MixedNet, scope: Scope) -> None:
+    """Likewise, most layers such that channels may move, and few outputs, whose channels may not."""
+    drawable = kinds(scope.config)
+    drawable += [kind for kind in _MOVABLE if kind in drawable] * 4
+    _grow(net, scope, (scope.side(large=0), scope.side(large=0)), drawable, outputs=0.03, is_behind=True)
+
+
+def _grow(
+    net: MixedNet,
+    scope: Scope,
+    size: tuple[int, int],
+    drawable: Sequence[str],
+    *,
+    outputs: float = 0.15,
+    is_behind: bool = False,
+) -> None:
+    """``outputs``: part of the layers; ``is_behind``: what nothing reads is an output by way of a layer."""
     channels = scope.width()
     drawn = Drawn(net, scope, [net.input(channels, *size) for _ in range(scope.one_of(1, 1, 1, 2))])
     for _ in range(scope.depth(5, 14)):
         net.draw_form()
-        _add(drawn, scope.one_of(*drawable))
+        _add(drawn, scope.one_of(*drawable), outputs)
+    for name, x in drawn.unread.items() if is_behind else ():
+        drawn.unread[name] = net.conv(x, scope.one_of(1, 2, 4))
     _finish(drawn)
 
 
@@ -47,14 +67,14 @@ def vectors(net: MixedNet, scope: Scope) -> None:
     _finish(drawn)
 
 
-def _add(drawn: Drawn, kind: str) -> None:
+def _add(drawn: Drawn, kind: str, outputs: float = 0.15) -> None:
     scope = drawn.scope
     read = drawn.pool[-1] if scope.coin(0.5) else scope.one_of(*drawn.pool)
     found = _grow_vector(drawn, kind, read) if len(read.shape) == 1 else drawn.grow(kind, read)
     drawn.unread.pop(read.name, None)
     for y in found:
         drawn.pool.append(y)
-        if scope.coin(0.15):
+        if scope.coin(outputs):
             drawn.net.output(y)
         else:
             drawn.unread[y.name] = y

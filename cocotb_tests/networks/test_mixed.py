@@ -1,0 +1,144 @@
+"""The third source of networks: features that meet in one graph, ONNX Runtime's bytes on the simulated core."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from exactness import needs_reference
+from mixed import CONFIGS, ODD, network
+from mixed.features import PAIRS, Meetings, features
+from mixed.trial import Trial, attempt, summary
+
+from lutterfly.golden.config import PRESETS
+from lutterfly.host.compiler import plan_graph
+from lutterfly.host.verify import verify
+
+pytestmark = needs_reference
+
+SWEEP = Path(__file__).parents[1] / "support" / "mixed_sweep.py"
+#: Seeds by accelerator, of those that other tests build as well: such that every feature meets every other one.
+QUICK = {
+    "tiny": range(14),
+    "ecp5-85k": (*range(8), 13, 106, 113, 145, 202, 205),
+    "bottom-up": (*range(5), 38, 46, 63, 76, 97),
+}
+#: What the quick ones leave to accelerators with rings of fewer commands.
+SELDOM = {"grouped with longer than the ring", "batch with longer than the ring"}
+BLOCK, BLOCKS = 20, 15
+#: Of a block: an odd accelerator's memories may hold too little.
+REFUSED = 2
+
+
+@pytest.mark.parametrize(
+    ("config_name", "seed"),
+    [(name, seed) for name, seeds in QUICK.items() for seed in seeds],
+)
+def test_networks_on_the_core(config_name: str, seed: int) -> None:
+    trial = attempt(seed, config_name)
+    assert trial.refused + trial.problem == "", trial.text
+    assert trial.bytes
+
+
+@pytest.mark.regress
+@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize("config_name", CONFIGS)
+def test_many_networks_on_the_core(config_name: str, block: int) -> None:
+    trials = [attempt(seed, config_name) for seed in range(block * BLOCK, (block + 1) * BLOCK)]
+    print(summary(trials))
+    assert [trial.text for trial in trials if trial.problem] == []
+    assert sum(bool(trial.refused) for trial in trials) <= REFUSED
+
+
+def met(networks: Iterable[tuple[str, int]]) -> Meetings:
+    meetings = Meetings()
+    for config_name, seed in networks:
+        found = network(seed, config_name)
+        meetings.sample(features(found.graph(), found.program(), found.config))
+    return meetings
+
+
+def quick() -> Iterator[tuple[str, int]]:
+    return ((name, seed) for name, seeds in QUICK.items() for seed in seeds)
+
+
+def test_every_feature_meets_every_other_one() -> None:
+    assert set(met(quick()).holes()) - SELDOM == set()
+
+
+@pytest.mark.regress
+def test_small_rings_leave_no_hole() -> None:
+    assert met([*quick(), *(("small", seed) for seed in range(60))]).holes() == []
+
+
+def test_a_hole_is_named() -> None:
+    meetings = Meetings()
+    assert len(meetings.holes()) == len(PAIRS)
+    meetings.sample(["fast", "binary"])
+    assert "binary with fast" not in meetings.holes()
+    assert "fast with sparse" in meetings.holes()
+    assert not any("fast" in hole for hole in meetings.holes(without=["fast"]))
+
+
+def test_a_seed_always_gives_the_same_network() -> None:
+    for seed in (3, 1000):
+        assert network(seed, "least") == network(seed, "least")
+        assert network(seed, "least").program().body == network(seed, "least").program().body
+    assert network(0, "tiny").model != network(8, "tiny").model
+
+
+def test_orders_are_drawn_whether_they_pay_or_not() -> None:
+    found = [network(seed, "ecp5-85k") for seed in range(0, 64, 8)]
+    moved = [any(tensor.order for tensor in entry.program().written) for entry in found]
+    chosen = [any(t.order for t in plan_graph(entry.graph(), entry.config).graph.tensors.values()) for entry in found]
+    assert sum(moved) > 2 * sum(chosen), (moved, chosen)
+
+
+def test_odd_accelerators_have_butterflies_and_binary_layers() -> None:
+    engines = {frozenset(engine.name for engine in config.engines) for config in ODD.values()}
+    assert len(engines) >= 5
+    assert sum("FPC" in names for names in engines) >= 4
+    assert sum("XNOR" in names for names in engines) >= 3
+    assert all(config not in PRESETS.values() for config in ODD.values())
+
+
+def test_what_is_wrong_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong byte of an output, one of an inner tensor alone, and cycles."""
+    found = network(1, "tiny")
+    right = verify(found.program().to_bytes(), found.config, samples=1)
+    monkeypatch.setattr("mixed.trial.verify", lambda *_, **__: right)
+    assert not attempt(1, "tiny").problem
+    inner, output = (next(t for t in right.tensors if t.name.endswith("(output)") == is_output) for is_output in (0, 1))
+    inner.rtl = 2
+    assert attempt(1, "tiny").problem == f"bytes differ in {inner.name}"
+    output.rtl = 3
+    assert attempt(1, "tiny").problem == "3 bytes of outputs differ"
+    right.layers[0] = dataclasses.replace(right.layers[0], measured=right.layers[0].predicted + 1000)
+    assert "predicted" in attempt(1, "tiny").late[0]
+
+
+def test_a_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
+    """What stands in the file is not tried again, and counts: here a network that stopped, one refused, and one off."""
+    path = tmp_path / "mixed.jsonl"
+    trials = [
+        Trial(0, "tiny", "first", bytes=10, stopped="SimulationError: it hangs"),
+        Trial(1, "tiny", "second", refused="conv_3: it needs 4224 bytes of list memory"),
+        Trial(2, "tiny", "third", bytes=5, late=["conv_1 took 9 cycles, 99 predicted"]),
+    ]
+    path.write_text("".join(json.dumps(dataclasses.asdict(trial)) + "\n" for trial in trials))
+    command = [sys.executable, SWEEP, "--configs", "tiny", "--last", "3", "--results", path]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout
+    assert [json.loads(line)["seed"] for line in path.read_text().splitlines()] == [0, 1, 2, 3]
+    for line in (
+        "networks tried: 3",
+        "networks that stopped: 1",
+        "networks off the predicted cycles: 1",
+        "    1: it needs N bytes of list memory",
+        "first: SimulationError: it hangs",
+    ):
+        assert line in said.splitlines()
