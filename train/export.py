@@ -102,9 +102,10 @@ def _drop_identities(model: onnx.ModelProto) -> None:
             kept.append(node)
     first = {name: name for node in kept for name in [*node.input, *node.output]}
     for name, source in same.items():
-        while source in same:
-            source = same[source]
-        first[name] = source
+        root = source
+        while root in same:
+            root = same[root]
+        first[name] = root
     inputs = {value.name for value in model.graph.input}
     for name in ends & set(same):
         # An output keeps its name, unless it is an input or another output as well.
