@@ -24,10 +24,10 @@ demo: .venv/installed
 	@$(BIN)/lutterfly demo
 
 test: check .venv/installed-synth browser
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_OPTIONS)
 
 test-train: .venv/installed-train
-	$(BIN)/python -m pytest cocotb_tests/train
+	$(BIN)/python -m pytest cocotb_tests/train $(PYTEST_OPTIONS)
 
 check: .venv/installed
 	$(BIN)/ruff format --check

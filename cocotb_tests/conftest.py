@@ -13,6 +13,8 @@ import pytest
 from amaranth.back import verilog
 from amaranth.lib import wiring
 from cocotb_tools.runner import get_results, get_runner
+from skips import pytest_addoption as add_known_skips
+from skips import pytest_sessionfinish, pytest_terminal_summary  # noqa: F401  (hooks)
 
 from lutterfly.hdl.parts.assertions import ASSERTED
 from lutterfly.host.simulation import cache, toolchain
@@ -39,6 +41,7 @@ Simulate = Callable[..., None]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    add_known_skips(parser)
     parser.addoption(
         "--models",
         type=Path,
