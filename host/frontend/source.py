@@ -138,6 +138,7 @@ def measure(source: Source) -> None:
             source.types[name] = value.dtype
     _fold_shapes(source)
     _spell_reshapes(source)
+    _spell_identities(source)
     _connect(source)
     _check_outputs(source)
 
@@ -176,6 +177,25 @@ def _spell_reshapes(source: Source) -> None:
         source.model.graph.initializer.append(numpy_helper.from_array(source.constants[target], target))
         node.op_type, node.input[1] = "Reshape", target
         del node.attribute[:]
+
+
+def _spell_identities(source: Source) -> None:
+    """Write a Slice of everything, a Split into one part and a Concat of one tensor, as exporters leave them, as the
+    Identity that they are.
+    """
+    for node in source.model.graph.node:
+        if _is_identity(source, node):
+            node.op_type = "Identity"
+            del node.input[1:]
+            del node.attribute[:]
+
+
+def _is_identity(source: Source, node: NodeProto) -> bool:
+    if node.op_type == "Slice":
+        steps = source.constants.get(node.input[4]) if len(node.input) > 4 else np.ones(1)
+        forwards = steps is not None and (steps == 1).all()
+        return forwards and source.shapes.get(node.input[0]) == source.shapes.get(node.output[0])
+    return (node.op_type, len(node.output)) == ("Split", 1) or (node.op_type, len(node.input)) == ("Concat", 1)
 
 
 def reads(node: NodeProto) -> list[str]:
