@@ -11,7 +11,7 @@ import pytest
 from exactness import needs_reference
 from families import FAMILIES, ROUND, network
 from families.builder import Form, Net
-from families.configurations import CONFIGS
+from families.configurations import CONFIGS, ODD
 from met import Coverage
 from shrink import beginnings, shrink
 from trials import Sweep, attempt
@@ -24,7 +24,9 @@ pytestmark = needs_reference
 
 #: Most on the two presets, and such that they meet together what a whole round of networks meets; 68, 88, 334 and 338,
 #: where results take longer than steps, on odd accelerators. 9 and 17 were wrong when the hardware lost count of
-#: results that wait.
+#: results that wait. Of 134, 719, 821, 1001, 1019, 1389 and 1899 cycles were predicted wrongly: commands that are
+#: fetched beside LOADs, LOADs and STOREs beside windows with more groups of results in one tile than in another, few
+#: bursts in flight.
 QUICK = (
     1,
     3,
@@ -55,6 +57,7 @@ QUICK = (
     114,
     118,
     119,
+    134,
     188,
     192,
     193,
@@ -75,8 +78,14 @@ QUICK = (
     367,
     369,
     379,
+    719,
     761,
+    821,
+    1001,
+    1019,
     1326,
+    1389,
+    1899,
 )
 #: What neither a whole round of networks meets nor the quick ones.
 RARE = {
@@ -97,9 +106,9 @@ SELDOM = RARE | {
 }
 #: Networks that follow one another in the long sweep: every family on one accelerator.
 BLOCK, BLOCKS = len(FAMILIES), 67
-#: Of a block, networks with a layer whose cycles are predicted wrongly, and networks that an odd accelerator has no
-#: memory for. One and four in two thousand are.
-LATE = REFUSED = 1
+#: Of a block on an odd accelerator, networks with a layer whose cycles are predicted wrongly, of which there are 17 in
+#: a thousand, and networks that it has no memory for, four in two thousand. On presets there is none of either.
+LATE, REFUSED = 4, 1
 
 
 @pytest.mark.parametrize("seed", QUICK)
@@ -126,8 +135,9 @@ def test_many_networks_on_the_core(block: int):
     sweep = Sweep()
     sweep.run(range(block * BLOCK, (block + 1) * BLOCK))
     assert sweep.wrong == []
-    assert len(sweep.late) <= LATE, sweep.late
-    assert len(sweep.refused) <= REFUSED, sweep.refused
+    is_odd = network(block * BLOCK).config_name in ODD
+    assert len(sweep.late) <= LATE * is_odd, sweep.late
+    assert len(sweep.refused) <= REFUSED * is_odd, sweep.refused
 
 
 @pytest.mark.regress

@@ -29,7 +29,7 @@ class Trial:
     problem : str
         What is wrong: a refusal, a stop or differing bytes; empty if nothing is.
     late : str
-        Layers whose cycles are not as predicted; empty on odd accelerators, whose buses nothing is predicted for.
+        Layers whose cycles are not as predicted.
     """
 
     network: Network
@@ -66,7 +66,7 @@ def attempt(seed: int) -> Trial:
     found = network(seed)
     problem, verification = judge(found.model, found.config, found.batch)
     late = ""
-    if verification is not None and found.config_name in PRESETS:
+    if verification is not None:
         late = "; ".join(
             f"{layer.name} took {layer.measured} cycles, {layer.predicted} predicted"
             for layer in verification.layers

@@ -1,0 +1,83 @@
+"""The parts of the clock, each against what it stands for counted cycle by cycle."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lutterfly.golden.timing import BACKLOG_LIMIT
+from lutterfly.host.compiler.clock.agenda import Agenda, Process, Signal
+from lutterfly.host.compiler.clock.issue import Part
+from lutterfly.host.compiler.clock.port import Port, Rounds
+
+
+def random_rounds(rng: np.random.Generator, begin: int) -> tuple[Rounds, set[int]]:
+    """Rounds, and the cycles that they take."""
+    period, count = (int(number) for number in rng.integers(1, 8, 2))
+    taken = rng.random(period) < 0.5
+    runs = tuple((int(offset), 1) for offset in np.flatnonzero(taken))
+    cycles = {begin + number * period + offset for number in range(count) for offset, _ in runs}
+    return Rounds(begin, period, count, runs), cycles
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_a_port_finds_the_free_cycles(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    port, taken, end = Port(), set(), 0
+    for _ in range(int(rng.integers(0, 5))):
+        rounds, cycles = random_rounds(rng, end + int(rng.integers(0, 5)))
+        end, taken = rounds.begin + rounds.period * rounds.count, taken | cycles
+        port.take(end, lambda rounds=rounds: [rounds])
+    for _ in range(20):
+        begin, count = int(rng.integers(0, 60)), int(rng.integers(1, 40))
+        free = [cycle for cycle in range(begin, begin + count + len(taken)) if cycle not in taken]
+        assert port.after(begin, count) == free[count - 1] + 1
+
+
+def cycles_of(rounds: list[Rounds]) -> list[int]:
+    return [
+        entry.begin + number * entry.period + offset + cycle
+        for entry in rounds
+        for number in range(entry.count)
+        for offset, length in entry.runs
+        for cycle in range(length)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_windows_take_the_cycles_of_their_steps_and_pieces(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rounds, slots, latency = int(rng.integers(1, 20)), int(rng.integers(1, 4)), 40
+    windows = [(int(n), int(rng.integers(1, 6))) for n in rng.integers(1, 6, rng.integers(1, 5))]
+    part = Part(100, 0, windows, rounds, False, 0, None, 0, slots, latency)
+    reads, writes, cycle, backlog, served = [], [], 100, 0, 0
+    for steps, groups in windows * rounds:
+        for step in range(steps):
+            while step == steps - 1 and backlog > BACKLOG_LIMIT:
+                backlog, cycle = backlog - 1, cycle + 1
+            reads.append(cycle)
+            backlog, cycle = max(backlog - 1, 0), cycle + 1
+        backlog += groups
+        # The groups of a window come one after the other, behind those of the windows before.
+        first = max(reads[-1] + latency, served)
+        served = first + groups
+        writes += [first + group for group in range(groups) if (group + 1) % slots == 0 or group == groups - 1]
+    assert cycles_of(list(part.reads())) == reads
+    assert cycles_of(list(part.writes())) == writes
+
+
+def test_processes_go_on_in_the_order_of_time_and_rank() -> None:
+    agenda, signal, seen = Agenda(), Signal(), []
+
+    def process(name: str, *waits: int | Signal) -> Process:
+        for wait in waits:
+            yield wait
+            seen.append((name, agenda.now))
+        if name == "first":
+            agenda.fire(signal)
+
+    agenda.start(process("late", 5, 7), 1)
+    agenda.start(process("woken", signal), 0)
+    agenda.start(process("first", 3, 7), 0)
+    agenda.run()
+    assert seen == [("first", 3), ("late", 5), ("first", 7), ("woken", 7), ("late", 7)]
