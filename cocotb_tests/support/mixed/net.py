@@ -39,6 +39,11 @@ class MixedNet(Net):
             add_function(model, function)
         return model.SerializeToString()
 
+    def maximum(self, x: Codes, kernel: int, *, stride: int = 1, padded: bool = False, ceil: bool = False) -> Codes:
+        """Max pooling without ceil_mode: ONNX Runtime infers another shape for it than it computes, and then refuses
+        what follows, as the form has it."""
+        return super().maximum(x, kernel, stride=stride, padded=padded)
+
     def fast(self, x: Codes, channels: int, hardware: Pattern) -> Codes:
         """A fast pointwise convolution that the butterfly of some hardware has."""
         rng, seed = self.rng, int(self.rng.integers(1 << 20))
