@@ -126,9 +126,9 @@ def test_commands_on_a_full_disk_leave_what_was_there(
     monkeypatch.chdir(tmp_path)
     np.save("pixels.npy", digits.images()[:1])
     with small_disk(tmp_path / "disk", 1 << 16) as disk:
-        old = disk / "old"
+        old = disk / "old.html"
         old.write_bytes(bytes(1 << 16))
         assert cli.main([*words, str(old), "--config", "tiny"]) == 2
         assert f"{old}: cannot be written: No space left on device; make room there, or" in capsys.readouterr().err
         assert old.read_bytes() == bytes(1 << 16)
-        assert [path.name for path in disk.iterdir()] == ["old"]
+        assert [path.name for path in disk.iterdir()] == ["old.html"]
