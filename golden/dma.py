@@ -23,21 +23,21 @@ def load(
     external : uint8[arena_bytes]
         External memory from EXTERNAL_BASE on.
     memories : mapping of LocalMemory to uint8[size_bytes]
-        All of them; written in place.
+        All that the core has; written in place.
     lanes : int
         Bytes of an activation word.
 
     Raises
     ------
     CommandError
-        ILLEGAL_FIELD before anything is written; ADDRESS_RANGE at the first piece that does not lie in its memory,
-        with its address, after the pieces before it are written; AXI_DECODE at the first run that does not lie in
-        ``external``.
+        ILLEGAL_FIELD before anything is written, for a memory that is not there too; ADDRESS_RANGE at the first piece
+        that does not lie in its memory, with its address, after the pieces before it are written; AXI_DECODE at the
+        first run that does not lie in ``external``.
     TypeError
         If an array is not uint8.
     """
     _require_bytes(external=external, **{memory.name.lower(): array for memory, array in memories.items()})
-    if command["memory"] not in list(LocalMemory):
+    if command["memory"] not in memories:
         raise CommandError(ErrorCode.ILLEGAL_FIELD, Unit.LOAD)
     memory = LocalMemory(command["memory"])
     pieces, size, rows, folds = (command[name] for name in ("row_pieces", "piece_bytes", "rows", "folds"))

@@ -186,7 +186,8 @@ for row in range(rows):
     notes="Each (row, fold) is one run of contiguous source bytes, split into bursts of at most 16 beats that never "
     "cross 4 KiB. A memory other than FEATURE takes one piece (`rows`, `folds` and `row_pieces` are 1), with `local` "
     "and `piece_bytes` multiples of its unit: `lanes` bytes for WEIGHT and FPC_WEIGHT, 8 for PARAMETER and ADD_TABLE, "
-    "1 for TABLE, 4 for LIST. Counts of zero and runs of 2^32 bytes or more are illegal.",
+    "1 for TABLE, 4 for LIST. Counts of zero, runs of 2^32 bytes or more and memories that the configuration lacks are "
+    "illegal.",
 )
 
 STORE = _format(

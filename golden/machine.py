@@ -102,14 +102,14 @@ class Machine:
     Attributes
     ----------
     memories : dict of LocalMemory to uint8[size_bytes]
-        They keep their contents from run to run.
+        Those that the configuration has; they keep their contents from run to run.
     """
 
     def __init__(self, config: Config, *, seed: int = 0):
         self.config = config
         self._rng = np.random.default_rng(seed)
         self.memories: Memories = {
-            memory: self._rng.integers(0, 256, config.size_bytes(memory), dtype=np.uint8) for memory in LocalMemory
+            memory: self._rng.integers(0, 256, config.size_bytes(memory), dtype=np.uint8) for memory in config.memories
         }
 
     def run(self, queues: Queues, arena: UInt8, *, order: str = "dma-first", observe: Observer | None = None) -> None:

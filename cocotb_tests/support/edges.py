@@ -40,7 +40,7 @@ class Case:
 def layout(config: Config) -> tuple[dict[LocalMemory, int], int, int]:
     """Where the images of the memories lie in the arena, where transfers may write, and its size."""
     places, at = {}, 64 * PAGE
-    for memory in LocalMemory:
+    for memory in config.memories:
         places[memory] = at
         at += -(-config.size_bytes(memory) // PAGE) * PAGE
     return places, at, at + 4 * PAGE
@@ -48,7 +48,7 @@ def layout(config: Config) -> tuple[dict[LocalMemory, int], int, int]:
 
 def images(config: Config, entries: dict[int, int], rng: np.random.Generator) -> dict[LocalMemory, np.ndarray]:
     """What the memories hold: random values that mean something, and lists of one step."""
-    filled = {memory: rng.integers(0, 256, config.size_bytes(memory), dtype=np.uint8) for memory in LocalMemory}
+    filled = {memory: rng.integers(0, 256, config.size_bytes(memory), dtype=np.uint8) for memory in config.memories}
     # Whatever a depthwise window reads before its first word, no column but the first multiplies it.
     weights = filled[LocalMemory.WEIGHT].reshape(config.weight_words, config.array.columns, config.array.lanes)
     weights[:, 1:] = 0
@@ -57,10 +57,10 @@ def images(config: Config, entries: dict[int, int], rng: np.random.Generator) ->
     filled[LocalMemory.PARAMETER][:] = pack_parameters(rng.integers(-999, 999, count, dtype=np.int32), scales).view(
         np.uint8
     )
-    limit = 1 << isa.ADD_ENTRY_BITS - 2
-    filled[LocalMemory.ADD_TABLE][:] = rng.integers(
-        -limit, limit, config.add.tables * isa.ADD_ENTRIES, dtype=np.int64
-    ).view(np.uint8)
+    if LocalMemory.ADD_TABLE in filled:
+        limit = 1 << isa.ADD_ENTRY_BITS - 2
+        sums = rng.integers(-limit, limit, config.add.tables * isa.ADD_ENTRIES, dtype=np.int64)
+        filled[LocalMemory.ADD_TABLE][:] = sums.view(np.uint8)
     lists = np.full(config.memory.list_entries, isa.LIST_CLEAR | isa.LIST_FIRE, np.uint32)
     for index, entry in entries.items():
         lists[index] = entry
@@ -438,7 +438,7 @@ def _transfers(config: Config) -> Iterator[Case]:
 
 def _local_memories(config: Config, free: int) -> Iterator[Case]:
     for code in range(16):
-        known = code in list(LocalMemory)
+        known = code in config.memories
         unit = MEMORIES[LocalMemory(code)].write_bytes(config.array.lanes) if known else 8
         yield _dma(f"LOAD memory {code}", known, _load(external=free, memory=code, piece_bytes=unit))
         if not known or code == LocalMemory.FEATURE:

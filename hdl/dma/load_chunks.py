@@ -134,7 +134,7 @@ class LoadChunks(wiring.Component):
         beyond = Signal.like(end)
         iteration, piece = found.payload, pieces.input.payload
         with m.Switch(iteration.context.memory):
-            for memory in LocalMemory:
+            for memory in self.config.memories:
                 with m.Case(memory):
                     m.d.comb += beyond.eq(~(self.config.size_bytes(memory) - 1))
         m.d.comb += [

@@ -144,7 +144,7 @@ class LoadCommands(wiring.Component):
         several = Cat(load[name] != 1 for name in ("row_pieces", "rows", "folds")).any()
         misplaced = Signal()
         with m.Switch(load.memory):
-            for memory in LocalMemory:
+            for memory in self.config.memories:
                 unit_bits = ceil_log2(MEMORIES[memory].write_bytes(self.config.array.lanes))
                 with m.Case(memory):
                     if memory is not LocalMemory.FEATURE:
@@ -195,6 +195,6 @@ class LoadCommands(wiring.Component):
         with m.If(is_fill):
             m.d.comb += split(self.config.array.lanes)
         with m.Else(), m.Switch(load.memory):
-            for memory in LocalMemory:
+            for memory in self.config.memories:
                 with m.Case(memory):
                     m.d.comb += split(chunk_bytes(memory, self.config))

@@ -93,7 +93,7 @@ class LocalWrite(wiring.Component):
         m.d.sync += [self.local.valid.eq(0), self.local.memory.eq(gathered.memory)]
         byte_bits = ceil_log2(data_bytes)
         with m.If(gathers), m.Switch(gathered.memory):
-            for memory in LocalMemory:
+            for memory in self.config.memories:
                 if memory is LocalMemory.FEATURE:
                     continue
                 unit_bits = ceil_log2(MEMORIES[memory].write_bytes(lanes))
