@@ -43,6 +43,14 @@ class TensorInfo:
         return tuple(size if isinstance(size, int) else 1 for size in self.shape[1:])
 
 
+def contents(array: np.ndarray) -> bytes:
+    """What an array holds, to compare: the bytes of its elements; of strings each one's length and its UTF-8."""
+    if array.dtype.kind not in "OU":
+        return array.tobytes()
+    encoded = [str(text).encode() for text in array.ravel()]
+    return b"".join(len(text).to_bytes(4, "little") + text for text in encoded)
+
+
 def describe_model(model: bytes) -> tuple[list[TensorInfo], list[TensorInfo]]:
     """Inputs and outputs of an ONNX model that ONNX Runtime runs."""
     # These take a third of a second to import, which checks of the command line need not wait for.

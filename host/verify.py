@@ -15,6 +15,7 @@ from ..golden.isa import COMMAND_BYTES, Opcode
 from ..golden.program import MAGIC, Program
 from ..golden.tensors import tensor_image
 from . import evaluate, ports, reference
+from .arrays import contents
 from .compiler import batched, compile_graph
 from .frontend import import_model
 from .graph import Graph, Int8
@@ -92,6 +93,9 @@ class Verification:
     unseen : list of str
         Tensors that are compared with the golden functions although ONNX Runtime is a reference, because it does not
         show them for certain, see :class:`.reference.Reference`; the outputs never are.
+    random : list of str
+        Tensors that random numbers decide, in ONNX Runtime as well: they are compared with the golden functions, and
+        outputs not at all.
     """
 
     program: Program
@@ -101,6 +105,7 @@ class Verification:
     cycles: int = 0
     reference: str = ""
     unseen: list[str] = field(default_factory=list)
+    random: list[str] = field(default_factory=list)
 
     @property
     def bytes(self) -> int:
@@ -141,6 +146,8 @@ class Verification:
             found.append(f"the predicted cycles are off by more than {limit} in {', '.join(off)}")
         elif self.layers:
             found.append("the cycles are as predicted")
+        if self.random:
+            found.append(f"ONNX Runtime's are no reference where random numbers decide: {', '.join(self.random)}")
         return "; ".join(found)
 
 
@@ -278,8 +285,8 @@ class _Verification:
                 found = {by: codes[tensor.name] for by, codes in seen.items() if tensor.name in codes}
                 if wanted is not None or self.found.reference:
                     found = {"golden": golden[tensor.name]} | found
-                elif view.name not in self.found.unseen:
-                    self.found.unseen.append(view.name)
+                else:
+                    self._note_missing(view.name)
                 if wanted is None:
                     wanted = evaluate.to_onnx(view, golden[tensor.name])
                 self._count(view.name, wanted, {by: evaluate.to_onnx(view, codes) for by, codes in found.items()})
@@ -289,24 +296,37 @@ class _Verification:
             wanted = _joined(known, name)
             if wanted is not None:
                 self._count(f"{name} (output)", wanted, {"rtl": array})
+            elif not self.found.reference:
+                self._note_missing(name)
 
     def _reference(self, feeds: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
         """What ONNX Runtime, which runs samples one by one, gives for each; nothing where it is no reference."""
         if self.found.reference:
             return []
-        return [reference.run(self.program.model, sample) for sample in single_samples(feeds)]
+        runs = [reference.run(self.program.model, sample) for sample in single_samples(feeds)]
+        return [{name: array for name, array in run.items() if name not in self._random} for run in runs]
+
+    @property
+    def _random(self) -> set[str]:
+        return reference.reference(self.program.model).random
+
+    def _note_missing(self, name: str) -> None:
+        """Note that ONNX Runtime is no reference for a tensor, and why."""
+        names = self.found.random if name in self._random else self.found.unseen
+        if name not in names:
+            names.append(name)
 
     def _count(self, name: str, wanted: np.ndarray, found: Mapping[str, np.ndarray]) -> None:
         if name not in self._tensors:
             self._tensors[name] = TensorComparison(name)
             self.found.tensors.append(self._tensors[name])
         tensor = self._tensors[name]
-        tensor.bytes += wanted.nbytes
-        expected = np.frombuffer(wanted.tobytes(), np.uint8)
+        expected = np.frombuffer(contents(wanted), np.uint8)
+        tensor.bytes += len(expected)
         for by, array in found.items():
-            actual = np.frombuffer(array.tobytes(), np.uint8)
-            same_form = array.shape == wanted.shape and array.dtype == wanted.dtype
-            differing = int(np.count_nonzero(actual != expected)) if same_form else wanted.nbytes
+            actual = np.frombuffer(contents(array), np.uint8)
+            same_form = (array.shape, array.dtype, len(actual)) == (wanted.shape, wanted.dtype, len(expected))
+            differing = int(np.count_nonzero(actual != expected)) if same_form else len(expected)
             setattr(tensor, by, (getattr(tensor, by) or 0) + differing)
 
     def _run_machine(self, codes: Mapping[str, Int8], order: str) -> dict[str, Int8]:
