@@ -159,6 +159,14 @@ def quantize(
             help="Typical inputs: a NumPy archive with an array for each input; the first axis counts samples.",
         ),
     ],
+    test: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.npz",
+            show_default=False,
+            help="Other inputs, to measure the error on; by default every tenth sample is held out for that.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="The quantised ONNX file; by default MODEL_int8.onnx.", show_default=False),
@@ -169,7 +177,7 @@ def quantize(
     """Quantise a float ONNX file for the accelerator; fails if the accelerator does not run the result."""
     with _reporting(as_json):
         with ProgressBar(enabled=not as_json) as progress:
-            answered = commands.quantize(model, calibrate, output, config, progress)
+            answered = commands.quantize(model, calibrate, test, output, config, progress)
         _finish(answered, as_json)
 
 

@@ -79,26 +79,41 @@ def compile_(model: Path, output: Path, batch: int | None, config: str, progress
     return Answer("\n".join([f"{output}: {len(data):,} bytes, {prediction}", *share.lines()]), values)
 
 
-def quantize(model: Path, calibrate: Path, output: Path | None, config: str, progress: Progress) -> Answer:
+def quantize(
+    model: Path, calibrate: Path, test: Path | None, output: Path | None, config: str, progress: Progress
+) -> Answer:
     """Quantise a float model, and say whether the accelerator runs the result."""
     from . import quantize as quantisation
+    from .calibration import split
     from .mac_share import mac_share
 
     found = find_config(config)
     data, target = read_model_file(model), output or model.with_name(f"{model.stem}_int8.onnx")
-    samples = load_archive(calibrate)
+    samples, others = load_archive(calibrate), load_archive(test) if test else None
     check_writable(target)
-    for other, kind in ((model, "the model"), (calibrate, "the samples")):
-        if target.resolve() == other.resolve():
+    for other, kind in ((model, "the model"), (calibrate, "the samples"), (test, "the samples")):
+        if other and target.resolve() == other.resolve():
             raise ValueError(f"output must be another file than {kind}, not {target}")
-    quantised = quantisation.quantize(data, samples, name=str(model), origin=str(calibrate), progress=progress)
+    quantisation.read_float_model(data, str(model))
+    quantisation.check_samples(data, samples, str(calibrate))
+    if others is not None:
+        quantisation.check_samples(data, others, str(test))
+    parts = split(samples, others, str(calibrate))
+    quantised = quantisation.quantize(
+        data, parts.calibrating, name=str(model), origin=str(calibrate), progress=progress
+    )
     write_whole(target, quantised)
-    errors = quantisation.relative_errors(data, quantised, samples, progress)
-    count = len(next(iter(samples.values())))
+    errors = quantisation.relative_errors(data, quantised, parts.judging, progress)
+    count, judges = (len(next(iter(chosen.values()))) for chosen in (parts.calibrating, parts.judging))
     values: dict[str, Any] = {"samples": count, "file_bytes": len(quantised), "relative_errors": errors}
+    values |= {"judging_samples": judges, "judges": parts.judges, "warnings": parts.warnings}
     text = [
         f"{target}: {len(quantised):,} bytes, calibrated with {count} samples",
-        *(f"output {name}: {error:.2%} from the float model's (root mean square)" for name, error in errors.items()),
+        *(
+            f"output {name}: {error:.2%} from the float model's, on {parts.judges} (root mean square of {judges})"
+            for name, error in errors.items()
+        ),
+        *(f"warning: {warning}" for warning in parts.warnings),
     ]
     progress("compiling")
     try:
@@ -109,6 +124,7 @@ def quantize(model: Path, calibrate: Path, output: Path | None, config: str, pro
     share = mac_share(program)
     text += [prediction_text(program, found.multipliers), *share.lines()]
     values |= {"predicted_cycles": program.predicted_cycles, "macs": macs_of(program), **share.values()}
+    values["warnings"] = [*parts.warnings, *share.warnings]
     return Answer("\n".join(text), values)
 
 
@@ -244,6 +260,7 @@ def verify(model: Path, samples: int, seed: int, batch: int | None, config: str,
         "batch": result.program.batch,
         "reference": result.reference or "onnxruntime",
         "unseen": result.unseen,
+        "random": result.random,
         "tensors": [
             {
                 "name": tensor.name,

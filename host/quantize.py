@@ -70,20 +70,8 @@ def quantize(
     ValueError
         If a name, a shape, a type or a value of the samples is wrong.
     """
-    model = read_model(data, name)
-    _check_float(model, name)
-    keep_inputs(model, [value.name for value in model_inputs(model)])
-    sample = Source(name, copy.deepcopy(model), data, qdq=False)
-    check_inputs(sample)
-    fix_batch(sample)
-    measure(sample)
-    try:
-        count = check_feeds(describe_model(data)[0], samples)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{origin}: {error}") from error
-    for input_name, array in samples.items():
-        if not np.isfinite(array).all():
-            raise ValueError(f"{origin}: input {input_name} must be finite in all samples, and is not")
+    model = read_float_model(data, name)
+    count = check_samples(data, samples, origin)
     progress("preparing")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -101,6 +89,42 @@ def quantize(
             extra_options={"MatMulConstBOnly": True, "TensorQuantOverrides": _overrides(overrides or {})},
         )
         return target.read_bytes()
+
+
+def check_samples(data: bytes, samples: Mapping[str, np.ndarray], origin: str) -> int:
+    """Check samples for a model; returns how many they are.
+
+    Raises
+    ------
+    ValueError
+        If a name, a shape, a type or a value is wrong.
+    """
+    try:
+        count = check_feeds(describe_model(data)[0], samples)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{origin}: {error}") from error
+    for input_name, array in samples.items():
+        if not np.isfinite(array).all():
+            raise ValueError(f"{origin}: input {input_name} must be finite in all samples, and is not")
+    return count
+
+
+def read_float_model(data: bytes, name: str) -> onnx.ModelProto:
+    """The model that an ONNX file holds.
+
+    Raises
+    ------
+    ModelError
+        If it is none that ONNX Runtime runs, is quantised already, or has a dynamic dimension beside the batch.
+    """
+    model = read_model(data, name)
+    _check_float(model, name)
+    keep_inputs(model, [value.name for value in model_inputs(model)])
+    sample = Source(name, copy.deepcopy(model), data, qdq=False)
+    check_inputs(sample)
+    fix_batch(sample)
+    measure(sample)
+    return model
 
 
 def _overrides(known: Mapping[str, tuple[float, int]]) -> dict[str, list[dict[str, Any]]]:

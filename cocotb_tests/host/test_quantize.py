@@ -14,6 +14,7 @@ from exactness import needs_reference
 from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.host import InferenceSession, reference
+from lutterfly.host.calibration import split
 from lutterfly.host.cli import main
 from lutterfly.host.frontend import ModelError, describe, import_model
 from lutterfly.host.quantize import quantize, relative_errors
@@ -211,6 +212,9 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert other.read_bytes() == target.read_bytes()
     shown = capsys.readouterr()
     assert f"{other}: {len(other.read_bytes()):,} bytes, calibrated with 8 samples" in shown.out
+    assert "from the float model's, on the samples that it was calibrated with (root mean square of 8)" in shown.out
+    assert values["warnings"] == [line.removeprefix("warning: ") for line in shown.out.splitlines() if "arning" in line]
+    assert values["warnings"][0].startswith("the error is measured on the samples that set the scales")
     assert not shown.err
 
 
@@ -256,6 +260,10 @@ GOOD = samples()["image"]
         ({"image": GOOD[0]}, "input image must have the shape [batch, 2, 9, 8], not [2, 9, 8]"),
         ({"image": GOOD[:0]}, "input image must have the shape [batch, 2, 9, 8], not [0, 2, 9, 8]"),
         ({"image": np.full_like(GOOD, np.nan)}, "input image must be finite in all samples, and is not"),
+        (
+            {"image": np.full_like(GOOD, 0.5)},
+            "inputs must have different values, and image is 0.5 everywhere; give typical inputs",
+        ),
     ],
 )
 def test_refuses_samples(
@@ -263,6 +271,56 @@ def test_refuses_samples(
 ) -> None:
     assert main([*write(tmp_path, cnn(), **arrays), "--json"]) == 2
     assert json.loads(capsys.readouterr().out) == {"error": f"{tmp_path}/inputs.npz: {message}"}
+
+
+def answer(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
+    code = main([*words, "--json"])
+    return json.loads(capsys.readouterr().out) | {"code": code}
+
+
+def test_the_error_is_measured_on_samples_that_set_no_scale(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every tenth sample is far greater than the others: the scales do not reach it, and the error says so."""
+    images = np.random.default_rng(3).uniform(-1, 1, (20, *GOOD.shape[1:])).astype(np.float32)
+    images[9::10] *= 40
+    linear = FloatNetwork()
+    linear.convolution((4, 2, 3, 3))
+    words = write(tmp_path, linear.serialise(rank=4), image=images)
+    held_out = answer(words, capsys)
+    assert (held_out["samples"], held_out["judging_samples"], held_out["warnings"]) == (18, 2, [])
+    assert held_out["relative_errors"]["t1"] > 0.5
+    np.savez(tmp_path / "others.npz", image=images)
+    tested = answer([*words, "--test", str(tmp_path / "others.npz")], capsys)
+    assert (tested["samples"], tested["judging_samples"], tested["judges"]) == (20, 20, "the samples to test with")
+    assert tested["relative_errors"]["t1"] < 0.05
+
+
+@pytest.mark.parametrize(
+    ("images", "warning"),
+    [
+        (GOOD[:1], "has one sample; some hundred typical ones set scales that hold for others"),
+        (np.repeat(GOOD[:1], 12, axis=0), ": all 12 samples are equal; typical inputs differ"),
+    ],
+)
+def test_calibration_that_says_little_is_warned_of(
+    images: np.ndarray, warning: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = answer(write(tmp_path, cnn(), image=images), capsys)
+    assert values["code"] == 0
+    assert f"{tmp_path}/inputs.npz{'' if warning.startswith(':') else ' '}{warning}" in values["warnings"]
+
+
+def test_one_constant_input_of_two_is_warned_of() -> None:
+    found = split({"image": GOOD, "gain": np.ones((len(GOOD), 1), np.float32)}, None, "x.npz")
+    assert found.warnings[0] == "x.npz: gain is 1.0 everywhere, which sets no useful scale"
+
+
+def test_samples_to_test_with_are_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = write(tmp_path, cnn(), **samples())
+    np.savez(tmp_path / "others.npz", picture=GOOD)
+    values = answer([*words, "--test", str(tmp_path / "others.npz")], capsys)
+    assert values["code"] == 2
+    assert values["error"] == f"{tmp_path}/others.npz: input must be one of image, not picture"
+    assert not (tmp_path / "net_int8.onnx").exists()
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no archive", "truncated", "one array"])
