@@ -23,7 +23,7 @@ from ..golden.config import DEFAULT_PRESET, PRESETS
 from . import commands, standard_streams
 from .answer import Answer
 from .driver import AcceleratorError, HardwareError
-from .progress import ProgressBar
+from .progress import showing
 from .simulation.simulator import SimulationError
 from .simulation.toolchain import ToolError
 from .standard_streams import OutputError, answer, complain
@@ -131,7 +131,7 @@ def _options(
 @app.command()
 def check(model: Model, config: ConfigOption = DEFAULT_PRESET, as_json: Json = False) -> None:
     """Show the layers, and where each runs; a model that is refused is refused with the reason."""
-    with _reporting(as_json), ProgressBar(enabled=not as_json) as progress:
+    with _reporting(as_json), showing(enabled=not as_json) as progress:
         _finish(commands.check(model, config, progress), as_json)
 
 
@@ -144,7 +144,7 @@ def compile_(
     as_json: Json = False,
 ) -> None:
     """Compile an ONNX file to a program for one configuration."""
-    with _reporting(as_json), ProgressBar(enabled=not as_json) as progress:
+    with _reporting(as_json), showing(enabled=not as_json) as progress:
         _finish(commands.compile_(model, output, batch, config, progress), as_json)
 
 
@@ -176,7 +176,7 @@ def quantize(
 ) -> None:
     """Quantise a float ONNX file for the accelerator; fails if the accelerator does not run the result."""
     with _reporting(as_json):
-        with ProgressBar(enabled=not as_json) as progress:
+        with showing(enabled=not as_json) as progress:
             answered = commands.quantize(model, calibrate, test, output, config, progress)
         _finish(answered, as_json)
 
@@ -212,7 +212,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run inference on the simulated accelerator."""
-    with _reporting(as_json), ProgressBar(enabled=not as_json) as progress:
+    with _reporting(as_json), showing(enabled=not as_json) as progress:
         _finish(commands.run(model, inputs, outputs or [], report, batch, config, progress), as_json)
 
 
@@ -230,7 +230,7 @@ def verify(
     Exits with 1 if bytes differ, and with 3 if all bytes are right but a prediction of cycles is off.
     """
     with _reporting(as_json):
-        with ProgressBar(enabled=not as_json) as progress:
+        with showing(enabled=not as_json) as progress:
             answered = commands.verify(model, samples, seed, batch, config, progress)
         _finish(answered, as_json)
 
@@ -242,7 +242,7 @@ def verilog(
     as_json: Json = False,
 ) -> None:
     """Generate the accelerator as Verilog."""
-    with _reporting(as_json), ProgressBar(enabled=not as_json) as progress:
+    with _reporting(as_json), showing(enabled=not as_json) as progress:
         _finish(commands.verilog(output, config, progress), as_json)
 
 
@@ -255,7 +255,7 @@ def synth(
 ) -> None:
     """Measure area and clock with yosys and nextpnr; fails if they miss the device's budget."""
     with _reporting(as_json):
-        with ProgressBar(enabled=not as_json) as progress:
+        with showing(enabled=not as_json) as progress:
             answered = commands.synth(device, seeds, config, progress)
         _finish(answered, as_json)
 
@@ -268,7 +268,7 @@ def demo(
 ) -> None:
     """Classify handwritten digits on the simulated accelerator, next to ONNX Runtime."""
     with _reporting(as_json):
-        with ProgressBar(enabled=not as_json) as progress:
+        with showing(enabled=not as_json) as progress:
             answered = commands.demo(form, config, progress)
         _finish(answered, as_json)
 

@@ -86,7 +86,9 @@ def quantize(
     from . import quantize as quantisation
     from .calibration import split
     from .mac_share import mac_share
+    from .reference import silence_others
 
+    silence_others()
     found = find_config(config)
     data, target = read_model_file(model), output or model.with_name(f"{model.stem}_int8.onnx")
     samples, others = load_archive(calibrate), load_archive(test) if test else None

@@ -40,6 +40,14 @@ _PRODUCTS = ("Conv", "Gemm", "MatMul", "QGemm")
 _EXACT_SUMS = "session.x64quantprecision"
 
 
+def silence_others() -> None:
+    """Have sessions that libraries open in this process log nothing, as the reference's own: what goes wrong is raised.
+
+    There is no way to do so for a while, so this is for commands, not for functions that others call.
+    """
+    onnxruntime.set_default_logger_severity(_FATAL_ONLY)
+
+
 @functools.cache
 def probe() -> str | None:
     """Say why this processor is no reference for ONNX Runtime's bytes, or None if it is one.
