@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 from exactness import needs_reference
-from mixed import CONFIGS, ODD, network
+from mixed import CONFIGS, DRAWN, ODD, config_of, network
 from mixed.features import PAIRS, Meetings, features
 from mixed.trial import Trial, attempt, summary
 
 from lutterfly.golden.config import PRESETS
+from lutterfly.golden.isa import Engine
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.verify import verify
 
@@ -53,6 +54,25 @@ def test_many_networks_on_the_core(config_name: str, block: int) -> None:
     print(summary(trials))
     assert [trial.text for trial in trials if trial.problem] == []
     assert sum(bool(trial.refused) for trial in trials) <= REFUSED
+
+
+@pytest.mark.regress
+@pytest.mark.parametrize("number", range(30))
+def test_networks_on_drawn_accelerators(number: int) -> None:
+    trials = [attempt(seed, f"{DRAWN}{number}") for seed in range(10)]
+    print(summary(trials))
+    assert [trial.text for trial in trials if trial.problem] == []
+    assert any(trial.bytes for trial in trials)
+
+
+def test_drawn_accelerators_have_any_engines() -> None:
+    configs = [config_of(f"{DRAWN}{number}") for number in range(30)]
+    assert configs == [config_of(f"{DRAWN}{number}") for number in range(30)]
+    engines = [frozenset(config.engines) for config in configs]
+    assert len(set(engines)) > 20
+    for engine in set(Engine) - {Engine.MAC}:
+        assert 10 < sum(engine in chosen for chosen in engines) < 30
+    assert {config.resident_commands for config in configs} == {4, 8, 16, 32, 64}
 
 
 def met(networks: Iterable[tuple[str, int]]) -> Meetings:

@@ -12,7 +12,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from mixed.configurations import CONFIGS
+from mixed.configurations import CONFIGS, DRAWN
 from mixed.features import Meetings
 from mixed.trial import Trial, attempt, summary
 
@@ -20,7 +20,9 @@ from mixed.trial import Trial, attempt, summary
 def main() -> None:
     """Try the networks that have no result yet, and print the sums."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--configs", default="tiny", help=f"names, with commas, of {', '.join(CONFIGS)}; or all")
+    parser.add_argument(
+        "--configs", default="tiny", help=f"names, with commas: {', '.join(CONFIGS)}, {DRAWN}0 ...; or all"
+    )
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--last", type=int, default=99, help="the last seed, which is tried too")
     parser.add_argument("--results", type=Path, default=Path("mixed.jsonl"))

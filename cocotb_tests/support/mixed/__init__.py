@@ -20,10 +20,10 @@ from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Graph
 
 from . import graphs
-from .configurations import CONFIGS, ODD
+from .configurations import CONFIGS, DRAWN, ODD, config_of
 from .net import MixedNet
 
-__all__ = ["CONFIGS", "ODD", "Network", "network"]
+__all__ = ["CONFIGS", "DRAWN", "ODD", "Network", "config_of", "network"]
 
 #: Networks that follow one another; of four, one has channels in the order that the compiler chooses.
 _GRAPHS = (
@@ -51,7 +51,7 @@ class Network:
 
     @property
     def config(self) -> Config:
-        return CONFIGS[self.config_name]
+        return config_of(self.config_name)
 
     @property
     def text(self) -> str:
@@ -81,6 +81,6 @@ def network(seed: int, config_name: str) -> Network:
     """The network of a seed for an accelerator: always the same."""
     rng = np.random.default_rng([seed, 0x3A1])
     net, draw = MixedNet(rng), _GRAPHS[seed % len(_GRAPHS)]
-    draw(net, Scope(CONFIGS[config_name], rng))
+    draw(net, Scope(config_of(config_name), rng))
     batch = int(rng.integers(1, 5)) if draw is graphs.vectors else 1
     return Network(seed, config_name, net.finish(), batch, is_reordered=bool(rng.random() > _CHOSEN))

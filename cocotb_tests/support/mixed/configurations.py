@@ -1,7 +1,11 @@
-"""The accelerators that mixed networks run on: two presets, and odd ones that have butterflies or binary layers."""
+"""The accelerators that mixed networks run on: two presets, odd ones that have butterflies or binary layers, and any
+number of drawn ones."""
 
 from __future__ import annotations
 
+import functools
+
+import numpy as np
 from fpc_configs import DRAWN_CONFIGS, FPC_CONFIGS
 
 from lutterfly.golden.config import (
@@ -87,3 +91,44 @@ ODD: dict[str, Config] = {
     ),
 }
 CONFIGS: dict[str, Config] = {name: PRESETS[name] for name in ("tiny", "ecp5-85k")} | ODD
+
+#: Names of drawn accelerators begin so, and end in their number.
+DRAWN = "drawn-"
+
+
+def config_of(name: str) -> Config:
+    """An accelerator by its name: one of ``CONFIGS``, or a drawn one."""
+    return drawn(int(name.removeprefix(DRAWN))) if name.startswith(DRAWN) else CONFIGS[name]
+
+
+@functools.cache
+def drawn(number: int) -> Config:
+    """A legal accelerator with some of the engines: always the same for a number."""
+    rng = np.random.default_rng([number, 0xACC])
+    while True:
+        try:
+            return _draw(rng)
+        except ValueError:
+            # Sizes that do not fit one another.
+            continue
+
+
+def _draw(rng: np.random.Generator) -> Config:
+    def power(low: int, high: int) -> int:
+        return 1 << int(rng.integers(low, high + 1))
+
+    columns = power(0, 4)
+    width = power(3, 6)
+    stages = width.bit_length() - 1
+    skips = tuple((int(first), stages - 1) for first in rng.choice(stages, int(rng.integers(0, 3)), replace=False))
+    others = [engine for engine in Engine if engine is not Engine.MAC and rng.random() < 0.7]
+    return Config(
+        ArrayConfig(power(2, 5), columns, int(rng.choice([1, 2, 4, 8]))),
+        MemoryConfig(power(12, 15), power(13, 16), power(11, 14), power(1, 3), power(9, 11)),
+        AxiConfig(int(rng.choice([32, 64, 128])), int(rng.integers(1, 17))),
+        (Engine.MAC, *others),
+        DepthwiseConfig(int(rng.integers(1, columns + 1))),
+        AddConfig(power(0, 3)),
+        FpcConfig(width, str(rng.choice(["bottom-up", "top-down"])), skips=skips, further_words=power(4, 7)),
+        resident_commands=power(2, 6),
+    )
