@@ -14,6 +14,7 @@ from onnx import NodeProto, helper, numpy_helper
 from torch import nn
 
 from ..host.quantize import quantize
+from .comparison import compare
 from .holes import Holes
 from .sparse import SparseConv2d
 
@@ -26,7 +27,8 @@ def export_onnx(
     """Quantise a model to int8 and write it as ONNX, its fast pointwise convolutions and binary layers as functions.
 
     They compute there, bit for bit, what they compute in PyTorch on the same numbers; real numbers that a binary layer
-    gives are rounded to codes behind it. Everything else is quantised as ``lutterfly quantize`` does.
+    gives are rounded to codes behind it. Everything else is quantised as ``lutterfly quantize`` does. The file is
+    compared with the model on the samples, layer by layer, see :func:`.compare`.
 
     Parameters
     ----------
@@ -44,8 +46,8 @@ def export_onnx(
     Raises
     ------
     ValueError
-        If a fast pointwise convolution is still in float, one or a binary layer is not called exactly once, or what
-        ``quantize`` refuses.
+        If a fast pointwise convolution is still in float, one or a binary layer is not called exactly once, the file
+        differs from the model by more than rounding explains, or what ``quantize`` refuses.
     """
     dense = copy.deepcopy(model).eval()
     for module in dense.modules():
@@ -56,12 +58,13 @@ def export_onnx(
     exported = _export(holes.opened, feeds, [output_name, *holes.entering])
     known = {name: (scale.step, scale.zero_point) for name, scale in holes.scales(exported).items()}
     quantised = onnx.load_from_string(quantize(exported.SerializeToString(), feeds, overrides=known))
-    holes.fill(quantised)
+    scales = holes.fill(quantised)
     _drop_identities(quantised)
     _shorten(quantised)
     _sort(quantised)
     _drop_unused(quantised)
     onnx.checker.check_model(quantised)
+    compare(model, quantised, {name: (holes.functions[name], scale) for name, scale in scales.items()}, samples)
     return quantised.SerializeToString()
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
+import torch
 from torch import nn
 
 from ..host import binary_function, fpc_function
@@ -65,6 +66,10 @@ class LayerFunction(ABC):
     def make(self, name: str, entering: Scale, opset: int) -> onnx.FunctionProto:
         """The function, for codes of a scale."""
 
+    @abstractmethod
+    def differences(self, codes: np.ndarray, results: np.ndarray, entering: Scale) -> np.ndarray:
+        """How far these results, int8[samples, ...], are from those of the layer for these codes: in codes, each."""
+
 
 class _FastPointwiseFunction(LayerFunction):
     family = fpc_function.NAME
@@ -78,6 +83,11 @@ class _FastPointwiseFunction(LayerFunction):
         layer, settings = self.layer, self.layer.fixed_point
         stages, finish = layer.stages(settings), layer.finish(settings)
         return fpc_function.make_function(stages, finish, entering.zero_point, name=name, opset=opset)
+
+    def differences(self, codes: np.ndarray, results: np.ndarray, entering: Scale) -> np.ndarray:
+        with torch.no_grad():
+            wanted = self.layer.run_codes(torch.from_numpy(codes.astype(np.float32))).numpy()
+        return np.abs(results - wanted)
 
 
 class _BinaryFunction(LayerFunction):
@@ -102,6 +112,14 @@ class _BinaryFunction(LayerFunction):
             **finish,
             **self.layer.geometry,
         )
+
+    def differences(self, codes: np.ndarray, results: np.ndarray, entering: Scale) -> np.ndarray:
+        with torch.no_grad():
+            given = self.layer(torch.from_numpy(codes.astype(np.float32) - entering.zero_point)).numpy()
+        exact = given.astype(np.float64) / self.leaving.step + self.leaving.zero_point
+        # Half-way between two codes float32's own rounding decides, with its 24 bits.
+        near = 0.5 + 2.0**-22 * np.abs(exact)
+        return np.ceil(np.maximum(np.abs(results - np.clip(exact, -128, 127)) - near, 0))
 
 
 def find_layers(model: nn.Module) -> dict[str, nn.Module]:

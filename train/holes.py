@@ -112,8 +112,14 @@ class Holes:
                 known.setdefault(tensor, function.entering)
         return known
 
-    def fill(self, model: onnx.ModelProto) -> None:
-        """Put functions into the quantised model, in place of inputs and outputs."""
+    def fill(self, model: onnx.ModelProto) -> dict[str, Scale]:
+        """Put functions into the quantised model, in place of inputs and outputs.
+
+        Returns
+        -------
+        dict of str to Scale
+            Of the codes that enter each.
+        """
         graph, ends = model.graph, {*self.results, *self.entering}
         families = [function.family for function in self.functions.values()]
         scales = {name: self._entering_scale(graph, name) for name in self.functions}
@@ -124,6 +130,7 @@ class Holes:
             kept = [value for value in values if value.name not in ends]
             del values[:]
             values.extend(kept)
+        return scales
 
     def _entering_scale(self, graph: onnx.GraphProto, name: str) -> Scale:
         """Of what enters a layer: where the layer leaves it free, the scale that it has already, if it has one."""
