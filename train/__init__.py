@@ -10,9 +10,10 @@ from .binary import BinaryConv2d, BinaryLinear, clip_weights
 from .calibration import calibrate
 from .channels import channel_graph
 from .checkpoint import load_checkpoint, save_checkpoint
-from .conversion import fold_batch_norm, parameter_groups, replace_pointwise
+from .conversion import parameter_groups, replace_pointwise
 from .densify import Densification, Rewiring
 from .export import export_onnx
+from .folding import Folds, fold_batch_norm, fold_batch_norms
 from .layer import FastPointwiseConv2d
 from .sensitivity import Measured, analyse, plot, propose
 from .sparse import SparseConv2d, replace_convolutions
@@ -22,6 +23,7 @@ __all__ = [
     "BinaryLinear",
     "Densification",
     "FastPointwiseConv2d",
+    "Folds",
     "Measured",
     "Rewiring",
     "SparseConv2d",
@@ -31,6 +33,7 @@ __all__ = [
     "clip_weights",
     "export_onnx",
     "fold_batch_norm",
+    "fold_batch_norms",
     "load_checkpoint",
     "parameter_groups",
     "plot",

@@ -14,6 +14,7 @@ from ..golden.channel_graph import ChannelGraph, ChannelLayer, Kind
 from .binary import BinaryLayer
 from .layer import FastPointwiseConv2d
 from .sparse import SparseConv2d
+from .tracing import trace
 
 _DENSE = (nn.Linear, BinaryLayer, FastPointwiseConv2d)
 _CHANNELWISE = (
@@ -30,12 +31,6 @@ _CHANNELWISE_FUNCTIONS = (
 _CHANNELWISE_METHODS = ("contiguous", "flatten", "relu", "sigmoid", "tanh")
 _SUMS = (operator.add, operator.iadd, torch.add)
 _REMEDY = "write the ChannelGraph by hand"
-
-
-class _Tracer(fx.Tracer):
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        own = isinstance(m, SparseConv2d | BinaryLayer | FastPointwiseConv2d)
-        return own or super().is_leaf_module(m, module_qualified_name)
 
 
 def channel_graph(model: nn.Module, sample: torch.Tensor) -> ChannelGraph:
@@ -57,9 +52,9 @@ def channel_graph(model: nn.Module, sample: torch.Tensor) -> ChannelGraph:
     Raises
     ------
     ValueError
-        If an operation is none of those, or a sparse convolution is called twice.
+        If the model cannot be traced, an operation is none of those, or a sparse convolution is called twice.
     """
-    graph = _Tracer().trace(model)
+    graph = trace(model, _REMEDY)
     traced = fx.GraphModule(model, graph)
     modes = [(module, module.training) for module in model.modules()]
     with torch.no_grad():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-import torch
 from torch import nn
 
 from .binary import BinaryLayer
@@ -93,32 +92,3 @@ def _exempt(model: nn.Module) -> Iterator[nn.Parameter]:
             yield from module.parameters()
         elif isinstance(module, BinaryLayer):
             yield module.weight
-
-
-def fold_batch_norm(layer: FastPointwiseConv2d, norm: nn.BatchNorm2d) -> None:
-    """Fold the batch normalisation behind a layer into its gain and bias; an Identity may take its place then.
-
-    Raises
-    ------
-    ValueError
-        If the normalisation is of other channels, has no statistics or scales a channel by zero or less: that is no
-        gain, which requantisation needs to be positive.
-    """
-    if norm.num_features != layer.pattern.outputs:
-        raise ValueError(f"norm must be of {layer.pattern.outputs} channels, not {norm.num_features}")
-    if norm.running_mean is None or norm.running_var is None:
-        raise ValueError("norm must have running statistics; make it with track_running_stats=True")
-    with torch.no_grad():
-        factor = torch.rsqrt(norm.running_var + norm.eps)
-        factor = factor if norm.weight is None else factor * norm.weight
-        if not bool((factor > 0).all()):
-            channel = int((factor <= 0).nonzero()[0, 0])
-            raise ValueError(
-                f"norm must scale channels by more than zero, not channel {channel} by {float(factor[channel]):.3g}; "
-                "keep its weight positive while training, or train without it"
-            )
-        before = torch.zeros_like(layer.gain) if layer.bias is None else layer.bias
-        shift = 0 if norm.bias is None else norm.bias
-        bias = (before - norm.running_mean) * factor + shift
-        layer.bias = nn.Parameter(bias)
-        layer.gain.mul_(factor)
