@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from torch import nn
 
+from ..golden.config import Config
+from ..host.butterfly_fit import check_pattern
+from ..host.configuration import find_config
 from .binary import BinaryLayer
 from .layer import FastPointwiseConv2d
 
 
 def replace_pointwise(
-    model: nn.Module, *, least_channels: int = 16, exclude: Iterable[str] = (), **settings: object
+    model: nn.Module,
+    *,
+    config: str | Path | Config | None = None,
+    least_channels: int = 16,
+    exclude: Iterable[str] = (),
+    **settings: object,
 ) -> list[str]:
     """Replace the pointwise convolutions of a model by fast ones, whose weights begin anew.
 
@@ -20,7 +29,9 @@ def replace_pointwise(
     Parameters
     ----------
     model : nn.Module
-        Changed in place.
+        Changed in place, or not at all if something is refused.
+    config : str, Path or Config, optional
+        The preset, file or configuration that is to run it: what that would refuse is refused before any training.
     least_channels : int
         Convolutions with fewer input or output channels stay: there is little to gain.
     exclude : iterable of str
@@ -37,23 +48,29 @@ def replace_pointwise(
     Raises
     ------
     ValueError
-        If a name in ``exclude`` is no module of the model.
+        If a name in ``exclude`` is no module of the model, the settings do not fit a convolution's channels, or the
+        configuration would not run what replaces one.
     """
+    accelerator = None if config is None else find_config(config)
     excluded, modules = set(exclude), dict(model.named_modules())
     unknown = sorted(excluded - set(modules))
     if unknown:
         raise ValueError(f"exclude must be names of modules, and {unknown[0]!r} is none")
-    replaced = []
+    replacing: dict[str, FastPointwiseConv2d] = {}
     for name, module in modules.items():
         if name in excluded or not is_pointwise(module):
             continue
         if min(module.in_channels, module.out_channels) < least_channels:
             continue
-        fast = make_fast(module, **settings)
-        parent, _, own = name.rpartition(".")
-        setattr(model.get_submodule(parent), own, fast)
-        replaced.append(name)
-    return replaced
+        try:
+            replacing[name] = make_fast(module, **settings)
+            if accelerator is not None:
+                check_pattern(replacing[name].pattern, accelerator)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+    for name, fast in replacing.items():
+        model.set_submodule(name, fast)
+    return list(replacing)
 
 
 def is_pointwise(module: nn.Module) -> bool:

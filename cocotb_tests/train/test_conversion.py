@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
+from fast_networks import Network
 
-from lutterfly.golden.butterfly import Direction
+from lutterfly.golden.butterfly import Direction, Pattern
+from lutterfly.golden.config import PRESETS, Config
+from lutterfly.host.compiler import CompileError, compile_model
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402
@@ -57,6 +60,59 @@ def test_only_pointwise_convolutions_that_gain_are_replaced():
     assert replace_pointwise(network(), exclude=["5"], least_channels=3) == ["0", "1.mixing"]
     with pytest.raises(ValueError, match=r"^exclude must be names of modules, and 'six' is none$"):
         replace_pointwise(network(), exclude=["six"])
+
+
+class Wide(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.narrow, self.wide = nn.Conv2d(32, 256, 1), nn.Conv2d(256, 257, 1)
+
+
+#: Whose remedy is a configuration, not a preset.
+SPECIAL = 'choose a --config with "fpc": {"width": 256'
+
+
+@pytest.mark.parametrize(
+    ("config", "settings", "message"),
+    [
+        ("ecp5-85k", {}, "wide: channels must be at most 256, not 257; no configuration has that: width must be"),
+        ("ecp5-85k", {"exclude": ["wide"], "direction": "top-down"}, SPECIAL + ', "direction": "top-down"'),
+        ("ecp5-85k", {"exclude": ["wide"], "skips": "ends"}, "narrow: skips must be among [], and (0, 7) is (0, 7)"),
+        ("ecp5-85k", {"exclude": ["wide"], "densities": ["full"] * 8}, "narrow: densities[1] must be at most cross"),
+        ("large", {}, "narrow: engines must include FPC for this layer, not MAC"),
+        (PRESETS["tiny"], {}, "narrow: engines must include FPC for this layer, not MAC, MAXIMUM"),
+        ("small", {}, "config must be one of tiny, ecp5-85k, large or a JSON file, not small"),
+    ],
+)
+def test_what_a_configuration_would_not_run_is_refused_before_training_and_nothing_is_changed(
+    config: str | Config, settings: dict, message: str
+):
+    model = Wide()
+    before = dict(model.named_modules())
+    with pytest.raises(ValueError, match=re.escape(message)):
+        replace_pointwise(model, config=config, **settings)
+    assert dict(model.named_modules()) == before
+    # Nobody asks, nothing is refused.
+    if config != "small":
+        assert replace_pointwise(model, **settings)
+
+
+def test_the_compiler_refuses_in_the_same_words():
+    model = Wide()
+    with pytest.raises(ValueError, match=r"^narrow: ") as refusal:
+        replace_pointwise(model, config="ecp5-85k", exclude=["wide"], skips="ends")
+    pattern = Pattern.of(32, 256, skips=[(0, 7)])
+    network = Network((32, 2, 2))
+    data = network.data(network.fast_pointwise("x", pattern))
+    with pytest.raises(CompileError) as other:
+        compile_model(data, PRESETS["ecp5-85k"], "model")
+    assert str(other.value).endswith(str(refusal.value).removeprefix("narrow"))
+
+
+def test_what_the_configuration_runs_is_replaced():
+    model = Wide()
+    assert replace_pointwise(model, config="ecp5-85k", exclude=["wide"]) == ["narrow"]
+    assert isinstance(model.narrow, FastPointwiseConv2d)
 
 
 def test_fast_weights_do_not_decay():

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
-import json
 from functools import cached_property
 
 import numpy as np
 
-from ....golden.butterfly import Pattern
-from ....golden.butterfly_words import Placed, place, stages_on
-from ....golden.config import PRESETS, FpcConfig
+from ....golden.butterfly_words import Placed, place
 from ....golden.engines.fpc import BIAS_BYTES, has_direct_finish, positions
 from ....golden.isa import Engine, LocalMemory, Opcode
 from ....golden.timing import result_groups
+from ...butterfly_fit import check_pattern
 from ...graph import FastPointwise
 from ..operation import Constant, Job, Lowering, Operation, step_list, table_constants
 from ..plan import Command, CompileError, Plan
@@ -47,9 +43,10 @@ class FastPointwiseOperation(Operation):
             If it has not all stages, weights or skips of the layer.
         """
         try:
-            return place(self.layer.stages, self.config.fpc.pattern, self.config.array.lanes)
+            check_pattern(self.pattern, self.config)
         except ValueError as error:
-            raise CompileError(f"{self.layer.name}: {error}; {_remedy(self.pattern)}") from error
+            raise CompileError(f"{self.layer.name}: {error}") from error
+        return place(self.layer.stages, self.config.fpc.pattern, self.config.array.lanes)
 
     @cached_property
     def constants(self) -> dict[LocalMemory, Constant]:
@@ -121,21 +118,6 @@ class FastPointwiseOperation(Operation):
     def cycles(self, rows: int, columns: int, tiles: range) -> int:
         """A word a cycle, or a group of results, whichever takes longer."""
         return rows * columns * len(tiles) * max(self.words, self.groups)
-
-
-def _remedy(pattern: Pattern) -> str:
-    """The preset that runs a function of this pattern, or the part of a configuration that does."""
-    for name, config in PRESETS.items():
-        with contextlib.suppress(ValueError):
-            if Engine.FPC in config.engines and stages_on(pattern, config.fpc.pattern) is not None:
-                return f"choose --config {name}"
-    if pattern.direction is None:
-        return "its distances must ascend (bottom-up) or descend (top-down): no configuration has another order"
-    try:
-        part = FpcConfig(pattern.width, pattern.direction, tuple(map(str, pattern.densities)), pattern.skips)
-    except ValueError as error:
-        return f"no configuration has that: {error}"
-    return f'choose a --config with "fpc": {json.dumps(dataclasses.asdict(part))}'
 
 
 LOWERING = Lowering(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...butterfly_fit import missing_engines
 from ...graph import Layer
 from ..operation import Lowering, Operation
 from ..plan import CompileError, Plan, check_begins_at_byte
@@ -103,7 +104,4 @@ def _missing(plan: Plan, layer: Layer) -> CompileError:
             f"{layer.name}: layer must be one that a lowering takes, not {type(layer).__name__} on elements of "
             f"{' and '.join(map(str, sorted(_widths(plan, layer))))} bits; leave it to the host"
         )
-    return CompileError(
-        f"{layer.name}: engines must include {', or '.join(needed)} for this layer, not "
-        f"{', '.join(engine.name for engine in plan.config.engines)}; choose a --config that does"
-    )
+    return CompileError(f"{layer.name}: {missing_engines(needed, plan.config)}")
