@@ -6,10 +6,17 @@ import importlib.metadata
 import json
 import shlex
 import sys
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 _NAME = "lutterfly"
+
+
+def missing(what: str, tools: Sequence[str], extra: str) -> str:
+    """Say in one line what needs tools that are not installed, and the command that installs them with their extra."""
+    verb = "is" if len(tools) == 1 else "are"
+    return f"{what} needs {', '.join(tools)}, which {verb} not installed; run: {install_command(extra)}"
 
 
 def install_command(extra: str) -> str:

@@ -19,7 +19,7 @@ from ..hdl.top_axi import TopAxi
 from . import process
 from .absorb import absorb_registers
 from .device import DEVICES, Device
-from .extras import install_command
+from .extras import missing
 from .floorplan import floorplan
 from .harness import Harness
 from .report import Placement, Report, read_placement
@@ -129,11 +129,9 @@ def _check(device: str, seeds: Sequence[int]) -> None:
         raise ValueError(f"device must be one of {', '.join(DEVICES)}, not {device}")
     if not seeds:
         raise ValueError("seeds must be at least one number, not none")
-    missing = [name.replace("_", "-") for name in (*TOOLS, "scipy") if importlib.util.find_spec(name) is None]
-    if missing:
-        raise FlowError(
-            f"synthesis needs {', '.join(missing)}, which are not installed; run: {install_command('synth')}"
-        )
+    lacking = [name.replace("_", "-") for name in (*TOOLS, "scipy") if importlib.util.find_spec(name) is None]
+    if lacking:
+        raise FlowError(missing("synthesis", lacking, "synth"))
 
 
 def _place(folder: Path, device: Device, seed: int) -> Placement:

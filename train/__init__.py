@@ -4,7 +4,16 @@ convolutions (``docs/sparse.md``).
 Needs the extra ``train``.
 """
 
+# ruff: noqa: E402
 from __future__ import annotations
+
+import importlib.util
+
+from ..synth.extras import missing
+
+if importlib.util.find_spec("torch") is None:
+    # Before the first module that would say no more than its name.
+    raise ModuleNotFoundError(missing("lutterfly.train", ["PyTorch"], "train"), name="torch")
 
 from .binary import BinaryConv2d, BinaryLinear, clip_weights
 from .calibration import calibrate

@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from lutterfly.synth.extras import install_command
+from lutterfly.synth.extras import install_command, missing
 
 
 @pytest.mark.parametrize(
@@ -43,3 +44,17 @@ def test_this_checkout_is_installed_again_with_the_extra() -> None:
     if words[-1] == "lutterfly[synth]":
         pytest.skip("this Lutterfly comes from a package index")
     assert (Path(words[-1].removesuffix("[synth]")) / "pyproject.toml").is_file()
+
+
+def test_training_without_pytorch_says_what_is_missing_and_what_installs_it() -> None:
+    """Whether it is installed or not: a module that is None is one that cannot be imported."""
+    script = "import sys; sys.modules['torch'] = None; import lutterfly.train"
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert found.returncode == 1
+    wanted = f"lutterfly.train needs PyTorch, which is not installed; run: {install_command('train')}"
+    assert found.stderr.splitlines()[-1] == f"ModuleNotFoundError: {wanted}"
+
+
+def test_several_tools_are_missing() -> None:
+    wanted = f"x needs one, two, which are not installed; run: {install_command('synth')}"
+    assert missing("x", ["one", "two"], "synth") == wanted

@@ -24,7 +24,7 @@ ALLOWED = {
     "hdl": {"hdl", "golden"},
     "synth": {"synth", "hdl", "golden"},
     "host": {"host", "synth", "hdl", "golden", "examples"},
-    "train": {"train", "host", "golden"},
+    "train": {"train", "host", "synth", "golden"},
     # What `host` imports of them, the digits, needs no more than they do; their scripts train, and run what is trained.
     "examples": {"examples", "train", "host"},
 }

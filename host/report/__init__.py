@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...synth.extras import install_command
+from ...synth.extras import missing
 from ..files import check_writable
 from ..simulation.toolchain import ToolError
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def check_available() -> None:
     """Raise ToolError if Plotly, which draws a report, is not installed."""
     if importlib.util.find_spec("plotly") is None:
-        raise ToolError(f"a report needs Plotly, which is not installed; run: {install_command('report')}")
+        raise ToolError(missing("a report", ["Plotly"], "report"))
 
 
 def check_ending(path: Path) -> None:
