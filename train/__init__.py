@@ -4,7 +4,6 @@ convolutions (``docs/sparse.md``).
 Needs the extra ``train``.
 """
 
-# ruff: noqa: E402
 from __future__ import annotations
 
 import importlib.util
