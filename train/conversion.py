@@ -8,7 +8,7 @@ from pathlib import Path
 from torch import nn
 
 from ..golden.config import Config
-from ..host.butterfly_fit import check_pattern
+from ..host.compiler import check_pattern
 from ..host.configuration import find_config
 from .binary import BinaryLayer
 from .layer import FastPointwiseConv2d

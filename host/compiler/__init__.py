@@ -17,6 +17,7 @@ from .constants import check_constants, place_constants
 from .emit import check_program, emit
 from .folds import plan_folds
 from .jobs import check_jobs, plan_jobs
+from .lower.butterfly_fit import check_pattern
 from .lower.commands import check_lowered, lower
 from .lower.concat_tables import move_tables
 from .lower.operations import plan_operations
@@ -46,6 +47,7 @@ __all__ = [
     "Stay",
     "batched",
     "bus_bytes",
+    "check_pattern",
     "compile_graph",
     "compile_model",
     "encode",

@@ -10,11 +10,11 @@ from ....golden.butterfly_words import Placed, place
 from ....golden.engines.fpc import BIAS_BYTES, has_direct_finish, positions
 from ....golden.isa import Engine, LocalMemory, Opcode
 from ....golden.timing import result_groups
-from ...butterfly_fit import check_pattern
 from ...graph import FastPointwise
 from ..operation import Constant, Job, Lowering, Operation, step_list, table_constants
 from ..plan import Command, CompileError, Plan
 from ..storage import Storage
+from .butterfly_fit import check_pattern
 from .fields import Codes, Loop, Tiles, compute_fields, only_table
 
 

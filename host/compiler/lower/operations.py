@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ...butterfly_fit import missing_engines
 from ...graph import Layer
 from ..operation import Lowering, Operation
 from ..plan import CompileError, Plan, check_begins_at_byte
@@ -18,6 +17,7 @@ from . import (
     lanewise,
     signs,
 )
+from .butterfly_fit import missing_engines
 
 #: For each layer the first one counts that takes it and has its engines.
 LOWERINGS: tuple[Lowering, ...] = (

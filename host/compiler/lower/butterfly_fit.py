@@ -7,10 +7,10 @@ import dataclasses
 import json
 from collections.abc import Iterable
 
-from ..golden.butterfly import Pattern
-from ..golden.butterfly_words import stages_on
-from ..golden.config import PRESETS, Config, FpcConfig
-from ..golden.isa import Engine
+from ....golden.butterfly import Pattern
+from ....golden.butterfly_words import stages_on
+from ....golden.config import PRESETS, Config, FpcConfig
+from ....golden.isa import Engine
 
 
 def check_pattern(pattern: Pattern, config: Config) -> None:
