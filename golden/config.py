@@ -287,11 +287,6 @@ class Config:
         return MEMORIES[memory].size_bytes(self)
 
     @property
-    def memories(self) -> tuple[LocalMemory, ...]:
-        """The memories that a core of this configuration has."""
-        return tuple(memory for memory, facts in MEMORIES.items() if facts.is_built(self))
-
-    @property
     def multipliers(self) -> int:
         """Multipliers of the array."""
         return self.array.lanes * self.array.columns

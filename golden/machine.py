@@ -19,6 +19,7 @@ from .command_error import CommandError
 from .compute import compute_results, write_results, written_bytes
 from .config import Config
 from .elements import run_bytes
+from .engines import memories
 from .isa import COMMAND_BYTES, ErrorCode, LocalMemory, Opcode, Unit
 from .program import Program, Queues, SpilledTensor, WrittenTensor
 from .tensors import model_order, tensor_codes
@@ -109,7 +110,7 @@ class Machine:
         self.config = config
         self._rng = np.random.default_rng(seed)
         self.memories: Memories = {
-            memory: self._rng.integers(0, 256, config.size_bytes(memory), dtype=np.uint8) for memory in config.memories
+            memory: self._rng.integers(0, 256, config.size_bytes(memory), dtype=np.uint8) for memory in memories(config)
         }
 
     def run(self, queues: Queues, arena: UInt8, *, order: str = "dma-first", observe: Observer | None = None) -> None:

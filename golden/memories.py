@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .isa import ADD_ENTRIES, ADD_ENTRY_BYTES, LIST_ENTRY_BYTES, TABLE_BYTES, Engine, LocalMemory
+from .isa import ADD_ENTRIES, ADD_ENTRY_BYTES, LIST_ENTRY_BYTES, TABLE_BYTES, LocalMemory
 
 if TYPE_CHECKING:
     from .config import Config
@@ -30,15 +30,12 @@ class Memory:
         What a COMPUTE command counts its addresses in, in bytes; a multiple of ``write_bytes``.
     size_bytes : function of Config
         All of it, a power of two.
-    is_built : function of Config
-        Whether a core has it.
     """
 
     name: str
     write_bytes: Callable[[int], int]
     unit_bytes: Callable[[Config], int]
     size_bytes: Callable[[Config], int]
-    is_built: Callable[[Config], bool] = lambda config: True
 
 
 MEMORIES: dict[LocalMemory, Memory] = {
@@ -77,15 +74,15 @@ MEMORIES: dict[LocalMemory, Memory] = {
         lambda lanes: ADD_ENTRY_BYTES,
         lambda config: ADD_ENTRIES * ADD_ENTRY_BYTES,
         lambda config: config.add.tables * ADD_ENTRIES * ADD_ENTRY_BYTES,
-        lambda config: Engine.ADD in config.engines,
     ),
     LocalMemory.FPC_WEIGHT: Memory(
         "FPC weight memory",
         lambda lanes: lanes,
         lambda config: config.further_word_bytes,
         lambda config: config.fpc.further_words * config.further_word_bytes,
-        lambda config: Engine.FPC in config.engines and config.further_columns > 0,
     ),
 }
+#: Those of every core; of the others each belongs to an engine, see :func:`.engines.memories`.
+SHARED = (LocalMemory.FEATURE, LocalMemory.WEIGHT, LocalMemory.PARAMETER, LocalMemory.TABLE, LocalMemory.LIST)
 #: Those that hold constants.
 CONSTANTS = tuple(memory for memory in LocalMemory if memory is not LocalMemory.FEATURE)

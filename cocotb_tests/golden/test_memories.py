@@ -10,6 +10,7 @@ import pytest
 from lutterfly.golden import dma, requant
 from lutterfly.golden.command_error import CommandError
 from lutterfly.golden.config import PRESETS, Config
+from lutterfly.golden.engines import memories as built
 from lutterfly.golden.isa import LOAD, Engine, ErrorCode, LocalMemory
 from lutterfly.golden.machine import Machine
 from lutterfly.golden.memories import MEMORIES, PARAMETER_BYTES
@@ -55,7 +56,7 @@ def test_a_channels_parameters_fill_their_bytes() -> None:
     ids=["all", "without FPC", "without ADD", "without further columns"],
 )
 def test_a_load_to_a_memory_that_is_not_built_is_refused(config: Config, absent: set[LocalMemory]) -> None:
-    assert set(config.memories) == set(LocalMemory) - absent
+    assert set(built(config)) == set(LocalMemory) - absent
     memories, lanes = Machine(config).memories, config.array.lanes
     size = max(lanes, PARAMETER_BYTES)
     for memory in LocalMemory:

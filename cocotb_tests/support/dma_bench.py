@@ -17,6 +17,7 @@ from cocotbext.axi import AxiBus, AxiRam
 from lutterfly.golden import isa
 from lutterfly.golden.config import PRESETS, Config
 from lutterfly.golden.dma import fill, load, store
+from lutterfly.golden.engines import memories
 from lutterfly.golden.isa import ErrorCode, LocalMemory, Unit
 from lutterfly.golden.memories import MEMORIES
 from lutterfly.hdl.bus.axi import axi4_signature
@@ -162,7 +163,7 @@ class Bench:
         self.p_stall = p_stall
         self.memories = {
             memory: self.rng.integers(0, 256, self.config.size_bytes(memory), dtype=np.uint8)
-            for memory in self.config.memories
+            for memory in memories(self.config)
         }
         self.expected = {memory: array.copy() for memory, array in self.memories.items()}
         self.external = self.rng.integers(0, 256, ARENA_BYTES, dtype=np.uint8)
@@ -314,7 +315,7 @@ class Bench:
         """All bursts are complete, and all memories and the whole RAM must be as golden says, to the last byte around
         the arena."""
         self.monitor.check_ended()
-        for memory in self.config.memories:
+        for memory in memories(self.config):
             np.testing.assert_array_equal(self.memories[memory], self.expected[memory], err_msg=memory.name)
         self.background[self._arena] = self.external
         np.testing.assert_array_equal(np.frombuffer(self.ram.read(0, RAM_BYTES), np.uint8), self.background)
@@ -362,7 +363,7 @@ def random_load(rng: np.random.Generator, config: Config) -> dict[str, int]:
     """A legal LOAD of about 500 bytes."""
     feature_bytes = config.memory.feature_bytes
     if rng.random() < 0.25:
-        memory = config.memories[int(rng.integers(1, len(config.memories)))]
+        memory = memories(config)[int(rng.integers(1, len(memories(config))))]
         unit = MEMORIES[memory].write_bytes(config.array.lanes)
         size = unit * int(rng.integers(1, 1 + min(max(300 // unit, 1), config.size_bytes(memory) // unit)))
         local = unit * int(rng.integers(0, (config.size_bytes(memory) - size) // unit + 1))

@@ -13,6 +13,7 @@ import numpy as np
 
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
+from lutterfly.golden.engines import memories
 from lutterfly.golden.isa import COMMAND_BITS, Engine, LocalMemory, Opcode, Unit
 from lutterfly.golden.memories import MEMORIES
 from lutterfly.golden.packing import packs
@@ -40,7 +41,7 @@ class Case:
 def layout(config: Config) -> tuple[dict[LocalMemory, int], int, int]:
     """Where the images of the memories lie in the arena, where transfers may write, and its size."""
     places, at = {}, 64 * PAGE
-    for memory in config.memories:
+    for memory in memories(config):
         places[memory] = at
         at += -(-config.size_bytes(memory) // PAGE) * PAGE
     return places, at, at + 4 * PAGE
@@ -48,7 +49,7 @@ def layout(config: Config) -> tuple[dict[LocalMemory, int], int, int]:
 
 def images(config: Config, entries: dict[int, int], rng: np.random.Generator) -> dict[LocalMemory, np.ndarray]:
     """What the memories hold: random values that mean something, and lists of one step."""
-    filled = {memory: rng.integers(0, 256, config.size_bytes(memory), dtype=np.uint8) for memory in config.memories}
+    filled = {memory: rng.integers(0, 256, config.size_bytes(memory), dtype=np.uint8) for memory in memories(config)}
     # Whatever a depthwise window reads before its first word, no column but the first multiplies it.
     weights = filled[LocalMemory.WEIGHT].reshape(config.weight_words, config.array.columns, config.array.lanes)
     weights[:, 1:] = 0
@@ -438,7 +439,7 @@ def _transfers(config: Config) -> Iterator[Case]:
 
 def _local_memories(config: Config, free: int) -> Iterator[Case]:
     for code in range(16):
-        known = code in config.memories
+        known = code in memories(config)
         unit = MEMORIES[LocalMemory(code)].write_bytes(config.array.lanes) if known else 8
         yield _dma(f"LOAD memory {code}", known, _load(external=free, memory=code, piece_bytes=unit))
         if not known or code == LocalMemory.FEATURE:

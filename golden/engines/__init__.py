@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from ..config import Config
+from ..isa import LocalMemory
+from ..memories import MEMORIES, SHARED
 from .add import ADD
 from .binary_maximum import BINARY_MAXIMUM
 from .depthwise import DEPTHWISE
@@ -29,3 +32,9 @@ def specification(code: int) -> EngineSpecification:
         known = ", ".join(f"{int(engine.code)} ({engine.code.name})" for engine in ENGINES.values())
         raise ValueError(f"engine must be one of {known}, not {code}")
     return ENGINES[code]
+
+
+def memories(config: Config) -> list[LocalMemory]:
+    """The memories that a core has: the shared ones, and those of its engines."""
+    built = {*SHARED, *(ENGINES[code].memory(config) for code in config.engines)}
+    return [memory for memory in MEMORIES if memory in built]

@@ -73,6 +73,7 @@ ADD = EngineSpecification(
     latency=_latency,
     random_window=_random_window,
     conditions=_conditions,
+    memory=lambda config: LocalMemory.ADD_TABLE,
     result_fields=("add_table",),
     finish=requantise_sum,
     # Look up, choose.

@@ -79,6 +79,10 @@ def _no_columns(config: Config) -> int:
     return 0
 
 
+def _no_memory(config: Config) -> LocalMemory | None:
+    return None
+
+
 @dataclass(frozen=True, kw_only=True)
 class EngineSpecification:
     """Everything about an engine that is not its hardware. See ``docs/adding-an-engine.md``.
@@ -129,6 +133,8 @@ class EngineSpecification:
     borrowed_columns : callable
         Configuration to the columns of the array, the first ones, on whose multipliers it works: values of 16 bits by
         the weights of those columns.
+    memory : callable
+        Configuration to the memory that a core has for this engine alone, or None.
     step_fields : tuple of str
         Fields that the hardware wants to know with every step.
     result_fields : tuple of str
@@ -157,6 +163,7 @@ class EngineSpecification:
     finish_direct: Callable[[Int32, Int16, Command], Int8] | None = None
     is_burst: bool = False
     borrowed_columns: Callable[[Config], int] = _no_columns
+    memory: Callable[[Config], LocalMemory | None] = _no_memory
     step_fields: tuple[str, ...] = ()
     result_fields: tuple[str, ...] = ()
     finish: Callable[..., Int8] = requantise

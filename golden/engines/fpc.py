@@ -182,6 +182,7 @@ FPC = EngineSpecification(
     finish_direct=_finish_direct,
     is_burst=True,
     borrowed_columns=lambda config: config.fpc.columns - config.further_columns,
+    memory=lambda config: LocalMemory.FPC_WEIGHT if config.further_columns else None,
     result_fields=("shift",),
     step_fields=("stages", "channels", "input_zero_point", "input_shift", "halves", "skips", "lanes", "further"),
 )

@@ -9,6 +9,7 @@ from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
+from ...golden.engines import memories
 from ...golden.isa import LocalMemory
 from ...golden.memories import MEMORIES
 from ...golden.timing import PIECES_AHEAD
@@ -134,7 +135,7 @@ class LoadChunks(wiring.Component):
         beyond = Signal.like(end)
         iteration, piece = found.payload, pieces.input.payload
         with m.Switch(iteration.context.memory):
-            for memory in self.config.memories:
+            for memory in memories(self.config):
                 with m.Case(memory):
                     m.d.comb += beyond.eq(~(self.config.size_bytes(memory) - 1))
         m.d.comb += [

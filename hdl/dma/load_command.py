@@ -9,6 +9,7 @@ from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
+from ...golden.engines import memories
 from ...golden.isa import ErrorCode, LocalMemory, Unit
 from ...golden.memories import MEMORIES
 from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, report
@@ -144,7 +145,7 @@ class LoadCommands(wiring.Component):
         several = Cat(load[name] != 1 for name in ("row_pieces", "rows", "folds")).any()
         misplaced = Signal()
         with m.Switch(load.memory):
-            for memory in self.config.memories:
+            for memory in memories(self.config):
                 unit_bits = ceil_log2(MEMORIES[memory].write_bytes(self.config.array.lanes))
                 with m.Case(memory):
                     if memory is not LocalMemory.FEATURE:
@@ -195,6 +196,6 @@ class LoadCommands(wiring.Component):
         with m.If(is_fill):
             m.d.comb += split(self.config.array.lanes)
         with m.Else(), m.Switch(load.memory):
-            for memory in self.config.memories:
+            for memory in memories(self.config):
                 with m.Case(memory):
                     m.d.comb += split(chunk_bytes(memory, self.config))

@@ -9,6 +9,7 @@ from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
+from ...golden.engines import memories
 from ...golden.isa import LocalMemory
 from ...golden.memories import MEMORIES
 from ..memories.feature_memory import feature_write_layout
@@ -93,7 +94,7 @@ class LocalWrite(wiring.Component):
         m.d.sync += [self.local.valid.eq(0), self.local.memory.eq(gathered.memory)]
         byte_bits = ceil_log2(data_bytes)
         with m.If(gathers), m.Switch(gathered.memory):
-            for memory in self.config.memories:
+            for memory in memories(self.config):
                 if memory is LocalMemory.FEATURE:
                     continue
                 unit_bits = ceil_log2(MEMORIES[memory].write_bytes(lanes))

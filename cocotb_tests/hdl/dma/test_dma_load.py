@@ -46,7 +46,7 @@ async def every_memory_is_filled_to_its_last_byte(dut, memory: LocalMemory) -> N
     size = min(bench.config.size_bytes(memory), 512)
     place = {"external": 4093, "local": bench.config.size_bytes(memory) - size}
     load = {**ONE_RUN, **place, "memory": memory, "piece_bytes": size}
-    if memory in bench.config.memories:
+    if memory in bench.memories:
         await bench.run([(isa.LOAD, load)])
     else:
         await bench.run([(isa.LOAD, load)], wait=False)
