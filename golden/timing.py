@@ -109,6 +109,8 @@ class Overheads:
         From the completion of the last command to the end of the run.
     token : int
         From the completion of a command to the first cycle of a command of the other queue that waited for it.
+    turn : int
+        From the completion of a command of the DMA queue to the first cycle of another one that waited for it.
     intake : int
         From a COMPUTE command at its unit to the begin of its walk.
     issue : int
@@ -171,6 +173,7 @@ class Overheads:
     start: int = 4
     finish: int = 6
     token: int = 4
+    turn: int = 3
     intake: int = 2
     issue: int = 6
     command: int = 5
@@ -207,6 +210,11 @@ OVERHEADS = Overheads()
 def command_beats(config: Config) -> int:
     """Beats of one command on the bus."""
     return COMMAND_BITS // config.axi.data_bits
+
+
+def commands_at_once(config: Config) -> int:
+    """Commands that a burst fetches at most."""
+    return 2 if 2 * command_beats(config) <= config.axi.BURST_BEATS else 1
 
 
 def command_cycles(config: Config) -> int:

@@ -13,11 +13,12 @@ from .queues import Queues
 
 def predict(plan: Plan) -> Plan:
     """Run the synchronised commands against the clock, and say what every layer takes."""
-    queues = Queues(plan.config, plan.commands)
-    end, last = queues.run(), queues.fetch.served
-    if len(queues.fetch.rings) == len(queues.commands) and last != "compute":
+    last = _served_last(plan)
+    queues = Queues(plan.config, plan.commands, last=last)
+    end = queues.run()
+    if len(queues.fetch.rings) == len(queues.commands) and queues.fetch.served != last:
         # The prefetcher takes turns from run to run as well.
-        queues = Queues(plan.config, plan.commands, last=last)
+        queues = Queues(plan.config, plan.commands, last=queues.fetch.served)
         end = queues.run()
     compute, indices = queues.compute, [[] for _ in plan.graph.layers]
     for number, command in enumerate(plan.queue("compute")):
@@ -54,6 +55,13 @@ def predict(plan: Plan) -> Plan:
         before = last
     plan.predicted_cycles = end + OVERHEADS.finish
     return plan
+
+
+def _served_last(plan: Plan) -> str:
+    """The queue whose commands the prologue fetches last: its compute queue has END alone, which takes the second
+    turn."""
+    first_burst = min(timing.commands_at_once(plan.config), plan.config.resident_commands)
+    return "dma" if len(plan.images) + 1 > first_burst else "compute"
 
 
 def _bus_cycles(plan: Plan, command: Command) -> int:

@@ -84,7 +84,7 @@ class Fetch:
         self.agenda, self.bus, self.config = agenda, bus, config
         self.beats = timing.command_beats(config)
         self.served, self.offered = last, Signal()
-        resident, pairs = config.resident_commands, 2 * self.beats <= config.axi.BURST_BEATS
+        resident, pairs = config.resident_commands, timing.commands_at_once(config) > 1
         self.rings = {name: Ring(count, pairs, [0] * resident) for name, count in commands.items() if count > resident}
         #: When each burst ends.
         self.ends: list[int] = []

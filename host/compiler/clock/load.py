@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections import deque
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
@@ -66,6 +67,8 @@ class LoadClock:
     beats: deque[int] = field(default_factory=deque)
     left: deque[int] = field(default_factory=deque)
     leaves: Signal = field(default_factory=Signal)
+    #: Chunks that are written, and when the last one was, behind each stretch of them.
+    written: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
 
     def start(self) -> None:
         """Wait for commands."""
@@ -170,16 +173,20 @@ class LoadClock:
                 written += chunks
                 now = max(self.write, first + OVERHEADS.load_write)
                 start = now if start is None else start
-                leaves = first + count + OVERHEADS.leave
                 ahead = timing.chunks_ahead(chunks, count)
-                if is_feature and chunks > ahead:
-                    self.write = yield from self._free(now, chunks - ahead)
-                    leaves = max(leaves, self.write + OVERHEADS.leave_late)
-                    now, chunks = self.write, ahead
+                if chunks > ahead:
+                    self.write = (yield from self._free(now, chunks - ahead)) if is_feature else now + chunks - ahead
+                    self._count(chunks - ahead)
+                    now, chunks, ahead = self.write, ahead, 0
+                    waits = now
+                else:
+                    waits = self._written(ahead - chunks)
+                # Before its last beat leaves, all chunks but those ahead are written.
+                self.left.append(max(first + count + OVERHEADS.leave, waits + OVERHEADS.leave_late))
+                self.agenda.fire(self.leaves)
                 self.write = (yield from self._free(now, chunks)) if is_feature else now + chunks
                 self.write = max(self.write, first + count + OVERHEADS.load_write)
-                self.left.append(leaves)
-                self.agenda.fire(self.leaves)
+                self._count(chunks)
             self._find(start, pieces, cycles, self.write)
             self.write += timing.spill_cycles(self.config, chunk_bytes, address, pieces, piece_bytes)
 
@@ -188,11 +195,22 @@ class LoadClock:
         cycles = timing.fill_cycles(self.config, rows, fields["piece_bytes"])
         start = max(self.write, begin + OVERHEADS.fill_write, self.found + OVERHEADS.next_pieces)
         self.write = yield from self._free(start, cycles)
+        self._count(cycles)
         self._find(start, rows, cycles, self.write)
 
     def _free(self, begin: int, count: int) -> Generator[Wait, None, int]:
         end = yield from free_cycles(self.agenda, self.writes, begin + OVERHEADS.write_lead, count)
         return end - OVERHEADS.write_lead
+
+    def _count(self, chunks: int) -> None:
+        """So many chunks more have been written up to now."""
+        self.written.append((self.written[-1][0] + chunks, self.write))
+
+    def _written(self, behind: int) -> int:
+        """When all chunks but the last ``behind`` of those so far were written."""
+        total = self.written[-1][0] - behind
+        count, end = self.written[max(bisect.bisect_left(self.written, (total,)), 0)] if total > 0 else (total, 0)
+        return end - (count - total)
 
     def _find(self, begin: int, pieces: int, cycles: int, written: int) -> None:
         """Find a piece a cycle from ``begin`` on, where there is room for it: a few are found ahead."""

@@ -46,7 +46,7 @@ class Queues:
         The queue whose commands the run before this one fetched last.
     """
 
-    def __init__(self, config: Config, commands: Sequence[Command], *, last: str = "compute"):
+    def __init__(self, config: Config, commands: Sequence[Command], *, last: str):
         self.config = config
         self.commands: dict[str, list[Command]] = {"dma": [], "compute": []}
         for command in commands:
@@ -95,7 +95,7 @@ class Queues:
                 allowed = (yield from self.done["compute"].of(command.waits_for)) + OVERHEADS.token
             if index and (command.after or is_store != was_store):
                 # LOAD and FILL never work beside STORE.
-                allowed = max(allowed, (yield from self.done["dma"].of(index - 1)) + 1)
+                allowed = max(allowed, (yield from self.done["dma"].of(index - 1)) + OVERHEADS.turn)
             was_store = is_store
             unit = self.store if is_store else self.load
             before = max(before + timing.command_cycles(self.config), unit.accepts, allowed, arrival)
