@@ -27,6 +27,8 @@ class Kind(enum.StrEnum):
     SUM = "sum"
     #: On one channel of one source: they follow one another.
     CONCATENATION = "concatenation"
+    #: On one channel of its source: those from a first one on, one after the other.
+    SLICE = "slice"
 
 
 @dataclass(frozen=True)
@@ -41,12 +43,15 @@ class ChannelLayer:
         Names of the tensors that it reads: two or more of a SUM, one or more of a CONCATENATION, else one.
     channels : int
         Of its result.
+    first : int
+        The first channel of its source that a SLICE has; 0 elsewhere.
     """
 
     name: str
     kind: Kind
     sources: tuple[str, ...]
     channels: int
+    first: int = 0
 
 
 @dataclass(frozen=True)
@@ -187,6 +192,8 @@ def _reached(graph: ChannelGraph, connections: Mapping[str, np.ndarray]) -> dict
             result = np.full(layer.channels, before[0].any())
         elif layer.kind is Kind.SUM:
             result = np.logical_or.reduce(before)
+        elif layer.kind is Kind.SLICE:
+            result = before[0][layer.first : layer.first + layer.channels]
         else:
             whole = np.concatenate(before)
             result = whole.repeat(layer.channels // len(whole))
@@ -206,6 +213,8 @@ def _needed(graph: ChannelGraph, connections: Mapping[str, np.ndarray]) -> dict[
             parts = [np.full(widths[0], behind.any())]
         elif layer.kind is Kind.SUM:
             parts = [behind for _ in widths]
+        elif layer.kind is Kind.SLICE:
+            parts = [np.pad(behind, (layer.first, widths[0] - layer.first - layer.channels))]
         else:
             parts = np.split(np.logical_or.reduce(behind.reshape(sum(widths), -1), axis=1), np.cumsum(widths)[:-1])
         for source, part in zip(layer.sources, parts, strict=True):
@@ -228,6 +237,13 @@ def _check_layer(layer: ChannelLayer, before: list[int]) -> None:
         raise ValueError(f"{layer.name}: sources of a sum must have {layer.channels} channels each, not {before}")
     if layer.kind is Kind.CONCATENATION and sum(before) != layer.channels:
         raise ValueError(f"{layer.name}: channels must be {sum(before)}, the sum of its sources', not {layer.channels}")
+    end = layer.first + layer.channels
+    if layer.first and layer.kind is not Kind.SLICE:
+        raise ValueError(f"{layer.name}: first must be 0 of a {layer.kind} layer, not {layer.first}")
+    if layer.kind is Kind.SLICE and not 0 <= layer.first < end <= before[0]:
+        raise ValueError(
+            f"{layer.name}: channels must be among its source's {before[0]}, not {layer.first} to {end - 1}"
+        )
     if layer.kind is Kind.CHANNELWISE and layer.channels % before[0]:
         raise ValueError(
             f"{layer.name}: channels must be a multiple of its source's {before[0]}, not {layer.channels}; "

@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
-
 import torch
 from torch import fx, nn
 from torch.fx.passes.shape_prop import ShapeProp
-from torch.nn import functional
 
 from ..golden.channel_graph import ChannelGraph, ChannelLayer, Kind
 from .binary import BinaryLayer
+from .channel_operations import (
+    check_parts,
+    is_parted,
+    is_tensor,
+    operation_kind,
+    part,
+    parted,
+    reshaping_kind,
+    softmax_kind,
+    tensors,
+)
+from .channel_operations import shape as _shape
 from .layer import FastPointwiseConv2d
 from .sparse import SparseConv2d
 from .tracing import trace
 
 _DENSE = (nn.Linear, BinaryLayer, FastPointwiseConv2d)
 _CHANNELWISE = (
-    *(nn.BatchNorm1d, nn.BatchNorm2d, nn.Dropout, nn.Dropout2d, nn.Flatten, nn.Identity, nn.ZeroPad2d),
+    *(nn.BatchNorm1d, nn.BatchNorm2d, nn.Dropout, nn.Dropout2d, nn.Identity, nn.Upsample, nn.ZeroPad2d),
     *(nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d, nn.AvgPool2d, nn.MaxPool2d),
     *(nn.ELU, nn.GELU, nn.Hardsigmoid, nn.Hardswish, nn.LeakyReLU, nn.PReLU, nn.ReLU, nn.ReLU6, nn.SiLU, nn.Sigmoid),
     nn.Tanh,
 )
-_CHANNELWISE_FUNCTIONS = (
-    *(functional.adaptive_avg_pool2d, functional.avg_pool2d, functional.dropout, functional.max_pool2d),
-    *(functional.gelu, functional.hardswish, functional.leaky_relu, functional.relu, functional.relu6),
-    *(functional.silu, torch.flatten, torch.relu, torch.sigmoid, torch.tanh),
-)
-_CHANNELWISE_METHODS = ("contiguous", "flatten", "relu", "sigmoid", "tanh")
-_SUMS = (operator.add, operator.iadd, torch.add)
+_SOFTMAX = (nn.Softmax, nn.LogSoftmax)
 _REMEDY = "write the ChannelGraph by hand"
 
 
@@ -40,8 +42,9 @@ def channel_graph(model: nn.Module, sample: torch.Tensor) -> ChannelGraph:
     ----------
     model : nn.Module
         With one input and one output, traceable by ``torch.fx``. It may have convolutions with one group or with a
-        group for each input channel, fully connected layers, what works on each channel by itself (pooling,
-        normalisation, activations, dropout, flattening), sums and concatenations of channels.
+        group for each input channel, fully connected layers, what works on each channel by itself (pooling, means of
+        rows and columns, normalisation, activations, dropout, resizing, products with constants, shapes in which
+        channels stay together), softmax, sums, concatenations and chunks of channels.
     sample : float[batch, channels, ...]
         An input, for the shapes.
 
@@ -67,10 +70,13 @@ def channel_graph(model: nn.Module, sample: torch.Tensor) -> ChannelGraph:
     for node in graph.nodes:
         if node.op == "placeholder":
             names[node] = node.name
-            inputs[node.name] = _channels(node)
+            inputs[node.name] = _shape(node)[1]
         elif node.op == "output":
             outputs = tuple(names[source] for source in node.all_input_nodes)
-        else:
+        elif is_parted(node):
+            check_parts(node)
+        elif is_tensor(node) and (node.op == "call_module" or parted(node) or tensors(node, names)):
+            # All others are sizes, and what is made of constants.
             layers.append(_layer(node, model, names))
     return ChannelGraph(inputs, tuple(layers), outputs)
 
@@ -83,13 +89,16 @@ def _layer(node: fx.Node, model: nn.Module, names: dict[fx.Node, str]) -> Channe
         if isinstance(model.get_submodule(name), SparseConv2d):
             raise ValueError(f"{name} must be called once by the model, not again; give each call its own layer")
         name = node.name
-    kind = _module_kind(name, model.get_submodule(str(node.target))) if is_module else _function_kind(node)
     names[node] = name
-    sources = tuple(names[source] for source in _operands(node, kind))
-    return ChannelLayer(name, kind, sources, _channels(node))
+    if source := parted(node):
+        kind, first = part(node, source)
+        return ChannelLayer(name, kind, (names[source.args[0]],), _shape(node)[1], first)
+    read = tensors(node, names)
+    kind = _module_kind(name, model.get_submodule(str(node.target)), node) if is_module else operation_kind(node, read)
+    return ChannelLayer(name, kind, tuple(names[one] for one in read), _shape(node)[1])
 
 
-def _module_kind(name: str, module: nn.Module) -> Kind:
+def _module_kind(name: str, module: nn.Module, node: fx.Node) -> Kind:
     if isinstance(module, SparseConv2d):
         return Kind.SPARSE
     if isinstance(module, nn.Conv2d):
@@ -100,30 +109,8 @@ def _module_kind(name: str, module: nn.Module) -> Kind:
         return Kind.DENSE
     if isinstance(module, _CHANNELWISE):
         return Kind.CHANNELWISE
+    if isinstance(module, nn.Flatten | nn.Unflatten):
+        return reshaping_kind(name, _shape(node.args[0]), _shape(node))
+    if isinstance(module, _SOFTMAX):
+        return softmax_kind(name, module.dim, len(_shape(node)))
     raise ValueError(f"{name}: module must be one that channel_graph knows, not {type(module).__name__}; {_REMEDY}")
-
-
-def _function_kind(node: fx.Node) -> Kind:
-    target: Callable[..., object] | str = node.target
-    if node.op == "call_function" and target in _SUMS:
-        return Kind.SUM if len([one for one in node.args if isinstance(one, fx.Node)]) > 1 else Kind.CHANNELWISE
-    axis = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
-    if node.op == "call_function" and target in (torch.cat, torch.concat) and axis == 1:
-        return Kind.CONCATENATION
-    if (node.op == "call_function" and target in _CHANNELWISE_FUNCTIONS) or (
-        node.op == "call_method" and target in _CHANNELWISE_METHODS
-    ):
-        return Kind.CHANNELWISE
-    what = getattr(target, "__name__", target)
-    raise ValueError(f"{node.name}: operation must be one that channel_graph knows, not {what}; {_REMEDY}")
-
-
-def _operands(node: fx.Node, kind: Kind) -> list[fx.Node]:
-    """Tensors that a node reads, one as often as it is read."""
-    if kind is Kind.CONCATENATION:
-        return list(node.args[0])
-    return [one for one in node.args if isinstance(one, fx.Node)] or list(node.kwargs.values())[:1]
-
-
-def _channels(node: fx.Node) -> int:
-    return int(node.meta["tensor_meta"].shape[1])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lutterfly.golden.channel_graph import ChannelGraph, ChannelLayer, DeadChannel, Kind, find_dead
 
-SPARSE, DENSE, CHANNELWISE, SUM, CONCATENATION = Kind
+SPARSE, DENSE, CHANNELWISE, SUM, CONCATENATION, SLICE = Kind
 
 
 def residual() -> ChannelGraph:
@@ -185,3 +185,17 @@ def test_connections_that_do_not_fit_are_refused():
         find_dead(residual(), full() | {"first": np.ones((6, 4), bool)})
     with pytest.raises(TypeError, match=r"^first: connections must be bool, not int64$"):
         find_dead(residual(), full() | {"first": np.ones((4, 6), np.int64)})
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        (ChannelLayer("part", SLICE, ("x",), 3, 2), "part: channels must be among its source's 4, not 2 to 4"),
+        (ChannelLayer("part", SLICE, ("x",), 2, -1), "part: channels must be among its source's 4, not -1 to 0"),
+        (ChannelLayer("part", DENSE, ("x",), 2, 1), "part: first must be 0 of a dense layer, not 1"),
+    ],
+)
+def test_slices_are_of_channels_that_exist(layer: ChannelLayer, message: str):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        ChannelGraph({"x": 4}, (layer,), ("part",))
+    assert ChannelGraph({"x": 4}, (ChannelLayer("part", SLICE, ("x",), 2, 2),), ("part",))

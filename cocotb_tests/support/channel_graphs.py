@@ -31,6 +31,12 @@ def graphs(draw: st.DrawFn, most: int = 20) -> ChannelGraph:
             width = sum(channels[name] for name in sources)
         elif kind is Kind.CHANNELWISE:
             width = channels[source] * draw(st.integers(1, 2))
+        elif kind is Kind.SLICE:
+            # The other channels have a slice too, or nothing would read them.
+            width, whole = draw(st.integers(1, channels[source])), channels[source]
+            if width < whole:
+                layers.append(ChannelLayer(f"rest{number}", kind, sources, whole - width, width))
+                channels[layers[-1].name] = whole - width
         layers.append(ChannelLayer(f"layer{number}", kind, sources, width))
         channels[layers[-1].name] = width
     read = {source for layer in layers for source in layer.sources}
@@ -51,6 +57,8 @@ def edges(graph: ChannelGraph, connections: Mapping[str, np.ndarray]) -> set[tup
                 elif layer.kind is Kind.CHANNELWISE:
                     times = layer.channels // channels[source]
                     behind = list(range(i * times, (i + 1) * times))
+                elif layer.kind is Kind.SLICE:
+                    behind = [i - layer.first] if layer.first <= i < layer.first + layer.channels else []
                 else:
                     behind = [offset + i]
                 found |= {((source, i), (layer.name, o)) for o in behind}

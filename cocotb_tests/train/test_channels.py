@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
 import pytest
 
 from lutterfly.golden.channel_graph import ChannelGraph, ChannelLayer, Kind, find_dead
@@ -13,7 +16,7 @@ from torch.nn import functional  # noqa: E402
 
 from lutterfly.train import BinaryConv2d, FastPointwiseConv2d, SparseConv2d, channel_graph  # noqa: E402
 
-SPARSE, DENSE, CHANNELWISE, SUM, CONCATENATION = Kind
+SPARSE, DENSE, CHANNELWISE, SUM, CONCATENATION, SLICE = Kind
 
 
 class Model(nn.Module):
@@ -109,6 +112,110 @@ def test_channels_that_are_alive_have_gradients_and_a_planted_dead_one_has_none(
     assert ("inner.0", 5) in found
 
 
+OPERATIONS = {
+    "cumsum": lambda x: torch.cumsum(x, 1),
+    "method": lambda x: x.cumsum(1),
+    "gate": lambda x: x * torch.sigmoid(x),
+    "mean": lambda x: x.mean((1, 2)),
+    "mean of all": lambda x: x.mean(),
+    "softmax": lambda x: torch.softmax(x, 0),
+    "shuffle": lambda x: x.view(x.shape[0], 2, 2, 2, 2),
+    "batch": torch.flatten,
+    "part": lambda x: x.chunk(2, 1)[0],
+    "batches": lambda x: x.split(1, 0)[0],
+    "broadcast": lambda x: torch.mul(torch.flatten(x, 2).view(1, 4, 4, 1), torch.ones(1, 4, 4, 1, 1)),
+}
+
+
+class Operations(nn.Module):
+    """One operation in the midst of sparse convolutions."""
+
+    def __init__(self, operation: Callable, width: int) -> None:
+        super().__init__()
+        self.first, self.operation = SparseConv2d(3, 8, 1), operation
+        self.head = nn.Linear(width, 5)
+        self.register_buffer("factors", torch.rand(8, 1, 1))
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        values = self.operation(self, self.first(image))
+        return self.head(values.flatten(1))
+
+
+def parts(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    left, right = x.chunk(2, dim=1)
+    return torch.cat([right, left], -3)
+
+
+def uneven(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    left, middle, right = torch.split(x, [2, 5, 1], dim=1)
+    return torch.cat((middle, left, right), dim=1)
+
+
+def rows(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    above, below = torch.chunk(x, 2, 2)
+    return above + below
+
+
+#: Operations, channels that they lead to, and the kinds of the layers that they are.
+KNOWN = {
+    "mean, method": (lambda m, x: x.mean((2, 3)), 8, [CHANNELWISE]),
+    "mean, function": (lambda m, x: torch.mean(x, dim=[-1, -2], keepdim=True), 8, [CHANNELWISE]),
+    "mean of columns": (lambda m, x: x.mean(-1), 32, [CHANNELWISE]),
+    "view": (lambda m, x: x.view(x.size(0), -1), 128, [CHANNELWISE]),
+    "view of rows": (lambda m, x: x.view(x.shape[0], x.shape[1], -1), 128, [CHANNELWISE]),
+    "reshape, method": (lambda m, x: x.reshape(-1, 32, 4), 128, [CHANNELWISE]),
+    "reshape, function": (lambda m, x: torch.reshape(x, (-1, 128)), 128, [CHANNELWISE]),
+    "flatten, method": (lambda m, x: x.flatten(start_dim=1), 128, [CHANNELWISE]),
+    "flatten, function": (lambda m, x: torch.flatten(x, 2), 128, [CHANNELWISE]),
+    "squeeze": (lambda m, x: x.mean((2, 3), True).squeeze(-1).squeeze(2), 8, [CHANNELWISE] * 3),
+    "squeeze, function": (lambda m, x: torch.squeeze(torch.unsqueeze(x, 2), 2), 128, [CHANNELWISE] * 2),
+    "softmax of channels": (lambda m, x: torch.softmax(x, 1), 128, [DENSE]),
+    "softmax of channels, method": (lambda m, x: x.softmax(dim=-3), 128, [DENSE]),
+    "softmax of columns": (lambda m, x: functional.softmax(x, dim=3), 128, [CHANNELWISE]),
+    "log_softmax": (lambda m, x: functional.log_softmax(x, 1), 128, [DENSE]),
+    "interpolate": (lambda m, x: functional.interpolate(x, scale_factor=2.0), 512, [CHANNELWISE]),
+    "interpolate to a size": (lambda m, x: functional.interpolate(x, size=x.shape[2:]), 128, [CHANNELWISE]),
+    "chunk": (parts, 128, [SLICE, SLICE, CONCATENATION]),
+    "split": (uneven, 128, [SLICE, SLICE, SLICE, CONCATENATION]),
+    "chunk of rows": (rows, 64, [CHANNELWISE, CHANNELWISE, SUM]),
+    "product with a number": (lambda m, x: 0.5 * x, 128, [CHANNELWISE]),
+    "product with a number, method": (lambda m, x: x.mul(2).div(3), 128, [CHANNELWISE] * 2),
+    "product with a buffer": (lambda m, x: torch.mul(m.factors, x / 3), 128, [CHANNELWISE] * 2),
+    "difference": (lambda m, x: x - torch.relu(x - 1), 128, [CHANNELWISE, CHANNELWISE, SUM]),
+    "clamp": (lambda m, x: x.clamp(-3, 3), 128, [CHANNELWISE]),
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_an_operation_leads_from_channels_to_channels_as_gradients_do(name: str):
+    """The model is the judge: what the graph says a channel reaches has a gradient with respect to it."""
+    torch.manual_seed(0)
+    operation, width, kinds = KNOWN[name]
+    model = Operations(operation, width).double().eval()
+    graph = channel_graph(model, torch.rand(2, 3, 4, 4, dtype=torch.float64))
+    layers = [layer for layer in graph.layers if layer.name not in ("first", "head")]
+    # What the head flattens is no part of the operation.
+    assert [layer.kind for layer in layers[: len(kinds)]] == kinds
+    assert all(layer.name.startswith("flatten") for layer in layers[len(kinds) :])
+
+    values = torch.rand(2, 8, 4, 4, dtype=torch.float64, requires_grad=True)
+    results = model.operation(model, values)
+    last, count = layers[len(kinds) - 1].name, results.shape[1]
+    for channel in range(8):
+        connections = np.zeros((3, 8), bool)
+        connections[:, channel] = True
+        dead = find_dead(graph, {"first": connections})
+        unreached = {one.channel for one in dead if one.layer == last and not one.is_reached}
+        found = set()
+        for output in range(count):
+            weighted = results[:, output] * torch.rand_like(results[:, output])
+            (slopes,) = torch.autograd.grad(weighted.sum(), values, retain_graph=True)
+            if not slopes[:, channel].any():
+                found.add(output)
+        assert found == unreached
+        assert len(found) < count
+
+
 class Strange(nn.Module):
     def __init__(self, how: str) -> None:
         super().__init__()
@@ -118,8 +225,8 @@ class Strange(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.how == "twice":
             return self.conv(self.conv(x))
-        if self.how == "function":
-            return torch.softmax(x, 1)
+        if self.how in OPERATIONS:
+            return OPERATIONS[self.how](x)
         if self.how == "cat":
             return torch.cat([x, x], 2)
         return self.shuffle(x) if self.how == "module" else self.grouped(x)
@@ -129,9 +236,25 @@ class Strange(nn.Module):
     ("how", "message"),
     [
         ("twice", r"^conv must be called once by the model, not again; give each call its own layer$"),
+        ("cumsum", r"^cumsum: operation must be one that channel_graph knows, not cumsum; write the ChannelGraph by"),
+        ("method", r"^cumsum: operation must be one that channel_graph knows, not cumsum; write the ChannelGraph by"),
         (
-            "function",
-            r"^softmax: operation must be one that channel_graph knows, not softmax; write the ChannelGraph by",
+            "gate",
+            r"^mul: product must be of a tensor and a constant, not of two tensors; write the ChannelGraph by hand$",
+        ),
+        ("mean", r"^mean: dim of a mean must be of rows and columns, not \(1, 2\); write the ChannelGraph by hand$"),
+        ("mean of all", r"^mean: dim of a mean must be of rows and columns, not None; write the ChannelGraph by hand$"),
+        ("softmax", r"^softmax: dim of a softmax must be given, and not be the batch's, not 0; write the ChannelGraph"),
+        (
+            "shuffle",
+            r"^view: shape must keep the batch and the elements of each channel together, not be \[1, 2, 2, 2, 2\]",
+        ),
+        ("batch", r"^flatten: shape must keep the batch and the elements of each channel together, not be \[16\] of"),
+        ("part", r"^chunk: parts must all be read, and part 1 of 2 is not; leave it out$"),
+        ("batches", r"^split: parts must be of channels, rows or columns, not of the batch; write the ChannelGraph"),
+        (
+            "broadcast",
+            r"^mul: operation must be one that channel_graph knows, not mul; write the ChannelGraph by hand$",
         ),
         ("cat", r"^cat: operation must be one that channel_graph knows, not cat; write the ChannelGraph by hand$"),
         (
