@@ -57,6 +57,7 @@ def settle(model: nn.Module, images: torch.Tensor, *, least: float = -0.5) -> nn
             if isinstance(module, nn.BatchNorm2d):
                 module.weight.uniform_(least, 2)
                 module.bias.normal_(std=0.5)
-        for _ in range(20):
+                module.momentum = 0.5
+        for _ in range(6):
             model.train()(images)
     return model.eval()

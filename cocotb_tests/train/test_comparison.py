@@ -181,12 +181,9 @@ def test_the_message_has_difference_limit_and_remedy(mixed: tuple[nn.Module, np.
 def test_good_models_pass(mixed: tuple[nn.Module, np.ndarray]):
     export_onnx(*mixed)
     torch.manual_seed(1)
-    images = torch.rand(24, 3, 32, 32)
-    for replaces in (True, False):
-        model = MobileNetV2()
-        if replaces:
-            assert len(replace_pointwise(model)) == 6
-        settle(model, images)
-        if replaces:
-            calibrate(model, [images])
-        export_onnx(model, images.numpy())
+    images = torch.rand(12, 3, 32, 32)
+    model = MobileNetV2()
+    assert len(replace_pointwise(model)) == 6
+    settle(model, images)
+    calibrate(model, [images])
+    export_onnx(model, images.numpy())
