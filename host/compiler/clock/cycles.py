@@ -60,8 +60,8 @@ def predict(plan: Plan) -> Plan:
 def _served_last(plan: Plan) -> str:
     """The queue whose commands the prologue fetches last: its compute queue has END alone, which takes the second
     turn."""
-    first_burst = min(timing.commands_at_once(plan.config), plan.config.resident_commands)
-    return "dma" if len(plan.images) + 1 > first_burst else "compute"
+    loads = sum(bool(image) for image in plan.images.values())
+    return "dma" if loads + 1 > timing.commands_at_once(plan.config) else "compute"
 
 
 def _bus_cycles(plan: Plan, command: Command) -> int:
