@@ -15,6 +15,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as runtime_state
 
 from .arrays import contents
 from .random_numbers import random_tensors
+from .zero_points import own_zero_points
 
 #: What ONNX Runtime raises on a model that it cannot load or run.
 RUNTIME_ERRORS = (
@@ -137,9 +138,16 @@ def _has_unsigned(model: onnx.ModelProto) -> bool:
     return any(tensor.data_type == onnx.TensorProto.UINT8 for tensor in [*model.graph.initializer, *written])
 
 
+def _shareless(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model, as it can be opened where its sums must be exact."""
+    return own_zero_points(model) if _has_unsigned(model) else model
+
+
 def open_session(model: bytes, options: onnxruntime.SessionOptions | None = None) -> onnxruntime.InferenceSession:
     """Open a serialised model, or a part cut from one, as the reference does; ``options`` replaces the reference's."""
-    options = options or _reference_options(onnx.load_from_string(model))
+    if options is None:
+        loaded = _shareless(onnx.load_from_string(model))
+        model, options = loaded.SerializeToString(), _reference_options(loaded)
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
@@ -156,6 +164,7 @@ def executed_model(model: onnx.ModelProto, *, exact_sums: bool = False) -> onnx.
     exact_sums : bool
         Whether the weights of uint8 activations are what the processor needs for exact sums, which may be uint8.
     """
+    model = _shareless(model) if exact_sums else model
     options = _reference_options(model) if exact_sums else session_options(qdq=is_qdq(model))
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     with tempfile.TemporaryDirectory() as folder:
@@ -199,12 +208,17 @@ def open_host_part(part: bytes) -> onnxruntime.InferenceSession:
 
     It is opened as the reference opens a model, but with every QuantizeLinear and DequantizeLinear where it stands.
     By itself ONNX Runtime would merge what it does not merge in the whole network, where a tensor between two
-    quantisations has other readers too.
+    quantisations has other readers too; and it would dequantise constant weights beforehand, which other kernels with
+    another order of additions multiply then. What can be computed beforehand has been.
     """
-    options = _reference_options(onnx.load_from_string(part))
+    loaded = _shareless(onnx.load_from_string(part))
+    part, options = loaded.SerializeToString(), _reference_options(loaded)
     options.add_session_config_entry("session.disable_quant_qdq", "1")
     return onnxruntime.InferenceSession(
-        part, options, providers=["CPUExecutionProvider"], disabled_optimizers=["DoubleQDQPairsRemover"]
+        part,
+        options,
+        providers=["CPUExecutionProvider"],
+        disabled_optimizers=["ConstantFolding", "DoubleQDQPairsRemover"],
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+from exactness import assert_answers, assert_exact, needs_reference
 from generated import FORMS, TINY, Maker, chain, layer
 
 from lutterfly.examples import digits
@@ -119,3 +120,44 @@ def test_networks_without_a_product_have_a_form_too(kind: str, form: str, qdq: b
 def test_an_opened_reference_is_kept():
     data = digits.model_path("qop").read_bytes()
     assert reference.reference(data) is reference.reference(bytes(data))
+
+
+def shared_zero_points() -> tuple[bytes, dict[str, np.ndarray]]:
+    """A uint8 network of two products whose weights have one zero point, as exporters write it."""
+    made = Maker(np.random.default_rng(0), "qdq", True, TINY)
+    made.start((1, 3, 6, 6))
+    for inputs in (3, 4):
+        made.product("Conv", (4, inputs, 1, 1), 0, (1, 4, 6, 6), bias=False)
+    model = onnx.load_from_string(made.serialise())
+    constants = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    readers = [
+        node
+        for node in model.graph.node
+        if node.op_type == "DequantizeLinear" and constants.get(node.input[0], np.zeros(1)).ndim == 4
+    ]
+    assert len(readers) == 2
+    for node in readers:
+        node.input[2] = readers[0].input[2]
+    feeds = {"x": np.random.default_rng(1).integers(0, 256, (1, 3, 6, 6), np.uint8)}
+    return model.SerializeToString(), feeds
+
+
+@needs_reference
+def test_products_may_share_the_zero_point_of_their_weights():
+    """Where sums must be exact, ONNX Runtime 1.32 fails on it by itself."""
+    data, feeds = shared_zero_points()
+    assert_exact(data, feeds)
+
+
+@needs_reference
+def test_a_tail_multiplies_in_the_order_of_the_plain_model():
+    """ONNX Runtime does not dequantise constant weights beforehand, and multiplies constant ones in another order."""
+    made = Maker(np.random.default_rng(0), "qdq", False, TINY)
+    made.start((1, 3, 6, 6))
+    made.product("Conv", (8, 3, 1, 1), 0, (1, 8, 6, 6))
+    flat = made.node("Flatten", [made.dequantised()])
+    weight, scale, zero, _ = made.weights((10, 288), 0, False)
+    made.tensor = made.node("Gemm", [flat, made.node("DequantizeLinear", [weight, scale, zero])], transB=1)
+    data = made.serialise()
+    for seed in range(4):
+        assert_answers(data, {"x": np.random.default_rng(seed).integers(-128, 128, (1, 3, 6, 6)).astype(np.int8)})

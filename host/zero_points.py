@@ -1,0 +1,44 @@
+"""Zero points of weights, one for each product: ONNX Runtime makes weights unsigned only where none is shared."""
+
+from __future__ import annotations
+
+import onnx
+from onnx import NodeProto
+
+#: Where products and DequantizeLinear keep weights; a scale and a zero point follow.
+_WEIGHTS = {"QLinearConv": 3, "QLinearMatMul": 3, "QGemm": 3, "DequantizeLinear": 0}
+
+
+def own_zero_points(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy of a model in which no two readers share constant weights, or the zero point of such.
+
+    Exporters write one zero point for all weights. ONNX Runtime (1.32) makes an unsigned copy of both for each product,
+    names it after the tensor, and fails on the second copy of one name.
+    """
+    copied = onnx.ModelProto()
+    copied.CopyFrom(model)
+    constants = {tensor.name: tensor for tensor in copied.graph.initializer}
+    for node in copied.graph.node:
+        if node.op_type == "Constant" and node.attribute[0].name == "value":
+            constants[node.output[0]] = node.attribute[0].t
+    fixed, taken = set(constants), set()
+    for node in copied.graph.node:
+        # What is computed from constants will be one.
+        if fixed.issuperset(name for name in node.input if name):
+            fixed |= set(node.output)
+        for position in _operands(node, fixed, constants):
+            name = node.input[position]
+            if name in taken:
+                tensor = copied.graph.initializer.add()
+                tensor.CopyFrom(constants[name])
+                tensor.name = node.input[position] = f"{name} of {node.output[0]}"
+            taken.add(name)
+    return copied
+
+
+def _operands(node: NodeProto, fixed: set[str], constants: dict[str, onnx.TensorProto]) -> list[int]:
+    """Positions of constant weights, and of their zero point."""
+    first = _WEIGHTS.get(node.op_type)
+    if first is None or node.input[first] not in fixed:
+        return []
+    return [at for at in (first, first + 2) if at < len(node.input) and node.input[at] in constants]
