@@ -139,10 +139,16 @@ class _Parts:
                 self.fix(names[0])
                 self.fix(name)
                 continue
-            for one, same in zip(self[names[0]], other, strict=True):
-                if one is not same:
-                    one.is_fixed |= same.is_fixed
-                    self._same[same] = one
+            for one, same in zip(self._parts[names[0]], self._parts[name], strict=True):
+                self._join(one, same)
+
+    def _join(self, one: _Part, same: _Part) -> None:
+        """Let one part stand for both."""
+        # Looked up for each pair: a part may be in a tensor twice, and what stands for it changes with the first.
+        one, same = self._representative(one), self._representative(same)
+        if one is not same:
+            one.is_fixed |= same.is_fixed
+            self._same[same] = one
 
     def fix(self, name: str) -> None:
         """Channels of a tensor stay where they are."""

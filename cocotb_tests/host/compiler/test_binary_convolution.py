@@ -136,3 +136,21 @@ def test_parameters_of_border_classes_that_do_not_fit_come_tile_by_tile(channels
     plan = plan_graph(graph, config)
     assert plan.operations[-1].is_tile_major is is_tile_major
     assert differing_bytes(graph, compile_graph(graph, config), config, order="random") == 0
+
+
+@pytest.mark.parametrize(("channels", "weight_bytes"), [(256, 8 << 10), (1024, 16 << 10)])
+def test_parameters_of_border_classes_that_stay_are_found_when_tiles_come_one_by_one(
+    channels: int, weight_bytes: int
+) -> None:
+    """All parameters stay, class by class, while each tile's weights are streamed."""
+    maker, config = BinaryGraphMaker((3, 3, 2)), CONFIGS["ecp5-85k"]
+    config = dataclasses.replace(config, memory=dataclasses.replace(config.memory, weight_bytes=weight_bytes))
+    name = maker.to_bits(maker.convolution("x", channels, Window((1, 1))))
+    graph = maker.finish(maker.binary_convolution(name, 24, SAME, pad=0))
+    plan = plan_graph(graph, config)
+    operation = plan.operations[-1]
+    assert not operation.is_tile_major
+    assert operation.tiles > 1
+    assert {command.fields["outer"] for command in plan.computes[-1]} == {1}
+    for order in ORDERS:
+        assert differing_bytes(graph, compile_graph(graph, config), config, order=order) == 0

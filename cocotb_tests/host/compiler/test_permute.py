@@ -180,3 +180,61 @@ def test_any_order_that_is_free_gives_the_same(seed: int, preset: str) -> None:
     assert any(tensor.order for tensor in found.tensors.values())
     assert not any(found.tensors[name].order for name in ("x", *found.outputs))
     assert differing_bytes(graph, encode(plan_graph(found, config, permute=False)), config, order="random") == 0
+
+
+def sums(name: str, seed: int) -> Graph:
+    """Sums of parts that meet in other pairs, of other sizes, or twice, and what else gives a part its place."""
+    maker = GraphMaker((4, 4, 6), seed=seed)
+    if name == "slice":
+        wide = maker.convolution("x", 32, SAME)
+        return maker.finish(*(maker.convolution(maker.slice(wide, 8, 16), 4, SAME) for _ in range(2)))
+    a, b, c = (maker.convolution("x", 6, SAME) for _ in range(3))
+    operands = {
+        "input first": lambda: ("x", a),
+        "input second": lambda: (a, "x"),
+        "part of the input": lambda: (maker.concat(a, b), maker.concat(c, "x")),
+        "part of the input first": lambda: (maker.concat("x", a), maker.concat(b, c)),
+        "other sizes": lambda: (maker.concat(a, b), maker.convolution("x", 12, SAME)),
+        "other sizes first": lambda: (maker.convolution("x", 12, SAME), maker.concat(a, b)),
+        "as many of other sizes": lambda: (maker.concat(a, maker.convolution("x", 9, SAME)), wide()),
+        "one twice": lambda: (maker.concat(a, b), maker.concat(c, c)),
+        "one twice first": lambda: (maker.concat(c, c), maker.concat(a, b)),
+        "crosswise": lambda: (maker.concat(a, b), maker.concat(b, a)),
+        "chained": lambda: (maker.concat(a, a, b), maker.concat(b, c, c)),
+    }
+
+    def wide() -> str:
+        return maker.concat(maker.convolution("x", 9, SAME), b)
+
+    return maker.finish(maker.convolution(maker.add(*operands[name]()), 5, SAME))
+
+
+#: Whether the channels of the sum, or of what is sliced, may move.
+MOVES = {
+    "slice": False,
+    "input first": False,
+    "input second": False,
+    "part of the input": True,
+    "part of the input first": True,
+    "other sizes": False,
+    "other sizes first": False,
+    "as many of other sizes": False,
+    "one twice": True,
+    "one twice first": True,
+    "crosswise": True,
+    "chained": True,
+}
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", MOVES)
+def test_parts_that_meet_are_in_one_order(name: str, seed: int) -> None:
+    graph, rng = sums(name, seed), np.random.default_rng(seed)
+    found = in_orders(graph, rng.permutation)
+    codes = {"x": rng.integers(-128, 128, (4, 4, 6), dtype=np.int8)}
+    before, after = evaluate(graph, codes), evaluate(found, codes)
+    for tensor in found.tensors.values():
+        order = list(tensor.order) or slice(None)
+        np.testing.assert_array_equal(after[tensor.name], before[tensor.name][..., order], tensor.name)
+    last = next(layer for layer in graph.layers[::-1] if not isinstance(layer, Convolution))
+    assert bool(found.tensors[last.input if name == "slice" else last.output].order) is MOVES[name]
