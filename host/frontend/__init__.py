@@ -11,12 +11,15 @@ from .averaging import lower_average
 from .build import Build, follow_layout
 from .channels import lower_concat, lower_split
 from .classify import check_types, classify
+from .code_clips import clip_ahead
 from .combination import lower_combination
 from .cut import cut_between
 from .describe import Row, describe
 from .errors import ModelError, UnsupportedError
 from .executed import follow
+from .float_lowering import lower_float_product
 from .float_products import check_weights, explain_float
+from .float_sums import read_float_product
 from .fragments import INTEGER_PRODUCTS, LAYOUT, PRODUCTS, Fragment, Kind, find_fragments
 from .function_layers import lower_function
 from .fuse import compose_tables, fuse_tables
@@ -86,6 +89,10 @@ def _measure(state: _State) -> None:
     measure(state.source)
 
 
+def _clip_ahead(state: _State) -> None:
+    clip_ahead(state.source)
+
+
 def _find_fragments(state: _State) -> None:
     check_types(state.source)
     state.fragments = find_fragments(state.source)
@@ -96,10 +103,20 @@ def _check_products(state: _State) -> None:
     for fragment in state.fragments:
         if fragment.kind is Kind.LINEAR:
             if fragment.main.op_type not in INTEGER_PRODUCTS:
-                raise explain_float(state.given, fragment.main.name)
+                _check_float(state, fragment)
+                continue
             check_weights(state.given, fragment.main.name)
             check_linear(state.source, fragment)
     check_one_type(state.source, state.fragments)
+
+
+def _check_float(state: _State, fragment: Fragment) -> None:
+    """Refuse a product in float unless its bytes are those of the integer sum."""
+    try:
+        read_float_product(state.source, fragment).check()
+    except UnsupportedError as error:
+        raise explain_float(state.given, fragment.main.name, error) from error
+    fragment.kind = Kind.FLOAT_LINEAR
 
 
 def _lower(state: _State) -> None:
@@ -147,6 +164,7 @@ def _lower_layout(build: Build, fragment: Fragment) -> None:
 
 _LOWERINGS: dict[Kind, Callable[[Build, Fragment], None]] = {
     Kind.LINEAR: lower_linear,
+    Kind.FLOAT_LINEAR: lower_float_product,
     Kind.FUNCTION: lower_function,
     Kind.REGION: lower_region,
     Kind.SUM: lower_sum,
@@ -199,6 +217,7 @@ PASSES: tuple[tuple[str, Callable[[_State], None]], ...] = (
     ("replace integer products", _replace_integer_products),
     ("follow ONNX Runtime", _follow),
     ("measure", _measure),
+    ("clip ahead", _clip_ahead),
     ("find fragments", _find_fragments),
     ("check products", _check_products),
     ("partition and lower", _lower),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnx import NodeProto, TensorProto
 
-from .errors import FOLD, ModelError
+from .errors import FOLD, ModelError, UnsupportedError
 from .fragments import FLOAT_PRODUCTS, LAYOUT, POOLING, QUANTISERS, TRANSPARENT, Fragment, find_fragments, label
 from .source import Source, fix_batch, measure
 
@@ -12,7 +12,7 @@ _REMOVED_BY_FUSION = ("Relu", "Clip", "Min", "Max", "Add", *TRANSPARENT)
 _SEPARATE = "put QuantizeLinear and DequantizeLinear between them"
 
 
-def explain_float(given: Source, name: str) -> ModelError:
+def explain_float(given: Source, name: str, doubt: UnsupportedError) -> ModelError:
     """The refusal of a product that ONNX Runtime computes in float although codes surround it.
 
     Parameters
@@ -21,6 +21,8 @@ def explain_float(given: Source, name: str) -> ModelError:
         The model as the user wrote it, not yet measured.
     name : str
         Of the product's node.
+    doubt : UnsupportedError
+        Why its bytes may not be those of an integer sum, and what would make them so; empty if it has none.
     """
     fix_batch(given)
     measure(given)
@@ -42,7 +44,7 @@ def explain_float(given: Source, name: str) -> ModelError:
             f"({', '.join(map(repr, fragment.inputs))}) in float; put QuantizeLinear and DequantizeLinear "
             "behind it"
         )
-    return ModelError(_remedy(given, node, fragment))
+    return ModelError(_remedy(given, node, fragment, doubt))
 
 
 def check_weights(given: Source, name: str) -> None:
@@ -63,7 +65,7 @@ def check_weights(given: Source, name: str) -> None:
             )
 
 
-def _remedy(given: Source, node: NodeProto, fragment: Fragment) -> str:
+def _remedy(given: Source, node: NodeProto, fragment: Fragment, doubt: UnsupportedError) -> str:
     at = fragment.nodes.index(node)
     before, behind = (
         [other for other in nodes if other.op_type not in QUANTISERS]
@@ -82,21 +84,37 @@ def _remedy(given: Source, node: NodeProto, fragment: Fragment) -> str:
     shown = " and ".join(map(label, others))
     if others and others[0].op_type == "BatchNormalization":
         return f"{begin} {shown} stands behind it; {FOLD}"
-    if others and all(other.op_type in ("Relu", "Clip") for other in others):
-        return (
-            f"{begin} {shown} cuts codes that the QuantizeLinear behind it keeps; quantise the output of "
-            f"{node.op_type} as well, or let the range of that QuantizeLinear end where the {others[0].op_type} cuts"
-        )
+    reason, remedy = _cause(given, node, fragment, others)
+    return (
+        f"{begin} {reason}, and {doubt.reason}; {remedy}, or use {doubt.remedy}"
+        if doubt.reason
+        else f"{begin} {reason}; {remedy}"
+    )
+
+
+def _cause(given: Source, node: NodeProto, fragment: Fragment, others: list[NodeProto]) -> tuple[str, str]:
+    """What keeps ONNX Runtime from making a product an integer one, and the remedy."""
     types = [given.types[name] for name in (*fragment.inputs, *fragment.outputs) if given.is_codes(name)]
     if len(set(types)) > 1:
-        return f"{begin} it reads {types[0]} and makes {types[-1]} codes; quantise all activations to one type"
+        return f"it reads {types[0]} and makes {types[-1]} codes", "quantise all activations to one type"
+    shown = " and ".join(map(label, others))
+    if others and all(other.op_type in ("Relu", "Clip") for other in others):
+        return (
+            f"{shown} cuts codes that the QuantizeLinear behind it keeps",
+            (
+                f"quantise the output of {node.op_type} as well, or let the range of that QuantizeLinear end where the "
+                f"{others[0].op_type} cuts"
+            ),
+        )
     if others:
         verb = "stands" if len(others) == 1 else "stand"
-        return f"{begin} {shown} {verb} between it and its quantised ends; {_SEPARATE}"
+        return f"{shown} {verb} between it and its quantised ends", _SEPARATE
     return (
-        f"{begin} its operands are not quantised to its rules; input, output and weights need QuantizeLinear and "
-        "DequantizeLinear, a bias int32 codes with the scale of input times weights, and alpha and beta must be 1 "
-        "(onnxruntime.quantization does all this)"
+        "its operands are not quantised to its rules",
+        (
+            "input, output and weights need QuantizeLinear and DequantizeLinear, a bias int32 codes with the scale of "
+            "input times weights, and alpha and beta must be 1 (onnxruntime.quantization does all this)"
+        ),
     )
 
 

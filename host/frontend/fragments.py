@@ -104,6 +104,7 @@ class Kind(enum.Enum):
     """What a fragment is for the accelerator."""
 
     LINEAR = "convolution or matrix product"
+    FLOAT_LINEAR = "convolution or matrix product in float32"
     FUNCTION = "function that is a layer"
     REGION = "pointwise operators and max pooling"
     SUM = "sum of two activations"
@@ -117,7 +118,7 @@ class Kind(enum.Enum):
 
 
 #: What the accelerator is there for: it runs all of these, whatever stands between them.
-PRODUCTS = (Kind.LINEAR, Kind.FUNCTION)
+PRODUCTS = (Kind.LINEAR, Kind.FLOAT_LINEAR, Kind.FUNCTION)
 
 
 @dataclass(eq=False)

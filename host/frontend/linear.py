@@ -110,15 +110,22 @@ def lower_linear(build: Build, fragment: Fragment) -> None:
     node, start, end = fragment.main, fragment.inputs[0], fragment.outputs[0]
     place, first_layer = build.places[start], len(build.graph.layers)
     place = Place(place.tensor, place.axes, build.source.shapes[start])
-    _check_zero_point(build, node, place)
+    codes = constant(build.source, node, 2)
+    own = 0 if codes is None else int(codes.item()) - (128 if codes.dtype == np.uint8 else 0)
+    check_zero_point(build, node, place, own)
     build.add_view(end, _convolve(build, node, place, end))
     check_layers(build, fragment, first_layer)
 
 
-def _check_zero_point(build: Build, node: NodeProto, place: Place) -> None:
+def check_zero_point(build: Build, node: NodeProto, place: Place, own: int) -> None:
+    """Check that a product reads codes with the zero point, as an int8 code, that they were quantised with.
+
+    Raises
+    ------
+    ModelError
+        If not.
+    """
     tensor = build.graph.tensors[place.tensor]
-    codes = constant(build.source, node, 2)
-    own = 0 if codes is None else int(codes.item()) - (128 if codes.dtype == np.uint8 else 0)
     if own != tensor.zero_point:
         raise ModelError(
             f"{build.source.name}: {label(node)} reads {tensor.name!r} with the zero point {own}, but it "
@@ -132,7 +139,7 @@ def _convolve(build: Build, node: NodeProto, place: Place, output: str) -> Place
     weights = constant(source, node, at.weight)
     onnx_shape = source.shapes[output]
     if node.op_type == "QLinearConv":
-        weights, window, shape, axes = _spatial(build, node, place, onnx_shape)
+        weights, window, shape, axes = lower_spatial(build, node, place, weights, onnx_shape)
     else:
         matrix = weights if given.get("transB", 0) else weights.T
         weights, window, shape, axes = lower_product(build, node, place, matrix)
@@ -175,8 +182,8 @@ def _multiplier(source: Source, node: NodeProto, channels: int) -> np.ndarray:
 Lowered = tuple[Int8, Window, Shape3, Shape3]
 
 
-def _spatial(build: Build, node: NodeProto, place: Place, onnx_shape: tuple[int, ...]) -> Lowered:
-    weights = build.source.constants[node.input[3]]
+def lower_spatial(build: Build, node: NodeProto, place: Place, weights: Int8, onnx_shape: tuple[int, ...]) -> Lowered:
+    """A convolution, ``weights`` int8[outputs, inputs / groups, ...], whose result has the shape ``onnx_shape``."""
     rank = weights.ndim - 2
     output_shape = image_shape(onnx_shape)
     wanted = image_shape(place.shape)

@@ -139,7 +139,7 @@ def measure(source: Source) -> None:
     _fold_shapes(source)
     _spell_reshapes(source)
     _spell_identities(source)
-    _connect(source)
+    connect(source)
     _check_outputs(source)
 
 
@@ -151,6 +151,11 @@ def _check_outputs(source: Source) -> None:
                 f"{source.name}: output {name!r} must have a batch dimension, and {node.op_type} "
                 f"{node.name!r} gives a single number; keep its dimensions (keepdims), or end the network "
                 "before it"
+            )
+        if name not in source.shapes and name in source.constants and source.constants[name].shape == ():
+            raise ModelError(
+                f"{source.name}: output {name!r} must have a batch dimension, and is a constant number, whatever the "
+                "input; take it out of the outputs (Brevitas: return_quant_tensor=False in the last layer)"
             )
 
 
@@ -227,7 +232,9 @@ def _numpy_type(name: str) -> np.dtype:
     return np.dtype({"float": "float32", "double": "float64"}.get(element, element))
 
 
-def _connect(source: Source) -> None:
+def connect(source: Source) -> None:
+    """Find the nodes that an output depends on, and who computes and reads each tensor."""
+    source.producer, source.consumers = {}, {}
     needed = set(source.outputs)
     live = []
     for node in reversed(source.model.graph.node):

@@ -1,0 +1,261 @@
+"""Brevitas' QCDQ networks: int8 in, uint8 out, products that ONNX Runtime computes in float."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from exactness import assert_answers, assert_exact, assert_right, needs_reference
+from onnx import TensorProto, helper, numpy_helper
+
+from lutterfly.golden.config import PRESETS
+from lutterfly.host import reference
+from lutterfly.host.arrays import describe_model
+from lutterfly.host.frontend import ModelError, describe, import_model
+from lutterfly.host.graph import AveragePool, Convolution, Pointwise
+from lutterfly.host.verify import verify
+
+pytestmark = needs_reference
+
+#: Made by ``exported/qcdq/make.py``.
+FOLDER = Path(__file__).parents[2] / "exported" / "qcdq"
+NETWORKS = sorted(path.stem for path in FOLDER.glob("*.onnx") if path.stem != "default")
+
+
+def exported(name: str) -> tuple[bytes, list[dict[str, np.ndarray]]]:
+    data = (FOLDER / f"{name}.onnx").read_bytes()
+    info = describe_model(data)[0][0]
+    images = np.random.default_rng(0).normal(size=(4, *info.sample_shape)).astype(np.float32)
+    return data, [{info.name: image[None]} for image in images]
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_exports_are_exact(name: str):
+    data, samples = exported(name)
+    for sample in samples:
+        assert_exact(data, sample, covered=False)
+        assert_answers(data, sample)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_exports_are_computed_in_float(name: str):
+    """So that the test above tries what it is for."""
+    executed = reference.executed_model(onnx.load(FOLDER / f"{name}.onnx"))
+    assert {"Conv", "Gemm"} & {node.op_type for node in executed.graph.node}
+
+
+@pytest.mark.parametrize("name", ["flattened", "few_bits"])
+def test_exports_on_the_core(name: str):
+    assert_right(verify(exported(name)[0], PRESETS["tiny"], samples=1))
+
+
+def test_all_products_run_on_the_accelerator():
+    for name in ("averaged", "flattened", "residual"):
+        rows = describe(import_model(exported(name)[0]))
+        assert not {row.kind for row in rows if row.where == "host"} - {"QuantizeLinear", "DequantizeLinear"}
+
+
+def test_default_scales_of_eight_bits_are_refused():
+    with pytest.raises(ModelError) as caught:
+        import_model(exported("default")[0], "net.onnx")
+    begin, _, end = str(caught.value).partition(" may round the sum ")
+    assert begin == (
+        "net.onnx: ONNX Runtime computes Conv '/features/features.1/Conv' in float, because it reads int8 and makes "
+        "uint8 codes, and float32"
+    )
+    assert end.endswith(
+        "; quantise all activations to one type, or use scales that are powers of two (Brevitas: FixedPoint "
+        "quantisers, or export_qonnx)"
+    )
+
+
+class Graph:
+    """A QDQ graph of an int8 input ``x``, built node by node."""
+
+    def __init__(self, shape: tuple[int, ...]):
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+        self._shape = shape
+
+    def constant(self, value: object, dtype: type) -> str:
+        self.constants.append(numpy_helper.from_array(np.array(value, dtype), f"constant_{len(self.constants)}"))
+        return self.constants[-1].name
+
+    def add(self, operator: str, *inputs: str, **attributes: object) -> str:
+        name = f"{operator}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, inputs, [f"{name} result"], name, **attributes))
+        return self.nodes[-1].output[0]
+
+    def dequantise(self, codes: str, scale: float, zero_point: str) -> str:
+        return self.add("DequantizeLinear", codes, self.constant(scale, np.float32), zero_point)
+
+    def weights(self, values: object, scale: float) -> str:
+        return self.dequantise(self.constant(values, np.int8), scale, self.constant(0, np.int8))
+
+    def quantise(self, tensor: str, scale: float, dtype: type = np.uint8) -> str:
+        return self.add("QuantizeLinear", tensor, self.constant(scale, np.float32), self.constant(0, dtype))
+
+    def finish(self, *outputs: str) -> bytes:
+        shape = ["batch", *self._shape]
+        graph = helper.make_graph(
+            self.nodes,
+            "graph",
+            [helper.make_tensor_value_info("x", TensorProto.INT8, shape)],
+            [helper.make_empty_tensor_value_info(name) for name in outputs],
+            self.constants,
+        )
+        for value, element in zip(graph.output, outputs, strict=True):
+            maker = next(node for node in self.nodes if element in node.output)
+            kind = TensorProto.FLOAT
+            if maker.op_type == "QuantizeLinear":
+                zero = next(tensor for tensor in self.constants if tensor.name == maker.input[2])
+                kind = zero.data_type
+            value.CopyFrom(helper.make_tensor_value_info(element, kind, ["batch", "channels", "rows", "columns"]))
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8).SerializeToString()
+
+
+#: Codes of a tensor of two values: all that 4 bits have.
+PAIRS = np.array(list(itertools.product(range(-8, 8), repeat=2)), np.int8)
+
+
+def convolved(
+    scales: tuple[float, float, float] = (0.25, 0.125, 0.5),
+    *,
+    weights: tuple[int, int] = (7, -5),
+    bias: tuple[int, float] | None = None,
+    behind: tuple[str, ...] = (),
+    clipped: bool = True,
+) -> bytes:
+    """A 1x1 convolution of two channels whose int8 codes become uint8 ones: those of ``PAIRS`` along one row."""
+    graph, (read, weight, made) = Graph((2, 1, len(PAIRS))), scales
+    codes = "x"
+    if clipped:
+        codes = graph.add("Clip", codes, graph.constant(-8, np.int8), graph.constant(7, np.int8))
+    operands = [graph.dequantise(codes, read, graph.constant(0, np.int8))]
+    operands.append(graph.weights(np.reshape(weights, (1, 2, 1, 1)), weight))
+    if bias is not None:
+        value, own = bias
+        operands.append(graph.dequantise(graph.constant([value], np.int32), own, graph.constant(0, np.int32)))
+    tensor = graph.add("Conv", *operands)
+    for operator in behind:
+        tensor = graph.add(operator, tensor)
+    return graph.finish(graph.quantise(tensor, made))
+
+
+def exact(data: bytes) -> list:
+    graph = assert_exact(data, {"x": PAIRS.T.reshape(1, 2, 1, -1)})
+    assert not graph.head
+    assert not graph.tail
+    return graph.layers
+
+
+def refusal(data: bytes) -> str:
+    with pytest.raises(ModelError) as caught:
+        import_model(data)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("behind", [(), ("Relu",)])
+@pytest.mark.parametrize("bias", [None, (3, 0.03125)])
+def test_powers_of_two_round_ties_as_float_does(bias: tuple | None, behind: tuple):
+    """A step of the sum is a sixteenth of a code, so that sums meet ties."""
+    assert any(isinstance(layer, Convolution) for layer in exact(convolved(bias=bias, behind=behind)))
+
+
+def test_few_bits_with_other_scales():
+    exact(convolved((0.31, 0.17, 0.711)))
+
+
+def test_a_tie_that_float_may_miss():
+    assert "float32 may round the sum 1 of channel 0 to the code 0 or to 1" in refusal(convolved((0.3, 0.1, 0.06)))
+
+
+@pytest.mark.parametrize(
+    ("weights", "wanted"),
+    [((1, 0), ""), ((11, 0), "float32 may round the sum 11 of channel 0 to the code 10 or to 11")],
+)
+def test_only_sums_that_the_codes_reach(weights: tuple[int, int], wanted: str):
+    """Ties are 11 times an odd number, which codes of 4 bits do not reach with the weight 1."""
+    data = convolved((0.3, 0.1, 0.03 * 22 / 21), weights=weights, clipped=True)
+    if wanted:
+        assert wanted in refusal(data)
+        return
+    with pytest.raises(ModelError):
+        import_model(convolved((0.3, 0.1, 0.03 * 22 / 21), weights=weights, clipped=False))
+    exact(data)
+
+
+def test_sums_beyond_the_mantissa_are_uncertain():
+    """Of whole multiples of one power of two float32 holds 2**24."""
+    for channels, is_exact in ((1024, True), (1040, False)):
+        graph = Graph((channels, 1, 1))
+        read = graph.dequantise("x", 0.25, graph.constant(0, np.int8))
+        product = graph.add("Conv", read, graph.weights(np.full((1, channels, 1, 1), -128), 2.0**-12))
+        data = graph.finish(graph.quantise(product, 0.5))
+        if is_exact:
+            import_model(data)
+        else:
+            assert "float32 may round the sum" in refusal(data)
+
+
+def test_a_bias_between_two_sums():
+    data = convolved(bias=(3, 0.01))
+    assert refusal(data) == (
+        "model: ONNX Runtime computes Conv 'Conv_4' in float, because it reads int8 and makes uint8 codes, and the "
+        "bias 'DequantizeLinear_3 result' of channel 0 is no whole multiple of input scale times weight scale; "
+        "quantise all activations to one type, or use a bias quantised with that scale (Brevitas: bias_quant=Int32Bias)"
+    )
+
+
+def clipped(limits: tuple[int, int], *, shown: bool = False) -> bytes:
+    """Codes that a Clip behind them bounds, and that are shown too if ``shown``."""
+    graph = Graph((2, 1, len(PAIRS)))
+    read = graph.dequantise("x", 0.25, graph.constant(0, np.int8))
+    codes = graph.quantise(graph.add("Conv", read, graph.weights(np.reshape((7, -5), (1, 2, 1, 1)), 0.125)), 0.5)
+    ends = [graph.constant(limit, np.uint8) for limit in limits]
+    cut = graph.add("Clip", codes, *ends)
+    again = graph.quantise(graph.add("Relu", graph.dequantise(cut, 0.5, graph.constant(0, np.uint8))), 0.5)
+    return graph.finish(*([codes] if shown else []), again)
+
+
+@pytest.mark.parametrize("limits", [(0, 15), (2, 3), (0, 255), (9, 4)])
+def test_a_clip_of_codes_is_the_bounds_of_the_product(limits: tuple[int, int]):
+    data = clipped(limits)
+    graph = assert_exact(data, {"x": PAIRS.T.reshape(1, 2, 1, -1)}, covered=False)
+    assert not any(isinstance(layer, Pointwise) for layer in graph.layers)
+
+
+def test_a_clip_of_codes_that_are_read_elsewhere_stays():
+    assert_answers(clipped((2, 3), shown=True), {"x": PAIRS.T.reshape(1, 2, 1, -1)})
+
+
+@pytest.mark.parametrize("scales", [(0.25, 0.5), (0.5, 0.125)])
+def test_averages_with_powers_of_two(scales: tuple[float, float]):
+    """Every fourth sum of two by two elements is a tie, which float32 holds."""
+    graph = Graph((3, 8, 8))
+    mean = graph.add("AveragePool", graph.dequantise("x", scales[0], graph.constant(0, np.int8)), kernel_shape=[2, 2])
+    data = graph.finish(graph.quantise(mean, scales[1], np.int8))
+    codes = np.random.default_rng(0).integers(-128, 128, (1, 3, 8, 8)).astype(np.int8)
+    layers = assert_exact(data, {"x": codes}).layers
+    assert [type(layer) for layer in layers] == [AveragePool]
+
+
+def test_averages_of_other_windows_are_refused():
+    graph = Graph((3, 8, 8))
+    mean = graph.add("AveragePool", graph.dequantise("x", 0.25, graph.constant(0, np.int8)), kernel_shape=[1, 6])
+    data = graph.finish(graph.quantise(mean, 0.5, np.int8))
+    assert "is a float mean of 6 elements" in refusal(data)
+
+
+def test_an_output_that_is_one_number():
+    """As the scale is where a last layer of Brevitas returns a QuantTensor."""
+    model = onnx.load_from_string(exported("flattened")[0])
+    scale = next(node.input[1] for node in model.graph.node if node.op_type == "QuantizeLinear")
+    model.graph.output.append(helper.make_tensor_value_info(scale, TensorProto.FLOAT, []))
+    assert refusal(model.SerializeToString()) == (
+        f"model: output {scale!r} must have a batch dimension, and is a constant number, whatever the input; take it "
+        "out of the outputs (Brevitas: return_quant_tensor=False in the last layer)"
+    )
