@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from onnx import NodeProto, TensorProto
 
 from .errors import FOLD, ModelError, UnsupportedError
@@ -97,6 +98,12 @@ def _cause(given: Source, node: NodeProto, fragment: Fragment, others: list[Node
     types = [given.types[name] for name in (*fragment.inputs, *fragment.outputs) if given.is_codes(name)]
     if len(set(types)) > 1:
         return f"it reads {types[0]} and makes {types[-1]} codes", "quantise all activations to one type"
+    bias = _bias_codes(given, node)
+    if bias is not None and given.constants[bias].dtype != np.int32:
+        return (
+            f"its bias is {given.constants[bias].dtype} codes {bias!r}",
+            "quantise it to int32 with the scale of input times weights (Brevitas: bias_quant=Int32Bias)",
+        )
     shown = " and ".join(map(label, others))
     if others and all(other.op_type in ("Relu", "Clip") for other in others):
         return (
@@ -116,6 +123,13 @@ def _cause(given: Source, node: NodeProto, fragment: Fragment, others: list[Node
             "input times weights, and alpha and beta must be 1 (onnxruntime.quantization does all this)"
         ),
     )
+
+
+def _bias_codes(given: Source, node: NodeProto) -> str | None:
+    """The constant that a bias is dequantised from."""
+    name = node.input[2] if len(node.input) > 2 else ""
+    maker = next((other for other in given.model.graph.node if name and name in other.output), None)
+    return maker.input[0] if maker is not None and maker.op_type == "DequantizeLinear" else None
 
 
 def _quantised_again(given: Source, tensor: str) -> NodeProto | None:

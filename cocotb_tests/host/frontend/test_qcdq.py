@@ -10,6 +10,7 @@ import onnx
 import pytest
 from exactness import assert_answers, assert_exact, assert_right, needs_reference
 from onnx import TensorProto, helper, numpy_helper
+from refused import POWERS, without_numbers
 
 from lutterfly.golden.config import PRESETS
 from lutterfly.host import reference
@@ -258,4 +259,19 @@ def test_an_output_that_is_one_number():
     assert refusal(model.SerializeToString()) == (
         f"model: output {scale!r} must have a batch dimension, and is a constant number, whatever the input; take it "
         "out of the outputs (Brevitas: return_quant_tensor=False in the last layer)"
+    )
+
+
+def test_a_bias_of_int8_codes():
+    graph = Graph((3, 4, 4))
+    codes = graph.quantise(graph.add("Tanh", graph.dequantise("x", 0.5, graph.constant(0, np.int8))), 0.3)
+    read = graph.dequantise(codes, 0.3, graph.constant(0, np.uint8))
+    weights = graph.weights(np.full((2, 3, 1, 1), 100), 0.017)
+    bias = graph.constant([5, -3], np.int8)
+    operand = graph.dequantise(bias, 0.3 * 0.017, graph.constant(0, np.int8))
+    product = graph.add("Conv", read, weights, operand)
+    assert without_numbers(refusal(graph.finish(graph.quantise(graph.add("Relu", product), 0.7)))) == (
+        f"model: ONNX Runtime computes Conv 'Conv_6' in float, because its bias is int8 codes {bias!r}, and float32 "
+        "may round the sum to either code; quantise it to int32 with the scale of input times weights (Brevitas: "
+        f"bias_quant=Int32Bias){POWERS}"
     )
