@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -192,4 +193,32 @@ def test_windows_in_the_border_only_are_refused() -> None:
     """ONNX Runtime divides by zero there."""
     model = dilated((2, 2), kernel_shape=[2, 2], pads=[1, 1, 1, 1], dilations=[3, 3])
     with pytest.raises(ValueError, match=r"AveragePool '.*' has windows that lie in the border only"):
+        import_model(model)
+
+
+#: What float32 may err for a mean of nine elements of at most 128 in magnitude, as a part of the ratio of the scales.
+MARGIN = (9 + 8) * 2.0**-24 * 128 * 9
+
+
+@needs_reference
+@pytest.mark.parametrize(("margins", "is_taken"), [(1.02, True), (0.98, False), (-0.98, False), (-1.02, True)])
+def test_means_as_near_to_a_tie_as_float32_may_err_are_refused(margins: float, is_taken: bool) -> None:
+    """The sum 1 lies beside half a code, farther than the margin or nearer."""
+    made = Maker(np.random.default_rng(1), "qdq", False, TINY)
+    made.start((1, 2, 5, 4))
+    made.scale, made.zero = made.quantisation(0.02, 0)
+    ratio = 0.5 / (1 - margins * MARGIN)
+    ends = made.quantisation(float(np.float32(0.02)) / 9 / ratio, 0)
+    made.quantise(made.node("AveragePool", [made.dequantised()], kernel_shape=[3, 3]), *ends, ())
+    model, name = made.serialise(), made.nodes[-2].name
+    if is_taken:
+        assert [type(layer) for layer in import_model(model).layers] == [AveragePool]
+        assert verify(model, PRESETS["tiny"], samples=2).mismatched_bytes == 0
+        return
+    message = (
+        f"model: no layer can run on the accelerator (AveragePool '{name}': AveragePool '{name}' is a float mean of 9 "
+        "elements, and for some sums their order decides the rounding); it needs a quantised convolution, matrix "
+        "product or pointwise operator"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         import_model(model)

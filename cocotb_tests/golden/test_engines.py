@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from amaranth.hdl import Module, Signal
 from amaranth.sim import Simulator
+from fpc_configs import FPC_CONFIGS
 
 from lutterfly.golden import isa
 from lutterfly.golden.config import PRESETS
 from lutterfly.golden.engines import ENGINES, specification
 from lutterfly.golden.engines.engine import EngineSpecification
+from lutterfly.golden.engines.fpc import has_direct_finish
+from lutterfly.golden.isa import Engine
 from lutterfly.hdl.parts.isa import command_shape
 from streams import pack
 
@@ -65,3 +70,47 @@ def test_conditions_mean_the_same_in_hardware(engine: EngineSpecification) -> No
     simulator.run()
     assert found == [engine.is_legal(fields, CONFIG) for fields in commands]
     assert len(set(found)) == 2
+
+
+#: Eight channels in two words, and what the engine may be told about them.
+BUTTERFLY = {"outer": 1, "stages": 3, "steps": 2, "channels": 8, "lanes": 8, "last_lanes": 8, "skips": 0}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "is_legal"),
+    [
+        ("further", {}, True),
+        ("further", {"last_lanes": 7}, False),
+        ("further", {"lanes": 7, "last_lanes": 7}, True),
+        ("further", {"lanes": 9, "last_lanes": 9}, False),
+        ("further", {"channels": 0}, False),
+        ("further", {"channels": 9}, False),
+        ("further", {"outer": 2}, False),
+        ("bottom-up", {"outer": 2}, True),
+        ("further", {"further": 14}, True),
+        ("further", {"further": 15}, False),
+        ("further", {"tile_inner": 1}, False),
+        ("further", {"skip": 1}, False),
+        ("further", {"steps": 1}, False),
+        ("further", {"halves": 0b0111}, True),
+        ("further", {"halves": 0b1000}, False),
+        ("bottom-up", {"skips": 0b11}, True),
+        ("bottom-up", {"skips": 0b100}, False),
+        ("bottom-up", {"stages": 2, "steps": 1, "channels": 4, "lanes": 4, "last_lanes": 4, "skips": 0b10}, True),
+        ("bottom-up", {"stages": 2, "steps": 1, "channels": 4, "lanes": 4, "last_lanes": 4, "skips": 0b01}, False),
+        ("bottom-up", {"direct": 1}, True),
+        ("bottom-up", {"table_enable": 1}, True),
+        ("bottom-up", {"direct": 1, "table_enable": 1}, False),
+        ("narrow", {"direct": 0, "table_enable": 1}, True),
+        ("narrow", {"direct": 1}, False),
+    ],
+)
+def test_what_a_fast_pointwise_command_may_say(name: str, changes: dict[str, int], is_legal: bool) -> None:
+    """The last legal value and the first illegal one of each condition."""
+    config = FPC_CONFIGS["bottom-up" if name == "narrow" else name]
+    if name == "narrow":
+        # A word of parameters is 8 bytes for each requantiser lane: too few for 8 biases of 16 bits.
+        config = dataclasses.replace(config, array=dataclasses.replace(config.array, lanes=8, requant_lanes=1))
+        changes = {"steps": 1, **changes}
+    assert has_direct_finish(config) is (name != "narrow")
+    assert ENGINES[Engine.FPC].is_legal(BUTTERFLY | changes, config) is is_legal

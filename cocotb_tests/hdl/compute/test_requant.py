@@ -69,6 +69,8 @@ def edge_cases() -> Cases:
         1e-30,
         2.0**-33,
         2.0**-32,
+        1.0000001 * 2.0**-32,
+        1.5 * 2.0**-32,
         2.0**-31,
         1e-8,
         2.0**-24,
@@ -88,6 +90,7 @@ def edge_cases() -> Cases:
         513,
         1023,
         1024,
+        1025,
         1e9,
         3e38,
     ]
@@ -180,6 +183,25 @@ def test_encoding() -> None:
     assert Parameter.from_bits(int(words[2]))["scale"]["mantissa"] == mantissa[2]
 
 
+def test_the_longest_sums_are_float32() -> None:
+    """The ends of what a sum of Add tables may be, and what float32 rounds on the way."""
+    limit = 1 << SUM_BITS - 1
+    ends = [
+        0,
+        limit - 1,
+        limit - (1 << 12) - 1,
+        limit - (1 << 11),
+        *(3 * (1 << bit) + delta for bit in (23, 30) for delta in (-1, 0, 1)),
+    ]
+    total = np.array([*ends, *(-1 - end for end in ends)])
+    for power in (-32, -31, -25, -24, -10, 0, 8):
+        scale = np.full(len(total), 2.0**power, np.float32)
+        value = (total.astype(np.float32) * np.float32(2.0**-SUM_FRACTION_BITS)) * scale
+        expected = np.clip(np.rint(value) + 3, -100, 90)
+        found = requantise_sum(total, pack_parameters(np.zeros(len(total), np.int32), scale), 3, -100, 90)
+        np.testing.assert_array_equal(found, expected)
+
+
 ONE, ACC, WORD = np.ones(1, np.float32), np.zeros(1, np.int32), np.zeros(1, np.uint64)
 
 
@@ -202,7 +224,23 @@ ONE, ACC, WORD = np.ones(1, np.float32), np.zeros(1, np.int32), np.zeros(1, np.u
         (lambda: requantise(ONE, WORD, 0), TypeError, r"^acc must be int32, not float32$"),
         (lambda: requantise(ACC, ONE, 0), TypeError, r"^parameters must be uint64, not float32$"),
         (lambda: requantise(ACC, WORD, 128), ValueError, r"^zero_point must be between -128 and 127, not 128$"),
+        (lambda: requantise(ACC, WORD, -129), ValueError, r"^zero_point must be between -128 and 127, not -129$"),
+        (lambda: requantise(ACC, WORD, 0, -129), ValueError, r"^low must be between -128 and 127, not -129$"),
+        (lambda: requantise(ACC, WORD, 0, 0, 128), ValueError, r"^high must be between -128 and 127, not 128$"),
         (lambda: requantise(ACC, WORD, 0, 1, 0), ValueError, r"^low must be at most high \(0\), not 1$"),
+        (lambda: requantise_sum(ACC, WORD, 0), TypeError, r"^total must be int64, not int32$"),
+        (lambda: requantise_sum(ACC.astype(np.int64), WORD, 128), ValueError, r"^zero_point must be between -128 and "),
+        (lambda: unpack_parameters(ACC), TypeError, r"^parameters must be uint64, not int32$"),
+        (
+            lambda: requantise_sum(np.array([0, 1 << SUM_BITS - 1]), WORD, 0),
+            ValueError,
+            r"^total must be between -68719476736 and 68719476735, not 68719476736$",
+        ),
+        (
+            lambda: requantise_sum(np.array([0, -1 - (1 << SUM_BITS - 1)]), WORD, 0),
+            ValueError,
+            r"^total must be between -68719476736 and 68719476735, not 68719476737$",
+        ),
     ],
 )
 def test_refusals(call, error: type[Exception], message: str) -> None:

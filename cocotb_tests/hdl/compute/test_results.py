@@ -195,6 +195,29 @@ async def every_group(dut, p_stall: float) -> None:
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
+async def a_reset_within_packed_results_leaves_nothing_of_them(dut) -> None:
+    bench = Bench(dut)
+    await bench.start()
+    command = dict.fromkeys((field.name for field in isa.COMPUTE.fields[4:]), 0)
+    # More windows than groups are counted ahead of their results.
+    command |= {"after": 0, "outer": 1, "middle": 1, "inner": 40, "lanes": 2, "last_lanes": 2, "packed": 1}
+    results = np.zeros((40, 1, bench.lanes), np.int32)
+    wanted = bench.expected(0, command, results)
+    for count in range(1, 9):
+        cocotb.start_soon(send(dut.clk, dut, "context", [{"index": 0, **command}], bench.rng, 0.0, shape=SHAPE))
+        for _ in range(30):
+            await bench.step({"result": 0})
+        await bench.feed(command, results[:count])
+        for _ in range(30):
+            await bench.step({"result": 0})
+        assert bench.groups == wanted[: count * len(wanted) // 40]
+        await bench.step({"rst": 1, "result": 0})
+        await bench.step({"rst": 0, "result": 0})
+        bench.groups.clear()
+        bench.backlog = 0
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def latency_and_range(dut) -> None:
     bench = Bench(dut)
     await bench.start()

@@ -190,6 +190,24 @@ def drop_skip(function: onnx.FunctionProto) -> None:
     node(function, "stage2_values").input[0] = "stage2_rounded"
 
 
+def padded_with(number: np.ndarray) -> Change:
+    """The null channels hold this number."""
+
+    def apply(function: onnx.FunctionProto) -> None:
+        constant = helper.make_node("Constant", [], ["null"], "null", value=numpy_helper.from_array(np.asarray(number)))
+        function.node.insert(0, constant)
+        node(function, "extended").input.append("null")
+
+    return apply
+
+
+def test_a_pad_may_name_its_zero():
+    pattern = Pattern.of(5, 7)
+    function = make_function(random_stages(pattern, 0), random_finish(7, 0), 5)
+    padded_with(np.float32(0))(function)
+    assert read_body(function).stages.pattern == pattern
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -199,6 +217,10 @@ def drop_skip(function: onnx.FunctionProto) -> None:
         (operator("centred", "Add"), "the zero point must be computed by Sub, not by Add 'centred'"),
         (reads("stage1_rounded", 0, "stage1_sum"), "the unit of stage 1 must be computed by Mul, not by Add"),
         (value("stage1_greatest", lambda _: np.float32(127)), "stage 1 must saturate at -32768 and 32767, not"),
+        (
+            value("stage1_least", lambda _: np.float32(-32767)),
+            "stage 1 must saturate at -32768 and 32767, not [-32767.0, 32767.0]",
+        ),
         (
             value("stage1_unit", lambda unit: unit / 4),
             "the unit of stage 1 must be 0.015625 or 0.0078125, not 0.001953125",
@@ -228,6 +250,7 @@ def drop_skip(function: onnx.FunctionProto) -> None:
         (value("low", lambda _: np.float32(-200)), "low must be between -128 and 127, not -200"),
         (value("kept_start", lambda _: np.array([1])), "Slice 'kept' must keep the first channels of axis 1"),
         (value("null_channels", at(1, 1)), "Pad 'extended' must put zeros behind the channels of axis 1"),
+        (padded_with(np.float32(1)), "Pad 'extended' must put zeros behind the channels of axis 1"),
         (attribute("extended", mode="edge"), "Pad 'extended' must have the attributes by default, not"),
         (attribute("result", to=3, saturate=0), "Cast 'result' must have the attributes {'to': 3}, not"),
         (reads("biased", 1, "kept"), "Add 'biased' must have a computed operand and a Constant"),

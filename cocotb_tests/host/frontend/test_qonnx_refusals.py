@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 from exactness import needs_reference
-from qonnx_networks import DOMAIN, QonnxNetwork
+from qonnx_networks import DOMAIN, QonnxNetwork, assert_same
 
 from lutterfly.host.frontend import ModelError, import_model
 
@@ -325,4 +325,23 @@ def test_maps_without_a_pixel():
         net.model(net.bipolar(x)),
         "MaxPool 'MaxPool_3' must give at least one number, not the shape [1, 3, 1, 0]; export the network for larger "
         "inputs",
+    )
+
+
+@pytest.mark.parametrize(("least", "sign", "is_taken"), [(-128, 1.0, True), (-127, -1.0, True), (-128, -1.0, False)])
+def test_weights_that_have_no_contrary(least: int, sign: float, is_taken: bool):
+    """A negative scale of the batch normalisation turns a channel's weights round: 128 has no place in int8."""
+    net = QonnxNetwork((4, 6, 6))
+    codes = net.rng.integers(-20, 20, (3, 4, 3, 3))
+    codes[1, 2, 0, 1] = least
+    weights = net.quant(net.constant(codes * 2.0**-6), 2.0**-6)
+    x = net.scalar("Mul", net.conv(net.bipolar("x"), weights), [[[1.0]], [[sign]], [[1.0]]])
+    data = net.model(net.bipolar(x))
+    if is_taken:
+        assert_same(data)
+        return
+    refused(
+        data,
+        "BipolarQuant 'BipolarQuant_4': the weights of channel 1, whose batch normalisation has a negative scale, must "
+        "be at least -127, not -128; quantise them with narrow_range=True",
     )
