@@ -108,7 +108,7 @@ def draw(seed: int) -> Drawn:
     x = net.add("Relu", x) if relu else x
     made = np.float32(spread * rng.uniform(0.3, 3) / 2.0 ** (bits - 1))
     made = np.float32(2.0 ** np.rint(np.log2(made))) if powers else made
-    zero_point = float(rng.integers(-2, 3)) if rng.random() < 0.2 else 0.0
+    zero_point = float(rng.integers(-2 * signed, 3)) if rng.random() < 0.2 else 0.0
     x = net.quant(x, made, zero_point, float(bits), signed=signed, narrow=narrow)
     given = bool(relu), (-greatest, greatest), made, zero_point, float(bits), signed, narrow
     return Drawn(net.model(x), weights, factor, shift, *given)
@@ -166,7 +166,7 @@ def compare(seed: int) -> tuple[str, int]:
 def test_codes_of_drawn_products():
     found = [compare(seed) for seed in range(20)]
     kinds = [kind for kind, _ in found]
-    assert min(kinds.count(kind) for kind in ("exact", "noted")) > 2
+    assert min(kinds.count(kind) for kind in ("exact", "noted")) > 1
     assert kinds.count("refused") < 4
 
 
