@@ -17,6 +17,7 @@ from .arrays import check_feeds, describe_model
 from .frontend import ModelError
 from .frontend.parse import check_inputs, read_model
 from .frontend.source import Source, fix_batch, measure
+from .normalisation import fold_into_gemm
 from .progress import Progress, silent
 from .reference import keep_inputs, model_inputs, open_session
 
@@ -42,8 +43,8 @@ def quantize(
 ) -> bytes:
     """Quantise a float model: QDQ form, int8 activations, symmetric int8 weights with a scale for each channel.
 
-    Batch normalisation is folded into the convolution in front of it. The scale of every activation follows from the
-    least and the greatest value that it has for ``samples``.
+    Batch normalisation is folded into the convolution or the fully connected layer in front of it. The scale of every
+    activation follows from the least and the greatest value that it has for ``samples``.
 
     Parameters
     ----------
@@ -205,6 +206,7 @@ def _prepare(model: onnx.ModelProto, name: str, folder: Path) -> onnx.ModelProto
     onnx.save(model, source)
     quant_pre_process(source, target, skip_symbolic_shape=True)
     model = onnx.load(target)
+    fold_into_gemm(model)
     _name_averages(model)
     _spell_depthwise(model)
     return model

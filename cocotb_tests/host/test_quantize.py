@@ -126,6 +126,53 @@ def densely_connected() -> bytes:
     return network.serialise()
 
 
+def normalised_vectors(*, transposed: bool, bias: bool) -> bytes:
+    """Linear and BatchNorm1d, as PyTorch's older exporter writes them, and without a bias or a transposition."""
+    network = FloatNetwork()
+    network.convolution((3, 2, 3, 3), pads=[1, 1, 1, 1])
+    network.add("Flatten")
+    features = 3 * int(np.prod(IMAGE[1:]))
+    for outputs in (12, 5):
+        shape = (outputs, features) if transposed else (features, outputs)
+        operands = [network.constant(network.rng.normal(0, features**-0.5, shape).astype(np.float32))]
+        if bias:
+            operands.append(network.constant(network.rng.normal(0, 0.3, outputs).astype(np.float32)))
+        network.add("Gemm", *operands, transB=int(transposed), alpha=0.5, beta=2.0)
+        network.normalisation(outputs, epsilon=0.01)
+        network.add("Relu")
+        features = outputs
+    return network.serialise()
+
+
+@needs_reference
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+def test_batch_normalisation_of_vectors_is_folded(transposed: bool, bias: bool) -> None:
+    data = normalised_vectors(transposed=transposed, bias=bias)
+    quantised = quantize(data, samples())
+    assert [row.kind for row in describe(import_model(quantised)) if row.where == "accelerator"] == [
+        "convolution 3x3",
+        "fully connected",
+        "fully connected",
+    ]
+    feeds = samples(3, seed=1)
+    expected = reference.open_session(quantised).run(None, feeds)[0]
+    np.testing.assert_array_equal(InferenceSession(quantised, "tiny").run(None, feeds)[0], expected)
+    assert relative_errors(data, quantised, feeds).popitem()[1] < 0.05
+
+
+@needs_reference
+def test_batch_normalisation_of_what_others_read_stays() -> None:
+    network = FloatNetwork()
+    network.add("Flatten")
+    features = int(np.prod(IMAGE))
+    weights = network.rng.normal(0, features**-0.5, (features, 6)).astype(np.float32)
+    product = network.add("Gemm", network.constant(weights))
+    network.add("Add", network.normalisation(6), source=product)
+    data = network.serialise()
+    assert relative_errors(data, quantize(data, samples()), samples(3)).popitem()[1] < 0.05
+
+
 def samples(count: int = 8, seed: int = 0) -> dict[str, np.ndarray]:
     return {"image": np.random.default_rng(seed).normal(size=(count, *IMAGE)).astype(np.float32)}
 

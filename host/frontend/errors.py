@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 FOLD = (
-    "fold it into the weights of a convolution before quantising, as `lutterfly quantize` does with the batch "
-    "normalisation of feature maps"
+    "fold it into the weights of a layer before quantising, as `lutterfly quantize` does behind convolutions and Gemm "
+    "(Brevitas: brevitas.nn.utils.merge_bn)"
 )
 REPLACE = "replace it, or end the quantised network before it"
 

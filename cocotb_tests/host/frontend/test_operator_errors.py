@@ -9,6 +9,11 @@ import pytest
 from generated import FORMS, Maker
 from refused import POWERS, convolved, main_name, maker, refusal, refusal_in_the_middle, without_numbers
 
+FOLD = (
+    "fold it into the weights of a layer before quantising, as `lutterfly quantize` does behind convolutions and Gemm "
+    "(Brevitas: brevitas.nn.utils.merge_bn)"
+)
+
 
 @pytest.mark.parametrize("form", FORMS)
 def test_weights_with_a_zero_point(form: str):
@@ -215,10 +220,7 @@ def normalised(tensor: str, made: Maker) -> str:
 def test_batch_normalisation_between_quantised_tensors():
     made = convolved()
     made.quantise(normalised(made.dequantised(), made), made.scale, made.zero, made.shape)
-    assert refusal_in_the_middle(made, "BatchNormalization") == (
-        "the accelerator has no BatchNormalization; fold it into the weights of a convolution before quantising, as "
-        "`lutterfly quantize` does with the batch normalisation of feature maps"
-    )
+    assert refusal_in_the_middle(made, "BatchNormalization") == (f"the accelerator has no BatchNormalization; {FOLD}")
 
 
 def test_batch_normalisation_behind_a_convolution():
@@ -227,8 +229,7 @@ def test_batch_normalisation_behind_a_convolution():
     name = made.nodes[-2].name
     assert refusal(made.serialise()) == (
         f"net.onnx: ONNX Runtime computes {main_name(made)} in float, because BatchNormalization '{name}' stands "
-        "behind it; fold it into the weights of a convolution before quantising, as `lutterfly quantize` does "
-        "with the batch normalisation of feature maps"
+        f"behind it; {FOLD}"
     )
 
 
