@@ -16,7 +16,7 @@ help:
 	@echo "make check    form, lint and types, without simulation"
 	@echo "make test-train  set up PyTorch (CPU), and test the training"
 	@echo "make regress  make test with the long sweeps"
-	@echo "make mutations  break the hardware in 200 places, and see that a test notices: hours"
+	@echo "make mutations  break hardware, golden model and host in 350 places, and see that a test notices: hours"
 	@echo "make synth    area and clock of the default configuration, with yosys and nextpnr"
 	@echo "make clean    remove caches; make distclean removes .venv as well"
 

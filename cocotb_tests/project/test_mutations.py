@@ -1,15 +1,16 @@
-"""Mutants: every operator on a small source, and a list that fits the hardware as it is."""
+"""Mutants: every operator on small sources, a list that fits the tree as it is, and the tests that judge them."""
 
 from __future__ import annotations
 
 import ast
 import textwrap
 
+import mutant_tests
 import mutants
 import mutations
 import pytest
 
-SOURCE = textwrap.dedent(
+HARDWARE = textwrap.dedent(
     '''\
     class Unit:
         """Text with 7."""
@@ -24,9 +25,78 @@ SOURCE = textwrap.dedent(
 )
 
 
-def test_every_operator() -> None:
-    found = {mutant.name.split(": ", 2)[2] for mutant in mutants.generated("unit.py", SOURCE)}
-    changes = {name[name.index("[") : name.rindex("]") + 1] for name in found if "] +=" not in name}
+SOFTWARE = textwrap.dedent(
+    '''\
+    class Plan:
+        """Text with 7."""
+
+        def __repr__(self) -> str:
+            return "plan" * 21
+
+        def steps(self, parts: "34", least: int = 22, *, known: bool = False) -> Iterator:
+            assert least < 23
+            for part in parts:
+                if part in self.parts and not known:
+                    raise ValueError(f"{part} must be at most {24}, not 25")
+                while part < least or self.more:
+                    continue
+                self.parts.append(self.steps(part, known=True))
+                self.count += -size // width
+                yield min(part, *(one for one in parts if one is None))
+                self.rest = take(first, parts[
+                    first
+                    :last
+                ])
+            yield from rest if self.parts else "ab" + "c"
+    '''
+)
+
+
+def changes_of(file: str, source: str) -> set[str]:
+    """What stands in the brackets around each change; sources have no other ones around."""
+    found = {mutant.name.split(": ", 2)[2] for mutant in mutants.generated(file, source)}
+    return {name[name.index("[") : name.rindex("]") + 1] for name in found if "] +=" not in name}
+
+
+def test_every_operator_of_software(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mutants, "_optional", lambda: {"steps": {"known", "least"}})
+    names = [mutant.name for mutant in mutants.generated("host/plan.py", SOFTWARE)]
+    expected = {
+        "[22 -> 23]",
+        "[22 -> 21]",
+        "[False -> True]",
+        "[True -> False]",
+        "[first -> (first) + 1]",
+        "[last -> (last) + 1]",
+        "[part in self.parts and not known -> ((part in self.parts and not known) and False)]",
+        "[in -> not in]",
+        "[and -> or]",
+        "[not known -> (known)]",
+        "[part < least or self.more -> ((part < least or self.more) and False)]",
+        "[< -> <=]",
+        "[or -> and]",
+        "[continue -> break]",
+        "[self.parts.append(self.steps(part, known=True)) -> pass]",
+        "[, known=True -> ]",
+        "[self.count += -size // width -> pass]",
+        "[+= -> -=]",
+        "[-size -> size]",
+        "[// -> *]",
+        "[yield min(part, *(one for one in parts if one is None)) -> (yield min(",
+        "[min -> max]",
+        "[one is None -> ((one is None) or True)]",
+        "[is -> is not]",
+        '[yield from rest if self.parts else "ab" + "c" -> yield from ()]',
+        "[self.parts -> ((self.parts) and False)]",
+        "[self.parts -> ((self.parts) or True)]",
+    }
+    assert [change for change in expected if not any(change in name for name in names)] == []
+    assert [name for name in names if not any(change in name for change in expected)] == []
+
+
+def test_every_operator_of_hardware() -> None:
+    changes = changes_of("hdl/unit.py", HARDWARE)
+    found = {mutant.name for mutant in mutants.generated("hdl/unit.py", HARDWARE)}
     for change in (
         "[self.first & ~self.second -> (self.first & ~self.second) & 0]",
         "[self.first & ~self.second -> (self.first & ~self.second) | 1]",
@@ -47,26 +117,63 @@ def test_every_operator() -> None:
     assert not any("7" in name or "8" in name for name in found)
 
 
-@pytest.mark.parametrize("path", mutants.sources().values(), ids=lambda path: path.name)
-def test_mutants_are_python_and_differ(path) -> None:
-    text = path.read_text()
-    found = mutants.generated(path.name, text)
-    assert len({mutant.name for mutant in found}) == len(found)
-    original = ast.dump(ast.parse(text))
-    assert all(ast.dump(ast.parse(mutant.text)) != original for mutant in mutants.sample(found, 5, 1))
+FOLDERS = sorted({name.rpartition("/")[0] for name in mutants.sources()})
 
 
-def test_the_sample_is_of_every_file_and_the_same_each_time() -> None:
-    chosen = mutations.chosen(200)
-    assert [mutant.name for mutant in chosen] == [mutant.name for mutant in mutations.chosen(200)]
-    assert len({mutant.name for mutant in chosen}) == len(chosen) >= 200
-    assert {mutant.file for mutant in chosen} == set(mutants.sources())
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_mutants_are_python_and_differ(folder: str) -> None:
+    for name, path in mutants.sources().items():
+        if name.rpartition("/")[0] == folder:
+            text = path.read_text()
+            found = mutants.generated(name, text)
+            assert len({mutant.name for mutant in found}) == len(found)
+            original = ast.dump(ast.parse(text))
+            assert all(ast.dump(ast.parse(mutant.text)) != original for mutant in mutants.sample(found, 3, 1))
 
 
-def test_the_list_fits_the_hardware() -> None:
+def test_the_sample_is_of_every_folder_and_the_same_each_time() -> None:
+    chosen = mutations.chosen(200, 160)
+    assert [mutant.name for mutant in chosen] == [mutant.name for mutant in mutations.chosen(200, 160)]
+    assert len({mutant.name for mutant in chosen}) == len(chosen)
+    files = {mutant.file for mutant in chosen}
+    assert {file for file in files if file.startswith("hdl/")} == set(mutants.sources("hdl"))
+    assert {file.rpartition("/")[0] for file in files} == set(FOLDERS)
+    assert sum(mutant.file.startswith("hdl/") for mutant in chosen) >= 200
+    assert sum(mutant.file.startswith(("golden/", "host/")) for mutant in chosen) >= 150
+
+
+def test_a_sample_does_not_know_of_other_folders() -> None:
+    text = mutants.sources()["golden/requant.py"].read_text()
+    samples = [mutants.sample(mutants.generated(f"{folder}/requant.py", text), 9, 1) for folder in ("golden", "host")]
+    first, second = ([mutant.name.split(": ", 1)[1] for mutant in found] for found in samples)
+    assert first == second
+
+
+def test_the_list_fits_the_tree() -> None:
     names = {mutant.name for mutant in mutants.named()}
     for name, path in mutants.sources().items():
         names |= {mutant.name for mutant in mutants.generated(name, path.read_text())}
     listed = mutants.reasons("equivalent") | mutants.reasons("uncaught")
     assert set(listed) <= names
     assert all(reason.strip() for reason in listed.values())
+
+
+@pytest.mark.parametrize("file", mutants.sources("golden", "host"))
+def test_every_file_has_near_tests_that_take_about_a_minute(file: str) -> None:
+    near = [name for name, _ in mutant_tests.tests_for(file, far=False)]
+    assert 2 <= len(near) <= mutant_tests.NEAR_SECONDS / mutant_tests.FEW_SECONDS
+    every = [name for name, _ in mutant_tests.tests_for(file, far=True)]
+    assert every[: len(near)] == near
+    assert len(set(every)) == len(every) >= len(near) + 2
+    assert all((mutants.ROOT / name).exists() for name in every)
+
+
+def test_tests_of_the_same_name_come_first() -> None:
+    def first(file: str) -> str:
+        return next(mutant_tests.tests_for(file, far=False))[0]
+
+    assert first("golden/fpc.py") == "cocotb_tests/golden/test_fpc.py"
+    assert first("host/compiler/permute.py") == "cocotb_tests/host/compiler/test_permute.py"
+    assert first("host/frontend/qonnx/__init__.py") == "cocotb_tests/host/frontend/test_qonnx.py"
+    assert first("golden/requant.py") == "cocotb_tests/hdl/compute/test_requant.py"
+    assert first("host/compiler/clock/load.py") == "cocotb_tests/host/compiler/test_clock.py"

@@ -1,11 +1,11 @@
-"""Break the hardware in single places, and see whether a test notices.
+"""Break hardware, golden functions, compiler and driver in single places, and see whether a test notices.
 
-    .venv/bin/python cocotb_tests/support/mutations.py [--count N] [--only PATTERN] [--near] [--again] [--results FILE]
+    .venv/bin/python cocotb_tests/support/mutations.py [--only PATTERN] [--near] [--again] [--results FILE]
 
-Each mutant is a copy of the tree with one place of ``hdl/`` changed: those of ``mutants.toml``, and a sample of those
-that operators give (``mutants.py``), of every file. The tests that are nearest to the place run first, and the first
-that fails ends it. Results are appended to a file of JSON lines, one for each mutant; what stands there is not run
-again.
+Each mutant is a copy of the tree with one place of ``hdl/``, ``golden/`` or ``host/`` changed: those of
+``mutants.toml``, and a sample of those that operators give (``mutants.py``), of every file of the hardware and of every
+folder of the others. The tests that are nearest to the place (``mutant_tests.py``) run first, and the first that fails
+ends it. Results are appended to a file of JSON lines, one for each mutant; what stands there is not run again.
 """
 
 from __future__ import annotations
@@ -21,57 +21,29 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import mutants
-from mutants import ROOT, Mutant
+from mutant_tests import tests_for
+from mutants import HARDWARE, ROOT, SOFTWARE, Mutant
 
 from lutterfly.host.simulation.cache import default_root
 
+#: What is imported as a part of the package, and what tests read beside.
 FOLDERS = ("golden", "hdl", "synth", "host", "examples")
-#: For every file so many mutants, and the rest in proportion to those that there are.
-LEAST_OF_A_FILE = 3
+BESIDE = ("cocotb_tests", "docs", "train", "bench")
+FILES = ("pyproject.toml", "README.md", "CHANGELOG.md", "Makefile")
+#: For every file of the hardware, or folder of the others, so many mutants, and the rest in proportion to those that
+#: there are.
+LEAST = 3
 SEED = 1
 #: Bounded waits of the tests themselves must end a hang; what is ended here was not noticed.
 LIMIT_SECONDS = 3600
-#: Configurations that take long to build come after the others.
-LARGE = "ecp5 or large or default"
-#: What tests a module beside the tests of the same name, nearest first.
-NEIGHBOURS = {
-    "agreement": ("mac_array",),
-    "assertions": ("simulator",),
-    "axi": ("axi_guard",),
-    "axi_guard": ("dma_store",),
-    "burst": ("dma_store", "dma_load"),
-    "byte_aligner": ("dma_load",),
-    "column_hop": ("mac_array",),
-    "device": ("weight_memory", "requant"),
-    "direct_finish": ("compute",),
-    "engine": ("mac_array", "add_operands"),
-    "feature_memory": ("write_back", "compute"),
-    "fifo": ("axi_guard", "program", "dma_load"),
-    "foresight": ("windows", "compute"),
-    "fpc": ("compute", "other_engines"),
-    "isa": ("queue", "dma_load"),
-    "load_chunks": ("dma_load",),
-    "load_command": ("dma_load",),
-    "local_write": ("dma_load",),
-    "lookahead": ("windows",),
-    "loop_nest": ("dma_store", "dma_load"),
-    "loops": ("windows", "results"),
-    "pair_line": ("butterfly",),
-    "pipeline": ("mac_array", "transfer_tables"),
-    "results": ("compute",),
-    "stage_sum": ("butterfly",),
-    "store_beats": ("dma_store",),
-    "top_axi": ("core",),
-    "windows": ("compute",),
-    "write_back": ("compute",),
-}
-#: What runs the whole core, for the mutants that nothing nearer notices.
-FAR = (("test_edges.py", ""), ("test_faults.py", ""), ("test_core.py", "smallest"))
+#: The same, for what simulates little: a test that takes longer than the first ends itself, and has noticed.
+TEST_SECONDS, SOFTWARE_LIMIT_SECONDS = 180, 1200
+#: What compiles simulators: what it leaves in a cache may be wrong.
+BUILDING = "host/simulation/"
 #: An error on the way to the simulation, not in it.
 ERROR_PLACE = re.compile(r"^/\S*/(?:amaranth|hdl)/\S+\.py:\d+: ", re.MULTILINE)
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
@@ -85,7 +57,8 @@ class Result:
     Attributes
     ----------
     outcome : str
-        "caught", "stillborn" (it cannot be built), "same" (the Verilog does not differ), "survived" or "hung".
+        "caught", "stillborn" (it cannot be built or imported), "same" (the Verilog does not differ), "survived" or
+        "hung".
     by : str
         The test that failed.
     """
@@ -97,29 +70,19 @@ class Result:
     seconds: float = 0
 
 
-def chosen(count: int) -> list[Mutant]:
-    """The mutants to run: those of the list, and ``count`` others."""
-    every = {name: mutants.generated(name, path.read_text()) for name, path in mutants.sources().items()}
-    total = sum(map(len, every.values()))
-    rest = max(count - LEAST_OF_A_FILE * len(every), 0)
+def chosen(hardware: int, software: int) -> list[Mutant]:
+    """The mutants to run: those of the list, and so many others of the hardware and of all else."""
     found = mutants.named()
-    for candidates in every.values():
-        found += mutants.sample(candidates, LEAST_OF_A_FILE + round(rest * len(candidates) / total), SEED)
+    for folders, count in ((HARDWARE, hardware), (SOFTWARE, software)):
+        groups: dict[str, list[Mutant]] = {}
+        for name, path in mutants.sources(*folders).items():
+            group = name if folders is HARDWARE else str(Path(name).parent)
+            groups.setdefault(group, []).extend(mutants.generated(name, path.read_text()))
+        total = sum(map(len, groups.values()))
+        rest = max(count - LEAST * len(groups), 0)
+        for candidates in groups.values():
+            found += mutants.sample(candidates, LEAST + round(rest * len(candidates) / total), SEED)
     return found
-
-
-def tests_for(file: str, *, far: bool) -> Iterator[tuple[str, str]]:
-    """Test files and what to select in each, nearest first; with ``far`` larger configurations and the core too."""
-    stem = Path(file).stem
-    tests = {path.name: str(path.relative_to(ROOT)) for path in (ROOT / "cocotb_tests").rglob("test_*.py")}
-    near = [f"test_{name}.py" for name in (f"proof_{stem}", stem, *NEIGHBOURS.get(stem, ()))]
-    near = [tests[name] for name in near if name in tests]
-    # Proofs take their time, and say no more than a test that fails.
-    near.sort(key=lambda name: "proof" in name)
-    yield from ((name, f"not ({LARGE})") for name in near)
-    if far:
-        yield from ((name, LARGE) for name in near[:2])
-        yield from ((tests[name], selected) for name, selected in FAR if tests[name] not in near)
 
 
 class Workplace:
@@ -134,6 +97,10 @@ class Workplace:
         # What every design shares need not be compiled again.
         for shared in (default_root() / "cocotb").glob("runtime-*/"):
             shutil.copytree(shared, self.cache / "lutterfly" / "cocotb" / shared.name)
+        # Nor need the simulators, which are found by their hardware, for mutants that leave it as it is.
+        self.kept = folder / "kept"
+        if (default_root() / "simulator").exists():
+            shutil.copytree(default_root() / "simulator", self.kept / "lutterfly" / "simulator")
         self.passes: set[tuple[str, str]] = set()
         self.digests: dict[str, str | None] = {}
 
@@ -147,9 +114,10 @@ class Workplace:
                     shutil.rmtree(built)
             self.last = mutant
         # With what Python has compiled, which it takes where the source is as old as it was then.
-        for name in (*FOLDERS, "cocotb_tests", "docs"):
+        for name in (*FOLDERS, *BESIDE):
             shutil.copytree(ROOT / name, tree / name)
-        shutil.copy(ROOT / "pyproject.toml", tree)
+        for name in FILES:
+            shutil.copy(ROOT / name, tree)
         # Before the installed package, which is the checkout.
         (tree / "packages" / "lutterfly").mkdir(parents=True)
         for name in FOLDERS:
@@ -159,20 +127,24 @@ class Workplace:
         return tree
 
     def _environment(self, tree: Path) -> dict[str, str]:
+        is_kept = self.last is None or not self.last.file.startswith((*HARDWARE, BUILDING))
         return os.environ | {
             "PYTHONPATH": str(tree / "packages"),
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-            "XDG_CACHE_HOME": str(self.cache),
+            "XDG_CACHE_HOME": str(self.kept if is_kept else self.cache),
             "COCOTB_MAX_FAILURES": "1",
         }
 
     def run(self, tree: Path, test: str, selected: str) -> tuple[int | None, str]:
         """Run tests in ``tree``; the exit code, None if they did not end, and what they printed."""
+        is_software = self.last is not None and not self.last.file.startswith(HARDWARE)
         options = ["-q", "-x", "--tb=line", "-p", "no:cacheprovider", "--quick-build", f"--models={self.models}"]
         command = [sys.executable, "-m", "pytest", test, *options]
         if selected:
             command += ["-k", selected]
+        if is_software:
+            command += ["-o", f"faulthandler_timeout={TEST_SECONDS}"]
         with tempfile.TemporaryFile("w+", dir=self.folder) as output:
             process = subprocess.Popen(
                 [*command, f"--basetemp={self.folder / 'pytest'}"],
@@ -183,7 +155,7 @@ class Workplace:
                 start_new_session=True,
             )
             try:
-                code = process.wait(LIMIT_SECONDS)
+                code = process.wait(SOFTWARE_LIMIT_SECONDS if is_software else LIMIT_SECONDS)
             except subprocess.TimeoutExpired:
                 code = None
             finally:
@@ -212,6 +184,34 @@ class Workplace:
         )
         return ran.stdout if ran.returncode == 0 else None
 
+    def imports(self, mutant: Mutant) -> bool:
+        """Whether everything can be imported that can be without the mutant."""
+        names = [
+            name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+            for name in mutants.sources()
+            if not name.endswith("__main__.py")
+        ]
+        script = "import importlib, sys; [importlib.import_module(f'lutterfly.{name}') for name in sys.argv[1:]]"
+        tree = self.copy(mutant)
+        command = [sys.executable, "-c", script, *names]
+        try:
+            ran = subprocess.run(
+                command, cwd=tree, env=self._environment(tree), capture_output=True, timeout=TEST_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return False
+        return ran.returncode == 0
+
+    def is_stillborn(self, mutant: Mutant, code: int, output: str) -> bool:
+        """Whether it is no tests that failed: hardware cannot be built, or a module cannot be imported."""
+        if mutant.file.startswith(HARDWARE):
+            return (
+                code != 1
+                or "ToolError" in output
+                or (bool(ERROR_PLACE.search(output)) and not self.hardware(mutant, "tiny"))
+            )
+        return code not in (1, 2) or not self.imports(mutant)
+
     def differs(self, mutant: Mutant) -> bool:
         """Whether any configuration's hardware differs from that without the mutant."""
         for preset in ("tiny", "ecp5-85k"):
@@ -226,7 +226,7 @@ class Workplace:
         if not self.passing and (test, selected) not in self.passes:
             code, output = self.run(self.copy(None), test, selected)
             if code not in (0, 5):
-                raise SystemExit(f"{test} must pass on the hardware as it is, and ends with {code}:\n{output[-5000:]}")
+                raise SystemExit(f"{test} must pass without a mutant, and ends with {code}:\n{output[-5000:]}")
             self.passes.add((test, selected))
 
     def judge(self, mutant: Mutant, *, far: bool) -> Result:
@@ -236,12 +236,12 @@ class Workplace:
             code, output = self.run(self.copy(mutant), test, selected)
             if code in (0, 5):
                 # Before the dear ones: is there a difference at all?
-                if number == 0 and not self.differs(mutant):
+                if number == 0 and mutant.file.startswith(HARDWARE) and not self.differs(mutant):
                     return replace(result, outcome="same")
                 continue
             if code is None:
                 return replace(result, outcome="hung", by=test)
-            if code != 1 or "ToolError" in output or (ERROR_PLACE.search(output) and not self.hardware(mutant, "tiny")):
+            if self.is_stillborn(mutant, code, output):
                 return replace(result, outcome="stillborn", by=test)
             self.check_passes(test, selected)
             failed, inside = FAILED.search(output), FAILED_INSIDE.search(output)
@@ -262,10 +262,11 @@ def table(results: list[Result], out=sys.stdout) -> None:
     print(f"| file | {' | '.join(columns)} |\n|---|{'---:|' * len(columns)}", file=out)
     for file, counts in sorted(rows.items()):
         print(f"| {file} | {' | '.join(str(counts[column]) for column in columns)} |", file=out)
-    total = sum(rows.values(), Counter())
-    print(f"| all | {' | '.join(str(total[column]) for column in columns)} |", file=out)
-    judged = total["caught"] + total["survived"] + total["hung"]
-    print(f"\n{total['caught']} of {judged} that are neither equivalent nor stillborn are caught", file=out)
+    for folders in (HARDWARE, SOFTWARE, (*HARDWARE, *SOFTWARE)):
+        total = sum((counts for file, counts in rows.items() if file.startswith(folders)), Counter())
+        judged = total["caught"] + total["survived"] + total["hung"]
+        print(f"| **{', '.join(folders)}** | {' | '.join(str(total[column]) for column in columns)} |", file=out)
+        print(f"{total['caught']} of {judged} that are neither equivalent nor stillborn are caught", file=sys.stderr)
     for result in results:
         if result.outcome in ("survived", "hung") and result.name not in equivalent:
             print(f"{result.outcome}: {result.name}: {uncaught.get(result.name, 'NO REASON GIVEN')}", file=out)
@@ -274,16 +275,17 @@ def table(results: list[Result], out=sys.stdout) -> None:
 def main() -> None:
     """Run the mutants that have no result yet, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=200, help="mutants beside those of the list (default: 200)")
+    parser.add_argument("--hardware", type=int, default=200, help="mutants of hdl beside the list's (default: 200)")
+    parser.add_argument("--software", type=int, default=160, help="of golden and host beside them (default: 160)")
     parser.add_argument("--only", default="", help="only mutants whose name this regular expression finds")
-    parser.add_argument("--near", action="store_true", help="leave large configurations and the core out")
+    parser.add_argument("--near", action="store_true", help="leave out what is farther and takes longer")
     parser.add_argument("--again", action="store_true", help="run those again that were not caught")
     parser.add_argument("--passing", action="store_true", help="all tests are known to pass without a mutant")
     parser.add_argument("--list", action="store_true", help="print the names and end")
     parser.add_argument("--results", type=Path, default=Path("mutations.jsonl"))
     parser.add_argument("--models", type=Path, default=ROOT / ".." / "shared" / "models")
     options = parser.parse_args()
-    wanted = [mutant for mutant in chosen(options.count) if re.search(options.only, mutant.name)]
+    wanted = [mutant for mutant in chosen(options.hardware, options.software) if re.search(options.only, mutant.name)]
     if options.list:
         print("\n".join(mutant.name for mutant in wanted))
         return
