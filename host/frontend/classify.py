@@ -71,7 +71,7 @@ def _judge(source: Source, fragment: Fragment) -> tuple[Kind, str]:
         fragment.remedy = FOLD
     if foreign:
         fragment.cause = foreign[0]
-        return Kind.HOST, f"the accelerator has no {written_operator(foreign[0])}"
+        return Kind.HOST, f"the accelerator has no {_foreign(foreign[0])}"
     if _is_layout(source, fragment):
         return Kind.LAYOUT, ""
     for node in fragment.nodes:
@@ -79,6 +79,13 @@ def _judge(source: Source, fragment: Fragment) -> tuple[Kind, str]:
         if problem:
             return Kind.HOST, problem
     return Kind.REGION, ""
+
+
+def _foreign(node: NodeProto) -> str:
+    """An operator that no layer computes: as the user wrote it, unless ONNX Runtime made it of several."""
+    written = written_operator(node)
+    is_made = written != node.op_type and written in (*POINTWISE, *POOLING, *LAYOUT)
+    return f"{node.op_type}, which ONNX Runtime computes for {written} and its neighbours" if is_made else written
 
 
 def _judge_special(

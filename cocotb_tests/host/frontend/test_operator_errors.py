@@ -433,3 +433,20 @@ def test_a_zero_point_that_is_not_the_producers():
         f"net.onnx: {main_name(made, 1)} reads '{tensor}' with the zero point 77, but it was quantised with {before}; "
         "quantise the model again"
     )
+
+
+def test_operators_that_onnx_runtime_makes_one_of():
+    """PyTorch's older exporter writes LayerNorm as its operators; ONNX Runtime names the one after the last of them."""
+    made = maker((1, 8))
+    made.product("Gemm", (6, 8), 0, (1, 6), transB=1)
+    x, axes = made.node("Tanh", [made.dequantised()]), made.constant("axes", np.array([-1]))
+    centred = made.node("Sub", [x, made.node("ReduceMean", [x, axes])])
+    squares = made.node("Pow", [centred, made.constant("two", np.float32(2))])
+    mean = made.node("ReduceMean", [squares, axes])
+    variance = made.node("Add", [mean, made.constant("small", np.float32(1e-5))])
+    tensor = made.node("Div", [centred, made.node("Sqrt", [variance])])
+    for operator in ("Mul", "Add"):
+        tensor = made.node(operator, [tensor, made.constant("affine", np.ones(6, np.float32))])
+    made.quantise(tensor, *made.quantisation(0.02), made.shape)
+    made.product("Gemm", (4, 6), 0, (1, 4), transB=1)
+    assert "the accelerator has no LayerNormalization, which ONNX Runtime computes for " in refusal(made.serialise())
