@@ -43,6 +43,11 @@ class TensorInfo:
         return tuple(size if isinstance(size, int) else 1 for size in self.shape[1:])
 
 
+def sample_count(arrays: Mapping[str, np.ndarray]) -> int:
+    """Samples in arrays whose first axis counts them, as many in each."""
+    return len(next(iter(arrays.values())))
+
+
 def contents(array: np.ndarray) -> bytes:
     """What an array holds, to compare: the bytes of its elements; of strings each one's length and its UTF-8."""
     if array.dtype.kind not in "OU":

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .arrays import sample_count
+
 #: Of so many samples one is held out; fewer all set the scales.
 _SHARE = 10
 
@@ -55,7 +57,7 @@ def split(samples: Samples, others: Samples | None, origin: str) -> Split:
     warnings = _complaints(samples, origin)
     if others is not None:
         return Split(samples, others, "the samples to test with", warnings)
-    count = _count(samples)
+    count = sample_count(samples)
     is_held_out = np.arange(count) % _SHARE == _SHARE - 1
     if is_held_out.any():
         parts = ({name: array[where] for name, array in samples.items()} for where in (~is_held_out, is_held_out))
@@ -67,17 +69,13 @@ def split(samples: Samples, others: Samples | None, origin: str) -> Split:
     return Split(samples, samples, "the samples that it was calibrated with", warnings)
 
 
-def _count(samples: Samples) -> int:
-    return len(next(iter(samples.values())))
-
-
 def _complaints(samples: Samples, origin: str) -> list[str]:
     constant = [name for name, array in samples.items() if array.min() == array.max()]
     if len(constant) == len(samples):
         shown = ", ".join(f"{name} is {samples[name].flat[0]}" for name in constant)
         raise ValueError(f"{origin}: inputs must have different values, and {shown} everywhere; give typical inputs")
     found = [f"{origin}: {name} is {samples[name].flat[0]} everywhere, which sets no useful scale" for name in constant]
-    count = _count(samples)
+    count = sample_count(samples)
     if count == 1:
         found.append(f"{origin} has one sample; some hundred typical ones set scales that hold for others")
     elif all((array == array[:1]).all() for array in samples.values()):

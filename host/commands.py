@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .answer import Answer, elements_text, inference_text, macs_of, prediction_text, shape_text, table_text
+from .arrays import sample_count
 from .configuration import find_config
 from .files import check_writable, write_whole
 from .loading import load_outcome, load_program
@@ -96,17 +97,17 @@ def quantize(
     for other, kind in ((model, "the model"), (calibrate, "the samples"), (test, "the samples")):
         if other and target.resolve() == other.resolve():
             raise ValueError(f"output must be another file than {kind}, not {target}")
-    quantisation.read_float_model(data, str(model))
+    float_model = quantisation.read_float_model(data, str(model))
     quantisation.check_samples(data, samples, str(calibrate))
     if others is not None:
         quantisation.check_samples(data, others, str(test))
     parts = split(samples, others, str(calibrate))
-    quantised = quantisation.quantize(
-        data, parts.calibrating, name=str(model), origin=str(calibrate), progress=progress
+    quantised = quantisation.quantize_checked(
+        float_model, parts.calibrating, name=str(model), overrides={}, progress=progress
     )
     write_whole(target, quantised)
     errors = quantisation.relative_errors(data, quantised, parts.judging, progress)
-    count, judges = (len(next(iter(chosen.values()))) for chosen in (parts.calibrating, parts.judging))
+    count, judges = sample_count(parts.calibrating), sample_count(parts.judging)
     values: dict[str, Any] = {"samples": count, "file_bytes": len(quantised), "relative_errors": errors}
     values |= {"judging_samples": judges, "judges": parts.judges, "warnings": parts.warnings}
     text = [
@@ -180,7 +181,7 @@ def run(
         "macs": macs_of(program),
         **share.values(),
         "utilisation": round(utilisation, 4),
-        "samples": len(next(iter(feeds.values()))),
+        "samples": sample_count(feeds),
         "batch": program.batch,
         "outputs": {name: list(array.shape) for name, array in results.items()},
         "counters": counters,

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 from onnx import NodeProto, numpy_helper
+
+Float64 = npt.NDArray[np.float64]
 
 
 def fold_into_gemm(model: onnx.ModelProto) -> None:
@@ -29,15 +33,22 @@ def fold_into_gemm(model: onnx.ModelProto) -> None:
             graph.node.remove(node)
 
 
-def _fold(gemm: NodeProto, node: NodeProto, constants: dict[str, np.ndarray]) -> list[onnx.TensorProto]:
+def affine(node: NodeProto, constants: Mapping[str, np.ndarray]) -> tuple[Float64, Float64]:
+    """Factor and offset of each channel, float64[channels], that a BatchNormalization comes to."""
+    scale, bias, mean, variance = (constants[name].astype(np.float64) for name in node.input[1:5])
+    epsilon = next((onnx.helper.get_attribute_value(item) for item in node.attribute if item.name == "epsilon"), 1e-5)
+    factor = scale / np.sqrt(variance + epsilon)
+    return factor, bias - mean * factor
+
+
+def _fold(gemm: NodeProto, node: NodeProto, constants: Mapping[str, np.ndarray]) -> list[onnx.TensorProto]:
     """Give a Gemm new operands, and return them: weights float32[outputs, features], bias float32[outputs]."""
-    given = {item.name: onnx.helper.get_attribute_value(item) for item in (*gemm.attribute, *node.attribute)}
-    scale, shift, mean, variance = (constants[name].astype(np.float64) for name in node.input[1:5])
-    factor = scale / np.sqrt(variance + given.get("epsilon", 1e-5))
+    given = {item.name: onnx.helper.get_attribute_value(item) for item in gemm.attribute}
+    factor, offset = affine(node, constants)
     weights = constants[gemm.input[1]].astype(np.float64) * given.get("alpha", 1.0)
     weights = weights if given.get("transB", 0) else weights.T
     bias = constants[gemm.input[2]].astype(np.float64) if len(gemm.input) > 2 and gemm.input[2] else np.zeros(1)
-    bias = (bias.reshape(-1) * given.get("beta", 1.0) - mean) * factor + shift
+    bias = bias.reshape(-1) * given.get("beta", 1.0) * factor + offset
     operands = {f"{node.output[0]}_weights": weights * factor[:, None], f"{node.output[0]}_bias": bias}
     rest = {"transA": given["transA"]} if given.get("transA", 0) else {}
     replaced = onnx.helper.make_node("Gemm", [gemm.input[0], *operands], gemm.output, gemm.name, transB=1, **rest)

@@ -13,11 +13,11 @@ import onnx
 from onnxruntime import quantization
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
-from .arrays import check_feeds, describe_model
+from .arrays import check_feeds, describe_model, sample_count
 from .frontend import ModelError
 from .frontend.parse import check_inputs, read_model
 from .frontend.source import Source, fix_batch, measure
-from .normalisation import fold_into_gemm
+from .normalisation import affine, fold_into_gemm
 from .progress import Progress, silent
 from .reference import keep_inputs, model_inputs, open_session
 
@@ -72,7 +72,19 @@ def quantize(
         If a name, a shape, a type or a value of the samples is wrong.
     """
     model = read_float_model(data, name)
-    count = check_samples(data, samples, origin)
+    check_samples(data, samples, origin)
+    return quantize_checked(model, samples, name=name, overrides=overrides or {}, progress=progress)
+
+
+def quantize_checked(
+    model: onnx.ModelProto,
+    samples: Mapping[str, np.ndarray],
+    *,
+    name: str,
+    overrides: Mapping[str, tuple[float, int]],
+    progress: Progress,
+) -> bytes:
+    """Quantise what :func:`read_float_model` gives, with what :func:`check_samples` accepts; as :func:`quantize`."""
     progress("preparing")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -80,20 +92,20 @@ def quantize(
         quantization.quantize_static(
             prepared,
             target,
-            _Reader(samples, count, progress),
+            _Reader(samples, progress),
             quant_format=quantization.QuantFormat.QDQ,
             per_channel=True,
             activation_type=quantization.QuantType.QInt8,
             weight_type=quantization.QuantType.QInt8,
             op_types_to_quantize=list(OPERATORS),
             nodes_to_exclude=_sums_with_constants(prepared),
-            extra_options={"MatMulConstBOnly": True, "TensorQuantOverrides": _overrides(overrides or {})},
+            extra_options={"MatMulConstBOnly": True, "TensorQuantOverrides": _overrides(overrides)},
         )
         return target.read_bytes()
 
 
-def check_samples(data: bytes, samples: Mapping[str, np.ndarray], origin: str) -> int:
-    """Check samples for a model; returns how many they are.
+def check_samples(data: bytes, samples: Mapping[str, np.ndarray], origin: str) -> None:
+    """Check samples for a model.
 
     Raises
     ------
@@ -101,13 +113,12 @@ def check_samples(data: bytes, samples: Mapping[str, np.ndarray], origin: str) -
         If a name, a shape, a type or a value is wrong.
     """
     try:
-        count = check_feeds(describe_model(data)[0], samples)
+        check_feeds(describe_model(data)[0], samples)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{origin}: {error}") from error
     for input_name, array in samples.items():
         if not np.isfinite(array).all():
             raise ValueError(f"{origin}: input {input_name} must be finite in all samples, and is not")
-    return count
 
 
 def read_float_model(data: bytes, name: str) -> onnx.ModelProto:
@@ -154,7 +165,7 @@ def relative_errors(
     sessions = [open_session(model) for model in (data, quantised)]
     names = [info.name for info in sessions[0].get_outputs() if info.type == "tensor(float)"]
     squares = dict.fromkeys(names, np.zeros(2))
-    count = len(next(iter(samples.values())))
+    count = sample_count(samples)
     for index in range(count):
         progress("comparing with the float model", index, count)
         feeds = {name: array[index : index + 1] for name, array in samples.items()}
@@ -167,11 +178,12 @@ def relative_errors(
 class _Reader(quantization.CalibrationDataReader):
     """Hands the samples to the calibrator, one by one, as the accelerator will get them."""
 
-    def __init__(self, samples: Mapping[str, np.ndarray], count: int, progress: Progress):
-        self._feeds = self._slices(samples, count, progress)
+    def __init__(self, samples: Mapping[str, np.ndarray], progress: Progress):
+        self._feeds = self._slices(samples, progress)
 
     @staticmethod
-    def _slices(samples: Mapping[str, np.ndarray], count: int, progress: Progress) -> Iterator[dict[str, np.ndarray]]:
+    def _slices(samples: Mapping[str, np.ndarray], progress: Progress) -> Iterator[dict[str, np.ndarray]]:
+        count = sample_count(samples)
         for index in range(count):
             progress("calibrating", index, count)
             yield {name: array[index : index + 1] for name, array in samples.items()}
@@ -248,9 +260,8 @@ def _spell_depthwise(model: onnx.ModelProto) -> None:
         if len(shape) < 3 or not shape[1]:
             continue
         if node.op_type == "BatchNormalization" and all(name in constants for name in node.input[1:]):
-            scale, bias, mean, variance = (constants[name].astype(np.float64) for name in node.input[1:])
-            factor = scale / np.sqrt(variance + given.get("epsilon", 1e-5))
-            weights, offset = factor.reshape(-1, 1, *[1] * (len(shape) - 2)), bias - mean * factor
+            factor, offset = affine(node, constants)
+            weights = factor.reshape(-1, 1, *[1] * (len(shape) - 2))
             attributes = {"kernel_shape": weights.shape[2:]}
         elif node.op_type == "AveragePool" and _counts_alike(given):
             kernel = given["kernel_shape"]

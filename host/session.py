@@ -11,7 +11,7 @@ import numpy as np
 
 from ..golden.config import DEFAULT_PRESET, Config
 from ..golden.program import Program
-from .arrays import TensorInfo, check_feeds, describe_model
+from .arrays import TensorInfo, check_feeds, describe_model, sample_count
 from .configuration import find_config
 from .driver import Driver
 from .loading import load_program
@@ -187,8 +187,7 @@ class InferenceSession:
 
 def single_samples(feeds: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
     """The samples of a batch, each with a batch axis of 1."""
-    count = len(next(iter(feeds.values())))
-    return [{name: array[index : index + 1] for name, array in feeds.items()} for index in range(count)]
+    return [{name: array[index : index + 1] for name, array in feeds.items()} for index in range(sample_count(feeds))]
 
 
 def _open(model: bytes) -> onnxruntime.InferenceSession | None:
