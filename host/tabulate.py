@@ -33,6 +33,11 @@ def to_codes(array: np.ndarray) -> Int8:
     return array if array.dtype == np.int8 else (array ^ np.uint8(128)).view(np.int8)
 
 
+def code_offset(dtype: np.dtype) -> int:
+    """What int8 or uint8 elements are more than the int8 codes that stand for them."""
+    return 128 if dtype == np.uint8 else 0
+
+
 def open_part(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
     """Open a part of what ONNX Runtime executes, to be run as it stands, without a thread pool of its own."""
     return plain_session(model, threads=1)

@@ -7,7 +7,7 @@ from onnx import NodeProto
 
 from ...golden.addition import UNSIGNED_OFFSET, add, sum_tables
 from ..graph import Add, Int8
-from ..tabulate import CODES, from_codes, open_part, to_codes
+from ..tabulate import CODES, code_offset, from_codes, open_part, to_codes
 from .build import Build
 from .checks import check_layers
 from .cut import cut
@@ -77,7 +77,7 @@ def _quantisation(source: Source, fragment: Fragment, node: NodeProto) -> tuple[
     kinds = [source.types[name] for name in [*names, fragment.outputs[0]]]
     scales = tuple(float(source.constants[end[0]].item()) for end in ends)
     zero_points = tuple(
-        (int(source.constants[end[1]].item()) if len(end) > 1 and end[1] else 0) - (128 if kind == np.uint8 else 0)
+        (int(source.constants[end[1]].item()) if len(end) > 1 and end[1] else 0) - code_offset(kind)
         for end, kind in zip(ends, kinds, strict=True)
     )
     return names, scales, zero_points

@@ -15,7 +15,7 @@ from onnx import NodeProto
 from ...golden.pooling import average_multiplier
 from ..graph import AveragePool, Tensor, Window
 from .build import Build, attributes, follow_trunk, image_place, window_of
-from .checks import check_layers
+from .checks import are_powers_of_two, check_layers
 from .errors import UnsupportedError
 from .fragments import AVERAGE, QUANTISERS, TRANSPARENT, Fragment, label
 from .layout import CHANNELS_FIRST, Place, image_shape
@@ -130,8 +130,7 @@ def _check_ties(node: NodeProto, source: Tensor, target: Tensor, elements: int, 
     ratio = float(source.scale) / float(target.scale) / elements
     ends = -128 - source.zero_point, 127 - source.zero_point
     # Nothing is rounded before the code is where scales and the number of elements are powers of two.
-    scales = np.frexp([source.scale, target.scale, elements])[0]
-    if (scales == 0.5).all() and elements * max(map(abs, ends)) <= 1 << 24:
+    if are_powers_of_two([source.scale, target.scale, elements]) and elements * max(map(abs, ends)) <= 1 << 24:
         return
     sums = np.arange(elements * ends[0], elements * ends[1] + 1)
     values = sums * ratio

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
 import onnx
 
 from ..evaluate import evaluate_layer, to_onnx
@@ -29,6 +30,11 @@ def table_of(model: onnx.ModelProto, ahead: Mapping[str, Int8] | None = None) ->
         return tabulate(model, ahead)
     except ValueError as error:
         raise UnsupportedError(f"it cannot be a table: {error}", "replace the operator") from error
+
+
+def are_powers_of_two(numbers: npt.ArrayLike) -> bool:
+    """Whether all numbers are whole or negative powers of two: nothing is rounded where they are factors."""
+    return bool((np.frexp(numbers)[0] == 0.5).all())
 
 
 def check_layers(build: Build, fragment: Fragment, first_layer: int, values: Mapping[str, Int8] | None = None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import NodeProto
 
+from ..tabulate import code_offset
 from .errors import FOLD, ModelError
 from .fragments import (
     AVERAGE,
@@ -230,7 +231,7 @@ def quantisation(source: Source, tensor: str) -> tuple[float, int]:
     They stand in the node that computes it, or, for operators that keep them (MaxPool, Reshape ...) and for inputs,
     further along.
     """
-    offset = 128 if source.types[tensor] == np.uint8 else 0
+    offset = code_offset(source.types[tensor])
     name, seen, unknown, computed_by = tensor, set(), (1.0, -offset), None
     while name in source.producer and name not in seen:
         seen.add(name)

@@ -6,6 +6,7 @@ import numpy as np
 from onnx import NodeProto, helper, numpy_helper
 
 from .fragments import FLOAT_PRODUCTS, LAYOUT, POOLING, TRANSPARENT
+from .linear import constant
 from .source import Source, connect
 
 
@@ -36,13 +37,14 @@ def _is_product(source: Source, name: str) -> bool:
 
 
 def _move(source: Source, clip: NodeProto, quantise: NodeProto) -> None:
-    given = [source.constants.get(name) for name in quantise.input[1:] if name]
-    bounds = [source.constants.get(name) if name else None for name in [*clip.input, ""][1:3]]
-    if any(
-        operand is None or operand.size != 1 for operand in [*given, *(bound for bound in bounds if bound is not None)]
-    ):
+    scale, zero_point, *bounds = operands = (
+        *(constant(source, quantise, at) for at in (1, 2)),
+        *(constant(source, clip, at) for at in (1, 2)),
+    )
+    computed = source.dynamic_inputs(clip)[1:] + source.dynamic_inputs(quantise)[1:]
+    if computed or any(operand is not None and operand.size != 1 for operand in operands):
         return
-    scale, zero_point = given[0].reshape(()), (given[1].item() if len(given) > 1 else 0)
+    scale, zero_point = scale.reshape(()), 0 if zero_point is None else zero_point.item()
     result, number = clip.output[0], f"{clip.output[0]} in float"
     names = [
         "" if bound is None else f"{number} {end}" for end, bound in zip(("least", "greatest"), bounds, strict=True)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..graph import Convolution
-from .build import Build, attributes, follow_trunk
+from ..tabulate import code_offset
+from .build import Build, follow_trunk
 from .checks import check_layers, random_codes
 from .float_sums import read_float_product
 from .fragments import POOLING, Fragment
 from .layout import Place
-from .linear import check_zero_point, lower_product, lower_spatial
-from .source import Source
+from .linear import add_convolution, check_zero_point
 
 
 def lower_float_product(build: Build, fragment: Fragment) -> None:
@@ -25,40 +24,26 @@ def lower_float_product(build: Build, fragment: Fragment) -> None:
     source, start, end = build.source, fragment.inputs[0], fragment.outputs[0]
     product, first_layer = read_float_product(source, fragment), len(build.graph.layers)
     node, given = product.node, build.places[start]
-    input_offset, output_offset = _offset(source, start), _offset(source, end)
+    input_offset, output_offset = code_offset(source.types[start]), code_offset(source.types[end])
     check_zero_point(build, node, given, product.zero_points[0] - input_offset)
     place = follow_trunk(build, product.before, Place(given.tensor, given.axes, source.shapes[start]), start)
     place = Place(place.tensor, place.axes, source.shapes[node.input[0]])
-    onnx_shape = source.shapes[node.output[0]]
-    if product.weights.ndim > 2:
-        weights, window, shape, axes = lower_spatial(build, node, place, product.weights, onnx_shape)
-    else:
-        weights, window, shape, axes = lower_product(build, node, place, product.weights)
     is_pooled = any(other.op_type in POOLING for other in product.behind)
-    output = node.output[0] if is_pooled else end
-    build.add_tensor(output, shape, end)
-    build.graph.layers.append(
-        Convolution(
-            node.name,
-            (place.tensor,),
-            output,
-            weights=np.ascontiguousarray(weights),
-            bias=product.bias,
-            multiplier=product.ends[0] * product.scales / product.ends[1],
-            window=window,
-            low=product.low - output_offset,
-            high=product.high - output_offset,
-            requantised=output,
-            groups=attributes(node).get("group", 1),
-        )
+    multiplier = product.ends[0] * product.scales / product.ends[1]
+    result = add_convolution(
+        build,
+        node,
+        place,
+        product.weights,
+        product.bias,
+        multiplier,
+        node.output[0] if is_pooled else end,
+        end,
+        low=product.low - output_offset,
+        high=product.high - output_offset,
     )
-    build.add_view(end, follow_trunk(build, product.behind, Place(output, axes, onnx_shape), end, end))
+    build.add_view(end, follow_trunk(build, product.behind, result, end, end))
     # Codes that the network never has need not be those of float32.
     bounds = (code - input_offset for code in product.codes)
     codes = np.clip(random_codes(build, given.tensor), *bounds).astype(np.int8)
     check_layers(build, fragment, first_layer, {given.tensor: codes})
-
-
-def _offset(source: Source, tensor: str) -> int:
-    """What codes of a tensor are more than the int8 codes that stand for them."""
-    return 128 if source.types[tensor] == np.uint8 else 0

@@ -16,8 +16,10 @@ from onnx import NodeProto
 
 from ..graph import Int8
 from .build import attributes
+from .checks import are_powers_of_two
 from .errors import UnsupportedError
 from .fragments import LAYOUT, POOLING, QUANTISERS, TRANSPARENT, Fragment, label
+from .linear import constant
 from .source import Source
 
 _CONVOLUTIONS, _MATRICES = ("Conv", "FusedConv"), ("Gemm", "MatMul")
@@ -106,7 +108,7 @@ class FloatProduct:
     def _is_exact(self, unit: Float64, total: Float64) -> bool:
         """Whether nothing is rounded: all numbers are whole multiples of one power of two, and at most 2**24 of it."""
         scales = np.concatenate([self.scales, self.ends])
-        is_power = (np.frexp(scales)[0] == 0.5).all() and unit.min() >= _LEAST_TERM
+        is_power = are_powers_of_two(scales) and unit.min() >= _LEAST_TERM
         return bool(is_power and (total <= 1 / _UNIT).all() and np.array_equal(self._real_bias, self.bias * unit))
 
 
@@ -181,8 +183,7 @@ def _numbers(source: Source, node: NodeProto) -> tuple[float, float]:
     if activation == "Relu":
         return 0.0, math.inf
     if node.op_type == "Clip":
-        ends = [source.constants.get(name) if name else None for name in [*node.input, "", ""][1:3]]
-        least, greatest = ends
+        least, greatest = (constant(source, node, at) for at in (1, 2))
         return -math.inf if least is None else least.item(), math.inf if greatest is None else greatest.item()
     if activation == "Clip":
         least, greatest = attributes(node)["activation_params"]
@@ -200,7 +201,8 @@ def _around(fragment: Fragment, node: NodeProto) -> tuple[list[NodeProto], list[
 
 
 def _zero_point(source: Source, node: NodeProto) -> int:
-    return int(source.constants[node.input[2]].item()) if len(node.input) > 2 and node.input[2] else 0
+    given = constant(source, node, 2)
+    return 0 if given is None else int(given.item())
 
 
 def _weights(source: Source, node: NodeProto, *, transposed: bool) -> tuple[Int8, npt.NDArray[np.float32]]:

@@ -7,9 +7,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 from onnx import NodeProto
 
+from ...golden.convolution import Int32
 from ..graph import Convolution, Int8, Window
+from ..tabulate import code_offset
 from .build import Build, attributes, image_place, skipped, window_of
 from .checks import check_layers
 from .errors import ModelError
@@ -111,7 +114,7 @@ def lower_linear(build: Build, fragment: Fragment) -> None:
     place, first_layer = build.places[start], len(build.graph.layers)
     place = Place(place.tensor, place.axes, build.source.shapes[start])
     codes = constant(build.source, node, 2)
-    own = 0 if codes is None else int(codes.item()) - (128 if codes.dtype == np.uint8 else 0)
+    own = 0 if codes is None else int(codes.item()) - code_offset(codes.dtype)
     check_zero_point(build, node, place, own)
     build.add_view(end, _convolve(build, node, place, end))
     check_layers(build, fragment, first_layer)
@@ -135,14 +138,10 @@ def check_zero_point(build: Build, node: NodeProto, place: Place, own: int) -> N
 
 
 def _convolve(build: Build, node: NodeProto, place: Place, output: str) -> Place:
-    source, at, given = build.source, _POSITIONS[node.op_type], attributes(node)
+    source, at = build.source, _POSITIONS[node.op_type]
     weights = constant(source, node, at.weight)
-    onnx_shape = source.shapes[output]
-    if node.op_type == "QLinearConv":
-        weights, window, shape, axes = lower_spatial(build, node, place, weights, onnx_shape)
-    else:
-        matrix = weights if given.get("transB", 0) else weights.T
-        weights, window, shape, axes = lower_product(build, node, place, matrix)
+    if node.op_type != "QLinearConv" and not attributes(node).get("transB", 0):
+        weights = weights.T
     channels = weights.shape[0]
     bias = constant(source, node, at.bias)
     bias = np.zeros(channels, np.int32) if bias is None else np.broadcast_to(bias.reshape(-1), channels)
@@ -151,18 +150,64 @@ def _convolve(build: Build, node: NodeProto, place: Place, output: str) -> Place
             f"{source.name}: the bias {node.input[at.bias]!r} of {label(node)} must be "
             f"int32, not {bias.dtype}; quantise the model again"
         )
-    build.add_tensor(output, shape, output)
+    return add_convolution(build, node, place, weights, bias, _multiplier(source, node, channels), output, output)
+
+
+def add_convolution(
+    build: Build,
+    node: NodeProto,
+    place: Place,
+    weights: Int8,
+    bias: Int32,
+    multiplier: npt.NDArray[np.float32],
+    output: str,
+    like: str,
+    *,
+    low: int = -128,
+    high: int = 127,
+) -> Place:
+    """Add the layer of a convolution or matrix product, and its result, which is quantised as an ONNX tensor is.
+
+    Parameters
+    ----------
+    build : Build
+    node : NodeProto
+    place : Place
+        Of what it reads.
+    weights : int8[outputs, inputs / groups, ...] or int8[outputs, features]
+    bias : int32[outputs]
+    multiplier : float32[outputs]
+    output : str
+        Name of the result in the graph.
+    like : str
+        The ONNX tensor.
+    low, high : int
+        Bounds of the result's codes.
+
+    Raises
+    ------
+    ModelError, UnsupportedError
+        If its values do not lie as it wants them.
+    """
+    onnx_shape = build.source.shapes[node.output[0]]
+    if weights.ndim > 2:
+        kernel, window, shape, axes = _spatial(build, node, place, weights, onnx_shape)
+    else:
+        kernel, window, shape, axes = lower_product(build, node, place, weights)
+    build.add_tensor(output, shape, like)
     build.graph.layers.append(
         Convolution(
             node.name,
             (place.tensor,),
             output,
-            weights=np.ascontiguousarray(weights),
+            weights=np.ascontiguousarray(kernel),
             bias=np.ascontiguousarray(bias),
-            multiplier=_multiplier(source, node, channels),
+            multiplier=multiplier,
             window=window,
+            low=low,
+            high=high,
             requantised=output,
-            groups=given.get("group", 1),
+            groups=attributes(node).get("group", 1),
         )
     )
     return Place(output, axes, onnx_shape)
@@ -182,7 +227,7 @@ def _multiplier(source: Source, node: NodeProto, channels: int) -> np.ndarray:
 Lowered = tuple[Int8, Window, Shape3, Shape3]
 
 
-def lower_spatial(build: Build, node: NodeProto, place: Place, weights: Int8, onnx_shape: tuple[int, ...]) -> Lowered:
+def _spatial(build: Build, node: NodeProto, place: Place, weights: Int8, onnx_shape: tuple[int, ...]) -> Lowered:
     """A convolution, ``weights`` int8[outputs, inputs / groups, ...], whose result has the shape ``onnx_shape``."""
     rank = weights.ndim - 2
     output_shape = image_shape(onnx_shape)

@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 
+from ..checks import are_powers_of_two
 from ..errors import ModelError
 from ..fragments import label
 from .chain import Chain
@@ -159,7 +160,7 @@ def _is_same(quantiser: Quantiser, chain: Chain, product: Product, fit: Affine, 
     if (
         quantiser.zero_point
         or pointwise - {"Relu"}
-        or (np.frexp(scales)[0] != 0.5).any()
+        or not are_powers_of_two(scales)
         or product.errors(np.zeros(1, np.int64)).any()
     ):
         return False
