@@ -143,11 +143,17 @@ def _shareless(model: onnx.ModelProto) -> onnx.ModelProto:
     return own_zero_points(model) if _has_unsigned(model) else model
 
 
+def _prepared(model: bytes) -> tuple[bytes, onnxruntime.SessionOptions]:
+    """A serialised model as the reference opens it, and the options."""
+    loaded = onnx.load_from_string(model)
+    shareless = _shareless(loaded)
+    return model if shareless is loaded else shareless.SerializeToString(), _reference_options(shareless)
+
+
 def open_session(model: bytes, options: onnxruntime.SessionOptions | None = None) -> onnxruntime.InferenceSession:
     """Open a serialised model, or a part cut from one, as the reference does; ``options`` replaces the reference's."""
     if options is None:
-        loaded = _shareless(onnx.load_from_string(model))
-        model, options = loaded.SerializeToString(), _reference_options(loaded)
+        model, options = _prepared(model)
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
@@ -211,8 +217,7 @@ def open_host_part(part: bytes) -> onnxruntime.InferenceSession:
     quantisations has other readers too; and it would dequantise constant weights beforehand, which other kernels with
     another order of additions multiply then. What can be computed beforehand has been.
     """
-    loaded = _shareless(onnx.load_from_string(part))
-    part, options = loaded.SerializeToString(), _reference_options(loaded)
+    part, options = _prepared(part)
     options.add_session_config_entry("session.disable_quant_qdq", "1")
     return onnxruntime.InferenceSession(
         part,

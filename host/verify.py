@@ -303,8 +303,9 @@ class _Verification:
         """What ONNX Runtime, which runs samples one by one, gives for each; nothing where it is no reference."""
         if self.found.reference:
             return []
+        random = self._random
         runs = [reference.run(self.program.model, sample) for sample in single_samples(feeds)]
-        return [{name: array for name, array in run.items() if name not in self._random} for run in runs]
+        return [{name: array for name, array in run.items() if name not in random} for run in runs]
 
     @property
     def _random(self) -> set[str]:

@@ -16,10 +16,10 @@ from .channel_operations import (
     part,
     parted,
     reshaping_kind,
+    shape,
     softmax_kind,
     tensors,
 )
-from .channel_operations import shape as _shape
 from .layer import FastPointwiseConv2d
 from .sparse import SparseConv2d
 from .tracing import trace
@@ -70,7 +70,7 @@ def channel_graph(model: nn.Module, sample: torch.Tensor) -> ChannelGraph:
     for node in graph.nodes:
         if node.op == "placeholder":
             names[node] = node.name
-            inputs[node.name] = _shape(node)[1]
+            inputs[node.name] = shape(node)[1]
         elif node.op == "output":
             outputs = tuple(names[source] for source in node.all_input_nodes)
         elif is_parted(node):
@@ -92,10 +92,10 @@ def _layer(node: fx.Node, model: nn.Module, names: dict[fx.Node, str]) -> Channe
     names[node] = name
     if source := parted(node):
         kind, first = part(node, source)
-        return ChannelLayer(name, kind, (names[source.args[0]],), _shape(node)[1], first)
+        return ChannelLayer(name, kind, (names[source.args[0]],), shape(node)[1], first)
     read = tensors(node, names)
     kind = _module_kind(name, model.get_submodule(str(node.target)), node) if is_module else operation_kind(node, read)
-    return ChannelLayer(name, kind, tuple(names[one] for one in read), _shape(node)[1])
+    return ChannelLayer(name, kind, tuple(names[one] for one in read), shape(node)[1])
 
 
 def _module_kind(name: str, module: nn.Module, node: fx.Node) -> Kind:
@@ -110,7 +110,7 @@ def _module_kind(name: str, module: nn.Module, node: fx.Node) -> Kind:
     if isinstance(module, _CHANNELWISE):
         return Kind.CHANNELWISE
     if isinstance(module, nn.Flatten | nn.Unflatten):
-        return reshaping_kind(name, _shape(node.args[0]), _shape(node))
+        return reshaping_kind(name, shape(node.args[0]), shape(node))
     if isinstance(module, _SOFTMAX):
-        return softmax_kind(name, module.dim, len(_shape(node)))
+        return softmax_kind(name, module.dim, len(shape(node)))
     raise ValueError(f"{name}: module must be one that channel_graph knows, not {type(module).__name__}; {_REMEDY}")

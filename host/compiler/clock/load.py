@@ -209,7 +209,7 @@ class LoadClock:
     def _written(self, behind: int) -> int:
         """When all chunks but the last ``behind`` of those so far were written."""
         total = self.written[-1][0] - behind
-        count, end = self.written[max(bisect.bisect_left(self.written, (total,)), 0)] if total > 0 else (total, 0)
+        count, end = self.written[bisect.bisect_left(self.written, (total,))] if total > 0 else (total, 0)
         return end - (count - total)
 
     def _find(self, begin: int, pieces: int, cycles: int, written: int) -> None:
