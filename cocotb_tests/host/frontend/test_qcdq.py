@@ -222,6 +222,19 @@ def clipped(limits: tuple[int, int], *, shown: bool = False) -> bytes:
     return graph.finish(*([codes] if shown else []), again)
 
 
+def test_a_clip_whose_bound_is_computed_is_no_clip_of_constants():
+    graph = Graph((2, 1, len(PAIRS)))
+    read = graph.dequantise("x", 0.25, graph.constant(0, np.int8))
+    codes = graph.quantise(graph.add("Conv", read, graph.weights(np.reshape((7, -5), (1, 2, 1, 1)), 0.125)), 0.5)
+    greatest = graph.add("ReduceMax", "x", keepdims=0)
+    bound = graph.add("Cast", greatest, to=TensorProto.UINT8)
+    cut = graph.add("Clip", codes, graph.constant(0, np.uint8), bound)
+    again = graph.quantise(graph.add("Relu", graph.dequantise(cut, 0.5, graph.constant(0, np.uint8))), 0.5)
+    data = graph.finish(again)
+    for greatest in (2, 127):
+        assert_answers(data, {"x": np.minimum(PAIRS, greatest).T.reshape(1, 2, 1, -1)})
+
+
 @pytest.mark.parametrize("limits", [(0, 15), (2, 3), (0, 255), (9, 4)])
 def test_a_clip_of_codes_is_the_bounds_of_the_product(limits: tuple[int, int]):
     data = clipped(limits)
