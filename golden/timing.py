@@ -48,11 +48,15 @@ PAUSES_HIDDEN = LOOKAHEAD - 3
 #: Pieces of a LOAD or FILL that are found ahead of their chunks.
 PIECES_AHEAD = 4
 
-#: Runs of STOREs that the stages between a command that is walked and the feature memory hold, its own one included.
-RUNS_AHEAD = 8
+#: Beats of a LOAD between their queue and the aligner, which holds one more, and chunks between it and the memory.
+BEATS_AHEAD, CHUNKS_AHEAD = 4, LOOKAHEAD + 3
 
 #: Runs of LOADs that lie between a command that is taken and the splitting into bursts.
 LOAD_RUNS_AHEAD = 3
+
+#: Words of commands that are read from their ring ahead of the queue: as many as the place of one takes cycles to come
+#: back.
+WORDS_AHEAD = 4
 
 #: From the issue of a step to its address, from the address to its word.
 ISSUE_LATENCY = 3
@@ -154,8 +158,8 @@ class Overheads:
         From the start of a run to where a ring looks for room.
     fetch : int
         From where a ring finds room for a command, for which it looks every other cycle, to the request of a burst.
-    read_ahead : int
-        From where the words of a command leave room in their ring to where the queue could begin the next one.
+    read_next : int
+        From a word of a command that leaves for the queue to where another one, which is read then, leaves room.
     read_first : int
         From the last word of a command on the bus to where it leaves room, if the queue waits for it.
     leave : int
@@ -191,15 +195,15 @@ class Overheads:
     read_lead: int = 2
     store_beat: int = 5
     restore: int = 7
-    store_room: int = 7
+    store_room: int = 2
     store_finish: int = 5
     first_fetch: int = 2
     fetch: int = 4
-    read_ahead: int = 2
-    read_first: int = 5
+    read_next: int = 3
+    read_first: int = 6
     reload: int = 3
     leave: int = 2
-    leave_late: int = 4
+    leave_late: int = 8
     refetch: int = 4
     fetched: int = 12
 
@@ -257,25 +261,9 @@ def load_beats(config: Config) -> int:
     return 1 << ((config.axi.outstanding + 2) * config.axi.BURST_BEATS - 1).bit_length()
 
 
-def chunks_ahead(chunks: int, beats: int) -> int:
-    """Chunks of a LOAD that are not written while no beat leaves the queue of beats."""
-    return LOOKAHEAD + 2 + -(-5 * chunks // beats)
-
-
 def chunk_cycles(config: Config, pieces: int, piece_bytes: int) -> int:
     """Cycles in which a LOAD writes pieces to the feature memory: a beat, or what is left of a piece, in each."""
     return pieces * -(-piece_bytes // config.axi.data_bytes)
-
-
-def unit_cycles(config: Config, unit_bytes: int, size_bytes: int) -> int:
-    """Cycles in which a LOAD writes to a memory for constants: a beat, or a unit of it if that is less, in each."""
-    return -(-size_bytes // min(config.axi.data_bytes, unit_bytes))
-
-
-def spill_cycles(config: Config, chunk_bytes: int, address: int, pieces: int, piece_bytes: int) -> int:
-    """Cycles that a LOAD's run takes beside those of its chunks: one where the last chunk ends in a beat of its own."""
-    last = (piece_bytes - 1) % chunk_bytes + 1
-    return int((address + pieces * piece_bytes - last) % config.axi.data_bytes + last > config.axi.data_bytes)
 
 
 def fill_cycles(config: Config, rows: int, piece_bytes: int) -> int:

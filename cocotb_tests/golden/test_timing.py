@@ -37,6 +37,7 @@ def test_latencies_are_those_of_the_components() -> None:
     assert windows.ISSUE_LATENCY == timing.ISSUE_LATENCY
     assert feature_memory.FETCH_LATENCY == timing.FETCH_LATENCY
     assert feature_memory.WRITE_LATENCY == timing.WRITE_LATENCY
+    assert device.RAM_LATENCY + 2 == timing.WORDS_AHEAD
     assert device.MULTIPLIER_LATENCY == mac.MULTIPLIER_LATENCY
     assert results.RESULTS_LATENCY == timing.RESULTS_LATENCY
     assert ENGINES[Engine.ADD].terms_latency == add_tables.LATENCY

@@ -32,8 +32,8 @@ QUICK = {
 #: What the quick ones leave to accelerators with rings of fewer commands.
 SELDOM = {"grouped with longer than the ring", "batch with longer than the ring"}
 #: Whose cycles were predicted wrongly: turns of the two rings that go on from the prologue, a LOAD to another memory
-#: behind a FILL that waits for results.
-LATE = {"least": (5006, 6016)}
+#: behind a FILL that waits for results, walkers that results hold up, a first LOAD beside the fetching of both rings.
+LATE = {"least": (5006, 6016, 6030), "bound": (6000,)}
 BLOCK, BLOCKS = 20, 15
 #: Of a block: an odd accelerator's memories may hold too little.
 REFUSED = 2

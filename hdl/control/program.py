@@ -9,6 +9,7 @@ from amaranth.utils import ceil_log2
 
 from ...golden import isa, registers
 from ...golden.config import AxiConfig, Config
+from ...golden.timing import WORDS_AHEAD
 from ..bus.axi import ReadSignature, Response
 from ..parts.assertions import Assertions
 from ..parts.device import RAM_LATENCY, Ram
@@ -18,8 +19,6 @@ from ..parts.isa import INDEX_BITS, ErrorReport, report
 __all__ = ["Program", "Ring", "program_layout"]
 
 _COUNT_BITS = registers.REGISTERS["DMA_COMMANDS"].mask.bit_length()
-#: Words on their way from the ring's memory to the queue: as many as a credit takes cycles to come back.
-_CREDITS = RAM_LATENCY + 2
 _QUEUES = ("dma", "compute")
 
 
@@ -182,10 +181,10 @@ class Ring(wiring.Component):
     ) -> tuple[Signal, Signal]:
         """Read ahead into a small FIFO; returns whether words are yet to be read, and that none is under way."""
         to_read = Signal(_COUNT_BITS)
-        m.submodules.output = output = Fifo(unsigned(self.data_bits), depth=_CREDITS)
+        m.submodules.output = output = Fifo(unsigned(self.data_bits), depth=WORDS_AHEAD)
         # Words in the ring that are not read.
         stored, waits = Signal(range(storage.depth + 1)), Signal()
-        credits, has_credit = Signal(range(_CREDITS + 1), init=_CREDITS), Signal()
+        credits, has_credit = Signal(range(WORDS_AHEAD + 1), init=WORDS_AHEAD), Signal()
         reading, is_last, issue, taken, emptied = Signal(), Signal(), Signal(), Signal(), Signal()
         ends_command = read[: ceil_log2(command_words)].all()
         arrives = Signal(RAM_LATENCY)
@@ -204,7 +203,7 @@ class Ring(wiring.Component):
             arrives.eq((arrives << 1) | issue),
             credits.eq(credits - issue + taken),
             has_credit.eq(remains(credits, leaves=issue, comes=taken)),
-            emptied.eq((credits == _CREDITS) & ~issue),
+            emptied.eq((credits == WORDS_AHEAD) & ~issue),
             stored.eq(stored + self.word_valid - issue),
             # What arrives in this cycle counts later.
             waits.eq(remains(stored, leaves=issue)),

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ...golden import isa
 from ...golden.config import Config
 from ...golden.isa import ErrorCode, Unit
-from ...golden.timing import load_beats
+from ...golden.timing import BEATS_AHEAD, load_beats
 from ..bus.axi import ReadSignature, Response
 from ..bus.burst import BurstSplitter
 from ..memories.feature_memory import WRITE_LATENCY, feature_write_layout
@@ -26,8 +26,6 @@ __all__ = ["DmaLoad", "load_command_layout"]
 
 #: LOADs and FILLs between their check and their last byte.
 _COMMANDS_IN_FLIGHT = 8
-#: Beats between the queue in block RAM and the aligner.
-_BEATS_AHEAD = 4
 
 
 class DmaLoad(wiring.Component):
@@ -79,7 +77,7 @@ class DmaLoad(wiring.Component):
         # On both sides of the aligner, so that a memory that is not ready has to stop nothing else in the same cycle.
         m.submodules.steps = steps = Buffer(step_layout(self.config))
         # In distributed RAM: what the aligner takes only moves a pointer.
-        m.submodules.next_beat = next_beat = Fifo(unsigned(self.config.axi.data_bits), depth=_BEATS_AHEAD)
+        m.submodules.next_beat = next_beat = Fifo(unsigned(self.config.axi.data_bits), depth=BEATS_AHEAD)
         m.submodules.beats = beats = BlockFifo(unsigned(self.config.axi.data_bits), depth=self._beats)
         m.submodules.aligner = aligner = ByteAligner(self.config)
         # The aligner reserves a place behind it, and the buffer keeps the memory's ready from moving that queue.

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from lutterfly.golden.timing import BACKLOG_LIMIT
-from lutterfly.host.compiler.clock.agenda import Agenda, Process, Signal
+from lutterfly.host.compiler.clock.agenda import Agenda, Events, Process, Signal
+from lutterfly.host.compiler.clock.chunks import Run
 from lutterfly.host.compiler.clock.issue import Part
 from lutterfly.host.compiler.clock.port import Port, Rounds
 
@@ -64,6 +65,43 @@ def test_windows_take_the_cycles_of_their_steps_and_pieces(seed: int) -> None:
         writes += [first + group for group in range(groups) if (group + 1) % slots == 0 or group == groups - 1]
     assert cycles_of(list(part.reads())) == reads
     assert cycles_of(list(part.writes())) == writes
+    latest: list[int] = []
+    for begin, count, issued, _ in part.issue():
+        latest += part.last_steps(begin, count, issued, 10)
+    assert latest[-10:] == reads[-10:]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_burst_is_held_at_its_first_step(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    limit, rounds, steps, groups = (int(number) for number in rng.integers(1, 9, 4))
+    part = Part(100, 0, [(steps, groups)], rounds, False, 0, limit, 0, 1, 40)
+    latest: list[int] = []
+    for begin, count, issued, _ in part.issue():
+        latest += part.last_steps(begin, count, issued, 10)
+    assert latest[-10:] == cycles_of(list(part.reads()))[-10:]
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_chunks_begin_and_end_in_beats(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    beat, address, pieces, piece = 8, *(int(number) for number in rng.integers(1, 30, 3))
+    chunk = int(rng.choice([1, 2, 4, 8]))
+    run = Run(address, pieces * piece, beat, piece, chunk)
+    # First and last byte of each chunk, on the bus.
+    chunks = [
+        (byte, min(byte + chunk, end) - 1)
+        for end in range(address + piece, address + (pieces + 1) * piece, piece)
+        for byte in range(end - piece, end, chunk)
+    ]
+    first = address // beat
+    for beats in range(1, chunks[-1][1] // beat - first + 2):
+        stop = (first + beats) * beat
+        begun, ended = (sum(chunk[side] < stop for chunk in chunks) for side in (0, 1))
+        assert (run.begun(beats), run.ended(beats)) == (begun, ended)
+        if ended:
+            assert run.crosses(beats) == (chunks[ended - 1][0] < stop - beat)
+    assert run.ended(0) == 0 == run.begun(-3)
 
 
 def test_processes_go_on_in_the_order_of_time_and_rank() -> None:
@@ -81,3 +119,25 @@ def test_processes_go_on_in_the_order_of_time_and_rank() -> None:
     agenda.start(process("first", 3, 7), 0)
     agenda.run()
     assert seen == [("first", 3), ("late", 5), ("first", 7), ("woken", 7), ("late", 7)]
+
+
+def test_events_are_waited_for_by_number() -> None:
+    agenda, seen = Agenda(), []
+    events = Events(agenda)
+
+    def wait(index: int | None) -> Process:
+        seen.append((index, (yield from events.of(index)), agenda.now))
+
+    def happen() -> Process:
+        yield 5
+        events.add(7)
+        yield 6
+        events.add(9)
+
+    for index in (None, -1, 1, 0):
+        agenda.start(wait(index), 1)
+    agenda.start(happen(), 0)
+    assert events.last == 0
+    agenda.run()
+    assert seen == [(None, 0, 0), (-1, 0, 0), (0, 7, 5), (1, 9, 6)]
+    assert events.last == 9

@@ -65,3 +65,37 @@ class Agenda:
 
     def _push(self, time: int, rank: int, process: Process) -> None:
         heapq.heappush(self._heap, (max(time, self.now), rank, next(self._number), process))
+
+
+@dataclass
+class Events:
+    """When each of a sequence happens, as far as that is known.
+
+    Attributes
+    ----------
+    times : list of int
+    changed : Signal
+        Of ``times``.
+    """
+
+    agenda: Agenda
+    times: list[int] = field(default_factory=list)
+    changed: Signal = field(default_factory=Signal)
+
+    def add(self, *times: int) -> None:
+        """What happens next."""
+        self.times += times
+        self.agenda.fire(self.changed)
+
+    def of(self, index: int | None) -> Generator[Wait, None, int]:
+        """Wait until it is known when one happens; at once and at zero if there is none of this number."""
+        if index is None or index < 0:
+            return 0
+        while len(self.times) <= index:
+            yield self.changed
+        return self.times[index]
+
+    @property
+    def last(self) -> int:
+        """When the last one so far happens; zero if there is none."""
+        return self.times[-1] if self.times else 0

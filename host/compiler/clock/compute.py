@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from ....golden import timing
@@ -9,8 +10,12 @@ from ....golden.config import Config
 from ....golden.engines import specification
 from ....golden.timing import LOOKAHEAD, OVERHEADS
 from ..plan import Command
+from .agenda import Events
 from .issue import Part, hide, parts
 from .port import Port
+
+#: Steps between the one that is walked and the one that is issued, both included.
+AHEAD = LOOKAHEAD + 2
 
 #: First and last issue of a command, and its steps.
 Issues = tuple[int, int, int]
@@ -22,9 +27,11 @@ class ComputeClock:
 
     Attributes
     ----------
-    completed : list of int
-        When each command completes.
+    completed : Events
+        Commands of the compute queue.
     issues : list of Issues
+    latest : list of int
+        When the last steps so far were issued, as many as the walker may be ahead.
     reads, writes : Port
         The feature memory: reads in the cycles of their issue, writes in the cycle of the first issue that may read
         what is written.
@@ -36,8 +43,9 @@ class ComputeClock:
     """
 
     config: Config
-    completed: list[int]
+    completed: Events
     issues: list[Issues] = field(default_factory=list)
+    latest: list[int] = field(default_factory=list)
     reads: Port = field(default_factory=Port)
     writes: Port = field(default_factory=Port)
     accepts: int = 0
@@ -52,7 +60,7 @@ class ComputeClock:
         fields, config = command.fields, self.config
         taken = max(accepted + OVERHEADS.intake, self.walked + 1)
         # One command waits in the unit while the one before it is walked.
-        self.accepts = taken + 1
+        self.accepts = taken + 2
         behind = self.issues[-1][1] + 1 if self.issues else 0
         first = max(behind, taken + OVERHEADS.issue)
         spec = specification(fields["engine"])
@@ -63,11 +71,12 @@ class ComputeClock:
         latency = timing.landing_latency(config, fields)
         limit = timing.burst_limit(config) if spec.is_burst else None
         unread = fields["steps"] - spec.steps_read(fields, config)
-        now = first
+        now, latest = first, deque(self.latest, maxlen=AHEAD)
         for windows, rounds, slots in parts(fields, config):
             begins, row = now == first, sum(steps for steps, _ in windows)
             part = Part(now, self.backlog, windows, rounds, begins, self.hidden, limit, unread, slots, latency)
             for begin, count, issued, self.backlog in part.issue():
+                latest.extend(part.last_steps(begin, count, issued, AHEAD))
                 now = begin + count * (row + sum(hold for hold, _ in issued))
                 waits = [waiting for _, waiting in issued]
                 if begins:
@@ -82,14 +91,7 @@ class ComputeClock:
         last = now - 1
         self.issues.append((first, last, timing.issue_steps(fields)))
         # The walker is ahead of the issue by what lies between them, the gate's own register included, and no more.
-        self.walked = max(taken + self.issues[-1][2], self._issued(LOOKAHEAD + 1))
-        self.completed.append(self.landed - self.hidden + OVERHEADS.completion)
-        command.begin, command.end = first, self.completed[-1]
-
-    def _issued(self, before: int) -> int:
-        """When the step so many before the last one was issued."""
-        for _, last, steps in reversed(self.issues):
-            if before < steps:
-                return last - before
-            before -= steps
-        return 0
+        self.latest = list(latest)
+        self.walked = max(taken + self.issues[-1][2], self.latest[0] if len(self.latest) == AHEAD else 0)
+        self.completed.add(self.landed - self.hidden + OVERHEADS.completion)
+        command.begin, command.end = first, self.completed.last

@@ -3,67 +3,81 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass, field
 
 from ....golden import timing
 from ....golden.config import Config
 from ....golden.timing import OVERHEADS
-from .agenda import Agenda, Process, Signal, Wait
+from .agenda import Agenda, Events, Process, Signal, Wait
 from .bus import ReadBus, held
 
 
-@dataclass
 class Ring:
     """The commands of one queue, of a program that is longer than the ring.
 
-    Attributes
+    Parameters
     ----------
+    agenda : Agenda
+    config : Config
     commands : int
         All of them, END included.
-    pairs : bool
-        A burst may hold two commands, of which the first has an even number.
-    room : list of int
-        From when on there is room for each command, as far as that is known.
-    arrived : list of int
-        The cycle in which each command's last word arrives, likewise.
+
+    Attributes
+    ----------
+    room : Events
+        There is room for each command.
+    arrived : Events
+        Each command's last word arrives.
+    started : Events
+        The queue may read each command.
     asked : int
         Commands that have been asked for.
     offers : int
         Commands of the burst that waits for the prefetcher.
-    changed : Signal
-        Of ``room``, ``arrived`` and ``offers``.
+    taken : Signal
+        The prefetcher takes the burst.
     """
 
-    commands: int
-    pairs: bool
-    room: list[int]
-    arrived: list[int] = field(default_factory=list)
-    asked: int = 0
-    offers: int = 0
-    changed: Signal = field(default_factory=Signal)
+    def __init__(self, agenda: Agenda, config: Config, commands: int):
+        self.agenda, self.commands = agenda, commands
+        self.beats = timing.command_beats(config)
+        # A burst may hold two commands, of which the first has an even number.
+        self.pairs = timing.commands_at_once(config) > 1
+        self.room = Events(agenda, [0] * config.resident_commands)
+        self.arrived, self.started = Events(agenda), Events(agenda)
+        self.asked, self.offers, self.taken = 0, 0, Signal()
 
-    def ask(self, fetcher: Signal, agenda: Agenda) -> Process:
+    def ask(self, fetcher: Signal) -> Process:
         """Offer bursts to the prefetcher as long as there are commands to fetch, and room for them."""
         measured = OVERHEADS.first_fetch
         while self.asked < self.commands:
-            while len(self.room) <= self.asked:
-                yield self.changed
             # Every other cycle it looks for room.
-            measured += max(self.room[self.asked] - measured + 1, 0) // 2 * 2
+            measured += max((yield from self.room.of(self.asked)) - measured + 1, 0) // 2 * 2
             yield measured
             following = self.asked + 1
             is_pair = (
                 self.pairs
                 and self.asked % 2 == 0
-                and following < min(self.commands, len(self.room))
-                and self.room[following] <= measured
+                and following < min(self.commands, len(self.room.times))
+                and self.room.times[following] <= measured
             )
             yield measured + OVERHEADS.fetch - 2
             self.offers = 1 + is_pair
-            agenda.fire(fetcher)
+            self.agenda.fire(fetcher)
             while self.offers:
-                yield self.changed
-            measured = agenda.now + 2
+                yield self.taken
+            measured = self.agenda.now + 2
+
+    def read(self) -> Process:
+        """Make room: words leave the ring as soon as those that are so many before them have left for the queue."""
+        for index in range(self.commands):
+            number, word = divmod((index + 1) * self.beats - 1 - timing.WORDS_AHEAD, self.beats)
+            left = 0
+            if number >= 0:
+                begin = (yield from self.started.of(number)) + 1
+                end = (yield from self.arrived.of(number)) + OVERHEADS.fetched - OVERHEADS.command
+                left = max(begin + word, end + 1 - self.beats + word)
+            arrived = yield from self.arrived.of(index)
+            self.room.add(max(left + OVERHEADS.read_next, arrived + OVERHEADS.read_first))
 
 
 class Fetch:
@@ -82,17 +96,18 @@ class Fetch:
 
     def __init__(self, agenda: Agenda, bus: ReadBus, config: Config, commands: dict[str, int], last: str):
         self.agenda, self.bus, self.config = agenda, bus, config
-        self.beats = timing.command_beats(config)
         self.served, self.offered = last, Signal()
-        resident, pairs = config.resident_commands, timing.commands_at_once(config) > 1
-        self.rings = {name: Ring(count, pairs, [0] * resident) for name, count in commands.items() if count > resident}
+        self.rings = {
+            name: Ring(agenda, config, count) for name, count in commands.items() if count > config.resident_commands
+        }
         #: When each burst ends.
         self.ends: list[int] = []
 
     def start(self) -> None:
         """Begin to fetch."""
         for ring in self.rings.values():
-            self.agenda.start(ring.ask(self.offered, self.agenda), 0)
+            self.agenda.start(ring.ask(self.offered), 0)
+            self.agenda.start(ring.read(), 0)
         self.agenda.start(self._serve(), 1)
 
     def arrival(self, name: str, index: int, begun: int) -> Generator[Wait, None, int]:
@@ -100,12 +115,8 @@ class Fetch:
         ring = self.rings.get(name)
         if ring is None:
             return 0
-        while len(ring.arrived) <= index:
-            yield ring.changed
-        arrived = ring.arrived[index]
-        ring.room.append(max(begun + self.beats - OVERHEADS.read_ahead, arrived + OVERHEADS.read_first))
-        self.agenda.fire(ring.changed)
-        return arrived + OVERHEADS.fetched
+        ring.started.add(begun)
+        return (yield from ring.arrived.of(index)) + OVERHEADS.fetched
 
     def _serve(self) -> Process:
         """Take the bursts of the rings, in turns where both have one."""
@@ -122,9 +133,8 @@ class Fetch:
             ring = self.rings[self.served]
             count, ring.offers = ring.offers, 0
             ring.asked += count
-            self.agenda.fire(ring.changed)
-            taken, first = yield from self.bus.take(self.agenda.now + 1, count * self.beats)
-            self.ends.append(self.bus.free)
-            ring.arrived += [first + (number + 1) * self.beats - 1 for number in range(count)]
-            self.agenda.fire(ring.changed)
-            yield taken + 1
+            self.agenda.fire(ring.taken)
+            taken, first = yield from self.bus.take(self.agenda.now, count * ring.beats)
+            self.ends.append(self.bus.free + 1)
+            ring.arrived.add(*(first + (number + 1) * ring.beats for number in range(count)))
+            yield taken + 2

@@ -59,6 +59,18 @@ class Part:
             yield begin, count, issued, backlog
             begin += count * (steps + sum(hold for hold, _ in issued))
 
+    def last_steps(self, begin: int, count: int, issued: list[tuple[int, int]], most: int) -> list[int]:
+        """When the last steps of rounds are issued, ``most`` of them at most, in order."""
+        found: list[int] = []
+        end = begin + count * (sum(steps for steps, _ in self.windows) + sum(hold for hold, _ in issued))
+        while end > begin and len(found) < most:
+            for (steps, _), (hold, _) in zip(reversed(self.windows), reversed(issued), strict=True):
+                # What is held is the last step of a window, of a burst the first.
+                last = 0 if self.burst_limit is not None else 1
+                found += [end - 1 - step - (hold if last and step else 0) for step in range(min(steps, most))]
+                end -= steps + hold
+        return found[most - 1 :: -1] if len(found) >= most else found[::-1]
+
     def reads(self) -> Iterator[Rounds]:
         """The cycles of the steps that read."""
         for begin, count, issued, _ in self.issue():

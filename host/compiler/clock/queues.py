@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from ....golden import timing
 from ....golden.config import Config
 from ....golden.isa import Opcode
 from ....golden.timing import OVERHEADS
 from ..plan import Command
-from .agenda import Agenda, Process, Signal, Wait
+from .agenda import Agenda, Events, Process
 from .bus import ReadBus
 from .compute import ComputeClock
 from .fetch import Fetch
 from .load import LoadClock
 from .store import StoreClock
-
-
-@dataclass
-class Completed:
-    """When each command of a queue completes, as far as that is known."""
-
-    times: list[int] = field(default_factory=list)
-    changed: Signal = field(default_factory=Signal)
-
-    def of(self, index: int | None) -> Generator[Wait, None, int]:
-        """Wait until it is known when a command completes; at once and at zero if there is none."""
-        if index is None or index < 0:
-            return 0
-        while len(self.times) <= index:
-            yield self.changed
-        return self.times[index]
 
 
 class Queues:
@@ -55,11 +38,10 @@ class Queues:
         self.agenda = agenda = Agenda()
         self.bus = ReadBus(agenda, shared=max(counts.values()) > config.resident_commands)
         self.fetch = Fetch(agenda, self.bus, config, counts, last=last)
-        self.done = {name: Completed() for name in self.commands}
-        self.compute = ComputeClock(config, self.done["compute"].times)
-        transfers = (self.done["dma"].times, self.done["dma"].changed)
-        self.load = LoadClock(agenda, config, self.bus, self.compute.writes, *transfers)
-        self.store = StoreClock(agenda, config, self.compute.reads, *transfers)
+        self.done = {name: Events(agenda) for name in self.commands}
+        self.compute = ComputeClock(config, self.done["compute"])
+        self.load = LoadClock(agenda, config, self.bus, self.compute.writes, self.done["dma"])
+        self.store = StoreClock(agenda, config, self.compute.reads, self.done["dma"])
         self.ends: list[int] = []
 
     def run(self) -> int:
@@ -73,7 +55,7 @@ class Queues:
         return max(self.ends)
 
     def _run_compute(self) -> Process:
-        unit, done, before = self.compute, self.done["compute"], OVERHEADS.start
+        unit, before = self.compute, OVERHEADS.start
         for index, command in enumerate(self.commands["compute"]):
             arrival = yield from self.fetch.arrival("compute", index, before if index else 0)
             allowed = 0
@@ -83,7 +65,6 @@ class Queues:
             if not self.agenda.is_next(before):
                 yield before
             unit.run(command, before)
-            self.agenda.fire(done.changed)
         yield from self._end("compute", before)
 
     def _run_dma(self) -> Process:
@@ -98,10 +79,11 @@ class Queues:
                 allowed = max(allowed, (yield from self.done["dma"].of(index - 1)) + OVERHEADS.turn)
             was_store = is_store
             unit = self.store if is_store else self.load
-            before = max(before + timing.command_cycles(self.config), unit.accepts, allowed, arrival)
+            allowed = max(allowed, (yield from unit.accepts()))
+            before = max(before + timing.command_cycles(self.config), allowed, arrival)
             if not self.agenda.is_next(before):
                 yield before
-            yield from unit.accept(command, before)
+            unit.accept(command, before)
         yield from self._end("dma", before)
 
     def _end(self, name: str, before: int) -> Process:

@@ -2,87 +2,105 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Generator
-from dataclasses import dataclass, field
 
 from ....golden import timing
 from ....golden.config import Config
 from ....golden.timing import OVERHEADS
 from ..plan import Command
-from .agenda import Agenda, Process, Signal, Wait
-from .bus import held
+from .agenda import Agenda, Events, Process, Signal, Wait
 from .port import Port, free_cycles
 
 
-@dataclass
 class StoreClock:
     """The unit of STORE: it reads in the cycles in which no step does.
 
-    Attributes
+    Rows, their runs and the bursts of these wait in stages one behind the other, each for room in the next one.
+
+    Parameters
     ----------
+    agenda : Agenda
+    config : Config
     reads : Port
         Of the feature memory.
-    completed : list of int
-        When each command of the DMA queue completes.
-    done : Signal
-        Of ``completed``.
-    accepts : int
-        When the unit takes the next command.
+    completed : Events
+        Commands of the DMA queue.
     """
 
-    agenda: Agenda
-    config: Config
-    reads: Port
-    completed: list[int]
-    done: Signal
-    accepts: int = 0
-    #: Runs of the STOREs that the unit has taken, and when each has been read, as far as that is known.
-    rows: int = 0
-    runs: list[int] = field(default_factory=list)
-    #: When the memory has answered each burst, and when the next beat may be read.
-    answers: list[int] = field(default_factory=list)
-    read: int = 0
-    taken: Signal = field(default_factory=Signal)
-    comes: Signal = field(default_factory=Signal)
-    waiting: deque[tuple[Command, int]] = field(default_factory=deque)
+    def __init__(self, agenda: Agenda, config: Config, reads: Port, completed: Events):
+        self.agenda, self.config, self.reads, self.completed = agenda, config, reads, completed
+        #: Of the commands that the unit has taken, and of those before the last one, which must be walked first.
+        self.rows, self.behind = 0, -1
+        self.waiting: deque[tuple[Command, int]] = deque()
+        self.comes = Signal()
+        #: Of rows: walked. Of bursts: found, begun, read to their last beat, answered.
+        self.walked, self.found, self.begun, self.read, self.answered = (Events(agenda) for _ in range(5))
+        #: Beats of each burst that is found, and the command that ends with it.
+        self.bursts: list[tuple[int, tuple[Command, int] | None]] = []
 
     def start(self) -> None:
         """Wait for commands."""
-        self.agenda.start(self._run(), 4)
+        for process in (self._find(), self._begin(), self._read()):
+            self.agenda.start(process, 4)
 
-    def accept(self, command: Command, begin: int) -> Generator[Wait, None, None]:
-        """Take a command, and go on when the unit can take the next one: this one is walked, as all runs before its own
-        have room."""
+    def accept(self, command: Command, begin: int) -> None:
+        """Take a command."""
         self.waiting.append((command, begin))
         self.agenda.fire(self.comes)
-        behind = self.rows - timing.RUNS_AHEAD
-        self.rows += command.fields["rows"]
-        if behind >= 0:
-            while len(self.runs) <= behind:
-                yield self.taken
-            self.accepts = self.runs[behind] + OVERHEADS.store_room
+        self.behind, self.rows = self.rows - 1, self.rows + command.fields["rows"]
 
-    def _run(self) -> Process:
+    def accepts(self) -> Generator[Wait, None, int]:
+        """Wait until it is known when the next command can be taken: the last one is walked, as all rows before its own
+        are."""
+        return (yield from self.walked.of(self.behind)) + OVERHEADS.store_room
+
+    def _find(self) -> Process:
+        """Walk rows, and find the bursts of each."""
+        split = 0
         while True:
             while not self.waiting:
                 yield self.comes
             command, begin = self.waiting.popleft()
             fields = command.fields
-            self.read = max(begin + OVERHEADS.store, self.read)
+            walked = max(begin + OVERHEADS.store - 5, self.walked.last + 3 if self.walked.times else 0)
             for row in range(fields["rows"]):
-                address = fields["external"] + row * fields["external_row"]
-                for beats in timing.burst_beats(self.config, address, fields["row_bytes"]):
-                    yield from self._burst(beats)
-                self.runs.append(self.read)
-                self.agenda.fire(self.taken)
-            earlier = self.completed[-1] if self.completed else 0
-            command.begin, command.end = begin, max(self.answers[-1] + OVERHEADS.store_finish, earlier + 1)
-            self.completed.append(command.end)
-            self.agenda.fire(self.done)
+                # One row waits to be split.
+                walked = max(walked, split + 1)
+                self.walked.add(walked)
+                split = max(walked, self.found.last) + 1
+                now, last = split, row == fields["rows"] - 1
+                beats = timing.burst_beats(
+                    self.config, fields["external"] + row * fields["external_row"], fields["row_bytes"]
+                )
+                for number, count in enumerate(beats):
+                    ends = last and number == len(beats) - 1
+                    now = max(now, (yield from self.begun.of(len(self.bursts) - 2))) + 1
+                    self.bursts.append((count, (command, begin) if ends else None))
+                    self.found.add(now)
+                walked += 1
 
-    def _burst(self, beats: int) -> Generator[Wait, None, None]:
-        begin = max(self.read, held(self.answers, self.config.axi.outstanding) + OVERHEADS.restore)
-        end = yield from free_cycles(self.agenda, self.reads, begin - OVERHEADS.read_lead, beats)
-        self.read = end + OVERHEADS.read_lead
-        self.answers.append(self.read + OVERHEADS.store_beat + OVERHEADS.write_latency)
+    def _begin(self) -> Process:
+        """Begin bursts: two wait for the reader, and so many for their answer."""
+        for number in itertools.count():
+            now = max((yield from self.found.of(number)), (yield from self.begun.of(number - 1))) + 1
+            now = max(now, (yield from self.read.of(number - 3)))
+            answer = yield from self.answered.of(number - self.config.axi.outstanding)
+            self.begun.add(max(now, answer + OVERHEADS.restore - 2))
+
+    def _read(self) -> Process:
+        """Read and send the beats of bursts."""
+        end = 0
+        for number in itertools.count():
+            begin = max((yield from self.begun.of(number)) + 2, end)
+            beats, ends = self.bursts[number]
+            end = yield from free_cycles(self.agenda, self.reads, begin - OVERHEADS.read_lead, beats)
+            end += OVERHEADS.read_lead
+            self.read.add(end)
+            answered = end + OVERHEADS.store_beat + OVERHEADS.write_latency
+            self.answered.add(answered)
+            if ends is not None:
+                command, command.begin = ends
+                command.end = max(answered + OVERHEADS.store_finish, self.completed.last + 1)
+                self.completed.add(command.end)
