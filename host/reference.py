@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import platform
 import tempfile
 from collections.abc import Collection, Mapping
@@ -180,7 +181,33 @@ def executed_model(model: onnx.ModelProto, *, exact_sums: bool = False) -> onnx.
         executed = onnx.load(path)
     # ONNX Runtime leaves initializers among the inputs that it has fused away.
     keep_inputs(executed, [value.name for value in model_inputs(model)])
+    _name_by_origin(model, executed)
     return executed
+
+
+def _name_by_origin(model: onnx.ModelProto, executed: onnx.ModelProto) -> None:
+    """Name what ONNX Runtime adds to a model after what it is computed from.
+
+    It numbers the tensors that it adds, in an order that the whole model decides: beside a model in which nodes stand
+    for functions they could swap their names, and one would be compared with another.
+    """
+    given = {name for node in model.graph.node for name in (*node.input, *node.output)}
+    given |= {value.name for value in (*model.graph.input, *model.graph.initializer)}
+    renamed: dict[str, str] = {}
+    #: Names of what is added, shortened: a name must not hold those of all that is before it.
+    short: dict[str, str] = {}
+    for node in executed.graph.node:
+        node.input[:] = [renamed.get(name, name) for name in node.input]
+        sources = ", ".join(short.get(name, name) for name in node.input if name in given or name in short)
+        for position, name in enumerate(node.output):
+            if name and name not in given:
+                number, added = 1, f"{node.op_type} of {sources}"
+                while added in given or added in short:
+                    number, added = number + 1, f"{node.op_type} {number + 1} of {sources}"
+                renamed[name] = node.output[position] = added
+                short[added] = hashlib.blake2s(added.encode(), digest_size=4).hexdigest()
+    for value in executed.graph.value_info:
+        value.name = renamed.get(value.name, value.name)
 
 
 def expose(model: onnx.ModelProto, names: Collection[str]) -> onnx.ModelProto:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import onnx
 import pytest
@@ -161,3 +163,54 @@ def test_a_tail_multiplies_in_the_order_of_the_plain_model():
     data = made.serialise()
     for seed in range(4):
         assert_answers(data, {"x": np.random.default_rng(seed).integers(-128, 128, (1, 3, 6, 6)).astype(np.int8)})
+
+
+def quantised_parts(*, swapped: bool) -> onnx.ModelProto:
+    """A vector of int8 codes, of which two parts are quantised again; the nodes of one or of the other go first."""
+    made = onnx.helper.make_node
+    parts = [
+        [
+            made("QuantizeLinear", [name, "scale", "zero"], [f"{name}_codes"]),
+            made("DequantizeLinear", [f"{name}_codes", "scale", "zero"], [f"{name}_read"]),
+            made("Sqrt", [f"{name}_read"], [f"{name}_root"]),
+        ]
+        for name in ("left", "right")
+    ]
+    nodes = [
+        # One operator on codes, so that int8 codes become uint8 ones between the others.
+        made("QLinearSigmoid", ["x", "scale", "zero", "scale", "zero"], ["codes"], domain="com.microsoft"),
+        made("DequantizeLinear", ["codes", "scale", "zero"], ["read"]),
+        made("Split", ["read", "sizes"], ["left", "right"], axis=1),
+        *itertools.chain(*(reversed(parts) if swapped else parts)),
+    ]
+    constants = {"scale": np.float32(0.5), "zero": np.int8(3), "sizes": np.int64([1, 2])}
+    graph = onnx.helper.make_graph(
+        nodes,
+        "parts",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.INT8, [1, 3])],
+        [
+            onnx.helper.make_tensor_value_info(f"{name}_root", onnx.TensorProto.FLOAT, None)
+            for name in ("left", "right")
+        ],
+        [onnx.numpy_helper.from_array(np.array(value), name) for name, value in constants.items()],
+    )
+    return onnx.helper.make_model(
+        graph,
+        opset_imports=[onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("com.microsoft", 1)],
+        ir_version=8,
+    )
+
+
+def test_what_onnx_runtime_adds_is_named_after_its_origin() -> None:
+    made = [
+        {
+            node.output[0]: node.input[0]
+            for node in reference.executed_model(quantised_parts(swapped=swapped)).graph.node
+        }
+        for swapped in (False, True)
+    ]
+    assert {name: source for name, source in made[0].items() if name.startswith("QuantizeLinear")} == {
+        "QuantizeLinear of left, scale": "left",
+        "QuantizeLinear of right, scale": "right",
+    }
+    assert made[0] == made[1]
