@@ -112,6 +112,7 @@ def _check_products(state: _State) -> None:
 
 def _check_float(state: _State, fragment: Fragment) -> None:
     """Refuse a product in float unless its bytes are those of the integer sum."""
+    check_weights(state.given, fragment.main.name)
     try:
         read_float_product(state.source, fragment).check()
     except UnsupportedError as error:

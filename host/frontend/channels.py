@@ -99,6 +99,8 @@ def channel_axis(source: Source, node: NodeProto) -> int:
             )
             if before != after
         ]
+        if not changed:
+            raise UnsupportedError(f"{label(node)} reverses an axis", "select neighbouring channels, in their order")
         if len(changed) != 1:
             raise UnsupportedError(f"{label(node)} must select channels alone, not from the axes {changed}")
         return changed[0]

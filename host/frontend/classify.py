@@ -24,6 +24,7 @@ from .fragments import (
     label,
     written_operator,
 )
+from .parse import PER_TENSOR
 from .source import Source, size
 
 #: Operators that make a fragment one of their kind, and what may stand with one of them in a fragment.
@@ -33,7 +34,6 @@ _SPECIAL = (
     (Kind.SPLIT, SPLIT, POINTWISE),
     (Kind.PAD, PAD, POINTWISE),
 )
-ACTIVATION_SCALES = "quantise activations per tensor (per_channel concerns weights alone)"
 
 
 def classify(source: Source, fragments: list[Fragment]) -> None:
@@ -183,7 +183,7 @@ def _check_scales(source: Source, fragment: Fragment) -> None:
             if constant.size != 1:
                 raise ModelError(
                     f"{source.name}: the {kind} {name!r} of {label(node)} must be one value, not "
-                    f"{constant.size}; {ACTIVATION_SCALES}"
+                    f"{constant.size}; {PER_TENSOR}"
                 )
             if kind == "scale" and not (np.isfinite(constant).all() and (constant > 0).all()):
                 raise ModelError(

@@ -26,3 +26,7 @@ class UnsupportedError(Exception):
         super().__init__(reason)
         self.reason = reason
         self.remedy = remedy
+
+
+class OperandError(UnsupportedError):
+    """The weights or the bias of a product are no integers."""

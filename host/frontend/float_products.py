@@ -5,12 +5,29 @@ from __future__ import annotations
 import numpy as np
 from onnx import NodeProto, TensorProto
 
-from .errors import FOLD, ModelError, UnsupportedError
+from .errors import FOLD, ModelError, OperandError, UnsupportedError
 from .fragments import FLOAT_PRODUCTS, LAYOUT, POOLING, QUANTISERS, TRANSPARENT, Fragment, find_fragments, label
 from .source import Source, fix_batch, measure
 
 _REMOVED_BY_FUSION = ("Relu", "Clip", "Min", "Max", "Add", *TRANSPARENT)
+_RULES = (
+    "its operands are not quantised to its rules",
+    (
+        "input, output and weights need QuantizeLinear and DequantizeLinear, a bias int32 codes with the scale of "
+        "input times weights, and alpha and beta must be 1 (onnxruntime.quantization does all this)"
+    ),
+)
 _SEPARATE = "put QuantizeLinear and DequantizeLinear between them"
+#: Position, name and type of the operands of a product, and how they come to have it.
+_OPERANDS = (
+    (1, "weights are", np.int8, "quantise them with weight_type=QuantType.QInt8"),
+    (
+        2,
+        "bias is",
+        np.int32,
+        "quantise it to int32 with the scale of input times weights (Brevitas: bias_quant=Int32Bias)",
+    ),
+)
 
 
 def explain_float(given: Source, name: str, doubt: UnsupportedError) -> ModelError:
@@ -85,7 +102,10 @@ def _remedy(given: Source, node: NodeProto, fragment: Fragment, doubt: Unsupport
     shown = " and ".join(map(label, others))
     if others and others[0].op_type == "BatchNormalization":
         return f"{begin} {shown} stands behind it; {FOLD}"
-    reason, remedy = _cause(given, node, fragment, others)
+    cause = _cause(given, node, fragment, others) or ("" if isinstance(doubt, OperandError) else _RULES)
+    if not cause:
+        return f"{begin} {doubt.reason}; use {doubt.remedy}"
+    reason, remedy = cause
     return (
         f"{begin} {reason}, and {doubt.reason}; {remedy}, or use {doubt.remedy}"
         if doubt.reason
@@ -93,17 +113,15 @@ def _remedy(given: Source, node: NodeProto, fragment: Fragment, doubt: Unsupport
     )
 
 
-def _cause(given: Source, node: NodeProto, fragment: Fragment, others: list[NodeProto]) -> tuple[str, str]:
-    """What keeps ONNX Runtime from making a product an integer one, and the remedy."""
+def _cause(given: Source, node: NodeProto, fragment: Fragment, others: list[NodeProto]) -> tuple[str, str] | None:
+    """What keeps ONNX Runtime from making a product an integer one, and the remedy; None if it shows in no node."""
     types = [given.types[name] for name in (*fragment.inputs, *fragment.outputs) if given.is_codes(name)]
     if len(set(types)) > 1:
         return f"it reads {types[0]} and makes {types[-1]} codes", "quantise all activations to one type"
-    bias = _bias_codes(given, node)
-    if bias is not None and given.constants[bias].dtype != np.int32:
-        return (
-            f"its bias is {given.constants[bias].dtype} codes {bias!r}",
-            "quantise it to int32 with the scale of input times weights (Brevitas: bias_quant=Int32Bias)",
-        )
+    for at, kind, wanted, remedy in _OPERANDS:
+        codes = _codes_of(given, node, at)
+        if codes is not None and codes in given.constants and given.constants[codes].dtype != wanted:
+            return f"its {kind} {given.constants[codes].dtype} codes {codes!r}", remedy
     shown = " and ".join(map(label, others))
     if others and all(other.op_type in ("Relu", "Clip") for other in others):
         return (
@@ -116,18 +134,12 @@ def _cause(given: Source, node: NodeProto, fragment: Fragment, others: list[Node
     if others:
         verb = "stands" if len(others) == 1 else "stand"
         return f"{shown} {verb} between it and its quantised ends", _SEPARATE
-    return (
-        "its operands are not quantised to its rules",
-        (
-            "input, output and weights need QuantizeLinear and DequantizeLinear, a bias int32 codes with the scale of "
-            "input times weights, and alpha and beta must be 1 (onnxruntime.quantization does all this)"
-        ),
-    )
+    return None
 
 
-def _bias_codes(given: Source, node: NodeProto) -> str | None:
-    """The constant that a bias is dequantised from."""
-    name = node.input[2] if len(node.input) > 2 else ""
+def _codes_of(given: Source, node: NodeProto, at: int) -> str | None:
+    """What an operand is dequantised from."""
+    name = node.input[at] if len(node.input) > at else ""
     maker = next((other for other in given.model.graph.node if name and name in other.output), None)
     return maker.input[0] if maker is not None and maker.op_type == "DequantizeLinear" else None
 

@@ -17,7 +17,7 @@ from onnx import NodeProto
 from ..graph import Int8
 from .build import attributes
 from .checks import are_powers_of_two
-from .errors import UnsupportedError
+from .errors import OperandError, UnsupportedError
 from .fragments import LAYOUT, POOLING, QUANTISERS, TRANSPARENT, Fragment, label
 from .linear import constant
 from .source import Source
@@ -212,7 +212,7 @@ def _weights(source: Source, node: NodeProto, *, transposed: bool) -> tuple[Int8
     dequantised = maker.get(name)
     while dequantised is not None and dequantised.op_type in (*LAYOUT, *TRANSPARENT):
         dequantised = maker.get(dequantised.input[0])
-    problem = UnsupportedError(
+    problem = OperandError(
         f"the weights {name!r} of {label(node)} are no int8 codes times one scale for each output channel",
         "symmetric int8 weights",
     )
@@ -242,7 +242,7 @@ def _bias(source: Source, node: NodeProto, unit: Float64) -> tuple[npt.NDArray[n
     wrong = np.abs(real / unit - whole) > np.abs(whole) * _BIAS_ROUNDINGS * _UNIT
     wrong |= np.abs(whole) * _BIAS_ROUNDINGS * _UNIT >= 0.5
     if wrong.any():
-        raise UnsupportedError(
+        raise OperandError(
             f"the bias {node.input[2]!r} of channel {int(wrong.argmax())} is no whole multiple of input scale times "
             "weight scale",
             "a bias quantised with that scale (Brevitas: bias_quant=Int32Bias)",

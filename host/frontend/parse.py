@@ -15,6 +15,7 @@ from .source import Source
 from .text import wrong_text
 
 QUANTISE = "quantise the float model with `lutterfly quantize MODEL --calibrate inputs.npz`"
+PER_TENSOR = "quantise activations per tensor (per_channel concerns weights alone)"
 DYNAMIC_OPERATORS = ("DynamicQuantizeLinear", "DynamicQuantizeMatMul")
 
 #: What NumPy can hand to ONNX Runtime.
@@ -95,6 +96,7 @@ def parse(data: bytes, name: str) -> Source:
     source = Source(name, model, data, is_qdq(model))
     _check_fixed(source)
     check_inputs(source)
+    _check_per_tensor(source)
     return source
 
 
@@ -122,6 +124,25 @@ def _check_fixed(source: Source) -> None:
         "it then, and ONNX Runtime computes in float; take all initializers out of them with "
         "python -m onnxruntime.tools.remove_initializer_from_input"
     )
+
+
+def _check_per_tensor(source: Source) -> None:
+    """Refuse activations with a scale for each channel, which ONNX Runtime fuses, and then fails to run."""
+    graph = source.model.graph
+    sizes = {tensor.name: math.prod(tensor.dims) for tensor in graph.initializer}
+    for node in graph.node:
+        if node.op_type == "Constant" and node.attribute[0].name == "value":
+            sizes[node.output[0]] = math.prod(node.attribute[0].t.dims)
+    dynamic = set(source.inputs)
+    for node in graph.node:
+        if not dynamic & set(node.input):
+            continue
+        dynamic |= set(node.output)
+        if node.op_type in ("QuantizeLinear", "DequantizeLinear") and sizes.get(node.input[1], 1) != 1:
+            raise ModelError(
+                f"{source.name}: the scale {node.input[1]!r} of {node.op_type} {node.name!r} must be one value, not "
+                f"{sizes[node.input[1]]}; {PER_TENSOR}"
+            )
 
 
 def _check_quantised(model: onnx.ModelProto, name: str) -> None:

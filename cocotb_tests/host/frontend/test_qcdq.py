@@ -288,3 +288,73 @@ def test_a_bias_of_int8_codes():
         "may round the sum to either code; quantise it to int32 with the scale of input times weights (Brevitas: "
         f"bias_quant=Int32Bias){POWERS}"
     )
+
+
+def product_of(
+    weights: np.ndarray,
+    *,
+    zero_point: int = 0,
+    bias: tuple[list, type, float] | None = None,
+    scale: object = 0.5,
+    made: type = np.int8,
+) -> bytes:
+    """A 1x1 convolution of int8 codes with operands in whatever form."""
+    graph = Graph((3, 4, 4))
+    given = {"axis": 1} if np.ndim(scale) else {}
+    zero = graph.constant(np.zeros(np.shape(scale)), np.int8)
+    operands = [graph.add("DequantizeLinear", "x", graph.constant(scale, np.float32), zero, **given)]
+    if weights.dtype == np.float32:
+        operands.append(graph.constant(weights, np.float32))
+    else:
+        codes, zero = graph.constant(weights, weights.dtype), graph.constant(zero_point, weights.dtype)
+        operands.append(graph.dequantise(codes, 0.017, zero))
+    if bias is not None:
+        values, dtype, own = bias
+        operands.append(graph.dequantise(graph.constant(values, dtype), own, graph.constant(0, dtype)))
+    return graph.finish(graph.quantise(graph.add("Conv", *operands), 0.7, made))
+
+
+THREES = np.full((2, 3, 1, 1), 3, np.int8)
+
+
+def test_unsigned_weights_are_the_reason():
+    assert without_numbers(refusal(product_of(THREES.astype(np.uint8), zero_point=128))) == (
+        "model: ONNX Runtime computes Conv 'Conv_2' in float, because its weights are uint8 codes 'constant_2', and "
+        f"float32 may round the sum to either code; quantise them with weight_type=QuantType.QInt8{POWERS}"
+    )
+
+
+def test_the_scale_of_a_bias_is_the_reason():
+    assert refusal(product_of(THREES, bias=([1000, 2000], np.int32, 0.013))) == (
+        "model: ONNX Runtime computes Conv 'Conv_3' in float, because the bias 'DequantizeLinear_2 result' of channel "
+        "0 is no whole multiple of input scale times weight scale; use a bias quantised with that scale (Brevitas: "
+        "bias_quant=Int32Bias)"
+    )
+
+
+def test_float_weights_are_the_reason():
+    assert refusal(product_of(THREES.astype(np.float32), made=np.uint8)) == (
+        "model: the weights 'constant_2' of Conv 'Conv_1' must be int8, not float32; quantise with "
+        "weight_type=QuantType.QInt8"
+    )
+
+
+def test_a_scale_for_each_channel_of_an_activation():
+    assert refusal(product_of(THREES, scale=[0.1, 0.2, 0.3])) == (
+        "model: the scale 'constant_1' of DequantizeLinear 'DequantizeLinear_0' must be one value, not 3; quantise "
+        "activations per tensor (per_channel concerns weights alone)"
+    )
+
+
+def test_a_slice_that_reverses_channels():
+    graph = Graph((3, 4, 4))
+    read = graph.dequantise("x", 0.5, graph.constant(0, np.int8))
+    product = graph.add("Conv", read, graph.weights(np.full((3, 3, 1, 1), 3), 0.017))
+    read = graph.dequantise(graph.quantise(product, 0.7, np.int8), 0.7, graph.constant(0, np.int8))
+    ends = [graph.constant([value], np.int64) for value in (2, -100, 1, -1)]
+    codes = graph.quantise(graph.add("Slice", read, *ends), 0.7, np.int8)
+    product = graph.add("Conv", graph.dequantise(codes, 0.7, graph.constant(0, np.int8)), graph.weights(THREES, 0.017))
+    assert refusal(graph.finish(graph.quantise(product, 0.9, np.int8))) == (
+        "model: Slice 'Slice_5' between Conv 'Conv_2' and Conv 'Conv_9' is not supported: Slice 'Slice_5' reverses an "
+        "axis; select neighbouring channels, in their order"
+    )
