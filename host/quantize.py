@@ -221,6 +221,7 @@ def _prepare(model: onnx.ModelProto, name: str, folder: Path) -> onnx.ModelProto
     fold_into_gemm(model)
     _name_averages(model)
     _spell_depthwise(model)
+    _drop_unread(model)
     return model
 
 
@@ -275,6 +276,23 @@ def _spell_depthwise(model: onnx.ModelProto) -> None:
                 names.append(f"{node.output[0]}_{kind}")
                 model.graph.initializer.append(onnx.numpy_helper.from_array(array.astype(np.float32), names[-1]))
         node.CopyFrom(onnx.helper.make_node("Conv", names, node.output[:1], node.name, group=shape[1], **attributes))
+
+
+def _drop_unread(model: onnx.ModelProto) -> None:
+    """Drop constants that nothing reads any more: ONNX Runtime warns of each."""
+    read = {*_read(model.graph), *(value.name for value in model.graph.output)}
+    kept = [tensor for tensor in model.graph.initializer if tensor.name in read]
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(kept)
+
+
+def _read(graph: onnx.GraphProto) -> Iterator[str]:
+    """Names of the tensors that the nodes of a graph read, and those of the graphs within them."""
+    for node in graph.node:
+        yield from node.input
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                yield from _read(inner)
 
 
 def _shapes(model: onnx.ModelProto) -> dict[str, list[int]]:

@@ -162,6 +162,16 @@ def test_batch_normalisation_of_vectors_is_folded(transposed: bool, bias: bool) 
 
 
 @needs_reference
+@pytest.mark.parametrize("make", [densely_connected, lambda: normalised_vectors(transposed=True, bias=True)])
+def test_nothing_is_left_of_what_was_folded(make: Callable[[], bytes], capfd: pytest.CaptureFixture[str]) -> None:
+    """ONNX Runtime warns of every constant that nothing reads."""
+    model = onnx.load_from_string(quantize(make(), samples(32)))
+    assert capfd.readouterr().err == ""
+    read = {name for node in model.graph.node for name in node.input}
+    assert read.issuperset(tensor.name for tensor in model.graph.initializer)
+
+
+@needs_reference
 def test_batch_normalisation_of_what_others_read_stays() -> None:
     network = FloatNetwork()
     network.add("Flatten")
