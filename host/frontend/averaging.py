@@ -13,9 +13,10 @@ import numpy as np
 from onnx import NodeProto
 
 from ...golden.pooling import average_multiplier
-from ..graph import AveragePool, Tensor, Window
+from ..graph import AveragePool, Window
 from .build import Build, attributes, follow_trunk, image_place, window_of
 from .checks import are_powers_of_two, check_layers
+from .classify import quantisation_operands
 from .errors import UnsupportedError
 from .fragments import AVERAGE, QUANTISERS, TRANSPARENT, Fragment, label
 from .layout import CHANNELS_FIRST, Place, image_shape
@@ -43,12 +44,15 @@ def lower_average(build: Build, fragment: Fragment) -> None:
     )
     first_layer = len(build.graph.layers)
     place = follow_trunk(build, before, build.places[start], start)
-    place = _average(build, node, place, node.output[0] if behind else end, end)
+    # What reads codes may take them for other numbers than what computes them.
+    (_, scale), *_ = quantisation_operands(fragment.nodes[0])
+    entering = float(build.source.constants[scale].item())
+    place = _average(build, node, place, node.output[0] if behind else end, end, entering)
     build.add_view(end, follow_trunk(build, behind, place, end, end))
     check_layers(build, fragment, first_layer)
 
 
-def _average(build: Build, node: NodeProto, place: Place, output: str, like: str) -> Place:
+def _average(build: Build, node: NodeProto, place: Place, output: str, like: str, entering: float) -> Place:
     place = Place(place.tensor, place.axes, build.source.shapes[node.input[0]])
     shape = image_place(build, node, place)
     onnx_shape = build.source.shapes[node.output[0]]
@@ -61,8 +65,9 @@ def _average(build: Build, node: NodeProto, place: Place, output: str, like: str
     source, target = build.graph.tensors[place.tensor], build.graph.tensors[output]
     if node.op_type != "QLinearGlobalAveragePool":
         for count in sorted(counts, reverse=True):
-            _check_ties(node, source, target, count, is_whole=count == elements)
-    multipliers = {count: average_multiplier(source.scale, target.scale, count) for count in sorted(counts)}
+            ends = (entering, source.zero_point), (target.scale, target.zero_point)
+            check_ties(node, *ends, count, is_whole=count == elements)
+    multipliers = {count: average_multiplier(entering, target.scale, count) for count in sorted(counts)}
     build.graph.layers.append(
         AveragePool(
             node.name,
@@ -120,23 +125,40 @@ def _check_axes(build: Build, node: NodeProto) -> None:
         )
 
 
-def _check_ties(node: NodeProto, source: Tensor, target: Tensor, elements: int, *, is_whole: bool) -> None:
+def check_ties(
+    node: NodeProto, source: tuple[float, int], target: tuple[float, int], elements: int, *, is_whole: bool = True
+) -> None:
     """Check that float32's roundings never decide a code where a window has so many elements: all, or those inside.
 
     In fragments of the result's scale the mean is ``sum * ratio``. Dequantising rounds each element once, the mean adds
     them with ``elements - 1`` roundings, divides with up to two, and quantising with up to two more; each is relative
     to at most the greatest element. What the multiplier and the requantiser round is within the same bound.
+
+    Parameters
+    ----------
+    node : NodeProto
+        For messages.
+    source, target : (float, int)
+        Scale and zero point, as an int8 code.
+    elements : int
+    is_whole : bool
+        Whether these are all elements of the window.
+
+    Raises
+    ------
+    UnsupportedError
     """
-    ratio = float(source.scale) / float(target.scale) / elements
-    ends = -128 - source.zero_point, 127 - source.zero_point
+    (entering, zero_point), (leaving, middle) = source, target
+    ratio = float(entering) / float(leaving) / elements
+    ends = -128 - zero_point, 127 - zero_point
     # Nothing is rounded before the code is where scales and the number of elements are powers of two.
-    if are_powers_of_two([source.scale, target.scale, elements]) and elements * max(map(abs, ends)) <= 1 << 24:
+    if are_powers_of_two([entering, leaving, elements]) and elements * max(map(abs, ends)) <= 1 << 24:
         return
     sums = np.arange(elements * ends[0], elements * ends[1] + 1)
     values = sums * ratio
     bound = (elements + 8) * 2.0**-24 * max(map(abs, ends)) * ratio * elements
     # Beyond these everything saturates.
-    values = values[(values > -129 - target.zero_point) & (values < 128 - target.zero_point)]
+    values = values[(values > -129 - middle) & (values < 128 - middle)]
     distance = np.abs(values - np.floor(values) - 0.5)
     if values.size and distance.min() <= bound:
         where = "" if is_whole else " where its window reaches into the border"

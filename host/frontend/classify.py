@@ -6,7 +6,7 @@ import numpy as np
 from onnx import NodeProto
 
 from ..tabulate import code_offset
-from .errors import FOLD, ModelError
+from .errors import FOLD, NORMALISE, ModelError
 from .fragments import (
     AVERAGE,
     CONCAT,
@@ -33,6 +33,9 @@ _SPECIAL = (
     (Kind.CONCAT, CONCAT, POINTWISE),
     (Kind.SPLIT, SPLIT, POINTWISE),
     (Kind.PAD, PAD, POINTWISE),
+)
+_REMEDIES = {"BatchNormalization": FOLD} | dict.fromkeys(
+    ("GroupNormalization", "InstanceNormalization", "LayerNormalization", "RMSNormalization"), NORMALISE
 )
 
 
@@ -68,9 +71,8 @@ def _judge(source: Source, fragment: Fragment) -> tuple[Kind, str]:
     if len(fragment.inputs) > 1:
         return _judge_combination(source, fragment)
     foreign = [node for node in fragment.nodes if node.op_type not in (*POINTWISE, *POOLING, *LAYOUT)]
-    if any(node.op_type == "BatchNormalization" for node in foreign):
-        fragment.remedy = FOLD
     if foreign:
+        fragment.remedy = _REMEDIES.get(foreign[0].op_type, fragment.remedy)
         fragment.cause = foreign[0]
         return Kind.HOST, f"the accelerator has no {_foreign(foreign[0])}"
     if _is_layout(source, fragment):
@@ -94,6 +96,10 @@ def _judge_special(
 ) -> tuple[Kind, str]:
     """A fragment with an operator that makes it ``kind``: whether the others in it may stand there."""
     special = [node for node in fragment.nodes if node.op_type in operators]
+    combined = any(len(source.dynamic_inputs(node)) > 1 for node in fragment.nodes)
+    if kind is Kind.AVERAGE and combined and any(node.op_type == "Sqrt" for node in fragment.nodes):
+        fragment.cause, fragment.remedy = special[0], NORMALISE
+        return Kind.HOST, f"{label(special[0])} begins a normalisation by what it reads"
     for node in [*special[1:], *(node for node in fragment.nodes if node.op_type not in (*operators, *companions))]:
         fragment.remedy = "put QuantizeLinear and DequantizeLinear between them"
         return Kind.HOST, f"{label(node)} stands with {label(special[0])} between quantised tensors"

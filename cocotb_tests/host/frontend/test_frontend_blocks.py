@@ -166,6 +166,18 @@ def test_averages_of_an_odd_number_of_elements_with_one_scale(attributes: dict, 
     assert kinds(exact(made)) == [AveragePool]
 
 
+@BOTH_FORMS
+def test_an_average_that_reads_codes_with_another_scale_than_they_were_made_with(form: str):
+    made = maker((1, 3, 6, 6), form)
+    made.product("Conv", (4, 3, 3, 3), 0, (1, 4, 4, 4))
+    made.scale, entering = made.quantisation(0.05)[0], made.value(made.scale)
+    assert made.value(made.scale) != entering
+    leaving = made.quantisation(0.04, 0)
+    made.quantise(made.node("GlobalAveragePool", [made.dequantised()]), *leaving, (1, 4, 1, 1))
+    made.product("Conv", (3, 4, 1, 1), 0, (1, 3, 1, 1))
+    assert kinds(exact(made)) == [Convolution, AveragePool, Convolution]
+
+
 @pytest.mark.parametrize("keepdims", [0, 1])
 def test_the_mean_over_the_spatial_axes(keepdims: int):
     made = maker((1, 4, 3, 5))

@@ -14,6 +14,7 @@ from onnx import NodeProto
 from ..errors import ModelError
 from ..fragments import LAYOUT, POOLING, TRANSPARENT, label
 from ..parse import read_model
+from .averages import write_average
 from .chain import Chain, find_chain, is_scalar
 from .codes import write_product_codes
 from .heads import can_count, float_results, write_counted
@@ -119,6 +120,8 @@ class _Rewriting:
             self._show(node, write_code_signs(writer, network, quantiser, chain, source, scale))
         elif operands := self._summands(chain):
             self._show(node, write_sum(writer, network, quantiser, chain, operands, scale))
+        elif source is not None and (average := write_average(writer, network, quantiser, chain, source, scale)):
+            self._show(node, average)
         else:
             self._show(node, self._write_pointwise(quantiser, scale))
 

@@ -11,7 +11,7 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from ...reference import plain_session
 from ..errors import ModelError
-from ..fragments import LAYOUT, POOLING, TRANSPARENT, label
+from ..fragments import AVERAGE, LAYOUT, POOLING, TRANSPARENT, label
 from .network import Network
 from .product import PRODUCTS
 from .quantisers import Quantiser
@@ -121,6 +121,11 @@ class Evaluator:
         self._pools: set[str] = set()
         nodes, moved = [], None
         for node in chain.nodes:
+            if node.op_type in AVERAGE:
+                raise ModelError(
+                    f"{self._place}: {label(node)} in front of it must average quantised numbers, not results of a "
+                    "product; put a QuantIdentity in front of that"
+                )
             if node.op_type not in _STEPS:
                 wide = [name for name, value in constant_operands(network, [node]).items() if value.size > 1]
                 if moved is not None and wide:

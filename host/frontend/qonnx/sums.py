@@ -21,7 +21,8 @@ from .quantisers import Quantiser
 from .steps import write_step
 from .writer import Writer
 
-_FULL = (-128, 127)
+#: Limits of int8.
+FULL = (-128, 127)
 
 
 def write_sum(
@@ -62,7 +63,7 @@ def write_sum(
     inputs = [*read, *writer.quantisation(result, scale, zero_point)]
     codes = writer.add("QLinearAdd", inputs, result, add.name)
     coded = Coded(codes, scale, zero_point, low, high)
-    if (low, high) != _FULL:
+    if (low, high) != FULL:
         codes = writer.clip(codes, writer.name(f"{name} clipped"), coded, (low, high), quantiser.node.name)
     _check_pairs(network, quantiser, chain, operands, writer.since(start), (scale, zero_point), place)
     for node in chain.steps:
