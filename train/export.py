@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import tempfile
 from collections.abc import Mapping
@@ -15,10 +16,13 @@ from torch import nn
 
 from ..host.quantize import quantize
 from .comparison import compare
+from .exported import FloatFile
 from .holes import Holes
 from .sparse import SparseConv2d
 
 _OPSET = 18
+#: Of a node's metadata.
+_SCOPES = "pkg.torch.onnx.name_scopes"
 
 
 def export_onnx(
@@ -55,7 +59,7 @@ def export_onnx(
             module.clear_unconnected()
     holes = Holes(dense, samples)
     feeds = {input_name: samples} | holes.results
-    exported = _export(holes.opened, feeds, [output_name, *holes.entering])
+    exported, modules = _export(holes.opened, feeds, [output_name, *holes.entering], holes.depth)
     known = {name: (scale.step, scale.zero_point) for name, scale in holes.scales(exported).items()}
     quantised = onnx.load_from_string(quantize(exported.SerializeToString(), feeds, overrides=known))
     scales = holes.fill(quantised)
@@ -64,11 +68,16 @@ def export_onnx(
     _sort(quantised)
     _drop_unused(quantised)
     onnx.checker.check_model(quantised)
-    compare(model, quantised, {name: (holes.functions[name], scale) for name, scale in scales.items()}, samples)
+    ends = (dict(zip(holes.layers, names, strict=True)) for names in (holes.results, holes.entering))
+    functions = {name: (holes.functions[name], scale) for name, scale in scales.items()}
+    compare(model, FloatFile(exported, *ends, modules), quantised, functions, samples)
     return quantised.SerializeToString()
 
 
-def _export(model: nn.Module, feeds: Mapping[str, np.ndarray], outputs: list[str]) -> onnx.ModelProto:
+def _export(
+    model: nn.Module, feeds: Mapping[str, np.ndarray], outputs: list[str], depth: int
+) -> tuple[onnx.ModelProto, dict[str, str]]:
+    """The file in float, and by the names of its tensors the modules that compute them, without those around them."""
     # Of a single sample the exporter takes the batch for fixed.
     arguments = tuple(torch.from_numpy(np.concatenate([array[:1], array[:1]])) for array in feeds.values())
     batch = {0: torch.export.Dim("batch")}
@@ -87,11 +96,19 @@ def _export(model: nn.Module, feeds: Mapping[str, np.ndarray], outputs: list[str
             dynamic_shapes=(batch, (batch,) * (len(feeds) - 1))[: len(feeds)],
         )
         exported = onnx.load(path)
-    # Without the stack traces that torch puts in.
     graph = exported.graph
+    modules = {name: _module(node, depth) for node in graph.node for name in node.output}
+    # Without the stack traces that torch puts in.
     for item in (exported, graph, *graph.node, *graph.value_info, *graph.input, *graph.output):
         item.ClearField("metadata_props")
-    return exported
+    return exported, modules
+
+
+def _module(node: NodeProto, depth: int) -> str:
+    """The innermost module in which a node stands, as torch notes it: a list from the outermost to the operator."""
+    noted = next((entry.value for entry in node.metadata_props if entry.key == _SCOPES), "[]")
+    *_, module, _ = ["", "", *ast.literal_eval(noted)]
+    return ".".join(module.split(".")[depth:])
 
 
 def _drop_identities(model: onnx.ModelProto) -> None:

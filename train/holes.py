@@ -74,6 +74,8 @@ class Holes:
         What the layers give for the samples, by the names of the inputs.
     entering : list of str
         Names of the outputs.
+    depth : int
+        Of the model within the opened one.
 
     Raises
     ------
@@ -88,6 +90,7 @@ class Holes:
         self.functions = {name: function_of(layer, given[name]) for name, layer in self.layers.items()}
         self.results = {f"{name}.result": given[name] for name in self.layers}
         self.entering = [f"{name}.input" for name in self.layers]
+        self.depth = 1 if self.layers else 0
         self._free = {name: Scale.symmetric(met[name]) for name in self.layers}
         if not self.layers:
             return
@@ -95,7 +98,7 @@ class Holes:
         for name in self.layers:
             parent, _, own = name.rpartition(".")
             setattr(model.get_submodule(parent), own, _Hole(name, board))
-        self.opened = _Opened(model, list(self.layers), board)
+        self.opened = _Opened(model, list(self.layers), board).eval()
 
     def scales(self, exported: onnx.ModelProto) -> dict[str, Scale]:
         """Of tensors of the exported model: those that are known, before it is quantised."""
