@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import NodeProto, TensorProto
 
-from .errors import FOLD, ModelError, OperandError, UnsupportedError
+from .errors import FOLD_BEHIND, ModelError, OperandError, UnsupportedError
 from .fragments import FLOAT_PRODUCTS, LAYOUT, POOLING, QUANTISERS, TRANSPARENT, Fragment, find_fragments, label
 from .source import Source, fix_batch, measure
 
@@ -101,8 +101,8 @@ def _remedy(given: Source, node: NodeProto, fragment: Fragment, doubt: Unsupport
         )
     shown = " and ".join(map(label, others))
     if others and others[0].op_type == "BatchNormalization":
-        return f"{begin} {shown} stands behind it; {FOLD}"
-    cause = _cause(given, node, fragment, others) or ("" if isinstance(doubt, OperandError) else _RULES)
+        return f"{begin} {shown} stands behind it; {FOLD_BEHIND}"
+    cause = _cause(given, node, fragment, others, doubt) or ("" if isinstance(doubt, OperandError) else _RULES)
     if not cause:
         return f"{begin} {doubt.reason}; use {doubt.remedy}"
     reason, remedy = cause
@@ -113,15 +113,20 @@ def _remedy(given: Source, node: NodeProto, fragment: Fragment, doubt: Unsupport
     )
 
 
-def _cause(given: Source, node: NodeProto, fragment: Fragment, others: list[NodeProto]) -> tuple[str, str] | None:
+def _cause(
+    given: Source, node: NodeProto, fragment: Fragment, others: list[NodeProto], doubt: UnsupportedError
+) -> tuple[str, str] | None:
     """What keeps ONNX Runtime from making a product an integer one, and the remedy; None if it shows in no node."""
     types = [given.types[name] for name in (*fragment.inputs, *fragment.outputs) if given.is_codes(name)]
-    if len(set(types)) > 1:
+    is_operand = isinstance(doubt, OperandError)
+    if len(set(types)) > 1 and not is_operand:
         return f"it reads {types[0]} and makes {types[-1]} codes", "quantise all activations to one type"
     for at, kind, wanted, remedy in _OPERANDS:
         codes = _codes_of(given, node, at)
         if codes is not None and codes in given.constants and given.constants[codes].dtype != wanted:
             return f"its {kind} {given.constants[codes].dtype} codes {codes!r}", remedy
+    if is_operand and _codes_of(given, node, 2) is not None:
+        return None
     shown = " and ".join(map(label, others))
     if others and all(other.op_type in ("Relu", "Clip") for other in others):
         return (

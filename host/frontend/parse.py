@@ -121,7 +121,8 @@ def _check_fixed(source: Source) -> None:
     shown = next(tensor.name for tensor in graph.initializer if tensor.name in listed)
     raise ModelError(
         f"{source.name}: initializer {shown!r} must not be listed among the inputs of the graph: a caller may replace "
-        "it then, and ONNX Runtime computes in float; take all initializers out of them with "
+        "it then, and ONNX Runtime computes in float; export the network with keep_initializers_as_inputs=False "
+        "(torch.onnx.export, and Brevitas), or take all of them out with "
         "python -m onnxruntime.tools.remove_initializer_from_input"
     )
 

@@ -72,6 +72,7 @@ def test_what_a_caller_may_replace_is_refused_where_onnx_runtime_would_not_fuse_
     first = onnx.load_from_string(data).graph.initializer[0].name
     assert str(caught.value) == (
         f"net.onnx: initializer {first!r} must not be listed among the inputs of the graph: a caller may replace it "
-        "then, and ONNX Runtime computes in float; take all initializers out of them with "
+        "then, and ONNX Runtime computes in float; export the network with "
+        "keep_initializers_as_inputs=False (torch.onnx.export, and Brevitas), or take all of them out with "
         "python -m onnxruntime.tools.remove_initializer_from_input"
     )

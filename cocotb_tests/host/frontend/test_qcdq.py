@@ -202,12 +202,14 @@ def test_sums_beyond_the_mantissa_are_uncertain():
             assert "float32 may round the sum" in refusal(data)
 
 
-def test_a_bias_between_two_sums():
-    data = convolved(bias=(3, 0.01))
+@pytest.mark.parametrize("behind", [(), ("Flatten",)])
+def test_a_bias_between_two_sums(behind: tuple[str, ...]):
+    """Neither one type for all activations nor a quantisation between would help it."""
+    data = convolved(bias=(3, 0.01), behind=behind)
     assert refusal(data) == (
-        "model: ONNX Runtime computes Conv 'Conv_4' in float, because it reads int8 and makes uint8 codes, and the "
-        "bias 'DequantizeLinear_3 result' of channel 0 is no whole multiple of input scale times weight scale; "
-        "quantise all activations to one type, or use a bias quantised with that scale (Brevitas: bias_quant=Int32Bias)"
+        "model: ONNX Runtime computes Conv 'Conv_4' in float, because the bias 'DequantizeLinear_3 result' of channel "
+        "0 is no whole multiple of input scale times weight scale; use a bias quantised with that scale (Brevitas: "
+        "bias_quant=Int32Bias)"
     )
 
 
@@ -358,3 +360,27 @@ def test_a_slice_that_reverses_channels():
         "model: Slice 'Slice_5' between Conv 'Conv_2' and Conv 'Conv_9' is not supported: Slice 'Slice_5' reverses an "
         "axis; select neighbouring channels, in their order"
     )
+
+
+def connected(bias: list[float], made: type, *, quantised: bool = False) -> bytes:
+    """A flattened map, then a fully connected layer whose bias is in float, as Brevitas writes it by default."""
+    graph = Graph((4, 1, 1))
+    flat = graph.add("Flatten", graph.dequantise("x", 0.25, graph.constant(0, np.int8)))
+    if quantised:
+        flat = graph.dequantise(graph.quantise(flat, 0.25, np.int8), 0.25, graph.constant(0, np.int8))
+    weights = graph.weights(np.full((2, 4), 3), 0.125)
+    product = graph.add("Gemm", flat, weights, graph.constant(bias, np.float32), transB=1)
+    return graph.finish(graph.quantise(product, 0.5, made))
+
+
+@pytest.mark.parametrize("made", [np.int8, np.uint8])
+def test_a_float_bias_and_its_remedies(made: type):
+    """ONNX Runtime quantises it where nothing stands between; of another type the codes are certain by their scales."""
+    assert refusal(connected([0.3, 1.0], made)) == (
+        "model: ONNX Runtime computes Gemm 'Gemm_3' in float, because Flatten 'Flatten_1' stands between it and its "
+        "quantised ends, and the bias 'constant_5' of channel 0 is no whole multiple of input scale times weight "
+        "scale; put QuantizeLinear and DequantizeLinear between them, or use a bias quantised with that scale "
+        "(Brevitas: bias_quant=Int32Bias)"
+    )
+    for data in (connected([0.3, 1.0], made, quantised=True), connected([0.3125, 1.0], made)):
+        assert [type(layer) for layer in import_model(data).layers] == [Convolution]
