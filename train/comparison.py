@@ -13,8 +13,9 @@ from torch import nn
 from .exported import FloatFile, QuantisedFile
 from .functions import LayerFunction, Scale
 
-#: So many samples are compared, evenly spread over those that there are.
-_MOST_SAMPLES = 64
+#: So many samples are compared, evenly spread over those that there are; fewer where each has many values, all of which
+#: are held at once.
+_MOST_SAMPLES, _MOST_VALUES = 64, 1 << 26
 #: How much more than independent roundings give, each passed on as it is, is still put down to them.
 _ROOM = 4.0
 #: What float32 may add up otherwise, and what no int8 network loses that is of use; shares of the RMS.
@@ -67,7 +68,9 @@ def compare(
     ValueError
         With the first place that is off, by how much, and the limit.
     """
-    chosen = samples[np.unique(np.linspace(0, len(samples) - 1, _MOST_SAMPLES).round().astype(int))]
+    values = sum(tensor.size for tensor in QuantisedFile(data, samples[:1]).tensors.values())
+    most = max(1, min(_MOST_SAMPLES, _MOST_VALUES // values))
+    chosen = samples[np.unique(np.linspace(0, len(samples) - 1, most).round().astype(int))]
     file = QuantisedFile(data, chosen)
     calls = {node.name: node for node in data.graph.node if node.name in functions}
     entering = {call.input[0] for call in calls.values()}

@@ -19,6 +19,7 @@ from lutterfly.train import (  # noqa: E402
     BinaryLinear,
     FastPointwiseConv2d,
     calibrate,
+    comparison,
     export_onnx,
     replace_pointwise,
 )
@@ -244,3 +245,20 @@ def test_good_models_pass(mixed: tuple[nn.Module, np.ndarray]):
     settle(model, images)
     calibrate(model, [images])
     export_onnx(model, images.numpy())
+
+
+@pytest.mark.parametrize(("values", "most"), [(1 << 26, 48), (5_000, 4), (10, 1)])
+def test_large_networks_are_compared_on_fewer_samples(
+    values: int, most: int, ordinary: tuple[nn.Module, np.ndarray], monkeypatch: pytest.MonkeyPatch
+):
+    held: list[int] = []
+
+    class Counted(comparison.QuantisedFile):
+        def __init__(self, data: onnx.ModelProto, samples: np.ndarray) -> None:
+            super().__init__(data, samples)
+            held.append(len(samples))
+
+    monkeypatch.setattr(comparison, "_MOST_VALUES", values)
+    monkeypatch.setattr(comparison, "QuantisedFile", Counted)
+    export_onnx(*ordinary)
+    assert held == [1, most]
