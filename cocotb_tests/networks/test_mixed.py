@@ -36,8 +36,8 @@ SELDOM = {"grouped with longer than the ring", "batch with longer than the ring"
 #: behind a FILL that waits for results, walkers that results hold up, a first LOAD beside the fetching of both rings.
 LATE = {"least": (5006, 6016, 6030), "bound": (6000,)}
 BLOCK, BLOCKS = 20, 15
-#: Of a block: an odd accelerator's memories may hold too little.
-REFUSED = 2
+#: Of a block: an odd accelerator's memories may hold too little, and on it a layer's cycles may be predicted wrongly.
+REFUSED, OFF = 2, 1
 
 
 @pytest.mark.parametrize(
@@ -65,6 +65,7 @@ def test_many_networks_on_the_core(config_name: str, block: int) -> None:
     print(summary(trials))
     assert [trial.text for trial in trials if trial.problem] == []
     assert sum(bool(trial.refused) for trial in trials) <= REFUSED
+    assert sum(bool(trial.late) for trial in trials) <= OFF * (config_name in ODD)
 
 
 @pytest.mark.regress
@@ -74,6 +75,7 @@ def test_networks_on_drawn_accelerators(number: int) -> None:
     print(summary(trials))
     assert [trial.text for trial in trials if trial.problem] == []
     assert any(trial.bytes for trial in trials)
+    assert sum(bool(trial.late) for trial in trials) <= OFF
 
 
 def test_drawn_accelerators_have_any_engines() -> None:
