@@ -177,3 +177,21 @@ def test_tests_of_the_same_name_come_first() -> None:
     assert first("host/frontend/qonnx/__init__.py") == "cocotb_tests/host/frontend/test_qonnx.py"
     assert first("golden/requant.py") == "cocotb_tests/hdl/compute/test_requant.py"
     assert first("host/compiler/clock/load.py") == "cocotb_tests/host/compiler/test_clock.py"
+
+
+def test_tests_of_another_module_of_the_same_name_do_not_come_first() -> None:
+    for file, other in (
+        ("host/frontend/build.py", "cocotb_tests/host/simulation/test_build.py"),
+        ("host/frontend/addition.py", "cocotb_tests/golden/test_addition.py"),
+        ("host/compiler/lower/convolution.py", "cocotb_tests/golden/test_convolution.py"),
+    ):
+        assert other not in [name for name, _ in mutant_tests.tests_for(file, far=False)], file
+    # By a program of its own, which is no import, but in the same folder.
+    first = next(name for name, _ in mutant_tests.tests_for("host/standard_streams.py", far=False))
+    assert first == "cocotb_tests/host/test_standard_streams.py"
+
+
+def test_no_mutants_of_what_is_left_out() -> None:
+    assert not any(mutant.file.startswith("hdl/") for mutant in mutations.chosen(0, 160))
+    assert all(mutant.file.startswith("hdl/") for mutant in mutations.chosen(200, 0))
+    assert {mutant.name for mutant in mutations.chosen(0, 0)} == set()

@@ -64,7 +64,13 @@ OF_FOLDERS = {
     "host": ("cli", "session"),
 }
 #: What tests a module of plain Python beside the tests of the same name.
-BESIDE_NAMES = {"averaging": ("average",), "binary_body": ("binary",), "fpc_body": ("fpc",), "stays": ("tiles",)}
+BESIDE_NAMES = {
+    "averaging": ("average",),
+    "binary_body": ("binary",),
+    "fast_pointwise": ("fast_pointwise",),
+    "fpc_body": ("fpc",),
+    "stays": ("tiles",),
+}
 #: About the seconds that tests take, where it is more than a few.
 SECONDS = {
     "border_classes": 50,
@@ -116,8 +122,9 @@ def software_tests(file: str, *, far: bool) -> Iterator[tuple[str, str]]:
     path = Path(file)
     stem = path.parent.name if path.stem == "__init__" else path.stem
     away = _imports_away(file)
-    nearest = (stem, *BESIDE_NAMES.get(stem, ()), *OF_FOLDERS[path.parent.as_posix()])
-    found = [test for name in nearest for test in _called(f"test_{name}.py", path.parts[0])]
+    beside = (*BESIDE_NAMES.get(stem, ()), *OF_FOLDERS[path.parent.as_posix()])
+    found = _of_the_same_name(path, stem, away)
+    found += [test for name in beside for test in _called(f"test_{name}.py", path.parts[0])]
     found = list(dict.fromkeys([*found, *sorted(away, key=lambda name: _distance(name, away))]))
     near: list[str] = []
     for name in found:
@@ -128,6 +135,15 @@ def software_tests(file: str, *, far: bool) -> Iterator[tuple[str, str]]:
         networks = [test for name in NETWORKS for test in _called(name, "networks")]
         rest = [name for name in found if away.get(name, 0) <= FAR_IMPORTS]
         yield from ((name, "") for name in dict.fromkeys([*networks, *rest]) if name not in near)
+
+
+def _of_the_same_name(path: Path, stem: str, away: Mapping[str, int]) -> list[str]:
+    """The tests of a module's name that import it or lie in its folder's mirror: others are of another module."""
+    mirrored = next(
+        folder for folder in (f"cocotb_tests/{one.as_posix()}" for one in path.parents) if (ROOT / folder).is_dir()
+    )
+    found = _called(f"test_{stem}.py", path.parts[0])
+    return [test for test in found if away.get(test) == 1 or Path(test).parent.as_posix() == mirrored]
 
 
 def _seconds(name: str) -> int:

@@ -71,9 +71,10 @@ class Result:
 
 
 def chosen(hardware: int, software: int) -> list[Mutant]:
-    """The mutants to run: those of the list, and so many others of the hardware and of all else."""
-    found = mutants.named()
-    for folders, count in ((HARDWARE, hardware), (SOFTWARE, software)):
+    """The mutants to run: those of the list, and so many others of the hardware and of all else; none for 0."""
+    counts = {folders: count for folders, count in ((HARDWARE, hardware), (SOFTWARE, software)) if count}
+    found = [mutant for mutant in mutants.named() if any(mutant.file.startswith(folders) for folders in counts)]
+    for folders, count in counts.items():
         groups: dict[str, list[Mutant]] = {}
         for name, path in mutants.sources(*folders).items():
             group = name if folders is HARDWARE else str(Path(name).parent)
@@ -275,8 +276,12 @@ def table(results: list[Result], out=sys.stdout) -> None:
 def main() -> None:
     """Run the mutants that have no result yet, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--hardware", type=int, default=200, help="mutants of hdl beside the list's (default: 200)")
-    parser.add_argument("--software", type=int, default=160, help="of golden and host beside them (default: 160)")
+    parser.add_argument(
+        "--hardware", type=int, default=200, help="mutants of hdl beside the list's, 0 for none (default: 200)"
+    )
+    parser.add_argument(
+        "--software", type=int, default=160, help="of golden and host beside the list's, 0 for none (default: 160)"
+    )
     parser.add_argument("--only", default="", help="only mutants whose name this regular expression finds")
     parser.add_argument("--near", action="store_true", help="leave out what is farther and takes longer")
     parser.add_argument("--again", action="store_true", help="run those again that were not caught")
