@@ -49,6 +49,11 @@ def test_hash_does_not_change_unnoticed() -> None:
     text = PRESETS["tiny"].to_json()
     assert json.loads(text)["engines"] == ["MAC", "MAXIMUM", "DEPTHWISE", "XNOR", "ADD", "BINARY_MAXIMUM"]
     assert text == json.dumps(json.loads(text), sort_keys=True)
+    assert {name: config.hash for name, config in PRESETS.items()} == {
+        "tiny": 2478385886,
+        "ecp5-85k": 3071459024,
+        "large": 2494852631,
+    }
 
 
 def test_derived_sizes() -> None:

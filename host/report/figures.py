@@ -143,12 +143,12 @@ def roofline(facts: Facts) -> go.Figure:
                 "layers", style.STEPS, [entry[:2] for entry in moving], [intensity for *_, intensity in moving], near
             )
         )
-    ticks = [10.0**power for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
+    ticks = [10.0**power for power in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)]
     drawn.update_xaxes(
         type="log",
         range=[math.log10(low), math.log10(band)],
-        tickvals=[tick for tick in ticks if low <= tick <= high],
-        ticktext=[f"{tick:,.10g}" for tick in ticks if low <= tick <= high],
+        tickvals=ticks,
+        ticktext=[f"{tick:,.10g}" for tick in ticks],
     )
     drawn.update_yaxes(type="log", range=[math.log10(bottom), math.log10(top)], dtick=1)
     return drawn

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from reported import NETWORKS, report_of
 
 from lutterfly.host.report import figures, timeline
-from lutterfly.host.report.timeline import Bar, _joined
+from lutterfly.host.report.timeline import MOST_BARS, Bar, _joined
 
 
 def traces(drawn) -> dict[str, dict]:
@@ -53,6 +55,12 @@ def test_of_too_many_bars_neighbours_are_joined_and_no_cycle_is_lost() -> None:
     assert _joined(many[:10], cycles=200_000) == many[:10]
 
 
+def test_bars_are_joined_that_are_no_more_apart_than_a_2000th_of_the_run() -> None:
+    for apart, count in ((2000, 1), (2001, MOST_BARS + 1)):
+        many = [Bar(0, (apart + 1) * index, (apart + 1) * index + 1, 1, "LOAD") for index in range(MOST_BARS + 1)]
+        assert len(_joined(many, cycles=4_000_000)) == count
+
+
 @pytest.mark.parametrize("network", NETWORKS)
 def test_shares_of_cycles_add_up_to_the_inference(network: str) -> None:
     _, facts = report_of(network)
@@ -87,6 +95,24 @@ def test_points_of_the_roofline_are_under_its_ceilings(network: str) -> None:
             assert x == layer.prediction.macs / layer.moved_bytes
     whole = shown["whole network"]
     assert whole["y"][0] <= min(array, bus * whole["x"][0])
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_axes_of_the_roofline(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    apart = []
+    numbers = figures._numbers
+    monkeypatch.setattr(figures, "_numbers", lambda points, near: apart.append(near) or numbers(points, near))
+    layout = figures.roofline(report_of(network)[1]).layout
+    # What a label takes of each axis as it is drawn, in natural logarithms.
+    widths = [math.log(10) * (axis.range[1] - axis.range[0]) for axis in (layout.xaxis, layout.yaxis)]
+    assert apart
+    for near in apart:
+        assert near == pytest.approx((0.04 * widths[0], 0.055 * widths[1]))
+    # Powers of ten, all up to the band of layers that move nothing, which has no such places.
+    least, most = layout.xaxis.range
+    band = [shape.x0 for shape in layout.shapes]
+    end = math.log10(band[0]) if band else most
+    assert list(layout.xaxis.tickvals) == [10.0**power for power in range(-9, 20) if least <= power <= end]
 
 
 def test_points_that_would_cover_each_other_have_one_label() -> None:
