@@ -168,6 +168,18 @@ def test_every_file_has_near_tests_that_take_about_a_minute(file: str) -> None:
     assert all((mutants.ROOT / name).exists() for name in every)
 
 
+@pytest.mark.parametrize("file", ["golden/requant.py", "host/cli.py", "hdl/core.py"])
+@pytest.mark.parametrize("far", [False, True])
+def test_tests_are_run_together_in_their_order(file: str, far: bool) -> None:
+    runs = list(mutant_tests.runs_for(file, far=far))
+    assert [(name, selected) for names, selected in runs for name in names] == list(
+        mutant_tests.tests_for(file, far=far)
+    )
+    together = max(len(names) for names, _ in runs)
+    assert len(runs[0][0]) == 1
+    assert together == 1 if file.startswith("hdl/") else together > 5
+
+
 def test_tests_of_the_same_name_come_first() -> None:
     def first(file: str) -> str:
         return next(mutant_tests.tests_for(file, far=False))[0]

@@ -69,6 +69,8 @@ BESIDE_NAMES = {
     "binary_body": ("binary",),
     "fast_pointwise": ("fast_pointwise",),
     "fpc_body": ("fpc",),
+    "isa": ("manual",),
+    "registers": ("manual",),
     "stays": ("tiles",),
 }
 #: About the seconds that tests take, where it is more than a few.
@@ -101,6 +103,18 @@ _ASIDE = ("cocotb_tests/hdl/", "cocotb_tests/project/", "cocotb_tests/synth/", "
 def tests_for(file: str, *, far: bool) -> Iterator[tuple[str, str]]:
     """Test files and what to select in each, nearest first; with ``far`` what is farther and takes longer, too."""
     return hardware_tests(file, far=far) if file.startswith("hdl/") else software_tests(file, far=far)
+
+
+def runs_for(file: str, *, far: bool) -> Iterator[tuple[list[str], str]]:
+    """The same, as they are run: of plain Python the first, and the other near ones together, whose imports take longer
+    than they do."""
+    tests, near = list(tests_for(file, far=far)), len(list(tests_for(file, far=False)))
+    if file.startswith("hdl/"):
+        near = 1
+    yield [tests[0][0]], tests[0][1]
+    for selected, group in itertools.groupby(tests[1:near], key=lambda one: one[1]):
+        yield [name for name, _ in group], selected
+    yield from (([name], selected) for name, selected in tests[near:])
 
 
 def hardware_tests(file: str, *, far: bool) -> Iterator[tuple[str, str]]:

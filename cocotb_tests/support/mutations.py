@@ -21,11 +21,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import mutants
-from mutant_tests import tests_for
+from mutant_tests import runs_for
 from mutants import HARDWARE, ROOT, SOFTWARE, Mutant
 
 from lutterfly.host.simulation.cache import default_root
@@ -137,11 +138,11 @@ class Workplace:
             "COCOTB_MAX_FAILURES": "1",
         }
 
-    def run(self, tree: Path, test: str, selected: str) -> tuple[int | None, str]:
-        """Run tests in ``tree``; the exit code, None if they did not end, and what they printed."""
+    def run(self, tree: Path, tests: Sequence[str], selected: str) -> tuple[int | None, str]:
+        """Run tests in ``tree`` until one fails; the exit code, None if they did not end, and what they printed."""
         is_software = self.last is not None and not self.last.file.startswith(HARDWARE)
         options = ["-q", "-x", "--tb=line", "-p", "no:cacheprovider", "--quick-build", f"--models={self.models}"]
-        command = [sys.executable, "-m", "pytest", test, *options]
+        command = [sys.executable, "-m", "pytest", *tests, *options]
         if selected:
             command += ["-k", selected]
         if is_software:
@@ -225,7 +226,7 @@ class Workplace:
     def check_passes(self, test: str, selected: str) -> None:
         """Tests that fail without any mutant would catch every one."""
         if not self.passing and (test, selected) not in self.passes:
-            code, output = self.run(self.copy(None), test, selected)
+            code, output = self.run(self.copy(None), [test], selected)
             if code not in (0, 5):
                 raise SystemExit(f"{test} must pass without a mutant, and ends with {code}:\n{output[-5000:]}")
             self.passes.add((test, selected))
@@ -233,20 +234,21 @@ class Workplace:
     def judge(self, mutant: Mutant, *, far: bool) -> Result:
         """Run the tests until one fails."""
         result = Result(mutant.name, mutant.file, "survived")
-        for number, (test, selected) in enumerate(tests_for(mutant.file, far=far)):
-            code, output = self.run(self.copy(mutant), test, selected)
+        for number, (tests, selected) in enumerate(runs_for(mutant.file, far=far)):
+            code, output = self.run(self.copy(mutant), tests, selected)
             if code in (0, 5):
                 # Before the dear ones: is there a difference at all?
                 if number == 0 and mutant.file.startswith(HARDWARE) and not self.differs(mutant):
                     return replace(result, outcome="same")
                 continue
             if code is None:
-                return replace(result, outcome="hung", by=test)
-            if self.is_stillborn(mutant, code, output):
-                return replace(result, outcome="stillborn", by=test)
-            self.check_passes(test, selected)
+                return replace(result, outcome="hung", by=" ".join(tests))
             failed, inside = FAILED.search(output), FAILED_INSIDE.search(output)
-            return replace(result, outcome="caught", by=inside[1] if inside else failed[1] if failed else test)
+            name = failed[1] if failed else tests[0]
+            if self.is_stillborn(mutant, code, output):
+                return replace(result, outcome="stillborn", by=name)
+            self.check_passes(name.partition("::")[0], selected)
+            return replace(result, outcome="caught", by=inside[1] if inside else name)
         return result
 
 
