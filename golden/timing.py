@@ -282,12 +282,6 @@ def issue_steps(command: Mapping[str, int]) -> int:
     return command["outer"] * command["middle"] * (command["inner"] * (command["steps"] - skip) + skip)
 
 
-def read_steps(config: Config, command: Mapping[str, int]) -> int:
-    """Steps of those that read the feature memory."""
-    spec, steps = specification(command["engine"]), issue_steps(command)
-    return steps if spec.read_steps is None else steps // command["steps"] * spec.steps_read(command, config)
-
-
 def issue_rounds(
     backlog: int,
     windows: Sequence[tuple[int, int]],

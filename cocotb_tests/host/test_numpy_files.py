@@ -63,6 +63,13 @@ def test_what_numpy_writes_is_read(dtype: str, shape: tuple[int, ...], tmp_path:
         np.testing.assert_array_equal(found["x"], array, strict=True)
 
 
+@pytest.mark.parametrize("version", [b"\x01\x00", b"\x02\x00"])
+def test_both_formats_are_read(version: bytes, tmp_path: Path) -> None:
+    array = np.arange(6, dtype="<f4").reshape(2, 3)
+    (tmp_path / "x.npy").write_bytes(header(described((2, 3)), version) + array.tobytes())
+    np.testing.assert_array_equal(load_array(tmp_path / "x.npy"), array, strict=True)
+
+
 @pytest.mark.parametrize(
     ("data", "reason"),
     [

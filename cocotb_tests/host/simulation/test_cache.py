@@ -81,13 +81,13 @@ def test_a_build_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_entries_that_nobody_uses_go_away(tmp_path: Path) -> None:
-    old, used = (cache.entry(tmp_path, key, slow_build) for key in ("old", "used"))
-    long_ago = time.time() - cache.KEEP_SECONDS - 60
-    for folder in (old, used):
-        os.utime(folder, (long_ago, long_ago))
+    old, used, known = (cache.entry(tmp_path, key, slow_build) for key in ("old", "used", "known"))
+    long_ago = time.time() - 30 * 24 * 3600
+    for folder, seconds in ((old, long_ago - 60), (used, long_ago - 60), (known, long_ago + 60)):
+        os.utime(folder, (seconds, seconds))
     cache.entry(tmp_path, "used", slow_build)
     cache.entry(tmp_path, "new", slow_build)
-    assert folders(tmp_path) == {"used", "new"}
+    assert folders(tmp_path) == {"used", "known", "new"}
 
 
 def test_keys_differ_where_parts_do() -> None:
