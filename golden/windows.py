@@ -78,8 +78,8 @@ def is_framed(command: Mapping[str, int], entries: npt.NDArray[np.uint32], *, ha
     chosen = _entries(command, entries)
     fire = chosen & LIST_FIRE != 0
     start = sum_start(command, entries)
-    last_start = len(chosen) - 1 if has_streams else 0
-    return start is not None and command["skip"] <= start <= last_start and bool(fire[-1]) and not fire[:-1].any()
+    may_start = start is not None and command["skip"] <= start and (has_streams or start == 0)
+    return may_start and bool(fire[-1]) and not fire[:-1].any()
 
 
 def sum_start(command: Mapping[str, int], entries: npt.NDArray[np.uint32]) -> int | None:

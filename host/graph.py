@@ -227,7 +227,7 @@ class BinaryConvolution(Convolution):
         What the border counts as: +1, -1, or 0 for nothing.
     """
 
-    pad: int = 1
+    pad: int = field(kw_only=True)
 
     def kind(self, source: Shape, target: Shape) -> str:
         """As a convolution, by its groups and its window."""

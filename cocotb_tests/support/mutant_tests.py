@@ -67,6 +67,7 @@ OF_FOLDERS = {
 BESIDE_NAMES = {
     "averaging": ("average",),
     "binary_body": ("binary",),
+    "demo": ("digits",),
     "fast_pointwise": ("fast_pointwise",),
     "fpc_body": ("fpc",),
     "isa": ("manual",),
@@ -81,14 +82,19 @@ SECONDS = {
     "binary_convolution": 30,
     "compiler": 20,
     "average": 20,
+    "batch": 10,
+    "concat_tables": 15,
     "fpc": 20,
     "frontend": 20,
     "families": 60,
     "generated_networks": 60,
     "mixed": 60,
+    "mobilenet": 40,
     "networks": 60,
+    "separate": 10,
     "sharing": 30,
     "verify": 20,
+    "views": 25,
 }
 FEW_SECONDS = 5
 #: Tests near to a mutant of ``golden/`` or ``host/`` take so many seconds together, in about.
