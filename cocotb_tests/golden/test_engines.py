@@ -114,3 +114,10 @@ def test_what_a_fast_pointwise_command_may_say(name: str, changes: dict[str, int
         changes = {"steps": 1, **changes}
     assert has_direct_finish(config) is (name != "narrow")
     assert ENGINES[Engine.FPC].is_legal(BUTTERFLY | changes, config) is is_legal
+
+
+@pytest.mark.parametrize(("channels", "words"), [(1, 1), (4, 1), (5, 2), (8, 2)])
+def test_words_behind_the_channels_are_not_read(channels: int, words: int) -> None:
+    config, command = FPC_CONFIGS["bottom-up"], BUTTERFLY | {"channels": channels, "stages": 4, "steps": 4}
+    assert ENGINES[Engine.FPC].steps_read(command, config) == words
+    assert ENGINES[Engine.MAC].steps_read(command, config) == 4
