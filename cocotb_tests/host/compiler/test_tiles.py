@@ -88,6 +88,18 @@ def test_estimates_count_every_tile(tiles: int) -> None:
     assert estimate() > forwards
 
 
+@pytest.mark.parametrize(("words", "times"), [(4096, 1), (256, 5)])
+def test_estimates_count_weights_that_are_streamed_in_beats(words: int, times: int) -> None:
+    """Once, or for each part where they take more than an eighth of their memory."""
+    plan = plan_graph(sparse(0), with_words(words, 1024))
+    operation = plan.operations[0]
+    geometry = Geometry(plan, 0, Cut(1, 5, operation.tiles, 1), plan.partial(0))
+    streamed, stays = (_estimate(plan, 0, geometry, streamed=streamed) for streamed in (True, False))
+    size = sum(len(constant.image) for constant in operation.constants.values())
+    assert (size > plan.config.memory.weight_bytes / 8) == (times > 1)
+    assert streamed - stays == pytest.approx(times * size / 4)
+
+
 def test_the_largest_tile_must_fit() -> None:
     graph = sparse(0)
     largest = max(operation.tile_steps.max() for operation in plan_graph(graph, TINY).operations)
