@@ -15,7 +15,7 @@ from pruning import pruned
 from lutterfly.golden.config import PRESETS
 from lutterfly.host import compiler
 from lutterfly.host.compiler import encode, plan_graph
-from lutterfly.host.compiler.permute import in_orders, permuted
+from lutterfly.host.compiler.permute import _Search, in_orders, permuted
 from lutterfly.host.evaluate import evaluate
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Convolution, Graph, Window
@@ -125,6 +125,17 @@ def test_channels_that_nobody_reads_come_together() -> None:
     graph = masked(graph, {1: np.broadcast_to(live, (32, 128))})
     steps = [plan_graph(graph, CONFIG, permute=permute).operations[1].tile_steps for permute in (False, True)]
     assert [set(of_tiles.tolist()) for of_tiles in steps] == [{63}, {18}]
+
+
+@pytest.mark.parametrize(("helps", "rounds"), [([False], 1), ([True, False], 2), ([True, True, True, True], 3)])
+def test_orders_are_chosen_anew_while_that_helps(
+    helps: list[bool], rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, masks, rng = residual(0)
+    left = iter(helps)
+    monkeypatch.setattr(_Search, "improve", lambda self: next(left))
+    permuted(masked(graph, shuffled(graph, masks, rng)), CONFIG)
+    assert len(helps) - len(list(left)) == rounds
 
 
 def test_another_order_is_taken_only_where_it_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
