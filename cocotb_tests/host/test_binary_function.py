@@ -171,6 +171,13 @@ def test_what_has_no_function_is_refused(changed: dict, message: str):
         make_function(**LAYER | changed)
 
 
+def test_more_connections_than_float32_counts_are_refused() -> None:
+    weights, bias = np.ones((1, (1 << 24) + 1), np.int8), np.zeros(1, np.int32)
+    with pytest.raises(ValueError, match=r"^weights must be at most 16777216 for an output, not 16777217$"):
+        make_function(weights, bias=bias)
+    assert make_function(weights[:, 1:], bias=bias).node
+
+
 @pytest.mark.parametrize("name", ["weights", "bias", "scale"])
 def test_arrays_of_another_type_are_refused(name: str):
     with pytest.raises(TypeError, match=r"must be (int8|int32|float32), not float64$"):

@@ -78,6 +78,7 @@ def test_refuses_a_program_larger_than_the_arena(program: Program) -> None:
     driver = Driver(GoldenTransport(CONFIG, arena_bytes=4096), CONFIG)
     with pytest.raises(ValueError, match=r"^program must fit the arena of 4096 bytes, not need .* bytes$"):
         driver.load(program)
+    Driver(GoldenTransport(CONFIG, arena_bytes=program.arena_bytes), CONFIG).load(program)
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,6 @@ OF_FOLDERS = {
 BESIDE_NAMES = {
     "averaging": ("average",),
     "binary_body": ("binary",),
-    "demo": ("digits",),
     "fast_pointwise": ("fast_pointwise",),
     "fpc_body": ("fpc",),
     "isa": ("manual",),
