@@ -70,6 +70,7 @@ BESIDE_NAMES = {
     "fast_pointwise": ("fast_pointwise",),
     "fpc_body": ("fpc",),
     "isa": ("manual",),
+    "program_parts": ("program_file",),
     "registers": ("manual",),
     "stays": ("tiles",),
 }
