@@ -145,9 +145,17 @@ def shared_zero_points() -> tuple[bytes, dict[str, np.ndarray]]:
 
 
 @needs_reference
-def test_products_may_share_the_zero_point_of_their_weights():
+@pytest.mark.parametrize("as_nodes", [False, True])
+def test_products_may_share_the_zero_point_of_their_weights(as_nodes: bool):
     """Where sums must be exact, ONNX Runtime 1.32 fails on it by itself."""
     data, feeds = shared_zero_points()
+    if as_nodes:
+        model = onnx.load_from_string(data)
+        nodes = [onnx.helper.make_node("Constant", [], [one.name], value=one) for one in model.graph.initializer]
+        nodes += model.graph.node
+        del model.graph.initializer[:], model.graph.node[:]
+        model.graph.node.extend(nodes)
+        data = model.SerializeToString()
     assert_exact(data, feeds)
 
 
