@@ -74,7 +74,7 @@ BESIDE_NAMES = {
     "registers": ("manual",),
     "stays": ("tiles",),
 }
-#: About the seconds that tests take, where it is more than a few.
+#: About the seconds that tests take, where it is more than a few; with the folder where others have the same name.
 SECONDS = {
     "border_classes": 50,
     "compiler_memory": 45,
@@ -92,6 +92,7 @@ SECONDS = {
     "mixed": 60,
     "mobilenet": 40,
     "networks": 60,
+    "networks/binary": 25,
     "qcdq": 10,
     "qdq_graphs": 25,
     "separate": 10,
@@ -170,7 +171,8 @@ def _of_the_same_name(path: Path, stem: str, away: Mapping[str, int]) -> list[st
 
 
 def _seconds(name: str) -> int:
-    return SECONDS.get(Path(name).stem.removeprefix("test_"), FEW_SECONDS)
+    stem = Path(name).stem.removeprefix("test_")
+    return SECONDS.get(f"{Path(name).parent.name}/{stem}", SECONDS.get(stem, FEW_SECONDS))
 
 
 def _distance(name: str, away: Mapping[str, int]) -> tuple[int, int, int, str]:
