@@ -67,11 +67,16 @@ OF_FOLDERS = {
 BESIDE_NAMES = {
     "averaging": ("average",),
     "binary_body": ("binary",),
+    "constants": ("compiler_constants",),
+    "cuts": ("tiles",),
     "fast_pointwise": ("fast_pointwise",),
     "fpc_body": ("fpc",),
     "isa": ("manual",),
+    "memory": ("compiler_memory",),
+    "parts": ("compiler_memory",),
     "program_parts": ("program_file",),
     "registers": ("manual",),
+    "segments": ("compiler_constants",),
     "stays": ("tiles",),
 }
 #: About the seconds that tests take, where it is more than a few; with the folder where others have the same name.
