@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import subprocess
@@ -131,6 +132,16 @@ def test_tensors_stay_in_the_memory_if_they_fit() -> None:
     plan = plan_graph(chain(), PRESETS["ecp5-85k"])
     assert not plan.cuts
     assert plan.spans.keys() == {"x", "t0", "t1", "t2", "t3", "t4"}
+
+
+@pytest.mark.parametrize("weight_bytes", [2048, 16384])
+def test_where_weights_are_loaded_for_each_part_the_output_is_in_blocks_of_channels(weight_bytes: int) -> None:
+    """Only a layer whose input and output are both in parts has blocks, whose weights are loaded once."""
+    maker = GraphMaker((6, 6, 16))
+    graph = maker.finish(maker.convolution(maker.convolution("x", 32, SAME), 8, SAME))
+    memory = dataclasses.replace(TINY.memory, feature_bytes=1024, weight_bytes=weight_bytes)
+    plan = check(graph, dataclasses.replace(TINY, memory=memory))
+    assert set(plan.spans) == ({"x"} if weight_bytes == 2048 else {"x", *graph.outputs})
 
 
 def test_outputs_leave_before_a_tensor_is_spilled() -> None:
