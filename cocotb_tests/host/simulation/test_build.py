@@ -84,6 +84,23 @@ def test_a_damaged_simulator_is_built_again(
     assert build.verilog(CONFIG, root=tmp_path) == text
 
 
+def test_what_takes_long_is_said_before_it_begins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    events: list[str] = []
+
+    def run(command: list[str], *, cwd: Path, **_: object) -> None:
+        events.append(command[0])
+        if command[0] == "verilator":
+            (cwd / "model").mkdir()
+            (cwd / "model" / "Vcore___024root.h").touch()
+
+    monkeypatch.setattr(toolchain, "run", run)
+    monkeypatch.setattr(build, "_design", lambda header, config: header)
+    monkeypatch.setattr(build, "_runtime", lambda root: events.append("runtime") or [])
+    build.library_of(EMPTY, CONFIG, root=tmp_path, progress=lambda text, *_: events.append(text))
+    compiling = "compiling the simulator (once for each configuration)"
+    assert events == ["translating Verilog to C++", "verilator", compiling, "runtime", "make", "g++"]
+
+
 def test_a_library_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
     path = tmp_path / "core.so"
     path.write_bytes(b"no library")
