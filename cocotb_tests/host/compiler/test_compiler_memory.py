@@ -241,3 +241,11 @@ def test_what_needs_the_most_may_have_nothing_left_to_give():
     found = network(590)
     graph = import_model(found.model)
     assert differing_bytes(graph, encode(plan_graph(graph, found.config)), found.config, order="random") == 0
+
+
+def test_a_tensor_whose_buffer_is_as_large_is_not_given_up():
+    """Of a map of one pixel a part is all, and what is left out of the memory needs its border all the same."""
+    maker, large = GraphMaker((1, 1, 4)), Window((5, 5), pads=(2, 2, 2, 2))
+    graph = maker.finish(maker.convolution(maker.convolution("x", 8, large), 4, large))
+    config = dataclasses.replace(TINY, memory=dataclasses.replace(TINY.memory, feature_bytes=256))
+    assert check(graph, config).spans.keys() == {"x", "t1"}
