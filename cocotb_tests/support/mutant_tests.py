@@ -77,7 +77,7 @@ BESIDE_NAMES = {
     "program_parts": ("program_file",),
     "registers": ("manual",),
     "segments": ("compiler_constants",),
-    "stays": ("tiles",),
+    "stays": ("tiles", "occupancy"),
 }
 #: About the seconds that tests take, where it is more than a few; with the folder where others have the same name.
 SECONDS = {
