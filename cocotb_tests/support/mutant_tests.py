@@ -69,6 +69,7 @@ BESIDE_NAMES = {
     "binary_body": ("binary",),
     "constants": ("compiler_constants",),
     "cuts": ("tiles",),
+    "emit": ("compiler_constants",),
     "fast_pointwise": ("fast_pointwise",),
     "fpc_body": ("fpc",),
     "isa": ("manual",),

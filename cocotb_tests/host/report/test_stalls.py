@@ -54,6 +54,16 @@ def test_layers_take_what_is_predicted(network: str) -> None:
         assert abs(layer.share.cycles - layer.prediction.cycles) <= max(16, 0.02 * layer.share.cycles), layer.label
 
 
+@pytest.mark.parametrize(("network", "most"), [("digits", 0), ("joined", 0), ("pruned", 0), ("large", 2)])
+def test_every_command_completes_in_the_cycle_that_is_predicted(network: str, most: int) -> None:
+    plan, facts = report_of(network)
+    ran = facts.observation
+    assert abs(ran.cycles - plan.predicted_cycles) <= most
+    for commands in (ran.compute, ran.dma):
+        assert commands
+        assert max(abs(one.end - one.command.end) for one in commands) <= most
+
+
 def compute(begin: int, steps: int, issued: int, end: int, *, engine: int = 0, **given) -> Ran:
     fields = {"outer": 1, "middle": 1, "inner": 1, "steps": steps, "engine": engine}
     return Ran(Command(Opcode.COMPUTE, fields, **given), 0, begin, issued, end)
