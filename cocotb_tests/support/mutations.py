@@ -29,7 +29,7 @@ import mutants
 from mutant_tests import runs_for
 from mutants import HARDWARE, ROOT, SOFTWARE, Mutant
 
-from lutterfly.host.simulation.cache import default_root
+from lutterfly.host.simulation.cache import PARTIAL, default_root
 
 #: What is imported as a part of the package, and what tests read beside.
 FOLDERS = ("golden", "hdl", "synth", "host", "examples")
@@ -96,13 +96,15 @@ class Workplace:
         self.passing = passing
         self.cache = folder / "cache"
         self.last: Mutant | None = None
-        # What every design shares need not be compiled again.
+        # What every design shares need not be compiled again; what is being built will have another name.
         for shared in (default_root() / "cocotb").glob("runtime-*/"):
-            shutil.copytree(shared, self.cache / "lutterfly" / "cocotb" / shared.name)
+            if PARTIAL not in shared.name:
+                shutil.copytree(shared, self.cache / "lutterfly" / "cocotb" / shared.name)
         # Nor need the simulators, which are found by their hardware, for mutants that leave it as it is.
         self.kept = folder / "kept"
         if (default_root() / "simulator").exists():
-            shutil.copytree(default_root() / "simulator", self.kept / "lutterfly" / "simulator")
+            ignore = shutil.ignore_patterns(f"*{PARTIAL}*")
+            shutil.copytree(default_root() / "simulator", self.kept / "lutterfly" / "simulator", ignore=ignore)
         self.passes: set[tuple[str, str]] = set()
         self.digests: dict[str, str | None] = {}
 

@@ -20,7 +20,8 @@ ELSEWHERE = "name another folder in XDG_CACHE_HOME"
 
 #: Lists the files of an entry with their digests; written last.
 _MANIFEST = "manifest"
-_PARTIAL = ".partial-"
+#: In the name of a folder in which an entry is being built.
+PARTIAL = ".partial-"
 #: Longer than a build may take: each of its steps has a bound, see :func:`lutterfly.host.simulation.toolchain.run`.
 _LOCK_SECONDS, _POLL_SECONDS = 4 * 3600, 0.1
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -119,7 +120,7 @@ def _take(descriptor: int) -> bool:
 
 
 def _build(root: Path, key: str, build: Callable[[Path], None]) -> None:
-    partial = Path(tempfile.mkdtemp(prefix=f"{key}{_PARTIAL}", dir=root))
+    partial = Path(tempfile.mkdtemp(prefix=f"{key}{PARTIAL}", dir=root))
     try:
         build(partial)
         names = sorted(str(path.relative_to(partial)) for path in partial.rglob("*") if path.is_file())
@@ -168,7 +169,7 @@ def _remove_old(root: Path, key: str) -> None:
     # Lock files stay: removing one that somebody waits for would let two processes in.
     limit = time.time() - KEEP_SECONDS
     for path in root.iterdir():
-        owner, is_partial, _ = path.name.partition(_PARTIAL)
+        owner, is_partial, _ = path.name.partition(PARTIAL)
         # In a folder that several people share, some of it is other people's.
         with contextlib.suppress(OSError):
             if not path.is_dir():
