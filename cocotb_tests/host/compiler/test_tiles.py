@@ -70,6 +70,18 @@ def test_pieces_are_as_many_tiles_as_fit(block: int, expected: list[tuple[int, i
     assert [(piece.start, piece.stop) for piece in pieces] == expected
 
 
+def test_what_zeros_save_is_what_the_same_layers_take_without_them() -> None:
+    graph = sparse(0)
+    dense = dataclasses.replace(
+        graph, layers=[dataclasses.replace(layer, weights=layer.weights | 1) for layer in graph.layers]
+    )
+    found, whole = (plan_graph(one, with_words(2048), permute=False).operations for one in (graph, dense))
+    for few, every in zip(found, whole, strict=True):
+        cycles = [operation.cycles(5, 5, range(operation.tiles)) for operation in (few, every)]
+        assert few.connectivity.saved_cycles == cycles[1] - cycles[0] > 0
+        assert every.connectivity.saved_cycles == 0
+
+
 @pytest.mark.parametrize("tiles", [1, 2])
 def test_estimates_count_every_tile(tiles: int) -> None:
     plan = plan_graph(sparse(0), with_words(2048, 1024))
