@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from graphs import GraphMaker
 
+from lutterfly.golden import timing
+from lutterfly.golden.config import PRESETS
+from lutterfly.golden.isa import LocalMemory, Opcode
+from lutterfly.golden.memories import MEMORIES
 from lutterfly.golden.timing import BACKLOG_LIMIT
+from lutterfly.host.compiler import plan_graph
 from lutterfly.host.compiler.clock.agenda import Agenda, Events, Process, Signal
 from lutterfly.host.compiler.clock.chunks import Run
 from lutterfly.host.compiler.clock.issue import Part
 from lutterfly.host.compiler.clock.port import Port, Rounds
+from lutterfly.host.compiler.clock.queues import Queues
+from lutterfly.host.graph import Window
 
 
 def random_rounds(rng: np.random.Generator, begin: int) -> tuple[Rounds, set[int]]:
@@ -141,3 +149,27 @@ def test_events_are_waited_for_by_number() -> None:
     agenda.run()
     assert seen == [(None, 0, 0), (-1, 0, 0), (0, 7, 5), (1, 9, 6)]
     assert events.last == 9
+
+
+@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+def test_every_chunk_of_a_load_is_counted_once(preset: str) -> None:
+    config = PRESETS[preset]
+    maker = GraphMaker((24, 30, 3))
+    name = maker.convolution("x", 20, Window((3, 3), pads=(1, 1, 1, 1)))
+    plan = plan_graph(maker.finish(maker.convolution(name, 24, Window((3, 3), pads=(1, 1, 1, 1)))), config)
+    queues = Queues(config, plan.commands, last="dma")
+    queues.run()
+    chunks = 0
+    for command in plan.queue("dma"):
+        fields = command.fields
+        if command.opcode is Opcode.FILL:
+            chunks += timing.fill_cycles(config, fields["rows"], fields["piece_bytes"])
+        elif command.opcode is Opcode.LOAD:
+            memory, size = LocalMemory(fields["memory"]), fields["piece_bytes"]
+            runs = fields["rows"] * fields["folds"]
+            if memory is LocalMemory.FEATURE:
+                chunks += runs * timing.chunk_cycles(config, fields["row_pieces"], size)
+            else:
+                unit = min(config.axi.data_bytes, MEMORIES[memory].write_bytes(config.array.lanes))
+                chunks += runs * -(-size // unit)
+    assert queues.load.write.chunks == chunks > 100
