@@ -58,7 +58,7 @@ OF_FOLDERS = {
     "host/compiler/lower": ("lowerings", "element_width", "tiles"),
     "host/compiler": ("compiler", "lowerings", "compiler_memory"),
     "host/frontend/qonnx": ("qonnx", "qonnx_refusals", "qonnx_integers", "qonnx_sums"),
-    "host/frontend": ("frontend", "refusals", "operator_errors", "frontend_edges", "frontend_blocks"),
+    "host/frontend": ("operator_errors", "refusals", "frontend_edges", "frontend_blocks", "frontend"),
     "host/report": ("report", "page", "figures", "gather"),
     "host/simulation": ("simulator", "cache", "build"),
     "host": ("cli", "session"),
