@@ -70,6 +70,7 @@ BESIDE_NAMES = {
     "constants": ("compiler_constants",),
     "cuts": ("tiles",),
     "emit": ("compiler_constants",),
+    "float_sums": ("qcdq",),
     "fast_pointwise": ("fast_pointwise",),
     "fpc_body": ("fpc",),
     "isa": ("manual",),
