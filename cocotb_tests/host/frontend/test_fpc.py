@@ -208,6 +208,14 @@ def test_a_pad_may_name_its_zero():
     assert read_body(function).stages.pattern == pattern
 
 
+@pytest.mark.parametrize("change", [attribute("extended", mode="constant"), attribute("result", to=3, saturate=1)])
+def test_attributes_may_say_what_holds_without_them(change: Change):
+    pattern = Pattern.of(5, 7)
+    function = make_function(random_stages(pattern, 0), random_finish(7, 0), 5)
+    change(function)
+    assert read_body(function).stages.pattern == pattern
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
