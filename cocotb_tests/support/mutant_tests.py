@@ -67,6 +67,7 @@ OF_FOLDERS = {
 BESIDE_NAMES = {
     "averaging": ("average",),
     "binary_body": ("binary",),
+    "body": ("fpc",),
     "constants": ("compiler_constants",),
     "cuts": ("tiles",),
     "emit": ("compiler_constants",),

@@ -416,6 +416,8 @@ WEIGHTS = "the weights of Conv 'products' must be "
         (value("pads", lambda pads: pads[:4]), "Pad 'padded' must have the sizes of a border for each of four", {}),
         (value("minus", lambda _: np.float32(0)), ORDER, {}),
         (value("plus", lambda _: np.float32(-1)), ORDER, {}),
+        (value("plus", lambda _: np.ones(2, np.float32)), ORDER, {}),
+        (reads("values", 2, "floats"), ORDER, {}),
         (value("zero_point", lambda _: np.float32(0.5)), "the zero point must be a whole number, not 0.5", {}),
         (value("zero_point", lambda _: np.float32(200)), "the zero point must be between -128 and 127, not 200", {}),
         (value("result_zero_point", lambda _: np.float32(0.5)), "the result's zero point must be a whole number", {}),
