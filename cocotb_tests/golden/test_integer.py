@@ -166,6 +166,13 @@ REFUSALS = {
             "200; use int8 weights with the zero point 0"
         ),
     ),
+    "small weights": (
+        {"weights": np.array([[50, 100]], np.uint8), "weight_zero_point": np.uint8(200)},
+        (
+            "the weights 'w' of MatMulInteger 'product' must lie between -128 and 127 less their zero point, not reach "
+            "-150; use int8 weights with the zero point 0"
+        ),
+    ),
     "stack": (
         {"weights": np.ones((2, 1, 1), np.int8)},
         (
