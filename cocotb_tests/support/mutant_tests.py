@@ -68,6 +68,7 @@ BESIDE_NAMES = {
     "averaging": ("average",),
     "binary_body": ("binary",),
     "body": ("fpc",),
+    "code_clips": ("qcdq",),
     "constants": ("compiler_constants",),
     "cuts": ("tiles",),
     "emit": ("compiler_constants",),
