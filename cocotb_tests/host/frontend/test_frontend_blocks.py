@@ -45,6 +45,14 @@ def test_groups(channels: int, groups: int, outputs: int, form: str, unsigned: b
     assert (layer.groups, layer.weights.shape) == (groups, (outputs, 3, 2, channels // groups))
 
 
+@BOTH_FORMS
+def test_groups_of_one_pixel_are_no_matrix_product(form: str):
+    made = maker((1, 4, 1, 1), form)
+    made.product("Conv", (6, 2, 1, 1), 0, (1, 6, 1, 1), group=2)
+    (layer,) = exact(made).layers
+    assert (layer.groups, layer.weights.shape) == (2, (6, 1, 1, 2))
+
+
 def residual(made: Maker, *, swap: bool = False, relu: bool = False) -> None:
     """Add to the current feature map a convolution of it."""
     tensor, scale, zero, shape = made.tensor, made.scale, made.zero, made.shape
