@@ -153,12 +153,11 @@ class Product:
         return np.abs(self.weights.astype(np.int64)).reshape(self.outputs, -1).sum(axis=1) * largest
 
     def _is_exact(self) -> bool:
-        """Whether all partial sums are whole multiples, at most 2**24, of one power of two."""
-        largest = np.abs(self.weights.astype(np.int64)).reshape(self.outputs, -1).max(axis=1)
-        # What is multiplied has been rounded when it was multiplied with its scale.
-        factors = ((np.array([self.source.scale]), max(map(abs, self.source.bounds))), (self.scale, largest))
-        if any((_mantissa(scales) * number > _EXACT).any() for scales, number in factors):
-            return False
+        """Whether all partial sums are whole multiples, at most 2**24, of one power of two.
+
+        Then nothing has been rounded where codes and weights were multiplied with their scales either: each is at most
+        its product with the other one, which is a term of a sum, of its own power of two.
+        """
         bias = self._bias_or_zero()
         unit = np.float64(_unit(np.array([self.source.scale]))[0]) * _unit(self.scale)
         unit = np.where(bias == 0, unit, np.minimum(unit, _unit(np.where(bias == 0, 1, bias))))
