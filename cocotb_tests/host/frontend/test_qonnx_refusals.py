@@ -248,6 +248,12 @@ def test_an_operand_for_each_channel_behind_a_layout():
     )
 
 
+def test_an_operand_for_all_channels_behind_a_layout():
+    net = QonnxNetwork((4, 6, 6))
+    x = net.flatten(net.conv(net.bipolar("x"), net.signs((3, 4, 3, 3))))
+    assert_same(net.model(net.bipolar(net.scalar("Sub", x, 3.5))))
+
+
 def test_pooling_of_numbers_that_fall():
     net = QonnxNetwork((4, 6, 6))
     x = net.scalar("Mul", net.pool(net.conv(net.bipolar("x"), net.signs((3, 4, 3, 3)))), -1.0)
