@@ -144,6 +144,19 @@ def test_where_weights_are_loaded_for_each_part_the_output_is_in_blocks_of_chann
     assert set(plan.spans) == ({"x"} if weight_bytes == 2048 else {"x", *graph.outputs})
 
 
+def test_a_view_lies_where_its_channels_do() -> None:
+    # The input is larger, and lies first.
+    maker = GraphMaker((5, 5, 40))
+    parts = [maker.convolution("x", 16, POINT) for _ in range(2)]
+    plan = plan_graph(maker.finish(maker.convolution(maker.concat(*parts), 4, POINT)), TINY)
+    assert plan.views
+    for name, (whole, first) in plan.views.items():
+        channels = plan.graph.tensors[name].shape[2]
+        there = plan.storages[whole].addresses(channels=range(first, first + channels))
+        np.testing.assert_array_equal(plan.storages[name].addresses(), there)
+        assert plan.storages[whole].address > 0
+
+
 def test_outputs_leave_before_a_tensor_is_spilled() -> None:
     maker = GraphMaker((20, 20, 8))
     first = maker.pointwise("x")
