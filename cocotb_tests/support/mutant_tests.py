@@ -65,6 +65,7 @@ OF_FOLDERS = {
 }
 #: What tests a module of plain Python beside the tests of the same name.
 BESIDE_NAMES = {
+    "add": ("lanewise",),
     "averaging": ("average",),
     "binary_body": ("binary",),
     "body": ("fpc",),

@@ -41,25 +41,6 @@ def test_random_graphs_give_the_reference_bytes(preset: str, seed: int) -> None:
         assert differing_bytes(graph, program, config, order=order, seed=seed) == 0
 
 
-@pytest.mark.parametrize("engine", [Engine.MAXIMUM, Engine.ADD])
-def test_lanewise_commands_give_as_many_results_as_they_write(engine: Engine) -> None:
-    maker = GraphMaker((5, 4, 6))
-    # Without borders a whole map is one run.
-    dense = maker.finish(maker.pointwise(maker.add("x", maker.convolution("x", 6, Window((1, 1))))))
-    commands = [
-        command
-        for graph in (dense, *map(random_graph, range(40)))
-        for command in plan_graph(graph, PRESETS["tiny"]).queue("compute")
-        if command.fields["engine"] is engine
-    ]
-    assert len(commands) > 5
-    assert any(command.fields["middle"] == command.fields["inner"] == 1 for command in commands)
-    for command in commands:
-        fields = command.fields
-        results = (fields["outer"] - 1) * fields["lanes"] + fields["last_lanes"]
-        assert fields["middle"] * fields["inner"] * results == len(np.unique(command.writes))
-
-
 @pytest.mark.regress
 @pytest.mark.parametrize("seed", range(24, 400))
 def test_many_random_graphs_give_the_reference_bytes(seed: int) -> None:

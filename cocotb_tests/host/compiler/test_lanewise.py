@@ -1,0 +1,31 @@
+"""Lanewise commands: as many results as there are bytes, in as few runs as those lie in."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from graphs import GraphMaker, random_graph
+
+from lutterfly.golden.config import PRESETS
+from lutterfly.golden.isa import Engine
+from lutterfly.host.compiler import plan_graph
+from lutterfly.host.graph import Window
+
+
+@pytest.mark.parametrize("engine", [Engine.MAXIMUM, Engine.ADD])
+def test_lanewise_commands_give_as_many_results_as_they_write(engine: Engine) -> None:
+    maker = GraphMaker((5, 4, 6))
+    # Without borders a whole map is one run.
+    dense = maker.finish(maker.pointwise(maker.add("x", maker.convolution("x", 6, Window((1, 1))))))
+    commands = [
+        command
+        for graph in (dense, *map(random_graph, range(40)))
+        for command in plan_graph(graph, PRESETS["tiny"]).queue("compute")
+        if command.fields["engine"] is engine
+    ]
+    assert len(commands) > 5
+    assert any(command.fields["middle"] == command.fields["inner"] == 1 for command in commands)
+    for command in commands:
+        fields = command.fields
+        results = (fields["outer"] - 1) * fields["lanes"] + fields["last_lanes"]
+        assert fields["middle"] * fields["inner"] * results == len(np.unique(command.writes))
