@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 
 import numpy as np
 import pytest
@@ -100,15 +99,6 @@ def test_bursts_end_at_multiples_of_sixteen_beats() -> None:
     assert timing.burst_beats(CONFIG, 0, 256) == [16, 16]
     assert timing.burst_beats(CONFIG, 100, 100) == [4, 9]
     assert timing.burst_beats(CONFIG, 7, 2) == [2]
-
-
-@pytest.mark.parametrize("chunk_bytes", [4, 16])
-def test_a_run_spills_where_its_last_chunk_lies_in_two_beats(chunk_bytes: int) -> None:
-    for address, pieces, piece_bytes in itertools.product(range(8), (1, 2, 5), (1, 3, 4, 7, 16, 18, 20)):
-        end = address + pieces * piece_bytes
-        begin = [end - piece_bytes + offset for offset in range(0, piece_bytes, chunk_bytes)][-1]
-        beats = {byte // CONFIG.axi.data_bytes for byte in range(begin, end)}
-        assert timing.spill_cycles(CONFIG, chunk_bytes, address, pieces, piece_bytes) == (len(beats) > 1)
 
 
 def test_dependent_layers_turn_around_within_fifty_cycles() -> None:
