@@ -7,12 +7,14 @@ from them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from amaranth.hdl import Module, Signal, signed, unsigned
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-__all__ = ["MULTIPLIER_LATENCY", "RAM_LATENCY", "Multiplier", "MultiplierColumns", "Ram"]
+__all__ = ["MULTIPLIER_LATENCY", "RAM_LATENCY", "Multiplier", "MultiplierColumns", "Ram", "Rom"]
 
 RAM_LATENCY = 2
 MULTIPLIER_LATENCY = 3
@@ -84,6 +86,54 @@ class Ram(wiring.Component):
         output = Signal(self.width, reset_less=True)
         m.d.sync += output.eq(read.data)
         m.d.comb += self.read_data.eq(output)
+        return m
+
+
+class Rom(wiring.Component):
+    """Read one word each enabled cycle; a read takes ``RAM_LATENCY`` of them (address register, output register).
+
+    Parameters
+    ----------
+    width : int
+        Bits of a word.
+    words : sequence of int
+        The contents, not negative.
+    is_block : bool
+        In block RAM; else in the fabric, as look-up tables.
+
+    Members
+    -------
+    enable : In(1)
+        Without it, both registers keep what they hold.
+    read_address : In(ceil_log2(len(words)))
+    read_data : Out(width)
+    """
+
+    def __init__(self, *, width: int, words: Sequence[int], is_block: bool):
+        self.width = width
+        self.words = words
+        self.is_block = is_block
+        super().__init__(
+            {
+                "enable": In(1),
+                "read_address": In(ceil_log2(len(words))),
+                "read_data": Out(width),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.submodules.storage = storage = memory.Memory(
+            shape=unsigned(self.width),
+            depth=len(self.words),
+            init=self.words,
+            attrs={"rom_style": "block" if self.is_block else "logic"},
+        )
+        read = storage.read_port()
+        output = Signal(self.width, reset_less=True)
+        m.d.comb += [read.addr.eq(self.read_address), read.en.eq(self.enable), self.read_data.eq(output)]
+        with m.If(self.enable):
+            m.d.sync += output.eq(read.data)
         return m
 
 

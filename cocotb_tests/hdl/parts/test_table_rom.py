@@ -1,0 +1,158 @@
+# amaranth: UnusedElaboratable=no
+"""Table ROMs: every entry, in order and out of it, with stalls on both sides; what is stored by half, and where."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import cocotb
+import numpy as np
+import pytest
+from amaranth.hdl import Shape
+from clocking import start
+
+from lutterfly.golden.scheme_names import parse
+from lutterfly.golden.transfer_table import transfer_table
+from lutterfly.hdl.parts.device import RAM_LATENCY
+from lutterfly.hdl.parts.table_rom import TableRom
+from streams import StreamMonitor, receive, send
+
+FUNCTIONS = {
+    "tanh": np.tanh,
+    "negative tanh": lambda x: -np.tanh(x),
+    "abs": np.abs,
+    "swish": lambda x: x / (np.float32(1) + np.exp(-x)),
+    "sigmoid": lambda x: np.float32(1) / (np.float32(1) + np.exp(-x)),
+}
+
+
+def rom(source: str, function: str, target: str, **options) -> TableRom:
+    before, after = parse(source), parse(target)
+    table = transfer_table(before, FUNCTIONS[function], after)
+    return TableRom(
+        table.astype(int).tolist(), is_signed=before.is_signed, result=Shape(after.bits, after.is_signed), **options
+    )
+
+
+def run(simulate, dut: TableRom, folder: Path, testcase: str | None = None) -> None:
+    facts = {"table": dut.table.tolist(), "signed": dut.is_signed, "latency": dut.latency}
+    facts["result"] = [dut.result.width, dut.result.signed]
+    path = folder / "facts.json"
+    path.write_text(json.dumps(facts))
+    simulate(dut, env={"FACTS": str(path)}, testcase=testcase)
+
+
+@pytest.mark.parametrize(
+    ("source", "function", "target"),
+    [
+        ("q3.4", "tanh", "q0.7"),
+        ("q3.4", "negative tanh", "q0.7"),
+        ("q3.4", "abs", "uq4.4"),
+        ("uint8:scale=0.05,zero_point=128", "sigmoid", "uq4.12"),
+    ],
+)
+def test_half_tables(simulate, source: str, function: str, target: str, tmp_path: Path) -> None:
+    dut = rom(source, function, target)
+    assert dut.half
+    assert (dut.stored_entries, dut.latency) == (128, RAM_LATENCY + 2)
+    run(simulate, dut, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("source", "function", "target", "options"),
+    [
+        ("q3.4", "swish", "q3.4", {"is_block": True}),
+        ("int8:scale=0.05,zero_point=-9", "tanh", "q0.15", {}),
+        ("uint8:scale=0.01,zero_point=7", "sigmoid", "uq0.8", {}),
+        ("q3.4", "tanh", "q0.7", {"may_halve": False}),
+    ],
+)
+def test_whole_tables(simulate, source: str, function: str, target: str, options: dict, tmp_path: Path) -> None:
+    dut = rom(source, function, target, **options)
+    assert dut.half is None
+    assert (dut.stored_entries, dut.latency, dut.is_block) == (256, RAM_LATENCY, options.get("is_block", False))
+    run(simulate, dut, tmp_path)
+
+
+def test_a_table_of_16_bits(simulate, tmp_path: Path) -> None:
+    dut = rom("q3.12", "tanh", "q0.7")
+    assert (dut.stored_entries, dut.is_block) == (1 << 15, True)
+    run(simulate, dut, tmp_path, testcase="every_entry_with_stalls")
+
+
+@pytest.mark.parametrize(("width", "entries"), [(2, 4), (36, 16)])
+def test_any_width(simulate, width: int, entries: int, tmp_path: Path) -> None:
+    table = np.random.default_rng(width).integers(0, 1 << width, entries)
+    run(simulate, TableRom(table.tolist(), is_signed=False, result=Shape(width)), tmp_path)
+
+
+def test_large_tables_lie_in_block_ram() -> None:
+    table = [*range(255), 3]
+    assert not TableRom(table, is_signed=False, result=Shape(16)).is_block
+    assert TableRom(table, is_signed=False, result=Shape(17)).is_block
+
+
+@pytest.mark.parametrize(
+    ("table", "result", "message"),
+    [
+        ([0] * 255, Shape(8), "entries must be a power of two, at least 4, not 255"),
+        ([0, 0, 0, 256], Shape(8), "entries must be between 0 and 255, not 256"),
+        ([0, 0, 0, -1], Shape(8), "entries must be between 0 and 255, not -1"),
+        ([0, -129, 0, 0], Shape(8, True), "entries must be between -128 and 127, not -129"),
+    ],
+)
+def test_refusals(table: list[int], result: Shape, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        TableRom(table, is_signed=True, result=result)
+
+
+def facts() -> tuple[np.ndarray, int, Shape, Shape, int]:
+    """Table, least code, shapes of codes and results, latency."""
+    found = json.loads(Path(os.environ["FACTS"]).read_text())
+    table = np.array(found["table"])
+    bits = (len(table) - 1).bit_length()
+    least = -(len(table) // 2) if found["signed"] else 0
+    return table, least, Shape(bits, found["signed"]), Shape(*found["result"]), found["latency"]
+
+
+async def look_up(dut, codes: np.ndarray, p_stall: tuple[float, float], seed: int = 0) -> tuple[list[int], list[int]]:
+    """What comes for ``codes``, and in which cycles."""
+    _, _, shape, result, _ = facts()
+    rng, other = np.random.default_rng(seed), np.random.default_rng(seed + 1)
+    await start(dut, {"codes__valid": 0, "results__ready": 0})
+    watch = StreamMonitor(dut.clk, dut, "results", shape=result)
+    cocotb.start_soon(send(dut.clk, dut, "codes", codes.tolist(), rng, p_stall[0], shape=shape))
+    found = await receive(dut.clk, dut, "results", len(codes), other, p_stall[1], shape=result)
+    watch.stop()
+    assert watch.words == found
+    return found, watch.cycles
+
+
+@cocotb.test(timeout_time=4, timeout_unit="ms")
+async def every_entry_with_stalls(dut) -> None:
+    table, least, _, _, _ = facts()
+    codes = np.random.default_rng(5).permutation(len(table)) + least
+    found, _ = await look_up(dut, codes, (0.2, 0.2))
+    np.testing.assert_array_equal(found, table[codes - least])
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def one_each_cycle(dut) -> None:
+    """In order and twice, without stalls; the first after the latency."""
+    table, least, _, _, latency = facts()
+    codes = np.tile(np.arange(len(table)), 2) + least
+    found, cycles = await look_up(dut, codes, (0, 0))
+    np.testing.assert_array_equal(found, np.tile(table, 2))
+    np.testing.assert_array_equal(np.diff(cycles), 1)
+    assert cycles[0] == latency
+
+
+@cocotb.test(timeout_time=2, timeout_unit="ms")
+@cocotb.parametrize(p_stall=[(0.7, 0.0), (0.0, 0.7), (0.5, 0.5)], seed=[0, 1])
+async def stalls_on_either_side(dut, p_stall: tuple[float, float], seed: int) -> None:
+    table, least, _, _, _ = facts()
+    codes = np.random.default_rng(seed).integers(len(table), size=200) + least
+    found, _ = await look_up(dut, codes, p_stall, seed)
+    np.testing.assert_array_equal(found, table[codes - least])
