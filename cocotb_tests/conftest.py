@@ -67,7 +67,7 @@ def models_dir(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture
 def simulate(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Simulate:
-    """Run the cocotb tests of the requesting module on one component.
+    """Run the cocotb tests of the requesting module on one component, or on the Verilog of a module ``dut``.
 
     ``simulate(dut, env={})`` elaborates ``dut`` to Verilog, builds it with Verilator unless the same text was built
     before, and runs every ``cocotb.test`` of the module (or the one named ``testcase``) with ``env`` in its
@@ -77,8 +77,12 @@ def simulate(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest
     # The simulator's Python imports the module by its name.
     monkeypatch.syspath_prepend(request.path.parent)
 
-    def run(dut: wiring.Component, *, env: Mapping[str, str] | None = None, testcase: str | None = None) -> None:
-        text = verilog.convert(dut, platform=ASSERTED, name="dut", emit_src=False, strip_internal_attrs=True)
+    def run(dut: wiring.Component | str, *, env: Mapping[str, str] | None = None, testcase: str | None = None) -> None:
+        text = (
+            dut
+            if isinstance(dut, str)
+            else verilog.convert(dut, platform=ASSERTED, name="dut", emit_src=False, strip_internal_attrs=True)
+        )
         root = request.config.getoption("--simulator-cache")
         optimisation = NO_OPTIMISATION if request.config.getoption("--quick-build") else OPTIMISATION
         flags = (*VERILATOR_FLAGS, *optimisation.values(), cocotb.__version__, cocotb.__file__, *toolchain.versions())

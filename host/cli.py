@@ -247,6 +247,53 @@ def verilog(
 
 
 @app.command()
+def table(
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="SCHEME",
+            show_default=False,
+            help="Of the codes: qM.N or uqM.N (fixed point), or int8, uint8, int16 or uint16 with :scale=S, as "
+            "int8:scale=0.05,zero_point=-3; behind signed ones also symmetric (the least code is unused).",
+        ),
+    ],
+    target: Annotated[str, typer.Option("--to", metavar="SCHEME", show_default=False, help="Of the results' codes.")],
+    operators: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--operator",
+            metavar="NAME[:OPTION=VALUE,...]",
+            show_default=False,
+            help="An ONNX operator with its attributes, as LeakyRelu:alpha=0.1; several make a chain.",
+        ),
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.onnx", show_default=False, help="An ONNX file of a chain of pointwise operators."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", show_default=False, help="The Verilog file; without it, codes are shown."),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.html",
+            show_default=False,
+            help="Write a page that shows curve, codes and error (needs the extra `report`).",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a table of pointwise operators from codes to codes, and a ROM of it in Verilog."""
+    with _reporting(as_json):
+        with showing(enabled=not as_json) as progress:
+            answered = commands.table(operators or [], model, source, target, output, plot, progress)
+        _finish(answered, as_json)
+
+
+@app.command()
 def synth(
     device: Annotated[str, typer.Option(help="What to place and route for.")] = "ecp5-85k",
     seeds: Annotated[int, typer.Option(help="Runs of place and route; the clock is their median.", min=1)] = 3,

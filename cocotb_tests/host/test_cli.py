@@ -102,6 +102,7 @@ WORDS = [
     *("check", "compile", "run", "verify", "quantize", MODEL, "nothing.onnx", "", ".", "-", "--", "x=", "=x", "\udcff"),
     *("--config", "tiny", "huge", "--json", "--input", "--output", "-o", "--batch", "-1", "0", "1" * 30, "1.5", "nan"),
     *("--samples", "--seed", "--calibrate", "--report", "--version", "--help", "--unknown"),
+    *("table", "--from", "--to", "--operator", "--plot", "q3.4", "q9.9", "Tanh", "Softmax", "Elu:alpha=1"),
 ]
 
 

@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from ..session import InferenceSession
 
 
-def check_available() -> None:
-    """Raise ToolError if Plotly, which draws a report, is not installed."""
+def check_available(what: str = "report") -> None:
+    """Raise ToolError if Plotly, which draws a report or a plot, is not installed."""
     if importlib.util.find_spec("plotly") is None:
-        raise ToolError(missing("a report", ["Plotly"], "report"))
+        raise ToolError(missing(f"a {what}", ["Plotly"], "report"))
 
 
-def check_ending(path: Path) -> None:
-    """Raise ValueError if a report is a file that is not called a page: whoever opens it goes by the name."""
+def check_ending(path: Path, what: str = "report") -> None:
+    """Raise ValueError if a report or a plot is a file that is not called a page: whoever opens it goes by the name."""
     is_file = path.is_file() or not path.exists()
     if is_file and path.suffix.lower() not in (".html", ".htm"):
-        raise ValueError(f"report must be a file that ends in .html, as the report is a page, not {path}")
+        raise ValueError(f"{what} must be a file that ends in .html, as the {what} is a page, not {path}")
 
 
 def check_target(path: Path, others: Iterable[Path]) -> None:

@@ -51,7 +51,7 @@ def page(facts: Facts) -> str:
         f"<h1>{name} on {html.escape(facts.config_name)}</h1>",
         f"<p>{intro}</p>",
         _cards(facts),
-        _section(
+        section(
             "Timeline",
             (MEASURED,),
             "In each row the array above and the DMA below. Drag to zoom, double-click for everything; a click on "
@@ -59,7 +59,7 @@ def page(facts: Facts) -> str:
             timeline.timeline(facts),
             "timeline",
         ),
-        _section(
+        section(
             "Where each layer's cycles go",
             (MEASURED,),
             "From the last step of the layer before to its own last step. <i>All multipliers</i> is the least that the "
@@ -76,7 +76,7 @@ def page(facts: Facts) -> str:
             "Of the whole inference. A queue stalls also while its unit is still busy with the command before.",
             _counters(facts),
         ),
-        _section(
+        section(
             "Roofline",
             (MEASURED,),
             "How much of the array each layer uses, and whether the bus or the array bounds it. The numbers are those "
@@ -86,21 +86,21 @@ def page(facts: Facts) -> str:
             figures.roofline(facts),
             "roofline",
         ),
-        _section(
+        section(
             "Feature memory",
             (MEASURED, PREDICTED),
             "Which tensor lies where, with its border: addresses from the compiler's plan, times from the run.",
             memory_figures.feature_memory(facts),
             "features",
         ),
-        _section(
+        section(
             "Weights, parameters, tables, lists",
             (PREDICTED,),
             "What the memories for constants hold, by the layers that use it.",
             memory_figures.constant_memories(facts),
             "constants",
         ),
-        _section(
+        section(
             "External memory",
             (PREDICTED,),
             "The arena that driver and accelerator share.",
@@ -121,7 +121,7 @@ def page(facts: Facts) -> str:
         )
     if facts.tables:
         parts.append(
-            _section(
+            section(
                 "Transfer tables",
                 (PREDICTED,),
                 f"{tables}; equal ones are stored once. {_sharing(facts)}",
@@ -131,11 +131,16 @@ def page(facts: Facts) -> str:
         )
     else:
         parts.append(_text_section("Transfer tables", (PREDICTED,), "This network needs none.", ""))
+    return document(f"{name}: {ran.cycles:,} cycles on {html.escape(facts.config_name)}", parts)
+
+
+def document(title: str, parts: Iterable[str]) -> str:
+    """A page of its own, from its title and its parts in HTML."""
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{name}: {ran.cycles:,} cycles on {html.escape(facts.config_name)}</title>"
+        f"<title>{title}</title>"
         f"<style>{STYLE.replace('FONT', style.FONT)}</style><script>{get_plotlyjs()}</script></head>\n"
         f"<body>{''.join(parts)}</body></html>\n"
     )
@@ -163,7 +168,8 @@ def _cards(facts: Facts) -> str:
     )
 
 
-def _section(title: str, tags: Sequence[str], text: str, drawn: go.Figure, name: str, below: str = "") -> str:
+def section(title: str, tags: Sequence[str], text: str, drawn: go.Figure, name: str, below: str = "") -> str:
+    """A part with a figure; ``tags`` are of ``MEASURED`` and ``PREDICTED``, ``name`` is unique in the page."""
     chart = drawn.to_html(full_html=False, include_plotlyjs=False, div_id=name, config=CONFIG)
     return _text_section(title, tags, text, chart + below)
 

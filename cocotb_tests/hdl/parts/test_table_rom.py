@@ -3,21 +3,18 @@
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
 
 import cocotb
 import numpy as np
 import pytest
 from amaranth.hdl import Shape
-from clocking import start
+from table_bench import environment, facts, look_up
 
 from lutterfly.golden.scheme_names import parse
 from lutterfly.golden.transfer_table import transfer_table
 from lutterfly.hdl.parts.device import RAM_LATENCY
 from lutterfly.hdl.parts.table_rom import TableRom
-from streams import StreamMonitor, receive, send
 
 FUNCTIONS = {
     "tanh": np.tanh,
@@ -37,11 +34,7 @@ def rom(source: str, function: str, target: str, **options) -> TableRom:
 
 
 def run(simulate, dut: TableRom, folder: Path, testcase: str | None = None) -> None:
-    facts = {"table": dut.table.tolist(), "signed": dut.is_signed, "latency": dut.latency}
-    facts["result"] = [dut.result.width, dut.result.signed]
-    path = folder / "facts.json"
-    path.write_text(json.dumps(facts))
-    simulate(dut, env={"FACTS": str(path)}, testcase=testcase)
+    simulate(dut, env=environment(dut, folder), testcase=testcase)
 
 
 @pytest.mark.parametrize(
@@ -106,28 +99,6 @@ def test_large_tables_lie_in_block_ram() -> None:
 def test_refusals(table: list[int], result: Shape, message: str) -> None:
     with pytest.raises(ValueError, match=f"^{message}$"):
         TableRom(table, is_signed=True, result=result)
-
-
-def facts() -> tuple[np.ndarray, int, Shape, Shape, int]:
-    """Table, least code, shapes of codes and results, latency."""
-    found = json.loads(Path(os.environ["FACTS"]).read_text())
-    table = np.array(found["table"])
-    bits = (len(table) - 1).bit_length()
-    least = -(len(table) // 2) if found["signed"] else 0
-    return table, least, Shape(bits, found["signed"]), Shape(*found["result"]), found["latency"]
-
-
-async def look_up(dut, codes: np.ndarray, p_stall: tuple[float, float], seed: int = 0) -> tuple[list[int], list[int]]:
-    """What comes for ``codes``, and in which cycles."""
-    _, _, shape, result, _ = facts()
-    rng, other = np.random.default_rng(seed), np.random.default_rng(seed + 1)
-    await start(dut, {"codes__valid": 0, "results__ready": 0})
-    watch = StreamMonitor(dut.clk, dut, "results", shape=result)
-    cocotb.start_soon(send(dut.clk, dut, "codes", codes.tolist(), rng, p_stall[0], shape=shape))
-    found = await receive(dut.clk, dut, "results", len(codes), other, p_stall[1], shape=result)
-    watch.stop()
-    assert watch.words == found
-    return found, watch.cycles
 
 
 @cocotb.test(timeout_time=4, timeout_unit="ms")

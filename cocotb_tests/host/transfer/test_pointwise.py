@@ -1,0 +1,95 @@
+"""Chains that are pointwise are functions of a number; others are refused, and the operator is named."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from lutterfly.golden.scheme_names import parse
+from lutterfly.golden.transfer_table import transfer_table
+from lutterfly.host.transfer.operators import chain_of, read_chain
+from lutterfly.host.transfer.pointwise import Pointwise, PointwiseError
+
+VALUES = np.linspace(-8, 8, 255, dtype=np.float32)
+
+
+@pytest.mark.parametrize(
+    ("operator", "function"),
+    [("Tanh", np.tanh), ("Exp", np.exp), ("Sin", np.sin), ("Softsign", lambda x: x / (1 + abs(x)))],
+)
+def test_the_result_is_the_operators(operator: str, function) -> None:
+    np.testing.assert_allclose(
+        Pointwise(chain_of([operator]), operator)(VALUES), function(VALUES), rtol=1e-5, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        *(
+            "Tanh",
+            "Sigmoid",
+            "Erf",
+            "Exp",
+            "Mish",
+            "Gelu",
+            "Elu",
+            "Selu",
+            "Softplus",
+            "Sin",
+            "Cos",
+            "Atan",
+            "HardSwish",
+        ),
+        *("Sqrt", "Log", "Reciprocal", "Round", "Floor", "Sign", "Celu", "ThresholdedRelu", "Identity", "Dropout"),
+    ],
+)
+def test_pointwise_operators_pass(word: str) -> None:
+    """Also where the vectors of ONNX Runtime's kernels end elsewhere, and where results are no numbers."""
+    assert Pointwise(chain_of([word]), word)(VALUES).shape == VALUES.shape
+
+
+@pytest.mark.parametrize(
+    ("words", "culprit"),
+    [
+        (["Softmax"], "Softmax"),
+        (["Tanh", "Softmax", "Relu"], "Softmax"),
+        (["CumSum:axis=0"], "CumSum"),
+        (["CumSum:axis=3"], "CumSum"),
+        (["LayerNormalization:Scale=1"], "LayerNormalization"),
+        (["LpNormalization"], "LpNormalization"),
+        (["ReduceMean"], "ReduceMean"),
+        (["Transpose"], "Transpose"),
+        (["Relu", "GlobalAveragePool"], "GlobalAveragePool"),
+        (["RandomUniformLike"], "RandomUniformLike"),
+    ],
+)
+def test_other_operators_are_refused_by_name(words: list[str], culprit: str) -> None:
+    with pytest.raises(PointwiseError, match=f"^chain: {culprit} must be pointwise: "):
+        Pointwise(chain_of(words), "chain")(VALUES)
+
+
+def test_a_constant_for_each_place_is_refused() -> None:
+    """It runs on one shape only."""
+    slope = numpy_helper.from_array(np.linspace(0, 1, 8, dtype=np.float32).reshape(1, 8), "slope")
+    ends = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 8])] for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Mul", ["x", "slope"], ["y"])], "g", *ends, [slope])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    with pytest.raises(ValueError, match=r"^chain: Mul must be pointwise: "):
+        Pointwise(read_chain(model.SerializeToString(), "chain"), "chain")(VALUES)
+
+
+def test_what_onnx_runtime_does_not_run_is_refused_with_its_reason() -> None:
+    with pytest.raises(ValueError, match=r"^chain: must be a chain of pointwise operators .* does not: .*else_branch"):
+        Pointwise(chain_of(["If"]), "chain")(VALUES)
+
+
+def test_results_that_are_not_float_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"^operator must give float32, not bool$"):
+        transfer_table(parse("q3.4"), Pointwise(chain_of(["Less:B=0"]), "Less"), parse("q3.4"))
+
+
+def test_all_codes_of_16_bits() -> None:
+    table = transfer_table(parse("q3.12"), Pointwise(chain_of(["Mul:B=-0.5"]), "Mul"), parse("q3.12"))
+    np.testing.assert_array_equal(table, np.clip(np.rint(parse("q3.12").codes / -2), -(1 << 15), (1 << 15) - 1))

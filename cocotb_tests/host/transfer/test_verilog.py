@@ -1,0 +1,103 @@
+# amaranth: UnusedElaboratable=no
+"""The Verilog of `lutterfly table`: its header, what Verilator says of it, and every entry in simulation."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import cocotb
+import numpy as np
+import pytest
+from table_bench import environment, facts, look_up
+
+from lutterfly.golden.scheme_names import parse
+from lutterfly.host.cli import main
+from lutterfly.host.simulation import toolchain
+from lutterfly.host.transfer.facts import tabulate_chain
+from lutterfly.host.transfer.operators import chain_of
+from lutterfly.host.transfer.pointwise import Pointwise
+from lutterfly.host.transfer.verilog import module_name, rom_verilog, to_verilog
+
+WAIVERS = Path(__file__).parents[2] / "hdl" / "lint.vlt"
+CASES = {
+    "half": ("Tanh", "q3.4", "q0.7"),
+    "symmetric": ("LeakyRelu:alpha=0.1", "q3.4:symmetric", "int16:scale=0.001,zero_point=-9"),
+}
+
+
+def written(case: str, folder: Path) -> str:
+    operator, source, target = CASES[case]
+    words = ["table", "--operator", operator, "--from", source, "--to", target, "-o", str(folder / "dut.v")]
+    assert main(words) == 0
+    return (folder / "dut.v").read_text()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_entry_of_the_file(simulate, case: str, tmp_path: Path) -> None:
+    operator, source, target = CASES[case]
+    expected = tabulate_chain(operator, Pointwise(chain_of([operator]), operator), parse(source), parse(target))
+    text = written(case, tmp_path).replace("dut_table", "dut")
+    simulate(text, env=environment(expected.rom, tmp_path))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_verilators_lint_is_content(case: str, tmp_path: Path) -> None:
+    written(case, tmp_path)
+    command = [toolchain.verilator_folder() / "bin" / "verilator", "--lint-only", "-Wall", WAIVERS, tmp_path / "dut.v"]
+    found = subprocess.run(command, env=toolchain.environment(), capture_output=True, text=True, check=False)
+    # The file is named after its table, the module after both.
+    assert [line for line in found.stderr.splitlines() if "%Warning" in line and "DECLFILENAME" not in line] == []
+
+
+def test_the_header_says_what_the_module_computes(tmp_path: Path) -> None:
+    header = [line for line in written("symmetric", tmp_path).splitlines() if line.startswith("//")]
+    assert header[0].startswith("// dut_table: a transfer table, made by Lutterfly ")
+    assert header[1:6] == [
+        "// operator  LeakyRelu:alpha=0.1",
+        "// codes     q3.4:symmetric: int8, which stands for code * 0.0625, -7.9375 to 7.9375",
+        "// results   int16:scale=0.001,zero_point=-9: int16, which stands for (code - -9) * 0.001, -32.759 to 32.776",
+        "// rounding  to the nearest code, halves to the even one, before the zero point is added; saturates",
+        "// entries   256, all of them stored, in fabric",
+    ]
+    assert "// latency   2 cycles, one look-up a cycle; while a result waits, nothing moves" in header
+    assert header[-1] == "// unused    the code -128 gives the result of -127"
+
+
+def test_a_name_cannot_end_the_comment() -> None:
+    found = tabulate_chain("a\nmodule b; /*", np.tanh, parse("q3.4"), parse("q0.7"))
+    assert "// operator  a?module b; /*" in to_verilog(found, "t").splitlines()
+
+
+def test_words_stand_in_short_blocks() -> None:
+    rom = tabulate_chain("exp", np.exp, parse("q3.4"), parse("uq4.4")).rom
+    blocks = re.findall(r"initial begin\n(.*?)  end\n", rom_verilog(rom, "t"), re.DOTALL)
+    words = [re.findall(r"\[(\d+)\] = ", block) for block in blocks]
+    assert [len(found) for found in words if found] == [64] * 4
+    assert [int(word) for found in words for word in found] == list(range(256))
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [("out/tanh.v", "tanh_table"), ("module.v", "module_table"), ("8 bit-é.v", "t8_bit___table"), ("x", "x_table")],
+)
+def test_module_names(path: str, name: str) -> None:
+    assert module_name(Path(path)) == name
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def every_entry_comes_after_the_latency(dut) -> None:
+    table, least, _, _, latency = facts()
+    codes = np.arange(len(table)) + least
+    found, cycles = await look_up(dut, codes, (0, 0))
+    np.testing.assert_array_equal(found, table)
+    assert cycles[0] == latency
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def every_entry_with_stalls(dut) -> None:
+    table, least, _, _, _ = facts()
+    codes = np.random.default_rng(6).permutation(len(table)) + least
+    found, _ = await look_up(dut, codes, (0.3, 0.3))
+    np.testing.assert_array_equal(found, table[codes - least])

@@ -1,0 +1,109 @@
+"""What there is to say of a transfer table: its codes, how far they are from the operator, and what its ROM takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from amaranth.hdl import Shape
+
+from ...golden.scheme_names import name_of
+from ...golden.schemes import Codes, Float32, Scheme
+from ...golden.transfer_table import Operator, transfer_table
+from ...hdl.parts.table_rom import TableRom
+
+#: Words and bits of a block RAM, in the forms that it has.
+_ECP5_FORMS = ((16_384, 1), (8192, 2), (4096, 4), (2048, 9), (1024, 18), (512, 36))
+_XILINX_FORMS = ((32_768, 1), (16_384, 2), (8192, 4), (4096, 9), (2048, 18), (1024, 36))
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """A transfer table and its ROM.
+
+    Attributes
+    ----------
+    operator : str
+        For people.
+    source, target : Scheme
+    inputs, results : float32[codes]
+        What the source's codes stand for, and what the operator gives.
+    table : target.dtype[codes]
+    rom : TableRom
+    """
+
+    operator: str
+    source: Scheme
+    target: Scheme
+    inputs: Float32
+    results: Float32
+    table: Codes
+    rom: TableRom
+
+    @property
+    def errors(self) -> np.ndarray:
+        """What the table's codes stand for, less the operator's result: float64[codes]."""
+        return self.target.dequantise(self.table).astype(np.float64) - self.results
+
+    @property
+    def saturated(self) -> int:
+        """Codes whose result lies beyond the target's codes."""
+        low, high = self.target.limits
+        half = self.target.scale / 2
+        return int(np.sum((self.results < low - half) | (self.results > high + half)))
+
+    def block_rams(self) -> dict[str, int]:
+        """How many of a family's block RAMs hold the ROM, none if it lies in the fabric."""
+        words, bits = self.rom.stored_entries, self.target.bits
+        families = {"ecp5": _ECP5_FORMS, "xilinx": _XILINX_FORMS}
+        return {
+            family: min(-(-words // depth) * -(-bits // width) for depth, width in forms) if self.rom.is_block else 0
+            for family, forms in families.items()
+        }
+
+    def values(self) -> dict[str, Any]:
+        """For scripts."""
+        errors = self.errors
+        at = int(np.argmax(np.abs(errors)))
+        return {
+            "operator": self.operator,
+            "from": name_of(self.source),
+            "to": name_of(self.target),
+            "entries": len(self.rom.table),
+            "stored_entries": self.rom.stored_entries,
+            "is_half": self.rom.half is not None,
+            "is_block_ram": self.rom.is_block,
+            "block_rams": self.block_rams(),
+            "latency": self.rom.latency,
+            "greatest_error": abs(float(errors[at])),
+            "greatest_error_steps": abs(float(errors[at])) / self.target.scale,
+            "greatest_error_at": float(self.inputs[at]),
+            "saturated": self.saturated,
+        }
+
+
+def tabulate_chain(name: str, operator: Operator, source: Scheme, target: Scheme) -> TableFacts:
+    """Compute a table, and the ROM for it.
+
+    The least code of a symmetric source, which is unused, has the entry of the code beside it in the ROM.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`~lutterfly.golden.transfer_table.transfer_table`, and what ``operator`` raises.
+    """
+    inputs, kept = source.dequantise(source.codes), []
+
+    def once(values: Float32) -> Float32:
+        kept.append(operator(values))
+        return kept[-1]
+
+    table = transfer_table(source, once, target)
+    entries = table.astype(int).tolist()
+    rom = TableRom(
+        entries[: int(source.is_symmetric)] + entries,
+        is_signed=source.is_signed,
+        result=Shape(target.bits, target.is_signed),
+    )
+    return TableFacts(name, source, target, inputs, kept[-1], table, rom)
