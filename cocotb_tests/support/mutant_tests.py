@@ -61,6 +61,7 @@ OF_FOLDERS = {
     "host/frontend": ("operator_errors", "refusals", "frontend_edges", "frontend_blocks", "frontend"),
     "host/report": ("report", "page", "figures", "gather"),
     "host/simulation": ("simulator", "cache", "build"),
+    "host/transfer": ("table", "facts"),
     "host": ("cli", "session"),
 }
 #: What tests a module of plain Python beside the tests of the same name.

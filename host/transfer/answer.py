@@ -18,7 +18,7 @@ def summary(facts: TableFacts) -> str:
     """The facts, in lines."""
     rom, values = facts.rom, facts.values()
     stored = f"half of them stored ({rom.stored_entries:,})" if rom.half else "all of them stored"
-    counts = ", ".join(f"{count} of {family}" for family, count in facts.block_rams().items())
+    counts = ", ".join(f"{count} of {family}" for family, count in values["block_rams"].items())
     memory = f"block RAM ({counts})" if rom.is_block else "fabric"
     error, steps, at = (values[f"greatest_error{end}"] for end in ("", "_steps", "_at"))
     return "\n".join(

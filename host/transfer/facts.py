@@ -53,15 +53,6 @@ class TableFacts:
         half = self.target.scale / 2
         return int(np.sum((self.results < low - half) | (self.results > high + half)))
 
-    def block_rams(self) -> dict[str, int]:
-        """How many of a family's block RAMs hold the ROM, none if it lies in the fabric."""
-        words, bits = self.rom.stored_entries, self.target.bits
-        families = {"ecp5": _ECP5_FORMS, "xilinx": _XILINX_FORMS}
-        return {
-            family: min(-(-words // depth) * -(-bits // width) for depth, width in forms) if self.rom.is_block else 0
-            for family, forms in families.items()
-        }
-
     def values(self) -> dict[str, Any]:
         """For scripts."""
         errors = self.errors
@@ -74,13 +65,26 @@ class TableFacts:
             "stored_entries": self.rom.stored_entries,
             "is_half": self.rom.half is not None,
             "is_block_ram": self.rom.is_block,
-            "block_rams": self.block_rams(),
+            "block_rams": block_rams(self.rom),
             "latency": self.rom.latency,
             "greatest_error": abs(float(errors[at])),
             "greatest_error_steps": abs(float(errors[at])) / self.target.scale,
             "greatest_error_at": float(self.inputs[at]),
             "saturated": self.saturated,
         }
+
+
+def block_rams(rom: TableRom) -> dict[str, int]:
+    """How many block RAMs of a family hold a ROM, none if it lies in the fabric.
+
+    It may be fewer: synthesis leaves out those whose bits are all the same, as where a function saturates.
+    """
+    words, bits = rom.stored_entries, rom.result.width
+    families = {"ecp5": _ECP5_FORMS, "xilinx": _XILINX_FORMS}
+    return {
+        family: min(-(-words // depth) * -(-bits // width) for depth, width in forms) if rom.is_block else 0
+        for family, forms in families.items()
+    }
 
 
 def tabulate_chain(name: str, operator: Operator, source: Scheme, target: Scheme) -> TableFacts:
