@@ -10,7 +10,7 @@ from .addition import lower_sum
 from .averaging import lower_average
 from .build import Build, follow_layout
 from .channels import lower_concat, lower_split
-from .classify import check_types, classify
+from .classify import classify
 from .code_clips import clip_ahead
 from .combination import lower_combination
 from .cut import cut_between
@@ -20,9 +20,10 @@ from .executed import follow
 from .float_lowering import lower_float_product
 from .float_products import check_weights, explain_float
 from .float_sums import read_float_product
-from .fragments import INTEGER_PRODUCTS, LAYOUT, PRODUCTS, Fragment, Kind, find_fragments
+from .fragments import INTEGER_PRODUCTS, LAYOUT, PRODUCTS, Fragment, Kind
 from .function_layers import lower_function
 from .fuse import compose_tables, fuse_tables
+from .grouping import find_fragments
 from .inputs import place_input
 from .integer import replace_integer_products
 from .linear import check_linear, check_one_type, lower_linear
@@ -33,6 +34,7 @@ from .qonnx import notes_of, rewrite
 from .region import lower_region
 from .signs import pack_signs, share_signs
 from .source import Source, fix_batch, measure
+from .wide import check_wide
 
 __all__ = ["PASSES", "ModelError", "Row", "describe", "import_model"]
 
@@ -94,7 +96,7 @@ def _clip_ahead(state: _State) -> None:
 
 
 def _find_fragments(state: _State) -> None:
-    check_types(state.source)
+    check_wide(state.source)
     state.fragments = find_fragments(state.source)
     classify(state.source, state.fragments)
 

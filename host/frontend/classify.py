@@ -6,7 +6,7 @@ import numpy as np
 from onnx import NodeProto
 
 from ..tabulate import code_offset
-from .errors import FOLD, NORMALISE, ModelError
+from .errors import FOLD, NORMALISE, ModelError, UnsupportedError
 from .fragments import (
     AVERAGE,
     CONCAT,
@@ -26,6 +26,7 @@ from .fragments import (
 )
 from .parse import PER_TENSOR
 from .source import Source, size
+from .wide import REMEDY, is_wide, wide_tensor
 
 #: Operators that make a fragment one of their kind, and what may stand with one of them in a fragment.
 _SPECIAL = (
@@ -55,7 +56,7 @@ def classify(source: Source, fragments: list[Fragment]) -> None:
 def _judge(source: Source, fragment: Fragment) -> tuple[Kind, str]:
     bare = [name for name in [*fragment.inputs, *fragment.outputs] if not source.is_codes(name)]
     if bare:
-        return Kind.HOST, f"{bare[0]!r} is not quantised"
+        return Kind.HOST, f"{bare[0]!r} is {'of 16 bits' if is_wide(source, bare[0]) else 'not quantised'}"
     if any(source.function(node) for node in fragment.nodes):
         return Kind.FUNCTION, ""
     several = (
@@ -96,6 +97,10 @@ def _judge_special(
 ) -> tuple[Kind, str]:
     """A fragment with an operator that makes it ``kind``: whether the others in it may stand there."""
     special = [node for node in fragment.nodes if node.op_type in operators]
+    wide = wide_tensor(source, fragment)
+    if kind is Kind.AVERAGE and wide:
+        fragment.cause, fragment.remedy = special[0], REMEDY
+        return Kind.HOST, f"ONNX Runtime averages {wide} in float"
     combined = any(len(source.dynamic_inputs(node)) > 1 for node in fragment.nodes)
     if kind is Kind.AVERAGE and combined and any(node.op_type == "Sqrt" for node in fragment.nodes):
         fragment.cause, fragment.remedy = special[0], NORMALISE
@@ -119,16 +124,24 @@ def _judge_combination(source: Source, fragment: Fragment) -> tuple[Kind, str]:
     first, *behind = (node for node in fragment.nodes if node.op_type not in (*QUANTISERS, *TRANSPARENT))
     # ONNX' own Add of codes adds them as integers, without their scales.
     quantised = first.op_type in SUM and not (first.op_type == "Add" and source.is_codes(first.output[0]))
-    if len(fragment.inputs) == 2 and quantised and {node.op_type for node in behind} <= {"Relu", "Clip"}:
+    is_sum = len(fragment.inputs) == 2 and quantised and {node.op_type for node in behind} <= {"Relu", "Clip"}
+    if is_sum and not wide_tensor(source, fragment):
         return Kind.SUM, ""
     fragment.cause = next((node for node in fragment.nodes if len(source.dynamic_inputs(node)) > 1), None)
     pointwise = all(node.op_type in POINTWISE and not _pointwise_problem(source, node) for node in fragment.nodes)
-    return (Kind.COMBINATION, "") if pointwise else (Kind.HOST, combines(fragment))
+    if pointwise:
+        return Kind.COMBINATION, ""
+    fragment.remedy = combines(source, fragment).remedy
+    return Kind.HOST, combines(source, fragment).reason
 
 
-def combines(fragment: Fragment) -> str:
+def combines(source: Source, fragment: Fragment) -> UnsupportedError:
     """Why a fragment cannot be a table."""
-    return f"it combines {len(fragment.inputs)} activations ({_listed(fragment.inputs)})"
+    reason = f"it combines {len(fragment.inputs)} activations ({_listed(fragment.inputs)})"
+    wide = wide_tensor(source, fragment)
+    if wide and any(node.op_type in SUM for node in fragment.nodes):
+        return UnsupportedError(f"{reason}, and ONNX Runtime computes with {wide} in float", REMEDY)
+    return UnsupportedError(reason)
 
 
 def _listed(names: list[str]) -> str:
@@ -145,7 +158,7 @@ def _is_layout(source: Source, fragment: Fragment) -> bool:
     if not inner or source.types[fragment.inputs[0]] != source.types[fragment.outputs[0]]:
         return False
     values = [[source.constants[name].tolist() for name in node.input[1:] if name] for node in ends]
-    return values[0] == values[-1]
+    return all(value == values[0] for value in values)
 
 
 def _pointwise_problem(source: Source, node: NodeProto) -> str:
@@ -159,22 +172,6 @@ def _pointwise_problem(source: Source, node: NodeProto) -> str:
     if len({size(source.shapes[name]) for name in names if name in source.shapes}) > 1:
         return f"{label(node)} changes the shape"
     return ""
-
-
-def check_types(source: Source) -> None:
-    """Check that activations are quantised to 8 bits.
-
-    Raises
-    ------
-    ModelError
-        If one is not.
-    """
-    for node in source.nodes:
-        if node.op_type == "QuantizeLinear" and not source.is_codes(node.output[0]):
-            raise ModelError(
-                f"{source.name}: {node.output[0]!r} of {label(node)} must be int8 or uint8, not "
-                f"{source.types[node.output[0]]}; quantise with activation_type=QuantType.QInt8"
-            )
 
 
 def _check_scales(source: Source, fragment: Fragment) -> None:

@@ -12,7 +12,6 @@ from .build import Build
 from .checks import check_layers, random_codes, table_of
 from .classify import combines
 from .cut import cut
-from .errors import UnsupportedError
 from .fragments import Fragment
 from .layout import Place, same_order
 
@@ -32,7 +31,7 @@ def lower_combination(build: Build, fragment: Fragment) -> None:
     shape = build.graph.tensors[root].shape
     alike = all(place.shape == places[0].shape and same_order(place.axes, places[0].axes, shape) for place in places)
     if not alike or any(tensor != root for tensor, _ in origins):
-        raise UnsupportedError(combines(fragment))
+        raise combines(source, fragment)
     ahead = {name: table for name, (_, table) in zip(fragment.inputs, origins, strict=True)}
     table = table_of(cut(source, fragment.nodes, {name: ["codes"] for name in ahead}, [end]), ahead)
     build.add_tensor(end, shape, end)

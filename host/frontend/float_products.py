@@ -6,7 +6,8 @@ import numpy as np
 from onnx import NodeProto, TensorProto
 
 from .errors import FOLD_BEHIND, ModelError, OperandError, UnsupportedError
-from .fragments import FLOAT_PRODUCTS, LAYOUT, POOLING, QUANTISERS, TRANSPARENT, Fragment, find_fragments, label
+from .fragments import FLOAT_PRODUCTS, LAYOUT, POOLING, QUANTISERS, TRANSPARENT, Fragment, label
+from .grouping import find_fragments
 from .source import Source, fix_batch, measure
 
 _REMOVED_BY_FUSION = ("Relu", "Clip", "Min", "Max", "Add", *TRANSPARENT)

@@ -41,17 +41,6 @@ def other_codes(made: Maker, tensor: str, dtype: type, scale: float = 0.05) -> s
     return made.tensor
 
 
-def test_16_bits_in_the_middle():
-    made = convolved()
-    other_codes(made, made.dequantised(), np.int16, 0.001)
-    name, node = made.tensor, made.nodes[-1].name
-    made.quantise(made.node("Tanh", [made.dequantised()]), *made.quantisation(0.01), made.shape)
-    assert refusal(made.serialise(opset=21)) == (
-        f"net.onnx: '{name}' of QuantizeLinear '{node}' must be int8 or uint8, not int16; quantise with "
-        "activation_type=QuantType.QInt8"
-    )
-
-
 @pytest.mark.parametrize("operators", [(), ("Relu",), ("MaxPool",), ("Tanh", "MaxPool")])
 def test_int8_codes_become_uint8_codes(operators: tuple[str, ...]):
     made = convolved()

@@ -279,17 +279,6 @@ def test_activations_quantised_per_channel():
     )
 
 
-def test_activations_of_16_bits():
-    made = convolved()
-    tensor, scale = made.dequantised(), made.constant("scale", np.float32(0.01))
-    made.tensor = made.node("QuantizeLinear", [tensor, scale, made.constant("zero", np.int16(0))])
-    node = made.nodes[-1]
-    assert refusal(made.serialise(opset=21)) == (
-        f"net.onnx: '{node.output[0]}' of QuantizeLinear '{node.name}' must be int8 or uint8, not int16; quantise with "
-        "activation_type=QuantType.QInt8"
-    )
-
-
 def float_convolution(made: Maker, *, float_weights: bool = False) -> str:
     weight, scale, zero, _ = made.weights((4, 3, 3, 3), 0, False)
     operand = (
