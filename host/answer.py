@@ -52,6 +52,14 @@ def inference_text(program: Program) -> str:
     return f"an inference of {program.batch} samples" if program.batch > 1 else "an inference"
 
 
+def tables_text(functions: int, tables: int) -> str:
+    """How many places need a transfer table, and how many tables there are for them."""
+    shown = f"{functions} transfer function{'s' * (functions != 1)}"
+    if tables < functions:
+        return f"{shown} share {tables} table{'s' * (tables != 1)}"
+    return f"{shown} with {'a table' if functions == 1 else 'a table each'}"
+
+
 def elements_text(array: np.ndarray) -> str:
     """The elements of an array, or some of them."""
     return "\n  " + np.array2string(array, threshold=40, edgeitems=4, max_line_width=100, prefix="  ")

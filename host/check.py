@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ..golden.isa import LocalMemory
+from ..golden.memories import CONSTANTS
 from ..golden.program import LayerPrediction
+from .answer import tables_text
 from .compiler import LayerMemory, Outcome
 from .frontend import Row, describe
 from .graph import Concat, Graph, Layer, Slice
@@ -94,9 +97,11 @@ def memories(outcome: Outcome) -> list[Memory]:
     size = sum(outcome.graph.tensors[name].size_bytes for name in outcome.spilled)
     more = f", {size:,} bytes of tensors spilled to external memory" if outcome.spilled else ""
     found = [("feature memory", outcome.feature_bytes, outcome.config.memory.feature_bytes, more)]
-    for memory in outcome.constant_memories:
+    for kind, memory in zip(CONSTANTS, outcome.constant_memories, strict=True):
         streamed = memory.streamed_bytes
         more = f", {streamed:,} bytes streamed in every inference" if streamed else ""
+        if kind is LocalMemory.TABLE and outcome.transfer_functions:
+            more += f", {tables_text(outcome.transfer_functions, outcome.transfer_tables)}"
         found.append((memory.name, memory.resident_bytes, memory.size_bytes, more))
     return found
 

@@ -51,6 +51,8 @@ def check(model: Path, config: str, progress: Progress) -> Answer:
         {
             "layers": values,
             "memories": {name: {"used_bytes": used, "bytes": size} for name, used, size, _ in memories},
+            "transfer_functions": outcome.transfer_functions,
+            "transfer_tables": outcome.transfer_tables,
             "predicted_cycles": program.predicted_cycles,
             "macs": macs_of(program),
             **share.values(),

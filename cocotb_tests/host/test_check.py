@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 from reported import NETWORKS, model, report_of
+from wide_codes import repeated
 
 from lutterfly.examples import digits
 from lutterfly.golden.config import PRESETS
+from lutterfly.host.answer import tables_text
 from lutterfly.host.cli import main
 from lutterfly.host.compiler import compile_model
 
@@ -115,6 +117,32 @@ def test_what_a_layer_is_split_into_and_what_is_in_place_stand_where_they_belong
         ("max pooling 1x5", "4 of 4 lanes, 5 border classes"),
         ("max pooling 5x1", "4 of 4 lanes, 5 border classes"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [
+        (0, ""),
+        (1, ", 1 transfer function with a table"),
+        (3, ", 3 transfer functions share 1 table"),
+    ],
+)
+def test_transfer_functions_and_the_tables_that_they_share(
+    count: int, shown: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = repeated(count)
+    made.product("Conv", (4, 4, 1, 1), 0, made.shape, bias=False)
+    (tmp_path / "net.onnx").write_bytes(made.serialise(opset=21))
+    _, rest = rows_of(tmp_path / "net.onnx", capsys)
+    assert [line for line in rest if line.startswith("table memory")] == (
+        [f"table memory: 256 of 1,024 bytes{shown}"] if count else []
+    )
+    values = values_of(tmp_path / "net.onnx", capsys)
+    assert (values["transfer_functions"], values["transfer_tables"]) == (count, min(count, 1))
+
+
+def test_some_of_several_transfer_functions_share_a_table() -> None:
+    assert tables_text(5, 3) == "5 transfer functions share 3 tables"
 
 
 def test_a_program_file_is_described_like_its_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -83,10 +83,6 @@ def place_constants(plan: Plan) -> Plan:
         dataclasses.replace(job, addresses=addresses, streamed=np.concatenate(read))
         for job, addresses, read in zip(plan.jobs, places, streamed, strict=True)
     ]
-    tables = sum(LocalMemory.TABLE in operation.constants for operation in plan.operations)
-    if tables:
-        count = len({piece.image for piece in pieces[LocalMemory.TABLE].values()})
-        plan.graph.notes.append(f"{count} transfer tables for {tables} layers")
     return plan
 
 

@@ -11,4 +11,4 @@ def normalise(plan: Plan) -> Plan:
     """Let no layer subtract a zero point from what it reads."""
     graph = plan.graph
     layers = [layer.normalised(graph.tensors[layer.input].zero_point) for layer in graph.layers]
-    return dataclasses.replace(plan, graph=dataclasses.replace(graph, layers=layers, notes=[*graph.notes]))
+    return dataclasses.replace(plan, graph=dataclasses.replace(graph, layers=layers))

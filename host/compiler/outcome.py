@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...golden.config import Config
+from ...golden.isa import TABLE_BYTES, LocalMemory
 from ...golden.memories import CONSTANTS, MEMORIES
 from ...golden.program import LayerPrediction
-from ..graph import Graph
+from ..graph import Concat, Graph
 from .memory_map import Block, LayerMemory, constant_blocks, layer_memory
 from .plan import Command, Plan
 from .stays import Stay, stays_of
@@ -92,6 +93,20 @@ class Outcome:
             )
             for memory in CONSTANTS
         )
+
+    @property
+    def transfer_functions(self) -> int:
+        """Places with a transfer table, what concatenations look up for each of their inputs included."""
+        found = 0
+        for layer in self.graph.layers:
+            tables = layer.tables if isinstance(layer, Concat) else (getattr(layer, "table", None),)
+            found += sum(table is not None for table in tables)
+        return found
+
+    @property
+    def transfer_tables(self) -> int:
+        """Tables of the table memory, which transfer functions share where they are equal."""
+        return sum(block.size_bytes for block in self.blocks if block.memory is LocalMemory.TABLE) // TABLE_BYTES
 
     @cached_property
     def stays(self) -> tuple[Stay, ...]:

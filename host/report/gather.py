@@ -12,7 +12,6 @@ from ...golden.isa import TABLE_BYTES, LocalMemory
 from ...golden.program import LayerPrediction, Program
 from ..compiler import Block, ConstantMemory, LayerMemory, Outcome, bus_bytes
 from ..frontend.describe import kind_of
-from ..graph import Concat, Layer
 from .observe import Observation
 from .occupancy import Occupant, occupants
 from .stalls import Share, shares
@@ -97,7 +96,7 @@ class Facts:
     constants: tuple[Use, ...]
     external: Use
     tables: tuple[Table, ...]
-    chains: int
+    functions: int
 
     @property
     def macs(self) -> int:
@@ -147,7 +146,7 @@ def gather(name: str, program: Program, config: Config, outcome: Outcome, observ
         tuple(_use(memory, layers) for memory in outcome.constant_memories),
         _external(program, outcome.streamed_bytes),
         tuple(_tables(outcome.blocks)),
-        sum(_chains(layer) for layer in outcome.graph.layers),
+        outcome.transfer_functions,
     )
 
 
@@ -196,9 +195,3 @@ def _tables(blocks: Sequence[Block]) -> list[Table]:
             images = np.frombuffer(block.image, np.int8)
             found += [Table(codes, block.layers, block.is_streamed) for codes in images.reshape(-1, TABLE_BYTES)]
     return found
-
-
-def _chains(layer: Layer) -> int:
-    """Chains of pointwise operators that a layer looks up."""
-    tables = layer.tables if isinstance(layer, Concat) else (getattr(layer, "table", None),)
-    return sum(table is not None for table in tables)

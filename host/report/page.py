@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from ...golden.registers import REGISTERS
+from ..answer import tables_text
 from . import figures, memory_figures, style, timeline
 from .gather import Facts, LayerFacts
 from .stalls import WAITS
@@ -41,7 +42,7 @@ th { color: #57606a; font-weight: 600 } tr:last-child td { border-bottom: 0 }
 def page(facts: Facts) -> str:
     """The report as HTML."""
     name, ran = html.escape(facts.name), facts.observation
-    tables = f"{len(facts.tables)} in the table memory for {facts.chains} chains of pointwise operators"
+    tables = tables_text(facts.functions, len(facts.tables))
     intro = (
         "One inference on the simulated accelerator with its program loaded, on the bus that cycles are predicted for: "
         "the last of the run, once more. What is <i>measured</i> comes from the simulated hardware, what is "
@@ -124,7 +125,7 @@ def page(facts: Facts) -> str:
             section(
                 "Transfer tables",
                 (PREDICTED,),
-                f"{tables}; equal ones are stored once. {_sharing(facts)}",
+                f"{tables}: equal ones are stored once. {_sharing(facts)}",
                 memory_figures.transfer_tables(facts),
                 "tables",
             )
@@ -160,7 +161,7 @@ def _cards(facts: Facts) -> str:
         (f"{slowest.share.cycles / ran.cycles:.1%}", f"of the cycles in {slowest.label}, the longest layer"),
     ]
     if facts.tables:
-        cards.append((f"{len(facts.tables)} for {facts.chains}", "transfer tables for chains of pointwise operators"))
+        cards.append((f"{len(facts.tables)} for {facts.functions}", "tables for transfer functions"))
     return (
         '<div class="cards">'
         + "".join(f'<div class="card"><b>{value}</b><span>{html.escape(text)}</span></div>' for value, text in cards)

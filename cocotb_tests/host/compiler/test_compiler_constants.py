@@ -13,7 +13,7 @@ from lutterfly.golden.config import PRESETS, Config
 from lutterfly.golden.isa import LocalMemory, Opcode
 from lutterfly.golden.machine import ORDERS
 from lutterfly.golden.memories import CONSTANTS
-from lutterfly.host.compiler import plan_graph
+from lutterfly.host.compiler import Outcome, plan_graph
 from lutterfly.host.compiler.emit import emit
 from lutterfly.host.compiler.plan import CompileError
 from lutterfly.host.compiler.segments import Item, choose_streamed
@@ -123,7 +123,7 @@ def test_tables_are_streamed() -> None:
         name = maker.pointwise(name)
     plan = check(maker.finish(name))
     assert streamed(plan, LocalMemory.TABLE) >= 7
-    assert plan.graph.notes == ["9 transfer tables for 9 layers"]
+    assert (Outcome(plan).transfer_functions, Outcome(plan).transfer_tables) == (9, 9)
 
 
 def test_lists_are_streamed() -> None:

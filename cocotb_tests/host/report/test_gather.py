@@ -38,7 +38,7 @@ def test_memories_are_no_fuller_than_they_are_large(network: str) -> None:
 def test_tables_are_those_of_the_layers(network: str) -> None:
     plan, facts = report_of(network)
     with_table = [index for index, layer in enumerate(plan.graph.layers) if getattr(layer, "table", None) is not None]
-    assert facts.chains == len(with_table) >= 1
+    assert facts.functions == len(with_table) >= 1
     assert sorted(index for table in facts.tables for index in table.layers) == with_table
     for table in facts.tables:
         for index in table.layers:

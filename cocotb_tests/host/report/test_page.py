@@ -13,6 +13,7 @@ from browser import Opened, open_page
 from PIL import ImageColor
 from reported import NETWORKS, report_of
 
+from lutterfly.host.answer import tables_text
 from lutterfly.host.report import style
 from lutterfly.host.report.page import page
 
@@ -70,6 +71,9 @@ def test_the_summary_and_the_tables_have_the_numbers(network: str) -> None:
     assert f"{counters['cycles']:,}" in words
     assert f"cycles measured, {facts.program.predicted_cycles:,} predicted" in words
     assert f"{facts.utilisation:.1%}" in words
+    assert f"{len(facts.tables)} for {facts.functions}" in words
+    tables = f"{tables_text(facts.functions, len(facts.tables))}: equal ones are stored once. "
+    assert any(text.startswith(tables) for text in words)
     for layer in facts.layers:
         place = words.index(layer.prediction.name)
         assert words[place + 1 : place + 5] == [
