@@ -4,13 +4,15 @@ refused by name, or the host computes them."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 from exactness import assert_answers, assert_exact, assert_right, needs_reference
 from generated import TINY, Maker
-from wide_codes import WIDE, convolved, main_name, repeated, widened
+from onnxruntime.quantization import QuantType
+from wide_codes import WIDE, convolved, main_name, quantised, repeated, widened
 
 from lutterfly.golden.config import PRESETS
 from lutterfly.host.frontend import ModelError, describe, import_model
@@ -63,6 +65,16 @@ def test_a_chain_is_one_table(operators: str, form: str, dtype: type, unsigned: 
     graph = exact(made, opset=opset)
     assert not any(isinstance(layer, Pointwise) for layer in graph.layers)
     assert sum(getattr(layer, "table", None) is not None for layer in graph.layers) == 1
+
+
+@pytest.mark.parametrize("first", WIDE, ids=lambda dtype: dtype.__name__)
+@pytest.mark.parametrize("second", WIDE, ids=lambda dtype: dtype.__name__)
+def test_two_in_a_row(first: type, second: type):
+    """ONNX Runtime makes one of two of the same type."""
+    made = convolved()
+    tensor = widened(made, widened(made, made.dequantised(), first, 0.00011, 77), second, 0.00008, -5000)
+    finish(made, made.node("Tanh", [tensor]), 0.009)
+    exact(made)
 
 
 def test_16_bits_cut_and_round_what_8_bits_do_not():
@@ -183,6 +195,26 @@ def test_channels_of_a_tensor_and_of_its_own_codes_are_joined():
     made.quantise(made.node("Sigmoid", [tensor]), *made.quantisation(0.004, -128), made.shape)
     finish(made, made.node("Concat", [tensor, made.dequantised()], axis=1), shape=(1, 8, 4, 4))
     exact(made)
+
+
+@pytest.mark.parametrize("wide", [QuantType.QInt16, QuantType.QUInt16])
+def test_what_onnx_runtimes_quantiser_writes(wide: QuantType, tmp_path: Path):
+    data = quantised(tmp_path, QuantType.QInt8, wide=wide)
+    values = {"x": np.random.default_rng(1).normal(0, 1, (1, 3, 6, 6)).astype(np.float32)}
+    assert_answers(data, values)
+    assert [(layer.name, layer.table is None) for layer in assert_exact(data, values).layers] == [
+        ("c1", False),
+        ("c2", True),
+    ]
+
+
+def test_all_activations_of_16_bits(tmp_path: Path):
+    with pytest.raises(ModelError) as caught:
+        import_model(quantised(tmp_path, QuantType.QInt16), "net.onnx")
+    assert str(caught.value) == (
+        "net.onnx: ONNX Runtime computes Conv 'c1' in float, because it reads the int16 tensor "
+        f"'x_QuantizeLinear_Output'; {REMEDY}"
+    )
 
 
 def hosted(graph: Graph) -> list[str]:
