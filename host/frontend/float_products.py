@@ -151,11 +151,14 @@ def _codes_of(given: Source, node: NodeProto, at: int) -> str | None:
 
 
 def _quantised_again(given: Source, tensor: str) -> NodeProto | None:
-    """The QuantizeLinear that a tensor of codes comes from, if it quantises what was dequantised just before."""
+    """The QuantizeLinear that a tensor of codes comes from, if it quantises what was dequantised from 8 bits just
+    before: of 8 and 16 bits in a row ONNX Runtime merges nothing.
+    """
     again = given.producer.get(tensor)
     if again is None or again.op_type != "QuantizeLinear":
         return None
     before = given.producer.get(again.input[0])
     while before is not None and before.op_type in (*LAYOUT, *TRANSPARENT):
         before = given.producer.get(before.input[0])
-    return again if before is not None and before.op_type == "DequantizeLinear" else None
+    merges = before is not None and before.op_type == "DequantizeLinear" and given.is_codes(before.input[0])
+    return again if merges else None

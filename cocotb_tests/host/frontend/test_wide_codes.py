@@ -311,6 +311,19 @@ def test_nothing_but_16_bits():
     )
 
 
+def test_a_product_in_float_behind_16_bits_for_another_reason():
+    made = convolved()
+    made.quantise(widened(made, made.dequantised()), *made.quantisation(0.02, 3), made.shape)
+    made.product("Conv", (2, 4, 1, 1), 0, (1, 2, 4, 4))
+    bias = [name for name in made.constants if name.startswith("bs")][-1]
+    made.constants[bias] = made.value(bias) * np.float32(1.7)
+    assert refusal(made) == (
+        f"net.onnx: ONNX Runtime computes Conv '{main_name(made, 'Conv')}' in float, because the bias "
+        f"'{main_name(made, 'DequantizeLinear')}_out' of channel 0 is no whole multiple of input scale times weight "
+        "scale; use a bias quantised with that scale (Brevitas: bias_quant=Int32Bias)"
+    )
+
+
 @pytest.mark.parametrize("reshaped", [False, True])
 def test_a_sum_of_16_bits(reshaped: bool):
     made = convolved()
