@@ -17,6 +17,8 @@ from lutterfly.host.compiler.clock.chunks import Run
 from lutterfly.host.compiler.clock.issue import Part
 from lutterfly.host.compiler.clock.port import Port, Rounds
 from lutterfly.host.compiler.clock.queues import Queues
+from lutterfly.host.compiler.clock.store import StoreClock
+from lutterfly.host.compiler.plan import Command
 from lutterfly.host.graph import Window
 
 
@@ -173,3 +175,19 @@ def test_every_chunk_of_a_load_is_counted_once(preset: str) -> None:
                 unit = min(config.axi.data_bytes, MEMORIES[memory].write_bytes(config.array.lanes))
                 chunks += runs * -(-size // unit)
     assert queues.load.write.chunks == chunks > 100
+
+
+@pytest.mark.parametrize(("row_bytes", "rows"), [(4, 7), (2 * 64, 4)])
+def test_stages_of_a_store_hold_what_cannot_be_read(row_bytes: int, rows: int) -> None:
+    # The reader has a burst, two begin, two are found; a row is split, another one waits for that.
+    config, agenda, port = PRESETS["tiny"], Agenda(), Port()
+    port.take(1000, lambda: [Rounds(0, 1000, 1, ((0, 1000),))])
+    store = StoreClock(agenda, config, port, Events(agenda))
+    store.start()
+    for number in range(10):
+        fields = {"rows": 1, "external": 256 * number, "external_row": 0, "row_bytes": row_bytes}
+        store.accept(Command(Opcode.STORE, fields), 20 * number)
+    agenda.run()
+    assert len(store.walked.times) == 10
+    assert sum(time < 500 for time in store.walked.times) == rows
+    assert min(store.read.times) > 1000
