@@ -13,8 +13,10 @@ from lutterfly.golden.memories import MEMORIES
 from lutterfly.golden.timing import BACKLOG_LIMIT
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.compiler.clock.agenda import Agenda, Events, Process, Signal
-from lutterfly.host.compiler.clock.chunks import Run
+from lutterfly.host.compiler.clock.bus import ReadBus
+from lutterfly.host.compiler.clock.chunks import Run, runs
 from lutterfly.host.compiler.clock.issue import Part
+from lutterfly.host.compiler.clock.load import LoadClock
 from lutterfly.host.compiler.clock.port import Port, Rounds
 from lutterfly.host.compiler.clock.queues import Queues
 from lutterfly.host.compiler.clock.store import StoreClock
@@ -191,3 +193,25 @@ def test_stages_of_a_store_hold_what_cannot_be_read(row_bytes: int, rows: int) -
     assert len(store.walked.times) == 10
     assert sum(time < 500 for time in store.walked.times) == rows
     assert min(store.read.times) > 1000
+
+
+def load_of(**fields: int) -> dict[str, int]:
+    once = dict.fromkeys(("rows", "folds", "row_pieces", "piece_bytes"), 1)
+    return {"memory": LocalMemory.FEATURE, "external": 0, "external_row": 0, "external_fold": 0} | once | fields
+
+
+def test_runs_of_a_load_begin_at_its_rows_and_folds() -> None:
+    fields = load_of(external=100, rows=2, folds=3, external_row=40, external_fold=7)
+    assert [run.address for run in runs(PRESETS["tiny"], fields)] == [100, 107, 114, 140, 147, 154]
+
+
+@pytest.mark.parametrize(("pieces", "piece_bytes", "cycles"), [(16, 3, 16), (12, 4, 12), (1, 46, 12)])
+def test_a_load_writes_from_its_first_beat_on(pieces: int, piece_bytes: int, cycles: int) -> None:
+    # Twelve beats each: more chunks than these, as many, and a last beat that is not full.
+    agenda = Agenda()
+    load = LoadClock(agenda, PRESETS["tiny"], ReadBus(agenda, shared=False), Port(), Events(agenda))
+    load.start()
+    command = Command(Opcode.LOAD, load_of(row_pieces=pieces, piece_bytes=piece_bytes))
+    load.accept(command, 0)
+    agenda.run()
+    assert command.end == load.begins[0] + timing.OVERHEADS.load_write + cycles + timing.OVERHEADS.write_finish
