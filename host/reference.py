@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnxruntime
+from onnx import numpy_helper
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime_state
 
 from .arrays import contents
@@ -196,18 +197,31 @@ def _name_by_origin(model: onnx.ModelProto, executed: onnx.ModelProto) -> None:
     renamed: dict[str, str] = {}
     #: Names of what is added, shortened: a name must not hold those of all that is before it.
     short: dict[str, str] = {}
+    constants = {tensor.name: tensor for tensor in executed.graph.initializer}
     for node in executed.graph.node:
         node.input[:] = [renamed.get(name, name) for name in node.input]
-        sources = ", ".join(short.get(name, name) for name in node.input if name in given or name in short)
+        if given.issuperset(filter(None, node.output)):
+            continue
+        # Constants by what they hold: of equal ones ONNX Runtime keeps any.
+        shown = [
+            _digest(numpy_helper.to_array(constants[name]).tobytes()) if name in constants else short.get(name, name)
+            for name in node.input
+            if name in given or name in short or name in constants
+        ]
+        sources = ", ".join(shown)
         for position, name in enumerate(node.output):
             if name and name not in given:
                 number, added = 1, f"{node.op_type} of {sources}"
                 while added in given or added in short:
                     number, added = number + 1, f"{node.op_type} {number + 1} of {sources}"
                 renamed[name] = node.output[position] = added
-                short[added] = hashlib.blake2s(added.encode(), digest_size=4).hexdigest()
+                short[added] = _digest(added.encode())
     for value in executed.graph.value_info:
         value.name = renamed.get(value.name, value.name)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2s(data, digest_size=4).hexdigest()
 
 
 def expose(model: onnx.ModelProto, names: Collection[str]) -> onnx.ModelProto:
