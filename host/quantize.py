@@ -221,7 +221,7 @@ def _prepare(model: onnx.ModelProto, name: str, folder: Path) -> onnx.ModelProto
     fold_into_gemm(model)
     _name_averages(model)
     _spell_depthwise(model)
-    _drop_unread(model)
+    drop_unread(model)
     return model
 
 
@@ -278,7 +278,7 @@ def _spell_depthwise(model: onnx.ModelProto) -> None:
         node.CopyFrom(onnx.helper.make_node("Conv", names, node.output[:1], node.name, group=shape[1], **attributes))
 
 
-def _drop_unread(model: onnx.ModelProto) -> None:
+def drop_unread(model: onnx.ModelProto) -> None:
     """Drop constants that nothing reads any more: ONNX Runtime warns of each."""
     read = {*_read(model.graph), *(value.name for value in model.graph.output)}
     kept = [tensor for tensor in model.graph.initializer if tensor.name in read]

@@ -14,7 +14,7 @@ import torch
 from onnx import NodeProto, helper, numpy_helper
 from torch import nn
 
-from ..host.quantize import quantize
+from ..host.quantize import drop_unread, quantize
 from .comparison import compare
 from .exported import FloatFile
 from .holes import Holes
@@ -186,7 +186,5 @@ def _drop_unused(model: onnx.ModelProto) -> None:
             kept.append(node)
     del model.graph.node[:]
     model.graph.node.extend(kept[::-1])
-    constants = [tensor for tensor in model.graph.initializer if tensor.name in needed]
-    del model.graph.initializer[:]
-    model.graph.initializer.extend(constants)
+    drop_unread(model)
     del model.graph.value_info[:]

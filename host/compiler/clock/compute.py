@@ -17,8 +17,8 @@ from .port import Port
 #: Steps between the one that is walked and the one that is issued, both included.
 AHEAD = LOOKAHEAD + 2
 
-#: First and last issue of a command, and its steps.
-Issues = tuple[int, int, int]
+#: First and last issue of a command.
+Issues = tuple[int, int]
 
 
 @dataclass
@@ -30,7 +30,7 @@ class ComputeClock:
     completed : Events
         Commands of the compute queue.
     issues : list of Issues
-    latest : list of int
+    latest : deque of int
         When the last steps so far were issued, as many as the walker may be ahead.
     reads, writes : Port
         The feature memory: reads in the cycles of their issue, writes in the cycle of the first issue that may read
@@ -45,7 +45,7 @@ class ComputeClock:
     config: Config
     completed: Events
     issues: list[Issues] = field(default_factory=list)
-    latest: list[int] = field(default_factory=list)
+    latest: deque[int] = field(default_factory=lambda: deque(maxlen=AHEAD))
     reads: Port = field(default_factory=Port)
     writes: Port = field(default_factory=Port)
     accepts: int = 0
@@ -71,12 +71,12 @@ class ComputeClock:
         latency = timing.landing_latency(config, fields)
         limit = timing.burst_limit(config) if spec.is_burst else None
         unread = fields["steps"] - spec.steps_read(fields, config)
-        now, latest = first, deque(self.latest, maxlen=AHEAD)
+        now = first
         for windows, rounds, slots in parts(fields, config):
             begins, row = now == first, sum(steps for steps, _ in windows)
             part = Part(now, self.backlog, windows, rounds, begins, self.hidden, limit, unread, slots, latency)
             for begin, count, issued, self.backlog in part.issue():
-                latest.extend(part.last_steps(begin, count, issued, AHEAD))
+                self.latest.extend(part.last_steps(begin, count, issued, AHEAD))
                 now = begin + count * (row + sum(hold for hold, _ in issued))
                 waits = [waiting for _, waiting in issued]
                 if begins:
@@ -88,10 +88,8 @@ class ComputeClock:
             self.landed = now - 1 + latency + self.backlog - 1
             self.reads.take(now, part.reads)
             self.writes.take(self.landed + 1, part.writes)
-        last = now - 1
-        self.issues.append((first, last, timing.issue_steps(fields)))
+        self.issues.append((first, now - 1))
         # The walker is ahead of the issue by what lies between them, the gate's own register included, and no more.
-        self.latest = list(latest)
-        self.walked = max(taken + self.issues[-1][2], self.latest[0] if len(self.latest) == AHEAD else 0)
+        self.walked = max(taken + timing.issue_steps(fields), self.latest[0] if len(self.latest) == AHEAD else 0)
         self.completed.add(self.landed - self.hidden + OVERHEADS.completion)
         command.begin, command.end = first, self.completed.last

@@ -25,7 +25,7 @@ def predict(plan: Plan) -> Plan:
         indices[command.layer].append(number)
     before = 0
     for index, layer in enumerate(plan.graph.layers):
-        _, last, _ = compute.issues[indices[index][-1]]
+        _, last = compute.issues[indices[index][-1]]
         commands = [command for command in plan.commands if command.layer == index]
         busy = sum(compute.issues[number][1] - compute.issues[number][0] + 1 for number in indices[index])
         moving = sum(_bus_cycles(plan, command) for command in commands)
