@@ -284,12 +284,20 @@ def table(
             help="Write a page that shows curve, codes and error (needs the extra `report`).",
         ),
     ] = None,
+    block_rams: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FAMILY=COUNT",
+            show_default=False,
+            help="The block RAMs that there are, as ecp5=56 or xilinx=50: a table that takes more is refused.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Make a table of pointwise operators from codes to codes, and a ROM of it in Verilog."""
     with _reporting(as_json):
         with showing(enabled=not as_json) as progress:
-            answered = commands.table(operators or [], model, source, target, output, plot, progress)
+            answered = commands.table(operators or [], model, source, target, output, plot, block_rams, progress)
         _finish(answered, as_json)
 
 

@@ -299,6 +299,7 @@ def table(
     target: str,
     output: Path | None,
     plot: Path | None,
+    limit: str | None,
     progress: Progress,
 ) -> Answer:
     """Compute a transfer table, and write its ROM as Verilog."""
@@ -306,6 +307,7 @@ def table(
     from . import report as reports
     from .transfer import answer, facts, pointwise, verilog
     from .transfer import operators as chains
+    from .transfer.block_rams import BlockRams
 
     if bool(operators) == (model is not None):
         raise ValueError(
@@ -313,6 +315,7 @@ def table(
             "operators; --operator Identity requantises"
         )
     schemes = scheme_names.parse(source), scheme_names.parse(target)
+    there_are = BlockRams.parse(limit) if limit else None
     if plot:
         reports.check_ending(plot, "plot")
         reports.check_available("plot")
@@ -327,6 +330,8 @@ def table(
     name = str(model) if model else ", ".join(operators)
     chain = chains.read_chain(read_model_file(model), name) if model else chains.chain_of(operators)
     found = facts.tabulate_chain(name, pointwise.Pointwise(chain, name), *schemes)
+    if there_are:
+        there_are.check(found.rom)
     text, values = [answer.summary(found)], found.values()
     if output:
         progress("generating Verilog")

@@ -12,10 +12,7 @@ from ...golden.scheme_names import name_of
 from ...golden.schemes import Codes, Float32, Scheme
 from ...golden.transfer_table import Operator, transfer_table
 from ...hdl.parts.table_rom import TableRom
-
-#: Words and bits of a block RAM, in the forms that it has.
-_ECP5_FORMS = ((16_384, 1), (8192, 2), (4096, 4), (2048, 9), (1024, 18), (512, 36))
-_XILINX_FORMS = ((32_768, 1), (16_384, 2), (8192, 4), (4096, 9), (2048, 18), (1024, 36))
+from .block_rams import block_rams
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +69,6 @@ class TableFacts:
             "greatest_error_at": float(self.inputs[at]),
             "saturated": self.saturated,
         }
-
-
-def block_rams(rom: TableRom) -> dict[str, int]:
-    """How many block RAMs of a family hold a ROM, none if it lies in the fabric.
-
-    It may be fewer: synthesis leaves out those whose bits are all the same, as where a function saturates.
-    """
-    words, bits = rom.stored_entries, rom.result.width
-    families = {"ecp5": _ECP5_FORMS, "xilinx": _XILINX_FORMS}
-    return {
-        family: min(-(-words // depth) * -(-bits // width) for depth, width in forms) if rom.is_block else 0
-        for family, forms in families.items()
-    }
 
 
 def tabulate_chain(name: str, operator: Operator, source: Scheme, target: Scheme) -> TableFacts:

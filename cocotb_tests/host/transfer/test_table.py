@@ -99,6 +99,11 @@ CHOICE = (
         ((*TANH, "--plot", "x.png"), "plot must be a file that ends in .html, as the plot is a page, not x.png"),
         ((*TANH, "-o", "x.html", "--plot", "x.html"), "plot must be another file than the Verilog, not x.html"),
         (("--model", "x.v", *SCHEMES, "-o", "x.v"), "output must be another file than the model, not x.v"),
+        (
+            ("--operator", "Exp", "--from", "q3.12", "--to", "uq12.4", "--block-rams", "ecp5=56", "-o", "x.v"),
+            "the table must fit 56 block RAMs of ecp5, not 64 for 65,536 entries of 16 bits; choose schemes of 8 bits,",
+        ),
+        ((*TANH, "--block-rams", "lattice=56"), "block-rams must be ecp5=COUNT or xilinx=COUNT, not lattice=56"),
     ],
 )  # fmt: skip
 def test_refuses_in_one_line(
