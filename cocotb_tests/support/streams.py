@@ -100,7 +100,8 @@ async def _transfer(
     while True:
         await ReadOnly()
         done = valid.value == 1 and ready.value == 1
-        word = payload.value.to_unsigned() if done and payload is not None else 0
+        # A payload of one bit has a value of another type, which knows no to_unsigned().
+        word = int(payload.value) if done and payload is not None else 0
         await RisingEdge(clk)
         if done:
             return word
@@ -162,7 +163,7 @@ class StreamMonitor:
             # The values just before the edge are the ones that the edge sees; drivers move just behind it.
             await FallingEdge(clk)
             await ReadOnly()
-            word = 0 if payload is None else payload.value.to_unsigned()
+            word = 0 if payload is None else int(payload.value)
             if self._reset is not None and self._reset.value == 1:
                 waiting = None
             elif valid.value == 1:

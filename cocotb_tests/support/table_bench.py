@@ -42,10 +42,15 @@ async def check_every_entry(dut, p_stall: tuple[float, float], seed: int) -> Non
 
 
 async def look_up(dut, codes: np.ndarray, p_stall: tuple[float, float], seed: int = 0) -> tuple[list[int], list[int]]:
-    """What comes for ``codes``, and in which cycles."""
+    """Reset, and what comes for ``codes`` then, and in which cycles."""
+    await start(dut, {"codes__valid": 0, "results__ready": 0})
+    return await answers(dut, codes, p_stall, seed)
+
+
+async def answers(dut, codes: np.ndarray, p_stall: tuple[float, float], seed: int = 0) -> tuple[list[int], list[int]]:
+    """What comes for ``codes`` from now on, and in which cycles."""
     _, _, shape, result, _ = facts()
     rng, other = np.random.default_rng(seed), np.random.default_rng(seed + 1)
-    await start(dut, {"codes__valid": 0, "results__ready": 0})
     watch = StreamMonitor(dut.clk, dut, "results", shape=result)
     cocotb.start_soon(send(dut.clk, dut, "codes", codes.tolist(), rng, p_stall[0], shape=shape))
     found = await receive(dut.clk, dut, "results", len(codes), other, p_stall[1], shape=result)

@@ -9,7 +9,9 @@ import cocotb
 import numpy as np
 import pytest
 from amaranth.hdl import Shape
-from table_bench import check_every_entry, environment, facts, look_up
+from clocking import start
+from cocotb.triggers import RisingEdge
+from table_bench import answers, check_every_entry, environment, facts, look_up
 
 from lutterfly.golden.scheme_names import parse
 from lutterfly.golden.transfer_table import transfer_table
@@ -75,10 +77,21 @@ def test_a_table_of_16_bits(simulate, tmp_path: Path) -> None:
     run(simulate, dut, tmp_path, testcase="every_entry_with_stalls")
 
 
-@pytest.mark.parametrize(("width", "entries"), [(2, 4), (36, 16)])
-def test_any_width(simulate, width: int, entries: int, tmp_path: Path) -> None:
-    table = np.random.default_rng(width).integers(0, 1 << width, entries)
-    run(simulate, TableRom(table.tolist(), is_signed=False, result=Shape(width)), tmp_path)
+@pytest.mark.parametrize(
+    ("result", "entries"),
+    [(Shape(1), 32), (Shape(1, signed=True), 32), (Shape(2), 4), (Shape(36), 16)],
+    ids=str,
+)
+def test_any_width(simulate, result: Shape, entries: int, tmp_path: Path) -> None:
+    least = -(1 << result.width - 1) if result.signed else 0
+    table = least + np.random.default_rng(result.width).integers(0, 1 << result.width, entries)
+    run(simulate, TableRom(table.tolist(), is_signed=False, result=result), tmp_path)
+
+
+def test_half_a_table_of_one_bit(simulate, tmp_path: Path) -> None:
+    dut = TableRom([0] * 8 + [1] * 8, is_signed=True, result=Shape(1))
+    assert dut.half
+    run(simulate, dut, tmp_path)
 
 
 def test_large_tables_lie_in_block_ram() -> None:
@@ -104,6 +117,23 @@ def test_refusals(table: list[int], result: Shape, message: str) -> None:
 @cocotb.test(timeout_time=4, timeout_unit="ms")
 async def every_entry_with_stalls(dut) -> None:
     await check_every_entry(dut, (0.2, 0.2), 5)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(is_ready=[0, 1], cycles=range(1, 7))
+async def a_reset_forgets_what_is_under_way(dut, is_ready: int, cycles: int) -> None:
+    """However far codes have come, and whether or not a result waits: only those behind the reset are answered."""
+    table, least, _, _, _ = facts()
+    await start(dut, {"codes__valid": 1, "codes__payload": 0, "results__ready": is_ready})
+    for _ in range(cycles):
+        await RisingEdge(dut.clk)
+    dut.rst.value = 1
+    await RisingEdge(dut.clk)
+    dut.rst.value = 0
+    dut.codes__valid.value = 0
+    codes = np.random.default_rng(cycles).permutation(len(table))[:20] + least
+    found, _ = await answers(dut, codes, (0.3, 0))
+    np.testing.assert_array_equal(found, table[codes - least])
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
