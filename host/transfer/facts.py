@@ -45,10 +45,12 @@ class TableFacts:
 
     @property
     def saturated(self) -> int:
-        """Codes whose result lies beyond the target's codes."""
-        low, high = self.target.limits
-        half = self.target.scale / 2
-        return int(np.sum((self.results < low - half) | (self.results > high + half)))
+        """Codes whose result lies more than half a step beyond the target's codes."""
+        target = self.target
+        low, high = ((code - target.zero_point) * target.scale for code in (target.least - 0.5, target.greatest + 0.5))
+        # Compared exactly: float64 holds 18 bits times the 24 of a scale.
+        results = self.results.astype(np.float64)
+        return int(np.sum((results < low) | (results > high)))
 
     def values(self) -> dict[str, Any]:
         """For scripts."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -26,6 +28,26 @@ def test_saturation_is_counted() -> None:
     assert (values["saturated"], values["greatest_error"], values["greatest_error_at"]) == (128, 8, -8)
     # A result that lies half a step beyond is rounded, and does not count.
     assert facts("q3.4", lambda x: x + np.float32(1 / 32), "q3.4").saturated == 0
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        *("q0.7", "q3.4:symmetric", "uq4.4", "q3.12", "uq0.16", "int8:scale=0.05,zero_point=-128", "uint8:scale=0.3"),
+        *("int8:scale=0.1,zero_point=127", "uint16:scale=0.0007,zero_point=300", "int16:scale=0.0003,zero_point=-9"),
+    ],
+)
+def test_what_saturates_lies_more_than_half_a_step_beyond(target: str) -> None:
+    """Numbers around either end, among them the nearest to where saturation begins, counted in exact fractions."""
+    after = parse(target)
+    scale, half = Fraction(after.scale), Fraction(1, 2)
+    ends = [scale * (code - after.zero_point) for code in (after.least - half, after.greatest + half)]
+    near = [np.float32(end + scale * part) for end in ends for part in (-40, -1, -half, 0, half, 1, 40)]
+    near += [np.nextafter(number, np.float32(way)) for number in near for way in (-np.inf, np.inf)]
+    results = np.resize(near, 256)
+    beyond = [not ends[0] <= Fraction(float(result)) <= ends[1] for result in results]
+    assert 50 < sum(beyond) < 206
+    assert facts("q3.4", lambda _: results, target).saturated == sum(beyond)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -78,6 +79,45 @@ def test_a_constant_for_each_place_is_refused() -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     with pytest.raises(ValueError, match=r"^chain: Mul must be pointwise: "):
         Pointwise(read_chain(model.SerializeToString(), "chain"), "chain")(VALUES)
+
+
+def gate(*nodes: onnx.NodeProto, at: float, seen: float) -> Pointwise:
+    """``x``, but for the number ``at``: there what nodes make of ``is_seen``, which is 1 where ``seen`` stands."""
+    constants = {"at": at, "seen": seen}
+    tensors = [numpy_helper.from_array(np.array(value, np.float32), name) for name, value in constants.items()]
+    tensors.append(numpy_helper.from_array(np.array(0, np.int64), "axis"))
+    ahead = [
+        helper.make_node("Equal", ["x", "seen"], ["equal"]),
+        helper.make_node("Cast", ["equal"], ["is_seen"], to=TensorProto.FLOAT),
+    ]
+    behind = [
+        helper.make_node("Equal", ["x", "at"], ["is_at"]),
+        helper.make_node("Where", ["is_at", "found", "x"], ["y"]),
+    ]
+    ends = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"])] for name in "xy"]
+    graph = helper.make_graph([*ahead, *nodes, *behind], "g", *ends, tensors)
+    return Pointwise(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), "chain")
+
+
+ANYWHERE = helper.make_node("ReduceMax", ["is_seen"], ["found"])
+BEFORE = helper.make_node("CumSum", ["is_seen", "axis"], ["found"])
+
+
+@pytest.mark.parametrize(
+    ("node", "source", "at", "seen"),
+    [
+        # Only a number alone does not have its neighbour.
+        (ANYWHERE, "q3.4", 1.0, 1.0625),
+        # Only pieces hold every code of 16 bits without what is far away; alone some codes are tried.
+        (ANYWHERE, "q3.12", 1 + 1 / 4096, -8.0),
+        # Only in reverse the greater number comes first.
+        (BEFORE, "q3.4", 1.0, 2.0),
+    ],
+)
+def test_one_number_that_depends_on_another_is_found(node, source: str, at: float, seen: float) -> None:
+    values = parse(source).dequantise(parse(source).codes)
+    with pytest.raises(PointwiseError, match=f"^chain: {node.op_type} must be pointwise: "):
+        gate(node, at=at, seen=seen)(values)
 
 
 def test_what_onnx_runtime_does_not_run_is_refused_with_its_reason() -> None:

@@ -70,12 +70,23 @@ def test_a_name_cannot_end_the_comment() -> None:
     assert "// operator  a?module b; /*" in to_verilog(found, "t").splitlines()
 
 
-def test_words_stand_in_short_blocks() -> None:
-    rom = tabulate_chain("exp", np.exp, parse("q3.4"), parse("uq4.4")).rom
+@pytest.mark.parametrize(
+    ("function", "source", "target", "stored"),
+    [
+        (np.exp, "q3.4", "uq4.4", 256),
+        (np.tanh, "q3.4", "int16:scale=0.00005,zero_point=-9", 128),
+        (np.tanh, "q3.12", "q0.7", 1 << 15),
+    ],
+)
+def test_words_stand_in_short_blocks(function, source: str, target: str, stored: int) -> None:
+    """All of them, in order, as many as Yosys reads quickly in each block: 64."""
+    rom = tabulate_chain("f", function, parse(source), parse(target)).rom
     blocks = re.findall(r"initial begin\n(.*?)  end\n", rom_verilog(rom, "t"), re.DOTALL)
-    words = [re.findall(r"\[(\d+)\] = ", block) for block in blocks]
-    assert [len(found) for found in words if found] == [64] * 4
-    assert [int(word) for found in words for word in found] == list(range(256))
+    words = [re.findall(rf"\w+\[(\d+)\] = {rom.result.width}'h([0-9a-f]+);", block) for block in blocks]
+    assert [len(found) for found in words if found] == [64] * (stored // 64)
+    entries = rom.half.stored if rom.half else np.roll(rom.table, len(rom.table) // 2)
+    expected = [(place, int(entry) % (1 << rom.result.width)) for place, entry in enumerate(entries)]
+    assert [(int(place), int(word, 16)) for found in words for place, word in found] == expected
 
 
 @pytest.mark.parametrize(
