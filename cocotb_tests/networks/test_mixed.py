@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import onnx
 import pytest
 from exactness import needs_reference
-from mixed import CONFIGS, DRAWN, ODD, config_of, network
+from mixed import CONFIGS, DRAWN, FIRST_WIDE, ODD, config_of, network
 from mixed.features import PAIRS, Meetings, features
 from mixed.trial import Trial, attempt, summary
 
@@ -26,16 +29,18 @@ SWEEP = Path(__file__).parents[1] / "support" / "mixed_sweep.py"
 #: Seeds by accelerator, of those that other tests build as well: such that every feature meets every other one;
 #: of 20260 two tensors were accused, which ONNX Runtime had named, and named otherwise beside functions.
 QUICK = {
-    "tiny": (*range(14), 20260),
-    "ecp5-85k": (*range(8), 13, 106, 113, 145, 202, 205),
-    "bottom-up": (*range(5), 38, 46, 63, 76, 97),
+    "tiny": (*range(14), 20260, *(FIRST_WIDE + seed for seed in (0, 2, 9, 76))),
+    "ecp5-85k": (*range(8), 13, 106, 113, 145, 202, 205, *(FIRST_WIDE + seed for seed in (8, 50))),
+    "bottom-up": (*range(5), 38, 46, 63, 76, 97, *(FIRST_WIDE + seed for seed in (1, 2))),
 }
 #: What the quick ones leave to accelerators with rings of fewer commands.
 SELDOM = {"grouped with longer than the ring", "batch with longer than the ring"}
 #: Whose cycles were predicted wrongly: turns of the two rings that go on from the prologue, a LOAD to another memory
 #: behind a FILL that waits for results, walkers that results hold up, a first LOAD beside the fetching of both rings.
 LATE = {"least": (5006, 6016, 6030), "bound": (6000,)}
-BLOCK, BLOCKS = 20, 15
+BLOCK = 20
+#: First seeds, and how many blocks follow.
+BEGINNINGS = ((0, 15), (FIRST_WIDE, 4))
 #: Of a block: an odd accelerator's memories may hold too little, and on it a layer's cycles may be predicted wrongly.
 REFUSED, OFF = 2, 1
 
@@ -58,10 +63,10 @@ def test_cycles_are_as_predicted(config_name: str, seed: int) -> None:
 
 
 @pytest.mark.regress
-@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize("first", [start + BLOCK * n for start, count in BEGINNINGS for n in range(count)])
 @pytest.mark.parametrize("config_name", CONFIGS)
-def test_many_networks_on_the_core(config_name: str, block: int) -> None:
-    trials = [attempt(seed, config_name) for seed in range(block * BLOCK, (block + 1) * BLOCK)]
+def test_many_networks_on_the_core(config_name: str, first: int) -> None:
+    trials = [attempt(seed, config_name) for seed in range(first, first + BLOCK)]
     print(summary(trials))
     assert [trial.text for trial in trials if trial.problem] == []
     assert sum(bool(trial.refused) for trial in trials) <= REFUSED
@@ -123,6 +128,24 @@ def test_a_seed_always_gives_the_same_network() -> None:
         assert network(seed, "least") == network(seed, "least")
         assert network(seed, "least").program().body == network(seed, "least").program().body
     assert network(0, "tiny").model != network(8, "tiny").model
+
+
+def test_16_bits_are_drawn_in_every_form_and_at_the_ends() -> None:
+    """Operator set 21 and the contrib domain; codes between others, inputs and outputs; none before the first seed."""
+    kinds = {onnx.TensorProto.INT16, onnx.TensorProto.UINT16}
+    written, at_ends, seeds = Counter(), Counter(), range(FIRST_WIDE - 8, FIRST_WIDE + 40)
+    for seed in seeds:
+        model = onnx.load_from_string(network(seed, "ecp5-85k").model)
+        wide = {tensor.name: tensor.data_type for tensor in model.graph.initializer if tensor.data_type in kinds}
+        assert seed >= FIRST_WIDE or not wide
+        nodes = [node for node in model.graph.node if wide.keys() & {*node.input}]
+        written.update({(model.opset_import[0].version, node.domain, wide[node.input[2]]) for node in nodes})
+        for end in ("input", "output"):
+            at_ends[end] += any(value.type.tensor_type.elem_type in kinds for value in getattr(model.graph, end))
+    forms = itertools.product([(21, ""), (21, "com.microsoft"), (17, "com.microsoft")], kinds)
+    assert written.keys() == {(*form, kind) for form, kind in forms}
+    assert min(written.values()) > 4
+    assert min(at_ends["input"], at_ends["output"]) > 4
 
 
 def test_orders_are_drawn_whether_they_pay_or_not() -> None:

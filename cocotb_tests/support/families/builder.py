@@ -65,6 +65,7 @@ class Net:
     def __init__(self, form: Form, rng: np.random.Generator):
         self.form = form
         self.rng = rng
+        self.opset = OPSET
         self._nodes: list[onnx.NodeProto] = []
         self._constants: list[onnx.TensorProto] = []
         self._inputs: list[onnx.ValueInfoProto] = []
@@ -107,8 +108,9 @@ class Net:
     def finish(self) -> bytes:
         """The file."""
         graph = helper.make_graph(self._nodes, "network", self._inputs, self._outputs, self._constants)
-        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("com.microsoft", 1)]
-        return helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+        opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid("com.microsoft", 1)]
+        version = helper.find_min_ir_version_for(opsets[:1])
+        return helper.make_model(graph, opset_imports=opsets, ir_version=version).SerializeToString()
 
     # Products.
 
@@ -304,7 +306,7 @@ class Net:
         rms = max(30.0, *(part.rms * float(part.scale) / float(first.scale) for part in parts))
         y = replace(first, shape=shape, rms=rms)
         if self.form.qdq:
-            return self._quantise(self._node("Concat", [self._float(part) for part in parts], axis=1), y)
+            return self._write(self._node("Concat", [self._read(part) for part in parts], axis=1), y)
         if len({(part.scale, part.zero_point) for part in parts}) == 1 and self.rng.random() < 0.5:
             return replace(y, name=self._node("Concat", [part.name for part in parts], axis=1))
         inputs = [self._constant(y.scale), self._code(y.zero_point)]
@@ -316,11 +318,11 @@ class Net:
         """Equal shares of the channels, or so many channels in each."""
         shares = [x.channels // parts] * parts if isinstance(parts, int) else [*parts]
         sizes = self._constant(np.array(shares, np.int64))
-        source = self._float(x) if self.form.qdq else x.name
+        source = self._read(x) if self.form.qdq else x.name
         names = [f"split_{len(self._nodes)}_{part}" for part in range(len(shares))]
         self._nodes.append(helper.make_node("Split", [source, sizes], names, name=f"split_{len(self._nodes)}", axis=1))
         pieces = [replace(x, name=name, shape=(share, *x.shape[1:])) for name, share in zip(names, shares, strict=True)]
-        return [self._quantise(piece.name, piece) for piece in pieces] if self.form.qdq else pieces
+        return [self._write(piece.name, piece) for piece in pieces] if self.form.qdq else pieces
 
     def slice(self, x: Codes, start: int, stop: int) -> Codes:
         """Channels ``start`` to ``stop - 1``."""
@@ -337,7 +339,7 @@ class Net:
         y = replace(x, shape=(x.channels, *(size + 2 * border for size in x.shape[1:])))
         if self.form.qdq:
             zero = self._constant(np.float32(0))
-            return self._quantise(self._node("Pad", [self._float(x), self._constant(pads), zero]), y)
+            return self._write(self._node("Pad", [self._read(x), self._constant(pads), zero]), y)
         return replace(y, name=self._node("Pad", [x.name, self._constant(pads), self._code(x.zero_point)]))
 
     def pointwise(self, x: Codes, kind: str) -> Codes:
@@ -360,7 +362,7 @@ class Net:
                 self._code(y.zero_point),
             ]
             return replace(y, name=self._node(f"QLinear{kind}", inputs, domain="com.microsoft"))
-        return self._quantise(self._node(kind, [self._float(x)]), y)
+        return self._write(self._node(kind, [self._read(x)]), y)
 
     # Parts of all of them.
 
@@ -368,8 +370,16 @@ class Net:
         """An operator that leaves scale and zero point as they are."""
         y = replace(x, shape=tuple(shape))
         if self.form.qdq:
-            return self._quantise(self._node(kind, [self._float(x), *more], **attributes), y)
+            return self._write(self._node(kind, [self._read(x), *more], **attributes), y)
         return replace(y, name=self._node(kind, [x.name, *more], **attributes))
+
+    def _read(self, x: Codes) -> str:
+        """What an operator reads that moves numbers, chooses among them, or is a function of one."""
+        return self._float(x)
+
+    def _write(self, name: str, y: Codes) -> Codes:
+        """The result of such an operator as codes."""
+        return self._quantise(name, y)
 
     def _float(self, x: Codes) -> str:
         if x.name not in self._dequantised:

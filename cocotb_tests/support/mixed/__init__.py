@@ -22,8 +22,13 @@ from lutterfly.host.graph import Graph
 from . import graphs
 from .configurations import CONFIGS, DRAWN, ODD, config_of
 from .net import MixedNet
+from .wide import WideNet
 
-__all__ = ["CONFIGS", "DRAWN", "ODD", "Network", "config_of", "network"]
+__all__ = ["CONFIGS", "DRAWN", "FIRST_WIDE", "ODD", "Network", "config_of", "network"]
+
+#: Networks of this seed and later ones have 16-bit tensors. Those before are what they were without, since tests name
+#: them for what was wrong with them.
+FIRST_WIDE = 1_000_000
 
 #: Networks that follow one another; of four, one has channels in the order that the compiler chooses.
 _GRAPHS = (
@@ -80,7 +85,8 @@ class Network:
 def network(seed: int, config_name: str) -> Network:
     """The network of a seed for an accelerator: always the same."""
     rng = np.random.default_rng([seed, 0x3A1])
-    net, draw = MixedNet(rng), _GRAPHS[seed % len(_GRAPHS)]
-    draw(net, Scope(config_of(config_name), rng))
+    config, draw = config_of(config_name), _GRAPHS[seed % len(_GRAPHS)]
+    net = WideNet(rng, config) if seed >= FIRST_WIDE else MixedNet(rng)
+    draw(net, Scope(config, rng))
     batch = int(rng.integers(1, 5)) if draw is graphs.vectors else 1
     return Network(seed, config_name, net.finish(), batch, is_reordered=bool(rng.random() > _CHOSEN))

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 import onnx
+from onnx import TensorProto
 
 from lutterfly.golden.config import Config
 from lutterfly.golden.isa import COMMAND_BYTES
@@ -54,6 +55,7 @@ _OF_THE_REST = (
     "border classes",
     "longer than the ring",
     "batch",
+    "16 bits",
 )
 FEATURES = _OF_LAYERS + _OF_THE_REST
 #: Of maps; a batch is of vectors.
@@ -93,10 +95,19 @@ def features(graph: Graph, program: Program, config: Config) -> set[str]:
         found.add("longer than the ring")
     if program.batch > 1:
         found.add("batch")
+    if _wide_tensors(program.model) - _wide_tensors(graph.head) - _wide_tensors(graph.tail):
+        found.add("16 bits")
     bordered = {layer.name for layer in graph.layers if any(_pads(layer))}
     if any(layer.name in bordered and len(layer.commands) >= _MANY_CLASSES for layer in program.layers):
         found.add("border classes")
     return found
+
+
+def _wide_tensors(part: bytes) -> set[str]:
+    """Tensors that a file, or what the host runs of it, quantises to 16 bits."""
+    graph = onnx.load_from_string(part).graph
+    zeros = {tensor.name for tensor in graph.initializer if tensor.data_type in (TensorProto.INT16, TensorProto.UINT16)}
+    return {node.output[0] for node in graph.node if node.op_type == "QuantizeLinear" and node.input[2] in zeros}
 
 
 def _queues(program: Program) -> tuple[bytes, bytes]:

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from binaries import random_layer, random_window
 from butterflies import random_finish, random_stages, rotating_stages
-from families.builder import OPSET, Codes, Form, Net
+from families.builder import Codes, Form, Net
 from pruning import connections
 
 from lutterfly.golden.butterfly import Density, Pattern, count_stages
@@ -54,7 +54,9 @@ class MixedNet(Net):
             finish = dataclasses.replace(finish, low=-128, high=127)
         name = f"FastPointwiseConv_{len(self._functions)}"
         spatial = len(x.shape) - 1
-        function = fpc_function.make_function(stages, finish, x.zero_point, spatial=spatial, name=name, opset=OPSET)
+        function = fpc_function.make_function(
+            stages, finish, x.zero_point, spatial=spatial, name=name, opset=self.opset
+        )
         return self._call(function, x, (channels, *x.shape[1:]), finish.zero_point, _FUNCTION_RMS)
 
     def binary(self, x: Codes, channels: int, *, codes: bool) -> Codes:
@@ -68,7 +70,7 @@ class MixedNet(Net):
             zero_point = int(rng.integers(-30, 31))
             known |= {"zero_point": zero_point, "low": int(rng.choice([-128, zero_point])), "high": 120}
         name = f"{binary_function.NAME}_{len(self._functions)}"
-        function = binary_function.make_function(**known, name=name, opset=OPSET)
+        function = binary_function.make_function(**known, name=name, opset=self.opset)
         rms = _FUNCTION_RMS if codes else _SIGN_RMS
         return self._call(function, x, (channels, *spatial), known.get("zero_point", 0), rms)
 
@@ -78,7 +80,7 @@ class MixedNet(Net):
         y = dataclasses.replace(x, scale=np.float32(float(x.scale) * 0.7), zero_point=self._any_zero_point())
         operands = [x, factor] if self.rng.integers(2) else [factor, x]
         if self.form.qdq:
-            return self._quantise(self._node("Mul", [self._float(operand) for operand in operands]), y)
+            return self._write(self._node("Mul", [self._read(operand) for operand in operands]), y)
         given = [(one.name, self._constant(one.scale), self._code(one.zero_point)) for one in operands]
         inputs = [*given[0], *given[1], self._constant(y.scale), self._code(y.zero_point)]
         return dataclasses.replace(y, name=self._node("QLinearMul", inputs, domain="com.microsoft"))
