@@ -1,4 +1,4 @@
-"""Zero points of weights, one for each product: ONNX Runtime makes weights unsigned only where none is shared."""
+"""Weights and zero points, one for each product: ONNX Runtime makes weights unsigned only where none is shared."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _WEIGHTS = {"QLinearConv": 3, "QLinearMatMul": 3, "QGemm": 3, "DequantizeLinear"
 
 
 def own_zero_points(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy of a model in which no two readers share constant weights, or the zero point of such.
+    """A copy of a model in which no two readers share constant weights, dequantised or not, or the zero point of such.
 
-    Exporters write one zero point for all weights. ONNX Runtime (1.32) makes an unsigned copy of both for each product,
-    names it after the tensor, and fails on the second copy of one name.
+    Exporters write one zero point for all weights, and equal weights once. ONNX Runtime (1.32) makes an unsigned copy
+    of both for each product, names it after the tensor, and fails on the second copy of one name.
     """
     copied = onnx.ModelProto()
     copied.CopyFrom(model)
@@ -26,6 +26,10 @@ def own_zero_points(model: onnx.ModelProto) -> onnx.ModelProto:
         # What is computed from constants will be one.
         if fixed.issuperset(name for name in node.input if name):
             fixed |= set(node.output)
+    nodes = _own_dequantisers(copied, fixed)
+    del copied.graph.node[:]
+    copied.graph.node.extend(nodes)
+    for node in copied.graph.node:
         for position in _operands(node, fixed, constants):
             name = node.input[position]
             if name in taken:
@@ -34,6 +38,27 @@ def own_zero_points(model: onnx.ModelProto) -> onnx.ModelProto:
                 tensor.name = node.input[position] = f"{name} of {node.output[0]}"
             taken.add(name)
     return copied
+
+
+def _own_dequantisers(model: onnx.ModelProto, fixed: set[str]) -> list[NodeProto]:
+    """The nodes, and for each reader of dequantised weights beyond the first a DequantizeLinear in front of it."""
+    sources = {
+        node.output[0]: node
+        for node in model.graph.node
+        if node.op_type == "DequantizeLinear" and node.input[0] in fixed
+    }
+    nodes, taken = [], set()
+    for node in model.graph.node:
+        for position, name in enumerate(node.input):
+            if name in taken:
+                own = NodeProto()
+                own.CopyFrom(sources[name])
+                own.name = own.output[0] = node.input[position] = f"{name} of {node.output[0]}, {position}"
+                nodes.append(own)
+            elif name in sources:
+                taken.add(name)
+        nodes.append(node)
+    return nodes
 
 
 def _operands(node: NodeProto, fixed: set[str], constants: dict[str, onnx.TensorProto]) -> list[int]:

@@ -144,19 +144,40 @@ def shared_zero_points() -> tuple[bytes, dict[str, np.ndarray]]:
     return model.SerializeToString(), feeds
 
 
+def constants_as_nodes(data: bytes) -> bytes:
+    """A model whose initializers are nodes."""
+    model = onnx.load_from_string(data)
+    nodes = [onnx.helper.make_node("Constant", [], [one.name], value=one) for one in model.graph.initializer]
+    nodes += model.graph.node
+    del model.graph.initializer[:], model.graph.node[:]
+    model.graph.node.extend(nodes)
+    return model.SerializeToString()
+
+
 @needs_reference
 @pytest.mark.parametrize("as_nodes", [False, True])
 def test_products_may_share_the_zero_point_of_their_weights(as_nodes: bool):
     """Where sums must be exact, ONNX Runtime 1.32 fails on it by itself."""
     data, feeds = shared_zero_points()
-    if as_nodes:
-        model = onnx.load_from_string(data)
-        nodes = [onnx.helper.make_node("Constant", [], [one.name], value=one) for one in model.graph.initializer]
-        nodes += model.graph.node
-        del model.graph.initializer[:], model.graph.node[:]
-        model.graph.node.extend(nodes)
-        data = model.SerializeToString()
-    assert_exact(data, feeds)
+    assert_exact(constants_as_nodes(data) if as_nodes else data, feeds)
+
+
+@needs_reference
+@pytest.mark.parametrize("as_nodes", [False, True])
+def test_products_may_share_their_dequantised_weights(as_nodes: bool):
+    """As ONNX Runtime's quantiser writes layers that have one matrix."""
+    made = Maker(np.random.default_rng(0), "qdq", True, TINY)
+    made.start((1, 4, 6, 6))
+    for _ in range(3):
+        made.product("Conv", (4, 4, 1, 1), 0, (1, 4, 6, 6), bias=False)
+    products = [node for node in made.nodes if node.op_type == "Conv"]
+    shared = products[0].input[1]
+    made.nodes[:] = [node for node in made.nodes if node.output[0] not in {one.input[1] for one in products[1:]}]
+    for node in products:
+        node.input[1] = shared
+    data = made.serialise()
+    values = {"x": np.random.default_rng(1).integers(0, 256, (1, 4, 6, 6), np.uint8)}
+    assert_exact(constants_as_nodes(data) if as_nodes else data, values)
 
 
 @needs_reference
