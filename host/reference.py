@@ -126,7 +126,7 @@ def _reference_options(model: onnx.ModelProto) -> onnxruntime.SessionOptions:
 
 def _needs_exact_sums(model: onnx.ModelProto) -> bool:
     """Whether activations are uint8, and no product reads int8 codes, for which there are no kernels then."""
-    if not _has_unsigned(model):
+    if not has_unsigned(model):
         return False
     executed = executed_model(model)
     types = {tensor.name: tensor.data_type for tensor in executed.graph.initializer}
@@ -134,7 +134,7 @@ def _needs_exact_sums(model: onnx.ModelProto) -> bool:
     return onnx.TensorProto.INT8 not in {types.get(name) for name in zeros}
 
 
-def _has_unsigned(model: onnx.ModelProto) -> bool:
+def has_unsigned(model: onnx.ModelProto) -> bool:
     """Whether some activations are uint8: their zero points are, since weights are int8."""
     written = [attribute.t for node in model.graph.node if node.op_type == "Constant" for attribute in node.attribute]
     return any(tensor.data_type == onnx.TensorProto.UINT8 for tensor in [*model.graph.initializer, *written])
@@ -142,7 +142,7 @@ def _has_unsigned(model: onnx.ModelProto) -> bool:
 
 def _shareless(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model, as it can be opened where its sums must be exact."""
-    return own_zero_points(model) if _has_unsigned(model) else model
+    return own_zero_points(model) if has_unsigned(model) else model
 
 
 def _prepared(model: bytes) -> tuple[bytes, onnxruntime.SessionOptions]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 from onnx import NodeProto
 
 from ...golden.addition import UNSIGNED_OFFSET, add, sum_tables
 from ..graph import Add, Int8
+from ..reference import has_unsigned
 from ..tabulate import CODES, code_offset, from_codes, open_part, to_codes
 from .build import Build
 from .checks import check_layers
@@ -102,7 +104,18 @@ def _check_alike(build: Build, names: list[str], first: Place, second: Place) ->
             "feed both operands with the layout of their producers",
         )
     if len({source.types[name] for name in names}) > 1:
-        raise UnsupportedError("its operands are int8 and uint8", "quantise all activations to one type")
+        raise _of_two_types(source)
+
+
+def _of_two_types(source: Source) -> UnsupportedError:
+    """Why operands of a sum are int8 and uint8: the file has both, or ONNX Runtime makes the one of the other."""
+    if has_unsigned(onnx.load_from_string(source.data)):
+        return UnsupportedError("its operands are int8 and uint8", "quantise all activations to one type")
+    return UnsupportedError(
+        "ONNX Runtime makes one of its operands uint8, as it does between QuantizeLinear and DequantizeLinear in files "
+        "without a product in QDQ form, and computes in float",
+        "write all operators in QDQ form, or this one as QLinearAdd",
+    )
 
 
 def _tabulate(source: Source, fragment: Fragment, names: list[str]) -> Int8:

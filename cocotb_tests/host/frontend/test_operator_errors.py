@@ -439,3 +439,29 @@ def test_operators_that_onnx_runtime_makes_one_of():
     made.quantise(tensor, *made.quantisation(0.02), made.shape)
     made.product("Gemm", (4, 6), 0, (1, 4), transB=1)
     assert "the accelerator has no LayerNormalization, which ONNX Runtime computes for " in refusal(made.serialise())
+
+
+def sum_behind(made: Maker, zero: str) -> str:
+    """Why the sum of a convolution's result and its Tanh, which has some zero point, is refused."""
+    first = made.dequantised()
+    made.quantise(made.node("Tanh", [first]), made.constant("scale", np.float32(0.01)), zero, made.shape)
+    total = made.node("Add", [first, made.dequantised()])
+    made.quantise(total, *made.quantisation(0.02, 5), made.shape)
+    return refusal_in_the_middle(made, "Add")
+
+
+def test_a_sum_beside_products_in_the_other_form():
+    """All activations of the file are int8; a tensor with one reader becomes uint8, and one with several does not."""
+    made = convolved("qop")
+    assert sum_behind(made, made.constant("zero", np.int8(0))) == (
+        "ONNX Runtime makes one of its operands uint8, as it does between QuantizeLinear and DequantizeLinear in files "
+        "without a product in QDQ form, and computes in float; write all operators in QDQ form, or this one as "
+        "QLinearAdd"
+    )
+
+
+def test_a_sum_of_two_types():
+    made = convolved()
+    assert sum_behind(made, made.constant("zero", np.uint8(128))) == (
+        "its operands are int8 and uint8; quantise all activations to one type"
+    )
