@@ -26,7 +26,7 @@ from .fragments import (
 )
 from .parse import PER_TENSOR
 from .source import Source, size
-from .wide import REMEDY, is_wide, wide_tensor
+from .wide import NARROW, REMEDY, is_wide, wide_between, wide_tensor
 
 #: Operators that make a fragment one of their kind, and what may stand with one of them in a fragment.
 _SPECIAL = (
@@ -106,8 +106,10 @@ def _judge_special(
         fragment.cause, fragment.remedy = special[0], NORMALISE
         return Kind.HOST, f"{label(special[0])} begins a normalisation by what it reads"
     for node in [*special[1:], *(node for node in fragment.nodes if node.op_type not in (*operators, *companions))]:
-        fragment.remedy = "put QuantizeLinear and DequantizeLinear between them"
-        return Kind.HOST, f"{label(node)} stands with {label(special[0])} between quantised tensors"
+        between = wide_between(source, fragment, special[0], node)
+        fragment.remedy = NARROW if between else "put QuantizeLinear and DequantizeLinear between them"
+        ends = f"tensors of 8 bits, which {between} between them is not" if between else "quantised tensors"
+        return Kind.HOST, f"{label(node)} stands with {label(special[0])} between {ends}"
     for node in fragment.nodes:
         if node is not special[0] and len(source.dynamic_inputs(node)) > 1:
             return Kind.HOST, f"{label(node)} combines activations with {label(special[0])}"

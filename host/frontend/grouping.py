@@ -75,17 +75,14 @@ def _make_fragment(source: Source, nodes: list[NodeProto]) -> Fragment:
 
 
 def _parts(source: Source, fragment: Fragment) -> list[Fragment]:
-    """A fragment of its own for every result that pointwise operators compute, where there are several results.
+    """Fragments of their own for results that have nothing but pointwise operators in common.
 
-    A float or 16-bit tensor with several readers makes them one fragment; each result is then a table of its own, or
+    A float or 16-bit tensor with several readers makes them one fragment; each result is then a layer of its own, or
     runs on the host. What they share is in each of them, as a DequantizeLinear is in each fragment that reads it.
     """
     if len(fragment.outputs) < 2 or any(node.op_type in LINEAR for node in fragment.nodes):
         return [fragment]
-    above = {name: _above(source, fragment, [name]) for name in fragment.outputs}
-    alone = [name for name in above if all(node.op_type in (*POINTWISE, *LAYOUT) for node in above[name])]
-    rest = [name for name in fragment.outputs if name not in alone]
-    groups = [[name] for name in alone] + ([rest] if rest else [])
+    groups = _apart(source, fragment)
     found = [_above(source, fragment, names) for names in groups]
     parts = []
     for names, nodes in zip(groups, found, strict=True):
@@ -94,6 +91,19 @@ def _parts(source: Source, fragment: Fragment) -> list[Fragment]:
         read = dict.fromkeys(name for node in nodes for name in source.dynamic_inputs(node) if name not in computed)
         parts.append(Fragment(nodes, list(read), names, own=[node for node in nodes if id(node) not in others]))
     return parts
+
+
+def _apart(source: Source, fragment: Fragment) -> list[list[str]]:
+    """The outputs of a fragment in groups: those that share an operator that is not pointwise stay together."""
+    groups: list[tuple[list[str], set[int]]] = []
+    for name in fragment.outputs:
+        nodes = _above(source, fragment, [name])
+        names, special = [name], {id(node) for node in nodes if node.op_type not in (*POINTWISE, *LAYOUT)}
+        for group in [group for group in groups if group[1] & special]:
+            groups.remove(group)
+            names, special = group[0] + names, group[1] | special
+        groups.append((names, special))
+    return [names for names, _ in groups]
 
 
 def _above(source: Source, fragment: Fragment, outputs: list[str]) -> list[NodeProto]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .errors import ModelError
 from .fragments import PRODUCTS, Fragment, Kind
 from .source import Source
+from .wide import NARROW, wide_tensor
 
 
 def partition(source: Source, fragments: list[Fragment]) -> list[Fragment]:
@@ -45,15 +46,14 @@ def partition(source: Source, fragments: list[Fragment]) -> list[Fragment]:
         if fragment.kind is not Kind.LAYOUT or _leads_to_layer(graph.below[fragment], host)
     ]
     if not any(fragment.kind is not Kind.LAYOUT for fragment in middle):
-        reasons = "; ".join(
-            dict.fromkeys(
-                f"{fragment.label}: {fragment.reason}" for fragment in fragments if fragment.kind is Kind.HOST
-            )
+        reasons = dict.fromkeys(
+            f"{fragment.label}: {fragment.reason}" for fragment in fragments if fragment.kind is Kind.HOST
         )
+        why = f" ({'; '.join(reasons)})" if reasons else ", as nothing but the layout of codes changes"
+        wide = next(filter(None, (wide_tensor(source, fragment) for fragment in fragments)), "")
         raise ModelError(
-            f"{source.name}: no layer can run on the accelerator ({reasons}); it needs a quantised "
-            "convolution, matrix product or "
-            "pointwise operator"
+            f"{source.name}: no layer can run on the accelerator{why}; it needs a quantised convolution, matrix "
+            f"product or pointwise operator{wide and f' between tensors of 8 bits, which {wide} is not; {NARROW}'}"
         )
     return middle
 

@@ -15,10 +15,10 @@ from .errors import ModelError
 from .fragments import FLOAT_PRODUCTS, LAYOUT, POOLING, TRANSPARENT, Fragment, label
 from .source import Source
 
-REMEDY = (
-    "only pointwise operators on one activation may have 16-bit tensors around them: quantise to int8 here "
-    "(activation_type=QuantType.QInt8)"
-)
+NARROW = "quantise to int8 here (activation_type=QuantType.QInt8)"
+REMEDY = f"only pointwise operators on one activation may have 16-bit tensors around them: {NARROW}"
+#: What ONNX Runtime makes of a product of quantised weights with activations that have no 8-bit codes.
+_WEIGHTS_ALONE = "MatMulNBits"
 #: What ONNX Runtime may leave between a product and its quantised ends.
 _BESIDE = (*LAYOUT, *POOLING, *TRANSPARENT, "Relu", "Clip")
 
@@ -32,6 +32,17 @@ def wide_tensor(source: Source, fragment: Fragment) -> str:
     """What a fragment has of 16-bit codes, for messages: type and name of the first tensor, or an empty string."""
     names = [name for node in fragment.nodes for name in (*source.dynamic_inputs(node), *node.output)]
     return next((shown(source, name) for name in names if is_wide(source, name)), "")
+
+
+def wide_between(source: Source, fragment: Fragment, one: NodeProto, other: NodeProto) -> str:
+    """Likewise of what lies between two nodes of a fragment."""
+    first, last = (node for node in fragment.nodes if node in (one, other))
+    behind, ahead = set(first.output), set(source.dynamic_inputs(last))
+    for node in fragment.nodes:
+        behind |= set(node.output) if behind.intersection(node.input) else set()
+    for node in reversed(fragment.nodes):
+        ahead |= set(source.dynamic_inputs(node)) if ahead.intersection(node.output) else set()
+    return next((shown(source, name) for name in behind & ahead if is_wide(source, name)), "")
 
 
 def shown(source: Source, tensor: str) -> str:
@@ -48,7 +59,7 @@ def check_wide(source: Source) -> None:
         If one reads or makes a tensor of 16-bit codes: ONNX Runtime has no integer kernel for it.
     """
     for node in source.nodes:
-        if node.op_type not in FLOAT_PRODUCTS or not _is_quantised(source, node):
+        if not _is_quantised(source, node):
             continue
         found = [f"it reads {shown(source, name)}" for name in _codes_ahead(source, node) if is_wide(source, name)]
         found += [f"it makes {shown(source, name)}" for name in _codes_behind(source, node) if is_wide(source, name)]
@@ -59,8 +70,10 @@ def check_wide(source: Source) -> None:
 
 
 def _is_quantised(source: Source, node: NodeProto) -> bool:
-    """Whether a product has quantised weights."""
+    """Whether a node is a product with quantised weights."""
     constants = [name for name in node.input if name in source.constants]
+    if node.op_type not in FLOAT_PRODUCTS:
+        return node.op_type == _WEIGHTS_ALONE
     return any(
         other.op_type == "DequantizeLinear" and other.output[0] in constants for other in source.model.graph.node
     )

@@ -93,3 +93,12 @@ def test_a_model_without_a_layer_for_the_accelerator():
         f"net.onnx: no layer can run on the accelerator ({softmax}: the accelerator has no Softmax); it needs a "
         "quantised convolution, matrix product or pointwise operator"
     )
+
+
+def test_a_model_that_only_arranges_codes():
+    made = maker((1, 3, 4, 4))
+    made.flatten()
+    assert refusal(made.serialise()) == (
+        "net.onnx: no layer can run on the accelerator, as nothing but the layout of codes changes; it needs a "
+        "quantised convolution, matrix product or pointwise operator"
+    )

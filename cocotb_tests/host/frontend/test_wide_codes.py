@@ -4,19 +4,17 @@ refused by name, or the host computes them."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 from exactness import assert_answers, assert_exact, assert_right, needs_reference
 from generated import TINY, Maker
-from onnxruntime.quantization import QuantType
-from wide_codes import WIDE, convolved, main_name, quantised, repeated, widened
+from wide_codes import WIDE, convolved, main_name, repeated, widened
 
 from lutterfly.golden.config import PRESETS
 from lutterfly.host.frontend import ModelError, describe, import_model
-from lutterfly.host.frontend.wide import REMEDY
+from lutterfly.host.frontend.wide import NARROW, REMEDY
 from lutterfly.host.graph import Graph, Pointwise
 from lutterfly.host.tabulate import CODES
 from lutterfly.host.verify import verify
@@ -197,24 +195,29 @@ def test_channels_of_a_tensor_and_of_its_own_codes_are_joined():
     exact(made)
 
 
-@pytest.mark.parametrize("wide", [QuantType.QInt16, QuantType.QUInt16])
-def test_what_onnx_runtimes_quantiser_writes(wide: QuantType, tmp_path: Path):
-    data = quantised(tmp_path, QuantType.QInt8, wide=wide)
-    values = {"x": np.random.default_rng(1).normal(0, 1, (1, 3, 6, 6)).astype(np.float32)}
-    assert_answers(data, values)
-    assert [(layer.name, layer.table is None) for layer in assert_exact(data, values).layers] == [
-        ("c1", False),
-        ("c2", True),
-    ]
+READERS = {
+    "MaxPool": pooled,
+    "Concat": lambda made, tensor: (made.node("Concat", [tensor, made.dequantised()], axis=1), (1, 8, 4, 4)),
+    "Pad": padded,
+    "Tanh": lambda made, tensor: (made.node("Tanh", [tensor]), made.shape),
+}
 
 
-def test_all_activations_of_16_bits(tmp_path: Path):
-    with pytest.raises(ModelError) as caught:
-        import_model(quantised(tmp_path, QuantType.QInt16), "net.onnx")
-    assert str(caught.value) == (
-        "net.onnx: ONNX Runtime computes Conv 'c1' in float, because it reads the int16 tensor "
-        f"'x_QuantizeLinear_Output'; {REMEDY}"
-    )
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("Concat", "Concat"), ("MaxPool", "Concat"), ("MaxPool", "MaxPool"), ("Pad", "MaxPool"), ("Concat", "Tanh")],
+)
+def test_two_readers_that_move_codes_or_choose_among_them(first: str, second: str):
+    """Each is a layer of its own, as it is with a tensor of 8 bits."""
+    made = convolved()
+    start = made.tensor, made.scale, made.zero, made.shape
+    tensor, outputs = widened(made, made.node("Elu", [made.dequantised()])), []
+    for operator in (first, second):
+        made.tensor, made.scale, made.zero, made.shape = start
+        result, shape = READERS[operator](made, tensor)
+        made.quantise(result, *made.quantisation(0.02, 3), shape)
+        outputs.append(made.tensor)
+    exact(made, outputs)
 
 
 def hosted(graph: Graph) -> list[str]:
@@ -307,7 +310,8 @@ def test_nothing_but_16_bits():
         import_model(made.serialise(input_type=np.int16, opset=21), "net.onnx")
     assert str(caught.value) == (
         f"net.onnx: no layer can run on the accelerator (Tanh '{main_name(made, 'Tanh')}': 'x' is of 16 bits); it "
-        "needs a quantised convolution, matrix product or pointwise operator"
+        "needs a quantised convolution, matrix product or pointwise operator between tensors of 8 bits, which the "
+        f"int16 tensor 'x' is not; {NARROW}"
     )
 
 
