@@ -11,7 +11,7 @@ from ..golden.program import LayerPrediction
 from .answer import tables_text
 from .compiler import LayerMemory, Outcome
 from .frontend import Row, describe
-from .graph import Concat, Graph, Layer, Slice
+from .graph import Graph, Layer
 
 HEAD = ("layer", "operation", "input", "output", "where", "fold", "cycles", "bound", "weights", "features")
 #: Values of a layer that the accelerator executes; null for what the host does, and for what is in place already.
@@ -81,7 +81,7 @@ def _rows(graph: Graph, executed: Graph) -> Iterator[tuple[Row, Layer | None]]:
     layers = iter(graph.layers)
     for row in describe(graph):
         layer = next(layers) if row.where == "accelerator" else None
-        if layer is None or (isinstance(layer, Concat | Slice) and layer.output not in kept):
+        if layer is None or (layer.is_copy and layer.output not in kept):
             yield row, None
             continue
         # What a layer is split into ends with the one that has its name.

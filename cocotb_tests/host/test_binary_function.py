@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from lutterfly.golden.binary import signs
 from lutterfly.host.binary_function import add_function, make_call, make_function
-from lutterfly.host.evaluate import evaluate_layer
-from lutterfly.host.graph import BinaryConvolution, Tensor, Window
+from lutterfly.host.graph import BinaryConvolution, CodeFinish, Tensor, Window
 
 
 def run(codes: np.ndarray, known: dict, *, opset: int = 17) -> np.ndarray:
@@ -46,9 +45,7 @@ def golden(codes: np.ndarray, known: dict) -> np.ndarray:
         bias=known["bias"],
         multiplier=np.ones(len(weights), np.float32) if is_signs else known["scale"],
         window=window,
-        low=known.get("low", -128),
-        high=known.get("high", 127),
-        requantised="codes",
+        finish=CodeFinish(known.get("low", -128), known.get("high", 127), inner="codes"),
         pad=known.get("pad_value", 1),
     )
     samples = []
@@ -61,7 +58,7 @@ def golden(codes: np.ndarray, known: dict) -> np.ndarray:
             "y": Tensor("y", shape, 1.0, 0, (), bits=1 if is_signs else 8),
         }
         entering = signs(values - known.get("input_zero_point", 0))
-        samples.append(evaluate_layer(layer, {"x": entering}, tensors)["y"].transpose(2, 0, 1))
+        samples.append(layer.evaluate({"x": entering}, tensors)["y"].transpose(2, 0, 1))
     result = np.stack(samples)
     return result if codes.ndim == 4 else result[:, :, 0, 0]
 

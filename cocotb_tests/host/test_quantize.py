@@ -218,14 +218,14 @@ def test_activations_and_weights_are_what_the_accelerator_runs_best() -> None:
         (cnn, ["convolution 3x3", "max pooling 2x2 stride 2x2", "convolution 3x2 + table", "fully connected"]),
         (
             residual,
-            ["convolution 3x3", "table", "depthwise convolution 3x3", "sum", "average pooling 9x8", "fully connected"],
+            ["convolution 3x3", "table", "depthwise 3x3", "addition", "average pooling 9x8", "fully connected"],
         ),
         (
             densely_connected,
             [
                 "convolution 3x3",
-                *2 * ("depthwise convolution 1x1", "convolution 3x3", "concatenation"),
-                *("depthwise convolution 1x1", "average pooling 9x8", "fully connected"),
+                *2 * ("depthwise 1x1", "convolution 3x3", "concatenation"),
+                *("depthwise 1x1", "average pooling 9x8", "fully connected"),
             ],
         ),
     ],

@@ -47,7 +47,7 @@ def test_every_byte_is_onnx_runtimes(models_dir, network: str, form: str, seeds:
     ("network", "kinds"),
     [
         ("ad", {"fully": 10}),
-        ("ic", {"convolution": 9, "sum": 3, "average": 1, "fully": 1}),
+        ("ic", {"convolution": 9, "addition": 3, "average": 1, "fully": 1}),
         ("kws", {"convolution": 5, "depthwise": 4, "average": 1, "fully": 1}),
         ("vww", {"convolution": 14, "depthwise": 13, "average": 1, "fully": 1}),
     ],

@@ -33,7 +33,7 @@ ALLOWED = {
 ORDER = {
     "golden": ("engines",),
     "hdl": ("parts", "bus", "memories", "butterfly", "engines", "dma", "compute", "control"),
-    "host": ("frontend", "compiler", "simulation", "report", "transfer"),
+    "host": ("graph", "frontend", "compiler", "simulation", "report", "transfer"),
     "host/compiler": ("clock", "lower"),
 }
 #: The extras that the modules of each folder may need beyond the dependencies.

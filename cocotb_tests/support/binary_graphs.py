@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 from graphs import GraphMaker, random_window
 
-from lutterfly.host.graph import BinaryConvolution, Graph, Pointwise, Window
+from lutterfly.host.graph import BinaryConvolution, CodeFinish, Graph, Pointwise, Window
 
 
 class BinaryGraphMaker(GraphMaker):
@@ -21,8 +21,8 @@ class BinaryGraphMaker(GraphMaker):
 
     def signs(self, source: str, *, table: bool = False) -> str:
         name = self._name()
-        applied = self.table() if table else None
-        self.graph.layers.append(Pointwise(f"signs_{name}", (source,), name, applied))
+        finish = CodeFinish(table=self.table() if table else None)
+        self.graph.layers.append(Pointwise(f"signs_{name}", (source,), name, finish=finish))
         self._tensor(name, self.graph.tensors[source].shape, 0)
         return self.to_bits(name)
 
@@ -42,8 +42,9 @@ class BinaryGraphMaker(GraphMaker):
         else:
             # Some that are the same for all inputs.
             bias[self.rng.random(channels) < 0.05] = self.rng.choice([-(1 << 30), 1 << 30])
-        requantised = self._tensor(f"{name}_requantised", shape, zero_point) if table else name
-        applied = self.table() if table else None
+        finish = CodeFinish()
+        if table:
+            finish = finish.behind(self._tensor(f"{name}_requantised", shape, zero_point), self.table())
         self.graph.layers.append(
             BinaryConvolution(
                 f"binary_{name}",
@@ -52,9 +53,8 @@ class BinaryGraphMaker(GraphMaker):
                 weights,
                 bias,
                 multiplier,
-                window,
-                requantised=requantised,
-                table=applied,
+                window=window,
+                finish=finish,
                 pad=pad,
             )
         )

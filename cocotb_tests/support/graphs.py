@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 
 from lutterfly.golden.addition import UNSIGNED_OFFSET, sum_tables
@@ -11,10 +9,12 @@ from lutterfly.host.graph import (
     Add,
     AveragePool,
     BinaryConvolution,
+    CodeFinish,
     Concat,
     Convolution,
     Graph,
     MaxPool,
+    Pad,
     Pointwise,
     Slice,
     Tensor,
@@ -71,7 +71,9 @@ class GraphMaker:
             for codes in ([-128, min(-100, zero_point), zero_point], [zero_point, max(100, zero_point), 127])
         )
         name = self._name()
-        requantised = self._tensor(f"{name}_requantised", shape, zero_point) if table else name
+        finish = CodeFinish(low, high)
+        if table:
+            finish = finish.behind(self._tensor(f"{name}_requantised", shape, zero_point), self.table())
         self.graph.layers.append(
             Convolution(
                 f"conv_{name}",
@@ -80,12 +82,9 @@ class GraphMaker:
                 weights,
                 bias,
                 multiplier,
-                window,
-                low,
-                high,
-                requantised,
-                self.table() if table else None,
                 groups,
+                window=window,
+                finish=finish,
             )
         )
         return self._tensor(name, shape, int(self.rng.integers(-128, 128)) if table else zero_point)
@@ -108,9 +107,18 @@ class GraphMaker:
         counts = {int(count) for row in _counts(window, size) for count in row}
         scale = float(self.rng.uniform(0.3, 1.5))
         multipliers = {count: np.float32(scale / count) for count in sorted(counts)}
-        fields = {field.name: getattr(layer, field.name) for field in dataclasses.fields(layer)}
-        fields |= {"bias": layer.bias * 0, "multiplier": np.full_like(layer.multiplier, multipliers[max(counts)])}
-        self.graph.layers.append(AveragePool(**fields, multipliers=multipliers if len(counts) > 1 else {}))
+        self.graph.layers.append(
+            AveragePool(
+                layer.name,
+                layer.inputs,
+                layer.output,
+                window=window,
+                finish=layer.finish,
+                channels=layer.groups,
+                scale=multipliers[max(counts)],
+                multipliers=multipliers if len(counts) > 1 else {},
+            )
+        )
         return name
 
     def add(self, first: str, second: str, *, table: bool = False) -> str:
@@ -119,21 +127,11 @@ class GraphMaker:
         unsigned = bool(self.rng.integers(2))
         *tables, fraction = sum_tables(tuple(self.rng.uniform(0.02, 0.1, 3)), zero_points, unsigned=unsigned)
         name, offset = self._name(), UNSIGNED_OFFSET if unsigned else 0
-        requantised = self._tensor(f"{name}_requantised", tensors[first].shape, zero_points[2]) if table else name
-        self.graph.layers.append(
-            Add(
-                f"add_{name}",
-                (first, second),
-                name,
-                *tables,
-                fraction,
-                offset,
-                -120,
-                115,
-                requantised,
-                self.table() if table else None,
-            )
-        )
+        finish = CodeFinish(-120, 115)
+        if table:
+            inner = self._tensor(f"{name}_requantised", tensors[first].shape, zero_points[2])
+            finish = finish.behind(inner, self.table())
+        self.graph.layers.append(Add(f"add_{name}", (first, second), name, *tables, fraction, offset, finish=finish))
         return self._tensor(name, tensors[first].shape, zero_points[2])
 
     def concat(self, *sources: str, tables: bool = True) -> str:
@@ -153,13 +151,13 @@ class GraphMaker:
     def max_pool(self, source: str, window: Window, *, table: bool = False) -> str:
         tensor = self.graph.tensors[source]
         name = self._name()
-        applied = self.table() if table else None
-        self.graph.layers.append(MaxPool(f"pool_{name}", (source,), name, window, table=applied))
+        finish = CodeFinish(table=self.table() if table else None)
+        self.graph.layers.append(MaxPool(f"pool_{name}", (source,), name, window=window, finish=finish))
         return self._tensor(name, (*window.output_size(*tensor.shape[:2]), tensor.shape[2]), tensor.zero_point)
 
     def pointwise(self, source: str) -> str:
         name = self._name()
-        self.graph.layers.append(Pointwise(f"table_{name}", (source,), name, self.table()))
+        self.graph.layers.append(Pointwise(f"table_{name}", (source,), name, finish=CodeFinish(table=self.table())))
         return self._tensor(name, self.graph.tensors[source].shape, int(self.rng.integers(-128, 128)))
 
     def table(self) -> np.ndarray:
@@ -176,7 +174,7 @@ def evaluate_float(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, np.
     tensors = dict(inputs)
     for layer in graph.layers:
         codes = tensors[layer.input]
-        if isinstance(layer, Convolution):
+        if isinstance(layer, Convolution | AveragePool | Pad):
             zero_point = graph.tensors[layer.input].zero_point
             border = layer.pad if isinstance(layer, BinaryConvolution) else 0
             taps = _taps(codes.astype(np.int64) - zero_point, layer.window, border)
@@ -195,14 +193,15 @@ def evaluate_float(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, np.
                 axis=-1,
             )
             acc = (acc + layer.bias).astype(np.int32)
-            target = graph.tensors[layer.requantised or layer.output].zero_point
+            target = graph.tensors[layer.finish.inner or layer.output].zero_point
             multiplier = layer.multiplier
             if isinstance(layer, AveragePool) and layer.multipliers:
                 counts = _counts(layer.window, tensors[layer.input].shape[:2])
                 multiplier = np.vectorize(layer.multipliers.get, otypes=[np.float32])(counts)[..., None]
             scaled = acc.astype(np.float32) * multiplier
             codes = (
-                np.rint(np.clip(scaled, layer.low - target, layer.high - target)).astype(np.int64) + target
+                np.rint(np.clip(scaled, layer.finish.low - target, layer.finish.high - target)).astype(np.int64)
+                + target
             ).astype(np.int8)
         elif isinstance(layer, Add):
             first, second = (
@@ -210,7 +209,7 @@ def evaluate_float(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, np.
                 for name, table in zip(layer.inputs, (layer.first, layer.second), strict=True)
             )
             total = (first + second).astype(np.float32) * np.float32(2.0**-layer.fraction)
-            codes = np.clip(np.rint(total) + layer.offset, layer.low, layer.high).astype(np.int8)
+            codes = np.clip(np.rint(total) + layer.offset, layer.finish.low, layer.finish.high).astype(np.int8)
         elif isinstance(layer, Concat):
             looked_up = [
                 tensors[name] if table is None else table[tensors[name].astype(np.int64) + 128]
@@ -221,7 +220,7 @@ def evaluate_float(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, np.
             codes = codes[..., layer.first : layer.first + layer.channels]
         elif isinstance(layer, MaxPool):
             codes = _taps(codes.astype(np.int64), layer.window, -128).max(axis=0).astype(np.int8)
-        if getattr(layer, "table", None) is not None:
+        if layer.table is not None:
             codes = layer.table[codes.astype(np.int64) + 128]
         if graph.tensors[layer.output].bits == 1:
             codes = np.where(codes < 0, -1, 1).astype(np.int8)

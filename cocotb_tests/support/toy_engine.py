@@ -81,7 +81,7 @@ class MinimumOperation(LanewiseOperation):
         ]
 
 
-LOWERING = Lowering(lambda _, layer: isinstance(layer, MinPool), (Toy.MINIMUM,), MinimumOperation, reads_border=False)
+LOWERING = Lowering({MinPool: MinimumOperation}, (Toy.MINIMUM,), reads_border=False)
 
 
 def add_toy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 
 from ..graph import Graph, Tensor, Window
-from .plan import CompileError, window_of
+from .plan import CompileError
 
 
 def batched(graph: Graph, samples: int) -> Graph:
@@ -40,7 +40,7 @@ def batched(graph: Graph, samples: int) -> Graph:
         return graph
     for layer in graph.layers:
         shapes = {graph.tensors[name].shape[:2] for name in (*layer.inputs, layer.output)}
-        if shapes != {(1, 1)} or window_of(layer) != Window((1, 1)):
+        if shapes != {(1, 1)} or layer.window != Window((1, 1)):
             raise CompileError(
                 f"{layer.name}: batch must be 1 for a network with feature maps, not {samples}; leave "
                 "it out, and samples are run one by one"

@@ -9,39 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ...golden.elements import BINARY_BITS
-from ..graph import BinaryConvolution, Layer, Tensor, Window
+from ..graph import Layer, Reach, Tensor
 from .lower.operations import planned_lowering
-from .plan import Plan, window_of
+from .plan import Plan
 from .storage import Storage
 
 
-@dataclass(frozen=True, slots=True)
-class _Reach:
-    """How far a layer reads beyond its input, in pixels."""
-
-    top: int
-    left: int
-    bottom: int
-    right: int
-
-
-def reach(window: Window, shape: tuple[int, int, int]) -> _Reach:
-    """How far windows reach beyond an input of this shape; unused padding does not count."""
-    height, width, _ = shape
-    rows, columns = window.output_size(height, width)
-    top, left, _, _ = window.pads
-    bottom = (rows - 1) * window.stride[0] + window.extent[0] - top - height
-    right = (columns - 1) * window.stride[1] + window.extent[1] - left - width
-    return _Reach(top, left, max(bottom, 0), max(right, 0))
-
-
-def _reach_of(plan: Plan, layer: Layer, shape: tuple[int, int, int]) -> _Reach:
+def _reach_of(plan: Plan, layer: Layer, shape: tuple[int, int, int]) -> Reach:
     """How far a layer reads beyond an input of this shape."""
-    reads_border = planned_lowering(plan, layer).reads_border
-    return reach(window_of(layer), shape) if reads_border else _Reach(0, 0, 0, 0)
+    return layer.window.reach(*shape[:2]) if planned_lowering(plan, layer).reads_border else Reach()
 
 
 def plan_borders(plan: Plan) -> Plan:
@@ -56,7 +34,7 @@ def plan_borders(plan: Plan) -> Plan:
             for side in ("top", "left", "bottom", "right")
         }
         # Two kernel rows must never read the same byte with two weights: no window may be wider than the row pitch.
-        widest = max((window_of(layer).extent[1] for layer in readers), default=0)
+        widest = max((layer.window.extent[1] for layer in readers), default=0)
         gap = max(sides["left"], sides["right"], widest - width)
         value = border_byte(tensors[name], readers)
         plan.storages[name] = Storage(height, width, channels, **sides, gap=gap, value=value, bits=tensors[name].bits)
@@ -69,7 +47,7 @@ def border_byte(tensor: Tensor, readers: Sequence[Layer]) -> int:
     """What the border of a tensor holds, as int8."""
     if tensor.bits != BINARY_BITS:
         return tensor.zero_point
-    wanted = {layer.pad for layer in readers if isinstance(layer, BinaryConvolution)}
+    wanted = {layer.binary_border for layer in readers} - {None}
     return -1 if wanted == {1} else 0
 
 
@@ -103,5 +81,5 @@ def check_borders(plan: Plan) -> None:
         need = _reach_of(plan, layer, shape)
         assert all(getattr(storage, side) >= getattr(need, side) for side in ("left", "right")), layer.name
         assert storage.fold or (storage.top >= need.top and storage.bottom >= need.bottom), layer.name
-        expected = window_of(layer).output_size(*shape[:2])
+        expected = layer.window.output_size(*shape[:2])
         assert plan.graph.tensors[layer.output].shape[:2] == tuple(expected), layer.name

@@ -12,10 +12,9 @@ import numpy as np
 from ...golden.config import Config
 from ...golden.timing import run_cycles
 from ..graph import Tensor, Window
-from .borders import reach
 from .lower.operations import planned_lowering
 from .placement import extent, lifetimes, place
-from .plan import Plan, window_of
+from .plan import Plan
 from .storage import Fold, Storage
 from .streaming import row_groups
 
@@ -23,7 +22,7 @@ from .streaming import row_groups
 def fold_storage(window: Window, source: Tensor, rows: int) -> Storage:
     """The layout of what these windows read with ``rows`` source rows in a stored row."""
     height, width, channels = source.shape
-    need = reach(window, source.shape)
+    need = window.reach(height, width)
     stored_rows_per_window = -(-window.kernel[0] // rows)
     advance = rows * window.dilation[0]
     # Stored rows begin where a window's first, second, ... stored row may begin. Where source rows overlap they are
@@ -72,7 +71,7 @@ def fold_choices(plan: Plan, name: str) -> list[Storage]:
     if len(consumers) != 1 or not planned_lowering(plan, consumers[0][1]).reads_folds:
         return []
     ((index, layer),), plain = consumers, plan.storages[name]
-    window, target = window_of(layer), plan.storages[layer.output]
+    window, target = layer.window, plan.storages[layer.output]
     height, width, _ = plan.graph.tensors[layer.output].shape
     choices = [plain, *(fold_storage(window, source, rows) for rows in range(2, min(window.kernel[0], 255) + 1))]
 

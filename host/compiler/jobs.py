@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from .folds import load_estimate
 from .operation import Job
 from .parts import Geometry, reached
-from .plan import Plan, window_of
+from .plan import Plan
 from .segments import split
 from .storage import Storage
 from .streaming import row_groups
@@ -155,7 +155,7 @@ def _arrivals(plan: Plan, name: str, jobs: list[int]) -> dict[int, range]:
     storage, arrivals, here = plan.storages[name], {}, 0
     for number in jobs:
         job = plan.jobs[number]
-        down, _ = reached(window_of(plan.graph.layers[job.index]), storage, job.rows, job.columns)
+        down, _ = reached(plan.graph.layers[job.index].window, storage, job.rows, job.columns)
         end = storage.height if number == jobs[-1] else min(down.stop, storage.height)
         if end > here:
             arrivals[number] = range(here, end)

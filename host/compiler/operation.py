@@ -10,7 +10,7 @@ strips, or of weights that come and go.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -18,10 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ...golden.config import Config
+from ...golden.convolution import Int32
 from ...golden.elements import CODE_BITS
 from ...golden.isa import LIST_CLEAR, LIST_COUNT_BITS, LIST_COUNT_LSB, LIST_FIRE, Engine, LocalMemory
 from ...golden.requant import pack_parameters
-from ..graph import Convolution, Layer
+from ..graph import Layer
 from .plan import Command, CompileError, Plan
 from .storage import NO_ADDRESSES, Addresses, Storage
 
@@ -197,11 +198,13 @@ class Lowering:
 
     Attributes
     ----------
-    takes : callable
-        Whether it can execute a layer of a plan, if its engines are there.
+    layers : dict of type to callable
+        The kinds of layers that it executes, and what makes the operation of each. A kind that is not named is none of
+        its: what is derived from a kind is another one.
     engines : tuple of Engine
         All that the commands of its operations name.
-    make : callable
+    takes : callable
+        Whether it can execute a layer of these kinds, if its engines are there: by default every one.
     reads_border : bool
         Whether its windows read what is stored around an input; else what they reach of the input alone.
     reads_folds : bool
@@ -214,14 +217,18 @@ class Lowering:
         Of the elements that it reads and writes.
     """
 
-    takes: Callable[[Plan, Layer], bool]
+    layers: Mapping[type[Layer], MakeOperation]
     engines: tuple[Engine, ...]
-    make: MakeOperation
+    takes: Callable[[Plan, Layer], bool] = lambda plan, layer: True
     reads_border: bool = True
     reads_folds: bool = False
     is_tile_inner: bool = False
     has_one_pitch: bool = False
     bits: tuple[int, ...] = (CODE_BITS,)
+
+    def make(self, plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage) -> Operation:
+        """The operation of a layer that it takes, see :class:`Operation`."""
+        return self.layers[type(plan.graph.layers[index])](plan, index, sources, target)
 
 
 def step_list(offsets: npt.NDArray[np.int64], start: int = 0, counts: npt.NDArray[np.int64] | None = None) -> Constant:
@@ -249,8 +256,19 @@ def identity_parameters(config: Config) -> Constant:
     return Constant(words.astype("<u8").tobytes())
 
 
-def channel_parameters(layer: Convolution, tile_channels: int, config: Config) -> Constant:
-    """Bias and scale of a convolution's output channels; every tile begins a word.
+def channel_parameters(
+    layer: Layer, bias: Int32, multiplier: npt.NDArray[np.float32], tile_channels: int, config: Config
+) -> Constant:
+    """The parameters of a layer's output channels; every tile begins a word.
+
+    Parameters
+    ----------
+    layer : Layer
+        For messages.
+    bias : int32[outputs]
+    multiplier : float32[outputs]
+    tile_channels : int
+    config : Config
 
     Raises
     ------
@@ -258,7 +276,7 @@ def channel_parameters(layer: Convolution, tile_channels: int, config: Config) -
         If a scale is out of range.
     """
     try:
-        words = pack_parameters(layer.bias, layer.multiplier).astype("<u8")
+        words = pack_parameters(bias, multiplier).astype("<u8")
     except (TypeError, ValueError) as error:
         raise CompileError(f"{layer.name}: {error}") from error
     word_channels = config.array.requant_lanes

@@ -9,7 +9,7 @@ from ...golden.config import Config
 from ...golden.isa import TABLE_BYTES, LocalMemory
 from ...golden.memories import CONSTANTS, MEMORIES
 from ...golden.program import LayerPrediction
-from ..graph import Concat, Graph
+from ..graph import Graph
 from .memory_map import Block, LayerMemory, constant_blocks, layer_memory
 from .plan import Command, Plan
 from .stays import Stay, stays_of
@@ -97,11 +97,7 @@ class Outcome:
     @property
     def transfer_functions(self) -> int:
         """Places with a transfer table, what concatenations look up for each of their inputs included."""
-        found = 0
-        for layer in self.graph.layers:
-            tables = layer.tables if isinstance(layer, Concat) else (getattr(layer, "table", None),)
-            found += sum(table is not None for table in tables)
-        return found
+        return sum(layer.transfer_functions for layer in self.graph.layers)
 
     @property
     def transfer_tables(self) -> int:

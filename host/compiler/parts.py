@@ -8,7 +8,7 @@ from functools import cached_property
 
 from ..graph import Layer, Window
 from .lower.operations import planned_lowering
-from .plan import Plan, window_of
+from .plan import Plan
 from .storage import Storage
 
 
@@ -69,7 +69,7 @@ class Geometry:
         self.rows = ranges(self.shape[0], cut.rows)
         self.columns = ranges(self.shape[1], cut.columns)
         self.tiles = ranges(self.operation.tiles, cut.tiles)
-        window = window_of(self.layer)
+        window = self.layer.window
         # Inputs that are read together have their rows equally far apart, and no window is wider than that, see
         # borders.py.
         self.pitch = window.extent[1]
@@ -108,7 +108,7 @@ class Geometry:
 
     def _read(self, whole: Storage, rows: range, columns: range) -> tuple[range, range]:
         """Stored rows and columns that are read for some of the output."""
-        down, across = reached(window_of(self.layer), whole, rows, columns)
+        down, across = reached(self.layer.window, whole, rows, columns)
         if not self.reads_border:
             return _inside(down, whole.height), _inside(across, whole.width)
         return down, across
@@ -126,7 +126,7 @@ class Geometry:
         part = self.source(name, self.rows[0], columns, self._widest)
         if self.reads_border:
             return part.size_bytes
-        down, _ = reached(window_of(self.layer), part, self.rows[0], columns)
+        down, _ = reached(self.layer.window, part, self.rows[0], columns)
         return dataclasses.replace(part, height=min(len(down), self.storages[name].height)).size_bytes
 
     def target(self, rows: range, columns: range, tiles: range) -> Storage:

@@ -9,28 +9,19 @@ agree: what a convolution gives, and what the next one takes. Inputs and outputs
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from ...golden.config import Config
-from ...golden.elements import CODE_BITS
-from ...golden.timing import result_groups
-from ..graph import Add, BinaryConvolution, Concat, Convolution, Graph, Layer, MaxPool, Pointwise, Tensor
+from ..graph import ChannelRule, Graph, Layer, Tensor
+from .channel_parts import Order, Part, Parts, parts_of, rule_of
+from .channel_use import Bool, Connections, alike, is_dense
 
-Bool = npt.NDArray[np.bool_]
-Order = npt.NDArray[np.int64]
 #: How often all orders are chosen anew, each for those of the others.
 _ROUNDS = 3
-#: Part of the steps that must remain at most: zeros by chance are not worth another plan. Part of a layer's connections
-#: that rounding makes zero: up to 31 % in the autoencoder of MLPerf Tiny.
+#: Part of the steps that must remain at most: zeros by chance are not worth another plan.
 _WORTH = 0.99
-_FEW = 1 / 3
-#: Tiles that are tried before anything is searched.
-_SAMPLES = 4
 
 
 def permuted(graph: Graph, config: Config) -> Graph | None:
@@ -46,11 +37,11 @@ def permuted(graph: Graph, config: Config) -> Graph | None:
     Graph or None
         Its tensors say which channel is where, see :attr:`~lutterfly.host.graph.Tensor.order`.
     """
-    convolutions = [layer for layer in graph.layers if _is_free(graph, layer)]
-    if all(_is_dense(layer.weights, config) for layer in convolutions):
+    convolutions = [layer for layer in graph.layers if rule_of(graph, layer) is ChannelRule.FREE]
+    if all(is_dense(layer.connections, config) for layer in convolutions):
         return None
-    connections = [_Connections(graph, layer, config) for layer in convolutions]
-    search = _Search(_parts(graph), connections)
+    connections = [Connections(graph, layer, config) for layer in convolutions]
+    search = _Search(parts_of(graph), connections)
     before = search.steps()
     if sum(one.spare_steps() for one in connections) <= (1 - _WORTH) * before:
         return None
@@ -74,204 +65,23 @@ def in_orders(graph: Graph, choose: Callable[[int], Order]) -> Graph:
     Graph
         As :func:`permuted` gives it.
     """
-    search = _Search(_parts(graph), [])
+    search = _Search(parts_of(graph), [])
     for part in search.parts.free():
         part.order = choose(part.size)
     return search.reordered(graph)
 
 
-def _is_free(graph: Graph, layer: Layer) -> bool:
-    """Whether a layer's channels have no order of their own."""
-    return (
-        isinstance(layer, Convolution)
-        and not isinstance(layer, BinaryConvolution)
-        and layer.groups == 1
-        and graph.tensors[layer.input].bits == graph.tensors[layer.output].bits == CODE_BITS
-    )
-
-
-def _is_dense(weights: npt.NDArray[np.int8], config: Config) -> bool:
-    """Whether few connections are missing, or too few to fill a word of a tile."""
-    live = weights.any(axis=(1, 2))
-    missing = live.size - np.count_nonzero(live)
-    return missing < max(config.array.lanes * min(config.array.columns, len(weights)), _FEW * live.size)
-
-
-@dataclass(eq=False)
-class _Part:
-    """Channels that lie side by side and move among themselves, in one tensor or in several."""
-
-    size: int
-    is_fixed: bool = False
-    order: Order = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.order = np.arange(self.size)
-
-
-class _Parts:
-    """Of which parts the channels of each tensor are, one behind the other."""
-
-    def __init__(self) -> None:
-        self._parts: dict[str, list[_Part]] = {}
-        self._same: dict[_Part, _Part] = {}
-
-    def __getitem__(self, name: str) -> list[_Part]:
-        return [self._representative(part) for part in self._parts[name]]
-
-    def __setitem__(self, name: str, parts: list[_Part]) -> None:
-        self._parts[name] = parts
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._parts
-
-    def _representative(self, part: _Part) -> _Part:
-        while part in self._same:
-            part = self._same[part]
-        return part
-
-    def tie(self, *names: str) -> None:
-        """Channels of these tensors are in the same order."""
-        first = self[names[0]]
-        for name in names[1:]:
-            other = self[name]
-            if [part.size for part in first] != [part.size for part in other]:
-                self.fix(names[0])
-                self.fix(name)
-                continue
-            for one, same in zip(self._parts[names[0]], self._parts[name], strict=True):
-                self._join(one, same)
-
-    def _join(self, one: _Part, same: _Part) -> None:
-        """Let one part stand for both."""
-        # Looked up for each pair: a part may be in a tensor twice, and what stands for it changes with the first.
-        one, same = self._representative(one), self._representative(same)
-        if one is not same:
-            one.is_fixed |= same.is_fixed
-            self._same[same] = one
-
-    def fix(self, name: str) -> None:
-        """Channels of a tensor stay where they are."""
-        for part in self[name]:
-            part.is_fixed = True
-
-    def free(self) -> list[_Part]:
-        """All that may move, each once."""
-        return [
-            part for part in dict.fromkeys(part for name in self._parts for part in self[name]) if not part.is_fixed
-        ]
-
-    def order(self, name: str) -> Order:
-        """Which of its channels lies at each place of a tensor: int64[channels]."""
-        orders, first = [], 0
-        for part in self[name]:
-            orders.append(part.order + first)
-            first += part.size
-        return np.concatenate(orders)
-
-    def places(self, part: _Part, name: str) -> list[int]:
-        """The first channel of each place that a part has in a tensor."""
-        found, first = [], 0
-        for other in self[name]:
-            if other is part:
-                found.append(first)
-            first += other.size
-        return found
-
-
-def _parts(graph: Graph) -> _Parts:
-    """Of which parts all tensors are, by the layers that touch them."""
-    parts = _Parts()
-    for name in graph.inputs:
-        parts[name] = [_Part(graph.tensors[name].shape[2], is_fixed=True)]
-    for layer in graph.layers:
-        channels = graph.tensors[layer.output].shape[2]
-        if isinstance(layer, Concat):
-            parts[layer.output] = [part for name in layer.inputs for part in parts[name]]
-            continue
-        parts[layer.output] = [_Part(channels)]
-        if _keeps_channels(graph, layer):
-            # What is concatenated stays so behind such layers.
-            parts[layer.output] = [_Part(part.size) for part in parts[layer.input]]
-            parts.tie(*layer.inputs, layer.output)
-        elif not _is_free(graph, layer):
-            for name in (*layer.inputs, layer.output):
-                parts.fix(name)
-    for name, tensor in graph.tensors.items():
-        if name in parts and (name in graph.outputs or tensor.bits != CODE_BITS):
-            parts.fix(name)
-    return parts
-
-
-def _keeps_channels(graph: Graph, layer: Layer) -> bool:
-    """Whether each channel of a layer's output comes of the same one of its inputs, in the same way as all others, or
-    with constants of its own that can move with it."""
-    if isinstance(layer, Convolution):
-        channels = graph.tensors[layer.input].shape[2]
-        return layer.groups == channels == len(layer.weights) > 1
-    return isinstance(layer, Add | MaxPool | Pointwise)
-
-
-class _Connections:
-    """Which channels a convolution connects, and what its steps cost."""
-
-    def __init__(self, graph: Graph, layer: Convolution, config: Config):
-        height, width, _ = graph.tensors[layer.output].shape
-        self.source, self.target = layer.input, layer.output
-        self.lanes, self.columns = config.array.lanes, config.array.columns
-        self.used: Bool = layer.weights.any(axis=(1, 2))
-        self.taps = math.prod(layer.window.kernel)
-        self.weight = height * width
-        #: A window takes as long as its results at least.
-        self.least = result_groups(config, min(self.columns, len(self.used)))
-
-    def steps(self, outputs: Order, inputs: Order) -> int:
-        """Steps of all windows, with channels in these orders."""
-        words = np.count_nonzero(self._words(self.used[outputs][:, inputs]), axis=1)
-        return self.weight * int(np.maximum(words * self.taps, self.least).sum())
-
-    def spare_steps(self) -> float:
-        """About the steps that orders chosen for this layer alone would save: a few tiles stand for all."""
-        counts = self.used.sum(axis=1)
-        firsts = np.argsort(counts, kind="stable")[:: -(-len(counts) // _SAMPLES)]
-        numbers, words = self.used.astype(np.float32), 0
-        for first in firsts.tolist():
-            tile = _group(numbers, counts, np.ones(len(counts), bool), first, self.columns)
-            words += -(-np.count_nonzero(self.used[tile].any(axis=0)) // self.lanes)
-        present = self._words(self.used)
-        spare = np.count_nonzero(present) - words / len(firsts) * len(present)
-        return self.weight * self.taps * max(spare, 0.0)
-
-    def _words(self, used: Bool) -> Bool:
-        """bool[tiles, words]: whether a tile uses a word."""
-        return _grouped(_grouped(used, self.columns, 0), self.lanes, 1)
-
-    def by_tile(self, outputs: Order) -> Bool:
-        """bool[tiles, inputs]: which tiles use an input."""
-        return _grouped(self.used[outputs], self.columns, 0)
-
-    def by_word(self, inputs: Order) -> Bool:
-        """bool[outputs, words]: which words an output uses."""
-        return _grouped(self.used[:, inputs], self.lanes, 1)
-
-
-def _grouped(used: Bool, size: int, axis: int) -> Bool:
-    """Whether any of so many neighbours is used."""
-    starts = np.arange(0, used.shape[axis], size)
-    return np.logical_or.reduceat(used, starts, axis=axis)
-
-
 class _Search:
     """The orders of all parts, chosen one after the other."""
 
-    def __init__(self, parts: _Parts, convolutions: list[_Connections]):
+    def __init__(self, parts: Parts, convolutions: list[Connections]):
         self.parts, self.convolutions = parts, convolutions
 
     def steps(self) -> int:
         """Of all convolutions, in the present orders."""
         return sum(map(self._steps, self.convolutions))
 
-    def _steps(self, one: _Connections) -> int:
+    def _steps(self, one: Connections) -> int:
         return one.steps(self.parts.order(one.target), self.parts.order(one.source))
 
     def improve(self) -> bool:
@@ -289,7 +99,7 @@ class _Search:
             part.order = best
         return better
 
-    def _candidates(self, part: _Part, touching: list[_Connections]) -> Iterator[Order]:
+    def _candidates(self, part: Part, touching: list[Connections]) -> Iterator[Order]:
         """Orders in which neighbours are used alike: by those that read them, by those that make them, by both; whole
         connections decide, or the words and tiles that these have now."""
         for is_fine in (True, False):
@@ -297,19 +107,19 @@ class _Search:
             makers = [use for one in touching for use in self._uses_as_output(part, one, is_fine=is_fine)]
             size = touching[0].lanes
             if readers:
-                yield _alike(np.concatenate(readers, axis=1), size)
+                yield alike(np.concatenate(readers, axis=1), size)
             if makers:
-                yield _alike(np.concatenate(makers, axis=1), touching[0].columns)
+                yield alike(np.concatenate(makers, axis=1), touching[0].columns)
             if readers and makers:
-                yield _alike(np.concatenate(readers + makers, axis=1), touching[0].columns)
+                yield alike(np.concatenate(readers + makers, axis=1), touching[0].columns)
 
-    def _uses_as_input(self, part: _Part, one: _Connections, *, is_fine: bool) -> Iterator[Bool]:
+    def _uses_as_input(self, part: Part, one: Connections, *, is_fine: bool) -> Iterator[Bool]:
         """bool[channels of the part, outputs or tiles], for each place of it."""
         used = one.used if is_fine else one.by_tile(self.parts.order(one.target))
         for first in self.parts.places(part, one.source):
             yield used[:, first : first + part.size].T
 
-    def _uses_as_output(self, part: _Part, one: _Connections, *, is_fine: bool) -> Iterator[Bool]:
+    def _uses_as_output(self, part: Part, one: Connections, *, is_fine: bool) -> Iterator[Bool]:
         """bool[channels of the part, inputs or words], for each place of it."""
         used = one.used if is_fine else one.by_word(self.parts.order(one.source))
         for first in self.parts.places(part, one.target):
@@ -321,7 +131,7 @@ class _Search:
             name: self._reordered_tensor(tensor) if name in self.parts else tensor
             for name, tensor in graph.tensors.items()
         }
-        layers = [self._reordered_layer(graph, layer) for layer in graph.layers]
+        layers = [self._reordered_layer(layer) for layer in graph.layers]
         return dataclasses.replace(graph, tensors=tensors, layers=layers)
 
     def _reordered_tensor(self, tensor: Tensor) -> Tensor:
@@ -329,51 +139,5 @@ class _Search:
         moves = bool((order != np.arange(len(order))).any())
         return dataclasses.replace(tensor, order=tuple(order.tolist())) if moves else tensor
 
-    def _reordered_layer(self, graph: Graph, layer: Layer) -> Layer:
-        if not isinstance(layer, Convolution):
-            return layer
-        outputs = self.parts.order(layer.output)
-        weights = layer.weights[outputs]
-        if _is_free(graph, layer):
-            weights = weights[..., self.parts.order(layer.input)]
-        return dataclasses.replace(
-            layer, weights=weights, bias=layer.bias[outputs], multiplier=layer.multiplier[outputs]
-        )
-
-
-def _alike(uses: Bool, size: int) -> Order:
-    """An order in which groups of ``size`` neighbours together have as few uses as can be found, one by one.
-
-    Parameters
-    ----------
-    uses : bool[channels, users]
-    size : int
-
-    Returns
-    -------
-    int64[channels]
-    """
-    left, order = np.ones(len(uses), bool), list[int]()
-    # In float32, whose products are fast; counts are exact.
-    numbers, counts = uses.astype(np.float32), uses.sum(axis=1)
-    while left.any():
-        # Each group begins with what is used most.
-        order += _group(numbers, counts, left, int(np.where(left, counts, -1).argmax()), size)
-    return np.array(order, np.int64)
-
-
-def _group(
-    uses: npt.NDArray[np.float32], counts: npt.NDArray[np.int64], left: Bool, first: int, size: int
-) -> list[int]:
-    """``first`` and what adds least to it, one by one, of those that are ``left``; they no longer are."""
-    together, group = uses[first].copy(), [first]
-    left[first] = False
-    for _ in range(min(size - 1, np.count_nonzero(left))):
-        added = counts - (uses @ together).astype(np.int64)
-        # Of those that add as little, the one that has most in common.
-        score = np.where(left, added * (uses.shape[1] + 1) - counts, np.iinfo(np.int64).max)
-        chosen = int(score.argmin())
-        np.maximum(together, uses[chosen], out=together)
-        left[chosen] = False
-        group.append(chosen)
-    return group
+    def _reordered_layer(self, layer: Layer) -> Layer:
+        return layer.reordered(self.parts.order(layer.output), self.parts.order(layer.input))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ...golden.config import Config
 from ...golden.isa import FORMATS, LocalMemory, Opcode
 from ...golden.program import LayerPrediction
-from ..graph import Graph, Layer, Window
+from ..graph import Graph, Layer
 from .storage import NO_ADDRESSES, Addresses, Storage
 
 if TYPE_CHECKING:
@@ -190,8 +190,3 @@ def check_begins_at_byte(plan: Plan, layer: Layer, name: str, channel: int) -> N
             f"{layer.name}: channel {channel} of {name} must begin at a byte, not within one, with {bits} bits an "
             "element; let a multiple of 8 channels lie before it"
         )
-
-
-def window_of(layer: Layer) -> Window:
-    """The window that a layer reads its input with."""
-    return getattr(layer, "window", Window((1, 1)))

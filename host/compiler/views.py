@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
 
-from ..graph import Concat, Layer, Slice
+from ..graph import Views
 from .borders import plan_borders
-from .lower.copy import copies, selections
+from .lower.copy import copies
 from .lower.operations import find_lowering, make_operation, planned_lowering
 from .placement import extent, lifetimes, place
 from .plan import Plan
-
-#: Tensors, the one that each becomes a view of, and the first channel there.
-_Views = dict[str, tuple[str, int]]
 
 
 def plan_views(plan: Plan) -> Plan:
     """Choose which tensors are views of others, and leave out the layers that have nothing to copy then.
 
     A copy is kept where a view would cost more cycles than the copy (a convolution reads more words where the pixels
-    lie further apart) or more memory than there is, where both operands of a sum must lie alike, and for inputs and
-    outputs of the network, which the DMA moves in runs. A network whose tensors do not all fit has no views.
+    lie further apart) or more memory than there is, where both operands of an addition must lie alike, and for inputs
+    and outputs of the network, which the DMA moves in runs. A network whose tensors do not all fit has no views.
     """
     plan = _trial(plan, {})
     cycles = _cycles(plan)
     if _fits(plan):
         # The last concatenation first: what it holds may be what an earlier one joins, in the same order.
         for layer in reversed(plan.graph.layers):
-            for more in _choices(plan, layer):
+            for more in layer.view_choices(plan.graph.layers, plan.graph.tensors, plan.place_of):
                 if more.keys() <= plan.views.keys():
                     continue
                 trial = _trial(plan, more | plan.views)
@@ -38,33 +34,11 @@ def plan_views(plan: Plan) -> Plan:
                 found = _cycles(trial, plan, cycles)
                 if _cost(found) <= _cost(cycles):
                     plan, cycles = trial, found
-    layers = [layer for layer in plan.graph.layers if not isinstance(layer, Concat | Slice) or copies(plan, layer)]
+    layers = [layer for layer in plan.graph.layers if not layer.is_copy or copies(plan, layer)]
     return dataclasses.replace(plan, graph=dataclasses.replace(plan.graph, layers=layers), storages={})
 
 
-def _choices(plan: Plan, layer: Layer) -> Iterator[_Views]:
-    """The views that a layer suggests: all together, then one by one, so that each may depend on those before."""
-    if isinstance(layer, Slice):
-        # A sum of two slices takes both as views or none.
-        yield {
-            other.output: (other.input, other.first)
-            for other in plan.graph.layers
-            if isinstance(other, Slice) and other.input == layer.input
-        }
-        yield {layer.output: (layer.input, layer.first)}
-    if not isinstance(layer, Concat):
-        return
-    parts = selections(plan, layer)
-    places = [plan.place_of(name) for name in layer.inputs]
-    root, first = places[0]
-    if root != layer.inputs[0] and places == [(root, first + part.target) for part in parts]:
-        yield {layer.output: (root, first)}
-    for part in parts:
-        if part.table is None:
-            yield {layer.inputs[part.source]: (layer.output, part.target)}
-
-
-def _trial(plan: Plan, views: _Views) -> Plan:
+def _trial(plan: Plan, views: Views) -> Plan:
     """The same plan with other views, and with storages if these are possible."""
     trial = dataclasses.replace(plan, views=views, storages={})
     if _is_sound(trial):
@@ -122,7 +96,7 @@ def _cycles(plan: Plan, before: Plan | None = None, known: list[float] | None = 
             cycles.append(known[index])
             continue
         if find_lowering(plan, layer) is None:
-            is_in_place = isinstance(layer, Concat | Slice) and not copies(plan, layer)
+            is_in_place = layer.is_copy and not copies(plan, layer)
             cycles.append(0 if is_in_place else math.inf)
             continue
         height, width, _ = plan.graph.tensors[layer.output].shape

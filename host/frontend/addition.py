@@ -7,7 +7,7 @@ import onnx
 from onnx import NodeProto
 
 from ...golden.addition import UNSIGNED_OFFSET, add, sum_tables
-from ..graph import Add, Int8
+from ..graph import Add, CodeFinish, Int8
 from ..reference import has_unsigned
 from ..tabulate import CODES, code_offset, from_codes, open_part, to_codes
 from .build import Build
@@ -59,9 +59,7 @@ def lower_sum(build: Build, fragment: Fragment) -> None:
             second,
             fraction,
             offset,
-            low,
-            high,
-            requantised=end,
+            finish=CodeFinish(low, high),
         )
     )
     build.add_view(end, Place(end, first_place.axes, source.shapes[end]))

@@ -73,12 +73,9 @@ def _average(build: Build, node: NodeProto, place: Place, output: str, like: str
             node.name,
             (place.tensor,),
             output,
-            weights=np.ones((channels, *window.kernel, 1), np.int8),
-            bias=np.zeros(channels, np.int32),
-            multiplier=np.full(channels, multipliers[max(counts)]),
             window=window,
-            requantised=output,
-            groups=channels,
+            channels=channels,
+            scale=multipliers[max(counts)],
             multipliers=multipliers if len(counts) > 1 else {},
         )
     )

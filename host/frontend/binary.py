@@ -14,7 +14,7 @@ from onnx import NodeProto
 
 from ...golden.binary import signs
 from ...golden.elements import BINARY_BITS
-from ..graph import BinaryConvolution, Pointwise, Tensor, Window
+from ..graph import BinaryConvolution, CodeFinish, Pointwise, Tensor, Window
 from ..tabulate import CODES
 from .binary_body import BinaryBody
 from .build import Build, image_place
@@ -53,14 +53,12 @@ def lower_binary(build: Build, fragment: Fragment) -> None:
             bias=body.bias,
             multiplier=np.ones(outputs, np.float32) if is_signs else body.scale,
             window=window,
-            low=body.low,
-            high=body.high,
-            requantised=codes,
+            finish=CodeFinish(body.low, body.high),
             pad=body.pad_value,
         )
     )
     if is_signs:
-        build.graph.layers.append(Pointwise(node.name, (codes,), end, table=SIGNS))
+        build.graph.layers.append(Pointwise(node.name, (codes,), end, finish=CodeFinish(table=SIGNS)))
     build.add_view(end, Place(end, axes, build.source.shapes[end]))
     check_layers(build, fragment, first_layer)
 
@@ -94,7 +92,7 @@ def _add_signs(build: Build, node: NodeProto, tensor: str, zero_point: int) -> s
     table = None
     if zero_point:
         table = np.clip(CODES.astype(np.int64) - zero_point, -128, 127).astype(np.int8)
-    build.graph.layers.append(Pointwise(node.name, (tensor,), name, table=table))
+    build.graph.layers.append(Pointwise(node.name, (tensor,), name, finish=CodeFinish(table=table)))
     return name
 
 

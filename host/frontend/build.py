@@ -179,7 +179,7 @@ def lower_pool(build: Build, node: NodeProto, place: Place, output: str, like: s
     kernel = tuple(attributes(node)["kernel_shape"])
     window = window_of(node, kernel, len(onnx_shape) - 2, shape, output_shape)
     build.add_tensor(output, output_shape, like)
-    build.graph.layers.append(MaxPool(node.name, (place.tensor,), output, window=window, pooled=output))
+    build.graph.layers.append(MaxPool(node.name, (place.tensor,), output, window=window))
     return Place(output, CHANNELS_FIRST, onnx_shape)
 
 

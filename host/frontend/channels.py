@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnx import NodeProto, helper
 
-from ..graph import Concat, Int8, Pointwise, Slice
+from ..graph import CodeFinish, Concat, Int8, Pointwise, Slice
 from ..tabulate import CODES
 from .build import Build, attributes, show
 from .checks import check_layers, table_of
@@ -78,7 +78,9 @@ def lower_split(build: Build, fragment: Fragment) -> None:
             build.add_tensor(selected, shape, fragment.inputs[0])
             build.add_tensor(end, shape, end)
             build.graph.layers.append(Slice(node.name, (place.tensor,), selected, first, channels))
-            build.graph.layers.append(Pointwise(source.producer[end].name, (selected,), end, table))
+            build.graph.layers.append(
+                Pointwise(source.producer[end].name, (selected,), end, finish=CodeFinish(table=table))
+            )
         build.add_view(end, Place(end, channels_order(axis, len(place.shape)), source.shapes[end]))
     check_layers(build, fragment, first_layer)
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
-from ..evaluate import evaluate_layer, to_onnx
+from ..evaluate import to_onnx
 from ..graph import Int8, View
 from ..reference import open_session
 from ..tabulate import CODES, open_part, tabulate
@@ -65,7 +65,7 @@ def check_layers(build: Build, fragment: Fragment, first_layer: int, values: Map
     values = dict(values or {name: random_codes(build, name, seed) for seed, name in enumerate(read)})
     feeds = {name: to_onnx(_view(build, name), values[build.places[name].tensor]) for name in fragment.inputs}
     for layer in build.graph.layers[first_layer:]:
-        values |= evaluate_layer(layer, values, build.graph.tensors)
+        values |= layer.evaluate(values, build.graph.tensors)
     for name, expected in zip(fragment.outputs, session.run(fragment.outputs, feeds), strict=True):
         result = to_onnx(_view(build, name), values[build.places[name].tensor])
         if result.tobytes() != expected.tobytes():

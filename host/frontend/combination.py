@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ...golden.tables import apply_table
-from ..graph import Graph, Int8, Pointwise
+from ..graph import CodeFinish, Graph, Int8, Pointwise
 from ..tabulate import CODES
 from .build import Build
 from .checks import check_layers, random_codes, table_of
@@ -35,7 +35,7 @@ def lower_combination(build: Build, fragment: Fragment) -> None:
     ahead = {name: table for name, (_, table) in zip(fragment.inputs, origins, strict=True)}
     table = table_of(cut(source, fragment.nodes, {name: ["codes"] for name in ahead}, [end]), ahead)
     build.add_tensor(end, shape, end)
-    build.graph.layers.append(Pointwise(fragment.main.name, (root,), end, table))
+    build.graph.layers.append(Pointwise(fragment.main.name, (root,), end, finish=CodeFinish(table=table)))
     build.add_view(end, Place(end, places[0].axes, source.shapes[end]))
     codes = random_codes(build, root)
     values = {place.tensor: apply_table(codes, table) for place, (_, table) in zip(places, origins, strict=True)}
@@ -46,7 +46,6 @@ def _origin(graph: Graph, tensor: str) -> tuple[str, Int8]:
     """The tensor that another one is a table of, through tables in a row, and that table."""
     table = CODES
     producer = {layer.output: layer for layer in graph.layers}
-    while isinstance(producer.get(tensor), Pointwise):
-        layer = producer[tensor]
+    while (layer := producer.get(tensor)) is not None and layer.is_table:
         tensor, table = layer.input, apply_table(layer.table, table)
     return tensor, table

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..graph import FastPointwise
+from ..graph import CodeFinish, FastPointwise
 from .build import Build, image_place
 from .checks import check_layers
 from .errors import UnsupportedError
@@ -38,9 +38,11 @@ def lower_fast_pointwise(build: Build, fragment: Fragment) -> None:
             (place.tensor,),
             end,
             stages=body.stages,
-            finish=body.finish,
+            bias=body.finish.bias,
+            scale=body.finish.scale,
             zero_point=body.zero_point,
-            requantised=end,
+            result_zero_point=body.finish.zero_point,
+            finish=CodeFinish(body.finish.low, body.finish.high),
         )
     )
     build.add_view(end, Place(end, axes, build.source.shapes[end]))

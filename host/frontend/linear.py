@@ -11,7 +11,7 @@ import numpy.typing as npt
 from onnx import NodeProto
 
 from ...golden.convolution import Int32
-from ..graph import Convolution, Int8, Window
+from ..graph import CodeFinish, Convolution, Int8, Window
 from ..tabulate import code_offset
 from .build import Build, attributes, image_place, skipped, window_of
 from .checks import check_layers
@@ -204,9 +204,7 @@ def add_convolution(
             bias=np.ascontiguousarray(bias),
             multiplier=multiplier,
             window=window,
-            low=low,
-            high=high,
-            requantised=output,
+            finish=CodeFinish(low, high),
             groups=attributes(node).get("group", 1),
         )
     )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-import numpy as np
 from onnx import NodeProto, helper
 
-from ..graph import AveragePool, Convolution, Graph, MaxPool, Pad, Pointwise, Window
+from ..graph import CodeFinish, Graph, Layer, Pad, Pointwise, Window
 from ..tabulate import CODES
 from .build import Build, attributes
 from .channels import tabulate_past
@@ -39,22 +38,10 @@ def lower_pad(build: Build, fragment: Fragment) -> None:
         # The padded float tensor lends its name: nothing else in the graph has it.
         name = node.output[0]
         build.add_tensor(name, (height, width, channels), end)
-        build.graph.layers.append(Pointwise(node.name, (place.tensor,), name, table))
+        build.graph.layers.append(Pointwise(node.name, (place.tensor,), name, finish=CodeFinish(table=table)))
     window = Window((1, 1), pads=pads)
     build.add_tensor(end, (*window.output_size(height, width), channels), end)
-    build.graph.layers.append(
-        Pad(
-            node.name,
-            (name,),
-            end,
-            weights=np.ones((channels, 1, 1, 1), np.int8),
-            bias=np.zeros(channels, np.int32),
-            multiplier=np.ones(channels, np.float32),
-            window=window,
-            requantised=end,
-            groups=channels,
-        )
-    )
+    build.graph.layers.append(Pad(node.name, (name,), end, window=window, channels=channels))
     build.add_view(end, Place(end, order, source.shapes[end]))
     try:
         check_layers(build, fragment, first_layer)
@@ -113,11 +100,11 @@ def border_order(source: Source, node: NodeProto) -> Shape3:
 
 def merge_pads(graph: Graph) -> None:
     """Let the windows that read a padded tensor reach into its border themselves, where all of them can."""
-    for name in [layer.output for layer in graph.layers if isinstance(layer, Pad)]:
+    for name in [layer.output for layer in graph.layers if layer.adds_border]:
         layer = next(layer for layer in graph.layers if layer.output == name)
         readers = [other for other in graph.layers if name in other.inputs]
         zero_point = graph.tensors[name].zero_point
-        if name in graph.outputs or not all(_borders_with(other, zero_point) for other in readers):
+        if name in graph.outputs or not all(other.counts_border(zero_point) for other in readers):
             continue
         source, padded = graph.tensors[layer.input], graph.tensors.pop(name)
         views = [dataclasses.replace(view, pads=layer.window.pads, border=zero_point) for view in padded.views]
@@ -125,15 +112,8 @@ def merge_pads(graph: Graph) -> None:
         graph.layers = [_widen(other, layer) for other in graph.layers if other is not layer]
 
 
-def _borders_with(layer: Convolution | MaxPool, value: int) -> bool:
-    """Whether a layer's windows find this code in the border of their input, and count it."""
-    if isinstance(layer, AveragePool) and layer.multipliers:
-        return False
-    return isinstance(layer, Convolution) or (isinstance(layer, MaxPool) and value == -128)
-
-
-def _widen(layer: Convolution | MaxPool, pad: Pad) -> Convolution | MaxPool:
-    """A layer that reads what a Pad reads, instead of its result."""
+def _widen(layer: Layer, pad: Layer) -> Layer:
+    """A layer that reads what a border is put around, instead of the result."""
     if pad.output not in layer.inputs:
         return layer
     pads = tuple(own + more for own, more in zip(layer.window.pads, pad.window.pads, strict=True))

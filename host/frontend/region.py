@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto, helper
 
-from ..graph import Pointwise
+from ..graph import CodeFinish, Pointwise
 from ..reference import expose
 from ..tabulate import CODES, from_codes, open_part
 from .build import Build, follow_trunk
@@ -47,7 +47,9 @@ def lower_region(build: Build, fragment: Fragment) -> None:
         # The float tensor in front of QuantizeLinear lends its name: nothing else in the graph has it.
         output = end if leading == len(pools) else fragment.nodes[-1].input[0]
         build.add_tensor(output, build.shape_of(place), end)
-        build.graph.layers.append(Pointwise(fragment.main.name, (place.tensor,), output, table=table))
+        build.graph.layers.append(
+            Pointwise(fragment.main.name, (place.tensor,), output, finish=CodeFinish(table=table))
+        )
         place = follow_trunk(build, steps[at:], Place(output, place.axes, place.shape), end, end)
     build.add_view(end, Place(place.tensor, place.axes, source.shapes[end]))
     check_layers(build, fragment, first_layer)

@@ -8,8 +8,8 @@ import numpy as np
 
 from ...golden.binary import signs
 from ...golden.elements import BINARY_BITS
-from ...golden.tables import apply_table
-from ..graph import Graph, Int8, Layer, MaxPool, Pointwise
+from ..graph import Graph, Int8, Layer
+from ..graph.finish import CodeFinish, looked_up
 from ..tabulate import CODES
 
 _SIGNS = np.array([-1, 1], np.int8)
@@ -20,7 +20,7 @@ def share_signs(graph: Graph) -> None:
     first: dict[tuple[str, bytes], str] = {}
     same: dict[str, str] = {}
     for layer in graph.layers:
-        if takes_signs(graph, layer):
+        if gives_signs(graph, layer):
             key = layer.inputs[0], _signs_behind(layer.table).tobytes()
             same[layer.output] = first.setdefault(key, layer.output)
     _read_instead(graph, {name: other for name, other in same.items() if name != other})
@@ -34,20 +34,22 @@ def pack_signs(graph: Graph) -> None:
     packed = _packable(graph)
     for name in packed:
         graph.tensors[name] = dataclasses.replace(graph.tensors[name], bits=BINARY_BITS)
-    kept = {layer.output: layer.input for layer in graph.layers if layer.input in packed and _keeps_signs(graph, layer)}
+    kept = {
+        layer.output: layer.input for layer in graph.layers if layer.input in packed and _repeats_signs(graph, layer)
+    }
     _read_instead(graph, kept)
     graph.layers = [simplified(graph, layer) for layer in graph.layers]
 
 
-def takes_signs(graph: Graph, layer: Layer) -> bool:
+def gives_signs(graph: Graph, layer: Layer) -> bool:
     """Whether a layer is nothing but the signs of a tensor, behind a table or not."""
-    return isinstance(layer, Pointwise) and graph.tensors[layer.output].bits == BINARY_BITS
+    return layer.is_table and graph.tensors[layer.output].bits == BINARY_BITS
 
 
 def simplified(graph: Graph, layer: Layer) -> Layer:
     """Signs without a table that does not change them."""
-    if takes_signs(graph, layer) and (_signs_behind(layer.table) == signs(CODES)).all():
-        return dataclasses.replace(layer, table=None)
+    if gives_signs(graph, layer) and (_signs_behind(layer.table) == signs(CODES)).all():
+        return dataclasses.replace(layer, finish=CodeFinish())
     return layer
 
 
@@ -58,9 +60,9 @@ def _packable(graph: Graph) -> set[str]:
 
     def may_stay(name: str) -> bool:
         readers = [layer for layer in graph.layers if name in layer.inputs]
-        pools = [producer[name], *(layer for layer in readers if not _keeps_signs(graph, layer))]
-        ends = {end for layer in pools if isinstance(layer, MaxPool) for end in (layer.input, layer.output)}
-        return ends <= found and all(isinstance(layer, MaxPool) for layer in pools[1:])
+        pools = [producer[name], *(layer for layer in readers if not _repeats_signs(graph, layer))]
+        ends = {end for layer in pools if layer.keeps_signs for end in (layer.input, layer.output)}
+        return ends <= found and all(layer.keeps_signs for layer in pools[1:])
 
     # One that does not stay may take others with it, on either side of a pooling.
     while gone := {name for name in found if not may_stay(name)}:
@@ -71,26 +73,23 @@ def _packable(graph: Graph) -> set[str]:
 def _holds_signs(graph: Graph, producer: dict[str, Layer], name: str) -> bool:
     """Whether all codes of a tensor are +1 and -1."""
     layer = producer.get(name)
-    if isinstance(layer, MaxPool):
+    if layer is None:
+        return False
+    if layer.keeps_signs:
         # A window in the border alone has the least code.
         rows, columns, _ = graph.tensors[layer.input].shape
         return layer.window.counts(rows, columns).all() and _holds_signs(graph, producer, layer.input)
-    return isinstance(layer, Pointwise) and layer.table is not None and np.isin(layer.table, _SIGNS).all()
+    return layer.is_table and layer.table is not None and np.isin(layer.table, _SIGNS).all()
 
 
-def _keeps_signs(graph: Graph, layer: Layer) -> bool:
+def _repeats_signs(graph: Graph, layer: Layer) -> bool:
     """Whether a layer takes signs, and those of +1 and -1 are the same again."""
-    table = getattr(layer, "table", None)
-    return takes_signs(graph, layer) and (signs(_look_up(_SIGNS, table)) == _SIGNS).all()
+    return gives_signs(graph, layer) and (signs(looked_up(_SIGNS, layer.table)) == _SIGNS).all()
 
 
 def _signs_behind(table: Int8 | None) -> Int8:
     """The sign of every code behind a table."""
-    return signs(_look_up(CODES, table))
-
-
-def _look_up(codes: Int8, table: Int8 | None) -> Int8:
-    return codes if table is None else apply_table(codes, table)
+    return signs(looked_up(CODES, table))
 
 
 def _read_instead(graph: Graph, others: dict[str, str]) -> None:

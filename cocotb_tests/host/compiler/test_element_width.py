@@ -201,7 +201,7 @@ def test_layers_on_elements_of_a_width_that_no_lowering_takes_are_refused() -> N
     graph = widened(maker.finish(maker.convolution("x", 8, Window((3, 3)))), 1)
     with pytest.raises(
         CompileError,
-        match=r"^conv_t0: layer must be one that a lowering takes, not Convolution on elements of 1 bits; leave it to",
+        match=r"^conv_t0: layer must be one that a lowering takes, not convolution on elements of 1 bits; leave it to",
     ):
         plan_graph(graph, TINY)
 

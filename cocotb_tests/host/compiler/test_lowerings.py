@@ -20,7 +20,7 @@ from lutterfly.host.cli import main
 from lutterfly.host.compiler import CompileError, compile_graph, compile_model, encode, plan_graph
 from lutterfly.host.compiler.lower import convolution, lanewise, operations
 from lutterfly.host.compiler.operation import Lowering, Operation
-from lutterfly.host.graph import Convolution, Graph, Layer, MaxPool, Window
+from lutterfly.host.graph import Convolution, Graph, MaxPool, Product, Shape, Window
 from lutterfly.host.verify import verify
 
 TINY, DEFAULT = PRESETS["tiny"], PRESETS[DEFAULT_PRESET]
@@ -148,7 +148,7 @@ def test_the_first_lowering_counts_that_takes_the_layer_and_has_its_engines(monk
             made.append(name)
             return lanewise.LOWERING.make(*given)
 
-        return Lowering(lambda _, layer: takes and isinstance(layer, MaxPool), (engine,), make)
+        return Lowering({MaxPool: make}, (engine,), lambda *_: takes)
 
     graph, _ = graph_of("max pooling")
     new = (
@@ -167,37 +167,37 @@ def test_a_layer_that_no_lowering_takes_is_refused(monkeypatch: pytest.MonkeyPat
     others = tuple(lowering for lowering in operations.LOWERINGS if lowering is not lanewise.LOWERING)
     monkeypatch.setattr(operations, "LOWERINGS", others)
     with pytest.raises(
-        CompileError, match=rf"^{layer}: layer must be one that a lowering takes, not MaxPool on elements of "
+        CompileError, match=rf"^{layer}: layer must be one that a lowering takes, not max pooling on elements of "
     ):
         compile_graph(graph, TINY)
 
 
 def test_all_lowerings_that_take_a_layer_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, layer = graph_of("max pooling")
-    other = Lowering(lanewise.LOWERING.takes, (Engine.MAC, Engine.ADD), lanewise.LOWERING.make)
+    other = Lowering(lanewise.LOWERING.layers, (Engine.MAC, Engine.ADD))
     monkeypatch.setattr(operations, "LOWERINGS", (*operations.LOWERINGS, other))
     with pytest.raises(CompileError, match=rf"^{layer}: engines must include MAXIMUM, or MAC and ADD for this layer"):
         compile_graph(graph, without(Engine.MAXIMUM, Engine.ADD))
 
 
 @dataclass(frozen=True, eq=False)
-class Correlation(Layer):
+class Correlation(Product):
     """A kind of layer that the project does not have, though it says what a convolution says."""
 
     weights: np.ndarray
     bias: np.ndarray
     multiplier: np.ndarray
-    window: Window
-    low: int
-    high: int
-    requantised: str
-    table: np.ndarray | None
     groups: int
 
     normalised = Convolution.normalised
 
+    def kind(self, source: Shape, target: Shape) -> str:
+        return "correlation"
 
-CORRELATION = dataclasses.replace(convolution.LOWERING, takes=lambda _, layer: isinstance(layer, Correlation))
+
+CORRELATION = dataclasses.replace(
+    convolution.LOWERING, layers={Correlation: convolution.ConvolutionOperation}, takes=lambda *_: True
+)
 
 
 def correlations(graph: Graph) -> Graph:
@@ -228,7 +228,7 @@ def test_a_kind_of_layer_needs_its_class_and_its_lowering(monkeypatch: pytest.Mo
     else:
         assert plan.storages["x"].fold
         assert len(plan.jobs) > len(plan.graph.layers)
-    assert {layer.kind for layer in plan.predictions} >= {"Correlation", "addition"}
+    assert {layer.kind for layer in plan.predictions} >= {"correlation", "addition"}
     found, expected = encode(plan), encode(wanted)
     assert (found.body, found.constants) == (expected.body, expected.constants)
     assert found.predicted_cycles == expected.predicted_cycles

@@ -53,7 +53,7 @@ def test_a_layer_is_exact(inputs: int, outputs: int, kernel: tuple, shape: tuple
     graph = assert_exact(network.data(result), codes(inputs, *shape))
     kind = "fully connected" if kernel in ((), (1, 1)) and shape == () else f"convolution {'x'.join(map(str, kernel))}"
     # The result is an output of the network: its signs are codes.
-    assert kinds(graph) == ["signs of a table", f"binary {kind}" + " + table" * (not is_codes)]
+    assert kinds(graph) == ["table + signs", f"binary {kind}" + " + table" * (not is_codes)]
     assert {tensor.bits for tensor in graph.tensors.values() if tensor.views} == {8}
 
 
@@ -163,7 +163,7 @@ def test_only_dense_convolutions_take_signs(groups: int):
     network = BinaryNetwork((6, 5, 5))
     middle = network.convolution("x", 6, 6, 3, groups=groups)
     graph = assert_exact(network.data(network.binary(middle, 6, 4, input_zero_point=3)), codes(6, 5, 5))
-    expected = "convolution 3x3 + table + signs" if groups == 1 else "depthwise convolution 3x3"
+    expected = "convolution 3x3 + table + signs" if groups == 1 else "depthwise 3x3"
     assert kinds(graph)[0] == expected
     assert isinstance(graph.layers[1], BinaryConvolution if groups == 1 else Pointwise)
 
@@ -272,7 +272,7 @@ def test_the_example_of_the_manual_is_a_network_of_two_layers(tmp_path: Path, mo
     monkeypatch.chdir(tmp_path)
     exec(compile(example, "docs/binary.md", "exec"), {})
     graph = assert_exact((tmp_path / "two_layers.onnx").read_bytes(), {"codes": codes(3, 8, 8)["x"]})
-    assert kinds(graph) == ["signs of a table", "binary convolution 3x3 + signs", "binary fully connected"]
+    assert kinds(graph) == ["table + signs", "binary convolution 3x3 + signs", "binary fully connected"]
 
 
 @given(st.integers(0, 1 << 32))

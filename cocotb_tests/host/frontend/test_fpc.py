@@ -388,7 +388,7 @@ def test_mlperf_tiny_with_fast_layers_is_exact(name: str, count: int, direction:
     graph = assert_exact(data, {info.name: feed}, covered=False)
     layers = [layer for layer in graph.layers if isinstance(layer, FastPointwise)]
     assert len(layers) == count
-    assert all(layer.finish.shift == 3 for layer in layers)
+    assert all(layer.requantisation.shift == 3 for layer in layers)
     # They pass on what they read.
     values = reference.run(data, {info.name: feed})
     assert all(len(np.unique(values[layer.output])) > 40 for layer in layers)
@@ -405,7 +405,7 @@ def test_the_digits_are_read_and_every_layer_is_exact():
         (64, 128),
         (128, 128),
     ]
-    assert all(layer.finish.shift is not None and layer.table is None for layer in layers)
+    assert all(layer.requantisation.shift is not None and layer.table is None for layer in layers)
     (logits,) = reference.open_session(data).run(None, {"pixels": images})
     assert np.mean(logits.argmax(axis=1) == digits.labels()) >= 0.975
 

@@ -97,7 +97,7 @@ def test_head_and_tail_around_the_middle_give_the_answer(form: str):
 def test_a_pointwise_chain_fuses_as_a_table_into_the_convolution(form: str, operators: list[str]):
     graph = assert_exact(region(operators, form).serialise(), codes((1, 3, 6, 6)))
     assert kinds(graph) == ["Convolution + table"]
-    assert graph.layers[0].requantised != graph.layers[0].output
+    assert graph.layers[0].inner != graph.layers[0].output
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -81,7 +81,7 @@ def test_a_residual_sum(relu: bool, swap: bool, form: str, unsigned: bool):
     graph = exact(made)
     assert kinds(graph) == [Convolution, Add, Convolution]
     assert graph.layers[1].inputs == tuple(("x", graph.layers[0].output)[:: -1 if swap else 1])
-    assert [row.kind for row in describe(graph)][1] == "sum"
+    assert [row.kind for row in describe(graph)][1] == "addition"
 
 
 @BOTH_FORMS
@@ -92,7 +92,7 @@ def test_a_table_behind_a_sum_is_fused(form: str):
     graph = exact(made)
     assert kinds(graph) == [Convolution, Add]
     assert graph.layers[1].table is not None
-    assert graph.layers[1].requantised != graph.layers[1].output
+    assert graph.layers[1].inner != graph.layers[1].output
 
 
 @BOTH_TYPES
@@ -406,7 +406,7 @@ def test_operators_on_a_tensor_and_a_function_of_it_are_one_table(form: str, uns
     graph = exact(made)
     assert kinds(graph) == [Convolution, Convolution]
     assert graph.layers[0].table is not None
-    assert [view.table is None for view in graph.tensors[graph.layers[0].requantised].views] == [True, False]
+    assert [view.table is None for view in graph.tensors[graph.layers[0].inner].views] == [True, False]
 
 
 def test_a_gate_that_leaves_the_accelerator_is_computed():

@@ -129,7 +129,9 @@ def found_codes(layer: Convolution, drawn: Drawn, zero_point: int, channel: int,
     weights = drawn.weights[channel]
     factor = next(sign for sign in (1, -1, 0) if (own == sign * weights).all())
     parameters = pack_parameters(layer.bias[channel : channel + 1], layer.multiplier[channel : channel + 1])
-    codes = requantise((factor * sums).astype(np.int32)[:, None], parameters, zero_point, layer.low, layer.high)[:, 0]
+    codes = requantise(
+        (factor * sums).astype(np.int32)[:, None], parameters, zero_point, layer.finish.low, layer.finish.high
+    )[:, 0]
     return codes if layer.table is None else layer.table[codes.astype(np.int64) + 128]
 
 
@@ -144,7 +146,7 @@ def compare(seed: int) -> tuple[str, int]:
         return "refused", 0
     (layer,) = (layer for layer in graph.layers if isinstance(layer, Convolution))
     result = graph.tensors[layer.output].zero_point
-    inner = graph.tensors[layer.requantised].zero_point
+    inner = graph.tensors[layer.inner].zero_point
     compared = 0
     for channel in range(len(drawn.weights)):
         sums = drawn.sums(channel)

@@ -79,4 +79,4 @@ def _bus_cycles(plan: Plan, command: Command) -> int:
 def _kind(plan: Plan, layer: Layer) -> str:
     """What a layer is, for people."""
     kind = layer.kind(plan.graph.tensors[layer.input].shape, plan.graph.tensors[layer.output].shape)
-    return kind if kind == "table" or getattr(layer, "table", None) is None else f"{kind}, table"
+    return kind if layer.is_table or layer.table is None else f"{kind}, table"

@@ -1,4 +1,4 @@
-"""Sums of two tensors: windows of two words, one of each operand, whose codes choose entries of the Add tables."""
+"""Additions of two tensors: windows of two words, one of each operand, whose codes choose entries of the Add tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STEPS = 2
 
 
 class AddOperation(Operation):
-    """A sum of two tensors. There is one tile: all channels."""
+    """An addition of two tensors. There is one tile: all channels."""
 
     def __init__(self, plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage):
         super().__init__(plan, index, sources, target)
@@ -69,7 +69,7 @@ class AddOperation(Operation):
                 Loop(middle, source.row_pitch, target.row_pitch),
                 Loop(inner, source.pixel_pitch, target.pixel_pitch),
             ),
-            codes=Codes(layer.offset, layer.low, layer.high, table=only_table(job)),
+            codes=Codes(layer.offset, layer.finish.low, layer.finish.high, table=only_table(job)),
         )
         fields["add_table"] = job.addresses[LocalMemory.ADD_TABLE]
         return [Command(Opcode.COMPUTE, fields, self.index, np.concatenate(reads), writes)]
@@ -85,6 +85,4 @@ class AddOperation(Operation):
         return len(tiles) * -(-self.tile_channels // lanes) * rows * columns * max(_STEPS, groups)
 
 
-LOWERING = Lowering(
-    lambda _, layer: isinstance(layer, Add), (Engine.ADD,), AddOperation, reads_border=False, has_one_pitch=True
-)
+LOWERING = Lowering({Add: AddOperation}, (Engine.ADD,), reads_border=False, has_one_pitch=True)

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from ....golden.isa import LocalMemory
-from ...graph import AveragePool
+from ...graph import AveragePool, Convolution, Layer, Pad
 from ..operation import Constant, Job, MakeOperation, Operation, channel_parameters
 from ..plan import Command, Plan
 from ..storage import Storage
@@ -44,12 +44,11 @@ class BorderedAverage(Operation):
     def constants(self) -> dict[LocalMemory, Constant]:
         """Those of the convolution, with a parameter word for each number of elements: all channels share it."""
         lanes = self.config.array.requant_lanes
-        (bias,) = np.unique(self.layer.bias)
-        shared = [
-            dataclasses.replace(self.layer, bias=np.full(lanes, bias), multiplier=np.full(lanes, multiplier))
+        bias = np.full(lanes, self.layer.offset, np.int32)
+        words = b"".join(
+            channel_parameters(self.layer, bias, np.full(lanes, multiplier), lanes, self.config).image
             for multiplier in self.layer.multipliers.values()
-        ]
-        words = b"".join(channel_parameters(layer, lanes, self.config).image for layer in shared)
+        )
         return self.whole.constants | {LocalMemory.PARAMETER: Constant(words)}
 
     def lower(self, job: Job) -> list[Command]:
@@ -72,12 +71,12 @@ class BorderedAverage(Operation):
         return self.whole.cycles(rows, columns, tiles)
 
 
-def with_averages(make: MakeOperation) -> MakeOperation:
-    """Make operations of convolutions likewise, but averages whose border does not count with all their multipliers."""
+def products(make: MakeOperation) -> dict[type[Layer], MakeOperation]:
+    """Make operations of all kinds of products of codes: of averages whose border does not count with all their
+    multipliers."""
 
-    def made(plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage) -> Operation:
+    def make_average(plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage) -> Operation:
         operation = make(plan, index, sources, target)
-        is_bordered = isinstance(operation.layer, AveragePool) and operation.layer.multipliers
-        return BorderedAverage(plan, operation) if is_bordered else operation
+        return BorderedAverage(plan, operation) if operation.layer.multipliers else operation
 
-    return made
+    return {Convolution: make, Pad: make, AveragePool: make_average}

@@ -58,7 +58,7 @@ class BinaryConvolutionOperation(ConvolutionOperation):
                 self.fold += f", {len(parts)} border classes"
             # Parameters that lie class by class stay in their memory; more than that may be streamed, tile by tile.
             size = len(self.classes) * self.tiles * self.tile_channels * PARAMETER_BYTES
-            binary = sum(isinstance(layer, BinaryConvolution) for layer in plan.graph.layers)
+            binary = sum(layer.binary_border is not None for layer in plan.graph.layers)
             self.is_tile_major = size > self.config.memory.parameter_bytes // (2 * binary)
 
     def _plan_runs(self) -> list[Run]:
@@ -105,7 +105,7 @@ class BinaryConvolutionOperation(ConvolutionOperation):
         """Those of all tiles, with a bias that is corrected by int32[outputs]."""
         layer: BinaryConvolution = self.layer
         bias = (layer.bias.astype(np.int64) - layer.weights[0].size + correction).astype(np.int32)
-        return channel_parameters(dataclasses.replace(layer, bias=bias), self.tile_channels, self.config)
+        return channel_parameters(layer, bias, layer.multiplier, self.tile_channels, self.config)
 
     def lower(self, job: Job) -> list[Command]:
         """The commands of a convolution, or those of each border class with the class's parameters."""
@@ -133,8 +133,8 @@ def _inside(part: BorderClass) -> _Inside:
 
 
 LOWERING = Lowering(
-    lambda _, layer: isinstance(layer, BinaryConvolution) and layer.groups == 1,
+    {BinaryConvolution: BinaryConvolutionOperation},
     (Engine.XNOR,),
-    BinaryConvolutionOperation,
+    takes=lambda _, layer: layer.groups == 1,
     bits=(BINARY_BITS, CODE_BITS),
 )

@@ -13,14 +13,14 @@ from ....golden.elements import BINARY_BITS, CODE_BITS
 from ....golden.isa import Engine, LocalMemory, Opcode
 from ....golden.memories import LIST_ENTRY_BYTES
 from ....golden.timing import command_cycles, result_groups
-from ...graph import Convolution, Layer
+from ...graph import Layer
 from ..connections import Run, plan_runs
 from ..operation import Connectivity, Constant, Job, Lowering, Operation, channel_parameters, step_list, table_constants
 from ..plan import Command, Plan
 from ..storage import Addresses, Storage
 from ..units import list_share
 from ..windows import cover, describe, places, tap_offsets, window_pitches
-from .average import with_averages
+from .average import products
 from .fields import Codes, Loop, Tiles, compute_fields, only_table
 
 #: Cycles that one more command costs, beside those in which it is read.
@@ -49,7 +49,7 @@ class ConvolutionOperation(Operation):
     def __init__(self, plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage):
         super().__init__(plan, index, sources, target)
         self.outputs = len(self.layer.weights)
-        self.zero_point = plan.graph.tensors[self.layer.requantised or self.layer.output].zero_point
+        self.zero_point = plan.graph.tensors[self.layer.inner].zero_point
         height, width, _ = plan.graph.tensors[self.layer.output].shape
         self.windows = height * width
         channels = self._plan_tiles()
@@ -143,7 +143,8 @@ class ConvolutionOperation(Operation):
 
     def _parameters(self) -> Constant:
         """Those of all output channels, tile by tile."""
-        return channel_parameters(self.layer, self.tile_channels, self.config)
+        layer = self.layer
+        return channel_parameters(layer, layer.bias, layer.multiplier, self.tile_channels, self.config)
 
     @cached_property
     def _tile_weights(self) -> npt.NDArray[np.int8]:
@@ -218,8 +219,8 @@ class ConvolutionOperation(Operation):
             ),
             codes=Codes(
                 self.zero_point,
-                layer.low,
-                layer.high,
+                layer.finish.low,
+                layer.finish.high,
                 parameter=(tiles.start - job.tiles.start) * result_groups(self.config, self.tile_channels),
                 is_shared=False,
                 table=only_table(job),
@@ -266,13 +267,13 @@ class ConvolutionOperation(Operation):
 
 
 def _takes(plan: Plan, layer: Layer) -> bool:
-    return isinstance(layer, Convolution) and layer.groups == 1 and plan.graph.tensors[layer.input].bits == CODE_BITS
+    return layer.groups == 1 and plan.graph.tensors[layer.input].bits == CODE_BITS
 
 
 LOWERING = Lowering(
-    _takes,
+    products(ConvolutionOperation),
     (Engine.MAC,),
-    with_averages(ConvolutionOperation),
+    _takes,
     reads_folds=True,
     is_tile_inner=True,
     bits=(CODE_BITS, BINARY_BITS),

@@ -2,84 +2,46 @@
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from ....golden.elements import BINARY_BITS, CODE_BITS, run_bytes
 from ....golden.isa import Engine, LocalMemory, Opcode
 from ....golden.timing import result_groups
-from ...graph import Concat, Layer, Slice
+from ...graph import Concat, Layer, Selection, Slice
 from ..operation import Constant, Job, Lowering, Operation, identity_parameters, step_list
 from ..plan import Command, Plan, check_begins_at_byte
 from ..storage import Storage
 from .fields import Codes, Loop, Tiles, compute_fields
 
 
-@dataclass(frozen=True, eq=False)
-class Selection:
-    """Neighbouring channels of an input that become channels of the output.
-
-    Attributes
-    ----------
-    source : int
-        Which of the layer's inputs.
-    first, channels : int
-        Of the input.
-    target : int
-        First channel of the output.
-    table : int8[256] or None
-        What the codes are looked up in.
-    """
-
-    source: int
-    first: int
-    channels: int
-    target: int
-    table: npt.NDArray[np.int8] | None
-
-    @property
-    def image(self) -> bytes:
-        """The table as it lies in its memory; nothing where there is none."""
-        return b"" if self.table is None else self.table.tobytes()
-
-
-def selections(plan: Plan, layer: Concat | Slice) -> list[Selection]:
-    """What of its inputs a concatenation or a slice takes.
+def copies(plan: Plan, layer: Layer) -> list[Selection]:
+    """What a concatenation or a slice takes of its inputs that is not already where it belongs.
 
     Raises
     ------
     CompileError
-        If it begins within a byte, there or in the output, or ends within one that holds further channels.
+        If what it takes begins within a byte, there or in the output, or ends within one that holds further channels.
     """
-    if isinstance(layer, Slice):
-        check_begins_at_byte(plan, layer, layer.input, layer.first)
-        if (end := layer.first + layer.channels) < plan.graph.tensors[layer.input].shape[2]:
-            check_begins_at_byte(plan, layer, layer.input, end)
-        return [Selection(0, layer.first, layer.channels, 0, None)]
-    sizes = [plan.graph.tensors[name].shape[2] for name in layer.inputs]
-    firsts = itertools.accumulate(sizes, initial=0)
-    found = [
-        Selection(source, 0, size, first, table)
-        for source, (size, first, table) in enumerate(zip(sizes, firsts, layer.tables, strict=False))
-    ]
-    for part in found:
-        check_begins_at_byte(plan, layer, layer.output, part.target)
-    return found
-
-
-def copies(plan: Plan, layer: Concat | Slice) -> list[Selection]:
-    """What of them is not already where it belongs."""
     root, channel = plan.place_of(layer.output)
 
     def is_in_place(part: Selection) -> bool:
         source, first = plan.place_of(layer.inputs[part.source])
         return part.table is None and (source, first + part.first) == (root, channel + part.target)
 
-    return [part for part in selections(plan, layer) if not is_in_place(part)]
+    parts = layer.selections(plan.graph.tensors)
+    for part in parts:
+        _check_begins_at_bytes(plan, layer, part)
+    return [part for part in parts if not is_in_place(part)]
+
+
+def _check_begins_at_bytes(plan: Plan, layer: Layer, part: Selection) -> None:
+    source, end = layer.inputs[part.source], part.first + part.channels
+    check_begins_at_byte(plan, layer, source, part.first)
+    if end < plan.graph.tensors[source].shape[2]:
+        check_begins_at_byte(plan, layer, source, end)
+    check_begins_at_byte(plan, layer, layer.output, part.target)
 
 
 class CopyOperation(Operation):
@@ -185,7 +147,13 @@ def _grouped(parts: list[Selection], most: int) -> list[list[Selection]]:
 
 def _takes(plan: Plan, layer: Layer) -> bool:
     names = (*layer.inputs, layer.output)
-    return isinstance(layer, Concat | Slice) and len({plan.graph.tensors[name].bits for name in names}) == 1
+    return len({plan.graph.tensors[name].bits for name in names}) == 1
 
 
-LOWERING = Lowering(_takes, (Engine.MAXIMUM,), CopyOperation, reads_border=False, bits=(CODE_BITS, BINARY_BITS))
+LOWERING = Lowering(
+    {Concat: CopyOperation, Slice: CopyOperation},
+    (Engine.MAXIMUM,),
+    _takes,
+    reads_border=False,
+    bits=(CODE_BITS, BINARY_BITS),
+)

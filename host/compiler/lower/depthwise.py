@@ -18,12 +18,12 @@ import numpy.typing as npt
 from ....golden.config import Config
 from ....golden.isa import COMPUTE, Engine, LocalMemory, Opcode
 from ....golden.timing import result_groups
-from ...graph import Convolution, Layer, Window
+from ...graph import Product, Window
 from ..operation import Constant, Job, Lowering, Operation, channel_parameters, step_list, table_constants
 from ..plan import Command, Plan
 from ..storage import Storage
 from ..windows import window_pitches
-from .average import with_averages
+from .average import products
 from .fields import Codes, Loop, Tiles, compute_fields, only_table
 
 _MOST_ROWS = COMPUTE.field("rows").limits[1]
@@ -89,10 +89,8 @@ def best_stream(window: Window, config: Config, sizes: tuple[int, int], groups: 
     return min(possible, key=lambda stream: stream.cycles(sizes, groups), default=None)
 
 
-def _takes(plan: Plan, layer: Layer) -> bool:
+def _takes(plan: Plan, layer: Product) -> bool:
     """Whether the chained columns can compute a layer."""
-    if not isinstance(layer, Convolution):
-        return False
     outputs, _, _, inputs = layer.weights.shape
     if not 1 < layer.groups == outputs or inputs != 1:
         return False
@@ -103,7 +101,7 @@ def _takes(plan: Plan, layer: Layer) -> bool:
     return _is_unit(layer, sizes) or best_stream(layer.window, plan.config, sizes, 1) is not None
 
 
-def _is_unit(layer: Convolution, sizes: tuple[int, int]) -> bool:
+def _is_unit(layer: Product, sizes: tuple[int, int]) -> bool:
     """Whether one weight word serves every step: equal weights, and no window beside another."""
     return sizes == (1, 1) and len(np.unique(layer.weights)) == 1
 
@@ -119,7 +117,7 @@ class DepthwiseOperation(Operation):
         self.channels_in_all = len(layer.weights)
         self.tile_channels = lanes
         self.tiles = -(-self.channels_in_all // lanes)
-        self.zero_point = plan.graph.tensors[layer.requantised or layer.output].zero_point
+        self.zero_point = plan.graph.tensors[layer.inner].zero_point
         self.groups = result_groups(self.config, min(lanes, self.channels_in_all))
         sizes = plan.graph.tensors[layer.output].shape[:2]
         self.is_unit = _is_unit(layer, sizes)
@@ -144,7 +142,9 @@ class DepthwiseOperation(Operation):
         offsets = np.where(taken >= 0, self.taps[row, column], 0)
         return {
             LocalMemory.WEIGHT: Constant(words.tobytes(), (words[0].nbytes,) * self.tiles),
-            LocalMemory.PARAMETER: channel_parameters(self.layer, self.tile_channels, self.config),
+            LocalMemory.PARAMETER: channel_parameters(
+                self.layer, self.layer.bias, self.layer.multiplier, self.tile_channels, self.config
+            ),
             LocalMemory.LIST: step_list(offsets, start),
             **table_constants(self.layer.table),
         }
@@ -205,7 +205,7 @@ class DepthwiseOperation(Operation):
             destination=int(writes[0]),
             tiles=Tiles(len(channels), self.tile_channels, self.tile_channels),
             windows=(pixels[1 - stream.along], pixels[stream.along]),
-            codes=Codes(self.zero_point, layer.low, layer.high, is_shared=False, table=only_table(job)),
+            codes=Codes(self.zero_point, layer.finish.low, layer.finish.high, is_shared=False, table=only_table(job)),
         )
         fields |= {"weight": job.addresses[LocalMemory.WEIGHT], "rows": stream.rows, "skip": stream.skip}
         y, x = np.ogrid[: len(job.rows), : len(job.columns)]
@@ -222,7 +222,7 @@ class DepthwiseOperation(Operation):
         return len(tiles) * self.stream.cycles((rows, columns), self.groups)
 
 
-LOWERING = Lowering(_takes, (Engine.DEPTHWISE,), with_averages(DepthwiseOperation))
+LOWERING = Lowering(products(DepthwiseOperation), (Engine.DEPTHWISE,), _takes)
 
 
 def tap_addresses(window: Window, storage: Storage) -> npt.NDArray[np.int64]:

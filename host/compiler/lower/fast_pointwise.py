@@ -28,7 +28,7 @@ class FastPointwiseOperation(Operation):
         self.words = positions(self.pattern.stages, self.config.array.lanes)
         # Powers of two are shifts; a table's codes come from the requantiser.
         self.is_direct = (
-            self.layer.finish.shift is not None and self.layer.table is None and has_direct_finish(self.config)
+            self.layer.requantisation.shift is not None and self.layer.table is None and has_direct_finish(self.config)
         )
         self.groups = result_groups(self.config, self.pattern.outputs, is_direct=self.is_direct)
         self.fold = f"{min(self.pattern.inputs, self.config.array.lanes)} of {self.config.array.lanes} lanes"
@@ -69,7 +69,7 @@ class FastPointwiseOperation(Operation):
 
     def _parameters(self) -> Constant:
         """A word for each group of results."""
-        finish, words = self.layer.finish, np.zeros((self.groups, self.config.parameter_word_bytes), np.uint8)
+        finish, words = self.layer.requantisation, np.zeros((self.groups, self.config.parameter_word_bytes), np.uint8)
         if self.is_direct:
             biases = np.zeros((self.groups, self.config.array.lanes), "<i2")
             biases.reshape(-1)[: len(finish.bias)] = finish.bias
@@ -81,7 +81,7 @@ class FastPointwiseOperation(Operation):
     def lower(self, job: Job) -> list[Command]:
         """One command: two of its loops run over rows and columns."""
         layer, (source,), target = self.layer, job.sources, job.target
-        finish = layer.finish
+        finish = layer.requantisation
         reads = source.addresses(job.rows, job.columns, range(self.pattern.inputs))
         writes = target.addresses(job.rows, job.columns, range(self.pattern.outputs))
         fields = compute_fields(
@@ -120,6 +120,4 @@ class FastPointwiseOperation(Operation):
         return rows * columns * len(tiles) * max(self.words, self.groups)
 
 
-LOWERING = Lowering(
-    lambda _, layer: isinstance(layer, FastPointwise), (Engine.FPC,), FastPointwiseOperation, reads_border=False
-)
+LOWERING = Lowering({FastPointwise: FastPointwiseOperation}, (Engine.FPC,), reads_border=False)

@@ -8,9 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ....golden.isa import Engine
-from ...graph import Convolution
 from ..operation import Lowering
-from .average import with_averages
+from .average import products
 from .convolution import ConvolutionOperation
 
 
@@ -52,8 +51,4 @@ class GroupedConvolutionOperation(ConvolutionOperation):
         return weights.reshape(self.tiles, self.config.array.columns, -1)
 
 
-LOWERING = Lowering(
-    lambda _, layer: isinstance(layer, Convolution) and layer.groups > 1,
-    (Engine.MAC,),
-    with_averages(GroupedConvolutionOperation),
-)
+LOWERING = Lowering(products(GroupedConvolutionOperation), (Engine.MAC,), takes=lambda _, layer: layer.groups > 1)

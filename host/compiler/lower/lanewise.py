@@ -15,7 +15,7 @@ from ....golden.isa import Engine, LocalMemory, Opcode
 from ....golden.timing import result_groups
 from ...graph import MaxPool, Pointwise
 from ..operation import Constant, Job, Lowering, Operation, identity_parameters, step_list, table_constants
-from ..plan import Command, Plan, window_of
+from ..plan import Command, Plan
 from ..storage import NO_ADDRESSES, Storage
 from ..windows import window_pitches
 from .border_classes import BorderClass, border_classes
@@ -34,7 +34,7 @@ class LanewiseOperation(Operation):
         (source,) = sources
         height, width, self.tile_channels = plan.graph.tensors[self.layer.output].shape
         self.pixel_bytes = source.stored_bytes
-        self.window = window_of(self.layer)
+        self.window = self.layer.window
         self.input_size = plan.graph.tensors[self.layer.input].shape[:2]
         row, column = np.ogrid[: self.window.kernel[0], : self.window.kernel[1]]
         self.taps = (
@@ -147,13 +147,11 @@ class BinaryPoolingOperation(LanewiseOperation):
     least = 0
 
 
-LOWERING = Lowering(
-    lambda _, layer: isinstance(layer, MaxPool | Pointwise), (Engine.MAXIMUM,), LanewiseOperation, reads_border=False
-)
+LOWERING = Lowering({MaxPool: LanewiseOperation, Pointwise: LanewiseOperation}, (Engine.MAXIMUM,), reads_border=False)
 BINARY_LOWERING = Lowering(
-    lambda _, layer: isinstance(layer, MaxPool) and layer.table is None,
+    {MaxPool: BinaryPoolingOperation},
     (Engine.BINARY_MAXIMUM,),
-    BinaryPoolingOperation,
+    takes=lambda _, layer: layer.table is None,
     reads_border=False,
     bits=(BINARY_BITS,),
 )

@@ -6,43 +6,39 @@ import dataclasses
 import math
 
 from ....golden.isa import LocalMemory
-from ...graph import Layer, MaxPool, Tensor, Window
+from ...graph import Layer, Tensor
 from ..plan import Plan
 from ..units import capacity
 from .border_classes import border_classes
 
 
 def separate(plan: Plan) -> Plan:
-    """Replace max pooling layers by two each, where that at least halves the steps, or where the step lists of all
-    border classes would exceed their memory.
+    """Replace layers whose windows can be separated by two each, where that at least halves the steps, or where the
+    step lists of all border classes would exceed their memory.
 
     The maximum of a window is that of its rows' maxima. The tensor in between has no views: it is not the model's.
     """
     layers: list[Layer] = []
     tensors = dict(plan.graph.tensors)
     for layer in plan.graph.layers:
-        if not isinstance(layer, MaxPool) or not _is_worth_it(plan, layer):
+        name, source = f"{layer.output} along columns", tensors[layer.input]
+        parts = layer.separated(name)
+        if parts is None or not _is_worth_it(plan, layer):
             layers.append(layer)
             continue
-        name, window = f"{layer.output} along columns", layer.window
-        top, left, bottom, right = window.pads
-        along = Window((1, window.kernel[1]), (1, window.stride[1]), (1, window.dilation[1]), (0, left, 0, right))
-        down = Window((window.kernel[0], 1), (window.stride[0], 1), (window.dilation[0], 1), (top, 0, bottom, 0))
-        source = tensors[layer.input]
         tensors[name] = Tensor(
             name,
-            (*along.output_size(*source.shape[:2]), source.shape[2]),
+            (*parts[0].window.output_size(*source.shape[:2]), source.shape[2]),
             source.scale,
             source.zero_point,
             views=(),
             bits=source.bits,
         )
-        layers.append(MaxPool(f"{layer.name} along columns", layer.inputs, name, along))
-        layers.append(dataclasses.replace(layer, inputs=(name,), window=down))
+        layers += parts
     return dataclasses.replace(plan, graph=dataclasses.replace(plan.graph, layers=layers, tensors=tensors))
 
 
-def _is_worth_it(plan: Plan, layer: MaxPool) -> bool:
+def _is_worth_it(plan: Plan, layer: Layer) -> bool:
     window, source = layer.window, plan.graph.tensors[layer.input]
     height, width, channels = source.shape
     rows, columns = window.output_size(height, width)

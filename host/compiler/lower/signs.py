@@ -11,7 +11,7 @@ from ....golden.elements import BINARY_BITS, CODE_BITS
 from ....golden.isa import Engine, LocalMemory, Opcode
 from ....golden.packing import is_narrow
 from ....golden.timing import result_groups
-from ...graph import Layer, Pointwise
+from ...graph import Pointwise
 from ..operation import Constant, Job, Lowering, Operation, identity_parameters, step_list, table_constants
 from ..plan import Command, Plan
 from ..storage import Storage
@@ -69,8 +69,10 @@ class SignOperation(Operation):
         return self.steps(rows, columns, tiles) * groups
 
 
-def _takes(plan: Plan, layer: Layer) -> bool:
-    return isinstance(layer, Pointwise) and plan.graph.tensors[layer.output].bits == BINARY_BITS
+def _takes(plan: Plan, layer: Pointwise) -> bool:
+    return plan.graph.tensors[layer.output].bits == BINARY_BITS
 
 
-LOWERING = Lowering(_takes, (Engine.MAXIMUM,), SignOperation, reads_border=False, bits=(CODE_BITS, BINARY_BITS))
+LOWERING = Lowering(
+    {Pointwise: SignOperation}, (Engine.MAXIMUM,), _takes, reads_border=False, bits=(CODE_BITS, BINARY_BITS)
+)

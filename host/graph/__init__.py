@@ -1,0 +1,57 @@
+"""The quantised graph: what the frontend makes of an ONNX file, and what the compiler's passes work on.
+
+Every tensor is int8 codes in NHWC order without N: ``int8[height, width, channels]``. A vector of K features is
+``int8[1, 1, K]``. uint8 tensors of the model are shifted by 128 to int8 codes, and so are their zero points. The codes
+of a binary tensor, whose elements have one bit, are +1 and -1; a layer that writes one gives +1 for each code that is
+not negative, behind its table if it has one.
+
+Each kind of layer has a file of its own, and all that is particular to it stands there: what it is called, what it
+computes, what border it wants, what may become part of it, and how its channels depend on those that it reads. The
+passes of frontend and compiler ask the layer (:class:`.layer.Layer`), and know no kinds.
+"""
+
+from __future__ import annotations
+
+from .add import Add
+from .average_pool import AveragePool
+from .binary_convolution import BinaryConvolution
+from .concat import Concat
+from .convolution import Convolution
+from .fast_pointwise import FastPointwise
+from .finish import CodeFinish, Finished
+from .graph import Graph
+from .layer import ChannelRule, Layer, Selection, Views
+from .max_pool import MaxPool
+from .pad import Pad
+from .pointwise import Pointwise
+from .product import Product
+from .slice import Slice
+from .tensor import Int8, Shape, Tensor, View
+from .window import Reach, Window
+
+__all__ = [
+    "Add",
+    "AveragePool",
+    "BinaryConvolution",
+    "ChannelRule",
+    "CodeFinish",
+    "Concat",
+    "Convolution",
+    "FastPointwise",
+    "Finished",
+    "Graph",
+    "Int8",
+    "Layer",
+    "MaxPool",
+    "Pad",
+    "Pointwise",
+    "Product",
+    "Reach",
+    "Selection",
+    "Shape",
+    "Slice",
+    "Tensor",
+    "View",
+    "Views",
+    "Window",
+]

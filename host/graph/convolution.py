@@ -1,0 +1,81 @@
+"""Convolutions and fully connected layers."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ...golden.convolution import Int32
+from .product import Product
+from .tensor import Int8, Shape
+
+
+@dataclass(frozen=True, eq=False)
+class Convolution(Product):
+    """Convolution or fully connected layer (kernel 1x1 on a 1x1 map, or the whole map).
+
+    Attributes
+    ----------
+    weights : int8[output channels, kernel rows, kernel columns, input channels / groups]
+    bias : int32[output channels]
+        As in the model: the input's zero point is not yet folded in.
+    multiplier : float32[output channels]
+        ``f32(f32(xs * ws) / ys)``.
+    groups : int
+        See :class:`.product.Product`.
+    """
+
+    weights: Int8
+    bias: Int32
+    multiplier: npt.NDArray[np.float32]
+    groups: int = 1
+
+    def kind(self, source: Shape, target: Shape) -> str:
+        """By its groups, or whether one window is the whole map."""
+        if self.groups > 1:
+            return "depthwise" if self.groups == len(self.weights) else "grouped convolution"
+        return "fully connected" if self._is_whole_map(source, target) else "convolution"
+
+    def details(self, source: Shape, target: Shape) -> str:
+        """The geometry, unless it follows of the map, and the groups."""
+        if self.groups == 1 and self._is_whole_map(source, target):
+            return ""
+        groups = f", {self.groups} groups" if 1 < self.groups < len(self.weights) else ""
+        return f" {self.window.text}{groups}"
+
+    def _is_whole_map(self, source: Shape, target: Shape) -> bool:
+        return self.window.kernel == source[:2] and target[:2] == (1, 1)
+
+    def macs(self, target: Shape) -> int:
+        """One for each weight that an element of the output takes."""
+        return target[0] * target[1] * self.weights.size
+
+    def normalised(self, zero_point: int) -> Convolution:
+        """What a zero point adds to each sum is subtracted from the bias.
+
+        ``sum((x - zx) * w) + b = sum(x * w) + (b - zx * sum(w))``, modulo 2**32. Borders hold zx, so that this holds
+        there too.
+        """
+        if zero_point == 0:
+            return self
+        sums = self.weights.astype(np.int64).sum(axis=(1, 2, 3))
+        bias = (self.bias.astype(np.int64) - zero_point * sums).astype(np.int32)
+        return dataclasses.replace(self, bias=bias)
+
+    @property
+    def takes_signs(self) -> bool:
+        """A dense one does: the array that computes it packs what it gives."""
+        return self.groups == 1
+
+    def reordered(self, outputs: npt.NDArray[np.int64], inputs: npt.NDArray[np.int64]) -> Convolution:
+        """What belongs to an output moves with it, and with one group the weights of an input with that."""
+        weights = self.weights[outputs]
+        return dataclasses.replace(
+            self,
+            weights=weights[..., inputs] if self.groups == 1 else weights,
+            bias=self.bias[outputs],
+            multiplier=self.multiplier[outputs],
+        )

@@ -1,0 +1,72 @@
+"""What becomes of a layer's codes behind what it computes: a clamp and a table, or signs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+from ...golden.binary import signs
+from ...golden.elements import BINARY_BITS
+from ...golden.tables import apply_table
+from .layer import Layer
+from .tensor import Int8, Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class CodeFinish:
+    """What becomes of codes. (How values become codes is another matter, see :class:`~lutterfly.golden.fpc.Finish`.)
+
+    Attributes
+    ----------
+    low, high : int
+        Clamp of a requantised code, after the zero point (fused Relu or Clip).
+    table : int8[256] or None
+        What the clamped code is looked up in, indexed by the code plus 128.
+    inner : str
+        Name of the graph's tensor between clamp and table, or signs; empty where there is neither.
+    """
+
+    low: int = -128
+    high: int = 127
+    table: Int8 | None = None
+    inner: str = ""
+
+    def behind(self, inner: str, table: Int8 | None) -> CodeFinish:
+        """The finish with a table, or none, behind what is the tensor ``inner`` so far."""
+        return dataclasses.replace(self, table=composed(self.table, table), inner=self.inner or inner)
+
+
+@dataclass(frozen=True, eq=False)
+class Finished(Layer):
+    """A layer with a finish, which a table behind it may become part of."""
+
+    finish: CodeFinish = field(default=CodeFinish(), kw_only=True)
+
+    def describe(self, source: Tensor, target: Tensor) -> str:
+        """With its table, and signs, as far as it has them."""
+        table = "" if self.table is None else " + table"
+        taken = " + signs" if target.bits == BINARY_BITS and not self.keeps_signs else ""
+        return f"{super().describe(source, target)}{table}{taken}"
+
+    def with_table(self, output: str, table: Int8 | None) -> Self:
+        """A table behind a table is one table."""
+        return dataclasses.replace(self, output=output, finish=self.finish.behind(self.output, table))
+
+    def finished(self, codes: Int8, tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
+        """What it gives, by what it computes: int8[height, width, channels] of both by their names."""
+        output = looked_up(codes, self.table)
+        if tensors[self.output].bits == BINARY_BITS:
+            output = signs(output)
+        return {self.inner: codes, self.output: output}
+
+
+def composed(first: Int8 | None, second: Int8 | None) -> Int8 | None:
+    """A table and another one behind it, as one; None where neither is one."""
+    return second if first is None else looked_up(first, second)
+
+
+def looked_up(codes: Int8, table: Int8 | None) -> Int8:
+    """What a table makes of codes; the codes where there is none."""
+    return codes if table is None else apply_table(codes, table)

@@ -1,0 +1,28 @@
+"""The graph itself: layers, and the tensors between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .layer import Layer
+from .tensor import Tensor
+
+
+@dataclass
+class Graph:
+    """Layers in order of execution, and the tensors between them.
+
+    ``head`` and ``tail`` are serialised ONNX models that run on the host; empty where there is none. The graph's inputs
+    are the head's outputs (or the model's inputs), its outputs the tail's inputs (or the model's outputs). Tensors hold
+    ``batch`` samples, head and tail one, see :func:`~lutterfly.host.compiler.batch.batched`.
+    """
+
+    tensors: dict[str, Tensor]
+    layers: list[Layer]
+    inputs: list[str]
+    outputs: list[str]
+    model: bytes = b""
+    head: bytes = b""
+    tail: bytes = b""
+    notes: list[str] = field(default_factory=list)
+    batch: int = 1

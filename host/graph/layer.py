@@ -1,0 +1,253 @@
+"""What every layer says of itself: the contract between kinds of layers and the passes that work on them."""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from .tensor import Int8, Shape, Tensor
+from .window import ONE_PIXEL, Window
+
+if TYPE_CHECKING:
+    from .finish import CodeFinish
+
+#: Tensors, the one in which each lies, and the first channel there.
+Views = dict[str, tuple[str, int]]
+
+
+class ChannelRule(enum.Enum):
+    """How the order of a layer's output channels depends on that of its input channels."""
+
+    #: Both are free: every output is computed of all inputs, with weights that can move, see :meth:`Layer.reordered`.
+    FREE = enum.auto()
+    #: Each output is computed of the same channel of every input: where these move, it moves.
+    TIED = enum.auto()
+    #: The outputs are the channels of all inputs, one input behind the other.
+    JOINED = enum.auto()
+    #: Neither may move.
+    FIXED = enum.auto()
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Neighbouring channels of an input that become channels of the output.
+
+    Attributes
+    ----------
+    source : int
+        Which of the layer's inputs.
+    first, channels : int
+        Of the input.
+    target : int
+        First channel of the output.
+    table : int8[256] or None
+        What the codes are looked up in.
+    """
+
+    source: int
+    first: int
+    channels: int
+    target: int
+    table: Int8 | None
+
+    @property
+    def image(self) -> bytes:
+        """The table as it lies in its memory; nothing where there is none."""
+        return b"" if self.table is None else self.table.tobytes()
+
+
+@dataclass(frozen=True, eq=False)
+class Layer(ABC):
+    """One operation on tensors of the graph.
+
+    A kind of layer says what it is called and what it computes (:meth:`kind`, :meth:`evaluate`). All else has a default
+    here, that of a layer of which a pass need not know anything particular.
+
+    Attributes
+    ----------
+    name : str
+        Its ONNX node's, for messages.
+    inputs : tuple of str
+        A tensor may stand twice among them.
+    output : str
+    window : Window
+        What it reads its inputs with.
+    finish : CodeFinish or None
+        What becomes of its codes behind what it computes; None of a layer behind which there is nothing.
+    is_table : bool
+        Whether it is nothing but a table, or the signs, of a tensor: each code of the output depends on one code.
+    is_copy : bool
+        Whether it copies channels (see :meth:`selections`), so that it is not needed where they lie right already.
+    adds_border : bool
+        Whether it does nothing but put a border of the zero point around a map, as wide as ``window.pads``.
+    keeps_signs : bool
+        Whether it chooses among the elements that it reads: of +1 and -1 it makes +1 and -1, and of a binary tensor a
+        binary tensor.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    output: str
+    window: Window = field(default=ONE_PIXEL, kw_only=True)
+    finish: CodeFinish | None = field(default=None, init=False)
+
+    is_table: ClassVar[bool] = False
+    is_copy: ClassVar[bool] = False
+    adds_border: ClassVar[bool] = False
+    keeps_signs: ClassVar[bool] = False
+
+    @property
+    def input(self) -> str:
+        """The first input: the only one of most layers."""
+        return self.inputs[0]
+
+    # What it is called, and what it computes.
+
+    @abstractmethod
+    def kind(self, source: Shape, target: Shape) -> str:
+        """What it is called, in a word or two, between an input and an output of these shapes."""
+
+    def details(self, source: Shape, target: Shape) -> str:
+        """What :meth:`describe` says behind the kind."""
+        return ""
+
+    def describe(self, source: Tensor, target: Tensor) -> str:
+        """The kind with its geometry and with what is fused, between these tensors."""
+        shapes = source.shape, target.shape
+        return f"{self.kind(*shapes)}{self.details(*shapes)}"
+
+    def macs(self, target: Shape) -> int:
+        """Multiply-accumulates for an output of this shape, as the network defines them."""
+        return 0
+
+    @abstractmethod
+    def evaluate(self, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
+        """What it computes, with the golden functions.
+
+        Parameters
+        ----------
+        values : mapping of str to int8[height, width, channels]
+            Codes of its inputs.
+        tensors : mapping of str to Tensor
+            Of the graph.
+
+        Returns
+        -------
+        dict of str to int8[height, width, channels]
+            Its output, and the tensor in front of a fused table.
+        """
+
+    def normalised(self, zero_point: int) -> Layer:
+        """A layer that computes the same from codes alone, where these stood for codes less a zero point before."""
+        return self
+
+    # What may be fused.
+
+    @property
+    def table(self) -> Int8 | None:
+        """int8[256], what its codes are looked up in at last; None where there is no table."""
+        return None if self.finish is None else self.finish.table
+
+    @property
+    def inner(self) -> str:
+        """The tensor in front of its table and signs: the output where there is neither."""
+        return (self.finish and self.finish.inner) or self.output
+
+    @property
+    def input_tables(self) -> tuple[Int8 | None, ...]:
+        """int8[256] for each input, what its codes are looked up in first of all; None where there is no table."""
+        return (None,) * len(self.inputs)
+
+    def with_input_tables(self, inputs: Sequence[str], tables: Sequence[Int8 | None]) -> Layer:
+        """The layer with other inputs and tables of theirs, for a kind that has such tables."""
+        raise TypeError(f"{self.name}: layer must have tables for its inputs, not be a {type(self).__name__}")
+
+    @property
+    def transfer_functions(self) -> int:
+        """Tables that it has, also where some are equal."""
+        return sum(table is not None for table in (self.table, *self.input_tables))
+
+    @property
+    def takes_signs(self) -> bool:
+        """Whether it can give the signs of its codes, so that a layer behind it that takes them becomes part of it."""
+        return False
+
+    def with_table(self, output: str, table: Int8 | None) -> Self:
+        """The layer with a table behind what it gives, for a layer that has a finish.
+
+        Parameters
+        ----------
+        output : str
+            The tensor behind the table.
+        table : int8[256] or None
+            None where the output is binary and holds the signs of what it gave.
+        """
+        raise TypeError(f"{self.name}: layer must have a finish to take a table, not be a {type(self).__name__}")
+
+    # What border it wants.
+
+    def counts_border(self, code: int) -> bool:
+        """Whether its windows find this code in a border of the input's zero point, and count it as any other.
+
+        Such a layer can take over a border that another one puts around its input, by wider ``window.pads``.
+        """
+        return False
+
+    @property
+    def binary_border(self) -> int | None:
+        """What it wants in the border of a binary input: +1, -1, or 0 for what counts as nothing; None for no border of
+        a binary tensor."""
+        return None
+
+    def separated(self, between: str) -> tuple[Layer, Layer] | None:
+        """Two layers that together compute the same: along the columns into a tensor ``between``, then along the rows.
+
+        None for a kind that cannot be taken apart.
+        """
+        return None
+
+    # How its channels depend on those of its inputs.
+
+    def channel_rule(self, source: Tensor, target: Tensor) -> ChannelRule:
+        """Which channels may lie in another order, between these tensors."""
+        return ChannelRule.FIXED
+
+    @property
+    def connections(self) -> npt.NDArray[np.bool_]:
+        """Which input channels each output channel uses, bool[outputs, inputs], of a layer whose channels are free."""
+        raise TypeError(f"{self.name}: layer must have free channels to have connections, not be {type(self).__name__}")
+
+    def reordered(self, outputs: npt.NDArray[np.int64], inputs: npt.NDArray[np.int64]) -> Layer:
+        """The layer for channels in other orders, as far as its rule allows.
+
+        Parameters
+        ----------
+        outputs, inputs : int64[channels]
+            Which channel lies at each place.
+        """
+        return self
+
+    def selections(self, tensors: Mapping[str, Tensor]) -> list[Selection]:
+        """Which channels of its inputs become which of its output; of a layer that is no copy nothing."""
+        return []
+
+    def view_choices(
+        self, layers: Sequence[Layer], tensors: Mapping[str, Tensor], place_of: Callable[[str], tuple[str, int]]
+    ) -> Iterator[Views]:
+        """Tensors that may lie in others so that it has less to copy: all together, then one by one.
+
+        Parameters
+        ----------
+        layers : sequence of Layer
+            Of the graph.
+        tensors : mapping of str to Tensor
+        place_of : callable
+            Gives the tensor in which a tensor lies now, and its first channel there.
+        """
+        return iter(())

@@ -1,0 +1,80 @@
+"""Windows: which pixels of its input a layer reads for each pixel of its output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far windows reach beyond a map on each side, in pixels."""
+
+    top: int = 0
+    left: int = 0
+    bottom: int = 0
+    right: int = 0
+
+
+@dataclass(frozen=True)
+class Window:
+    """Kernel geometry of a convolution or pooling; pairs are (vertical, horizontal).
+
+    ``pads`` is (top, left, bottom, right).
+    """
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int] = (1, 1)
+    dilation: tuple[int, int] = (1, 1)
+    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """Rows and columns from the first tap to the last, both included."""
+        return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
+
+    @property
+    def text(self) -> str:
+        """For people: the kernel, and stride and dilation where they are not 1."""
+        found = "x".join(map(str, self.kernel))
+        if self.stride != (1, 1):
+            found += " stride " + "x".join(map(str, self.stride))
+        if self.dilation != (1, 1):
+            found += " dilation " + "x".join(map(str, self.dilation))
+        return found
+
+    def output_size(self, height: int, width: int) -> tuple[int, int]:
+        """Rows and columns of the result for an input of ``height`` x ``width``."""
+        top, left, bottom, right = self.pads
+        (eh, ew), (sh, sw) = self.extent, self.stride
+        return (height + top + bottom - eh) // sh + 1, (width + left + right - ew) // sw + 1
+
+    def reach(self, height: int, width: int) -> Reach:
+        """How far windows reach beyond an input of ``height`` x ``width``; unused padding does not count."""
+        rows, columns = self.output_size(height, width)
+        top, left, _, _ = self.pads
+        bottom = (rows - 1) * self.stride[0] + self.extent[0] - top - height
+        right = (columns - 1) * self.stride[1] + self.extent[1] - left - width
+        return Reach(top, left, max(bottom, 0), max(right, 0))
+
+    def inside(self, axis: int, size: int, output: int) -> range:
+        """The elements of the kernel along an axis that lie in an input of ``size``, for one row or column of the
+        result."""
+        start, dilation = output * self.stride[axis] - self.pads[axis], self.dilation[axis]
+        first = max(-(start // dilation), 0)
+        end = min(-((start - size) // dilation), self.kernel[axis])
+        return range(first, end) if first < end else range(0)
+
+    def counts(self, height: int, width: int) -> npt.NDArray[np.int64]:
+        """How many elements of each window lie in an input of ``height`` x ``width``: int64[rows, columns]."""
+        down, across = (
+            [len(self.inside(axis, size, output)) for output in range(outputs)]
+            for axis, (size, outputs) in enumerate(zip((height, width), self.output_size(height, width), strict=True))
+        )
+        return np.outer(down, across)
+
+
+#: Of layers that read one pixel for each.
+ONE_PIXEL = Window((1, 1))
