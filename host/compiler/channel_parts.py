@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...golden.elements import CODE_BITS
-from ..graph import ChannelRule, Graph, Layer
+from ..graph import ChannelRule, Graph
 
 Order = npt.NDArray[np.int64]
 
@@ -101,7 +101,7 @@ def parts_of(graph: Graph) -> Parts:
     for name in graph.inputs:
         parts[name] = [Part(graph.tensors[name].shape[2], is_fixed=True)]
     for layer in graph.layers:
-        rule, channels = rule_of(graph, layer), graph.tensors[layer.output].shape[2]
+        rule, channels = layer.channel_rule(*graph.ends(layer)), graph.tensors[layer.output].shape[2]
         if rule is ChannelRule.JOINED:
             parts[layer.output] = [part for name in layer.inputs for part in parts[name]]
             continue
@@ -117,8 +117,3 @@ def parts_of(graph: Graph) -> Parts:
         if name in parts and (name in graph.outputs or tensor.bits != CODE_BITS):
             parts.fix(name)
     return parts
-
-
-def rule_of(graph: Graph, layer: Layer) -> ChannelRule:
-    """How a layer's channels depend on one another."""
-    return layer.channel_rule(graph.tensors[layer.input], graph.tensors[layer.output])

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...golden.config import Config
 from ..graph import ChannelRule, Graph, Layer, Tensor
-from .channel_parts import Order, Part, Parts, parts_of, rule_of
+from .channel_parts import Order, Part, Parts, parts_of
 from .channel_use import Bool, Connections, alike, is_dense
 
 #: How often all orders are chosen anew, each for those of the others.
@@ -37,7 +37,7 @@ def permuted(graph: Graph, config: Config) -> Graph | None:
     Graph or None
         Its tensors say which channel is where, see :attr:`~lutterfly.host.graph.Tensor.order`.
     """
-    convolutions = [layer for layer in graph.layers if rule_of(graph, layer) is ChannelRule.FREE]
+    convolutions = [layer for layer in graph.layers if layer.channel_rule(*graph.ends(layer)) is ChannelRule.FREE]
     if all(is_dense(layer.connections, config) for layer in convolutions):
         return None
     connections = [Connections(graph, layer, config) for layer in convolutions]

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..graph import Graph
-from .addition import lower_sum
+from .addition import lower_addition
 from .averaging import lower_average
 from .build import Build, follow_layout
-from .channels import lower_concat, lower_split
+from .channels import lower_concat, lower_slice
 from .classify import classify
 from .code_clips import clip_ahead
 from .combination import lower_combination
@@ -170,10 +170,10 @@ _LOWERINGS: dict[Kind, Callable[[Build, Fragment], None]] = {
     Kind.FLOAT_LINEAR: lower_float_product,
     Kind.FUNCTION: lower_function,
     Kind.REGION: lower_region,
-    Kind.SUM: lower_sum,
+    Kind.ADDITION: lower_addition,
     Kind.AVERAGE: lower_average,
     Kind.CONCAT: lower_concat,
-    Kind.SPLIT: lower_split,
+    Kind.SLICE: lower_slice,
     Kind.PAD: lower_pad,
     Kind.COMBINATION: lower_combination,
     Kind.LAYOUT: _lower_layout,

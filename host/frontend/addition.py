@@ -1,4 +1,4 @@
-"""Lower the sum of two activations: two tables in fixed point, compared with ONNX Runtime on every pair of codes."""
+"""Lower additions of two activations: two tables in fixed point, compared with ONNX Runtime on every pair of codes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from .build import Build
 from .checks import check_layers
 from .cut import cut
 from .errors import UnsupportedError
-from .fragments import SUM, Fragment, label
+from .fragments import ADDITION, Fragment, label
 from .layout import Place, same_order
 from .source import Source
 
 _PAIRS = [np.ascontiguousarray(codes) for codes in np.meshgrid(CODES, CODES, indexing="ij")]
 
 
-def lower_sum(build: Build, fragment: Fragment) -> None:
-    """Add the layer of a sum, with a fused Relu or Clip.
+def lower_addition(build: Build, fragment: Fragment) -> None:
+    """Add the layer of an addition, with a fused Relu or Clip.
 
     Raises
     ------
@@ -31,7 +31,7 @@ def lower_sum(build: Build, fragment: Fragment) -> None:
         for every pair of codes.
     """
     source, end = build.source, fragment.outputs[0]
-    node = next(node for node in fragment.nodes if node.op_type in SUM)
+    node = next(node for node in fragment.nodes if node.op_type in ADDITION)
     names, scales, zero_points = _quantisation(source, fragment, node)
     first_place, second_place = (build.places[name] for name in names)
     _check_alike(build, names, first_place, second_place)

@@ -1,4 +1,4 @@
-"""Lower concatenations and selections of channels; pointwise operators beside them become tables."""
+"""Lower concatenations and slices of channels; pointwise operators beside them become tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .build import Build, attributes, show
 from .checks import check_layers, table_of
 from .cut import cut
 from .errors import UnsupportedError
-from .fragments import CONCAT, SPLIT, Fragment, label
+from .fragments import CONCAT, SLICE, Fragment, label
 from .layout import CHANNELS_FIRST, CHANNELS_LAST, Place, Shape3, image_shape, same_order
 from .source import Source
 
@@ -49,7 +49,7 @@ def lower_concat(build: Build, fragment: Fragment) -> None:
     check_layers(build, fragment, first_layer)
 
 
-def lower_split(build: Build, fragment: Fragment) -> None:
+def lower_slice(build: Build, fragment: Fragment) -> None:
     """Add a layer for each output of a Split or Slice, and for each table behind it.
 
     Raises
@@ -58,7 +58,7 @@ def lower_split(build: Build, fragment: Fragment) -> None:
         If it does not select neighbouring channels.
     """
     source, first_layer = build.source, len(build.graph.layers)
-    node = next(node for node in fragment.nodes if node.op_type in SPLIT)
+    node = next(node for node in fragment.nodes if node.op_type in SLICE)
     place = _place_of(build, node.input[0])
     axis = channel_axis(source, node)
     _check_channels(build, node, place, axis)

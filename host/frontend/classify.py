@@ -8,6 +8,7 @@ from onnx import NodeProto
 from ..tabulate import code_offset
 from .errors import FOLD, NORMALISE, ModelError, UnsupportedError
 from .fragments import (
+    ADDITION,
     AVERAGE,
     CONCAT,
     LAYOUT,
@@ -16,8 +17,7 @@ from .fragments import (
     POINTWISE,
     POOLING,
     QUANTISERS,
-    SPLIT,
-    SUM,
+    SLICE,
     TRANSPARENT,
     Fragment,
     Kind,
@@ -32,7 +32,7 @@ from .wide import NARROW, REMEDY, is_wide, wide_between, wide_tensor
 _SPECIAL = (
     (Kind.AVERAGE, AVERAGE, (*QUANTISERS, *TRANSPARENT, *LAYOUT, *POOLING)),
     (Kind.CONCAT, CONCAT, POINTWISE),
-    (Kind.SPLIT, SPLIT, POINTWISE),
+    (Kind.SLICE, SLICE, POINTWISE),
     (Kind.PAD, PAD, POINTWISE),
 )
 _REMEDIES = {"BatchNormalization": FOLD} | dict.fromkeys(
@@ -116,19 +116,19 @@ def _judge_special(
         problem = _pointwise_problem(source, node) if node.op_type in companions and companions is POINTWISE else ""
         if problem:
             return Kind.HOST, problem
-    if kind is not Kind.SPLIT and len(fragment.outputs) != 1:
+    if kind is not Kind.SLICE and len(fragment.outputs) != 1:
         return Kind.HOST, f"it computes {len(fragment.outputs)} tensors ({_listed(fragment.outputs)})"
     return kind, ""
 
 
 def _judge_combination(source: Source, fragment: Fragment) -> tuple[Kind, str]:
-    """A fragment that combines several activations: the sum of two, or perhaps a function of a single one."""
+    """A fragment that combines several activations: the addition of two, or perhaps a function of a single one."""
     first, *behind = (node for node in fragment.nodes if node.op_type not in (*QUANTISERS, *TRANSPARENT))
     # ONNX' own Add of codes adds them as integers, without their scales.
-    quantised = first.op_type in SUM and not (first.op_type == "Add" and source.is_codes(first.output[0]))
-    is_sum = len(fragment.inputs) == 2 and quantised and {node.op_type for node in behind} <= {"Relu", "Clip"}
-    if is_sum and not wide_tensor(source, fragment):
-        return Kind.SUM, ""
+    quantised = first.op_type in ADDITION and not (first.op_type == "Add" and source.is_codes(first.output[0]))
+    is_addition = len(fragment.inputs) == 2 and quantised and {node.op_type for node in behind} <= {"Relu", "Clip"}
+    if is_addition and not wide_tensor(source, fragment):
+        return Kind.ADDITION, ""
     fragment.cause = next((node for node in fragment.nodes if len(source.dynamic_inputs(node)) > 1), None)
     pointwise = all(node.op_type in POINTWISE and not _pointwise_problem(source, node) for node in fragment.nodes)
     if pointwise:
@@ -141,7 +141,7 @@ def combines(source: Source, fragment: Fragment) -> UnsupportedError:
     """Why a fragment cannot be a table."""
     reason = f"it combines {len(fragment.inputs)} activations ({_listed(fragment.inputs)})"
     wide = wide_tensor(source, fragment)
-    if wide and any(node.op_type in SUM for node in fragment.nodes):
+    if wide and any(node.op_type in ADDITION for node in fragment.nodes):
         return UnsupportedError(f"{reason}, and ONNX Runtime computes with {wide} in float", REMEDY)
     return UnsupportedError(reason)
 

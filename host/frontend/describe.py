@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import onnx
 
-from ..graph import Graph, Layer
+from ..graph import Graph, Layer, Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class Row:
     Attributes
     ----------
     layer, kind : str
-        The ONNX node and what it is.
+        The ONNX node and what it is, in a few words.
     input_shape, output_shape : tuple of int
         (height, width, channels); empty on the host.
     where : str
@@ -32,17 +32,12 @@ class Row:
 
 def describe(graph: Graph) -> list[Row]:
     """Every operation of the network in order of execution: the head on the host, the layers, the tail on the host."""
-    tensors = graph.tensors
-    layers = [
-        Row(layer.name, kind_of(graph, layer), tensors[layer.input].shape, tensors[layer.output].shape, "accelerator")
-        for layer in graph.layers
-    ]
+    layers = [_row(layer, *graph.ends(layer)) for layer in graph.layers]
     return [*_host_rows(graph.head), *layers, *_host_rows(graph.tail)]
 
 
-def kind_of(graph: Graph, layer: Layer) -> str:
-    """What a layer is, in a few words."""
-    return layer.describe(graph.tensors[layer.input], graph.tensors[layer.output])
+def _row(layer: Layer, source: Tensor, target: Tensor) -> Row:
+    return Row(layer.name, layer.describe(source, target), source.shape, target.shape, "accelerator")
 
 
 def _host_rows(part: bytes) -> list[Row]:

@@ -20,9 +20,9 @@ LAYOUT = ("Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze")
 TRANSPARENT = ("Identity", "Dropout")
 POOLING = ("MaxPool",)
 AVERAGE = ("AveragePool", "GlobalAveragePool", "QLinearAveragePool", "QLinearGlobalAveragePool", "ReduceMean")
-SUM = ("Add", "QLinearAdd")
+ADDITION = ("Add", "QLinearAdd")
 CONCAT = ("Concat", "QLinearConcat")
-SPLIT = ("Split", "Slice")
+SLICE = ("Split", "Slice")
 PAD = ("Pad",)
 POINTWISE = (
     *TRANSPARENT,
@@ -106,10 +106,10 @@ class Kind(enum.Enum):
     FLOAT_LINEAR = "convolution or matrix product in float32"
     FUNCTION = "function that is a layer"
     REGION = "pointwise operators and max pooling"
-    SUM = "sum of two activations"
+    ADDITION = "addition"
     AVERAGE = "average pooling"
-    CONCAT = "concatenation of channels"
-    SPLIT = "selection of channels"
+    CONCAT = "concatenation"
+    SLICE = "slice"
     PAD = "border"
     COMBINATION = "pointwise operators on several activations"
     LAYOUT = "layout only"

@@ -7,7 +7,7 @@ from onnx import NodeProto
 from .build import Build, permutation_of
 from .channels import channel_axis, channels_order
 from .errors import UnsupportedError
-from .fragments import AVERAGE, CONCAT, LAYOUT, LINEAR, PAD, POOLING, SPLIT
+from .fragments import AVERAGE, CONCAT, LAYOUT, LINEAR, PAD, POOLING, SLICE
 from .layout import CHANNELS_FIRST, CHANNELS_LAST, Place, Shape3, image_shape, inverse, transposed
 from .padding import border_order
 from .source import Source, size
@@ -67,7 +67,7 @@ def _find_spatial(source: Source, name: str) -> _Wish | None:
                     return path, image, CHANNELS_FIRST, shape
             elif size(shape[:-1]) > 1:
                 return path, (1, size(shape[:-1]), shape[-1]), CHANNELS_LAST, shape
-        elif node.op_type in (*CONCAT, *SPLIT, *PAD):
+        elif node.op_type in (*CONCAT, *SLICE, *PAD):
             return _wish_of_channels(source, node, shape, path)
         else:
             step = [node] if node.op_type in LAYOUT else []

@@ -8,8 +8,8 @@ import numpy as np
 
 from ...golden.binary import signs
 from ...golden.elements import BINARY_BITS
-from ..graph import Graph, Int8, Layer
-from ..graph.finish import CodeFinish, looked_up
+from ..graph import CodeFinish, Graph, Int8, Layer
+from ..graph.finish import looked_up
 from ..tabulate import CODES
 
 _SIGNS = np.array([-1, 1], np.int8)

@@ -12,20 +12,22 @@ passes of frontend and compiler ask the layer (:class:`.layer.Layer`), and know 
 
 from __future__ import annotations
 
-from .add import Add
-from .average_pool import AveragePool
-from .binary_convolution import BinaryConvolution
-from .concat import Concat
-from .convolution import Convolution
-from .fast_pointwise import FastPointwise
-from .finish import CodeFinish, Finished
+from .channels import ChannelRule, Selection, Views
+from .finish import CodeFinish
+from .finished import Finished
 from .graph import Graph
-from .layer import ChannelRule, Layer, Selection, Views
-from .max_pool import MaxPool
-from .pad import Pad
-from .pointwise import Pointwise
-from .product import Product
-from .slice import Slice
+from .kinds.add import Add
+from .kinds.average_pool import AveragePool
+from .kinds.binary_convolution import BinaryConvolution
+from .kinds.concat import Concat
+from .kinds.convolution import Convolution
+from .kinds.fast_pointwise import FastPointwise
+from .kinds.max_pool import MaxPool
+from .kinds.pad import Pad
+from .kinds.pointwise import Pointwise
+from .kinds.product import Product
+from .kinds.slice import Slice
+from .layer import Layer
 from .tensor import Int8, Shape, Tensor, View
 from .window import Reach, Window
 

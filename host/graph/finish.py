@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Self
+from dataclasses import dataclass
 
-from ...golden.binary import signs
-from ...golden.elements import BINARY_BITS
 from ...golden.tables import apply_table
-from .layer import Layer
-from .tensor import Int8, Tensor
+from .tensor import Int8
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,30 +31,6 @@ class CodeFinish:
     def behind(self, inner: str, table: Int8 | None) -> CodeFinish:
         """The finish with a table, or none, behind what is the tensor ``inner`` so far."""
         return dataclasses.replace(self, table=composed(self.table, table), inner=self.inner or inner)
-
-
-@dataclass(frozen=True, eq=False)
-class Finished(Layer):
-    """A layer with a finish, which a table behind it may become part of."""
-
-    finish: CodeFinish = field(default=CodeFinish(), kw_only=True)
-
-    def describe(self, source: Tensor, target: Tensor) -> str:
-        """With its table, and signs, as far as it has them."""
-        table = "" if self.table is None else " + table"
-        taken = " + signs" if target.bits == BINARY_BITS and not self.keeps_signs else ""
-        return f"{super().describe(source, target)}{table}{taken}"
-
-    def with_table(self, output: str, table: Int8 | None) -> Self:
-        """A table behind a table is one table."""
-        return dataclasses.replace(self, output=output, finish=self.finish.behind(self.output, table))
-
-    def finished(self, codes: Int8, tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
-        """What it gives, by what it computes: int8[height, width, channels] of both by their names."""
-        output = looked_up(codes, self.table)
-        if tensors[self.output].bits == BINARY_BITS:
-            output = signs(output)
-        return {self.inner: codes, self.output: output}
 
 
 def composed(first: Int8 | None, second: Int8 | None) -> Int8 | None:

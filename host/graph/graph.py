@@ -26,3 +26,12 @@ class Graph:
     tail: bytes = b""
     notes: list[str] = field(default_factory=list)
     batch: int = 1
+
+    def ends(self, layer: Layer) -> tuple[Tensor, Tensor]:
+        """A layer's first input and its output."""
+        return self.tensors[layer.input], self.tensors[layer.output]
+
+    def kind_of(self, layer: Layer) -> str:
+        """What a layer is called."""
+        source, target = self.ends(layer)
+        return layer.kind(source.shape, target.shape)

@@ -2,64 +2,18 @@
 
 from __future__ import annotations
 
-import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from .channels import ChannelRule, Selection, Views
+from .finish import CodeFinish
 from .tensor import Int8, Shape, Tensor
 from .window import ONE_PIXEL, Window
-
-if TYPE_CHECKING:
-    from .finish import CodeFinish
-
-#: Tensors, the one in which each lies, and the first channel there.
-Views = dict[str, tuple[str, int]]
-
-
-class ChannelRule(enum.Enum):
-    """How the order of a layer's output channels depends on that of its input channels."""
-
-    #: Both are free: every output is computed of all inputs, with weights that can move, see :meth:`Layer.reordered`.
-    FREE = enum.auto()
-    #: Each output is computed of the same channel of every input: where these move, it moves.
-    TIED = enum.auto()
-    #: The outputs are the channels of all inputs, one input behind the other.
-    JOINED = enum.auto()
-    #: Neither may move.
-    FIXED = enum.auto()
-
-
-@dataclass(frozen=True, eq=False)
-class Selection:
-    """Neighbouring channels of an input that become channels of the output.
-
-    Attributes
-    ----------
-    source : int
-        Which of the layer's inputs.
-    first, channels : int
-        Of the input.
-    target : int
-        First channel of the output.
-    table : int8[256] or None
-        What the codes are looked up in.
-    """
-
-    source: int
-    first: int
-    channels: int
-    target: int
-    table: Int8 | None
-
-    @property
-    def image(self) -> bytes:
-        """The table as it lies in its memory; nothing where there is none."""
-        return b"" if self.table is None else self.table.tobytes()
 
 
 @dataclass(frozen=True, eq=False)

@@ -108,7 +108,7 @@ def roofline(facts: Facts) -> go.Figure:
         y_title="multiply-accumulates per cycle (measured, logarithmic)",
     )
     band = high * (high / low) ** 0.45 if staying else high
-    _ceilings(drawn, facts, low, ridge, band, is_depthwise=any("depthwise" in layer.kind for _, layer in layers))
+    _ceilings(drawn, facts, low, ridge, band, is_depthwise=any(layer.is_depthwise for _, layer in layers))
     top = 1.8 * max(array, *(array * layer.prediction.at_once for _, layer in layers))
     near = _NEAR[0] * math.log(band / low), _NEAR[1] * math.log(top / bottom)
     # Below the layers, none of which it may hide.

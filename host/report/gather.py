@@ -11,7 +11,7 @@ from ...golden.config import Config
 from ...golden.isa import TABLE_BYTES, LocalMemory
 from ...golden.program import LayerPrediction, Program
 from ..compiler import Block, ConstantMemory, LayerMemory, Outcome, bus_bytes
-from ..frontend.describe import kind_of
+from ..graph import ChannelRule
 from .observe import Observation
 from .occupancy import Occupant, occupants
 from .stalls import Share, shares
@@ -29,7 +29,9 @@ class LayerFacts:
     label : str
         Its number and its name, shortened: unique.
     kind : str
-        The operation.
+        The operation, in a few words.
+    is_depthwise : bool
+        Whether each channel is computed of the same one of its inputs.
     prediction : LayerPrediction
         What the compiler says: predicted.
     share : Share
@@ -39,6 +41,7 @@ class LayerFacts:
 
     label: str
     kind: str
+    is_depthwise: bool
     prediction: LayerPrediction
     share: Share
     memory: LayerMemory
@@ -132,7 +135,14 @@ def gather(name: str, program: Program, config: Config, outcome: Outcome, observ
     divided = shares(observation, [layer.commands for layer in program.layers])
     rows = zip(outcome.graph.layers, program.layers, divided, outcome.layer_memory, strict=True)
     layers = tuple(
-        LayerFacts(_label(index, layer.name), kind_of(outcome.graph, layer), prediction, share, memory)
+        LayerFacts(
+            _label(index, layer.name),
+            layer.describe(*outcome.graph.ends(layer)),
+            layer.channel_rule(*outcome.graph.ends(layer)) is ChannelRule.TIED,
+            prediction,
+            share,
+            memory,
+        )
         for index, (layer, prediction, share, memory) in enumerate(rows)
     )
     return Facts(

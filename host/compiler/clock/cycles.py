@@ -78,5 +78,5 @@ def _bus_cycles(plan: Plan, command: Command) -> int:
 
 def _kind(plan: Plan, layer: Layer) -> str:
     """What a layer is, for people."""
-    kind = layer.kind(plan.graph.tensors[layer.input].shape, plan.graph.tensors[layer.output].shape)
+    kind = plan.graph.kind_of(layer)
     return kind if layer.is_table or layer.table is None else f"{kind}, table"

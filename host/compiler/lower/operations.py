@@ -100,16 +100,12 @@ def _widths(plan: Plan, layer: Layer) -> set[int]:
     return {plan.graph.tensors[name].bits for name in (*layer.inputs, layer.output)}
 
 
-def _kind(plan: Plan, layer: Layer) -> str:
-    return layer.kind(plan.graph.tensors[layer.input].shape, plan.graph.tensors[layer.output].shape)
-
-
 def _missing(plan: Plan, layer: Layer) -> CompileError:
     """What refuses a layer that no lowering executes."""
     needed = [" and ".join(engine.name for engine in lowering.engines) for lowering in _taking(plan, layer)]
     if not needed:
         return CompileError(
-            f"{layer.name}: layer must be one that a lowering takes, not {_kind(plan, layer)} on elements of "
+            f"{layer.name}: layer must be one that a lowering takes, not {plan.graph.kind_of(layer)} on elements of "
             f"{' and '.join(map(str, sorted(_widths(plan, layer))))} bits; leave it to the host"
         )
     return CompileError(f"{layer.name}: {missing_engines(needed, plan.config)}")

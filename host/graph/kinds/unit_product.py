@@ -10,9 +10,9 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from ...golden.convolution import Int32
+from ....golden.convolution import Int32
+from ..tensor import Int8
 from .product import Product
-from .tensor import Int8
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...golden.binary import convolve_binary
-from ...golden.convolution import convolve
-from ...golden.requant import pack_parameters, requantise
+from ....golden.binary import convolve_binary
+from ....golden.convolution import convolve
+from ....golden.requant import pack_parameters, requantise
+from ..channels import ChannelRule
+from ..tensor import Int8, Shape, Tensor
 from .convolution import Convolution
-from .layer import ChannelRule
-from .tensor import Int8, Shape, Tensor
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .tensor import Shape
+from ..tensor import Shape
 from .unit_product import UnitProduct
 
 

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from ...golden.elements import BINARY_BITS
-from .finish import CodeFinish, Finished, composed
-from .layer import ChannelRule
-from .tensor import Int8, Shape, Tensor
+from ....golden.elements import BINARY_BITS
+from ..channels import ChannelRule
+from ..finish import CodeFinish, composed
+from ..finished import Finished
+from ..tensor import Int8, Shape, Tensor
 
 
 @dataclass(frozen=True, eq=False)

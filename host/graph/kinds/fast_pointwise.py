@@ -9,9 +9,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from ...golden.fpc import Finish, Stages, fast_pointwise
-from .finish import Finished
-from .tensor import Int8, Shape, Tensor
+from ....golden.fpc import Finish, Stages, fast_pointwise
+from ..finished import Finished
+from ..tensor import Int8, Shape, Tensor
 
 
 @dataclass(frozen=True, eq=False)

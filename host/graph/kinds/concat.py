@@ -10,9 +10,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from .finish import looked_up
-from .layer import ChannelRule, Layer, Selection, Views
-from .tensor import Int8, Shape, Tensor
+from ..channels import ChannelRule, Selection, Views
+from ..finish import looked_up
+from ..layer import Layer
+from ..tensor import Int8, Shape, Tensor
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from ...golden.convolution import Int32, convolve
-from ...golden.elements import CODE_BITS
-from ...golden.requant import pack_parameters, requantise
-from .finish import Finished
-from .layer import ChannelRule
-from .tensor import Int8, Tensor
+from ....golden.convolution import Int32, convolve
+from ....golden.elements import CODE_BITS
+from ....golden.requant import pack_parameters, requantise
+from ..channels import ChannelRule
+from ..finished import Finished
+from ..tensor import Int8, Tensor
 
 
 class Product(Finished):

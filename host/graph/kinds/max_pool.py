@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...golden.pooling import pool_maximum
-from .finish import CodeFinish, Finished
-from .layer import ChannelRule
-from .tensor import Int8, Shape, Tensor
-from .window import Window
+from ....golden.pooling import pool_maximum
+from ..channels import ChannelRule
+from ..finish import CodeFinish
+from ..finished import Finished
+from ..tensor import Int8, Shape, Tensor
+from ..window import Window
 
 #: What a border counts as.
 _LEAST = -128

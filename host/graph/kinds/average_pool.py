@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...golden.convolution import Int32
-from .tensor import Int8, Shape
+from ....golden.convolution import Int32
+from ..tensor import Int8, Shape
 from .unit_product import UnitProduct
 
 

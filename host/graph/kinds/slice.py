@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .layer import Layer, Selection, Views
-from .tensor import Int8, Shape, Tensor
+from ..channels import Selection, Views
+from ..layer import Layer
+from ..tensor import Int8, Shape, Tensor
 
 
 @dataclass(frozen=True, eq=False)

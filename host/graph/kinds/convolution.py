@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ...golden.convolution import Int32
+from ....golden.convolution import Int32
+from ..tensor import Int8, Shape
 from .product import Product
-from .tensor import Int8, Shape
 
 
 @dataclass(frozen=True, eq=False)
