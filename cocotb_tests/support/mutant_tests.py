@@ -69,6 +69,7 @@ OF_FOLDERS = {
 #: What tests a module of plain Python beside the tests of the same name.
 BESIDE_NAMES = {
     "add": ("lanewise",),
+    "array_operation": ("connections",),
     "averaging": ("average",),
     "binary_body": ("binary",),
     "body": ("fpc",),
@@ -81,7 +82,9 @@ BESIDE_NAMES = {
     "float_sums": ("qcdq",),
     "fast_pointwise": ("fast_pointwise",),
     "fpc_body": ("fpc",),
+    "images": ("compiler_constants",),
     "isa": ("manual",),
+    "kernels": ("frontend",),
     "memory": ("compiler_memory",),
     "parts": ("compiler_memory",),
     "program_parts": ("program_file",),

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ...golden.isa import LocalMemory, Opcode
-from .operation import Constant, Job
+from .images import Constant
+from .operation import Job
 from .plan import Command, Plan
 from .segments import segment_of
 from .units import unit_bytes

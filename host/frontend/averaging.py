@@ -16,10 +16,10 @@ from ...golden.pooling import average_multiplier
 from ..graph import AveragePool, Window
 from .build import Build, attributes, follow_trunk, image_place, window_of
 from .checks import are_powers_of_two, check_layers
-from .classify import quantisation_operands
 from .errors import UnsupportedError
 from .fragments import AVERAGE, QUANTISERS, TRANSPARENT, Fragment, label
 from .layout import CHANNELS_FIRST, Place, image_shape
+from .quantisation import quantisation_operands
 
 _REMEDY = (
     "average the whole map with GlobalAveragePool, give input and output one scale and the window an odd number "

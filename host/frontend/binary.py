@@ -20,8 +20,8 @@ from .binary_body import BinaryBody
 from .build import Build, image_place
 from .checks import check_layers
 from .fragments import Fragment
+from .kernels import Lowered, lower_product
 from .layout import CHANNELS_FIRST, Place, Shape3, image_shape
-from .linear import Lowered, lower_product
 
 #: Codes to +1 and -1.
 SIGNS = signs(CODES)

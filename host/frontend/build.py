@@ -10,10 +10,10 @@ import onnx
 from onnx import NodeProto
 
 from ..graph import Graph, MaxPool, Tensor, View, Window
-from .classify import quantisation
 from .errors import UnsupportedError
 from .fragments import LAYOUT, POOLING, label
 from .layout import CHANNELS_FIRST, Place, Shape3, image_shape, same_order, transposed
+from .quantisation import quantisation
 from .source import Source
 
 

@@ -11,10 +11,10 @@ from ..tabulate import CODES
 from .build import Build, attributes
 from .channels import tabulate_past
 from .checks import check_layers
-from .classify import quantisation
 from .errors import UnsupportedError
 from .fragments import PAD, Fragment, label
 from .layout import CHANNELS_FIRST, CHANNELS_LAST, Place, Shape3, image_shape, same_order
+from .quantisation import quantisation
 from .source import Source
 
 Pads = tuple[int, int, int, int]

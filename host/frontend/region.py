@@ -11,11 +11,11 @@ from ..reference import expose
 from ..tabulate import CODES, from_codes, open_part
 from .build import Build, follow_trunk
 from .checks import check_layers, table_of
-from .classify import quantisation
 from .cut import cut
 from .errors import UnsupportedError
 from .fragments import LAYOUT, POOLING, QUANTISERS, TRANSPARENT, Fragment, label
 from .layout import Place
+from .quantisation import quantisation
 from .source import Source
 
 

@@ -10,7 +10,8 @@ from ....golden.isa import Engine, LocalMemory, Opcode
 from ....golden.requant import SUM_FRACTION_BITS, pack_parameters
 from ....golden.timing import result_groups
 from ...graph import Add
-from ..operation import Constant, Job, Lowering, Operation, step_list, table_constants
+from ..images import Constant, step_list, table_constants
+from ..operation import Job, Lowering, Operation
 from ..plan import Command, Plan
 from ..storage import Storage
 from .fields import Codes, Loop, Tiles, compute_fields, only_table

@@ -13,7 +13,8 @@ import numpy as np
 
 from ....golden.isa import LocalMemory
 from ...graph import AveragePool, Convolution, Layer, Pad
-from ..operation import Constant, Job, MakeOperation, Operation, channel_parameters
+from ..images import Constant, channel_parameters
+from ..operation import Job, MakeOperation, Operation
 from ..plan import Command, Plan
 from ..storage import Storage
 from .border_classes import border_classes

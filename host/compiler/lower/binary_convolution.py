@@ -24,7 +24,8 @@ from ....golden.memories import PARAMETER_BYTES
 from ....golden.timing import result_groups
 from ...graph import BinaryConvolution
 from ..connections import Run
-from ..operation import Constant, Job, Lowering, channel_parameters, step_list
+from ..images import Constant, channel_parameters, step_list
+from ..operation import Job, Lowering
 from ..plan import Command, Plan
 from ..storage import Storage, border_sign
 from ..windows import cover_runs

@@ -10,7 +10,8 @@ from ....golden.elements import BINARY_BITS, CODE_BITS, run_bytes
 from ....golden.isa import Engine, LocalMemory, Opcode
 from ....golden.timing import result_groups
 from ...graph import Concat, Layer, Selection, Slice
-from ..operation import Constant, Job, Lowering, Operation, identity_parameters, step_list
+from ..images import Constant, identity_parameters, step_list
+from ..operation import Job, Lowering, Operation
 from ..plan import Command, Plan, check_begins_at_byte
 from ..storage import Storage
 from .fields import Codes, Loop, Tiles, compute_fields

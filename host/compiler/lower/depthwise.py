@@ -19,7 +19,8 @@ from ....golden.config import Config
 from ....golden.isa import COMPUTE, Engine, LocalMemory, Opcode
 from ....golden.timing import result_groups
 from ...graph import Product, Window
-from ..operation import Constant, Job, Lowering, Operation, channel_parameters, step_list, table_constants
+from ..images import Constant, channel_parameters, step_list, table_constants
+from ..operation import Job, Lowering, Operation
 from ..plan import Command, Plan
 from ..storage import Storage
 from ..windows import window_pitches

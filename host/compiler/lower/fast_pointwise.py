@@ -11,7 +11,8 @@ from ....golden.engines.fpc import BIAS_BYTES, has_direct_finish, positions
 from ....golden.isa import Engine, LocalMemory, Opcode
 from ....golden.timing import result_groups
 from ...graph import FastPointwise
-from ..operation import Constant, Job, Lowering, Operation, step_list, table_constants
+from ..images import Constant, step_list, table_constants
+from ..operation import Job, Lowering, Operation
 from ..plan import Command, CompileError, Plan
 from ..storage import Storage
 from .butterfly_fit import check_pattern

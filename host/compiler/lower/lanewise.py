@@ -14,7 +14,8 @@ from ....golden.elements import BINARY_BITS
 from ....golden.isa import Engine, LocalMemory, Opcode
 from ....golden.timing import result_groups
 from ...graph import MaxPool, Pointwise
-from ..operation import Constant, Job, Lowering, Operation, identity_parameters, step_list, table_constants
+from ..images import Constant, identity_parameters, step_list, table_constants
+from ..operation import Job, Lowering, Operation
 from ..plan import Command, Plan
 from ..storage import NO_ADDRESSES, Storage
 from ..windows import window_pitches

@@ -12,7 +12,8 @@ from ....golden.isa import Engine, LocalMemory, Opcode
 from ....golden.packing import is_narrow
 from ....golden.timing import result_groups
 from ...graph import Pointwise
-from ..operation import Constant, Job, Lowering, Operation, identity_parameters, step_list, table_constants
+from ..images import Constant, identity_parameters, step_list, table_constants
+from ..operation import Job, Lowering, Operation
 from ..plan import Command, Plan
 from ..storage import Storage
 from .fields import Codes, Loop, Tiles, compute_fields, only_table
