@@ -16,7 +16,8 @@ def compose_tables(graph: Graph) -> None:
         readers = sum(layer.input in other.inputs for other in graph.layers)
         alone = readers == 1 and layer.input not in graph.outputs
         if alone and layer.is_table and before is not None and before.is_table:
-            graph.layers[at] = simplified(graph, layer.behind(before))
+            one = dataclasses.replace(before.with_table(layer.output, layer.table), name=layer.name)
+            graph.layers[at] = simplified(graph, one)
     _drop_unread(graph)
 
 

@@ -172,6 +172,19 @@ def test_a_layer_that_no_lowering_takes_is_refused(monkeypatch: pytest.MonkeyPat
         compile_graph(graph, TINY)
 
 
+def test_what_is_derived_from_a_kind_is_another_kind() -> None:
+    """It may compute something else, so that no lowering takes it but one that names it."""
+
+    class Other(MaxPool):
+        pass
+
+    graph, name = graph_of("max pooling")
+    pool = graph.layers[-1]
+    other = Other(pool.name, pool.inputs, pool.output, window=pool.window)
+    with pytest.raises(CompileError, match=rf"^{name}: layer must be one that a lowering takes, not max pooling on "):
+        compile_graph(dataclasses.replace(graph, layers=[*graph.layers[:-1], other]), TINY)
+
+
 def test_all_lowerings_that_take_a_layer_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, layer = graph_of("max pooling")
     other = Lowering(lanewise.LOWERING.layers, (Engine.MAC, Engine.ADD))

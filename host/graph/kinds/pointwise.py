@@ -39,11 +39,6 @@ class Pointwise(Finished):
         """There is nothing in between."""
         return dataclasses.replace(self, output=output, finish=CodeFinish(table=composed(self.table, table)))
 
-    def behind(self, before: Pointwise) -> Self:
-        """The layer that reads what another one reads, instead of what that gives."""
-        finish = CodeFinish(table=composed(before.table, self.table))
-        return dataclasses.replace(self, inputs=before.inputs, finish=finish)
-
     def channel_rule(self, source: Tensor, target: Tensor) -> ChannelRule:
         """Every channel for itself."""
         return ChannelRule.TIED
