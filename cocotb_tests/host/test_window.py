@@ -1,0 +1,63 @@
+"""Windows: what they read, counted element by element."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from graphs import random_window
+
+from lutterfly.host.graph import Reach, Window
+
+
+def read(window: Window, axis: int, output: int) -> list[int]:
+    """Where the elements of a kernel lie along an axis, for one row or column of the result."""
+    first = output * window.stride[axis] - window.pads[axis]
+    return [first + element * window.dilation[axis] for element in range(window.kernel[axis])]
+
+
+def drawn(seed: int) -> tuple[Window, tuple[int, int], tuple[int, int]]:
+    """A window, rows and columns of its input, and of its output."""
+    rng = np.random.default_rng(seed)
+    size = (int(rng.integers(1, 9)), int(rng.integers(1, 9)))
+    window = random_window(rng, (*size, 1))
+    return window, size, window.output_size(*size)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_windows_reach_as_far_as_their_elements(seed: int) -> None:
+    window, size, outputs = drawn(seed)
+    down, across = (
+        [place for output in range(outputs[axis]) for place in read(window, axis, output)] for axis in range(2)
+    )
+    # Above and to the left it is what the file says, which no window need read.
+    found = window.reach(*size)
+    assert (found.top, found.left) == window.pads[:2]
+    assert found.bottom == max(max(down) - size[0] + 1, 0)
+    assert found.right == max(max(across) - size[1] + 1, 0)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_elements_inside(seed: int) -> None:
+    window, size, outputs = drawn(seed)
+    for axis in range(2):
+        for output in range(outputs[axis]):
+            places = read(window, axis, output)
+            wanted = [element for element, place in enumerate(places) if 0 <= place < size[axis]]
+            assert list(window.inside(axis, size[axis], output)) == wanted
+
+
+def test_a_window_in_the_border_alone_has_no_elements_inside() -> None:
+    window = Window((1, 1), (3, 3), pads=(2, 2, 0, 0))
+    assert window.inside(0, 1, 0) == range(0)
+    assert not window.counts(4, 4)[0].any()
+
+
+def test_padding_that_no_window_reads_is_not_reached() -> None:
+    assert Window((2, 2), (2, 2), pads=(0, 0, 1, 1)).reach(4, 4) == Reach()
+    assert Window((2, 2), (2, 2), pads=(1, 0, 1, 1)).reach(4, 4) == Reach(top=1, bottom=1)
+
+
+def test_windows_as_text() -> None:
+    assert Window((3, 1)).text == "3x1"
+    assert Window((3, 1), (1, 2)).text == "3x1 stride 1x2"
+    assert Window((3, 1), (2, 1), (1, 4)).text == "3x1 stride 2x1 dilation 1x4"
