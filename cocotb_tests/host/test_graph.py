@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from binary_graphs import BinaryGraphMaker
 from butterflies import random_finish, random_stages
-from graphs import GraphMaker
+from graphs import GraphMaker, random_window
 
 from lutterfly.golden.butterfly import Pattern
 from lutterfly.golden.config import PRESETS
@@ -176,6 +176,23 @@ def test_which_windows_count_a_border_of_the_zero_point() -> None:
     assert [layer.name for layer in graph.layers if layer.counts_border(-128) and layer.name not in counting] == [
         layer.name for layer in graph.layers if isinstance(layer, MaxPool)
     ]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_maxima_along_the_columns_then_along_the_rows_are_the_same(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    maker = GraphMaker((7, 6, 3), seed=seed)
+    maker.max_pool("x", random_window(rng, (7, 6, 3)), table=True)
+    (layer,), tensors = maker.graph.layers, maker.graph.tensors
+    along, down = layer.separated("between")
+    assert (along.output, along.table, down.inputs, down.output) == ("between", None, ("between",), layer.output)
+    assert along.window.kernel[0] == down.window.kernel[1] == 1
+    shape = (*along.window.output_size(7, 6), 3)
+    tensors |= {"between": dataclasses.replace(tensors["x"], name="between", shape=shape)}
+    values = {"x": rng.integers(-128, 128, (7, 6, 3), dtype=np.int8)}
+    wanted = layer.evaluate(values, tensors)
+    found = down.evaluate(along.evaluate(values, tensors), tensors)
+    np.testing.assert_array_equal(found[layer.output], wanted[layer.output])
 
 
 def test_a_table_behind_a_layer_becomes_part_of_its_finish() -> None:
