@@ -108,6 +108,15 @@ def test_programs_call_layers_the_same() -> None:
     assert [layer.kind.removesuffix(", table") for layer in plan.predictions] == kinds(plan.graph)
 
 
+def test_multiply_accumulates_are_those_of_every_pixel() -> None:
+    maker = GraphMaker((5, 3, 8))
+    maker.convolution("x", 4, Window((3, 2)))
+    maker.depthwise("x", Window((2, 1)))
+    fast(maker, "x")
+    found = [layer.macs(maker.graph.tensors[layer.output].shape) for layer in maker.graph.layers]
+    assert found == [3 * 2 * 4 * 6 * 8, 4 * 3 * 8 * 2, 5 * 3 * Pattern.of(8, 6).live_multiplications]
+
+
 def product(kind: type[Product], window: Window, zero_point: int) -> Product:
     """Averages of three channels as a layer of their own, or as the convolution that they are not."""
     scale = np.float32(1 / 9)
