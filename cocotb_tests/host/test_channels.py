@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from graphs import GraphMaker
 
-from lutterfly.host.graph import Graph, Layer, Views
+from lutterfly.host.graph import ChannelRule, Graph, Layer, Views, Window
 
 
 def joined(*, tables: bool = False) -> tuple[Graph, Layer]:
@@ -40,6 +40,20 @@ def test_selections_are_what_the_layer_computes(tables: bool) -> None:
             found[..., part.target : part.target + part.channels] = codes
         np.testing.assert_array_equal(found, one.evaluate(values, graph.tensors)[one.output])
     assert [part.table is None for part in layer.selections(graph.tensors)] == [True, True, not tables]
+
+
+@pytest.mark.parametrize("kind", ["convolution", "depthwise", "average_pool"])
+def test_channels_in_another_order_give_the_same_in_that_order(kind: str) -> None:
+    maker = GraphMaker((5, 4, 6), zero_point=0)
+    window = Window((2, 3), pads=(1, 1, 0, 1))
+    name = maker.convolution("x", 5, window) if kind == "convolution" else getattr(maker, kind)("x", window)
+    (layer,), tensors = maker.graph.layers, maker.graph.tensors
+    codes = maker.rng.integers(-128, 128, (5, 4, 6), dtype=np.int8)
+    inputs = maker.rng.permutation(6)
+    is_free = layer.channel_rule(*maker.graph.ends(layer)) is ChannelRule.FREE
+    outputs = maker.rng.permutation(5) if is_free else inputs
+    found = layer.reordered(outputs, inputs).evaluate({"x": codes[..., inputs]}, tensors)[name]
+    np.testing.assert_array_equal(found, layer.evaluate({"x": codes}, tensors)[name][..., outputs])
 
 
 def test_what_computes_copies_nothing() -> None:
