@@ -15,8 +15,9 @@ from onnxruntime.quantization.shape_inference import quant_pre_process
 
 from .arrays import check_feeds, describe_model, sample_count
 from .frontend import ModelError
+from .frontend.measure import fix_batch, measure
 from .frontend.parse import check_inputs, read_model
-from .frontend.source import Source, fix_batch, measure
+from .frontend.source import Source
 from .normalisation import affine, fold_into_gemm
 from .progress import Progress, silent
 from .reference import keep_inputs, model_inputs, open_session

@@ -27,13 +27,14 @@ from .grouping import find_fragments
 from .inputs import place_input
 from .integer import replace_integer_products
 from .linear import check_linear, check_one_type, lower_linear
+from .measure import fix_batch, measure
 from .padding import lower_pad, merge_pads
 from .parse import parse
 from .partition import partition
 from .qonnx import notes_of, rewrite
 from .region import lower_region
 from .signs import pack_signs, share_signs
-from .source import Source, fix_batch, measure
+from .source import Source
 from .wide import check_wide
 
 __all__ = ["PASSES", "ModelError", "Row", "describe", "import_model"]

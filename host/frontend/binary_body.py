@@ -14,7 +14,8 @@ from onnx import FunctionProto, NodeProto, TensorProto
 from ...golden.requant import pack_parameters, requantise
 from ..binary_function import EXACT
 from ..graph import Int8
-from .body import BodyError, BodyReader, Geometry, Requantised, code, read_with, shown
+from .body import BodyError, BodyReader, Requantised, code, read_with, shown
+from .layer_body import Geometry
 
 _PADS_ITSELF = "a binary map cannot hold; pad with a Pad node in front, whose value is +1 or -1, or 0 for nothing"
 

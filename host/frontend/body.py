@@ -8,54 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from onnx import FunctionProto, NodeProto, TensorProto, helper, numpy_helper
 
 from ..onnx_function import LEAST_OPSET
+from .layer_body import LayerBody
 
 
 class BodyError(ValueError):
     """A body that is not the one of a layer; the message says where it differs."""
-
-
-@dataclass(frozen=True)
-class Geometry:
-    """A kernel of a convolution, its attributes as ONNX has them; the kernel of a pointwise one has no sizes."""
-
-    kernel: tuple[int, ...] = ()
-    strides: tuple[int, ...] = ()
-    dilations: tuple[int, ...] = ()
-    pads: tuple[int, ...] = ()
-
-    @property
-    def attributes(self) -> dict[str, tuple[int, ...]]:
-        """Of a convolution; none where it has no kernel."""
-        names = ("strides", "dilations", "pads")
-        return {name: getattr(self, name) for name in names if getattr(self, name)}
-
-
-class LayerBody(Protocol):
-    """What a function computes, as far as all kinds of layers have it.
-
-    Attributes
-    ----------
-    inputs, outputs : int
-        Channels.
-    spatial : int or None
-        Dimensions behind the channels; None where no constant tells.
-    geometry : Geometry
-    zero_point, result_zero_point : int
-        int8 codes, of input and output.
-    """
-
-    inputs: int
-    outputs: int
-    spatial: int | None
-    geometry: Geometry
-    zero_point: int
-    result_zero_point: int
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,8 @@ from onnx import NodeProto, TensorProto
 from .errors import FOLD_BEHIND, ModelError, OperandError, UnsupportedError
 from .fragments import FLOAT_PRODUCTS, LAYOUT, POOLING, QUANTISERS, TRANSPARENT, Fragment, label
 from .grouping import find_fragments
-from .source import Source, fix_batch, measure
+from .measure import fix_batch, measure
+from .source import Source
 
 _REMOVED_BY_FUSION = ("Relu", "Clip", "Min", "Max", "Add", *TRANSPARENT)
 _RULES = (

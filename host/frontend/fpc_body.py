@@ -15,7 +15,8 @@ from onnx import FunctionProto, NodeProto, TensorProto
 from ...golden.butterfly import Density, Pattern
 from ...golden.fpc import FRACTION_BITS, GROWTH_SHIFTS, MOST_INPUT_SHIFT, UNIT_WEIGHT, Finish, Stages
 from ..fpc_function import GREATEST_VALUE, LEAST_VALUE
-from .body import BodyError, BodyReader, Geometry, code, read_with, shown, whole_numbers
+from .body import BodyError, BodyReader, code, read_with, shown, whole_numbers
+from .layer_body import Geometry
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from .binary import lower_binary
 from .binary_body import BinaryBody
-from .body import LayerBody
 from .build import Build
 from .fpc import lower_fast_pointwise
 from .fpc_body import FastPointwiseBody
 from .fragments import Fragment
+from .layer_body import LayerBody
 
 _LOWERINGS: dict[type[LayerBody], Callable[[Build, Fragment], None]] = {
     FastPointwiseBody: lower_fast_pointwise,

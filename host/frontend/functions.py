@@ -19,11 +19,13 @@ from .. import binary_function, fpc_function
 from ..onnx_function import DOMAIN, VERSION
 from ..reference import mark_form
 from . import binary_body, fpc_body
-from .body import BodyError, LayerBody
+from .body import BodyError
 from .errors import ModelError
 from .fragments import label
+from .layer_body import LayerBody
+from .measure import fix_batch, measure
 from .parse import name_nodes
-from .source import Source, fix_batch, measure
+from .source import Source
 
 Functions = dict[tuple[str, str], LayerBody]
 

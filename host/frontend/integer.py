@@ -9,8 +9,9 @@ from onnx import NodeProto, helper, numpy_helper
 from ..reference import mark_form
 from .errors import ModelError
 from .fragments import label
+from .measure import fix_batch, measure
 from .parse import QUANTISE
-from .source import Source, fix_batch, measure
+from .source import Source
 
 INTEGER = ("ConvInteger", "MatMulInteger")
 #: Results that one sum is put together from, at most; each costs an output channel. Enough for any code by any weight.

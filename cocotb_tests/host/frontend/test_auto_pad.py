@@ -7,7 +7,7 @@ import pytest
 from exactness import assert_exact, needs_reference
 from generated import FORMS, TINY, Maker
 
-from lutterfly.host.frontend import ModelError, import_model, linear
+from lutterfly.host.frontend import ModelError, import_model, kernels
 from lutterfly.host.graph import Convolution
 
 pytestmark = needs_reference
@@ -64,7 +64,7 @@ def test_one_dimension(auto_pad: str):
 def test_every_convolution_is_compared_with_onnx_runtime(monkeypatch):
     data = convolution("SAME_UPPER", (12, 12), 1, 4)
     import_model(data)
-    monkeypatch.setattr(linear, "skipped", lambda *_: (0, 0))
+    monkeypatch.setattr(kernels, "skipped", lambda *_: (0, 0))
     with pytest.raises(
         ModelError,
         match=r"^model: ONNX Runtime gives other bytes for Conv '.*' than its layers "

@@ -11,8 +11,9 @@ from onnx import NodeProto, numpy_helper
 from ...reference import keep_inputs, model_inputs
 from ..errors import ModelError
 from ..fragments import label
+from ..measure import fix_batch, measure
 from ..parse import check_inputs, name_nodes
-from ..source import Source, fix_batch, measure
+from ..source import Source
 from .quantisers import DOMAINS, Quantiser, read_quantiser
 
 
