@@ -96,10 +96,11 @@ class WriteClock:
 
     def _load(self, fields: dict[str, int], begin: int) -> Generator[Wait, None, int]:
         prepared = begin + OVERHEADS.load - 2 + fields["row_pieces"].bit_length()
-        self.now = max(self.now, prepared, self.found + OVERHEADS.next_pieces)
+        finds = max(prepared, self.found + OVERHEADS.next_pieces)
+        self.now = max(self.now, finds)
         is_feature, end = LocalMemory(fields["memory"]) is LocalMemory.FEATURE, 0
         for run in runs(self.config, fields):
-            start, come = None, 0
+            come = 0
             for _ in timing.burst_beats(self.config, run.address, run.size):
                 while not self.bursts:
                     yield self.comes
@@ -108,11 +109,11 @@ class WriteClock:
                 arrives = first + OVERHEADS.load_write
                 # A chunk that has begun in the burst before needs no more than that the next beat is there.
                 now = max(self.now, arrives - (run.begun(before) > run.ended(before)))
-                start = now if start is None else start
                 yield from self._write(now, run.ended(come) - run.ended(before), is_feature)
                 self.now = max(self.now, arrives + count - run.crosses(come))
             end = self.now
-            self._find(start, fields["row_pieces"], run.ended(come), end)
+            self._find(finds, fields["row_pieces"], run.ended(come), end)
+            finds = self.found + 1
             # A beat that has no place of its own goes before the next run's first one comes.
             self.now += run.crosses(come)
         return end
@@ -120,9 +121,9 @@ class WriteClock:
     def _fill(self, fields: dict[str, int], begin: int) -> Generator[Wait, None, int]:
         rows = fields["rows"]
         cycles = timing.fill_cycles(self.config, rows, fields["piece_bytes"])
-        start = max(self.now, begin + OVERHEADS.fill_write, self.found + OVERHEADS.next_pieces)
-        yield from self._write(start, cycles, is_feature=True)
-        self._find(start, rows, cycles, self.now)
+        finds = max(begin + OVERHEADS.fill_write, self.found + OVERHEADS.next_pieces)
+        yield from self._write(max(self.now, finds), cycles, is_feature=True)
+        self._find(finds, rows, cycles, self.now)
         return self.now
 
     def _write(self, begin: int, chunks: int, is_feature: bool) -> Generator[Wait, None, None]:
