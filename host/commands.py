@@ -336,7 +336,7 @@ def table(
     if output:
         progress("generating Verilog")
         module = verilog.module_name(output)
-        data = verilog.to_verilog(found, module).encode()
+        data = verilog.table_verilog(found, module).encode()
         write_whole(output, data)
         text.append(f"{output}: {len(data):,} bytes of Verilog, module {module}")
         values |= {"module": module, "file_bytes": len(data)}

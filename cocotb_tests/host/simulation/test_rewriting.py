@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from amaranth import Cat, Const, Module, Mux, signed
-from amaranth.back import verilog
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.host.simulation.rewriting import rewrite
 from lutterfly.synth import flow
 
@@ -81,7 +81,7 @@ class Several(wiring.Component):
 
 
 def verilog_of(component: wiring.Component) -> str:
-    return verilog.convert(component, name="top", emit_src=False, strip_internal_attrs=True)
+    return to_verilog(component, name="top")
 
 
 def arithmetic(a_width: int, b_width: int) -> str:

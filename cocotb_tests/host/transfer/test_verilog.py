@@ -13,12 +13,13 @@ import pytest
 from table_bench import check_every_entry, environment, facts, look_up
 
 from lutterfly.golden.scheme_names import parse
+from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.host.cli import main
 from lutterfly.host.simulation import toolchain
 from lutterfly.host.transfer.facts import tabulate_chain
 from lutterfly.host.transfer.operators import chain_of
 from lutterfly.host.transfer.pointwise import Pointwise
-from lutterfly.host.transfer.verilog import module_name, rom_verilog, to_verilog
+from lutterfly.host.transfer.verilog import module_name, table_verilog
 
 WAIVERS = Path(__file__).parents[2] / "hdl" / "lint.vlt"
 CASES = {
@@ -67,7 +68,7 @@ def test_the_header_says_what_the_module_computes(tmp_path: Path) -> None:
 
 def test_a_name_cannot_end_the_comment() -> None:
     found = tabulate_chain("a\nmodule b; /*", np.tanh, parse("q3.4"), parse("q0.7"))
-    assert "// operator  a?module b; /*" in to_verilog(found, "t").splitlines()
+    assert "// operator  a?module b; /*" in table_verilog(found, "t").splitlines()
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ def test_a_name_cannot_end_the_comment() -> None:
 def test_words_stand_in_short_blocks(function, source: str, target: str, stored: int) -> None:
     """All of them, in order, as many as Yosys reads quickly in each block: 64."""
     rom = tabulate_chain("f", function, parse(source), parse(target)).rom
-    blocks = re.findall(r"initial begin\n(.*?)  end\n", rom_verilog(rom, "t"), re.DOTALL)
+    blocks = re.findall(r"initial begin\n(.*?)  end\n", to_verilog(rom, name="t"), re.DOTALL)
     words = [re.findall(rf"\w+\[(\d+)\] = {rom.result.width}'h([0-9a-f]+);", block) for block in blocks]
     assert [len(found) for found in words if found] == [64] * (stored // 64)
     entries = rom.half.stored if rom.half else np.roll(rom.table, len(rom.table) // 2)
