@@ -15,11 +15,11 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from amaranth.back import verilog
-
-from lutterfly.golden.config import PRESETS, Config
-from lutterfly.golden.engines import specification
+from lutterfly.golden.config import Config
+from lutterfly.golden.engines.specifications import specification
+from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.mac_array import MacArray
+from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.synth import flow
 from lutterfly.synth.harness import Harness
 
@@ -46,8 +46,8 @@ _LANES = 8 * PRESETS["ecp5-85k"].multipliers
 def main() -> None:
     """Print the table."""
     binary = PRESETS["ecp5-85k"]
-    others = tuple(code for code in binary.engines if not specification(code).is_binary)
-    base = dataclasses.replace(binary, engines=others)
+    of_bits = [engine for engine in binary.engines if specification(engine).is_binary]
+    base = dataclasses.replace(binary, engines=binary.engines.without(*of_bits))
     print(f"{'':24}{'without':>10}{'with':>12}{'a lane':>10}{'multipliers':>14}{'flip-flops':>12}")
     for family, (alone, script, libraries, sizes) in FAMILIES.items():
         without, with_it = (_cells(config, alone, script, libraries) for config in (base, binary))
@@ -63,7 +63,7 @@ def _cells(config: Config, alone: str, script: str, libraries: str) -> Counter[s
     """The cells of the array after synthesis, by their types."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        text = verilog.convert(Harness(MacArray(config)), name="top", emit_src=False, strip_internal_attrs=True)
+        text = to_verilog(Harness(MacArray(config)), name="top")
         (folder / "top.v").write_text(text)
         # In two runs, and with names of its own: see synth/flow.py for the assertion of Yosys that fails else.
         mapped = (

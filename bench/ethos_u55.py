@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cycles import measure
-from lutterfly.golden.config import DEFAULT_PRESET, PRESETS
+from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
 from lutterfly.synth.extras import install_command
 from networks import load
 

@@ -14,7 +14,7 @@ import hashlib
 import re
 from pathlib import Path
 
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.simulation import build
 

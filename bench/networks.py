@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from lutterfly.examples import digits
-from lutterfly.golden.config import DEFAULT_PRESET, PRESETS
+from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
 from lutterfly.golden.program import Program
 from lutterfly.host import ports
 from lutterfly.host.compiler import compile_model

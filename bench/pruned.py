@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn.utils import prune
 
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.frontend import import_model
 from lutterfly.host.verify import verify

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from .convolution import Int8
-from .engines.add import add as add_words
-from .isa import ADD_ENTRY_BITS, TABLE_BYTES
+from .engines.add.memory import ENTRY_BITS
+from .engines.add.specification import add as add_words
+from .isa import TABLE_BYTES
 from .requant import SUM_FRACTION_BITS, Int64, pack_parameters, requantise_sum
 
 #: Most bits of a table's entry behind the binary point.
@@ -60,7 +61,7 @@ def sum_tables(
     largest = np.abs(first[[0, -1], None] + second[None, [0, -1]]).max()
     largest = max(largest, np.abs(first).max(), np.abs(second).max())
     fraction = MOST_FRACTION
-    while largest * 2.0**fraction >= 2 ** (ADD_ENTRY_BITS - 1) - 4:
+    while largest * 2.0**fraction >= 2 ** (ENTRY_BITS - 1) - 4:
         fraction -= 1
     return (*(np.rint(table * 2.0**fraction).astype(np.int64) for table in (first, second)), fraction)
 
@@ -83,7 +84,7 @@ def add(
     first_codes, second_codes : int8[...]
         Of one shape.
     first, second : int64[256]
-        Tables of at most ``ADD_ENTRY_BITS`` bits, indexed by the code plus 128.
+        Tables of at most ``ENTRY_BITS`` bits, indexed by the code plus 128.
     fraction : int
         Bits of their entries behind the binary point.
     offset : int
@@ -128,11 +129,11 @@ def sum_parameters(fraction: int) -> npt.NDArray[np.uint64]:
 
 
 def _check_tables(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64], fraction: int) -> None:
-    limit = 1 << ADD_ENTRY_BITS - 1
+    limit = 1 << ENTRY_BITS - 1
     for name, table in (("first", first), ("second", second)):
         if table.shape != (TABLE_BYTES,):
             raise ValueError(f"{name} must have the shape ({TABLE_BYTES},), not {table.shape}")
         if table.min() < -limit or table.max() >= limit:
-            raise ValueError(f"{name} must have entries of {ADD_ENTRY_BITS} bits")
+            raise ValueError(f"{name} must have entries of {ENTRY_BITS} bits")
     if not 0 <= fraction <= MOST_FRACTION:
         raise ValueError(f"fraction must be between 0 and {MOST_FRACTION}, not {fraction}")

@@ -10,9 +10,10 @@ import numpy.typing as npt
 from . import windows
 from .command_error import CommandError
 from .config import Config
-from .engines import specification
-from .engines.engine import TileWindows
-from .isa import TABLE_BYTES, ErrorCode, LocalMemory, Unit
+from .engines.specification import TileWindows
+from .engines.specifications import specification
+from .isa import TABLE_BYTES, ErrorCode, Unit
+from .memories import LocalMemory
 from .packing import is_narrow, is_packed_legally, pack_windows, written_span
 
 UInt8 = npt.NDArray[np.uint8]

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from .command_error import CommandError
-from .isa import EXTERNAL_BITS, LOCAL_BITS, ErrorCode, LocalMemory, Unit
-from .memories import MEMORIES
+from .engines import find_memory
+from .isa import EXTERNAL_BITS, LOCAL_BITS, ErrorCode, Unit
+from .memories import LocalMemory
 
 
 def load(
@@ -39,12 +40,12 @@ def load(
     _require_bytes(external=external, **{memory.name.lower(): array for memory, array in memories.items()})
     if command["memory"] not in memories:
         raise CommandError(ErrorCode.ILLEGAL_FIELD, Unit.LOAD)
-    memory = LocalMemory(command["memory"])
+    memory = find_memory(command["memory"])
     pieces, size, rows, folds = (command[name] for name in ("row_pieces", "piece_bytes", "rows", "folds"))
     run_bytes = pieces * size
     illegal = 0 in (pieces, size, rows, folds) or run_bytes >= 1 << EXTERNAL_BITS
     if memory is not LocalMemory.FEATURE:
-        unit = MEMORIES[memory].write_bytes(lanes)
+        unit = memory.write_bytes(lanes)
         illegal |= (pieces, rows, folds) != (1, 1, 1) or command["local"] % unit != 0 or size % unit != 0
     if illegal:
         raise CommandError(ErrorCode.ILLEGAL_FIELD, Unit.LOAD)

@@ -6,6 +6,7 @@ STORE, FILL) and the compute queue (COMPUTE); SYNC and END stand in both. Standa
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 from dataclasses import dataclass
 
@@ -24,11 +25,8 @@ LIST_FIRE = 1 << 31
 #: Bytes of one transfer table, indexed by the code plus 128.
 TABLE_BYTES = 256
 
-#: Entries of the two tables of an Add, one after the other, each indexed by an operand's code plus 128. An entry is a
-#: signed fixed-point number of ``ADD_ENTRY_BITS`` in the low bits of ``ADD_ENTRY_BYTES``.
-ADD_ENTRIES = 2 * 256
-ADD_ENTRY_BITS = 36
-ADD_ENTRY_BYTES = 8
+#: Bits of the argument of a COMPUTE command: each engine may lay fields of its own over all of it.
+ARGUMENT_BITS = 56
 
 
 class Opcode(enum.IntEnum):
@@ -40,30 +38,6 @@ class Opcode(enum.IntEnum):
     STORE = 4
     FILL = 5
     COMPUTE = 6
-
-
-class Engine(enum.IntEnum):
-    """What a COMPUTE command computes with."""
-
-    MAC = 0
-    MAXIMUM = 1
-    DEPTHWISE = 2
-    XNOR = 3
-    FPC = 4
-    ADD = 5
-    BINARY_MAXIMUM = 6
-
-
-class LocalMemory(enum.IntEnum):
-    """Where a LOAD writes. Local addresses are in bytes; all but FEATURE take one run, aligned to its unit."""
-
-    FEATURE = 0
-    WEIGHT = 1
-    PARAMETER = 2
-    TABLE = 3
-    LIST = 4
-    ADD_TABLE = 5
-    FPC_WEIGHT = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +58,24 @@ class Field:
         return 0, (1 << self.width) - 1
 
 
+#: Name, width (negative if the field is signed) and meaning.
+FieldSpec = tuple[str, int, str]
+
+
+def place_fields(*specs: FieldSpec, lsb: int = 0) -> tuple[Field, ...]:
+    """Lay fields one above the other, from bit ``lsb`` on."""
+    placed = list[Field]()
+    for name, width, doc in specs:
+        placed.append(Field(name, lsb, abs(width), width < 0, doc))
+        lsb += abs(width)
+    return tuple(placed)
+
+
+def fields_end(fields: tuple[Field, ...]) -> int:
+    """The bit behind the last field; 0 where there is none."""
+    return max((field.lsb + field.width for field in fields), default=0)
+
+
 @dataclass(frozen=True, slots=True)
 class Format:
     """Layout of one command, lowest field first, with its meaning for the manual."""
@@ -96,6 +88,12 @@ class Format:
     def field(self, name: str) -> Field:
         """The field of this name."""
         return next(field for field in self.fields if field.name == name)
+
+    def with_argument(self, fields: tuple[Field, ...]) -> Format:
+        """This format with the fields of an engine in the place of ``argument``."""
+        argument = self.field("argument")
+        own = tuple(dataclasses.replace(field, lsb=field.lsb + argument.lsb) for field in fields)
+        return dataclasses.replace(self, fields=(*(field for field in self.fields if field is not argument), *own))
 
     def encode(self, **values: int) -> bytes:
         """Pack ``values`` into a command; fields that are not named are zero.
@@ -129,10 +127,8 @@ class Format:
 LOCAL_BITS = 24
 EXTERNAL_BITS = 32
 
-_Spec = tuple[str, int, str]
-
 #: After the opcode every command begins with these; 32 bits in all.
-_HEADER: tuple[_Spec, ...] = (
+_HEADER: tuple[FieldSpec, ...] = (
     ("after", 1, "1: begin only when every earlier command of this queue has completed."),
     ("reserved", 3, "Zero."),
     ("signal", 8, "Tokens given to the other queue when this command completes."),
@@ -140,14 +136,11 @@ _HEADER: tuple[_Spec, ...] = (
 )
 
 
-def _format(opcode: Opcode, *specs: _Spec, action: str, notes: str) -> Format:
-    lsb, placed = OPCODE_BITS, list[Field]()
-    for name, width, doc in (*_HEADER, *specs):
-        placed.append(Field(name, lsb, abs(width), width < 0, doc))
-        lsb += abs(width)
-    if lsb > COMMAND_BITS:
-        raise ValueError(f"{opcode.name} needs {lsb} bits, but a command has {COMMAND_BITS}")
-    return Format(opcode, tuple(placed), action, notes)
+def _format(opcode: Opcode, *specs: FieldSpec, action: str, notes: str) -> Format:
+    fields = place_fields(*_HEADER, *specs, lsb=OPCODE_BITS)
+    if fields_end(fields) > COMMAND_BITS:
+        raise ValueError(f"{opcode.name} needs {fields_end(fields)} bits, but a command has {COMMAND_BITS}")
+    return Format(opcode, fields, action, notes)
 
 
 END = _format(
@@ -166,7 +159,7 @@ LOAD = _format(
     Opcode.LOAD,
     ("external", EXTERNAL_BITS, "Source address of the first byte, relative to EXTERNAL_BASE."),
     ("local", LOCAL_BITS, "Destination address of the first byte."),
-    ("memory", 4, "Destination memory, a code of `LocalMemory`."),
+    ("memory", 5, "Destination memory, see *Local memories*."),
     ("row_pieces", 16, "Pieces in a row."),
     ("piece_bytes", 24, "Bytes in a piece."),
     ("rows", 16, "Rows."),
@@ -185,9 +178,9 @@ for row in range(rows):
             memory[at:at + piece_bytes] = run[piece * piece_bytes:][:piece_bytes]""",
     notes="Each (row, fold) is one run of contiguous source bytes, split into bursts of at most 16 beats that never "
     "cross 4 KiB. A memory other than FEATURE takes one piece (`rows`, `folds` and `row_pieces` are 1), with `local` "
-    "and `piece_bytes` multiples of its unit: `lanes` bytes for WEIGHT and FPC_WEIGHT, 8 for PARAMETER and ADD_TABLE, "
-    "1 for TABLE, 4 for LIST. Counts of zero, runs of 2^32 bytes or more and memories that the configuration lacks are "
-    "illegal.",
+    "and `piece_bytes` multiples of its unit: `lanes` bytes for WEIGHT, 8 for PARAMETER, 1 for TABLE, 4 for LIST, and "
+    "for an engine's own what stands under *Engines*. Counts of zero, runs of 2^32 bytes or more and memories that the "
+    "configuration lacks are illegal.",
 )
 
 STORE = _format(
@@ -217,7 +210,7 @@ FILL = _format(
 
 COMPUTE = _format(
     Opcode.COMPUTE,
-    ("engine", 4, "The engine, a code of `Engine`."),
+    ("engine", 4, "The engine, see *Engines*."),
     ("outer", 16, "Iterations of the outer loop."),
     ("middle", 16, "Iterations of the middle loop."),
     ("inner", 16, "Iterations of the inner loop."),
@@ -246,19 +239,9 @@ COMPUTE = _format(
     ("high", -8, "Greatest result, after the zero point."),
     ("table_enable", 1, "1: results pass through a transfer table."),
     ("table", 8, "The transfer table."),
-    ("rows", 5, "DEPTHWISE: weight words of a tile, and steps by which each column's words are behind the one before."),
-    ("skip", 12, "DEPTHWISE: list entries that every window but the first of an inner loop leaves out."),
-    ("add_table", 4, "ADD: the pair of Add tables."),
-    ("stages", 4, "FPC: the stages of pairs nearer than `2 ** stages` work; the others pass values on."),
-    ("channels", 9, "FPC: codes of a window; what is read behind them counts as zero."),
-    ("input_zero_point", -8, "FPC: subtracted from every code."),
-    ("input_shift", 3, "FPC: bits by which the differences are shifted to the left."),
-    ("halves", 9, "FPC: the stages that divide by two, a bit each, the first stage's lowest."),
-    ("further", 8, "FPC: first word of the columns of weights that the weight memory has not."),
-    ("direct", 1, "FPC: 1: results are shifted, all lanes at a time; parameters are biases of 16 bits."),
-    ("shift", 3, "FPC: bits by which direct results are shifted to the right."),
-    ("skips", 4, "FPC: the skips of the configuration that add, a bit each, the first one's lowest."),
+    ("skip", 12, "List entries that every window but the first of an inner loop leaves out, for engines with streams."),
     ("packed", 1, "1: a result is written as one bit, 1 where its code is not negative."),
+    ("argument", ARGUMENT_BITS, "The engine's own fields, see *Engines*; bits that it does not use are zero."),
     action="""\
 for i, j, k in product(range(outer), range(middle), range(inner)):
     tile = k if tile_inner else i

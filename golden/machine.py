@@ -19,8 +19,10 @@ from .command_error import CommandError
 from .compute import compute_results, write_results, written_bytes
 from .config import Config
 from .elements import run_bytes
-from .engines import memories
-from .isa import COMMAND_BYTES, ErrorCode, LocalMemory, Opcode, Unit
+from .engines import find_memory, format_of
+from .engines.configurations import EngineConfigs
+from .isa import COMMAND_BYTES, ErrorCode, Opcode, Unit
+from .memories import LocalMemory, memories
 from .program import Program, Queues, SpilledTensor, WrittenTensor
 from .tensors import model_order, tensor_codes
 
@@ -67,7 +69,7 @@ class _Flight:
 class _Queue:
     unit: Unit
     opcodes: tuple[Opcode, ...]
-    engines: tuple[isa.Engine, ...]
+    engines: EngineConfigs
     commands: bytes
     next: int = 0
     tokens: int = 0
@@ -83,10 +85,12 @@ class _Queue:
         if code not in self.opcodes:
             raise MachineError(ErrorCode.ILLEGAL_OPCODE, self.unit, self.next)
         opcode = Opcode(code)
-        fields = isa.FORMATS[opcode].decode(command)
-        if opcode is Opcode.COMPUTE and fields["engine"] not in self.engines:
+        engine = isa.COMPUTE.decode(command)["engine"]
+        if opcode is Opcode.COMPUTE and engine not in self.engines:
             raise MachineError(ErrorCode.ILLEGAL_ENGINE, self.unit, self.next)
-        if isa.FORMATS[opcode].encode(**{**fields, "reserved": 0}) != command:
+        fmt = format_of(opcode, engine)
+        fields = fmt.decode(command)
+        if fmt.encode(**{**fields, "reserved": 0}) != command:
             raise MachineError(ErrorCode.ILLEGAL_FIELD, self.unit, self.next)
         return opcode, fields
 
@@ -246,7 +250,7 @@ class Machine:
             dma.fill({**fields, "value": 1}, scratch[LocalMemory.FEATURE])
             return LocalMemory.FEATURE, scratch[LocalMemory.FEATURE] != 0
         dma.load(fields, np.ones_like(arena), scratch, lanes=self.config.array.lanes)
-        memory = LocalMemory(fields["memory"])
+        memory = find_memory(fields["memory"])
         return memory, scratch[memory] != 0
 
     def _scramble(self, image: UInt8, where: npt.NDArray[np.bool_]) -> None:

@@ -9,9 +9,14 @@ import enum
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from . import isa, registers
-from .engines import ENGINES
+from .engines.engine import Engine
+from .engines.specifications import SPECIFICATIONS
+from .memories import OWN_MEMORY, SHARED_MEMORIES, LocalMemory
+
+_FIELD_HEAD = ("Bits", "Field", "", "Meaning")
 
 _QUEUES = {
     opcode: " and ".join(
@@ -66,13 +71,16 @@ def _bits(field: isa.Field) -> str:
     return f"{field.lsb + field.width - 1}:{field.lsb}" if field.width > 1 else str(field.lsb)
 
 
-def _codes(title: str, codes: type[enum.IntEnum]) -> str:
+def _codes(title: str, codes: Iterable[enum.IntEnum | LocalMemory]) -> str:
     return f"## {title}\n\n{_table(('Code', 'Name'), ((int(code), f'`{code.name}`') for code in codes))}"
+
+
+def _fields(fields: Iterable[isa.Field]) -> list[tuple[str, str, str, str]]:
+    return [(_bits(field), f"`{field.name}`", "signed" if field.signed else "", field.doc) for field in fields]
 
 
 def _format(fmt: isa.Format) -> str:
     opcode = [("3:0", "`opcode`", "", f"{int(fmt.opcode)}.")]
-    fields = [(_bits(field), f"`{field.name}`", "signed" if field.signed else "", field.doc) for field in fmt.fields]
     return f"""\
 ## {fmt.opcode.name}
 
@@ -80,7 +88,7 @@ In queue: {_QUEUES[fmt.opcode]}.
 
 ### Format
 
-{_table(("Bits", "Field", "", "Meaning"), opcode + fields)}
+{_table(_FIELD_HEAD, [*opcode, *_fields(fmt.fields)])}
 ### Action
 
 ```python
@@ -97,22 +105,34 @@ def _engines() -> str:
     """Codes, limits and notes of the engines."""
     rows = (
         (
-            int(engine.code),
-            f"`{engine.code.name}`",
+            int(engine.engine),
+            f"`{engine.engine.name}`",
             f"`{engine.results}`",
             f"`{engine.weight_words}`" if engine.weight_words else "none",
         )
-        for engine in ENGINES.values()
+        for engine in SPECIFICATIONS.values()
     )
-    notes = [f"{engine.code.name}: {engine.notes}\n" for engine in ENGINES.values()]
     head = ("Code", "Name", "Most results of a window", "Weight words of a tile")
-    return "\n".join([f"## Engines\n\n{_table(head, rows)}", *notes])
+    rooms = [f"### {engine.engine.name}\n\n{engine.notes}\n{_own(engine.engine)}" for engine in SPECIFICATIONS.values()]
+    return "\n".join([f"## Engines\n\n{_table(head, rows)}", *rooms])
+
+
+def _own(engine: Engine[Any]) -> str:
+    """The fields and the memory of an engine's own."""
+    parts = []
+    if engine.fields:
+        parts.append(f"Its argument, by the argument's bits:\n\n{_table(_FIELD_HEAD, _fields(engine.fields))}")
+    if engine.memory is not None:
+        few, many = (engine.memory.write_bytes(lanes) for lanes in (4, 8))
+        unit = few if few == many else "`lanes`"
+        parts.append(f"Its memory: {int(engine.memory)}, `{engine.memory.name}`; a unit has {unit} bytes.\n")
+    return "".join(f"\n{part}" for part in parts)
 
 
 def isa_page() -> str:
     """The text of ``docs/isa.md``: every command as Format, Action and Notes, then engines and codes."""
     codes = (
-        ("Local memories", isa.LocalMemory),
+        ("Local memories", SHARED_MEMORIES),
         ("Error codes", isa.ErrorCode),
         ("Units", isa.Unit),
     )
@@ -123,7 +143,9 @@ def isa_page() -> str:
         f"values alone), the flag `clear` in bit {isa.LIST_CLEAR.bit_length() - 1}, the flag `fire` in bit "
         f"{isa.LIST_FIRE.bit_length() - 1}.\n"
     )
-    parts = [_ISA_HEAD, *map(_format, isa.FORMATS.values()), step_list, _engines(), *(_codes(*pair) for pair in codes)]
+    tables = [_codes(*pair) for pair in codes]
+    tables[0] += f"\nThe memory of an engine's own has the code {OWN_MEMORY} plus the engine's, see *Engines*.\n"
+    parts = [_ISA_HEAD, *map(_format, isa.FORMATS.values()), step_list, _engines(), *tables]
     return "\n".join(parts)
 
 

@@ -1,12 +1,11 @@
-"""The local memories: one table for the hardware, the golden machine and the compiler."""
+"""The local memories: one table for the hardware, the golden machine and the compiler. Standard library only."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from .isa import ADD_ENTRIES, ADD_ENTRY_BYTES, LIST_ENTRY_BYTES, TABLE_BYTES, LocalMemory
+from .isa import LIST_ENTRY_BYTES, TABLE_BYTES
 
 if TYPE_CHECKING:
     from .config import Config
@@ -15,74 +14,115 @@ if TYPE_CHECKING:
 PARAMETER_BYTES = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """What there is to know of a memory, beside what it is for.
+class LocalMemory(int):
+    """Where a LOAD writes: its code in the field ``memory``. Local addresses are in bytes; all memories but FEATURE
+    take one run, aligned to its unit.
+
+    Those of every core stand here; an engine may bring one of its own, see :class:`.engines.engine.OwnMemory`.
 
     Attributes
     ----------
-    name : str
-        For people.
+    name, title : str
+        In the manual and in error reports; for people.
     write_bytes : function of int
         Bytes that are written at a time, of the lanes of the array: ``local`` and ``piece_bytes`` of a LOAD are
         multiples of it.
     unit_bytes : function of Config
         What a COMPUTE command counts its addresses in, in bytes; a multiple of ``write_bytes``.
     size_bytes : function of Config
-        All of it, a power of two.
+        All of it, a power of two; 0 where a configuration has none.
     """
 
     name: str
+    title: str
     write_bytes: Callable[[int], int]
     unit_bytes: Callable[[Config], int]
     size_bytes: Callable[[Config], int]
 
+    FEATURE: ClassVar[LocalMemory]
+    WEIGHT: ClassVar[LocalMemory]
+    PARAMETER: ClassVar[LocalMemory]
+    TABLE: ClassVar[LocalMemory]
+    LIST: ClassVar[LocalMemory]
 
-MEMORIES: dict[LocalMemory, Memory] = {
-    LocalMemory.FEATURE: Memory(
-        "feature memory",
-        lambda lanes: 1,
-        lambda config: 1,
-        lambda config: config.memory.feature_bytes,
-    ),
-    LocalMemory.WEIGHT: Memory(
-        "weight memory",
-        lambda lanes: lanes,
-        lambda config: config.weight_word_bytes,
-        lambda config: config.memory.weight_bytes,
-    ),
-    LocalMemory.PARAMETER: Memory(
-        "parameter memory",
-        lambda lanes: PARAMETER_BYTES,
-        lambda config: config.parameter_word_bytes,
-        lambda config: config.memory.parameter_bytes,
-    ),
-    LocalMemory.TABLE: Memory(
-        "table memory",
-        lambda lanes: 1,
-        lambda config: TABLE_BYTES,
-        lambda config: config.memory.tables * TABLE_BYTES,
-    ),
-    LocalMemory.LIST: Memory(
-        "list memory",
-        lambda lanes: LIST_ENTRY_BYTES,
-        lambda config: LIST_ENTRY_BYTES,
-        lambda config: config.memory.list_entries * LIST_ENTRY_BYTES,
-    ),
-    LocalMemory.ADD_TABLE: Memory(
-        "Add tables",
-        lambda lanes: ADD_ENTRY_BYTES,
-        lambda config: ADD_ENTRIES * ADD_ENTRY_BYTES,
-        lambda config: config.add.tables * ADD_ENTRIES * ADD_ENTRY_BYTES,
-    ),
-    LocalMemory.FPC_WEIGHT: Memory(
-        "FPC weight memory",
-        lambda lanes: lanes,
-        lambda config: config.further_word_bytes,
-        lambda config: config.fpc.further_words * config.further_word_bytes,
-    ),
-}
-#: Those of every core; of the others each belongs to an engine, see :func:`.engines.memories`.
-SHARED = (LocalMemory.FEATURE, LocalMemory.WEIGHT, LocalMemory.PARAMETER, LocalMemory.TABLE, LocalMemory.LIST)
-#: Those that hold constants.
-CONSTANTS = tuple(memory for memory in LocalMemory if memory is not LocalMemory.FEATURE)
+    def __new__(
+        cls,
+        code: int,
+        name: str,
+        title: str,
+        *,
+        write_bytes: Callable[[int], int],
+        unit_bytes: Callable[[Config], int],
+        size_bytes: Callable[[Config], int],
+    ) -> LocalMemory:
+        """Make a memory of its code, as of a number, and of what belongs to it."""
+        memory = super().__new__(cls, code)
+        memory.name, memory.title = name, title
+        memory.write_bytes, memory.unit_bytes, memory.size_bytes = write_bytes, unit_bytes, size_bytes
+        return memory
+
+    def __repr__(self) -> str:
+        return f"LocalMemory.{self.name}"
+
+
+LocalMemory.FEATURE = LocalMemory(
+    0,
+    "FEATURE",
+    "feature memory",
+    write_bytes=lambda lanes: 1,
+    unit_bytes=lambda config: 1,
+    size_bytes=lambda config: config.memory.feature_bytes,
+)
+LocalMemory.WEIGHT = LocalMemory(
+    1,
+    "WEIGHT",
+    "weight memory",
+    write_bytes=lambda lanes: lanes,
+    unit_bytes=lambda config: config.weight_word_bytes,
+    size_bytes=lambda config: config.memory.weight_bytes,
+)
+LocalMemory.PARAMETER = LocalMemory(
+    2,
+    "PARAMETER",
+    "parameter memory",
+    write_bytes=lambda lanes: PARAMETER_BYTES,
+    unit_bytes=lambda config: config.parameter_word_bytes,
+    size_bytes=lambda config: config.memory.parameter_bytes,
+)
+LocalMemory.TABLE = LocalMemory(
+    3,
+    "TABLE",
+    "table memory",
+    write_bytes=lambda lanes: 1,
+    unit_bytes=lambda config: TABLE_BYTES,
+    size_bytes=lambda config: config.memory.tables * TABLE_BYTES,
+)
+LocalMemory.LIST = LocalMemory(
+    4,
+    "LIST",
+    "list memory",
+    write_bytes=lambda lanes: LIST_ENTRY_BYTES,
+    unit_bytes=lambda config: LIST_ENTRY_BYTES,
+    size_bytes=lambda config: config.memory.list_entries * LIST_ENTRY_BYTES,
+)
+#: Those of every core.
+SHARED_MEMORIES = (
+    LocalMemory.FEATURE,
+    LocalMemory.WEIGHT,
+    LocalMemory.PARAMETER,
+    LocalMemory.TABLE,
+    LocalMemory.LIST,
+)
+#: The code of an engine's own memory is this and the engine's code.
+OWN_MEMORY = 16
+
+
+def memories(config: Config) -> list[LocalMemory]:
+    """The memories that a core has: the shared ones, and those of its engines."""
+    own = [engine.memory for engine in config.engines if engine.memory is not None]
+    return [*SHARED_MEMORIES, *(memory for memory in own if memory.size_bytes(config))]
+
+
+def constant_memories(config: Config) -> list[LocalMemory]:
+    """Those that hold constants: all but the feature memory."""
+    return [memory for memory in memories(config) if memory is not LocalMemory.FEATURE]

@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from .config import Config
 from .elements import BINARY_BITS, run_bytes
-from .engines import specification
-from .engines.engine import as_numpy
+from .engines import find_engine
+from .engines.specification import as_numpy
+from .engines.specifications import specification
 
 Int8 = npt.NDArray[np.int8]
 UInt8 = npt.NDArray[np.uint8]
@@ -39,16 +40,13 @@ def packing_conditions(command: Any, config: Config) -> list[Any]:
     packed = command["packed"].any()
     if not packs(config):
         return [~packed]
-    conditions = [~packed | command["tile_inner"].any()] if is_narrow(config) else []
-    for code in config.engines:
-        if (direct := specification(code).direct) is not None:
-            conditions.append(~packed | (command["engine"] != code) | ~command[direct].any())
-    return conditions
+    return [~packed | command["tile_inner"].any()] if is_narrow(config) else []
 
 
 def is_packed_legally(command: Mapping[str, int], config: Config) -> bool:
     """Whether a command of plain integers meets those conditions."""
-    return all(map(bool, packing_conditions(as_numpy(command), config)))
+    fields = as_numpy(command, find_engine(command["engine"]))
+    return all(map(bool, packing_conditions(fields, config)))
 
 
 def written_span(command: Mapping[str, int], tile: int, results: int, config: Config) -> tuple[int, int]:

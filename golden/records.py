@@ -33,7 +33,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise ValueError(f"{_brief(key)} must be given once, not twice")
+            raise ValueError(f"{brief(key)} must be given once, not twice")
         found[key] = value
     return found
 
@@ -49,7 +49,7 @@ def read(hint: Any, plain: Any, name: str, blobs: bytes = b"") -> Any:
     ----------
     hint : type
         A dataclass (from an object), an enumeration (from a member's name), a tuple (from an array), bytes (from
-        ``{"blob": [first byte, bytes]}``), int, str or bool.
+        ``{"blob": [first byte, bytes]}``), int, str or bool; or a class that reads itself by ``from_plain``.
     plain : object
         From :func:`parse`.
     name : str
@@ -66,30 +66,32 @@ def read(hint: Any, plain: Any, name: str, blobs: bytes = b"") -> Any:
         return _read_record(hint, plain, name, blobs)
     if typing.get_origin(hint) is tuple:
         return _read_tuple(typing.get_args(hint), plain, name, blobs)
+    if hasattr(hint, "from_plain"):
+        return hint.from_plain(plain, name)
     if hint is bytes:
         return _read_blob(plain, name, blobs)
     if issubclass(hint, enum.Enum):
         if not isinstance(plain, str) or plain not in hint.__members__:
-            raise _wrong(name, f"one of {', '.join(hint.__members__)}", plain)
+            raise wrong(name, f"one of {', '.join(hint.__members__)}", plain)
         return hint[plain]
     # To Python, true and false are integers.
     if type(plain) is not hint:
-        raise _wrong(name, _KINDS[hint], plain)
+        raise wrong(name, _KINDS[hint], plain)
     return plain
 
 
 def _read_record(kind: type, plain: Any, name: str, blobs: bytes) -> Any:
     fields = {field.name: field for field in dataclasses.fields(kind)}
     if not isinstance(plain, dict):
-        raise _wrong(name, f"an object with the fields {', '.join(fields)}", plain)
+        raise wrong(name, f"an object with the fields {', '.join(fields)}" if fields else "an empty object", plain)
     for key in plain:
         if key not in fields:
-            raise ValueError(f"{name} must have no fields but {', '.join(fields)}, and has {_brief(key)}")
+            raise ValueError(f"{name} must have no fields but {', '.join(fields) or 'none'}, and has {brief(key)}")
     hints, values = typing.get_type_hints(kind), {}
     for key, field in fields.items():
         if key in plain:
             values[key] = read(hints[key], plain[key], f"{name}.{key}", blobs)
-        elif field.default is dataclasses.MISSING:
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise ValueError(f"{name}.{key} must be given, and is missing")
     try:
         return kind(**values)
@@ -99,7 +101,7 @@ def _read_record(kind: type, plain: Any, name: str, blobs: bytes) -> Any:
 
 def _read_tuple(hints: tuple[Any, ...], plain: Any, name: str, blobs: bytes) -> tuple[Any, ...]:
     if not isinstance(plain, list):
-        raise _wrong(name, "an array", plain)
+        raise wrong(name, "an array", plain)
     if hints[-1] is Ellipsis:
         hints = hints[:1] * len(plain)
     if len(plain) != len(hints):
@@ -116,11 +118,12 @@ def _read_blob(plain: Any, name: str, blobs: bytes) -> bytes:
     return blobs[start : start + size]
 
 
-def _wrong(name: str, constraint: str, value: object) -> ValueError:
-    return ValueError(f"{name} must be {constraint}, not {_brief(value)}")
+def wrong(name: str, constraint: str, value: object) -> ValueError:
+    """The error of a value that is not what it must be."""
+    return ValueError(f"{name} must be {constraint}, not {brief(value)}")
 
 
-def _brief(value: object) -> str:
+def brief(value: object) -> str:
     """A value as JSON spells it, and not all of a long one."""
     if isinstance(value, list | dict):
         return "an array" if isinstance(value, list) else "an object"

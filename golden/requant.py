@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from .isa import ADD_ENTRY_BITS
+from .engines.add.memory import ENTRY_BITS
 
 #: Bits of a channel's parameters: bias [31:0], mantissa [55:32], exponent [61:56], zero [63:62].
 MANTISSA_BITS = 24
@@ -18,7 +18,7 @@ EXPONENT_BITS = 6
 EXPONENT_LSB = 56
 
 #: Sums of Add tables: their bits, and how many of them are a fraction.
-SUM_BITS = ADD_ENTRY_BITS + 1
+SUM_BITS = ENTRY_BITS + 1
 SUM_FRACTION_BITS = SUM_BITS - 32
 
 #: Exponents of the scales that matter. Beyond the greatest (below 2**-32) the product with any accumulator rounds to

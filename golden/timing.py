@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from .config import Config
-from .engines import specification
+from .engines.specifications import specification
 from .isa import COMMAND_BITS
 
 #: Of a soft reset at least.

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..golden.isa import LocalMemory
-from ..golden.memories import CONSTANTS
+from ..golden.memories import LocalMemory, constant_memories
 from ..golden.program import LayerPrediction
 from .answer import tables_text
 from .compiler import LayerMemory, Outcome
@@ -97,7 +96,7 @@ def memories(outcome: Outcome) -> list[Memory]:
     size = sum(outcome.graph.tensors[name].size_bytes for name in outcome.spilled)
     more = f", {size:,} bytes of tensors spilled to external memory" if outcome.spilled else ""
     found = [("feature memory", outcome.feature_bytes, outcome.config.memory.feature_bytes, more)]
-    for kind, memory in zip(CONSTANTS, outcome.constant_memories, strict=True):
+    for kind, memory in zip(constant_memories(outcome.config), outcome.constant_memories, strict=True):
         streamed = memory.streamed_bytes
         more = f", {streamed:,} bytes streamed in every inference" if streamed else ""
         if kind is LocalMemory.TABLE and outcome.transfer_functions:

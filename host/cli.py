@@ -19,7 +19,7 @@ from typing import Annotated
 
 import typer
 
-from ..golden.config import DEFAULT_PRESET, PRESETS
+from ..golden.presets import DEFAULT_PRESET, PRESETS
 from . import commands, standard_streams
 from .answer import Answer
 from .driver import AcceleratorError, HardwareError

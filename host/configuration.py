@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..golden.config import PRESETS, Config
+from ..golden.config import Config
+from ..golden.presets import PRESETS
 
 
 def find_config(config: str | Path | Config) -> Config:

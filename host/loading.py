@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..golden.config import DEFAULT_PRESET, Config
+from ..golden.config import Config
+from ..golden.presets import DEFAULT_PRESET
 from ..golden.program import MAGIC, Program
 from .configuration import find_config
 from .driver import check_config

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..golden.config import DEFAULT_PRESET, Config
+from ..golden.config import Config
+from ..golden.presets import DEFAULT_PRESET
 from ..golden.program import Program
 from .arrays import TensorInfo, check_feeds, describe_model, sample_count
 from .configuration import find_config

@@ -9,7 +9,7 @@ from exactness import needs_reference
 from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.golden.addition import UNSIGNED_OFFSET, add, sum_tables
-from lutterfly.golden.isa import ADD_ENTRY_BITS
+from lutterfly.golden.engines.add.memory import ENTRY_BITS
 
 PAIRS = np.meshgrid(np.arange(-128, 128, dtype=np.int8), np.arange(-128, 128, dtype=np.int8), indexing="ij")
 
@@ -57,8 +57,8 @@ def test_tables_use_the_bits_that_they_have() -> None:
     for seed in range(50):
         first, second, fraction = sum_tables(*random_quantisation(seed))
         largest = max(np.abs(first).max(), np.abs(second).max(), np.abs(first[[0, -1], None] + second[[0, -1]]).max())
-        assert largest < 1 << ADD_ENTRY_BITS - 1
-        assert fraction == 32 or 2 * largest >= (1 << ADD_ENTRY_BITS - 1) - 8
+        assert largest < 1 << ENTRY_BITS - 1
+        assert fraction == 32 or 2 * largest >= (1 << ENTRY_BITS - 1) - 8
 
 
 FIRST, SECOND = np.zeros(256, np.int64), np.zeros(256, np.int64)

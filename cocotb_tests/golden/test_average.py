@@ -15,9 +15,12 @@ from graphs import GraphMaker, random_window
 from hypothesis import given, settings
 from kept import PATIENT, kept
 
-from lutterfly.golden.config import PRESETS, Config
-from lutterfly.golden.isa import Engine, LocalMemory
+from lutterfly.golden.config import Config
+from lutterfly.golden.engines import MAC, MAXIMUM
+from lutterfly.golden.engines.configurations import EngineConfigs
 from lutterfly.golden.machine import ORDERS
+from lutterfly.golden.memories import LocalMemory
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_graph, plan_graph
 from lutterfly.host.compiler.emit import emit
 from lutterfly.host.frontend import import_model
@@ -27,7 +30,7 @@ from lutterfly.host.verify import verify
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 SMALL = dataclasses.replace(PRESETS["tiny"], memory=dataclasses.replace(PRESETS["tiny"].memory, feature_bytes=512))
 #: Columns without a chain: averages are grouped convolutions.
-UNCHAINED = dataclasses.replace(PRESETS["tiny"], engines=(Engine.MAC, Engine.MAXIMUM))
+UNCHAINED = dataclasses.replace(PRESETS["tiny"], engines=EngineConfigs.of(MAC, MAXIMUM))
 
 
 def average_of(seed: int, sides: tuple[int, int] = (1, 10), channels: tuple[int, ...] = (1, 2, 5, 17, 33)) -> Graph:

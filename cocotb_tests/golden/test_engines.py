@@ -9,23 +9,30 @@ import pytest
 from amaranth.hdl import Module, Signal
 from amaranth.sim import Simulator
 from fpc_configs import FPC_CONFIGS
+from random_commands import payload
 
 from lutterfly.golden import isa
-from lutterfly.golden.config import PRESETS
-from lutterfly.golden.engines import ENGINES, specification
-from lutterfly.golden.engines.engine import EngineSpecification
-from lutterfly.golden.engines.fpc import has_direct_finish
-from lutterfly.golden.isa import Engine
-from lutterfly.hdl.parts.isa import command_shape
+from lutterfly.golden.config import Config
+from lutterfly.golden.engines import ENGINES, FPC, MAC
+from lutterfly.golden.engines.fpc.specification import has_direct_finish
+from lutterfly.golden.engines.specification import EngineSpecification
+from lutterfly.golden.engines.specifications import SPECIFICATIONS, specification
+from lutterfly.golden.presets import PRESETS
+from lutterfly.hdl.parts.isa import EngineCommand, command_shape
 from streams import pack
 
 CONFIG = PRESETS["tiny"]
 
-every_engine = pytest.mark.parametrize("engine", ENGINES.values(), ids=lambda engine: engine.name)
+every_engine = pytest.mark.parametrize("engine", SPECIFICATIONS.values(), ids=lambda engine: engine.name)
+
+
+def having(engine: EngineSpecification) -> Config:
+    """An accelerator that has it: one with a butterfly, if it is that."""
+    return CONFIG if engine.engine in CONFIG.engines else FPC_CONFIGS["bottom-up"]
 
 
 def test_every_code_has_its_specification() -> None:
-    assert {code: engine.code for code, engine in ENGINES.items()} == {code: code for code in isa.Engine}
+    assert {code: one.engine for code, one in SPECIFICATIONS.items()} == ENGINES
 
 
 @pytest.mark.parametrize("code", [7, 8, 15])
@@ -36,39 +43,39 @@ def test_an_unknown_engine_is_an_error(code: int) -> None:
 
 @every_engine
 def test_its_random_windows_are_legal(engine: EngineSpecification) -> None:
-    rng = np.random.default_rng(0)
-    empty = dict.fromkeys((field.name for field in isa.COMPUTE.fields), 0)
+    rng, config = np.random.default_rng(0), having(engine)
+    empty = dict.fromkeys((field.name for field in engine.engine.format.fields), 0)
     for _ in range(200):
-        window = engine.random_window(CONFIG, rng, 8)
-        assert engine.is_legal(empty | window.fields, CONFIG)
+        window = engine.random_window(config, rng, 8)
+        assert engine.is_legal(empty | window.fields, config)
         assert 0 <= window.sum_start < window.fields["steps"]
 
 
 @every_engine
 def test_conditions_mean_the_same_in_hardware(engine: EngineSpecification) -> None:
-    rng, shape = np.random.default_rng(1), command_shape(isa.COMPUTE)
+    rng, shape, config = np.random.default_rng(1), command_shape(isa.COMPUTE), having(engine)
     module, command, legal = Module(), Signal(shape), Signal()
-    module.d.comb += legal.eq(engine.legal(command, CONFIG))
+    module.d.comb += legal.eq(engine.legal(EngineCommand(command, engine.engine), config))
     # Around a legal window, so that each condition is met often and violated often.
     commands = []
     for _ in range(300):
-        fields = dict.fromkeys((field.name for field in isa.COMPUTE.fields if field.lsb >= 32), 0)
-        fields |= {"index": 0, "after": 0} | engine.random_window(CONFIG, rng, 8).fields
-        for name in ("steps", "rows", "skip", "tile_inner", "add_table"):
+        fields = dict.fromkeys((field.name for field in engine.engine.format.fields if field.lsb >= 32), 0)
+        fields |= {"index": 0, "after": 0, "engine": int(engine.engine)} | engine.random_window(config, rng, 8).fields
+        for name in ("steps", "skip", "tile_inner", *(field.name for field in engine.engine.fields)):
             if rng.random() < 0.15:
-                fields[name] = int(rng.integers(2 if name == "tile_inner" else 4))
+                fields[name] = int(rng.integers(2 if engine.engine.format.field(name).width == 1 else 4))
         commands.append(fields)
     found = []
 
     async def bench(context) -> None:
         for fields in commands:
-            context.set(command.as_value(), pack(fields, shape))
+            context.set(command.as_value(), pack(payload(fields), shape))
             found.append(bool(context.get(legal)))
 
     simulator = Simulator(module)
     simulator.add_testbench(bench)
     simulator.run()
-    assert found == [engine.is_legal(fields, CONFIG) for fields in commands]
+    assert found == [engine.is_legal(fields, config) for fields in commands]
     assert len(set(found)) == 2
 
 
@@ -99,6 +106,8 @@ BUTTERFLY = {"outer": 1, "stages": 3, "steps": 2, "channels": 8, "lanes": 8, "la
         ("bottom-up", {"stages": 2, "steps": 1, "channels": 4, "lanes": 4, "last_lanes": 4, "skips": 0b10}, True),
         ("bottom-up", {"stages": 2, "steps": 1, "channels": 4, "lanes": 4, "last_lanes": 4, "skips": 0b01}, False),
         ("bottom-up", {"direct": 1}, True),
+        ("bottom-up", {"packed": 1}, True),
+        ("bottom-up", {"direct": 1, "packed": 1}, False),
         ("bottom-up", {"table_enable": 1}, True),
         ("bottom-up", {"direct": 1, "table_enable": 1}, False),
         ("narrow", {"direct": 0, "table_enable": 1}, True),
@@ -113,11 +122,11 @@ def test_what_a_fast_pointwise_command_may_say(name: str, changes: dict[str, int
         config = dataclasses.replace(config, array=dataclasses.replace(config.array, lanes=8, requant_lanes=1))
         changes = {"steps": 1, **changes}
     assert has_direct_finish(config) is (name != "narrow")
-    assert ENGINES[Engine.FPC].is_legal(BUTTERFLY | changes, config) is is_legal
+    assert SPECIFICATIONS[FPC].is_legal(BUTTERFLY | changes, config) is is_legal
 
 
 @pytest.mark.parametrize(("channels", "words"), [(1, 1), (4, 1), (5, 2), (8, 2)])
 def test_words_behind_the_channels_are_not_read(channels: int, words: int) -> None:
     config, command = FPC_CONFIGS["bottom-up"], BUTTERFLY | {"channels": channels, "stages": 4, "steps": 4}
-    assert ENGINES[Engine.FPC].steps_read(command, config) == words
-    assert ENGINES[Engine.MAC].steps_read(command, config) == 4
+    assert SPECIFICATIONS[FPC].steps_read(command, config) == words
+    assert SPECIFICATIONS[MAC].steps_read(command, config) == 4

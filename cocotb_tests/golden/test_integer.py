@@ -8,7 +8,7 @@ import pytest
 from golden_transport import GoldenTransport
 from onnx import TensorProto, helper, numpy_helper
 
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
 from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.frontend.integer import MOST_RESULTS

@@ -9,22 +9,11 @@ import numpy as np
 import pytest
 
 from lutterfly.golden import isa
-from lutterfly.golden.config import PRESETS
-from lutterfly.golden.isa import (
-    COMPUTE,
-    END,
-    FILL,
-    LIST_CLEAR,
-    LIST_FIRE,
-    LOAD,
-    STORE,
-    SYNC,
-    Engine,
-    ErrorCode,
-    LocalMemory,
-    Unit,
-)
+from lutterfly.golden.engines import MAC, MAXIMUM, find_engine
+from lutterfly.golden.isa import COMPUTE, END, FILL, LIST_CLEAR, LIST_FIRE, LOAD, STORE, SYNC, ErrorCode, Unit
 from lutterfly.golden.machine import ORDERS, Machine, MachineError
+from lutterfly.golden.memories import LocalMemory
+from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program import Queues
 from lutterfly.golden.requant import pack_parameters, requantise
 
@@ -35,7 +24,7 @@ COMPUTE_AT = 2048
 
 #: A copy of 4 bytes from 0 to 64 through the maximum engine.
 COPY = {
-    "engine": Engine.MAXIMUM,
+    "engine": MAXIMUM,
     "outer": 1,
     "middle": 1,
     "inner": 1,
@@ -75,8 +64,8 @@ def test_compute_follows_the_pseudo_code(preset: str, seed: int) -> None:
     machine = Machine(config, seed=seed)
     feature = machine.memories[LocalMemory.FEATURE].copy()
     outer, middle, inner, steps = (int(n) for n in rng.integers(1, 5, 4))
-    engine = Engine(int(rng.integers(2)))
-    limit = config.array.columns if engine is Engine.MAC else config.array.lanes
+    engine = find_engine(int(rng.integers(2)))
+    limit = config.array.columns if engine is MAC else config.array.lanes
     lanes = int(rng.integers(1, limit + 1))
     command = {
         "engine": engine,
@@ -127,7 +116,7 @@ def test_compute_follows_the_pseudo_code(preset: str, seed: int) -> None:
             for s in ("source", "destination")
         )
         words = np.array([feature[base + o : base + o + config.array.lanes].view(np.int8) for o in offsets]).astype(int)
-        if engine is Engine.MAC:
+        if engine is MAC:
             used = weights[command["weight"] + tile * steps :][:steps]
             accumulators = np.array([(words * used[:, column]).sum() for column in range(count)])
         else:
@@ -263,7 +252,7 @@ def test_bad_compute_commands_stop_the_run(field: str, value: int, code: ErrorCo
 
 def test_weights_out_of_range_stop_the_run() -> None:
     words = CONFIG.weight_words
-    command = {**COPY, "engine": Engine.MAC, "outer": 2, "lanes": 2, "last_lanes": 2, "weight": words - 1}
+    command = {**COPY, "engine": MAC, "outer": 2, "lanes": 2, "last_lanes": 2, "weight": words - 1}
     assert error_of(END_ONLY, [COMPUTE.encode(**command), *END_ONLY]) == (ErrorCode.ADDRESS_RANGE, Unit.FETCH, 0, words)
 
 

@@ -9,22 +9,27 @@ import pytest
 
 from lutterfly.golden import dma, requant
 from lutterfly.golden.command_error import CommandError
-from lutterfly.golden.config import PRESETS, Config
-from lutterfly.golden.engines import memories as built
-from lutterfly.golden.isa import LOAD, Engine, ErrorCode, LocalMemory
+from lutterfly.golden.config import Config
+from lutterfly.golden.engines import ADD, FPC, MAC
+from lutterfly.golden.engines.configurations import EngineConfigs
+from lutterfly.golden.engines.fpc.configuration import FpcConfig
+from lutterfly.golden.isa import LOAD, ErrorCode
 from lutterfly.golden.machine import Machine
-from lutterfly.golden.memories import MEMORIES, PARAMETER_BYTES
+from lutterfly.golden.memories import PARAMETER_BYTES, SHARED_MEMORIES, LocalMemory
+from lutterfly.golden.memories import memories as built
+from lutterfly.golden.presets import PRESETS
+
+MEMORIES = [*SHARED_MEMORIES, FPC.memory, ADD.memory]
 
 
 def test_every_memory_has_a_line_and_a_name_of_its_own() -> None:
-    assert list(MEMORIES) == list(LocalMemory)
-    assert len({memory.name for memory in MEMORIES.values()}) == len(MEMORIES)
+    assert built(PRESETS["ecp5-85k"]) == MEMORIES
+    assert len({memory.name for memory in MEMORIES}) == len({memory.title for memory in MEMORIES}) == len(MEMORIES)
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("kind", LocalMemory)
-def test_units_are_whole_writes_and_memories_whole_units(preset: str, kind: LocalMemory) -> None:
-    config, memory = PRESETS[preset], MEMORIES[kind]
+@pytest.mark.parametrize(("preset", "memory"), [(name, memory) for name in PRESETS for memory in built(PRESETS[name])])
+def test_units_are_whole_writes_and_memories_whole_units(preset: str, memory: LocalMemory) -> None:
+    config = PRESETS[preset]
     written, unit, size = (
         memory.write_bytes(config.array.lanes),
         memory.unit_bytes(config),
@@ -42,24 +47,24 @@ def test_a_channels_parameters_fill_their_bytes() -> None:
     ("config", "absent"),
     [
         (PRESETS["ecp5-85k"], set()),
-        (PRESETS["tiny"], {LocalMemory.FPC_WEIGHT}),
+        (PRESETS["tiny"], {FPC.memory}),
         (
-            dataclasses.replace(PRESETS["ecp5-85k"], engines=(Engine.MAC, Engine.FPC)),
-            {LocalMemory.ADD_TABLE},
+            dataclasses.replace(PRESETS["ecp5-85k"], engines=EngineConfigs.of(MAC, FPC, FPC=FpcConfig(256))),
+            {ADD.memory},
         ),
         # All columns of the butterfly lie in the weight memory.
         (
-            dataclasses.replace(PRESETS["ecp5-85k"], fpc=dataclasses.replace(PRESETS["ecp5-85k"].fpc, width=128)),
-            {LocalMemory.FPC_WEIGHT},
+            dataclasses.replace(PRESETS["ecp5-85k"], engines=PRESETS["ecp5-85k"].engines.having(FPC, FpcConfig(128))),
+            {FPC.memory},
         ),
     ],
     ids=["all", "without FPC", "without ADD", "without further columns"],
 )
 def test_a_load_to_a_memory_that_is_not_built_is_refused(config: Config, absent: set[LocalMemory]) -> None:
-    assert set(built(config)) == set(LocalMemory) - absent
+    assert set(built(config)) == set(MEMORIES) - absent
     memories, lanes = Machine(config).memories, config.array.lanes
     size = max(lanes, PARAMETER_BYTES)
-    for memory in LocalMemory:
+    for memory in MEMORIES:
         command = LOAD.decode(LOAD.encode(memory=memory, piece_bytes=size, rows=1, folds=1, row_pieces=1))
         if memory in absent:
             with pytest.raises(CommandError) as caught:

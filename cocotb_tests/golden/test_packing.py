@@ -7,24 +7,29 @@ import dataclasses
 import numpy as np
 import pytest
 
-from lutterfly.golden.config import PRESETS, ArrayConfig, FpcConfig
-from lutterfly.golden.isa import Engine
+from lutterfly.golden.config_parts import ArrayConfig
+from lutterfly.golden.engines import BINARY_MAXIMUM, FPC, MAC, MAXIMUM, XNOR
+from lutterfly.golden.engines.configurations import EngineConfigs
+from lutterfly.golden.engines.engine import Engine
+from lutterfly.golden.engines.fpc.configuration import FpcConfig
 from lutterfly.golden.packing import is_packed_legally, pack_windows, packs, written_span
+from lutterfly.golden.presets import PRESETS
 
-WITHOUT = dataclasses.replace(PRESETS["tiny"], engines=(Engine.MAC, Engine.MAXIMUM))
+WITHOUT = dataclasses.replace(PRESETS["tiny"], engines=EngineConfigs.of(MAC, MAXIMUM))
 #: Two and eight columns.
 NARROW, WIDE = (
-    dataclasses.replace(PRESETS[name], engines=tuple(Engine), fpc=FpcConfig(2)) for name in ("tiny", "ecp5-85k")
+    dataclasses.replace(PRESETS[name], engines=PRESETS[name].engines.having(FPC, FpcConfig(2)))
+    for name in ("tiny", "ecp5-85k")
 )
-MAC = {"engine": int(Engine.MAC), "packed": 1, "tile_inner": 1, "lanes": 2, "inner": 4}
+COMMAND = {"engine": int(MAC), "packed": 1, "tile_inner": 1, "lanes": 2, "inner": 4}
 
 
-@pytest.mark.parametrize("engine", [Engine.XNOR, Engine.BINARY_MAXIMUM])
+@pytest.mark.parametrize("engine", [XNOR, BINARY_MAXIMUM])
 def test_engines_of_binary_values_bring_it(engine: Engine) -> None:
     assert not packs(WITHOUT)
-    assert packs(dataclasses.replace(WITHOUT, engines=(*WITHOUT.engines, engine)))
-    assert not is_packed_legally(MAC, WITHOUT)
-    assert is_packed_legally(MAC | {"packed": 0}, WITHOUT)
+    assert packs(dataclasses.replace(WITHOUT, engines=WITHOUT.engines.having(engine, engine.configuration())))
+    assert not is_packed_legally(COMMAND, WITHOUT)
+    assert is_packed_legally(COMMAND | {"packed": 0}, WITHOUT)
 
 
 @pytest.mark.parametrize(
@@ -34,14 +39,13 @@ def test_engines_of_binary_values_bring_it(engine: Engine) -> None:
         ({"inner": 500}, True, True),
         ({"tile_inner": 0}, False, True),
         ({"lanes": 3}, True, True),
-        ({"engine": int(Engine.FPC), "direct": 1}, False, False),
-        ({"engine": int(Engine.FPC), "direct": 0}, True, True),
+        ({"engine": int(FPC)}, True, True),
         ({"packed": 0, "inner": 5, "tile_inner": 0}, True, True),
     ],
 )
 def test_conditions(fields: dict[str, int], narrow: bool, wide: bool) -> None:
-    assert is_packed_legally(MAC | fields, NARROW) is narrow
-    assert is_packed_legally(MAC | fields, WIDE) is wide
+    assert is_packed_legally(COMMAND | fields, NARROW) is narrow
+    assert is_packed_legally(COMMAND | fields, WIDE) is wide
 
 
 def test_what_a_window_writes() -> None:
@@ -58,7 +62,7 @@ def test_what_a_window_writes() -> None:
     ("columns", "lanes", "inner"), [(8, 8, 3), (16, 16, 2), (2, 2, 9), (2, 1, 3), (2, 6, 5), (4, 3, 7), (4, 16, 3)]
 )
 def test_windows_are_bits(columns: int, lanes: int, inner: int) -> None:
-    engines = (Engine.MAC, Engine.XNOR)
+    engines = EngineConfigs.of(MAC, XNOR)
     config = dataclasses.replace(WIDE, array=ArrayConfig(lanes=16, columns=columns, requant_lanes=1), engines=engines)
     rng = np.random.default_rng(columns)
     results = rng.integers(-128, 128, (2, 3, inner, lanes), dtype=np.int8)

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lutterfly.examples import digits
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program import MAGIC, Program
 from lutterfly.golden.registers import VERSION
 from lutterfly.host.cli import main

@@ -10,10 +10,11 @@ from amaranth.sim import Simulator, SimulatorContext
 from graphs import GraphMaker
 
 from lutterfly.golden import timing
-from lutterfly.golden.config import PRESETS
-from lutterfly.golden.engines import ENGINES, mac
-from lutterfly.golden.engines.engine import EngineSpecification
-from lutterfly.golden.isa import Engine
+from lutterfly.golden.engines import ADD
+from lutterfly.golden.engines.mac import specification as mac
+from lutterfly.golden.engines.specification import EngineSpecification
+from lutterfly.golden.engines.specifications import SPECIFICATIONS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.compute import requant, results, windows, write_back
 from lutterfly.hdl.dma.dma_store import DmaStore
 from lutterfly.hdl.engines import COMPONENTS, add_tables
@@ -40,7 +41,7 @@ def test_latencies_are_those_of_the_components() -> None:
     assert device.RAM_LATENCY + 2 == timing.WORDS_AHEAD
     assert device.MULTIPLIER_LATENCY == mac.MULTIPLIER_LATENCY
     assert results.RESULTS_LATENCY == timing.RESULTS_LATENCY
-    assert ENGINES[Engine.ADD].terms_latency == add_tables.LATENCY
+    assert SPECIFICATIONS[ADD].terms_latency == add_tables.LATENCY
     assert requant.LATENCY == timing.REQUANTISE_LATENCY
     assert device.RAM_LATENCY == timing.TABLE_LATENCY
     assert write_back.WRITE_BACK_LATENCY == timing.WRITE_BACK_LATENCY
@@ -67,14 +68,17 @@ def test_a_store_begins_to_read_as_predicted(preset: str) -> None:
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("engine", ENGINES.values(), ids=lambda engine: engine.name)
+@pytest.mark.parametrize("engine", SPECIFICATIONS.values(), ids=lambda engine: engine.name)
 def test_engine_latencies_are_those_of_the_components(preset: str, engine: EngineSpecification) -> None:
     config, rng = PRESETS[preset], np.random.default_rng(0)
-    config = dataclasses.replace(config, engines=tuple(dict.fromkeys((*config.engines, engine.code))))
-    component = COMPONENTS[engine.code](config)
+    config = dataclasses.replace(
+        config,
+        engines=config.engines.having(engine.engine, config.engines.get(engine.engine, engine.engine.configuration())),
+    )
+    component = COMPONENTS[engine.engine](config)
     for _ in range(5):
         window = engine.random_window(config, rng, 8)
-        assert component.latencies[engine.code] == engine.latency(config, window.fields)
+        assert component.latencies[engine.engine] == engine.latency(config, window.fields)
 
 
 @pytest.mark.parametrize("seed", range(50))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lutterfly.golden import binary
-from lutterfly.golden.engines.xnor import agreeing
+from lutterfly.golden.engines.xnor.specification import agreeing
 from lutterfly.golden.isa import LIST_COUNT_LSB, LIST_FIRE
 from lutterfly.golden.windows import step_counts
 

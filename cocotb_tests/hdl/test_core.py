@@ -16,8 +16,10 @@ from core_bench import BASE, END, Core, Job, encode, random_job
 from responses import answer_reads, answer_writes
 
 from lutterfly.golden import isa, registers
-from lutterfly.golden.config import PRESETS, Config
+from lutterfly.golden.config import Config
+from lutterfly.golden.engines import decode
 from lutterfly.golden.isa import ErrorCode, Unit
+from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing import issue_steps, reset_cycles
 from lutterfly.hdl.bus.axi import Response
 from lutterfly.hdl.top_axi import TopAxi, generate
@@ -126,7 +128,7 @@ async def counters_and_interrupt(dut) -> None:
     }
     assert await core.read("DMA_DONE") == len(job.body.dma) // isa.COMMAND_BYTES
     assert await core.read("COMPUTE_DONE") == len(job.body.compute) // isa.COMMAND_BYTES
-    commands = [isa.COMPUTE.decode(job.body.compute[at : at + 64]) for at in range(64, 64 * (COMMANDS + 1), 64)]
+    commands = [decode(job.body.compute[at : at + 64])[1] for at in range(64, 64 * (COMMANDS + 1), 64)]
     assert counters["COMPUTE_BUSY"] == sum(issue_steps(c) for c in commands)
     beats = (job.input.stop - job.input.start + job.output.stop - job.output.start) // core.config.axi.data_bytes
     assert beats < counters["DMA_BUSY"] < counters["CYCLES"]

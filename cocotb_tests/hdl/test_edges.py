@@ -11,9 +11,11 @@ import pytest
 from edges import Case, arena_of, cases
 
 from lutterfly.golden import registers
-from lutterfly.golden.config import PRESETS, Config
-from lutterfly.golden.isa import COMMAND_BYTES, ErrorCode, LocalMemory, Unit
+from lutterfly.golden.config import Config
+from lutterfly.golden.isa import COMMAND_BYTES, ErrorCode, Unit
 from lutterfly.golden.machine import ORDERS, Machine, MachineError
+from lutterfly.golden.memories import LocalMemory
+from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program import Queues
 from lutterfly.golden.registers import REGISTERS
 from lutterfly.host.simulation.simulator import Fault

@@ -11,10 +11,12 @@ import pytest
 from cocotb.task import bridge
 from cocotb_transport import start
 from graphs import GraphMaker
-from toy_engine import MinPool, Toy, add_toy
+from toy_engine import MINIMUM, MinPool, add_toy
 
-from lutterfly.golden.config import PRESETS
-from lutterfly.golden.isa import COMMAND_BYTES, COMPUTE, Engine
+from lutterfly.golden.engines import MAC
+from lutterfly.golden.engines.configurations import EngineConfigs
+from lutterfly.golden.isa import COMMAND_BYTES, COMPUTE
+from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.top_axi import TopAxi
 from lutterfly.host.compiler import CompileError, compile_graph
 from lutterfly.host.driver import Driver
@@ -22,7 +24,7 @@ from lutterfly.host.evaluate import evaluate, to_onnx
 from lutterfly.host.graph import Graph, Window
 from lutterfly.host.transport import Transport
 
-CONFIG = dataclasses.replace(PRESETS["tiny"], engines=(Engine.MAC, Toy.MINIMUM))
+CONFIG = dataclasses.replace(PRESETS["tiny"], engines=EngineConfigs.of(MAC, MINIMUM))
 
 
 def network() -> tuple[Graph, str]:
@@ -39,7 +41,7 @@ def test_other_configurations_refuse_it(monkeypatch: pytest.MonkeyPatch) -> None
     add_toy(monkeypatch)
     graph, _ = network()
     with pytest.raises(CompileError, match="engines must include MINIMUM"):
-        compile_graph(graph, dataclasses.replace(PRESETS["tiny"], engines=(Engine.MAC,)))
+        compile_graph(graph, dataclasses.replace(PRESETS["tiny"], engines=EngineConfigs.of(MAC)))
 
 
 def test_network(simulate, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +55,7 @@ def infer(transport: Transport) -> None:
     queue = program.body.compute
     commands = [queue[at : at + COMMAND_BYTES] for at in range(0, len(queue), COMMAND_BYTES)]
     used = {COMPUTE.decode(command)["engine"] for command in commands if command[0] & 15 == COMPUTE.opcode}
-    assert used == {Engine.MAC, Toy.MINIMUM}
+    assert used == {MAC, MINIMUM}
     driver = Driver(transport, CONFIG)
     driver.load(program)
     codes = np.random.default_rng(0).integers(-128, 128, (6, 6, 3), dtype=np.int8)

@@ -10,8 +10,8 @@ import pytest
 
 from lutterfly.examples import digits
 from lutterfly.golden import isa
-from lutterfly.golden.config import PRESETS
 from lutterfly.golden.isa import COMMAND_BYTES, ErrorCode, Opcode, Unit
+from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program import Program, Queues
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.driver import AcceleratorError, Driver

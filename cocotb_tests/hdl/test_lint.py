@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.simulation import build, toolchain
 
 WAIVERS = Path(__file__).with_name("lint.vlt")

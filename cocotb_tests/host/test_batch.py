@@ -12,9 +12,10 @@ from execution import differing_bytes
 from generated import Generated, Limits, Maker
 from graphs import GraphMaker
 
-from lutterfly.golden.config import PRESETS
-from lutterfly.golden.isa import LocalMemory, Opcode
+from lutterfly.golden.isa import Opcode
 from lutterfly.golden.machine import ORDERS
+from lutterfly.golden.memories import LocalMemory
+from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program import Program
 from lutterfly.host import InferenceSession, compiler, reference
 from lutterfly.host.cli import main

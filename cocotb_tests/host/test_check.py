@@ -12,7 +12,7 @@ from reported import NETWORKS, model, report_of
 from wide_codes import repeated
 
 from lutterfly.examples import digits
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.answer import tables_text
 from lutterfly.host.cli import main
 from lutterfly.host.compiler import compile_model

@@ -10,7 +10,7 @@ from cocotb_transport import start
 from copier import BEATS, Copier
 
 from lutterfly.golden import registers
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.registers import REGISTERS
 from lutterfly.host.simulation.simulator import SimulationError
 from lutterfly.host.transport import Transport

@@ -7,7 +7,7 @@ import pytest
 from exactness import needs_reference
 
 from lutterfly.examples import digits
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession, demo
 
 

@@ -9,9 +9,9 @@ import pytest
 from golden_transport import GoldenTransport
 
 from lutterfly.examples import digits
-from lutterfly.golden.config import PRESETS
 from lutterfly.golden.isa import ErrorCode, Unit
 from lutterfly.golden.machine import MachineError
+from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program import Program
 from lutterfly.host.driver import AcceleratorError, Driver, HardwareError
 from lutterfly.host.loading import load_program

@@ -11,7 +11,7 @@ from butterflies import random_finish, random_stages
 from graphs import GraphMaker, random_window
 
 from lutterfly.golden.butterfly import Pattern
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.frontend import describe
 from lutterfly.host.graph import (

@@ -9,7 +9,7 @@ from exactness import needs_reference
 from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.examples import digits
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.arrays import contents
 from lutterfly.host.independence import mixing_node
 from lutterfly.host.random_numbers import random_tensors

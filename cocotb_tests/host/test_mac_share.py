@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.examples import digits
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.cli import main
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.mac_share import MacShare, count, mac_share

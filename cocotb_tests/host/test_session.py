@@ -11,8 +11,10 @@ from exactness import needs_reference
 from golden_transport import GoldenTransport
 
 from lutterfly.examples import digits
-from lutterfly.golden.config import PRESETS
-from lutterfly.golden.isa import COMMAND_BYTES, FORMATS, LocalMemory, Opcode
+from lutterfly.golden.engines import find_memory
+from lutterfly.golden.isa import COMMAND_BYTES, FORMATS, Opcode
+from lutterfly.golden.memories import LocalMemory
+from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program import Queues
 from lutterfly.host import InferenceSession, reference
 from lutterfly.host.loading import load_program
@@ -59,7 +61,7 @@ def loads(queues: Queues) -> list[tuple[LocalMemory, int]]:
     fields = [FORMATS[Opcode.LOAD].decode(word) for word in commands if word[0] & 15 == Opcode.LOAD]
     return [
         (
-            LocalMemory(load["memory"]),
+            find_memory(load["memory"]),
             load["rows"] * load["folds"] * load["row_pieces"] * load["piece_bytes"],
         )
         for load in fields

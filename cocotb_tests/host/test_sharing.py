@@ -16,9 +16,9 @@ from golden_transport import GoldenTransport
 from graphs import GraphMaker
 
 from lutterfly.examples import digits
-from lutterfly.golden.config import PRESETS
 from lutterfly.golden.isa import ErrorCode, Unit
 from lutterfly.golden.machine import MachineError
+from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program import Program
 from lutterfly.host import InferenceSession, ports
 from lutterfly.host.compiler import compile_graph

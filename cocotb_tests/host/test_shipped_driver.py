@@ -9,7 +9,7 @@ from cocotb.task import bridge
 from cocotb_transport import start
 from graphs import GraphMaker
 
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.top_axi import TopAxi
 from lutterfly.host.compiler import compile_graph
 from lutterfly.host.driver import Driver

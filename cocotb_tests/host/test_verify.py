@@ -13,7 +13,7 @@ from exactness import assert_right, needs_reference
 from generated import FORMS, TINY, Generated, Limits, chain, layer
 
 from lutterfly.examples import digits
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host import reference
 from lutterfly.host.cli import main
 from lutterfly.host.compiler import compile_model

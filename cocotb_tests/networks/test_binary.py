@@ -7,7 +7,7 @@ import pytest
 from binary_graphs import BinaryGraphMaker, random_binary_graph
 from measured import Measured, measure
 
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import batched, compile_graph
 from lutterfly.host.graph import Graph, Window
 from lutterfly.host.simulation.simulator import MemorySettings

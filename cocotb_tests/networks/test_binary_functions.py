@@ -9,7 +9,7 @@ from binary_networks import binary_network
 from exactness import assert_right
 
 from lutterfly.examples import digits
-from lutterfly.golden.config import DEFAULT_PRESET, PRESETS
+from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
 from lutterfly.host import reference
 from lutterfly.host.compiler import CompileError
 from lutterfly.host.session import InferenceSession

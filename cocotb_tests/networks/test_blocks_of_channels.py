@@ -6,7 +6,7 @@ import pytest
 from butterflies import Network
 from exactness import assert_right
 
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import cuts
 from lutterfly.host.compiler.parts import Cut
 from lutterfly.host.verify import verify

@@ -16,7 +16,9 @@ from fpc_configs import DRAWN_CONFIGS, FPC_CONFIGS
 
 from lutterfly.examples import digits
 from lutterfly.golden.butterfly import Density, Direction, Pattern
-from lutterfly.golden.config import DEFAULT_PRESET, PRESETS, Config
+from lutterfly.golden.config import Config
+from lutterfly.golden.engines import FPC
+from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
 from lutterfly.host import reference
 from lutterfly.host.compiler import CompileError, compile_model
 from lutterfly.host.frontend import ModelError
@@ -75,7 +77,7 @@ def test_drawn_networks(name: str, count: int, most_channels: int) -> None:
     exact, refused = 0, []
     config = DRAWN_CONFIGS[name]
     for seed in range(count):
-        directions, is_standard = [Direction(config.fpc.direction)], not config.fpc.densities
+        directions, is_standard = [Direction(config.engines[FPC].direction)], not config.engines[FPC].densities
         data, _ = fast_network(seed, most_channels=most_channels, directions=directions, is_standard=is_standard)
         try:
             found = verify(data, config, samples=1)
@@ -103,11 +105,11 @@ SMALL = FPC_CONFIGS["bottom-up"]
         (Pattern.of(9, 4), "channels must be at most 8, not 9; choose --config ecp5-85k"),
         (
             Pattern.of(8, 8, "top-down"),
-            'in this order, not [4, 2, 1]; choose a --config with "fpc": {"width": 8, "direction": "top-down"',
+            'in this order, not [4, 2, 1]; choose a --config with "FPC": {"width": 8, "direction": "top-down"',
         ),
         (
             Pattern.of(4, 4, densities=["cross", "full"]),
-            'densities[1] must be at most cross, not full; choose a --config with "fpc": {"width": 4',
+            'densities[1] must be at most cross, not full; choose a --config with "FPC": {"width": 4',
         ),
         (
             Pattern.of(8, 8, skips=[(1, 1)]),
@@ -131,10 +133,12 @@ def test_what_the_butterfly_has_not_is_refused(pattern: Pattern, message: str) -
 def test_the_remedy_makes_a_configuration_that_has_the_layer() -> None:
     """What a refusal says to put in a configuration makes one for which the layer compiles."""
     data = one(Pattern.of(8, 6, "top-down", skips=[(0, 2)]))
-    with pytest.raises(CompileError, match='choose a --config with "fpc": ') as refusal:
+    with pytest.raises(CompileError, match='choose a --config with "FPC": .* among its engines$') as refusal:
         compile_model(data, SMALL, "model")
-    part = json.loads(str(refusal.value).split('"fpc": ')[1])
-    config = Config.from_json(json.dumps({**json.loads(SMALL.to_json()), "fpc": part}))
+    part = str(refusal.value).split('"FPC": ')[1].removesuffix(" among its engines")
+    plain = json.loads(SMALL.to_json())
+    plain["engines"]["FPC"] = json.loads(part)
+    config = Config.from_json(json.dumps(plain))
     assert compile_model(data, config, "model").layers
 
 

@@ -11,17 +11,25 @@ from butterflies import Network, random_finish, random_stages, rotating_stages
 from exactness import assert_right
 
 from lutterfly.golden.butterfly import Density, Pattern, count_stages
-from lutterfly.golden.config import PRESETS, Config, FpcConfig
+from lutterfly.golden.config import Config
+from lutterfly.golden.engines import FPC
+from lutterfly.golden.engines.fpc.configuration import FpcConfig
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.verify import verify
 
 _DEFAULT = PRESETS["ecp5-85k"]
 CONFIGS: dict[str, Config] = {
     "bottom-up": _DEFAULT,
     # Two skips, of which only the wider layers have one.
-    "top-down": dataclasses.replace(_DEFAULT, fpc=FpcConfig(256, "top-down", skips=((0, 7), (2, 7)))),
+    "top-down": dataclasses.replace(
+        _DEFAULT, engines=_DEFAULT.engines.having(FPC, FpcConfig(256, "top-down", skips=((0, 7), (2, 7))))
+    ),
     # Eleven columns of weights, three of them the engine's own.
     "heavier": dataclasses.replace(
-        _DEFAULT, fpc=FpcConfig(128, densities=(*["full"] * 4, *["cross"] * 3), skips=((0, 6), (1, 4)))
+        _DEFAULT,
+        engines=_DEFAULT.engines.having(
+            FPC, FpcConfig(128, densities=(*["full"] * 4, *["cross"] * 3), skips=((0, 6), (1, 4)))
+        ),
     ),
 }
 #: Around the words and their powers of two.
@@ -64,7 +72,7 @@ def layer(seed: int, hardware: Pattern) -> bytes:
 def test_any_channels(name: str, first: int, count: int) -> None:
     config = CONFIGS[name]
     for seed in range(first, first + count):
-        assert_right(verify(layer(seed, config.fpc.pattern), config, samples=2))
+        assert_right(verify(layer(seed, config.engines[FPC].pattern), config, samples=2))
 
 
 @pytest.mark.parametrize("convolution", [False, True])

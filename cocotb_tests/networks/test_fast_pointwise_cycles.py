@@ -11,7 +11,7 @@ from butterflies import Network, random_finish, rotating_stages, with_fast_point
 from exactness import assert_right
 
 from lutterfly.golden.butterfly import Pattern
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.verify import verify
 
 CONFIG = PRESETS["ecp5-85k"]

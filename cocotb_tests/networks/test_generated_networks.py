@@ -18,8 +18,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from kept import CONFIG_KEY, PATIENT, REGRESSIONS, kept
 
-from lutterfly.golden.config import PRESETS, Config
+from lutterfly.golden.config import Config
 from lutterfly.golden.machine import ORDERS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host import reference
 from lutterfly.host.compiler import compile_graph
 from lutterfly.host.frontend import import_model

@@ -7,7 +7,7 @@ import pytest
 from exactness import assert_right, needs_reference
 from families.builder import Codes, Form, Net
 
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.verify import verify
 
 pytestmark = needs_reference

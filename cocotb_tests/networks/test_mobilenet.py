@@ -10,8 +10,8 @@ from exactness import assert_right, needs_reference
 from execution import put_input
 
 from lutterfly.golden import machine
-from lutterfly.golden.config import PRESETS
-from lutterfly.golden.isa import LocalMemory
+from lutterfly.golden.memories import LocalMemory
+from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program import Program
 from lutterfly.host import reference
 from lutterfly.host.compiler import plan_graph

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from exactness import assert_exact, assert_right, differing, integer_tensors, needs_reference
 
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import describe, import_model
 from lutterfly.host.simulation.simulator import MemorySettings
 from lutterfly.host.verify import verify

@@ -13,8 +13,8 @@ from measured import Measured, measure
 from pruning import pruned
 from trials import REFUSED, judge
 
-from lutterfly.golden.config import PRESETS
-from lutterfly.golden.isa import LocalMemory
+from lutterfly.golden.memories import LocalMemory
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.graph import Convolution, Graph, Window
 from lutterfly.host.verify import TOLERANCE, TOLERANCE_CYCLES

@@ -7,13 +7,12 @@ import numpy as np
 from amaranth.hdl import unsigned
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, RisingEdge
-from random_commands import Scenario
+from random_commands import Scenario, payload
 
 from lutterfly.golden import isa
 from lutterfly.golden.compute import compute_results, write_results
 from lutterfly.golden.config import Config
-from lutterfly.golden.isa import LocalMemory
-from lutterfly.golden.memories import MEMORIES
+from lutterfly.golden.memories import LocalMemory
 from lutterfly.hdl.dma.local_write import local_write_layout
 from lutterfly.hdl.memories.feature_memory import feature_write_layout
 from lutterfly.hdl.parts.isa import command_shape
@@ -58,7 +57,7 @@ class ComputeBench:
     async def fill(self, scenario: Scenario) -> None:
         layout, lanes = local_write_layout(self.config), self.config.array.lanes
         for memory, size in scenario.filled.items():
-            unit = lanes if memory is LocalMemory.FEATURE else MEMORIES[memory].write_bytes(lanes)
+            unit = lanes if memory is LocalMemory.FEATURE else memory.write_bytes(lanes)
             for number, address in enumerate(range(0, size, unit)):
                 word = int.from_bytes(scenario.memories[memory][address : address + unit].tobytes(), "little")
                 if memory is LocalMemory.FEATURE:
@@ -74,7 +73,7 @@ class ComputeBench:
             self.dut.feature_write__valid.value = self.dut.local_write.value = 0
 
     async def run(self, scenario: Scenario, rng: np.random.Generator, p_stall: float) -> None:
-        words = [{"index": number, **command} for number, command in enumerate(scenario.commands)]
+        words = [{"index": number, **payload(command)} for number, command in enumerate(scenario.commands)]
         await send(self.dut.clk, self.dut, "command", words, rng, p_stall, shape=command_shape(isa.COMPUTE))
         while self.done < len(words):
             await RisingEdge(self.dut.clk)

@@ -7,7 +7,8 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from lutterfly.golden import isa, registers
-from lutterfly.golden.config import AxiConfig, Config
+from lutterfly.golden.config import Config
+from lutterfly.golden.config_parts import AxiConfig
 from lutterfly.hdl.bus.axi import Response, axi4_lite_signature, axi4_signature
 from lutterfly.hdl.control.registers import Registers
 from lutterfly.hdl.memories.feature_memory import FeatureMemory

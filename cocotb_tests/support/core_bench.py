@@ -16,8 +16,10 @@ from random_commands import random_scenario
 
 from lutterfly.golden import isa, registers
 from lutterfly.golden.config import Config
-from lutterfly.golden.isa import ErrorCode, LocalMemory, Unit
+from lutterfly.golden.engines import find_engine
+from lutterfly.golden.isa import ErrorCode, Unit
 from lutterfly.golden.machine import Machine
+from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.program import Queues
 from lutterfly.golden.registers import REGISTERS
 
@@ -112,7 +114,8 @@ def random_job(config: Config, rng: np.random.Generator, count: int) -> Job:
     ]
     compute = [encode(isa.SYNC, wait=1)]
     for number, fields in enumerate(scenario.commands):
-        compute.append(encode(isa.COMPUTE, **fields, wait=int(number == 0), signal=int(number == count - 1)))
+        fmt = find_engine(fields["engine"]).format
+        compute.append(encode(fmt, **fields, wait=int(number == 0), signal=int(number == count - 1)))
     body = Queues(
         dma=b"".join(dma), compute=b"".join([*compute, END]), dma_address=2 * PAGE, compute_address=2 * PAGE + 64 * 11
     )

@@ -15,11 +15,12 @@ from cocotb.triggers import FallingEdge, ReadOnly, RisingEdge
 from cocotbext.axi import AxiBus, AxiRam
 
 from lutterfly.golden import isa
-from lutterfly.golden.config import PRESETS, Config
+from lutterfly.golden.config import Config
 from lutterfly.golden.dma import fill, load, store
-from lutterfly.golden.engines import memories
-from lutterfly.golden.isa import ErrorCode, LocalMemory, Unit
-from lutterfly.golden.memories import MEMORIES
+from lutterfly.golden.engines import find_memory
+from lutterfly.golden.isa import ErrorCode, Unit
+from lutterfly.golden.memories import SHARED_MEMORIES, LocalMemory, memories
+from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.bus.axi import axi4_signature
 from lutterfly.hdl.bus.axi_guard import AxiGuard
 from lutterfly.hdl.dma.dma_load import DmaLoad, load_command_layout
@@ -44,7 +45,7 @@ ILLEGAL_LOADS = [
     {"piece_bytes": 0},
     {"rows": 0},
     {"folds": 0},
-    {"memory": len(LocalMemory)},
+    {"memory": len(SHARED_MEMORIES)},
     {"memory": 15},
     {"row_pieces": 1 << 15, "piece_bytes": 1 << 17},
     {"memory": LocalMemory.WEIGHT, "local": 2},
@@ -265,8 +266,8 @@ class Bench:
             bits = dut.local.value.to_unsigned()
             if bits & 1:
                 write = local.from_bits(bits)
-                memory = LocalMemory(write.memory)
-                unit = MEMORIES[memory].write_bytes(lanes)
+                memory = find_memory(write.memory)
+                unit = memory.write_bytes(lanes)
                 at = write.address * unit
                 self.memories[memory][at : at + unit] = list(write.data.to_bytes(64, "little")[:unit])
             for name, signal in (("load", dut.load_done), ("store", dut.store_done)):
@@ -364,7 +365,7 @@ def random_load(rng: np.random.Generator, config: Config) -> dict[str, int]:
     feature_bytes = config.memory.feature_bytes
     if rng.random() < 0.25:
         memory = memories(config)[int(rng.integers(1, len(memories(config))))]
-        unit = MEMORIES[memory].write_bytes(config.array.lanes)
+        unit = memory.write_bytes(config.array.lanes)
         size = unit * int(rng.integers(1, 1 + min(max(300 // unit, 1), config.size_bytes(memory) // unit)))
         local = unit * int(rng.integers(0, (config.size_bytes(memory) - size) // unit + 1))
         return {

@@ -13,9 +13,10 @@ import numpy as np
 
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
-from lutterfly.golden.engines import memories
-from lutterfly.golden.isa import COMMAND_BITS, Engine, LocalMemory, Opcode, Unit
-from lutterfly.golden.memories import MEMORIES
+from lutterfly.golden.engines import ADD, DEPTHWISE, ENGINES, FPC, MAC, MAXIMUM, find_memory
+from lutterfly.golden.engines.add.memory import ENTRIES, ENTRY_BITS
+from lutterfly.golden.isa import COMMAND_BITS, Opcode, Unit
+from lutterfly.golden.memories import LocalMemory, memories
 from lutterfly.golden.packing import packs
 from lutterfly.golden.program import Queues
 from lutterfly.golden.requant import pack_parameters
@@ -58,10 +59,10 @@ def images(config: Config, entries: dict[int, int], rng: np.random.Generator) ->
     filled[LocalMemory.PARAMETER][:] = pack_parameters(rng.integers(-999, 999, count, dtype=np.int32), scales).view(
         np.uint8
     )
-    if LocalMemory.ADD_TABLE in filled:
-        limit = 1 << isa.ADD_ENTRY_BITS - 2
-        sums = rng.integers(-limit, limit, config.add.tables * isa.ADD_ENTRIES, dtype=np.int64)
-        filled[LocalMemory.ADD_TABLE][:] = sums.view(np.uint8)
+    if ADD.memory in filled:
+        limit = 1 << ENTRY_BITS - 2
+        sums = rng.integers(-limit, limit, config.engines[ADD].tables * ENTRIES, dtype=np.int64)
+        filled[ADD.memory][:] = sums.view(np.uint8)
     lists = np.full(config.memory.list_entries, isa.LIST_CLEAR | isa.LIST_FIRE, np.uint32)
     for index, entry in entries.items():
         lists[index] = entry
@@ -103,7 +104,9 @@ def _dma(name: str, legal: bool, *commands: bytes) -> Case:
 
 
 def _compute(name: str, legal: bool, entries: dict[int, int] | None = None, **fields: int) -> Case:
-    return Case(name, legal, compute=(*[SYNC] * LEAD, isa.COMPUTE.encode(**fields), END), entries=entries or {})
+    engine = ENGINES.get(fields.get("engine", MAC))
+    command = (engine.format if engine is not None else isa.COMPUTE).encode(**fields)
+    return Case(name, legal, compute=(*[SYNC] * LEAD, command, END), entries=entries or {})
 
 
 def _pair(name: str, last: int, first: int, make) -> Iterator[Case]:
@@ -154,6 +157,12 @@ def _headers(config: Config) -> Iterator[Case]:
             for bit in {reserved.lsb, reserved.lsb + reserved.width - 1, end, COMMAND_BITS - 1}:
                 changed = (word | 1 << bit).to_bytes(isa.COMMAND_BYTES, "little")
                 yield Case(f"{unit.name} {opcode.name} bit {bit}", False, **{queue: (*[SYNC] * LEAD, changed, END)})
+    argument = isa.COMPUTE.field("argument")
+    for engine in config.engines:
+        word = int.from_bytes(engine.format.encode(**_of_engine(config, engine)[0]), "little")
+        for bit in {isa.fields_end(engine.fields), argument.width - 1}:
+            changed = (word | 1 << argument.lsb + bit).to_bytes(isa.COMMAND_BYTES, "little")
+            yield Case(f"{engine.name} argument bit {bit}", False, compute=(*[SYNC] * LEAD, changed, END))
     for code in range(16):
         fields, entries = _of_engine(config, code)
         yield _compute(f"engine {code}", code in config.engines, entries, **fields)
@@ -191,9 +200,7 @@ def _counts(config: Config) -> Iterator[Case]:
     for name in ("outer", "middle", "inner", "steps", "last_lanes"):
         yield from _pair(name, 1, 0, lambda text, legal, value, name=name: _compute(text, legal, **mac | {name: value}))
     yield _compute("lanes 0", False, **mac | {"lanes": 0, "last_lanes": 0})
-    limits = {Engine.MAC: config.array.columns} | dict.fromkeys(
-        (Engine.MAXIMUM, Engine.DEPTHWISE, Engine.ADD), config.array.lanes
-    )
+    limits = {MAC: config.array.columns} | dict.fromkeys((MAXIMUM, DEPTHWISE, ADD), config.array.lanes)
     for engine, limit in limits.items():
         if engine not in config.engines:
             continue
@@ -230,31 +237,31 @@ def _counts(config: Config) -> Iterator[Case]:
 def _of_engine(config: Config, engine: int) -> tuple[dict[str, int], dict[int, int]]:
     """A command of an engine, legal if there is that engine, and the entries of its list."""
     fields = _mac(config) | {"engine": engine, "list": 8}
-    if engine == Engine.ADD:
+    if engine == ADD:
         return fields | {"steps": 2}, {8: isa.LIST_CLEAR, 9: isa.LIST_FIRE | 64}
-    if engine == Engine.DEPTHWISE:
+    if engine == DEPTHWISE:
         return fields | {"rows": 1}, {8: isa.LIST_CLEAR | isa.LIST_FIRE}
-    if engine == Engine.FPC:
+    if engine == FPC:
         return fields | {"stages": 1, "channels": 1}, {}
     return fields, {}
 
 
 def _engines(config: Config) -> Iterator[Case]:
     """Conditions that one engine has."""
-    for engine in (Engine.MAC, Engine.MAXIMUM, Engine.ADD):
+    for engine in (MAC, MAXIMUM, ADD):
         if engine in config.engines:
             fields, entries = _of_engine(config, engine)
             for skip in (0, 1):
                 yield _compute(f"{engine.name} skip {skip}", not skip, entries, **fields | {"skip": skip})
-    if Engine.ADD in config.engines:
-        fields, entries = _of_engine(config, Engine.ADD)
+    if ADD in config.engines:
+        fields, entries = _of_engine(config, ADD)
         for steps in (1, 2, 3):
             yield _compute(f"ADD steps {steps}", steps == 2, entries, **fields | {"steps": steps})
-        pairs = config.add.tables
+        pairs = config.engines[ADD].tables
         for pair in (pairs - 1, pairs):
             if pair < 1 << 4:
                 yield _compute(f"add_table {pair}", pair < pairs, entries, **fields | {"add_table": pair})
-    if Engine.DEPTHWISE in config.engines:
+    if DEPTHWISE in config.engines:
         yield from _depthwise(config)
     yield from _packing(config)
 
@@ -268,7 +275,7 @@ def _packing(config: Config) -> Iterator[Case]:
 
 
 def _depthwise(config: Config) -> Iterator[Case]:
-    fields, entries = _of_engine(config, Engine.DEPTHWISE)
+    fields, entries = _of_engine(config, DEPTHWISE)
     for inner in (0, 1):
         yield _compute(f"DEPTHWISE tile_inner {inner}", not inner, entries, **fields | {"tile_inner": inner})
     for rows in (0, 1, 2):
@@ -291,10 +298,9 @@ def _depthwise(config: Config) -> Iterator[Case]:
 def _compute_addresses(config: Config) -> Iterator[Case]:
     """What a step reads, and what a result is written to."""
     mac, size = _mac(config), config.memory.feature_bytes
-    engines = [engine for engine in Engine if engine in config.engines]
-    for engine in engines:
+    for engine in config.engines:
         fields, entries = _of_engine(config, engine)
-        if engine is Engine.ADD:
+        if engine is ADD:
             entries = {8: isa.LIST_CLEAR, 9: isa.LIST_FIRE}
         for source in (size - 1, size, (1 << isa.LOCAL_BITS) - 1):
             yield _compute(f"{engine.name} source {source}", source < size, entries, **fields | {"source": source})
@@ -327,7 +333,7 @@ def _compute_addresses(config: Config) -> Iterator[Case]:
             yield _compute(
                 f"{lanes} results at {at}",
                 at == size - lanes,
-                **mac | {"engine": Engine.MAXIMUM, "lanes": lanes, "last_lanes": lanes, "destination": at},
+                **mac | {"engine": MAXIMUM, "lanes": lanes, "last_lanes": lanes, "destination": at},
             )
     for at in (1, 0):
         yield _compute(
@@ -360,11 +366,11 @@ def _constants(config: Config) -> Iterator[Case]:
         yield _compute(f"weight {weight}", weight < words, **mac | {"weight": weight})
         yield _compute(f"weight {weight} of two tiles", False, **mac | {"weight": weight, "outer": 2})
         yield _compute(f"weight {weight} of two steps", False, two, **mac | {"weight": weight, "steps": 2, "list": 8})
-        if Engine.DEPTHWISE in config.engines:
-            fields, entries = _of_engine(config, Engine.DEPTHWISE)
+        if DEPTHWISE in config.engines:
+            fields, entries = _of_engine(config, DEPTHWISE)
             yield _compute(f"DEPTHWISE weight {weight}", weight < words, entries, **fields | {"weight": weight})
-        if Engine.MAXIMUM in config.engines:
-            fields, entries = _of_engine(config, Engine.MAXIMUM)
+        if MAXIMUM in config.engines:
+            fields, entries = _of_engine(config, MAXIMUM)
             yield _compute(f"MAXIMUM weight {weight}", True, entries, **fields | {"weight": weight})
     yield _compute("two tiles to the last weight word", True, **mac | {"weight": words - 2, "outer": 2})
     yield _compute("two steps to the last weight word", True, two, **mac | {"weight": words - 2, "steps": 2, "list": 8})
@@ -438,13 +444,13 @@ def _transfers(config: Config) -> Iterator[Case]:
 
 
 def _local_memories(config: Config, free: int) -> Iterator[Case]:
-    for code in range(16):
+    for code in range(32):
         known = code in memories(config)
-        unit = MEMORIES[LocalMemory(code)].write_bytes(config.array.lanes) if known else 8
+        unit = find_memory(code).write_bytes(config.array.lanes) if known else 8
         yield _dma(f"LOAD memory {code}", known, _load(external=free, memory=code, piece_bytes=unit))
         if not known or code == LocalMemory.FEATURE:
             continue
-        memory = LocalMemory(code)
+        memory = find_memory(code)
         base = {"external": free, "memory": code, "piece_bytes": unit}
         for count in ("rows", "folds", "row_pieces"):
             yield _dma(f"LOAD {memory.name} {count} 2", False, _load(**base | {count: 2}))

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 
-from lutterfly.golden.config import DEFAULT_PRESET, PRESETS, ArrayConfig, AxiConfig, Config, DepthwiseConfig, FpcConfig
-from lutterfly.golden.isa import Engine
+from lutterfly.golden.config import Config
+from lutterfly.golden.config_parts import ArrayConfig, AxiConfig
+from lutterfly.golden.engines import DEPTHWISE, ENGINES, FPC, MAC, MAXIMUM
+from lutterfly.golden.engines.configurations import EngineConfigs
+from lutterfly.golden.engines.depthwise.configuration import DepthwiseConfig
+from lutterfly.golden.engines.fpc.configuration import FpcConfig
+from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
 
 _TINY = PRESETS["tiny"]
 
 FPC_CONFIGS: dict[str, Config] = {
     # Two columns of weights in the weight memory, three in that of the engine.
     "further": dataclasses.replace(
-        _TINY, engines=(Engine.MAC, Engine.DEPTHWISE, Engine.FPC), fpc=FpcConfig(16, further_words=16)
+        _TINY,
+        engines=EngineConfigs.of(
+            MAC, DEPTHWISE, FPC, DEPTHWISE=DepthwiseConfig(2), FPC=FpcConfig(16, further_words=16)
+        ),
     ),
     "bottom-up": dataclasses.replace(
         _TINY,
         array=ArrayConfig(lanes=4, columns=4, requant_lanes=2),
-        engines=tuple(Engine),
-        depthwise=DepthwiseConfig(taps=3),
-        fpc=FpcConfig(8, skips=((0, 2), (0, 1))),
+        engines=EngineConfigs.of(*ENGINES.values(), FPC=FpcConfig(8, skips=((0, 2), (0, 1)))),
     ),
     # A word of results is a group, and a pixel is eight words.
     "top-down": dataclasses.replace(
@@ -27,8 +33,7 @@ FPC_CONFIGS: dict[str, Config] = {
         array=ArrayConfig(lanes=8, columns=8, requant_lanes=8),
         memory=dataclasses.replace(_TINY.memory, parameter_bytes=8 << 10),
         axi=AxiConfig(data_bits=64),
-        engines=(Engine.MAC, Engine.MAXIMUM, Engine.FPC),
-        fpc=FpcConfig(64, "top-down", skips=((0, 5),)),
+        engines=EngineConfigs.of(MAC, MAXIMUM, FPC, FPC=FpcConfig(64, "top-down", skips=((0, 5),))),
     ),
 }
 
@@ -39,9 +44,7 @@ def _heavier(direction: str, densities: tuple[str, ...], skips: tuple[tuple[int,
         _TINY,
         array=ArrayConfig(lanes=8, columns=8, requant_lanes=2),
         memory=dataclasses.replace(_TINY.memory, weight_bytes=32 << 10, feature_bytes=16 << 10),
-        engines=tuple(Engine),
-        depthwise=DepthwiseConfig(taps=3),
-        fpc=FpcConfig(64, direction, densities, skips),
+        engines=EngineConfigs.of(*ENGINES.values(), FPC=FpcConfig(64, direction, densities, skips)),
     )
 
 
@@ -58,8 +61,7 @@ BURST_CONFIGS: dict[str, Config] = {
     name: dataclasses.replace(
         _TINY,
         array=ArrayConfig(lanes=4, columns=4, requant_lanes=requant_lanes),
-        engines=(Engine.MAC, Engine.FPC),
-        fpc=FpcConfig(width),
+        engines=EngineConfigs.of(MAC, FPC, FPC=FpcConfig(width)),
     )
     for name, requant_lanes, width in (("two", 2, 8), ("eight", 4, 32))
 }

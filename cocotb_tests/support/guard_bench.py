@@ -8,7 +8,7 @@ from axi_monitor import AxiMonitor
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, ReadOnly, RisingEdge
 
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.bus.axi import read_beat_layout, request_layout, write_beat_layout
 from streams import send
 

@@ -13,10 +13,12 @@ from pathlib import Path
 
 from cocotb_coverage.coverage import CoverCross, CoverPoint, coverage_db, coverage_section
 
-from lutterfly.golden import isa
-from lutterfly.golden.config import DEFAULT_PRESET, PRESETS, Config
-from lutterfly.golden.engines import specification
-from lutterfly.golden.isa import COMMAND_BYTES, Engine, Opcode
+from lutterfly.golden.config import Config
+from lutterfly.golden.engines import FPC, decode, find_engine, find_memory
+from lutterfly.golden.engines.specifications import specification
+from lutterfly.golden.isa import COMMAND_BYTES, Opcode
+from lutterfly.golden.memories import memories
+from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
 from lutterfly.golden.program import Program
 from lutterfly.golden.timing import RESULT_WINDOWS, result_groups
 
@@ -25,10 +27,10 @@ from lutterfly.golden.timing import RESULT_WINDOWS, result_groups
 ENGINES = [
     engine.name
     for engine in PRESETS[DEFAULT_PRESET].engines
-    if engine is not Engine.FPC and not specification(engine).is_binary
+    if engine is not FPC and not specification(engine).is_binary
 ]
 #: All but the one that none of those engines reads.
-MEMORIES = [memory.name for memory in isa.LocalMemory if memory is not isa.LocalMemory.FPC_WEIGHT]
+MEMORIES = [memory.name for memory in memories(PRESETS[DEFAULT_PRESET]) if memory is not FPC.memory]
 BOUNDS = ["bus", "issue", "results"]
 WAITS = ["none", "tokens", "after", "both"]
 BALANCES = ["fewer", "equal", "more"]
@@ -85,9 +87,7 @@ class Moved:
 
 def _fields(commands: bytes) -> Iterator[tuple[Opcode, dict[str, int]]]:
     for start in range(0, len(commands), COMMAND_BYTES):
-        command = commands[start : start + COMMAND_BYTES]
-        opcode = Opcode(command[0] & 15)
-        yield opcode, isa.FORMATS[opcode].decode(command)
+        yield decode(commands[start : start + COMMAND_BYTES])
 
 
 def _waits(fields: dict[str, int]) -> str:
@@ -101,7 +101,7 @@ def computed(program: Program, config: Config) -> Iterator[Computed]:
     for index, (opcode, fields) in enumerate(_fields(program.body.compute)):
         if opcode is not Opcode.COMPUTE:
             continue
-        engine, waits = Engine(fields["engine"]).name, _waits(fields)
+        engine, waits = find_engine(fields["engine"]).name, _waits(fields)
         groups = result_groups(config, fields["lanes"])
         steps = fields["steps"] - (fields["skip"] if fields["inner"] > 1 else 0)
         balance = BALANCES[(groups > steps) - (groups < steps) + 1]
@@ -139,7 +139,7 @@ def moved(program: Program) -> Iterator[Moved]:
     for opcode, fields in _fields(program.body.dma):
         if opcode.name not in TRANSFERS:
             continue
-        memory = isa.LocalMemory(fields["memory"]).name if opcode is Opcode.LOAD else "FEATURE"
+        memory = find_memory(fields["memory"]).name if opcode is Opcode.LOAD else "FEATURE"
         yield Moved(opcode.name, before, _waits(fields), memory, fields.get("folds", 1) > 1)
         before = opcode.name
 

@@ -66,6 +66,8 @@ OF_FOLDERS = {
     "host/transfer": ("table", "facts"),
     "host": ("cli", "session"),
 }
+#: Folders whose folders are rooms: one test has the name of all the files in each.
+ROOMS = ("golden/engines",)
 #: What tests a module of plain Python beside the tests of the same name.
 BESIDE_NAMES = {
     "add": ("lanewise",),
@@ -162,9 +164,11 @@ def software_tests(file: str, *, far: bool) -> Iterator[tuple[str, str]]:
     """Those of the same name, and those that import the module, themselves or through others, until they take a minute;
     with ``far`` those that run networks, and whatever else imports it through one module at most."""
     path = Path(file)
-    stem = path.parent.name if path.stem == "__init__" else path.stem
+    is_of_room = path.parent.parent.as_posix() in ROOMS
+    stem = path.parent.name if is_of_room or path.stem == "__init__" else path.stem
     away = _imports_away(file)
-    beside = (*BESIDE_NAMES.get(stem, ()), *OF_FOLDERS[path.parent.as_posix()])
+    of_folder = OF_FOLDERS[(path.parent.parent if is_of_room else path.parent).as_posix()]
+    beside = (*BESIDE_NAMES.get(stem, ()), *of_folder)
     found = _of_the_same_name(path, stem, away)
     found += [test for name in beside for test in _called(f"test_{name}.py", path.parts[0])]
     found = list(dict.fromkeys([*found, *sorted(away, key=lambda name: _distance(name, away))]))

@@ -8,9 +8,11 @@ import numpy as np
 
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
-from lutterfly.golden.engines import ENGINES
-from lutterfly.golden.engines.engine import EngineSpecification, RandomWindow
-from lutterfly.golden.isa import LocalMemory
+from lutterfly.golden.engines import ADD, find_engine
+from lutterfly.golden.engines.specification import EngineSpecification, RandomWindow
+from lutterfly.golden.engines.specifications import SPECIFICATIONS
+from lutterfly.golden.memories import LocalMemory
+from lutterfly.golden.memories import memories as built
 from lutterfly.golden.packing import is_packed_legally
 from lutterfly.golden.requant import pack_parameters
 
@@ -49,34 +51,39 @@ def _loops(
 
 
 def random_window(config: Config, rng: np.random.Generator, engine: EngineSpecification, most: int) -> RandomWindow:
-    """A window of an engine that takes at most so many weight words; what other engines have of their own is random."""
-    limits = {field.name: field.limits for field in isa.COMPUTE.fields}
-    others = [name for other in ENGINES.values() for name in (*other.step_fields, *other.result_fields)]
-    fields = {name: int(rng.integers(*limits[name], endpoint=True)) for name in dict.fromkeys(others)}
+    """A window of an engine that takes at most so many weight words; what it leaves open of its own is random."""
+    fields = {field.name: int(rng.integers(*field.limits, endpoint=True)) for field in engine.engine.fields}
     window = engine.random_window(config, rng, most)
-    common = {"lanes", "last_lanes"} - set(window.fields)
-    fields = {name: value for name, value in fields.items() if name not in common}
     return RandomWindow(fields | {"skip": 0} | window.fields, window.sum_start)
+
+
+def payload(command: dict[str, int]) -> dict[str, int]:
+    """A COMPUTE command as it comes to its unit: the engine's own fields as the argument."""
+    engine = find_engine(command["engine"])
+    own = {field.name: command.get(field.name, 0) for field in engine.fields}
+    argument = sum((own[field.name] & (1 << field.width) - 1) << field.lsb for field in engine.fields)
+    return {name: value for name, value in command.items() if name not in own} | {"argument": argument}
 
 
 def random_parameters(rng: np.random.Generator, engine: EngineSpecification, words: int) -> dict[str, int]:
     """Where the parameters of a command begin: in a word of its engine, if its scale is a certain one."""
     special = special_scales()
-    if engine.code in special:
-        return {"parameter": PARAMETER_WORDS - 1 - list(special).index(engine.code), "parameter_shared": 1}
+    if engine.engine in special:
+        return {"parameter": PARAMETER_WORDS - 1 - list(special).index(engine.engine), "parameter_shared": 1}
     last = PARAMETER_WORDS - len(special) + 1
     return {"parameter": int(rng.integers(0, last - words)), "parameter_shared": int(rng.integers(2))}
 
 
 def special_scales() -> dict[int, float]:
     """The engines whose scale is a certain one. Their words are the last ones, the first engine's the very last."""
-    return {code: engine.random_scale for code, engine in ENGINES.items() if engine.random_scale is not None}
+    return {code: engine.random_scale for code, engine in SPECIFICATIONS.items() if engine.random_scale is not None}
 
 
 def _pack_some(config: Config, rng: np.random.Generator, command: dict[str, int]) -> None:
     """Pack the results of a command now and then, where it can; the windows of an inner loop may be one string."""
     command["packed"] = 0
-    if rng.random() < 0.4 and is_packed_legally(command | {"packed": 1}, config):
+    packed, engine = command | {"packed": 1}, SPECIFICATIONS[command["engine"]]
+    if rng.random() < 0.4 and is_packed_legally(packed, config) and engine.is_legal(packed, config):
         command["packed"] = 1
         if config.array.columns < 8 and rng.random() < 0.7:
             command["destination_inner"] = 0
@@ -90,13 +97,13 @@ def random_scenario(config: Config, rng: np.random.Generator, count: int, *, run
     windows have few steps: a run is bound by its results, which pile up.
     """
     memory, array = config.memory, config.array
-    memories = {name: np.zeros(config.size_bytes(name), np.uint8) for name in LocalMemory}
+    memories = {name: np.zeros(config.size_bytes(name), np.uint8) for name in built(config)}
     filled = {
         LocalMemory.FEATURE: memory.feature_bytes,
         LocalMemory.WEIGHT: WEIGHT_WORDS * config.weight_word_bytes,
         LocalMemory.PARAMETER: PARAMETER_WORDS * config.parameter_word_bytes,
         LocalMemory.TABLE: config.size_bytes(LocalMemory.TABLE),
-        LocalMemory.ADD_TABLE: config.size_bytes(LocalMemory.ADD_TABLE),
+        **{engine.memory: config.size_bytes(engine.memory) for engine in config.engines if engine is ADD},
     }
     for name, size in filled.items():
         memories[name][:size] = rng.integers(0, 256, size)
@@ -112,7 +119,7 @@ def random_scenario(config: Config, rng: np.random.Generator, count: int, *, run
     commands: list[dict[str, int]] = []
     for number in range(count):
         if number % run_length == 0:
-            engine = ENGINES[int(rng.choice(config.engines))]
+            engine = SPECIFICATIONS[int(rng.choice([*config.engines]))]
         limit = engine.most_results(config)
         tiles = int(rng.integers(1, 4))
         window = random_window(config, rng, engine, WEIGHT_WORDS // tiles // 2 if run_length == 1 else 2)
@@ -134,7 +141,7 @@ def random_scenario(config: Config, rng: np.random.Generator, count: int, *, run
         source = commands[-1]["destination"] if depends else int(rng.integers(0, half - region))
         commands.append(
             {
-                "engine": int(engine.code),
+                "engine": int(engine.engine),
                 "after": int(depends),
                 "tile_inner": int(tile_inner),
                 "list": len(entries),

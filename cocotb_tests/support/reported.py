@@ -12,7 +12,7 @@ from generated import TINY, Limits, Maker, chain
 from pruning import pruned
 
 from lutterfly.examples import digits
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
 from lutterfly.host.compiler import Outcome, encode, plan_graph
 from lutterfly.host.compiler.plan import Plan

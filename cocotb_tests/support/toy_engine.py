@@ -1,13 +1,12 @@
 """An engine that the project does not have: the least byte of each lane.
 
 All that there is of it stands in this file: a specification with its twin, a component, a lowering, and a line in each
-of the three tables (:func:`add_toy`).
+of the four tables (:func:`add_toy`).
 """
 
 from __future__ import annotations
 
 import dataclasses
-import enum
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +15,9 @@ from amaranth.hdl import Module, Signal, signed
 
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import ENGINES
-from lutterfly.golden.engines.engine import EngineSpecification, RandomWindow, TileWindows
+from lutterfly.golden.engines.engine import Engine, EngineConfig
+from lutterfly.golden.engines.specification import EngineSpecification, RandomWindow, TileWindows
+from lutterfly.golden.engines.specifications import SPECIFICATIONS
 from lutterfly.hdl.engines import COMPONENTS
 from lutterfly.hdl.engines.engine import EngineComponent, engine_members
 from lutterfly.host.compiler.lower import operations
@@ -25,17 +26,15 @@ from lutterfly.host.compiler.operation import Job, Lowering
 from lutterfly.host.compiler.plan import Command
 from lutterfly.host.graph import MaxPool
 
-
-class Toy(enum.IntEnum):
-    MINIMUM = 7
+MINIMUM = Engine(7, "MINIMUM", configuration=EngineConfig)
 
 
 def _totals(windows: TileWindows) -> np.ndarray:
     return windows.words.min(axis=-2).astype(np.int32)
 
 
-MINIMUM = EngineSpecification(
-    code=Toy.MINIMUM,
+SPECIFICATION = EngineSpecification(
+    engine=MINIMUM,
     notes="Gives the least byte of each lane.",
     results="array.lanes",
     totals=_totals,
@@ -49,7 +48,7 @@ class Minimum(EngineComponent):
 
     def __init__(self, config: Config):
         self.config = config
-        self.latencies = {Toy.MINIMUM: 1}
+        self.latencies = {MINIMUM: 1}
         super().__init__(engine_members(config))
 
     def elaborate(self, platform) -> Module:
@@ -76,16 +75,16 @@ class MinimumOperation(LanewiseOperation):
     def lower(self, job: Job) -> list[Command]:
         """The same commands for another engine."""
         return [
-            dataclasses.replace(command, fields=command.fields | {"engine": Toy.MINIMUM})
-            for command in super().lower(job)
+            dataclasses.replace(command, fields=command.fields | {"engine": MINIMUM}) for command in super().lower(job)
         ]
 
 
-LOWERING = Lowering({MinPool: MinimumOperation}, (Toy.MINIMUM,), reads_border=False)
+LOWERING = Lowering({MinPool: MinimumOperation}, (MINIMUM,), reads_border=False)
 
 
 def add_toy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The three lines."""
-    monkeypatch.setitem(ENGINES, Toy.MINIMUM, MINIMUM)
-    monkeypatch.setitem(COMPONENTS, Toy.MINIMUM, Minimum)
+    """The four lines."""
+    monkeypatch.setitem(ENGINES, MINIMUM, MINIMUM)
+    monkeypatch.setitem(SPECIFICATIONS, MINIMUM, SPECIFICATION)
+    monkeypatch.setitem(COMPONENTS, MINIMUM, Minimum)
     monkeypatch.setattr(operations, "LOWERINGS", (LOWERING, *operations.LOWERINGS))

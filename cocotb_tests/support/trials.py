@@ -11,7 +11,8 @@ from kept import CONFIG_KEY, REGRESSIONS
 from met import Coverage
 from shrink import shrink
 
-from lutterfly.golden.config import PRESETS, Config
+from lutterfly.golden.config import Config
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.driver import AcceleratorError
 from lutterfly.host.simulation.simulator import SimulationError
 from lutterfly.host.verify import Verification, verify

@@ -8,7 +8,8 @@ import pytest
 from fast_networks import Network
 
 from lutterfly.golden.butterfly import Direction, Pattern
-from lutterfly.golden.config import PRESETS, Config
+from lutterfly.golden.config import Config
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import CompileError, compile_model
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
@@ -69,7 +70,7 @@ class Wide(nn.Module):
 
 
 #: Whose remedy is a configuration, not a preset.
-SPECIAL = 'choose a --config with "fpc": {"width": 256'
+SPECIAL = 'choose a --config with "FPC": {"width": 256'
 
 
 @pytest.mark.parametrize(

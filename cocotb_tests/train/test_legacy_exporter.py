@@ -13,7 +13,7 @@ from exactness import needs_reference
 from golden_transport import GoldenTransport
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
 from lutterfly.host.frontend import import_model
 from lutterfly.host.quantize import quantize

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from snippets import Provider, Snippet, snippets
 
-from lutterfly.golden.config import DEFAULT_PRESET, PRESETS
+from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
 from lutterfly.host.compiler import compile_model
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")

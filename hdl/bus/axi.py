@@ -11,7 +11,7 @@ from amaranth.hdl import unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...golden.config import AxiConfig
+from ...golden.config_parts import AxiConfig
 from ..parts.fifo import push_signature
 
 __all__ = [

@@ -7,7 +7,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from ...golden.config import AxiConfig
+from ...golden.config_parts import AxiConfig
 from ..parts.fifo import Buffer
 from .axi import BEATS_BITS
 

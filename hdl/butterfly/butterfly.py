@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from ...golden.butterfly import Density, Pattern, lane_exchange, pixel_words
-from ...golden.engines.fpc import ROUND_LATENCY
+from ...golden.engines.fpc.specification import ROUND_LATENCY
 from ...golden.fpc import FRACTION_BITS, MOST_INPUT_SHIFT, VALUE_BITS
 from ..parts.device import MULTIPLIER_LATENCY, Multiplier, MultiplierColumns
 from ..parts.pipeline import delay, spread

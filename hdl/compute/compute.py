@@ -10,7 +10,8 @@ from amaranth.lib.wiring import In, Out
 
 from ...golden import isa
 from ...golden.config import Config
-from ...golden.engines import specification
+from ...golden.engines.specifications import specification
+from ...golden.memories import LocalMemory
 from ...golden.timing import terms_latency
 from ..dma.local_write import local_write_layout
 from ..engines import COMPONENTS
@@ -297,11 +298,12 @@ class Compute(wiring.Component):
         """From values to codes without the requantiser, in as many cycles as with it."""
         m.submodules.direct_finish = finish = DirectFinish(self.config.array.lanes)
         settings = results.settings
+        (direct,) = (one for one in map(specification, self.config.engines) if one.direct)
         biases = Cat(results.parameters)[: len(finish.biases.as_value())]
         m.d.comb += [
             finish.values.eq(results.direct_values),
             finish.biases.eq(biases),
-            finish.settings.shift.eq(settings.fields.shift),
+            finish.settings.shift.eq(settings.fields[direct.name].shift),
             *(finish.settings[name].eq(settings[name]) for name in ("zero_point", "low", "high")),
             write_back.direct_values.eq(delay(m, finish.codes, latency - DIRECT_LATENCY, name="direct_codes")),
         ]
@@ -319,11 +321,11 @@ class Compute(wiring.Component):
         """Each write to its memory: from one memory to the next, so that no wire has to reach all of them."""
         local = self.local_write
         ports = {
-            isa.LocalMemory.LIST: windows.list_write,
-            isa.LocalMemory.TABLE: tables.write,
+            LocalMemory.LIST: windows.list_write,
+            LocalMemory.TABLE: tables.write,
             **({terms.memory: terms.write} if terms else {}),
-            isa.LocalMemory.PARAMETER: results.parameter_write,
-            isa.LocalMemory.WEIGHT: weights.write,
+            LocalMemory.PARAMETER: results.parameter_write,
+            LocalMemory.WEIGHT: weights.write,
             **{engine.memory: engine.write for engine in engines if engine.memory is not None},
         }
         for code, port in ports.items():

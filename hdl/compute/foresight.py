@@ -7,7 +7,8 @@ from amaranth.lib.wiring import In
 
 from ...golden import isa
 from ...golden.config import Config
-from ...golden.engines import specification
+from ...golden.engines.engine import Engine
+from ...golden.engines.specifications import specification
 from ...golden.timing import BACKLOG_LIMIT, burst_limit, burst_results
 from ..parts.assertions import Assertions
 from ..parts.isa import field_shape
@@ -56,7 +57,7 @@ class Foresight(wiring.Component):
         Issue nothing more.
     """
 
-    def __init__(self, config: Config, *, landing_latency: dict[isa.Engine, int]):
+    def __init__(self, config: Config, *, landing_latency: dict[Engine, int]):
         self.config = config
         self.landing_latency = landing_latency
         super().__init__({"steps": In(stream.Signature(foreseen_layout(config))), "halt": In(1)})

@@ -10,7 +10,7 @@ from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
-from ...golden.engines import specification
+from ...golden.engines.specifications import specification
 from ...golden.fpc import VALUE_BITS
 from ...golden.memories import PARAMETER_BYTES
 from ...golden.packing import is_narrow, packs
@@ -52,7 +52,7 @@ _SETTINGS = ("zero_point", "low", "high", "table_enable", "table")
 def finish_flags(config: Config) -> dict[int, str]:
     """A flag for each engine whose totals are finished in a way of their own, by its code."""
     engines = [specification(code) for code in config.engines]
-    return {engine.code: f"is_{engine.name}" for engine in engines if not engine.is_requantised}
+    return {engine.engine: f"is_{engine.name}" for engine in engines if not engine.is_requantised}
 
 
 def settings_layout(config: Config) -> data.StructLayout:

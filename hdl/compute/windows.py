@@ -11,12 +11,13 @@ from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
-from ...golden.engines import specification
-from ...golden.engines.engine import leaves_nothing_out
+from ...golden.engines.engine import Engine
+from ...golden.engines.specification import leaves_nothing_out
+from ...golden.engines.specifications import specification
 from ...golden.packing import packing_conditions
 from ..engines.engine import has_direct, is_direct, own_fields, step_layout, take_fields
 from ..parts.device import RAM_LATENCY, Ram
-from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, field_shape, report
+from ..parts.isa import INDEX_BITS, EngineCommand, ErrorReport, command_shape, field_shape, report
 from ..parts.lookahead import Lookahead
 from ..parts.pipeline import delay
 from .foresight import Foresight, foreseen_layout
@@ -107,7 +108,7 @@ class Windows(wiring.Component):
     error : Out(ErrorReport)
     """
 
-    def __init__(self, config: Config, *, landing_latency: dict[isa.Engine, int]):
+    def __init__(self, config: Config, *, landing_latency: dict[Engine, int]):
         self.config = config
         self.landing_latency = landing_latency
         self.weight_bits = _COMMAND["weight"].width + 1
@@ -174,7 +175,7 @@ class Windows(wiring.Component):
     def _takes_weight(self, command, steps):
         """Whether the first of the last ``steps`` steps of a window takes a weight word, if its engine takes any."""
         conditions = [
-            (command.engine != engine.code) | (steps <= command[engine.weight_words])
+            (command.engine != engine.engine) | (steps <= EngineCommand(command, engine.engine)[engine.weight_words])
             for engine in self.engines
             # As many as there are steps: all of them.
             if engine.weight_words not in (None, "steps")
@@ -183,7 +184,7 @@ class Windows(wiring.Component):
 
     def _is_burst(self, command):
         """Whether the steps of its windows come one after the other."""
-        return reduce(or_, (command.engine == engine.code for engine in self.engines if engine.is_burst), Const(0))
+        return reduce(or_, (command.engine == engine.engine for engine in self.engines if engine.is_burst), Const(0))
 
     def _step_layout(self) -> data.StructLayout:
         """A step on its way to the issue."""
@@ -290,13 +291,14 @@ class Windows(wiring.Component):
         limit = self.config.array.lanes
         for engine in self.engines:
             if engine.most_results(self.config) != self.config.array.lanes:
-                limit = Mux(command.engine == engine.code, engine.most_results(self.config), limit)
+                limit = Mux(command.engine == engine.engine, engine.most_results(self.config), limit)
         legal_for_engine = Signal(init=1)
         with m.Switch(command.engine):
             for engine in self.engines:
                 if engine.conditions is not None:
-                    with m.Case(engine.code):
-                        m.d.comb += legal_for_engine.eq(engine.legal(command, self.config))
+                    with m.Case(engine.engine):
+                        own = EngineCommand(command, engine.engine)
+                        m.d.comb += legal_for_engine.eq(engine.legal(own, self.config))
             with m.Default():
                 m.d.comb += legal_for_engine.eq(leaves_nothing_out(command))
 
@@ -369,7 +371,7 @@ class Windows(wiring.Component):
             self.address.eq(now.base + lists.read_data[: self.offset_bits]),
             weight.eq(now.weight),
             index.eq(now.index),
-            uses_weights.eq(reduce(or_, (engine == own.code for own in self.engines if own.weight_words))),
+            uses_weights.eq(reduce(or_, (engine == own.engine for own in self.engines if own.weight_words))),
         ]
         bad_address, bad_weight = Signal(), Signal()
         m.d.comb += [
@@ -388,7 +390,7 @@ class Windows(wiring.Component):
 
     def _keeps(self, engine: Value, count: Value) -> Value:
         """The bytes of a word that count: so many, or all."""
-        masks = reduce(or_, (engine == own.code for own in self.engines if own.masks_words))
+        masks = reduce(or_, (engine == own.engine for own in self.engines if own.masks_words))
         lanes = range(self.config.array.lanes)
         return Cat(~masks | (count == 0) | (count > lane) for lane in lanes)
 
@@ -399,7 +401,7 @@ class Windows(wiring.Component):
             if engine.read_steps:
                 left = Signal(_COMMAND["steps"].shape, name=f"{engine.name}_reads_left", reset_less=True)
                 with m.If(valid):
-                    count = engine.read_steps(step.fields, self.config)
+                    count = engine.read_steps(step.fields[engine.name], self.config)
                     m.d.sync += left.eq(Mux(clear, count - 1, Mux(left == 0, 0, left - 1)))
-                reads &= (step.foreseen.engine != engine.code) | clear | (left != 0)
+                reads &= (step.foreseen.engine != engine.engine) | clear | (left != 0)
         return reads

@@ -8,7 +8,8 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from ...golden import isa, registers
-from ...golden.config import AxiConfig, Config
+from ...golden.config import Config
+from ...golden.config_parts import AxiConfig
 from ...golden.timing import WORDS_AHEAD
 from ..bus.axi import ReadSignature, Response
 from ..parts.assertions import Assertions

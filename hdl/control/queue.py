@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ...golden import isa
 from ...golden.config import Config
-from ...golden.isa import ErrorCode, Opcode, Unit
+from ...golden.isa import ErrorCode, Opcode, Unit, fields_end
 from ..dma.dma_load import load_command_layout
 from ..parts.assertions import Assertions
 from ..parts.fifo import Buffer, Fifo
@@ -275,7 +275,16 @@ class Queue(wiring.Component):
         for (end, used), stop in zip(stretches.items(), [*ends[1:], isa.COMMAND_BITS], strict=True):
             m.d.sync += used.eq(command[end:stop].any())
 
-        is_legal, is_clean, has_engine = Signal(), Signal(), Signal(init=1)
+        # What engines leave unused of the argument.
+        argument = view(isa.COMPUTE, command).argument
+        unused_of = {
+            end: Signal(name=f"argument_from_{end}", reset_less=True)
+            for end in sorted({fields_end(own.fields) for own in self.config.engines})
+        }
+        for end, unused in unused_of.items():
+            m.d.sync += unused.eq(argument[end:].any())
+
+        is_legal, is_clean, has_engine, is_argument_clean = Signal(), Signal(), Signal(init=1), Signal(init=1)
         with m.Switch(header.opcode):
             for opcode, size in sizes.items():
                 with m.Case(opcode):
@@ -284,6 +293,10 @@ class Queue(wiring.Component):
                     if opcode is Opcode.COMPUTE:
                         engine = view(isa.COMPUTE, command).engine
                         m.d.comb += has_engine.eq(Cat(engine == code for code in self.config.engines).any())
+                        with m.Switch(engine):
+                            for own in self.config.engines:
+                                with m.Case(own):
+                                    m.d.comb += is_argument_clean.eq(~unused_of[fields_end(own.fields)])
         illegal, legal = Signal(ErrorCode), Signal()
         m.d.sync += [
             illegal.eq(
@@ -293,7 +306,7 @@ class Queue(wiring.Component):
                     Mux(~has_engine, ErrorCode.ILLEGAL_ENGINE, ErrorCode.ILLEGAL_FIELD),
                 )
             ),
-            legal.eq(is_legal & has_engine & is_clean),
+            legal.eq(is_legal & has_engine & is_clean & is_argument_clean),
         ]
         return illegal, legal
 

@@ -9,9 +9,7 @@ from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
-from ...golden.engines import memories
-from ...golden.isa import LocalMemory
-from ...golden.memories import MEMORIES
+from ...golden.memories import LocalMemory, memories
 from ...golden.timing import PIECES_AHEAD
 from ..parts.fifo import Fifo
 from ..parts.isa import INDEX_BITS, field_shape
@@ -24,7 +22,7 @@ def chunk_bytes(memory: LocalMemory, config: Config) -> int:
     """Bytes that a LOAD moves to ``memory`` in a cycle: a beat, or one unit of the memory if that is less."""
     if memory is LocalMemory.FEATURE:
         return config.axi.data_bytes
-    return min(MEMORIES[memory].write_bytes(config.array.lanes), config.axi.data_bytes)
+    return min(memory.write_bytes(config.array.lanes), config.axi.data_bytes)
 
 
 def _count_shape(config: Config):

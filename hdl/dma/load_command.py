@@ -9,9 +9,8 @@ from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
-from ...golden.engines import memories
-from ...golden.isa import ErrorCode, LocalMemory, Unit
-from ...golden.memories import MEMORIES
+from ...golden.isa import ErrorCode, Unit
+from ...golden.memories import LocalMemory, memories
 from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, report
 from .load_chunks import chunk_bytes, transfer_nest
 from .loop_nest import Nest
@@ -146,7 +145,7 @@ class LoadCommands(wiring.Component):
         misplaced = Signal()
         with m.Switch(load.memory):
             for memory in memories(self.config):
-                unit_bits = ceil_log2(MEMORIES[memory].write_bytes(self.config.array.lanes))
+                unit_bits = ceil_log2(memory.write_bytes(self.config.array.lanes))
                 with m.Case(memory):
                     if memory is not LocalMemory.FEATURE:
                         m.d.comb += misplaced.eq(

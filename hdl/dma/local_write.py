@@ -9,9 +9,7 @@ from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
-from ...golden.engines import memories
-from ...golden.isa import LocalMemory
-from ...golden.memories import MEMORIES
+from ...golden.memories import LocalMemory, memories
 from ..memories.feature_memory import feature_write_layout
 from ..parts.isa import field_shape
 from .byte_aligner import chunk_layout
@@ -30,9 +28,7 @@ def local_write_layout(config: Config) -> data.StructLayout:
             "valid": unsigned(1),
             "memory": field_shape(isa.LOAD, "memory"),
             "address": unsigned(isa.LOCAL_BITS),
-            "data": unsigned(
-                8 * max(config.array.lanes, MEMORIES[LocalMemory.PARAMETER].write_bytes(config.array.lanes))
-            ),
+            "data": unsigned(8 * max(config.array.lanes, LocalMemory.PARAMETER.write_bytes(config.array.lanes))),
         }
     )
 
@@ -97,7 +93,7 @@ class LocalWrite(wiring.Component):
             for memory in memories(self.config):
                 if memory is LocalMemory.FEATURE:
                     continue
-                unit_bits = ceil_log2(MEMORIES[memory].write_bytes(lanes))
+                unit_bits = ceil_log2(memory.write_bytes(lanes))
                 # Which word of the unit this is, if a unit has several.
                 word = gathered.address[byte_bits : max(unit_bits, byte_bits)]
                 with m.Case(memory):

@@ -7,7 +7,7 @@ from typing import ClassVar
 from amaranth.hdl import Cat, Module, Signal
 
 from ...golden.config import Config
-from ...golden.isa import Engine
+from ...golden.engines import ADD
 from ..parts.pipeline import delay
 from .add_tables import AddTables
 from .engine import EngineComponent, engine_members
@@ -31,7 +31,7 @@ class AddOperands(EngineComponent):
         and bits 15:8 that of the last.
     """
 
-    latencies: ClassVar = {Engine.ADD: 2}
+    latencies: ClassVar = {ADD: 2}
     terms: ClassVar = AddTables
     is_narrow: ClassVar = True
 

@@ -9,8 +9,9 @@ from amaranth.lib import data, memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from ...golden import isa
 from ...golden.config import Config
+from ...golden.engines import ADD
+from ...golden.engines.add.memory import ENTRIES, ENTRY_BITS
 from ..parts.device import RAM_LATENCY, Ram
 from ..parts.pipeline import delay
 from .engine import ACCUMULATOR_BITS, TermsComponent, term_of, terms_layout, terms_settings_layout
@@ -20,7 +21,7 @@ __all__ = ["LATENCY", "AddTables"]
 #: Look up, choose.
 LATENCY = RAM_LATENCY + 1
 
-_CODES = isa.ADD_ENTRIES // 2
+_CODES = ENTRIES // 2
 
 
 class AddTables(TermsComponent):
@@ -47,20 +48,20 @@ class AddTables(TermsComponent):
         One entry; the address is 512 times the pair, plus 256 times the operand, plus the code plus 128.
     """
 
-    memory: ClassVar = isa.LocalMemory.ADD_TABLE
+    memory: ClassVar = ADD.memory
 
     def __init__(self, config: Config):
         self.config = config
         self.lanes = config.array.requant_lanes
-        entries = config.add.tables * isa.ADD_ENTRIES
+        entries = config.engines[ADD].tables * ENTRIES
         words = data.ArrayLayout(signed(ACCUMULATOR_BITS), self.lanes)
         super().__init__(
             {
-                "settings": In(terms_settings_layout(isa.Engine.ADD)),
+                "settings": In(terms_settings_layout(ADD)),
                 "accumulators": In(words),
                 "biases": In(words),
                 "terms": Out(terms_layout(config)),
-                "write": Out(memory.WritePort.Signature(addr_width=ceil_log2(entries), shape=isa.ADD_ENTRY_BITS)),
+                "write": Out(memory.WritePort.Signature(addr_width=ceil_log2(entries), shape=ENTRY_BITS)),
             }
         )
 
@@ -71,12 +72,12 @@ class AddTables(TermsComponent):
         for lane in range(self.lanes):
             for operand, passing in enumerate((self.accumulators[lane], self.biases[lane])):
                 name = f"lane_{lane}_operand_{operand}"
-                m.submodules[name] = ram = Ram(width=isa.ADD_ENTRY_BITS, depth=self.config.add.tables * _CODES)
+                m.submodules[name] = ram = Ram(width=ENTRY_BITS, depth=self.config.engines[ADD].tables * _CODES)
                 code = self.accumulators[lane].as_unsigned().word_select(operand, code_bits)
                 entry, passed = ram.read_data.as_signed(), delay(m, passing, RAM_LATENCY, name=f"{name}_passing")
                 term = Signal.like(self.terms[lane][operand], name=name, reset_less=True)
                 m.d.comb += [
-                    ram.read_address.eq(Cat(code ^ _CODES // 2, self.settings.fields.add_table)),
+                    ram.read_address.eq(Cat(code ^ _CODES // 2, self.settings.fields.add.add_table)),
                     ram.write_address.eq(Cat(self.write.addr[:code_bits], self.write.addr[code_bits + 1 :])),
                     ram.write_data.eq(self.write.data),
                     ram.write_enable.eq(self.write.en & (self.write.addr[code_bits] == operand)),

@@ -49,7 +49,7 @@ class ColumnHop(wiring.Component):
         m = Module()
         word = self.word
         if self.has_line:
-            rows = self.step.fields.rows
+            rows = self.step.fields.depthwise.rows
             pointer = Signal(rows.shape())
             m.submodules.line = line = memory.Memory(shape=unsigned(8 * self.lanes), depth=1 << len(pointer), init=[])
             write, read = line.write_port(), line.read_port(domain="comb")

@@ -9,12 +9,14 @@ from amaranth.hdl import Cat, Const, Value, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...golden import isa, requant
+from ...golden import requant
 from ...golden.config import Config
-from ...golden.engines import specification
+from ...golden.engines.engine import Engine
+from ...golden.engines.specifications import SPECIFICATIONS, specification
 from ...golden.fpc import VALUE_BITS
+from ...golden.memories import LocalMemory
 from ..parts.device import MultiplierColumns
-from ..parts.isa import field_shape
+from ..parts.isa import EngineCommand, field_shape
 
 __all__ = [
     "ACCUMULATOR_BITS",
@@ -66,15 +68,23 @@ def has_direct(config: Config) -> bool:
 def is_direct(command, config: Config):
     """Whether the results of a command are direct, as one bit."""
     engines = [specification(code) for code in config.engines]
-    bits = [(command.engine == engine.code) & engine.is_direct(command) for engine in engines if engine.direct]
+    bits = [
+        (command.engine == one.engine) & one.is_direct(EngineCommand(command, one.engine))
+        for one in engines
+        if one.direct
+    ]
     return reduce(or_, bits, Const(0))
 
 
 def own_fields(codes: Iterable[int], place: Literal["step_fields", "result_fields"]) -> dict[str, data.StructLayout]:
-    """The member ``fields``: those of their commands that these engines' specifications want in ``place``; no member
-    where they want none."""
-    names = [name for code in codes for name in getattr(specification(code), place)]
-    return {"fields": data.StructLayout({name: field_shape(isa.COMPUTE, name) for name in names})} if names else {}
+    """The member ``fields``: for each engine by its name, the fields of its commands that its specification wants in
+    ``place``; no member where none wants any."""
+    wanted = {}
+    for one in map(specification, codes):
+        names = getattr(one, place)
+        if names:
+            wanted[one.name] = data.StructLayout({name: field_shape(one.engine.format, name) for name in names})
+    return {"fields": data.StructLayout(wanted)} if wanted else {}
 
 
 def take_fields(target: data.View, source: data.View) -> list:
@@ -82,8 +92,12 @@ def take_fields(target: data.View, source: data.View) -> list:
     members, given = (data.Layout.cast(view.shape()).members for view in (target, source))
     if "fields" not in members:
         return []
-    source = source.fields if "fields" in given else source
-    return [target.fields[name].eq(source[name]) for name in members["fields"].members]
+    engines = {one.name: one.engine for one in SPECIFICATIONS.values()}
+    taken = []
+    for name, layout in members["fields"].members.items():
+        own = source.fields[name] if "fields" in given else EngineCommand(source, engines[name])
+        taken += [target.fields[name][field].eq(own[field]) for field in layout.members]
+    return taken
 
 
 def terms_layout(config: Config) -> data.ArrayLayout:
@@ -179,7 +193,7 @@ class TermsComponent(wiring.Component):
         Where it is not enabled, accumulator and bias (:func:`term_of`).
     """
 
-    memory: ClassVar[isa.LocalMemory]
+    memory: ClassVar[LocalMemory]
 
 
 class EngineComponent(wiring.Component):
@@ -236,10 +250,10 @@ class EngineComponent(wiring.Component):
         The same from the other side: while it is set, words count as zero.
     """
 
-    latencies: Mapping[isa.Engine, int]
-    flags: Mapping[str, isa.Engine] = {}
+    latencies: Mapping[Engine, int]
+    flags: Mapping[str, Engine] = {}
     modes: Sequence[str] = ()
     weight_times: Sequence[int] | None = None
-    memory: isa.LocalMemory | None = None
+    memory: LocalMemory | None = None
     terms: ClassVar[type[TermsComponent] | None] = None
     is_narrow: ClassVar[bool] = False

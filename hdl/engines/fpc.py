@@ -10,8 +10,8 @@ from amaranth.lib.wiring import Out
 from amaranth.utils import ceil_log2
 
 from ...golden.config import Config
-from ...golden.engines import specification
-from ...golden.isa import Engine, LocalMemory
+from ...golden.engines import FPC
+from ...golden.engines.specifications import specification
 from ..butterfly.butterfly import Butterfly
 from ..parts.device import RAM_LATENCY, Ram
 from ..parts.pipeline import delay
@@ -46,10 +46,12 @@ class FastPointwise(EngineComponent):
 
     def __init__(self, config: Config):
         self.config = config
+        self.own = config.engines[FPC]
+        self.has_further = bool(self.own.further_columns(config.array))
         self.lanes = config.array.lanes
-        self.borrowed_columns = specification(Engine.FPC).borrowed_columns(config)
-        self.butterfly = Butterfly(config.fpc.pattern, lanes=self.lanes, borrowed=self.borrowed_columns)
-        self.latencies = {Engine.FPC: _INTAKE_LATENCY + self.butterfly.latency}
+        self.borrowed_columns = specification(FPC).borrowed_columns(config)
+        self.butterfly = Butterfly(self.own.pattern, lanes=self.lanes, borrowed=self.borrowed_columns)
+        self.latencies = {FPC: _INTAKE_LATENCY + self.butterfly.latency}
         times = [_INTAKE_LATENCY + time for time in self.butterfly.weight_times]
         self.weight_times, self.further_times = times[: config.array.columns], times[config.array.columns :]
         members = engine_members(config, step_layout(config, self.latencies))
@@ -57,16 +59,16 @@ class FastPointwise(EngineComponent):
 
     def _write_member(self) -> dict[str, wiring.Member]:
         """The port of the memory for further columns of weights, if there are any."""
-        if not self.config.further_columns:
+        if not self.has_further:
             return {}
-        self.memory = LocalMemory.FPC_WEIGHT
+        self.memory = FPC.memory
         address_bits = ceil_log2(self.config.size_bytes(self.memory) // self.lanes)
         return {"write": Out(memory.WritePort.Signature(addr_width=address_bits, shape=8 * self.lanes))}
 
     def elaborate(self, platform) -> Module:
         m = Module()
         m.submodules.butterfly = butterfly = self.butterfly
-        fields = self.step.fields
+        fields = self.step.fields.fpc
         # What is left of the pixel's results, this word's included.
         position, results_left = Signal(butterfly.step.position.shape()), Signal.like(fields.lanes)
         further = Signal.like(fields.further)
@@ -82,7 +84,7 @@ class FastPointwise(EngineComponent):
                 settings.halves.eq(fields.halves),
                 settings.works.eq(Cat(fields.stages > ceil_log2(distance) for distance in butterfly.pattern.distances)),
             ]
-            if self.config.further_columns:
+            if self.has_further:
                 m.d.sync += further.eq(fields.further)
             if butterfly.pattern.skips:
                 m.d.sync += settings.skips.eq(fields.skips)
@@ -126,10 +128,10 @@ class FastPointwise(EngineComponent):
     def _further_weights(self, m: Module, word) -> list:
         """What the columns of its own memory give, each when its stage wants it; ``word`` is that of a step's word."""
         columns, waited = [], _INTAKE_LATENCY
-        column_bits = ceil_log2(self.config.further_word_bytes // self.lanes)
+        column_bits = ceil_log2(self.own.further_word_bytes(self.config.array) // self.lanes)
         for column, time in enumerate(self.further_times):
             word, waited = delay(m, word, time - RAM_LATENCY - waited, name=f"further_{column}"), time - RAM_LATENCY
-            m.submodules[f"weights_{column}"] = ram = Ram(width=8 * self.lanes, depth=self.config.fpc.further_words)
+            m.submodules[f"weights_{column}"] = ram = Ram(width=8 * self.lanes, depth=self.own.further_words)
             m.d.comb += [
                 ram.read_address.eq(word),
                 ram.write_address.eq(self.write.addr[column_bits:]),

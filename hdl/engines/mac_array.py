@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from ...golden.config import Config
-from ...golden.isa import Engine
+from ...golden.engines import DEPTHWISE, MAC, XNOR
 from ..parts.assertions import Assertions
 from ..parts.device import MULTIPLIER_LATENCY, Multiplier
 from ..parts.pipeline import delay, spread
@@ -150,8 +150,8 @@ class MacArray(EngineComponent):
     and wires stay short. Each column adds its products up over lanes and steps: ``columns`` results, when the last
     column has its own. In chain mode, which is built if the configuration has DEPTHWISE, each lane adds its products
     up over the first ``taps`` columns and steps: ``lanes`` results. A step has two more members then:
-    ``chain``, and ``fields.rows``: every column sees the word of so many steps before the one that the column before
-    it sees.
+    ``chain``, and ``fields.depthwise.rows``: every column sees the word of so many steps before the one that the column
+    before it sees.
     With XNOR a word may be binary: each column adds up twice the bits in which words and weights agree, which it counts
     (:class:`.agreement.Agreement`) in the time that a multiplication takes; ``keeps`` in a step says which bytes count.
     Bit-exact with :func:`lutterfly.golden.engines.mac.mac`, :func:`lutterfly.golden.engines.depthwise.depthwise` and
@@ -175,17 +175,18 @@ class MacArray(EngineComponent):
 
     def __init__(self, config: Config):
         self.config = config
-        self.lanes, self.columns, self.taps = config.array.lanes, config.array.columns, config.depthwise.taps
-        self.latencies = {Engine.MAC: column_latency(self.lanes) + self.columns - 1}
+        self.lanes, self.columns = config.array.lanes, config.array.columns
+        self.latencies = {MAC: column_latency(self.lanes) + self.columns - 1}
         self.flags = {}
-        self.is_chained = Engine.DEPTHWISE in config.engines
+        self.is_chained = DEPTHWISE in config.engines
+        self.taps = config.engines[DEPTHWISE].taps if self.is_chained else 0
         if self.is_chained:
-            self.latencies[Engine.DEPTHWISE] = MULTIPLIER_LATENCY + self.taps + 2
-            self.flags["chain"] = Engine.DEPTHWISE
-        self.is_binary = Engine.XNOR in config.engines
+            self.latencies[DEPTHWISE] = MULTIPLIER_LATENCY + self.taps + 2
+            self.flags["chain"] = DEPTHWISE
+        self.is_binary = XNOR in config.engines
         if self.is_binary:
-            self.latencies[Engine.XNOR] = self.latencies[Engine.MAC]
-            self.flags["binary"] = Engine.XNOR
+            self.latencies[XNOR] = self.latencies[MAC]
+            self.flags["binary"] = XNOR
             self.modes = ("binary",)
         self.step_layout = step_layout(config, self.latencies, self.flags)
         self.lent_columns = lent_columns(config)

@@ -7,7 +7,7 @@ from typing import ClassVar
 from amaranth.hdl import Module, Signal, signed
 
 from ...golden.config import Config
-from ...golden.isa import Engine
+from ...golden.engines import BINARY_MAXIMUM, MAXIMUM
 from ..parts.pipeline import copy_of, delay
 from .engine import EngineComponent, engine_members, step_layout
 
@@ -34,10 +34,10 @@ class Maximum(EngineComponent):
 
     def __init__(self, config: Config):
         self.config = config
-        codes = [code for code in (Engine.MAXIMUM, Engine.BINARY_MAXIMUM) if code in config.engines]
+        codes = [code for code in (MAXIMUM, BINARY_MAXIMUM) if code in config.engines]
         self.latencies = dict.fromkeys(codes, 2)
-        self.compares, self.joins = Engine.MAXIMUM in codes, Engine.BINARY_MAXIMUM in codes
-        self.flags = {"by_bit": Engine.BINARY_MAXIMUM} if self.compares and self.joins else {}
+        self.compares, self.joins = MAXIMUM in codes, BINARY_MAXIMUM in codes
+        self.flags = {"by_bit": BINARY_MAXIMUM} if self.compares and self.joins else {}
         super().__init__(engine_members(config, step_layout(config, codes, self.flags)))
 
     def elaborate(self, platform) -> Module:

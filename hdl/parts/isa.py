@@ -2,14 +2,16 @@
 
 from collections.abc import Iterable
 
-from amaranth.hdl import Module, Signal, signed, unsigned
+from amaranth.hdl import Module, Signal, Value, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...golden import isa
+from ...golden.engines.engine import Engine
 
 __all__ = [
     "INDEX_BITS",
+    "EngineCommand",
     "ErrorReport",
     "command_shape",
     "field_shape",
@@ -29,6 +31,21 @@ def command_shape(fmt: isa.Format) -> data.StructLayout:
         if field.lsb >= 32:
             fields[field.name] = signed(field.width) if field.signed else unsigned(field.width)
     return data.StructLayout(fields)
+
+
+class EngineCommand:
+    """A COMPUTE command as one engine reads it: ``command[name]`` is a field of its own, or one of all engines."""
+
+    def __init__(self, command: data.View, engine: Engine):
+        self._command = command
+        self._own = {field.name: field for field in engine.fields}
+
+    def __getitem__(self, name: str) -> Value:
+        if name not in self._own:
+            return self._command[name]
+        field = self._own[name]
+        bits = self._command.argument[field.lsb : field.lsb + field.width]
+        return bits.as_signed() if field.signed else bits
 
 
 def field_shape(fmt: isa.Format, name: str):

@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...golden.config import PRESETS, Config
+from ...golden.config import Config
+from ...golden.presets import PRESETS
 from ...golden.program import Program
 from ..graph import Graph
 from .arena import plan_arena

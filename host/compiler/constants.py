@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...golden.isa import LocalMemory
-from ...golden.memories import CONSTANTS, MEMORIES
+from ...golden.memories import LocalMemory, constant_memories
 from .arena import aligned
 from .operation import Job
 from .plan import CompileError, Plan
@@ -61,14 +60,14 @@ def place_constants(plan: Plan) -> Plan:
         If what one job needs exceeds a memory.
     """
     plan.images, plan.arrivals, external = {}, [], plan.external_bytes
-    pieces = {memory: _pieces(plan, memory) for memory in CONSTANTS}
-    residents = {memory: _residents(plan, memory, pieces[memory]) for memory in CONSTANTS}
+    pieces = {memory: _pieces(plan, memory) for memory in constant_memories(plan.config)}
+    residents = {memory: _residents(plan, memory, pieces[memory]) for memory in constant_memories(plan.config)}
     for memory, addresses in residents.items():
         plan.images[memory] = b"".join(addresses)
         external += aligned(len(plan.images[memory]))
     places: list[dict[LocalMemory, int]] = [{} for _ in plan.jobs]
     streamed: list[list[Addresses]] = [[NO_ADDRESSES] for _ in plan.jobs]
-    for memory in CONSTANTS:
+    for memory in constant_memories(plan.config):
         ring = _Ring(plan, memory, external)
         for number, piece in pieces[memory].items():
             start = residents[memory].get(piece.image)
@@ -140,7 +139,7 @@ def _superfluous(
         number = next(number for number, piece in pieces.items() if sizes[piece.image] == most)
         raise CompileError(
             f"{plan.graph.layers[plan.jobs[number].index].name}: it needs {most * unit_bytes(plan.config, memory)} "
-            f"bytes of {MEMORIES[memory].name}, the configuration has {plan.config.size_bytes(memory)}; "
+            f"bytes of {memory.title}, the configuration has {plan.config.size_bytes(memory)}; "
             "choose a larger --config"
         )
     loads, times, before = dict.fromkeys(sizes, 0), dict.fromkeys(sizes, 0), None

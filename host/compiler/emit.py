@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...golden.isa import COMMAND_BYTES, END, LOAD, LocalMemory
+from ...golden.isa import COMMAND_BYTES, END, LOAD
+from ...golden.memories import LocalMemory
 from ...golden.program import Port, Program, Queues, SpilledTensor, WrittenTensor
 from ..graph import Tensor
 from .arena import ALIGNMENT, aligned

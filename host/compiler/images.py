@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from ...golden.config import Config
 from ...golden.convolution import Int32
-from ...golden.isa import LIST_CLEAR, LIST_COUNT_BITS, LIST_COUNT_LSB, LIST_FIRE, LocalMemory
+from ...golden.isa import LIST_CLEAR, LIST_COUNT_BITS, LIST_COUNT_LSB, LIST_FIRE
+from ...golden.memories import LocalMemory
 from ...golden.requant import pack_parameters
 from ..graph import Layer
 from .plan import CompileError

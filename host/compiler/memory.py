@@ -7,7 +7,7 @@ import itertools
 import math
 from collections.abc import Mapping
 
-from ...golden.isa import LocalMemory
+from ...golden.memories import LocalMemory
 from .borders import place_views
 from .cuts import choose_cut, smallest_cut
 from .folds import fold_choices

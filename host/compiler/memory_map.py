@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ...golden.isa import LocalMemory, Opcode
+from ...golden.isa import Opcode
+from ...golden.memories import LocalMemory
 from .images import Constant
 from .operation import Job
 from .plan import Command, Plan

@@ -16,7 +16,8 @@ from functools import cached_property
 
 from ...golden.config import Config
 from ...golden.elements import CODE_BITS
-from ...golden.isa import Engine, LocalMemory
+from ...golden.engines.engine import Engine
+from ...golden.memories import LocalMemory
 from ..graph import Layer
 from .images import Constant
 from .plan import Command, Plan

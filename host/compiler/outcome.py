@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...golden.config import Config
-from ...golden.isa import TABLE_BYTES, LocalMemory
-from ...golden.memories import CONSTANTS, MEMORIES
+from ...golden.isa import TABLE_BYTES
+from ...golden.memories import LocalMemory, constant_memories
 from ...golden.program import LayerPrediction
 from ..graph import Graph
 from .memory_map import Block, LayerMemory, constant_blocks, layer_memory
@@ -87,11 +87,11 @@ class Outcome:
         """The memories for constants."""
         return tuple(
             ConstantMemory(
-                MEMORIES[memory].name,
+                memory.title,
                 self.config.size_bytes(memory),
                 tuple(block for block in self.blocks if block.memory is memory),
             )
-            for memory in CONSTANTS
+            for memory in constant_memories(self.config)
         )
 
     @property

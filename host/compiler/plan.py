@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...golden.config import Config
-from ...golden.isa import FORMATS, LocalMemory, Opcode
+from ...golden.engines import format_of
+from ...golden.isa import Opcode
+from ...golden.memories import LocalMemory
 from ...golden.program import LayerPrediction
 from ..graph import Graph, Layer
 from .storage import NO_ADDRESSES, Addresses, Storage
@@ -67,7 +69,7 @@ class Command:
 
     def encode(self) -> bytes:
         """The 64 bytes of the command."""
-        return FORMATS[self.opcode].encode(
+        return format_of(self.opcode, self.fields.get("engine", 0)).encode(
             **self.fields, after=self.after, wait=self.waits_for is not None, signal=self.signal
         )
 

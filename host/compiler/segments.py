@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...golden.config import Config
-from ...golden.isa import LocalMemory
-from ...golden.memories import MEMORIES
+from ...golden.memories import LocalMemory
 from ...golden.timing import OVERHEADS
 from .operation import Job
 from .parts import Geometry, ranges
@@ -156,7 +155,7 @@ def _segments(plan: Plan, memory: LocalMemory) -> dict[int, list[Segment]]:
     if best is None:
         unit, size = unit_bytes(plan.config, memory), plan.config.size_bytes(memory)
         index = max(tile_units, key=lambda index: max(tile_units[index]))
-        needs = f"one tile of its output needs {max(tile_units[index]) * unit} bytes of {MEMORIES[memory].name}"
+        needs = f"one tile of its output needs {max(tile_units[index]) * unit} bytes of {memory.title}"
         if fixed:
             needs += f" beside {fixed * unit} that tiles share"
         raise CompileError(

@@ -7,7 +7,8 @@ import itertools
 import numpy as np
 
 from ...golden.elements import BINARY_BITS
-from ...golden.isa import LOAD, STORE, LocalMemory, Opcode
+from ...golden.isa import LOAD, STORE, Opcode
+from ...golden.memories import LocalMemory
 from ..graph import Tensor
 from .folds import source_rows
 from .plan import Command

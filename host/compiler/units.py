@@ -7,14 +7,13 @@ import itertools
 import numpy as np
 
 from ...golden.config import Config
-from ...golden.isa import LocalMemory
-from ...golden.memories import MEMORIES
+from ...golden.memories import LocalMemory, memories
 from .storage import Addresses
 
 
 def unit_bytes(config: Config, memory: LocalMemory) -> int:
     """What a COMPUTE command counts addresses of this memory in."""
-    return MEMORIES[memory].unit_bytes(config)
+    return memory.unit_bytes(config)
 
 
 def capacity(config: Config, memory: LocalMemory) -> int:
@@ -34,10 +33,11 @@ def numbers(config: Config, memory: LocalMemory, first: int, count: int) -> Addr
 
 def number_count(config: Config) -> int:
     """How many units all memories hold."""
-    return sum(capacity(config, memory) for memory in LocalMemory)
+    return sum(capacity(config, memory) for memory in memories(config))
 
 
 def _starts(config: Config) -> dict[LocalMemory, int]:
-    assert next(iter(LocalMemory)) is LocalMemory.FEATURE, "feature addresses are their own numbers"
-    sizes = [capacity(config, memory) for memory in LocalMemory]
-    return dict(zip(LocalMemory, itertools.accumulate(sizes, initial=0), strict=False))
+    there = memories(config)
+    assert there[0] is LocalMemory.FEATURE, "feature addresses are their own numbers"
+    sizes = [capacity(config, memory) for memory in there]
+    return dict(zip(there, itertools.accumulate(sizes, initial=0), strict=False))

@@ -6,6 +6,7 @@ import math
 
 import plotly.graph_objects as go
 
+from ...golden.engines import DEPTHWISE
 from . import style
 from .gather import Facts, LayerFacts
 from .stalls import LOADED, REQUANTISER, RESULTS, STORED, TURNAROUND
@@ -156,7 +157,7 @@ def roofline(facts: Facts) -> go.Figure:
 
 def _ceilings(drawn: go.Figure, facts: Facts, low: float, ridge: float, high: float, *, is_depthwise: bool) -> None:
     config = facts.config
-    array, bus, lanes, taps = config.multipliers, config.axi.data_bytes, config.array.lanes, config.depthwise.taps
+    array, bus, lanes = config.multipliers, config.axi.data_bytes, config.array.lanes
     lines = [
         (f"array: {array} multipliers", [ridge, high], [array, array], "solid"),
         (f"bus: {bus} bytes per cycle", [low, ridge], [low * bus, array], "dash"),
@@ -164,9 +165,11 @@ def _ceilings(drawn: go.Figure, facts: Facts, low: float, ridge: float, high: fl
     for at_once in {layer.prediction.at_once for layer in facts.layers} - {1}:
         binary = at_once * array
         lines.append((f"binary: {at_once} x {array}", [binary / bus, high], [binary, binary], "dashdot"))
-    most = lanes * taps
-    if is_depthwise and most < array:
-        lines.append((f"depthwise: {lanes} lanes x {taps} taps", [most / bus, high], [most, most], "dot"))
+    if is_depthwise and DEPTHWISE in config.engines:
+        taps = config.engines[DEPTHWISE].taps
+        most = lanes * taps
+        if most < array:
+            lines.append((f"depthwise: {lanes} lanes x {taps} taps", [most / bus, high], [most, most], "dot"))
     for name, x, y, dash in lines:
         drawn.add_trace(
             go.Scatter(

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...golden.config import Config
-from ...golden.isa import TABLE_BYTES, LocalMemory
+from ...golden.isa import TABLE_BYTES
+from ...golden.memories import LocalMemory
 from ...golden.program import LayerPrediction, Program
 from ..compiler import Block, ConstantMemory, LayerMemory, Outcome, bus_bytes
 from ..graph import ChannelRule

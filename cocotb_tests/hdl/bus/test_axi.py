@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lutterfly.golden.config import AxiConfig
+from lutterfly.golden.config_parts import AxiConfig
 from lutterfly.hdl.bus.axi import axi4_signature
 
 #: Arm IHI 0022, chapter A2, for the signals that are there; data and strobes aside.

@@ -9,7 +9,7 @@ import pytest
 from amaranth.hdl import Assert, Cover, Module, Mux, Signal
 from formal import Proof, ProofError, broken, inside, needs_yosys, prove
 
-from lutterfly.golden.config import AxiConfig
+from lutterfly.golden.config_parts import AxiConfig
 from lutterfly.hdl.bus import burst as burst_module
 
 pytestmark = needs_yosys

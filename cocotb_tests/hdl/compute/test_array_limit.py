@@ -8,8 +8,10 @@ import pytest
 from graphs import GraphMaker, random_graph
 from measured import Measured, measure
 
-from lutterfly.golden.config import PRESETS
-from lutterfly.golden.isa import COMMAND_BYTES, COMPUTE, Engine
+from lutterfly.golden.engines import MAC, MAXIMUM, decode
+from lutterfly.golden.engines.configurations import EngineConfigs
+from lutterfly.golden.isa import COMMAND_BYTES, Opcode
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.graph import Window
 from lutterfly.host.verify import TOLERANCE, TOLERANCE_CYCLES
 
@@ -21,7 +23,7 @@ SAME = Window((3, 3), pads=(1, 1, 1, 1))
 def commands_of(measured: Measured) -> list[dict[str, int]]:
     queue = measured.program.body.compute
     commands = [queue[start : start + COMMAND_BYTES] for start in range(0, len(queue), COMMAND_BYTES)]
-    return [COMPUTE.decode(command) for command in commands if command[0] & 15 == COMPUTE.opcode]
+    return [fields for opcode, fields in map(decode, commands) if opcode is Opcode.COMPUTE]
 
 
 def test_three_channels_take_two_words_a_window() -> None:
@@ -72,7 +74,7 @@ def test_large_runs_a_layer() -> None:
 def test_without_tables_of_an_add_results_land_three_cycles_earlier() -> None:
     tiny = PRESETS["tiny"]
     layers = {}
-    for engines in (tiny.engines, (Engine.MAC, Engine.MAXIMUM)):
+    for engines in (tiny.engines, EngineConfigs.of(MAC, MAXIMUM)):
         maker = GraphMaker((8, 8, 8))
         name = maker.convolution(maker.convolution("x", 8, SAME), 8, Window((1, 1)))
         graph = maker.finish(maker.convolution(maker.max_pool(name, Window((2, 2), (2, 2))), 8, SAME))

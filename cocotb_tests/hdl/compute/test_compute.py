@@ -13,8 +13,10 @@ from compute_bench import ComputeBench, expected
 from fpc_configs import FPC_CONFIGS
 from random_commands import random_scenario
 
-from lutterfly.golden.config import PRESETS
-from lutterfly.golden.isa import Engine, LocalMemory
+from lutterfly.golden.engines import ENGINES
+from lutterfly.golden.engines.configurations import EngineConfigs
+from lutterfly.golden.memories import LocalMemory
+from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.compute.compute import Compute
 from lutterfly.hdl.memories.feature_memory import feature_write_layout
 from streams import send
@@ -25,7 +27,9 @@ COMMANDS = 40
 CONFIGS = {name: PRESETS[name] for name in ("tiny", "ecp5-85k")}
 #: The butterfly of `ecp5-85k` has a column of multipliers of its own, that of "top-down" runs networks, and all engines
 #: of a small core are in test_other_engines.py.
-IN_REGRESS = FPC_CONFIGS | {"all engines": dataclasses.replace(PRESETS["ecp5-85k"], engines=tuple(Engine))}
+IN_REGRESS = FPC_CONFIGS | {
+    "all engines": dataclasses.replace(PRESETS["ecp5-85k"], engines=EngineConfigs.of(*ENGINES.values()))
+}
 CONFIGS |= IN_REGRESS
 
 

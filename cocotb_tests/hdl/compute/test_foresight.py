@@ -10,21 +10,21 @@ import numpy as np
 import pytest
 from clocking import cycle, start
 
-from lutterfly.golden.config import PRESETS
-from lutterfly.golden.engines import specification
-from lutterfly.golden.isa import Engine
+from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, XNOR
+from lutterfly.golden.engines.specifications import specification
+from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing import BACKLOG_LIMIT, burst_limit, burst_results
 from lutterfly.hdl.compute.foresight import Foresight, foreseen_layout
 from streams import pack
 
 LANDING = {
-    Engine.MAC: 21,
-    Engine.MAXIMUM: 9,
-    Engine.DEPTHWISE: 14,
-    Engine.XNOR: 21,
-    Engine.FPC: 70,
-    Engine.ADD: 6,
-    Engine.BINARY_MAXIMUM: 9,
+    MAC: 21,
+    MAXIMUM: 9,
+    DEPTHWISE: 14,
+    XNOR: 21,
+    FPC: 70,
+    ADD: 6,
+    BINARY_MAXIMUM: 9,
 }
 
 
@@ -39,10 +39,10 @@ async def passes_what_cannot_overflow_or_read_too_early(dut, p_waits: float, p_v
     config, rng = PRESETS[os.environ["PRESET"]], np.random.default_rng(4)
     layout = foreseen_layout(config)
     specifications = [specification(code) for code in config.engines]
-    limits = {own.code: burst_limit(config) if own.is_burst else BACKLOG_LIMIT for own in specifications}
+    limits = {own.engine: burst_limit(config) if own.is_burst else BACKLOG_LIMIT for own in specifications}
     # A window has as many results as there are columns or lanes; a burst has several of all lanes.
     result_groups = config.array.lanes // config.array.requant_lanes
-    most_groups = {own.code: result_groups * (burst_results(config) if own.is_burst else 1) for own in specifications}
+    most_groups = {own.engine: result_groups * (burst_results(config) if own.is_burst else 1) for own in specifications}
     await start(dut, {"steps__valid": 0, "halt": 0})
     for _ in range(5):
         await cycle(dut, {})
@@ -50,7 +50,7 @@ async def passes_what_cannot_overflow_or_read_too_early(dut, p_waits: float, p_v
     step = None
     for now in range(3000):
         if step is None and rng.random() < p_valid:
-            engine = int(rng.choice(config.engines))
+            engine = int(rng.choice([*config.engines]))
             step = {
                 "counts": int(rng.random() < 0.5),
                 "waits": int(rng.random() < p_waits),
@@ -72,7 +72,7 @@ async def passes_what_cannot_overflow_or_read_too_early(dut, p_waits: float, p_v
         if passes:
             if step["counts"]:
                 backlog = working + step["work"]
-                landed = now + 2 + LANDING[Engine(step["engine"])] + backlog
+                landed = now + 2 + LANDING[step["engine"]] + backlog
             step = None
     assert held_back if result_groups > 2 else True
     assert waited if p_waits else not waited
@@ -81,7 +81,7 @@ async def passes_what_cannot_overflow_or_read_too_early(dut, p_waits: float, p_v
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def halts(dut) -> None:
     layout = foreseen_layout(PRESETS[os.environ["PRESET"]])
-    step = pack({"counts": 0, "waits": 0, "engine": int(Engine.MAC), "work": 1}, layout)
+    step = pack({"counts": 0, "waits": 0, "engine": int(MAC), "work": 1}, layout)
     await start(dut, {"steps__valid": 1, "steps__payload": step, "halt": 0})
     assert await cycle(dut, {}, "steps__ready") == [1]
     assert await cycle(dut, {"halt": 1}, "steps__ready") == [0]

@@ -9,10 +9,10 @@ import cocotb
 import numpy as np
 import pytest
 from clocking import cycle, start
-from random_commands import random_scenario
+from random_commands import payload, random_scenario
 
 from lutterfly.golden import isa, windows
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.compute.loops import Loops
 from lutterfly.hdl.parts.isa import command_shape
 from streams import pack
@@ -59,13 +59,13 @@ async def every_window(dut, p_stall: float) -> None:
     await start(dut, {"load": 0, "step": 0, "advance": 0})
 
     def load(number: int) -> dict[str, int]:
-        command = {"index": 0, **commands[number]}
+        command = {"index": 0, **payload(commands[number])}
         return {"load": 1, "first": pack(command, shape), "first_word": command["weight"]}
 
     await cycle(dut, load(0))
     before = None
     for number, command in enumerate(commands):
-        dut.command.value = pack({"index": 0, **command}, shape)
+        dut.command.value = pack({"index": 0, **payload(command)}, shape)
         rows = expected(command, os.environ["SIDE"])
         for position, row in enumerate(rows):
             while rng.random() < p_stall:

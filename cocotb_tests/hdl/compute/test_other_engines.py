@@ -10,40 +10,42 @@ import re
 import cocotb
 import numpy as np
 import pytest
-from amaranth.back import verilog
 from compute_bench import ComputeBench, expected
 from random_commands import random_scenario
-from toy_engine import Toy, add_toy
+from toy_engine import MINIMUM, add_toy
 
-from lutterfly.golden.config import PRESETS, Config, FpcConfig
-from lutterfly.golden.engines import ENGINES
-from lutterfly.golden.isa import Engine
+from lutterfly.golden.config import Config
+from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, XNOR
+from lutterfly.golden.engines.engine import Engine, EngineConfig
+from lutterfly.golden.engines.fpc.configuration import FpcConfig
+from lutterfly.golden.engines.specifications import SPECIFICATIONS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.compute.compute import Compute
+from lutterfly.hdl.parts.verilog import to_verilog
 
 #: All engines there are, FPC for as many channels as there are columns.
-TINY = dataclasses.replace(PRESETS["tiny"], engines=tuple(Engine), fpc=FpcConfig(2))
+TINY = dataclasses.replace(PRESETS["tiny"], engines=PRESETS["tiny"].engines.having(FPC, FpcConfig(2)))
 
 
-#: What stays out of the hardware with an engine: names of modules, ports and signals, as regular expressions. Commands
-#: have the fields of all engines.
+#: What stays out of the hardware with an engine: names of modules, ports and signals, as regular expressions.
 TRACES = {
-    Engine.MAXIMUM: ("maximum_binary", "exceeds"),
-    Engine.DEPTHWISE: ("depthwise", "chain", "line$", r"fields\w*\.rows"),
-    Engine.XNOR: ("agreement", "uncounted", r"step\w*\.keeps", "mode_binary"),
-    Engine.FPC: ("butterfly", "is_late", "direct_finish", "direct_values"),
-    Engine.ADD: ("add_tables", "operand", "is_add", r"fields\w*\.add_table", "add_table_write"),
-    Engine.BINARY_MAXIMUM: ("binary_maximum", "by_bit"),
+    MAXIMUM: ("maximum_binary", "exceeds"),
+    DEPTHWISE: ("depthwise", "chain", "line$", r"fields\w*\.depthwise\.rows"),
+    XNOR: ("agreement", "uncounted", r"step\w*\.keeps", "mode_binary"),
+    FPC: ("butterfly", "is_late", "direct_finish", "direct_values", r"fields\w*\.fpc"),
+    ADD: ("add_tables", "operand", "is_add", r"fields\w*\.add\.add_table", "add_table_write"),
+    BINARY_MAXIMUM: ("binary_maximum", "by_bit"),
 }
 
 
 def without(*left_out: Engine) -> Config:
-    return dataclasses.replace(TINY, engines=tuple(code for code in TINY.engines if code not in left_out))
+    return dataclasses.replace(TINY, engines=TINY.engines.without(*left_out))
 
 
 CONFIGS = {
     **{f"no {code.name}": without(code) for code in TRACES},
     "MAC alone": without(*TRACES),
-    "MINIMUM for ADD": dataclasses.replace(TINY, engines=(*without(Engine.ADD).engines, Toy.MINIMUM)),
+    "MINIMUM for ADD": dataclasses.replace(TINY, engines=without(ADD).engines.having(MINIMUM, EngineConfig())),
 }
 #: The others take half a minute each.
 IN_EVERY_RUN = ("no DEPTHWISE", "MINIMUM for ADD")
@@ -51,12 +53,12 @@ IN_EVERY_RUN = ("no DEPTHWISE", "MINIMUM for ADD")
 
 def names(config: Config) -> set[str]:
     """All names in the Verilog of the compute unit."""
-    text = verilog.convert(Compute(config), name="dut", emit_src=False, strip_internal_attrs=True)
+    text = to_verilog(Compute(config), name="dut")
     return set(re.findall(r"[A-Za-z_][\w.]*", text))
 
 
 def test_an_engine_that_is_left_out_leaves_no_trace() -> None:
-    assert set(TRACES) == set(ENGINES) - {Engine.MAC}
+    assert set(TRACES) == set(SPECIFICATIONS) - {MAC}
     everything = names(TINY)
     found = {code: names(without(code)) for code in TRACES}
     for code, words in TRACES.items():

@@ -20,8 +20,9 @@ from formal import Proof, ProofError, broken, entry, inside, needs_yosys, prove
 from fpc_configs import BURST_CONFIGS
 
 from lutterfly.golden import isa, timing
-from lutterfly.golden.config import PRESETS, Config
-from lutterfly.golden.engines import specification
+from lutterfly.golden.config import Config
+from lutterfly.golden.engines.specifications import specification
+from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.compute import foresight, results
 from lutterfly.hdl.parts.isa import command_shape
 

@@ -10,7 +10,7 @@ from amaranth.hdl import Assert, Assume, Cat, Cover, Elaboratable, Module, Mux, 
 from formal import Proof, ProofError, broken, inside, needs_yosys, prove
 
 from lutterfly.golden import isa
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.compute import loops
 from lutterfly.hdl.dma import loop_nest
 from lutterfly.hdl.dma.load_chunks import transfer_nest

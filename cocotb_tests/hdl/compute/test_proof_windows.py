@@ -19,7 +19,7 @@ from fpc_configs import BURST_CONFIGS
 
 from lutterfly.golden import timing
 from lutterfly.golden.config import Config
-from lutterfly.golden.isa import Engine
+from lutterfly.golden.engines import FPC
 from lutterfly.hdl.compute import windows
 from lutterfly.hdl.engines.engine import is_direct
 
@@ -134,7 +134,7 @@ class WindowsProof(Proof):
         return (
             (foreseen.counts == Mux(is_burst, row.begins_window[place], row.ends_window[place]))
             & (foreseen.waits == row.waits[place])
-            & ((foreseen.engine == Engine.FPC) == is_burst if has_engine else 1)
+            & ((foreseen.engine == FPC) == is_burst if has_engine else 1)
         )
 
     def _check_work(self, m: Module, unit: SimpleNamespace, row: Row, walked: Signal) -> None:
@@ -236,7 +236,7 @@ class WindowsProof(Proof):
 
 
 def _is_burst(command: data.View) -> Value:
-    return command.engine == Engine.FPC
+    return command.engine == FPC
 
 
 def test_steps_of_a_burst_follow_one_another_and_the_first_counts(tmp_path: Path) -> None:

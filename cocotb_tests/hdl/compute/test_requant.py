@@ -15,7 +15,7 @@ from amaranth.lib.wiring import In, Out
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge
 
-from lutterfly.golden.isa import ADD_ENTRY_BITS
+from lutterfly.golden.engines.add.memory import ENTRY_BITS
 from lutterfly.golden.requant import (
     SUM_BITS,
     SUM_FRACTION_BITS,
@@ -349,8 +349,8 @@ async def random(dut) -> None:
 
 def sums(rng: np.random.Generator, count: int) -> np.ndarray:
     """Pairs of Add table entries, int64[count, 2]: of every magnitude, and such that the sum is near a tie."""
-    limit = 1 << ADD_ENTRY_BITS - 1
-    terms = rng.integers(-limit, limit, (count, 2)) >> rng.integers(0, ADD_ENTRY_BITS, (count, 2))
+    limit = 1 << ENTRY_BITS - 1
+    terms = rng.integers(-limit, limit, (count, 2)) >> rng.integers(0, ENTRY_BITS, (count, 2))
     near = count // 2
     codes = rng.integers(-140, 140, near) * 2 + 1
     ties = (codes << ADD_FRACTION - 1) + rng.integers(-40, 41, near)

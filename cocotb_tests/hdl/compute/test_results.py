@@ -10,12 +10,15 @@ import cocotb
 import numpy as np
 import pytest
 from clocking import cycle, start
-from random_commands import random_scenario
+from random_commands import payload, random_scenario
 
 from lutterfly.golden import isa, windows
-from lutterfly.golden.config import PRESETS, ArrayConfig, FpcConfig
-from lutterfly.golden.engines import ENGINES
-from lutterfly.golden.isa import Engine, ErrorCode, Unit
+from lutterfly.golden.config_parts import ArrayConfig
+from lutterfly.golden.engines import ADD, FPC, MAC, find_engine
+from lutterfly.golden.engines.fpc.configuration import FpcConfig
+from lutterfly.golden.engines.specifications import SPECIFICATIONS
+from lutterfly.golden.isa import ErrorCode, Unit
+from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing import BACKLOG_LIMIT, RESULT_WINDOWS, burst_limit, burst_results, result_windows
 from lutterfly.hdl.compute.results import RESULTS_LATENCY, Place, Results, settings_layout
 from lutterfly.hdl.engines import COMPONENTS
@@ -29,7 +32,7 @@ SETTINGS = ("zero_point", "low", "high", "table_enable", "table")
 
 CONFIGS = {
     **{name: PRESETS[name] for name in ("tiny", "ecp5-85k")},
-    "tiny, packing": dataclasses.replace(PRESETS["tiny"], engines=tuple(Engine), fpc=FpcConfig(2)),
+    "tiny, packing": dataclasses.replace(PRESETS["tiny"], engines=PRESETS["tiny"].engines.having(FPC, FpcConfig(2))),
     "four groups a piece": dataclasses.replace(PRESETS["tiny"], array=ArrayConfig(4, 4, 1)),
 }
 
@@ -41,7 +44,7 @@ def test_results(simulate, name: str) -> None:
 
 def test_bursts_must_be_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     Results(PRESETS["ecp5-85k"])
-    monkeypatch.setattr(COMPONENTS[Engine.FPC], "is_narrow", False)
+    monkeypatch.setattr(COMPONENTS[FPC], "is_narrow", False)
     with pytest.raises(ValueError, match="engines of bursts must have narrow results"):
         Results(PRESETS["ecp5-85k"])
 
@@ -96,7 +99,7 @@ class Bench:
         """The results of all windows of a command, int32[windows, results, lanes]: those of a window in a row."""
         tiles = windows.lane_counts(command)
         shape = [command[name] for name in ("outer", "middle", "inner")]
-        limit = burst_limit(self.config) if ENGINES[command["engine"]].is_burst else BACKLOG_LIMIT
+        limit = burst_limit(self.config) if SPECIFICATIONS[command["engine"]].is_burst else BACKLOG_LIMIT
         for number, window in enumerate(results):
             while self.backlog > limit or self.rng.random() < 0.2:
                 await self.step({"result": 0})
@@ -119,12 +122,19 @@ class Bench:
 
     def group_lanes(self, command: dict[str, int]) -> int:
         """Lanes of a group."""
-        return self.lanes if ENGINES[command["engine"]].is_direct(command) else self.width
+        return self.lanes if SPECIFICATIONS[command["engine"]].is_direct(command) else self.width
 
     def expected(self, number: int, command: dict[str, int], results: np.ndarray) -> list[tuple]:
-        lanes, is_direct = self.group_lanes(command), bool(ENGINES[command["engine"]].is_direct(command))
+        lanes, is_direct = self.group_lanes(command), bool(SPECIFICATIONS[command["engine"]].is_direct(command))
         columns = lanes if is_direct else self.config.array.columns
+        # Those of other engines are what they make of the argument.
+        formats = {engine.name.lower(): engine.format for engine in self.config.engines}
+        encoded = formats[find_engine(command["engine"]).name.lower()].encode(**command)
         own = own_fields(self.config.engines, "result_fields")["fields"].members
+        fields = {
+            name: {field: formats[name].decode(encoded)[field] for field in layout.members}
+            for name, layout in own.items()
+        }
         destinations, tiles = windows.loop_addresses(command, "destination"), windows.lane_counts(command)
         per_tile = -(-command["lanes"] // lanes)
         groups = []
@@ -152,8 +162,8 @@ class Bench:
                     "index": number,
                 }
                 settings = {name: command[name] for name in SETTINGS}
-                settings["fields"] = {name: command[name] for name in own}
-                settings["is_add"] = int(command["engine"] == isa.Engine.ADD)
+                settings["fields"] = fields
+                settings["is_add"] = int(command["engine"] == ADD)
                 values = results[window].reshape(-1)[lane : lane + lanes]
                 if not self.is_wide(command):
                     values = values.astype(np.int16).astype(np.int32)
@@ -175,11 +185,21 @@ async def every_group(dut, p_stall: float) -> None:
     commands = random_scenario(bench.config, bench.rng, 30).commands
     await bench.start()
     contexts = [{"index": number, **command} for number, command in enumerate(commands)]
-    cocotb.start_soon(send(dut.clk, dut, "context", contexts, np.random.default_rng(9), p_stall, shape=SHAPE))
+    cocotb.start_soon(
+        send(
+            dut.clk,
+            dut,
+            "context",
+            [payload(context) for context in contexts],
+            np.random.default_rng(9),
+            p_stall,
+            shape=SHAPE,
+        )
+    )
     expected = []
     for number, command in enumerate(commands):
         count = command["outer"] * command["middle"] * command["inner"]
-        most = burst_results(bench.config) if ENGINES[command["engine"]].is_burst else 1
+        most = burst_results(bench.config) if SPECIFICATIONS[command["engine"]].is_burst else 1
         results = bench.rng.integers(-(2**31), 2**31, (count, most, bench.lanes), dtype=np.int32)
         expected += bench.expected(number, command, results)
         # The issue stage sends the context before the command's first step: no result comes without its context.
@@ -198,13 +218,15 @@ async def every_group(dut, p_stall: float) -> None:
 async def a_reset_within_packed_results_leaves_nothing_of_them(dut) -> None:
     bench = Bench(dut)
     await bench.start()
-    command = dict.fromkeys((field.name for field in isa.COMPUTE.fields[4:]), 0)
+    command = dict.fromkeys((field.name for field in MAC.format.fields[4:]), 0)
     # More windows than groups are counted ahead of their results.
     command |= {"after": 0, "outer": 1, "middle": 1, "inner": 40, "lanes": 2, "last_lanes": 2, "packed": 1}
     results = np.zeros((40, 1, bench.lanes), np.int32)
     wanted = bench.expected(0, command, results)
     for count in range(1, 9):
-        cocotb.start_soon(send(dut.clk, dut, "context", [{"index": 0, **command}], bench.rng, 0.0, shape=SHAPE))
+        cocotb.start_soon(
+            send(dut.clk, dut, "context", [{"index": 0, **payload(command)}], bench.rng, 0.0, shape=SHAPE)
+        )
         for _ in range(30):
             await bench.step({"result": 0})
         await bench.feed(command, results[:count])
@@ -221,7 +243,7 @@ async def a_reset_within_packed_results_leaves_nothing_of_them(dut) -> None:
 async def latency_and_range(dut) -> None:
     bench = Bench(dut)
     await bench.start()
-    command = dict.fromkeys((field.name for field in isa.COMPUTE.fields[4:]), 0)
+    command = dict.fromkeys((field.name for field in MAC.format.fields[4:]), 0)
     command |= {
         "after": 0,
         "outer": 1,
@@ -231,7 +253,7 @@ async def latency_and_range(dut) -> None:
         "last_lanes": 1,
         "parameter": bench.config.parameter_words,
     }
-    cocotb.start_soon(send(dut.clk, dut, "context", [{"index": 7, **command}], bench.rng, 0.0, shape=SHAPE))
+    cocotb.start_soon(send(dut.clk, dut, "context", [{"index": 7, **payload(command)}], bench.rng, 0.0, shape=SHAPE))
     for _ in range(14):
         await bench.step({"result": 0})
     await bench.step({"result": bench.pack(np.zeros(bench.lanes, np.int32), is_wide=True)})

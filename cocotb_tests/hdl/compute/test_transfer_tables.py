@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from clocking import cycle, start
 
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.tables import apply_table
 from lutterfly.hdl.compute.transfer_tables import TransferTables
 from lutterfly.hdl.parts.device import RAM_LATENCY

@@ -9,12 +9,15 @@ import cocotb
 import numpy as np
 import pytest
 from clocking import cycle, start
-from random_commands import Scenario, random_scenario
+from random_commands import Scenario, payload, random_scenario
 
 from lutterfly.golden import isa, windows
-from lutterfly.golden.config import PRESETS, Config
-from lutterfly.golden.engines import ENGINES
-from lutterfly.golden.isa import Engine, ErrorCode, LocalMemory, Unit
+from lutterfly.golden.config import Config
+from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, XNOR
+from lutterfly.golden.engines.specifications import SPECIFICATIONS
+from lutterfly.golden.isa import ErrorCode, Unit
+from lutterfly.golden.memories import LocalMemory
+from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing import OVERHEADS, result_windows
 from lutterfly.hdl.compute.windows import ISSUE_LATENCY, Windows
 from lutterfly.hdl.engines.engine import step_layout
@@ -22,13 +25,13 @@ from lutterfly.hdl.parts.isa import ErrorReport, command_shape
 from streams import pack, send, unpack
 
 LANDING = {
-    Engine.MAC: 21,
-    Engine.MAXIMUM: 9,
-    Engine.DEPTHWISE: 14,
-    Engine.XNOR: 21,
-    Engine.FPC: 70,
-    Engine.ADD: 9,
-    Engine.BINARY_MAXIMUM: 9,
+    MAC: 21,
+    MAXIMUM: 9,
+    DEPTHWISE: 14,
+    XNOR: 21,
+    FPC: 70,
+    ADD: 9,
+    BINARY_MAXIMUM: 9,
 }
 SHAPE = command_shape(isa.COMPUTE)
 
@@ -79,7 +82,15 @@ class Bench:
 
     async def run(self, commands: list[dict[str, int]], p_stall: float = 0.0) -> None:
         words = [{"index": number, **command} for number, command in enumerate(commands)]
-        await send(self.dut.clk, self.dut, "command", words, np.random.default_rng(0), p_stall, shape=SHAPE)
+        await send(
+            self.dut.clk,
+            self.dut,
+            "command",
+            [payload(word) for word in words],
+            np.random.default_rng(0),
+            p_stall,
+            shape=SHAPE,
+        )
         while len(self.last) < len(commands) and not self.errors:
             await cycle(self.dut, {})
         for _ in range(ISSUE_LATENCY + 1):
@@ -93,7 +104,7 @@ def entries_of(scenario: Scenario) -> np.ndarray:
 def results_of(command: dict[str, int], config: Config) -> list[list[int]]:
     """Of every window in order, the groups of each of its results."""
     tiles, lanes = windows.lane_counts(command), config.array.lanes
-    width = lanes if ENGINES[command["engine"]].is_direct(command) else config.array.requant_lanes
+    width = lanes if SPECIFICATIONS[command["engine"]].is_direct(command) else config.array.requant_lanes
     shape = [1, 1, 1]
     shape[windows.tile_axis(command)] = -1
     counts = np.broadcast_to(tiles.reshape(shape), [command[name] for name in ("outer", "middle", "inner")])
@@ -120,7 +131,7 @@ async def every_step(dut, p_stall: float) -> None:
         starts = windows.in_issue_order(command, bases[..., None] + offsets, axis=2)
         addresses += list(starts.reshape(-1))
         steps, start = command["steps"], windows.sum_start(command, entries)
-        engine = ENGINES[command["engine"]]
+        engine = SPECIFICATIONS[command["engine"]]
         tile_words, read_steps = engine.tile_weight_words(command) or steps, engine.steps_read(command, bench.config)
         for *outside, inner in np.ndindex(*bases.shape):
             tile = (*outside, inner)[windows.tile_axis(command)]
@@ -139,7 +150,9 @@ async def every_step(dut, p_stall: float) -> None:
     begun = [now for now, _, step, _ in bench.steps if step["clear"]]
     fired = [now for now, _, step, _ in bench.steps if step["fire"]]
     bursts = [
-        ENGINES[command["engine"]].is_burst for command in scenario.commands for _ in results_of(command, bench.config)
+        SPECIFICATIONS[command["engine"]].is_burst
+        for command in scenario.commands
+        for _ in results_of(command, bench.config)
     ]
     results = [result for command in scenario.commands for result in results_of(command, bench.config)]
     free, leaves, depth = 0, list[int](), result_windows(bench.config)
@@ -157,7 +170,7 @@ async def a_command_alone_stalls_until_its_first_step(dut) -> None:
     # More steps than lie between the walk and the issue.
     steps, walked = 2 * OVERHEADS.issue, OVERHEADS.issue - 1
     await bench.start(np.array([isa.LIST_CLEAR, *[0] * (steps - 2), isa.LIST_FIRE], np.uint32))
-    command = dict.fromkeys((field.name for field in isa.COMPUTE.fields[4:]), 0)
+    command = dict.fromkeys((field.name for field in MAC.format.fields[4:]), 0)
     command |= dict.fromkeys(("outer", "middle", "inner", "lanes", "last_lanes"), 1) | {"steps": steps}
     await bench.run([command])
     (first,) = bench.first
@@ -174,7 +187,7 @@ async def no_gap_and_exact_turnaround(dut) -> None:
     await bench.start(np.array([entry, isa.LIST_CLEAR, 0, 0, 0, 0, 0, isa.LIST_FIRE], np.uint32))
     steps = 7
     groups = -(-limit // bench.config.array.requant_lanes)
-    base = dict.fromkeys((field.name for field in isa.COMPUTE.fields[4:]), 0)
+    base = dict.fromkeys((field.name for field in MAC.format.fields[4:]), 0)
     base |= {
         "after": 0,
         "outer": 1,
@@ -190,15 +203,15 @@ async def no_gap_and_exact_turnaround(dut) -> None:
         base,
         base,
         base | {"after": 1},
-        base | {"engine": int(Engine.MAXIMUM)},
-        base | {"engine": int(Engine.MAXIMUM), "after": 1},
+        base | {"engine": int(MAXIMUM)},
+        base | {"engine": int(MAXIMUM), "after": 1},
     ]
     await bench.run(commands)
     gaps = [first - last for first, last in zip(bench.first[1:], bench.last[:-1], strict=True)]
     # With at least as many steps as groups nothing waits for the requantiser.
     assert steps >= groups
     turnaround = {engine: latency + groups + 2 for engine, latency in LANDING.items()}
-    assert gaps == [2, turnaround[Engine.MAC], turnaround[Engine.MAC], turnaround[Engine.MAXIMUM]]
+    assert gaps == [2, turnaround[MAC], turnaround[MAC], turnaround[MAXIMUM]]
     assert all(last - first == 2 * 3 * steps - 1 for first, last in zip(bench.first, bench.last, strict=True))
     # In every cycle of the turnarounds a command is here.
     assert all(issued != stalled for issued, stalled in bench.flags[bench.first[0] : bench.last[-1] + 1])
@@ -226,7 +239,7 @@ async def no_gap_and_exact_turnaround(dut) -> None:
 async def refuses(dut, change: dict[str, int], code: ErrorCode, address: int) -> None:
     bench = Bench(dut)
     await bench.start(np.array([isa.LIST_CLEAR | isa.LIST_FIRE], np.uint32))
-    good = dict.fromkeys((field.name for field in isa.COMPUTE.fields[4:]), 0)
+    good = dict.fromkeys((field.name for field in MAC.format.fields[4:]), 0)
     good |= {"after": 0, "outer": 1, "middle": 1, "inner": 2, "steps": 1, "lanes": 1, "last_lanes": 1}
     await bench.run([good, good | change])
     assert bench.errors[0] == {"valid": 1, "code": int(code), "unit": int(Unit.FETCH), "index": 1, "address": address}
@@ -246,7 +259,7 @@ EDGES = {
         (ErrorCode.ADDRESS_RANGE, config.weight_words),
     ),
     "weight words of an engine without weights": lambda config: (
-        {"engine": Engine.MAXIMUM, "weight": config.weight_words},
+        {"engine": MAXIMUM, "weight": config.weight_words},
         {"weight": config.weight_words},
         (ErrorCode.ADDRESS_RANGE, config.weight_words),
     ),
@@ -256,8 +269,8 @@ EDGES = {
         (ErrorCode.ADDRESS_RANGE, config.memory.feature_bytes),
     ),
     "rows that are left out and walked": lambda config: (
-        {"engine": Engine.DEPTHWISE, "steps": 5, "rows": 2, "skip": 3},
-        {"engine": Engine.DEPTHWISE, "steps": 5, "rows": 2, "skip": 4},
+        {"engine": DEPTHWISE, "steps": 5, "rows": 2, "skip": 3},
+        {"engine": DEPTHWISE, "steps": 5, "rows": 2, "skip": 4},
         (ErrorCode.ILLEGAL_FIELD, 0),
     ),
     "lanes of the array": lambda config: (
@@ -266,8 +279,8 @@ EDGES = {
         (ErrorCode.ILLEGAL_FIELD, 0),
     ),
     "lanes of the others": lambda config: (
-        {"engine": Engine.MAXIMUM, "lanes": config.array.lanes},
-        {"engine": Engine.MAXIMUM, "lanes": config.array.lanes + 1},
+        {"engine": MAXIMUM, "lanes": config.array.lanes},
+        {"engine": MAXIMUM, "lanes": config.array.lanes + 1},
         (ErrorCode.ILLEGAL_FIELD, 0),
     ),
     "lanes of the last tile": lambda config: (
@@ -281,29 +294,29 @@ EDGES = {
         (ErrorCode.ILLEGAL_FIELD, 0),
     ),
     "tables of an Add": lambda config: (
-        {"engine": Engine.ADD, "steps": 2, "add_table": config.add.tables - 1},
-        {"engine": Engine.ADD, "steps": 2, "add_table": config.add.tables},
+        {"engine": ADD, "steps": 2, "add_table": config.engines[ADD].tables - 1},
+        {"engine": ADD, "steps": 2, "add_table": config.engines[ADD].tables},
         (ErrorCode.ILLEGAL_FIELD, 0),
     ),
     "steps of an Add": lambda config: (
-        {"engine": Engine.ADD, "steps": 2},
-        {"engine": Engine.ADD, "steps": 3},
+        {"engine": ADD, "steps": 2},
+        {"engine": ADD, "steps": 3},
         (ErrorCode.ILLEGAL_FIELD, 0),
     ),
     "rows of a depthwise window": lambda config: (
-        {"engine": Engine.DEPTHWISE, "steps": 1, "rows": 1},
-        {"engine": Engine.DEPTHWISE, "steps": 1, "rows": 0},
+        {"engine": DEPTHWISE, "steps": 1, "rows": 1},
+        {"engine": DEPTHWISE, "steps": 1, "rows": 0},
         (ErrorCode.ILLEGAL_FIELD, 0),
     ),
     "loops of a depthwise tile": lambda config: (
-        {"engine": Engine.DEPTHWISE, "steps": 1, "rows": 1},
-        {"engine": Engine.DEPTHWISE, "steps": 1, "rows": 1, "tile_inner": 1},
+        {"engine": DEPTHWISE, "steps": 1, "rows": 1},
+        {"engine": DEPTHWISE, "steps": 1, "rows": 1, "tile_inner": 1},
         (ErrorCode.ILLEGAL_FIELD, 0),
     ),
     "skip of the others": lambda config: ({}, {"skip": 1, "steps": 2}, (ErrorCode.ILLEGAL_FIELD, 0)),
     "skip of an Add": lambda config: (
-        {"engine": Engine.ADD, "steps": 2},
-        {"engine": Engine.ADD, "steps": 2, "skip": 1},
+        {"engine": ADD, "steps": 2},
+        {"engine": ADD, "steps": 2, "skip": 1},
         (ErrorCode.ILLEGAL_FIELD, 0),
     ),
 }
@@ -314,7 +327,7 @@ EDGES = {
 async def last_legal_and_first_illegal_value(dut, edge: str) -> None:
     bench = Bench(dut)
     await bench.start(np.array([isa.LIST_CLEAR | isa.LIST_FIRE], np.uint32))
-    good = dict.fromkeys((field.name for field in isa.COMPUTE.fields[4:]), 0)
+    good = dict.fromkeys((field.name for field in MAC.format.fields[4:]), 0)
     good |= {"after": 0, "outer": 1, "middle": 1, "inner": 1, "steps": 1, "lanes": 1, "last_lanes": 1}
     legal, illegal, (code, address) = EDGES[edge](bench.config)
     await bench.run([good | legal])
@@ -332,9 +345,9 @@ async def last_legal_and_first_illegal_value(dut, edge: str) -> None:
 async def halts(dut) -> None:
     bench = Bench(dut)
     await bench.start(np.array([isa.LIST_CLEAR | isa.LIST_FIRE], np.uint32))
-    long = dict.fromkeys((field.name for field in isa.COMPUTE.fields[4:]), 0)
+    long = dict.fromkeys((field.name for field in MAC.format.fields[4:]), 0)
     long |= {"after": 0, "outer": 500, "middle": 1, "inner": 1, "steps": 1, "lanes": 1, "last_lanes": 1}
-    dut.command__payload.value = pack({"index": 0, **long}, SHAPE)
+    dut.command__payload.value = pack({"index": 0, **payload(long)}, SHAPE)
     for _ in range(30):
         await cycle(dut, {"command__valid": 1})
     # The step whose address is already out is the last.

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from clocking import cycle, start
 
-from lutterfly.golden.config import PRESETS
-from lutterfly.golden.isa import Engine, ErrorCode, Unit
+from lutterfly.golden.engines import DEPTHWISE, ENGINES
+from lutterfly.golden.engines.configurations import EngineConfigs
+from lutterfly.golden.isa import ErrorCode, Unit
 from lutterfly.golden.packing import packs
+from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.compute.results import Place
 from lutterfly.hdl.compute.write_back import WRITE_BACK_LATENCY, WriteBack
 from lutterfly.hdl.memories.feature_memory import feature_write_layout
@@ -24,7 +26,9 @@ from streams import pack, unpack
 CONFIGS = {
     **{name: PRESETS[name] for name in ("tiny", "ecp5-85k")},
     **{
-        f"{name}, packing": dataclasses.replace(PRESETS[name], engines=tuple(Engine))
+        f"{name}, packing": dataclasses.replace(
+            PRESETS[name], engines=EngineConfigs.of(*ENGINES.values(), DEPTHWISE=PRESETS[name].engines[DEPTHWISE])
+        )
         for name in ("tiny", "ecp5-85k", "large")
     },
 }

@@ -12,8 +12,9 @@ from amaranth.lib import data
 from formal import Marked, Proof, ProofError, broken, entry, inside, needs_yosys, prove
 
 from lutterfly.golden import isa
-from lutterfly.golden.config import PRESETS, ArrayConfig, AxiConfig
+from lutterfly.golden.config_parts import ArrayConfig, AxiConfig
 from lutterfly.golden.isa import Opcode, Unit
+from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.control import queue as queue_module
 
 pytestmark = needs_yosys
@@ -229,7 +230,11 @@ class QueueProof(Proof):
             clean = (text & (((1 << isa.COMMAND_BITS) - 1) ^ used)) == 0
             if opcode is Opcode.COMPUTE:
                 engine = fmt.field("engine")
-                clean &= Cat(text[engine.lsb :][: engine.width] == code for code in CONFIG.engines).any()
+                argument = text[fmt.field("argument").lsb :][: isa.ARGUMENT_BITS]
+                clean &= Cat(
+                    (text[engine.lsb :][: engine.width] == own) & ~argument[isa.fields_end(own.fields) :].any()
+                    for own in CONFIG.engines
+                ).any()
             legal |= (text[:4] == opcode) & clean
         return legal
 

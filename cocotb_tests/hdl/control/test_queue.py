@@ -12,8 +12,9 @@ from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, RisingEdge
 
 from lutterfly.golden import isa
-from lutterfly.golden.config import PRESETS
-from lutterfly.golden.isa import ErrorCode, Opcode, Unit
+from lutterfly.golden.engines import DEPTHWISE, find_engine
+from lutterfly.golden.isa import ErrorCode, Opcode, Unit, fields_end
+from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.control.queue import Queue, Standing
 from lutterfly.hdl.dma.dma_load import load_command_layout
 from lutterfly.hdl.parts.isa import ErrorReport, command_shape
@@ -159,7 +160,9 @@ def _random_commands(bench: Bench, count: int) -> list[tuple[Opcode, dict[str, i
             for field in isa.FORMATS[opcode].fields
         }
         values |= {"reserved": 0, "wait": int(rng.choice([0, 0, 1, 300])), "signal": int(rng.choice([0, 1, 255]))}
-        values |= {"engine": int(rng.choice(bench.config.engines))} if opcode is Opcode.COMPUTE else {}
+        if opcode is Opcode.COMPUTE:
+            engine = find_engine(int(rng.choice([*bench.config.engines])))
+            values |= {"engine": engine, "argument": values["argument"] & (1 << fields_end(engine.fields)) - 1}
         commands.append((opcode, values))
     return commands
 
@@ -287,6 +290,7 @@ def _with_bit(command: bytes, bit: int) -> bytes:
         "beyond the header",
         "beyond the fields",
         "last bit",
+        "argument",
         "engine",
     ]
 )
@@ -303,6 +307,12 @@ async def illegal_commands(dut, case: str) -> None:
         "beyond the header": (_with_bit(isa.END.encode(), 32), ErrorCode.ILLEGAL_FIELD),
         "beyond the fields": (_with_bit(work.encode(), size), ErrorCode.ILLEGAL_FIELD),
         "last bit": (_with_bit(work.encode(), 511), ErrorCode.ILLEGAL_FIELD),
+        "argument": (isa.SYNC.encode(), None)
+        if bench.is_dma
+        else (
+            isa.COMPUTE.encode(engine=DEPTHWISE, argument=1 << fields_end(DEPTHWISE.fields)),
+            ErrorCode.ILLEGAL_FIELD,
+        ),
         "engine": (
             (isa.FILL.encode(), None) if bench.is_dma else (isa.COMPUTE.encode(engine=15), ErrorCode.ILLEGAL_ENGINE)
         ),

@@ -12,7 +12,7 @@ from cocotb.triggers import FallingEdge, RisingEdge, Timer
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp
 
 from lutterfly.golden import registers
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.registers import REGISTERS, Access
 from lutterfly.hdl.control.registers import Registers, kept_layout, read_layout, write_layout
 

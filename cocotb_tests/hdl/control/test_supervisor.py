@@ -9,8 +9,8 @@ from clocking import start
 from cocotb.triggers import FallingEdge, RisingEdge
 
 from lutterfly.golden import registers
-from lutterfly.golden.config import PRESETS
 from lutterfly.golden.isa import ErrorCode, Unit
+from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.control.queue import Standing
 from lutterfly.hdl.control.registers import read_layout
 from lutterfly.hdl.control.supervisor import ERROR_SOURCES, Events, Supervisor

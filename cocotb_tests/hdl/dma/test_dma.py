@@ -9,13 +9,14 @@ from dma_bench import GOOD_LOAD, ILLEGAL_LOADS
 from lutterfly.golden import isa
 from lutterfly.golden.command_error import CommandError
 from lutterfly.golden.dma import fill, load, store
-from lutterfly.golden.isa import ErrorCode, LocalMemory, Unit
+from lutterfly.golden.isa import ErrorCode, Unit
+from lutterfly.golden.memories import SHARED_MEMORIES, LocalMemory
 
 LANES = 4
 
 
 def memories() -> dict[LocalMemory, np.ndarray]:
-    return {memory: np.full(512, 0xA5, np.uint8) for memory in LocalMemory}
+    return {memory: np.full(512, 0xA5, np.uint8) for memory in SHARED_MEMORIES}
 
 
 def command(fmt: isa.Format, **fields: int) -> dict[str, int]:

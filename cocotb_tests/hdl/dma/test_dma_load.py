@@ -12,8 +12,10 @@ from responses import answer_reads
 
 from lutterfly.golden import isa
 from lutterfly.golden.command_error import CommandError
-from lutterfly.golden.config import PRESETS
-from lutterfly.golden.isa import ErrorCode, LocalMemory, Unit
+from lutterfly.golden.engines import ADD, FPC
+from lutterfly.golden.isa import ErrorCode, Unit
+from lutterfly.golden.memories import SHARED_MEMORIES, LocalMemory
+from lutterfly.golden.presets import PRESETS
 
 
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
@@ -39,12 +41,12 @@ async def random_commands_match_golden(dut, p_stall: float, seed: int) -> None:
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
-@cocotb.parametrize(memory=list(LocalMemory))
+@cocotb.parametrize(memory=[*SHARED_MEMORIES, ADD.memory, FPC.memory])
 async def every_memory_is_filled_to_its_last_byte(dut, memory: LocalMemory) -> None:
     bench = Bench(dut, 2, 0.0)
     await bench.start()
-    size = min(bench.config.size_bytes(memory), 512)
-    place = {"external": 4093, "local": bench.config.size_bytes(memory) - size}
+    size = min(bench.config.size_bytes(memory) or 512, 512)
+    place = {"external": 4093, "local": max(bench.config.size_bytes(memory) - size, 0)}
     load = {**ONE_RUN, **place, "memory": memory, "piece_bytes": size}
     if memory in bench.memories:
         await bench.run([(isa.LOAD, load)])
@@ -172,7 +174,7 @@ async def a_piece_out_of_range_stops_after_those_before_it(dut, fmt: isa.Format,
     fields = {**(GOOD_LOAD if fmt is isa.LOAD else {}), **case}
     if fields["local"] < 0:
         # Counted from the end of the memory.
-        fields["local"] += len(bench.memories[LocalMemory(fields.get("memory", LocalMemory.FEATURE))])
+        fields["local"] += len(bench.memories[fields.get("memory", LocalMemory.FEATURE)])
     with pytest.raises(CommandError) as refused:
         bench.execute(fmt, fmt.decode(fmt.encode(**fields)))
     await bench.run([(fmt, fields), (isa.LOAD, GOOD_LOAD)], wait=False)

@@ -12,8 +12,9 @@ from responses import answer_writes
 
 from lutterfly.golden import isa
 from lutterfly.golden.command_error import CommandError
-from lutterfly.golden.config import PRESETS
-from lutterfly.golden.isa import ErrorCode, LocalMemory, Unit
+from lutterfly.golden.isa import ErrorCode, Unit
+from lutterfly.golden.memories import LocalMemory
+from lutterfly.golden.presets import PRESETS
 
 
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])

@@ -10,7 +10,7 @@ import pytest
 from amaranth.hdl import Assert, Assume, Cover, Module, Mux, Signal
 from formal import Proof, ProofError, broken, inside, leave_out, needs_yosys, prove
 
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.dma import byte_aligner, dma_load, dma_store, store_beats
 from lutterfly.hdl.dma.load_chunks import step_layout
 from lutterfly.hdl.parts.fifo import Fifo

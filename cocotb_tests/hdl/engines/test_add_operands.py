@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from clocking import cycle, start
 
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.add_operands import AddOperands
 from lutterfly.hdl.engines.engine import Step
 from streams import pack

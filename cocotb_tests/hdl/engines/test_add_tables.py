@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 from clocking import cycle, start
 
-from lutterfly.golden.config import PRESETS
-from lutterfly.golden.engines.add import add
-from lutterfly.golden.isa import ADD_ENTRIES, ADD_ENTRY_BITS, Engine
+from lutterfly.golden.engines import ADD
+from lutterfly.golden.engines.add.memory import ENTRIES, ENTRY_BITS
+from lutterfly.golden.engines.add.specification import add
+from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.requant import SUM_BITS, SUM_FRACTION_BITS
 from lutterfly.hdl.engines.add_tables import LATENCY, AddTables
 from lutterfly.hdl.engines.engine import terms_settings_layout
 from streams import pack
 
-LIMIT = 1 << ADD_ENTRY_BITS - 1
+LIMIT = 1 << ENTRY_BITS - 1
 
 
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
@@ -37,9 +38,9 @@ def signed_terms(word: int, lanes: int) -> np.ndarray:
 async def looks_up_or_lets_pass(dut) -> None:
     config, rng = PRESETS[os.environ["PRESET"]], np.random.default_rng(1)
     lanes = config.array.requant_lanes
-    tables = rng.integers(-LIMIT, LIMIT, (config.add.tables, 2, ADD_ENTRIES // 2))
+    tables = rng.integers(-LIMIT, LIMIT, (config.engines[ADD].tables, 2, ENTRIES // 2))
     await start(dut, {"write__en": 0, "settings": 0})
-    settings = terms_settings_layout(Engine.ADD)
+    settings = terms_settings_layout(ADD)
     for address, value in enumerate(tables.reshape(-1)):
         inputs = {"write__en": 1, "write__addr": address, "write__data": int(value) & 2 * LIMIT - 1}
         await cycle(dut, inputs)
@@ -56,7 +57,8 @@ async def looks_up_or_lets_pass(dut) -> None:
             "accumulators": int.from_bytes(accumulators[cycle_number].tobytes(), "little"),
             "biases": int.from_bytes(biases[cycle_number].tobytes(), "little"),
             "settings": pack(
-                {"enable": int(enables[cycle_number]), "fields": {"add_table": int(pairs[cycle_number])}}, settings
+                {"enable": int(enables[cycle_number]), "fields": {"add": {"add_table": int(pairs[cycle_number])}}},
+                settings,
             ),
         }
         outputs += await cycle(dut, inputs, "terms")

@@ -14,11 +14,12 @@ from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, RisingEdge
 from onnx import TensorProto, helper, numpy_helper
 
-from lutterfly.golden.config import PRESETS
-from lutterfly.golden.engines.depthwise import depthwise
-from lutterfly.golden.engines.mac import mac
-from lutterfly.golden.engines.xnor import agreeing
-from lutterfly.golden.isa import Engine
+from lutterfly.golden.engines import DEPTHWISE, ENGINES, MAC
+from lutterfly.golden.engines.configurations import EngineConfigs
+from lutterfly.golden.engines.depthwise.specification import depthwise
+from lutterfly.golden.engines.mac.specification import mac
+from lutterfly.golden.engines.xnor.specification import agreeing
+from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.engine import LOAN_LATENCY
 from lutterfly.hdl.engines.mac_array import MacArray
 from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY
@@ -26,7 +27,7 @@ from streams import pack
 
 CONFIGS = {
     "tiny": PRESETS["tiny"],
-    "all engines": dataclasses.replace(PRESETS["ecp5-85k"], engines=tuple(Engine)),
+    "all engines": dataclasses.replace(PRESETS["ecp5-85k"], engines=EngineConfigs.of(*ENGINES.values())),
 }
 
 
@@ -45,7 +46,7 @@ class Bench:
         component = MacArray(config)
         self.step_layout, self.lent_columns = component.step_layout, component.lent_columns
         self.is_binary, self.all_bytes = component.is_binary, (1 << array.lanes) - 1
-        self.lanes, self.columns, self.taps = array.lanes, array.columns, config.depthwise.taps
+        self.lanes, self.columns, self.taps = array.lanes, array.columns, config.engines[DEPTHWISE].taps
         self.late = [np.zeros((self.columns, self.lanes), np.int8)] * self.columns
         self.results: list[np.ndarray] = []
         self.cycle = 0
@@ -87,7 +88,7 @@ class Bench:
             await self.feed(
                 np.zeros(self.lanes, np.int8),
                 np.zeros((self.columns, self.lanes), np.int8),
-                {"valid": 0, "clear": 0, "fire": 0, "chain": 0, "fields": {"rows": 0}},
+                {"valid": 0, "clear": 0, "fire": 0, "chain": 0, "fields": {"depthwise": {"rows": 0}}},
             )
 
 
@@ -110,15 +111,21 @@ async def sums_over_lanes_and_steps(dut, p_stall: float) -> None:
                 await bench.feed(
                     rng.integers(-128, 128, bench.lanes, dtype=np.int8),
                     weights[0],
-                    {"valid": 0, "clear": 1, "fire": 1, "chain": 0, "fields": {"rows": 0}},
+                    {"valid": 0, "clear": 1, "fire": 1, "chain": 0, "fields": {"depthwise": {"rows": 0}}},
                 )
-            step = {"valid": 1, "clear": index == 0, "fire": index == steps - 1, "chain": 0, "fields": {"rows": 0}}
+            step = {
+                "valid": 1,
+                "clear": index == 0,
+                "fire": index == steps - 1,
+                "chain": 0,
+                "fields": {"depthwise": {"rows": 0}},
+            }
             fired.append(bench.cycle)
             await bench.feed(words[index], weights[index], step)
         fired = fired[: len(expected) - 1] + fired[-1:]
     await bench.drain()
     np.testing.assert_array_equal([result[: bench.columns] for result in bench.results], expected)
-    latency = MacArray(CONFIGS[os.environ["CONFIG"]]).latencies[Engine.MAC]
+    latency = MacArray(CONFIGS[os.environ["CONFIG"]]).latencies[MAC]
     assert [cycle - latency for cycle in bench.result_cycles] == fired
 
 
@@ -172,13 +179,15 @@ async def chained_columns_make_a_depthwise_convolution(dut, p_stall: float, stri
                 weights[:taps] = kernel[row, ::-1]
                 while rng.random() < p_stall:
                     await bench.feed(
-                        image[0, 0], weights, {"valid": 0, "clear": 1, "fire": 1, "chain": 1, "fields": {"rows": rows}}
+                        image[0, 0],
+                        weights,
+                        {"valid": 0, "clear": 1, "fire": 1, "chain": 1, "fields": {"depthwise": {"rows": rows}}},
                     )
                 fire = row == rows - 1 and x >= taps - 1 and (x - taps + 1) % stride == 0
                 await bench.feed(
                     image[y + row, x],
                     weights,
-                    {"valid": 1, "clear": row == 0, "fire": fire, "chain": 1, "fields": {"rows": rows}},
+                    {"valid": 1, "clear": row == 0, "fire": fire, "chain": 1, "fields": {"depthwise": {"rows": rows}}},
                 )
     await bench.drain()
     np.testing.assert_array_equal(bench.results, expected.reshape(-1, bench.lanes))
@@ -236,14 +245,26 @@ async def lends_its_multipliers(dut) -> None:
         """Anything but steps, of the mode with delay lines."""
         for _ in range(cycles):
             word = rng.integers(-128, 128, bench.lanes, dtype=np.int8)
-            step = {"valid": 0, "clear": 1, "fire": 1, "chain": 1, "fields": {"rows": int(rng.integers(8))}}
+            step = {
+                "valid": 0,
+                "clear": 1,
+                "fire": 1,
+                "chain": 1,
+                "fields": {"depthwise": {"rows": int(rng.integers(8))}},
+            }
             await bench.feed(word, weights(), step)
 
     async def window() -> np.ndarray:
         words = rng.integers(-128, 128, (3, bench.lanes), dtype=np.int8)
         each = rng.integers(-128, 128, (3, bench.columns, bench.lanes), dtype=np.int8)
         for index in range(3):
-            step = {"valid": 1, "clear": index == 0, "fire": index == 2, "chain": 0, "fields": {"rows": 0}}
+            step = {
+                "valid": 1,
+                "clear": index == 0,
+                "fire": index == 2,
+                "chain": 0,
+                "fields": {"depthwise": {"rows": 0}},
+            }
             await bench.feed(words[index], each[index], step)
         return mac(words, each)
 

@@ -11,17 +11,23 @@ import numpy as np
 import pytest
 from clocking import cycle, start
 
-from lutterfly.golden.config import PRESETS
-from lutterfly.golden.engines.binary_maximum import binary_maximum
-from lutterfly.golden.engines.maximum import maximum
-from lutterfly.golden.isa import Engine
+from lutterfly.golden.engines import BINARY_MAXIMUM, DEPTHWISE, ENGINES, MAC, MAXIMUM, find_engine
+from lutterfly.golden.engines.binary_maximum.specification import binary_maximum
+from lutterfly.golden.engines.configurations import EngineConfigs
+from lutterfly.golden.engines.maximum.specification import maximum
+from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.maximum import Maximum
 from streams import pack
 
 CONFIGS = {
     **{name: PRESETS[name] for name in ("tiny", "ecp5-85k")},
-    **{f"{name}, binary": dataclasses.replace(PRESETS[name], engines=tuple(Engine)) for name in ("tiny", "ecp5-85k")},
-    "binary alone": dataclasses.replace(PRESETS["tiny"], engines=(Engine.MAC, Engine.BINARY_MAXIMUM)),
+    **{
+        f"{name}, binary": dataclasses.replace(
+            PRESETS[name], engines=EngineConfigs.of(*ENGINES.values(), DEPTHWISE=PRESETS[name].engines[DEPTHWISE])
+        )
+        for name in ("tiny", "ecp5-85k")
+    },
+    "binary alone": dataclasses.replace(PRESETS["tiny"], engines=EngineConfigs.of(MAC, BINARY_MAXIMUM)),
 }
 
 
@@ -34,7 +40,7 @@ def test_matches_golden(simulate, name: str) -> None:
 @cocotb.parametrize(p_stall=[0.0, 0.5])
 async def every_window(dut, p_stall: float) -> None:
     component, rng = Maximum(CONFIGS[os.environ["CONFIG"]]), np.random.default_rng(1)
-    lanes, twins = component.config.array.lanes, {Engine.MAXIMUM: maximum, Engine.BINARY_MAXIMUM: binary_maximum}
+    lanes, twins = component.config.array.lanes, {MAXIMUM: maximum, BINARY_MAXIMUM: binary_maximum}
     await start(dut, {"step": 0})
     expected, results = [], []
 
@@ -46,7 +52,7 @@ async def every_window(dut, p_stall: float) -> None:
 
     for _ in range(100):
         words = rng.integers(-128, rng.choice([-100, 128]), (int(rng.integers(1, 6)), lanes), dtype=np.int8)
-        code = Engine(int(rng.choice(list(component.latencies))))
+        code = find_engine(int(rng.choice(list(component.latencies))))
         of_step = {flag: int(code == own) for flag, own in component.flags.items()}
         expected.append(twins[code](words))
         for index, word in enumerate(words):

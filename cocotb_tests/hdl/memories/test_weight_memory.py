@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from clocking import cycle, start
 
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.memories.weight_memory import WeightMemory
 from lutterfly.hdl.parts.device import RAM_LATENCY
 

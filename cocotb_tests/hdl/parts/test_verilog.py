@@ -10,7 +10,7 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.parts.device import Ram, Rom
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.hdl.top_axi import generate

@@ -11,9 +11,12 @@ from execution import differing_bytes
 from graphs import evaluate_float
 
 from lutterfly.golden import dma
-from lutterfly.golden.config import PRESETS, FpcConfig
-from lutterfly.golden.isa import FORMATS, Engine
+from lutterfly.golden.engines import BINARY_MAXIMUM, DEPTHWISE, ENGINES, MAXIMUM, XNOR, decode
+from lutterfly.golden.engines.configurations import EngineConfigs
+from lutterfly.golden.engines.engine import Engine
+from lutterfly.golden.engines.fpc.configuration import FpcConfig
 from lutterfly.golden.machine import ORDERS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import CompileError, compile_graph, plan_graph
 from lutterfly.host.compiler.transfers import fill_border
 from lutterfly.host.compiler.windows import cover_runs
@@ -21,7 +24,10 @@ from lutterfly.host.evaluate import evaluate
 from lutterfly.host.graph import Window
 
 CONFIGS = {
-    name: dataclasses.replace(PRESETS[name], engines=tuple(Engine), fpc=FpcConfig(2))
+    name: dataclasses.replace(
+        PRESETS[name],
+        engines=EngineConfigs.of(*ENGINES.values(), DEPTHWISE=PRESETS[name].engines[DEPTHWISE], FPC=FpcConfig(2)),
+    )
     for name in ("tiny", "ecp5-85k", "large")
 }
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
@@ -70,7 +76,7 @@ def test_a_border_holds_the_pad_value_and_no_other_bits(channels: int, pad: int)
     storage, pixel = plan.storages[name], -(-channels // 8)
     feature = np.full(CONFIGS["ecp5-85k"].memory.feature_bytes, 0xAA, np.uint8)
     for command in fill_border(storage, graph.tensors[name]):
-        dma.fill(FORMATS[command.opcode].decode(command.encode()), feature)
+        dma.fill(decode(command.encode())[1], feature)
     expected = ((1 << channels) - 1 if pad == 1 else 0).to_bytes(pixel, "little")
     for row in range(-1, 4):
         for column in range(-2, 5):
@@ -114,13 +120,13 @@ def test_slices_that_end_within_a_byte_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("left_out", "layer"),
-    [(Engine.XNOR, "binary_t1"), (Engine.BINARY_MAXIMUM, "pool_t2"), (Engine.MAXIMUM, "signs_t0")],
+    [(XNOR, "binary_t1"), (BINARY_MAXIMUM, "pool_t2"), (MAXIMUM, "signs_t0")],
 )
 def test_an_engine_that_is_not_there_is_named(left_out: Engine, layer: str) -> None:
     maker = BinaryGraphMaker((6, 6, 9))
     name = maker.binary_convolution(maker.signs("x"), 9, SAME)
     graph = maker.finish(maker.to_bits(maker.max_pool(name, Window((2, 2)))))
-    engines = tuple(engine for engine in Engine if engine is not left_out)
+    engines = CONFIGS["tiny"].engines.without(left_out)
     config = dataclasses.replace(CONFIGS["tiny"], engines=engines)
     with pytest.raises(
         CompileError, match=rf"^{layer}: engines must include {left_out.name} for this layer, not MAC, "

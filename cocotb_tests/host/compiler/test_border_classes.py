@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kept import PATIENT, kept
 
-from lutterfly.golden.config import PRESETS
 from lutterfly.golden.machine import ORDERS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_graph, plan_graph
 from lutterfly.host.compiler.emit import emit
 from lutterfly.host.compiler.lower.border_classes import border_classes

@@ -7,9 +7,10 @@ import pytest
 from graphs import GraphMaker
 
 from lutterfly.golden import timing
-from lutterfly.golden.config import PRESETS
-from lutterfly.golden.isa import LocalMemory, Opcode
-from lutterfly.golden.memories import MEMORIES
+from lutterfly.golden.engines import find_memory
+from lutterfly.golden.isa import Opcode
+from lutterfly.golden.memories import LocalMemory
+from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing import BACKLOG_LIMIT
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.compiler.clock.agenda import Agenda, Events, Process, Signal
@@ -169,12 +170,12 @@ def test_every_chunk_of_a_load_is_counted_once(preset: str) -> None:
         if command.opcode is Opcode.FILL:
             chunks += timing.fill_cycles(config, fields["rows"], fields["piece_bytes"])
         elif command.opcode is Opcode.LOAD:
-            memory, size = LocalMemory(fields["memory"]), fields["piece_bytes"]
+            memory, size = find_memory(fields["memory"]), fields["piece_bytes"]
             runs = fields["rows"] * fields["folds"]
             if memory is LocalMemory.FEATURE:
                 chunks += runs * timing.chunk_cycles(config, fields["row_pieces"], size)
             else:
-                unit = min(config.axi.data_bytes, MEMORIES[memory].write_bytes(config.array.lanes))
+                unit = min(config.axi.data_bytes, memory.write_bytes(config.array.lanes))
                 chunks += runs * -(-size // unit)
     assert queues.load.write.chunks == chunks > 100
 

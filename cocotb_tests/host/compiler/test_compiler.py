@@ -10,9 +10,10 @@ import pytest
 from execution import differing_bytes
 from graphs import GraphMaker, random_graph
 
-from lutterfly.golden.config import PRESETS
-from lutterfly.golden.isa import Engine, LocalMemory
+from lutterfly.golden.engines import MAC
 from lutterfly.golden.machine import ORDERS, MachineError
+from lutterfly.golden.memories import LocalMemory
+from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program import Program
 from lutterfly.host.compiler import CompileError, Outcome, compile_graph, plan_graph
 from lutterfly.host.compiler.emit import emit
@@ -237,7 +238,7 @@ def test_a_depthwise_kernel_beyond_the_chain_runs_as_groups() -> None:
     maker, config = GraphMaker((13, 13, 3)), PRESETS["tiny"]
     graph = maker.finish(maker.depthwise("x", Window((9, 9))))
     plan = plan_graph(graph, config)
-    assert plan.queue("compute")[0].fields["engine"] == Engine.MAC
+    assert plan.queue("compute")[0].fields["engine"] == MAC
     assert differing_bytes(graph, emit(plan, "tiny"), config, order="random") == 0
 
 

@@ -9,10 +9,12 @@ import pytest
 from execution import differing_bytes
 from graphs import GraphMaker
 
-from lutterfly.golden.config import PRESETS, Config
-from lutterfly.golden.isa import LocalMemory, Opcode
+from lutterfly.golden.config import Config
+from lutterfly.golden.engines import ADD
+from lutterfly.golden.isa import Opcode
 from lutterfly.golden.machine import ORDERS
-from lutterfly.golden.memories import CONSTANTS
+from lutterfly.golden.memories import LocalMemory, constant_memories, memories
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import Outcome, plan_graph
 from lutterfly.host.compiler.emit import emit
 from lutterfly.host.compiler.plan import CompileError
@@ -137,7 +139,7 @@ def test_add_tables_are_streamed() -> None:
     for _ in range(5):
         name = maker.add(name, maker.convolution(name, 6, POINT))
     plan = check(maker.finish(name))
-    assert streamed(plan, LocalMemory.ADD_TABLE) >= 3
+    assert streamed(plan, ADD.memory) >= 3
 
 
 def test_what_fits_is_never_loaded_again() -> None:
@@ -164,7 +166,7 @@ def test_what_would_be_loaded_often_stays() -> None:
 
 
 def test_numbers_of_all_memories_are_distinct() -> None:
-    found = np.concatenate([numbers(TINY, memory, 0, capacity(TINY, memory)) for memory in LocalMemory])
+    found = np.concatenate([numbers(TINY, memory, 0, capacity(TINY, memory)) for memory in memories(TINY)])
     assert len(np.unique(found)) == len(found) == number_count(TINY)
     assert numbers(TINY, LocalMemory.FEATURE, 5, 2).tolist() == [5, 6]
-    assert set(CONSTANTS) == set(LocalMemory) - {LocalMemory.FEATURE}
+    assert set(constant_memories(TINY)) == set(memories(TINY)) - {LocalMemory.FEATURE}

@@ -15,9 +15,9 @@ from execution import differing_bytes
 from families import network
 from graphs import GraphMaker
 
-from lutterfly.golden.config import PRESETS
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.machine import ORDERS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import encode, plan_graph
 from lutterfly.host.compiler.emit import emit
 from lutterfly.host.compiler.parts import Cut, Geometry

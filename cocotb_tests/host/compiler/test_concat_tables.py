@@ -10,8 +10,8 @@ import pytest
 from execution import differing_bytes
 from graphs import GraphMaker
 
-from lutterfly.golden.config import PRESETS
 from lutterfly.golden.machine import ORDERS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_graph, cuts, plan_graph
 from lutterfly.host.compiler.parts import Cut
 from lutterfly.host.compiler.plan import Plan

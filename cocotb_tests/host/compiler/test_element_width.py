@@ -9,8 +9,9 @@ import pytest
 from graphs import GraphMaker
 
 from lutterfly.golden import dma
-from lutterfly.golden.config import PRESETS
-from lutterfly.golden.isa import FORMATS, LocalMemory
+from lutterfly.golden.engines import decode
+from lutterfly.golden.memories import LocalMemory
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import Command, CompileError, plan_graph
 from lutterfly.host.compiler.arena import aligned, plan_arena
 from lutterfly.host.compiler.borders import plan_borders
@@ -67,7 +68,7 @@ def take(monkeypatch: pytest.MonkeyPatch, bits: int) -> None:
 
 
 def decoded(command: Command) -> dict[str, int]:
-    return FORMATS[command.opcode].decode(command.encode())
+    return decode(command.encode())[1]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from graphs import GraphMaker
 
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import folds, plan_graph
 from lutterfly.host.compiler.folds import fold_storage
 from lutterfly.host.compiler.lower.convolution import weight_words

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from graphs import GraphMaker, random_graph
 
-from lutterfly.golden.config import PRESETS
-from lutterfly.golden.isa import Engine
+from lutterfly.golden.engines import ADD, MAXIMUM
+from lutterfly.golden.engines.engine import Engine
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.graph import Window
 
 
-@pytest.mark.parametrize("engine", [Engine.MAXIMUM, Engine.ADD])
+@pytest.mark.parametrize("engine", [MAXIMUM, ADD])
 def test_lanewise_commands_give_as_many_results_as_they_write(engine: Engine) -> None:
     maker = GraphMaker((5, 4, 6))
     # Without borders a whole map is one run.

@@ -14,8 +14,10 @@ from exactness import assert_right, needs_reference
 from families.builder import Form, Net
 from graphs import GraphMaker
 
-from lutterfly.golden.config import DEFAULT_PRESET, PRESETS, Config
-from lutterfly.golden.isa import Engine
+from lutterfly.golden.config import Config
+from lutterfly.golden.engines import ADD, DEPTHWISE, MAC, MAXIMUM
+from lutterfly.golden.engines.engine import Engine
+from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
 from lutterfly.host.cli import main
 from lutterfly.host.compiler import CompileError, compile_graph, compile_model, encode, plan_graph
 from lutterfly.host.compiler.lower import convolution, lanewise, operations
@@ -25,12 +27,12 @@ from lutterfly.host.verify import verify
 
 TINY, DEFAULT = PRESETS["tiny"], PRESETS[DEFAULT_PRESET]
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
-LEFT_OUT = [engine for engine in TINY.engines if engine is not Engine.MAC]
+LEFT_OUT = [engine for engine in TINY.engines if engine is not MAC]
 
 
 def without(*engines: Engine) -> Config:
     """The smallest preset with some engines left out."""
-    return dataclasses.replace(TINY, engines=tuple(engine for engine in TINY.engines if engine not in engines))
+    return dataclasses.replace(TINY, engines=TINY.engines.without(*engines))
 
 
 def sums(net: Net) -> None:
@@ -53,7 +55,7 @@ def side_by_side(net: Net) -> None:
     net.output(net.conv(net.concat([net.conv(x, 4, 1, like=x), net.conv(x, 4, 3, like=x)]), 4))
 
 
-NEEDED = {sums: Engine.ADD, maxima: Engine.MAXIMUM}
+NEEDED = {sums: ADD, maxima: MAXIMUM}
 
 
 def made(*builds: Callable[[Net], None]) -> bytes:
@@ -67,7 +69,7 @@ def made(*builds: Callable[[Net], None]) -> bytes:
 @pytest.mark.parametrize(
     "engine",
     # A simulator for each.
-    [pytest.param(engine, marks=[pytest.mark.regress] * (engine is not Engine.ADD)) for engine in LEFT_OUT],
+    [pytest.param(engine, marks=[pytest.mark.regress] * (engine is not ADD)) for engine in LEFT_OUT],
     ids=lambda engine: engine.name,
 )
 def test_what_does_not_need_an_engine_runs_without_it(engine: Engine) -> None:
@@ -128,16 +130,14 @@ def test_the_layer_is_named(kind: str) -> None:
     graph, layer = graph_of(kind)
     plan_graph(graph, TINY)
     with pytest.raises(CompileError, match=rf"^{layer}( along columns)?: engines must include MAXIMUM for this layer"):
-        compile_graph(graph, without(Engine.MAXIMUM))
+        compile_graph(graph, without(MAXIMUM))
 
 
 def test_depthwise_layers_run_on_the_array_without_its_chain() -> None:
     maker = GraphMaker((6, 6, 4))
     graph = maker.finish(maker.depthwise("x", SAME))
-    engines = [
-        plan_graph(graph, config).queue("compute")[0].fields["engine"] for config in (TINY, without(Engine.DEPTHWISE))
-    ]
-    assert engines == [Engine.DEPTHWISE, Engine.MAC]
+    engines = [plan_graph(graph, config).queue("compute")[0].fields["engine"] for config in (TINY, without(DEPTHWISE))]
+    assert engines == [DEPTHWISE, MAC]
 
 
 def test_the_first_lowering_counts_that_takes_the_layer_and_has_its_engines(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,13 +152,13 @@ def test_the_first_lowering_counts_that_takes_the_layer_and_has_its_engines(monk
 
     graph, _ = graph_of("max pooling")
     new = (
-        lowering("takes none", Engine.MAXIMUM, takes=False),
-        lowering("has no engine", Engine.ADD),
-        lowering("first", Engine.MAXIMUM),
-        lowering("second", Engine.MAXIMUM),
+        lowering("takes none", MAXIMUM, takes=False),
+        lowering("has no engine", ADD),
+        lowering("first", MAXIMUM),
+        lowering("second", MAXIMUM),
     )
     monkeypatch.setattr(operations, "LOWERINGS", (*new, *operations.LOWERINGS))
-    plan_graph(graph, without(Engine.ADD))
+    plan_graph(graph, without(ADD))
     assert {*made} == {"first"}
 
 
@@ -187,10 +187,10 @@ def test_what_is_derived_from_a_kind_is_another_kind() -> None:
 
 def test_all_lowerings_that_take_a_layer_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, layer = graph_of("max pooling")
-    other = Lowering(lanewise.LOWERING.layers, (Engine.MAC, Engine.ADD))
+    other = Lowering(lanewise.LOWERING.layers, (MAC, ADD))
     monkeypatch.setattr(operations, "LOWERINGS", (*operations.LOWERINGS, other))
     with pytest.raises(CompileError, match=rf"^{layer}: engines must include MAXIMUM, or MAC and ADD for this layer"):
-        compile_graph(graph, without(Engine.MAXIMUM, Engine.ADD))
+        compile_graph(graph, without(MAXIMUM, ADD))
 
 
 @dataclass(frozen=True, eq=False)

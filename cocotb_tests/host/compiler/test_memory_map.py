@@ -8,9 +8,9 @@ import pytest
 from graphs import GraphMaker
 from reported import NETWORKS, report_of
 
-from lutterfly.golden.config import PRESETS
-from lutterfly.golden.isa import LocalMemory, Opcode
-from lutterfly.golden.memories import CONSTANTS
+from lutterfly.golden.isa import Opcode
+from lutterfly.golden.memories import LocalMemory, constant_memories
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.compiler.memory_map import bus_bytes, constant_blocks, layer_memory
 from lutterfly.host.graph import Window
@@ -20,7 +20,7 @@ from lutterfly.host.graph import Window
 def test_what_stays_is_what_the_prologue_loads(network: str) -> None:
     plan, _ = report_of(network)
     blocks = constant_blocks(plan)
-    for memory in CONSTANTS:
+    for memory in constant_memories(plan.config):
         staying = [block for block in blocks if block.memory is memory and not block.is_streamed]
         assert sum(block.size_bytes for block in staying) == len(plan.images[memory])
         for one, other in itertools.pairwise(staying):

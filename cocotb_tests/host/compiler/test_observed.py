@@ -7,7 +7,7 @@ import pytest
 from exactness import needs_reference
 from onnx import TensorProto, helper, numpy_helper
 
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host import compiler
 from lutterfly.host.compiler import tokens
 from lutterfly.host.compiler.storage import NO_ADDRESSES

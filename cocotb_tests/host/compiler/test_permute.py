@@ -12,7 +12,7 @@ from families import network
 from graphs import GraphMaker
 from pruning import pruned
 
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host import compiler
 from lutterfly.host.compiler import encode, plan_graph
 from lutterfly.host.compiler.permute import _Search, in_orders, permuted

@@ -7,8 +7,8 @@ import pytest
 from execution import differing_bytes
 from graphs import GraphMaker
 
-from lutterfly.golden.config import PRESETS
 from lutterfly.golden.machine import ORDERS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_graph, plan_graph
 from lutterfly.host.graph import Graph, Window
 

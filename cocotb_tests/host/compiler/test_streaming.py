@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from graphs import GraphMaker
 
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.compiler.streaming import COMMAND_COST, MOST_GROUPS, _candidates, row_groups
 from lutterfly.host.graph import Window

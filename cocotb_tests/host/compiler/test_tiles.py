@@ -10,9 +10,10 @@ from binary_graphs import BinaryGraphMaker
 from execution import differing_bytes
 from graphs import GraphMaker
 
-from lutterfly.golden.config import PRESETS, Config
-from lutterfly.golden.isa import LocalMemory
+from lutterfly.golden.config import Config
 from lutterfly.golden.machine import ORDERS
+from lutterfly.golden.memories import LocalMemory
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import CompileError, compile_graph, encode, plan_graph
 from lutterfly.host.compiler.cuts import _estimate
 from lutterfly.host.compiler.parts import Cut, Geometry

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lutterfly.golden.config import PRESETS
 from lutterfly.golden.isa import Opcode
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import tokens
 from lutterfly.host.compiler.plan import Command, Plan
 from lutterfly.host.graph import Graph

@@ -11,7 +11,7 @@ import pytest
 from exactness import assert_answers, assert_exact, needs_reference
 from golden_transport import GoldenTransport
 
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession, cli
 from lutterfly.host.arrays import describe_model
 from lutterfly.host.frontend import ModelError, describe, import_model

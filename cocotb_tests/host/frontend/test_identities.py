@@ -7,7 +7,7 @@ import pytest
 from exactness import needs_reference
 from onnx import TensorProto, helper, numpy_helper
 
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import import_model
 from lutterfly.host.verify import verify
 

@@ -10,7 +10,7 @@ from golden_transport import GoldenTransport
 from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.examples import digits
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
 from lutterfly.host.independence import mixing_node
 from lutterfly.host.reference import open_session

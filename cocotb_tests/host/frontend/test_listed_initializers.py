@@ -9,7 +9,7 @@ from exactness import assert_answers, needs_reference
 from onnx import helper, numpy_helper
 
 from lutterfly.examples import digits
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.quantize import quantize, relative_errors

@@ -12,7 +12,7 @@ from exactness import assert_answers, assert_exact, assert_right, needs_referenc
 from onnx import TensorProto, helper, numpy_helper
 from refused import POWERS, without_numbers
 
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host import reference
 from lutterfly.host.arrays import describe_model
 from lutterfly.host.frontend import ModelError, describe, import_model

@@ -10,7 +10,7 @@ from generated import TINY, Maker
 from kept import REGRESSIONS, kept
 from qdq_graphs import GraphOfCodes
 
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession, reference
 from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.verify import verify

@@ -14,7 +14,7 @@ from golden_transport import GoldenTransport
 from qonnx_networks import QonnxNetwork, assert_graph, assert_same, executed_by_qonnx, random_feeds
 
 from lutterfly.examples import digits
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession, cli, reference
 from lutterfly.host.frontend import ModelError, describe, import_model
 from lutterfly.host.frontend.qonnx import rewrite

@@ -7,8 +7,9 @@ from execution import differing_bytes
 from graphs import GraphMaker, random_fork
 from measured import measure
 
-from lutterfly.golden.config import PRESETS, Config
+from lutterfly.golden.config import Config
 from lutterfly.golden.machine import ORDERS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph, views
 from lutterfly.host.compiler.emit import emit
 from lutterfly.host.compiler.plan import Plan

@@ -12,7 +12,7 @@ from exactness import assert_answers, assert_exact, assert_right, needs_referenc
 from generated import TINY, Maker
 from wide_codes import WIDE, convolved, main_name, repeated, widened
 
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import ModelError, describe, import_model
 from lutterfly.host.frontend.wide import NARROW, REMEDY
 from lutterfly.host.graph import Graph, Pointwise

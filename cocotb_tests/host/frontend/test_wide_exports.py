@@ -11,7 +11,7 @@ from exactness import assert_answers, assert_exact, assert_right, needs_referenc
 from onnxruntime.quantization import QuantType
 from wide_exports import NETWORKS, SHAPE, quantised
 
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.frontend.wide import NARROW, REMEDY
 from lutterfly.host.verify import verify

@@ -8,7 +8,7 @@ from kept import kept
 from wide_codes import repeated
 from wide_graphs import GraphOfWideCodes
 
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.verify import verify
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from reported import NETWORKS, report_of
 
-from lutterfly.golden.isa import LocalMemory
+from lutterfly.golden.memories import LocalMemory
 from lutterfly.host.report.gather import LABEL_CHARACTERS, _label
 
 

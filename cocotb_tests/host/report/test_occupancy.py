@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from reported import NETWORKS, report_of
 
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.report.occupancy import Occupant, used_bytes
 
 

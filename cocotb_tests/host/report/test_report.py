@@ -14,7 +14,7 @@ import pytest
 from generated import TINY, Maker
 
 from lutterfly.examples import digits
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host import commands, report
 from lutterfly.host.cli import main
 from lutterfly.host.compiler import compile_model

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lutterfly.golden import registers
-from lutterfly.golden.config import PRESETS
+from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.registers import REGISTERS
 from lutterfly.hdl import top_axi
 from lutterfly.host.simulation import build, toolchain

@@ -7,13 +7,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from amaranth.back import verilog
 from copier import BEATS, Copier
 
 from lutterfly.golden import registers
-from lutterfly.golden.config import PRESETS, ArrayConfig, AxiConfig, Config, DepthwiseConfig
+from lutterfly.golden.config import Config
+from lutterfly.golden.config_parts import ArrayConfig, AxiConfig
+from lutterfly.golden.engines import DEPTHWISE, MAC, MAXIMUM
+from lutterfly.golden.engines.configurations import EngineConfigs
+from lutterfly.golden.engines.depthwise.configuration import DepthwiseConfig
+from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.registers import REGISTERS
 from lutterfly.hdl.parts.assertions import ASSERTED
+from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.host.simulation import build
 from lutterfly.host.simulation.simulator import EventKind, Fault, MemorySettings, Outcome, SimulationError, Simulator
 
@@ -23,9 +28,7 @@ SOURCE, TARGET = 0x0, 0x8000
 
 @functools.cache
 def copier_library(config: Config) -> Path:
-    text = verilog.convert(
-        Copier(config), platform=ASSERTED, name=build.TOP_NAME, emit_src=False, strip_internal_attrs=True
-    )
+    text = to_verilog(Copier(config), platform=ASSERTED, name=build.TOP_NAME)
     return build.library_of(text, config)
 
 
@@ -50,7 +53,7 @@ CONFIGS = {
         ArrayConfig(lanes=16, columns=1, requant_lanes=1),
         PRESETS["tiny"].memory,
         AxiConfig(data_bits=128),
-        depthwise=DepthwiseConfig(taps=1),
+        EngineConfigs.of(MAC, MAXIMUM, DEPTHWISE, DEPTHWISE=DepthwiseConfig(taps=1)),
     ),
 }
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from lutterfly.golden.config import (
-    PRESETS,
-    AddConfig,
-    ArrayConfig,
-    AxiConfig,
-    Config,
-    DepthwiseConfig,
-    MemoryConfig,
-)
+from lutterfly.golden.config import Config
+from lutterfly.golden.config_parts import ArrayConfig, AxiConfig, MemoryConfig
+from lutterfly.golden.engines import ADD, DEPTHWISE, MAC, MAXIMUM
+from lutterfly.golden.engines.add.configuration import AddConfig
+from lutterfly.golden.engines.configurations import EngineConfigs
+from lutterfly.golden.engines.depthwise.configuration import DepthwiseConfig
+from lutterfly.golden.presets import PRESETS
 
 
 def _odd(
@@ -22,8 +20,7 @@ def _odd(
         ArrayConfig(*array),
         MemoryConfig(*memory),
         AxiConfig(*axi),
-        depthwise=DepthwiseConfig(taps),
-        add=AddConfig(tables),
+        EngineConfigs.of(MAC, MAXIMUM, DEPTHWISE, ADD, DEPTHWISE=DepthwiseConfig(taps), ADD=AddConfig(tables)),
         resident_commands=resident,
     )
 

@@ -8,19 +8,15 @@ import functools
 import numpy as np
 from fpc_configs import DRAWN_CONFIGS, FPC_CONFIGS
 
-from lutterfly.golden.config import (
-    PRESETS,
-    AddConfig,
-    ArrayConfig,
-    AxiConfig,
-    Config,
-    DepthwiseConfig,
-    FpcConfig,
-    MemoryConfig,
-)
-from lutterfly.golden.isa import Engine
-
-_BINARY = (Engine.XNOR, Engine.BINARY_MAXIMUM)
+from lutterfly.golden.config import Config
+from lutterfly.golden.config_parts import ArrayConfig, AxiConfig, MemoryConfig
+from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, ENGINES, FPC, MAC, MAXIMUM, XNOR
+from lutterfly.golden.engines.add.configuration import AddConfig
+from lutterfly.golden.engines.configurations import EngineConfigs
+from lutterfly.golden.engines.depthwise.configuration import DepthwiseConfig
+from lutterfly.golden.engines.engine import Engine, EngineConfig
+from lutterfly.golden.engines.fpc.configuration import FpcConfig
+from lutterfly.golden.presets import PRESETS
 
 ODD: dict[str, Config] = {
     # All engines; pairs of lanes share a requantiser.
@@ -32,10 +28,9 @@ ODD: dict[str, Config] = {
         ArrayConfig(4, 1, 1),
         MemoryConfig(4 << 10, 8 << 10, 2 << 10, 4, 512),
         AxiConfig(32, 1),
-        (Engine.MAC, Engine.MAXIMUM, Engine.DEPTHWISE, Engine.FPC, Engine.ADD, *_BINARY),
-        DepthwiseConfig(1),
-        AddConfig(1),
-        FpcConfig(8, further_words=32),
+        EngineConfigs.of(
+            *ENGINES.values(), DEPTHWISE=DepthwiseConfig(1), ADD=AddConfig(1), FPC=FpcConfig(8, further_words=32)
+        ),
         resident_commands=4,
     ),
     # Words of 32 lanes on a bus of four bytes; pixels of a butterfly are one word. No depthwise layers.
@@ -43,9 +38,9 @@ ODD: dict[str, Config] = {
         ArrayConfig(32, 2, 1),
         MemoryConfig(32 << 10, 32 << 10, 8 << 10, 8, 1024),
         AxiConfig(32, 3),
-        (Engine.MAC, Engine.MAXIMUM, Engine.FPC, Engine.ADD, Engine.XNOR),
-        add=AddConfig(4),
-        fpc=FpcConfig(32, "top-down", skips=((0, 4),)),
+        EngineConfigs.of(
+            MAC, MAXIMUM, FPC, ADD, XNOR, ADD=AddConfig(4), FPC=FpcConfig(32, "top-down", skips=((0, 4),))
+        ),
         resident_commands=8,
     ),
     # As many requantisers as columns, a result in a cycle; no sums.
@@ -53,9 +48,9 @@ ODD: dict[str, Config] = {
         ArrayConfig(16, 16, 16),
         MemoryConfig(32 << 10, 64 << 10, 16 << 10, 8, 1024),
         AxiConfig(128, 2),
-        (Engine.MAC, Engine.MAXIMUM, Engine.DEPTHWISE, Engine.FPC, *_BINARY),
-        DepthwiseConfig(16),
-        fpc=FpcConfig(64, skips=((0, 5), (1, 4))),
+        EngineConfigs.of(
+            *ENGINES.values(), DEPTHWISE=DepthwiseConfig(16), FPC=FpcConfig(64, skips=((0, 5), (1, 4)))
+        ).without(ADD),
         resident_commands=16,
     ),
     # One requantiser for eight columns, binary layers without a butterfly.
@@ -63,9 +58,7 @@ ODD: dict[str, Config] = {
         ArrayConfig(8, 8, 1),
         MemoryConfig(8 << 10, 16 << 10, 4 << 10, 2, 1024),
         AxiConfig(64, 16),
-        (Engine.MAC, Engine.MAXIMUM, Engine.DEPTHWISE, Engine.ADD, *_BINARY),
-        DepthwiseConfig(5),
-        AddConfig(2),
+        EngineConfigs.of(MAC, MAXIMUM, DEPTHWISE, ADD, XNOR, BINARY_MAXIMUM, DEPTHWISE=DepthwiseConfig(5)),
         resident_commands=8,
     ),
     # A butterfly and sums alone, without tables or copies of their own.
@@ -73,9 +66,7 @@ ODD: dict[str, Config] = {
         ArrayConfig(8, 4, 2),
         MemoryConfig(8 << 10, 16 << 10, 4 << 10, 4, 2048),
         AxiConfig(64, 5),
-        (Engine.MAC, Engine.FPC, Engine.ADD),
-        add=AddConfig(8),
-        fpc=FpcConfig(16, "top-down", further_words=16),
+        EngineConfigs.of(MAC, FPC, ADD, ADD=AddConfig(8), FPC=FpcConfig(16, "top-down", further_words=16)),
         resident_commands=32,
     ),
     # A butterfly of many words, and a memory that holds little beside it.
@@ -83,10 +74,7 @@ ODD: dict[str, Config] = {
         ArrayConfig(4, 2, 2),
         MemoryConfig(2 << 10, 8 << 10, 1 << 10, 4, 256),
         AxiConfig(32, 8),
-        (Engine.MAC, Engine.MAXIMUM, Engine.FPC, Engine.XNOR, Engine.BINARY_MAXIMUM, Engine.DEPTHWISE, Engine.ADD),
-        DepthwiseConfig(2),
-        AddConfig(2),
-        FpcConfig(32, further_words=128),
+        EngineConfigs.of(*ENGINES.values(), DEPTHWISE=DepthwiseConfig(2), FPC=FpcConfig(32, further_words=128)),
         resident_commands=4,
     ),
 }
@@ -121,14 +109,14 @@ def _draw(rng: np.random.Generator) -> Config:
     width = power(3, 6)
     stages = width.bit_length() - 1
     skips = tuple((int(first), stages - 1) for first in rng.choice(stages, int(rng.integers(0, 3)), replace=False))
-    others = [engine for engine in Engine if engine is not Engine.MAC and rng.random() < 0.7]
-    return Config(
-        ArrayConfig(power(2, 5), columns, int(rng.choice([1, 2, 4, 8]))),
-        MemoryConfig(power(12, 15), power(13, 16), power(11, 14), power(1, 3), power(9, 11)),
-        AxiConfig(int(rng.choice([32, 64, 128])), int(rng.integers(1, 17))),
-        (Engine.MAC, *others),
-        DepthwiseConfig(int(rng.integers(1, columns + 1))),
-        AddConfig(power(0, 3)),
-        FpcConfig(width, str(rng.choice(["bottom-up", "top-down"])), skips=skips, further_words=power(4, 7)),
-        resident_commands=power(2, 6),
-    )
+    others = [engine for engine in ENGINES.values() if engine is not MAC and rng.random() < 0.7]
+    array = ArrayConfig(power(2, 5), columns, int(rng.choice([1, 2, 4, 8])))
+    memory = MemoryConfig(power(12, 15), power(13, 16), power(11, 14), power(1, 3), power(9, 11))
+    axi = AxiConfig(int(rng.choice([32, 64, 128])), int(rng.integers(1, 17)))
+    own: dict[Engine, EngineConfig] = {
+        DEPTHWISE: DepthwiseConfig(int(rng.integers(1, columns + 1))),
+        ADD: AddConfig(power(0, 3)),
+        FPC: FpcConfig(width, str(rng.choice(["bottom-up", "top-down"])), skips=skips, further_words=power(4, 7)),
+    }
+    engines = EngineConfigs({engine: own.get(engine, engine.configuration()) for engine in (MAC, *others)})
+    return Config(array, memory, axi, engines, resident_commands=power(2, 6))

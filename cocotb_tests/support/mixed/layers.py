@@ -10,32 +10,33 @@ from families.builder import Codes
 from families.scope import Scope
 
 from lutterfly.golden.config import Config
-from lutterfly.golden.isa import Engine
+from lutterfly.golden.engines import ADD, FPC, MAXIMUM, XNOR
+from lutterfly.golden.engines.engine import Engine
 
 from .net import MixedNet
 
 #: About how often each is drawn, and the engines that it needs. Those in the second half are drawn by `dags`.
 _KINDS: dict[str, tuple[int, tuple[Engine, ...]]] = {
-    "fast": (5, (Engine.FPC,)),
-    "binary": (5, (Engine.XNOR, Engine.MAXIMUM)),
+    "fast": (5, (FPC,)),
+    "binary": (5, (XNOR, MAXIMUM)),
     "skipping": (3, ()),
     "bordered": (2, ()),
-    "bordered pool": (1, (Engine.MAXIMUM,)),
-    "skipping pool": (1, (Engine.MAXIMUM,)),
-    "part": (2, (Engine.MAXIMUM,)),
-    "pieces": (2, (Engine.MAXIMUM,)),
-    "gate": (1, (Engine.MAXIMUM,)),
-    "sum": (2, (Engine.ADD,)),
+    "bordered pool": (1, (MAXIMUM,)),
+    "skipping pool": (1, (MAXIMUM,)),
+    "part": (2, (MAXIMUM,)),
+    "pieces": (2, (MAXIMUM,)),
+    "gate": (1, (MAXIMUM,)),
+    "sum": (2, (ADD,)),
     "head": (1, ()),
     "conv": (3, ()),
     "pointwise": (2, ()),
     "depthwise": (2, ()),
     "grouped": (1, ()),
     "strided": (1, ()),
-    "add": (1, (Engine.ADD, Engine.MAXIMUM)),
-    "concat": (3, (Engine.MAXIMUM,)),
-    "maximum": (1, (Engine.MAXIMUM,)),
-    "table": (2, (Engine.MAXIMUM,)),
+    "add": (1, (ADD, MAXIMUM)),
+    "concat": (3, (MAXIMUM,)),
+    "maximum": (1, (MAXIMUM,)),
+    "table": (2, (MAXIMUM,)),
     "pad": (1, ()),
     "average": (1, ()),
 }
@@ -70,7 +71,7 @@ class Drawn:
         return self.scope.width()
 
     def fast(self, x: Codes) -> list[Codes]:
-        hardware = self.scope.config.fpc.pattern
+        hardware = self.scope.config.engines[FPC].pattern
         outputs = min(max(2, self._width()), hardware.width)
         if x.channels > hardware.width:
             return [self.net.conv(x, outputs)]
@@ -154,9 +155,9 @@ class Drawn:
         """A layer on a vector, of any of the three kinds."""
         config, outputs = self.scope.config, self.scope.one_of(2, 5, 8, 10, 17)
         kind = self.scope.one_of("fast", "binary", "dense", "dense")
-        if kind == "fast" and Engine.FPC in config.engines and max(x.channels, outputs) <= config.fpc.width:
-            return self.net.fast(x, outputs, config.fpc.pattern)
-        if kind == "binary" and {Engine.XNOR, Engine.MAXIMUM} <= {*config.engines}:
+        if kind == "fast" and FPC in config.engines and max(x.channels, outputs) <= config.engines[FPC].width:
+            return self.net.fast(x, outputs, config.engines[FPC].pattern)
+        if kind == "binary" and {XNOR, MAXIMUM} <= {*config.engines}:
             return self.net.binary(x, outputs, codes=self.scope.coin())
         activation = self.scope.one_of("relu", "", "Tanh")
         return self.net.dense(x, outputs, activation=activation, matmul=self.scope.coin(0.3))

@@ -11,7 +11,7 @@ from onnx import helper
 from wide_codes import WIDE
 
 from lutterfly.golden.config import Config
-from lutterfly.golden.isa import Engine
+from lutterfly.golden.engines import MAXIMUM
 
 from .net import MixedNet
 
@@ -41,7 +41,7 @@ class WideNet(MixedNet):
     def __init__(self, rng: np.random.Generator, config: Config):
         super().__init__(rng)
         self.opset, self._domain = _WRITTEN[rng.integers(len(_WRITTEN))]
-        self._has_tables = Engine.MAXIMUM in config.engines
+        self._has_tables = MAXIMUM in config.engines
         self._widened: dict[str, str] = {}
 
     def input(self, *shape: int, zero_point: int | None = None) -> Codes:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ....golden.config import Config
-from ....golden.isa import LocalMemory
-from ....golden.memories import MEMORIES
+from ....golden.engines import find_memory
+from ....golden.memories import LocalMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ class Run:
 
 def runs(config: Config, fields: Mapping[str, int]) -> Iterator[Run]:
     """The runs of a LOAD."""
-    memory, beat_bytes, chunk_bytes = LocalMemory(fields["memory"]), config.axi.data_bytes, config.axi.data_bytes
+    memory, beat_bytes, chunk_bytes = find_memory(fields["memory"]), config.axi.data_bytes, config.axi.data_bytes
     if memory is not LocalMemory.FEATURE:
-        chunk_bytes = min(chunk_bytes, MEMORIES[memory].write_bytes(config.array.lanes))
+        chunk_bytes = min(chunk_bytes, memory.write_bytes(config.array.lanes))
     size = fields["row_pieces"] * fields["piece_bytes"]
     for row in range(fields["rows"]):
         for fold in range(fields["folds"]):

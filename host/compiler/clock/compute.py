@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ....golden import timing
 from ....golden.config import Config
-from ....golden.engines import specification
+from ....golden.engines.specifications import specification
 from ....golden.timing import LOOKAHEAD, OVERHEADS
 from ..plan import Command
 from .agenda import Events

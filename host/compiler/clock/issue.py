@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ....golden import timing
 from ....golden.config import Config
-from ....golden.engines import specification
+from ....golden.engines.specifications import specification
 from .port import Rounds, Run
 
 

@@ -10,7 +10,8 @@ from operator import attrgetter
 
 from ....golden import timing
 from ....golden.config import Config
-from ....golden.isa import LocalMemory, Opcode
+from ....golden.isa import Opcode
+from ....golden.memories import LocalMemory
 from ....golden.timing import OVERHEADS
 from ..plan import Command
 from .agenda import Agenda, Events, Process, Signal, Wait
@@ -98,7 +99,7 @@ class WriteClock:
         prepared = begin + OVERHEADS.load - 2 + fields["row_pieces"].bit_length()
         finds = max(prepared, self.found + OVERHEADS.next_pieces)
         self.now = max(self.now, finds)
-        is_feature, end = LocalMemory(fields["memory"]) is LocalMemory.FEATURE, 0
+        is_feature, end = fields["memory"] == LocalMemory.FEATURE, 0
         for run in runs(self.config, fields):
             come = 0
             for _ in timing.burst_beats(self.config, run.address, run.size):

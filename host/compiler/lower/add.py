@@ -6,7 +6,9 @@ from functools import cached_property
 
 import numpy as np
 
-from ....golden.isa import Engine, LocalMemory, Opcode
+from ....golden.engines import ADD
+from ....golden.isa import Opcode
+from ....golden.memories import LocalMemory
 from ....golden.requant import SUM_FRACTION_BITS, pack_parameters
 from ....golden.timing import result_groups
 from ...graph import Add
@@ -36,7 +38,7 @@ class AddOperation(Operation):
         parameters = pack_parameters(np.zeros(lanes, np.int32), scale)
         return {
             LocalMemory.PARAMETER: Constant(parameters.astype("<u8").tobytes()),
-            LocalMemory.ADD_TABLE: Constant(np.concatenate([layer.first, layer.second]).astype("<i8").tobytes()),
+            ADD.memory: Constant(np.concatenate([layer.first, layer.second]).astype("<i8").tobytes()),
             **table_constants(layer.table),
         }
 
@@ -61,7 +63,7 @@ class AddOperation(Operation):
         source, target, layer = job.sources[0], job.target, self.layer
         fields = compute_fields(
             job,
-            Engine.ADD,
+            ADD,
             steps=_STEPS,
             source=int(min(addresses[0] for addresses in reads)),
             destination=int(writes[0]),
@@ -72,7 +74,7 @@ class AddOperation(Operation):
             ),
             codes=Codes(layer.offset, layer.finish.low, layer.finish.high, table=only_table(job)),
         )
-        fields["add_table"] = job.addresses[LocalMemory.ADD_TABLE]
+        fields["add_table"] = job.addresses[ADD.memory]
         return [Command(Opcode.COMPUTE, fields, self.index, np.concatenate(reads), writes)]
 
     def steps(self, rows: int, columns: int, tiles: range) -> int:
@@ -86,4 +88,4 @@ class AddOperation(Operation):
         return len(tiles) * -(-self.tile_channels // lanes) * rows * columns * max(_STEPS, groups)
 
 
-LOWERING = Lowering({Add: AddOperation}, (Engine.ADD,), reads_border=False, has_one_pitch=True)
+LOWERING = Lowering({Add: AddOperation}, (ADD,), reads_border=False, has_one_pitch=True)

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ....golden.isa import LocalMemory
+from ....golden.memories import LocalMemory
 from ...graph import AveragePool, Convolution, Layer, Pad
 from ..images import Constant, channel_parameters
 from ..operation import Job, MakeOperation, Operation

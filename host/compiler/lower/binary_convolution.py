@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ....golden.binary import pack
 from ....golden.elements import BINARY_BITS, CODE_BITS
-from ....golden.isa import Engine
+from ....golden.engines import XNOR
 from ....golden.memories import PARAMETER_BYTES
 from ....golden.timing import result_groups
 from ...graph import BinaryConvolution
@@ -39,7 +39,7 @@ _Inside = tuple[range, range]
 class BinaryConvolutionOperation(ConvolutionOperation):
     """A binary convolution of one group."""
 
-    engine = Engine.XNOR
+    engine = XNOR
     macs_at_once = CODE_BITS // BINARY_BITS
 
     def __init__(self, plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage):
@@ -135,7 +135,7 @@ def _inside(part: BorderClass) -> _Inside:
 
 LOWERING = Lowering(
     {BinaryConvolution: BinaryConvolutionOperation},
-    (Engine.XNOR,),
+    (XNOR,),
     takes=lambda _, layer: layer.groups == 1,
     bits=(BINARY_BITS, CODE_BITS),
 )

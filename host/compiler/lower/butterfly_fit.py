@@ -9,8 +9,10 @@ from collections.abc import Iterable
 
 from ....golden.butterfly import Pattern
 from ....golden.butterfly_words import stages_on
-from ....golden.config import PRESETS, Config, FpcConfig
-from ....golden.isa import Engine
+from ....golden.config import Config
+from ....golden.engines import FPC
+from ....golden.engines.fpc.configuration import FpcConfig
+from ....golden.presets import PRESETS
 
 
 def check_pattern(pattern: Pattern, config: Config) -> None:
@@ -21,10 +23,10 @@ def check_pattern(pattern: Pattern, config: Config) -> None:
     ValueError
         With what it lacks, and the preset, or the part of a configuration, that would do.
     """
-    if Engine.FPC not in config.engines:
-        raise ValueError(missing_engines([Engine.FPC.name], config))
+    if FPC not in config.engines:
+        raise ValueError(missing_engines([FPC.name], config))
     try:
-        stages_on(pattern, config.fpc.pattern)
+        stages_on(pattern, config.engines[FPC].pattern)
     except ValueError as error:
         raise ValueError(f"{error}; {_remedy(pattern)}") from error
 
@@ -39,7 +41,7 @@ def _remedy(pattern: Pattern) -> str:
     """The preset that runs a function of this pattern, or the part of a configuration that does."""
     for name, config in PRESETS.items():
         with contextlib.suppress(ValueError):
-            if Engine.FPC in config.engines and stages_on(pattern, config.fpc.pattern) is not None:
+            if FPC in config.engines and stages_on(pattern, config.engines[FPC].pattern) is not None:
                 return f"choose --config {name}"
     if pattern.direction is None:
         return "its distances must ascend (bottom-up) or descend (top-down): no configuration has another order"
@@ -47,4 +49,4 @@ def _remedy(pattern: Pattern) -> str:
         part = FpcConfig(pattern.width, pattern.direction, tuple(map(str, pattern.densities)), pattern.skips)
     except ValueError as error:
         return f"no configuration has that: {error}"
-    return f'choose a --config with "fpc": {json.dumps(dataclasses.asdict(part))}'
+    return f'choose a --config with "FPC": {json.dumps(dataclasses.asdict(part))} among its engines'

@@ -6,7 +6,8 @@ import dataclasses
 
 import numpy as np
 
-from ....golden.isa import COMPUTE, LocalMemory
+from ....golden.engines import find_engine
+from ....golden.memories import LocalMemory
 from ..plan import Command, CompileError, Plan
 from ..units import capacity
 
@@ -47,7 +48,7 @@ def check_lowered(plan: Plan) -> None:
 
 
 def _check_limits(layer: str, command: Command) -> None:
-    for field in COMPUTE.fields:
+    for field in find_engine(command.fields["engine"]).format.fields:
         value, (low, high) = command.fields.get(field.name, 0), field.limits
         if not low <= value <= high:
             raise CompileError(

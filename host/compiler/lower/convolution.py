@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ....golden.elements import BINARY_BITS, CODE_BITS
-from ....golden.isa import Engine, LocalMemory, Opcode
-from ....golden.memories import LIST_ENTRY_BYTES
+from ....golden.engines import MAC
+from ....golden.isa import Opcode
+from ....golden.memories import LIST_ENTRY_BYTES, LocalMemory
 from ....golden.timing import result_groups
 from ...graph import Layer
 from ..connections import Run
@@ -34,7 +35,7 @@ class ConvolutionOperation(ArrayOperation):
     engine : Engine
     """
 
-    engine = Engine.MAC
+    engine = MAC
 
     @cached_property
     def constants(self) -> dict[LocalMemory, Constant]:
@@ -160,7 +161,7 @@ def _takes(plan: Plan, layer: Layer) -> bool:
 
 LOWERING = Lowering(
     products(ConvolutionOperation),
-    (Engine.MAC,),
+    (MAC,),
     _takes,
     reads_folds=True,
     is_tile_inner=True,

@@ -7,7 +7,9 @@ from functools import cached_property
 import numpy as np
 
 from ....golden.elements import BINARY_BITS, CODE_BITS, run_bytes
-from ....golden.isa import Engine, LocalMemory, Opcode
+from ....golden.engines import MAXIMUM
+from ....golden.isa import Opcode
+from ....golden.memories import LocalMemory
 from ....golden.timing import result_groups
 from ...graph import Concat, Layer, Selection, Slice
 from ..images import Constant, identity_parameters, step_list
@@ -97,7 +99,7 @@ class CopyOperation(Operation):
         writes = target.addresses(job.rows, job.columns, range(part.target, part.target + part.channels))
         fields = compute_fields(
             job,
-            Engine.MAXIMUM,
+            MAXIMUM,
             steps=1,
             source=int(reads[0]),
             destination=int(writes[0]),
@@ -153,7 +155,7 @@ def _takes(plan: Plan, layer: Layer) -> bool:
 
 LOWERING = Lowering(
     {Concat: CopyOperation, Slice: CopyOperation},
-    (Engine.MAXIMUM,),
+    (MAXIMUM,),
     _takes,
     reads_border=False,
     bits=(CODE_BITS, BINARY_BITS),

@@ -16,7 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ....golden.config import Config
-from ....golden.isa import COMPUTE, Engine, LocalMemory, Opcode
+from ....golden.engines import DEPTHWISE
+from ....golden.isa import Opcode
+from ....golden.memories import LocalMemory
 from ....golden.timing import result_groups
 from ...graph import Product, Window
 from ..images import Constant, channel_parameters, step_list, table_constants
@@ -27,7 +29,7 @@ from ..windows import window_pitches
 from .average import products
 from .fields import Codes, Loop, Tiles, compute_fields, only_table
 
-_MOST_ROWS = COMPUTE.field("rows").limits[1]
+_MOST_ROWS = DEPTHWISE.format.field("rows").limits[1]
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,9 @@ def stream_of(window: Window, taps: int, along: int) -> Stream:
 
 def best_stream(window: Window, config: Config, sizes: tuple[int, int], groups: int) -> Stream | None:
     """The faster one of the two axes; None if one command cannot say either."""
-    streams = [stream_of(window, config.depthwise.taps, along) for along in (1, 0)]
+    # Whether the engine could, is asked where there is none too: of one that is built as by default.
+    taps = config.engines.get(DEPTHWISE, DEPTHWISE.configuration()).taps
+    streams = [stream_of(window, taps, along) for along in (1, 0)]
     possible = [stream for stream in streams if stream.rows <= _MOST_ROWS]
     return min(possible, key=lambda stream: stream.cycles(sizes, groups), default=None)
 
@@ -177,7 +181,7 @@ class DepthwiseOperation(Operation):
         for turn in range(stream.turns):
             for column in range(stream.columns):
                 # The array's first column has the newest image column of its turn, the last one the oldest.
-                position = length - 1 - column - turn * self.config.depthwise.taps
+                position = length - 1 - column - turn * self.config.engines[DEPTHWISE].taps
                 if position < 0:
                     continue
                 rows = slice(turn * across, (turn + 1) * across)
@@ -200,7 +204,7 @@ class DepthwiseOperation(Operation):
         )
         fields = compute_fields(
             job,
-            Engine.DEPTHWISE,
+            DEPTHWISE,
             steps=stream.steps,
             source=start + channels.start,
             destination=int(writes[0]),
@@ -223,7 +227,7 @@ class DepthwiseOperation(Operation):
         return len(tiles) * self.stream.cycles((rows, columns), self.groups)
 
 
-LOWERING = Lowering(products(DepthwiseOperation), (Engine.DEPTHWISE,), _takes)
+LOWERING = Lowering(products(DepthwiseOperation), (DEPTHWISE,), _takes)
 
 
 def tap_addresses(window: Window, storage: Storage) -> npt.NDArray[np.int64]:

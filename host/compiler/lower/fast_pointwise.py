@@ -7,8 +7,10 @@ from functools import cached_property
 import numpy as np
 
 from ....golden.butterfly_words import Placed, place
-from ....golden.engines.fpc import BIAS_BYTES, has_direct_finish, positions
-from ....golden.isa import Engine, LocalMemory, Opcode
+from ....golden.engines import FPC
+from ....golden.engines.fpc.specification import BIAS_BYTES, has_direct_finish, positions
+from ....golden.isa import Opcode
+from ....golden.memories import LocalMemory
 from ....golden.timing import result_groups
 from ...graph import FastPointwise
 from ..images import Constant, step_list, table_constants
@@ -47,7 +49,7 @@ class FastPointwiseOperation(Operation):
             check_pattern(self.pattern, self.config)
         except ValueError as error:
             raise CompileError(f"{self.layer.name}: {error}") from error
-        return place(self.layer.stages, self.config.fpc.pattern, self.config.array.lanes)
+        return place(self.layer.stages, self.config.engines[FPC].pattern, self.config.array.lanes)
 
     @cached_property
     def constants(self) -> dict[LocalMemory, Constant]:
@@ -56,13 +58,14 @@ class FastPointwiseOperation(Operation):
         used = self.placed.words
         words = np.zeros((self.words, columns, lanes), np.int8)
         words[:, : used.shape[1]] = used[:, :columns]
-        further = np.zeros((self.words, self.config.further_word_bytes // lanes, lanes), np.int8)
-        further[:, : self.config.further_columns] = used[:, columns:]
+        own = self.config.engines[FPC]
+        further = np.zeros((self.words, own.further_word_bytes(self.config.array) // lanes, lanes), np.int8)
+        further[:, : own.further_columns(self.config.array)] = used[:, columns:]
         # Words without a channel are null, wherever they are read.
         starts = np.arange(self.words) * lanes
         return {
             LocalMemory.WEIGHT: Constant(words.tobytes(), (words.nbytes,)),
-            **({LocalMemory.FPC_WEIGHT: Constant(further.tobytes())} if self.config.further_columns else {}),
+            **({FPC.memory: Constant(further.tobytes())} if own.further_columns(self.config.array) else {}),
             LocalMemory.PARAMETER: self._parameters(),
             LocalMemory.LIST: step_list(np.where(starts < self.pattern.inputs, starts, 0)),
             **table_constants(self.layer.table),
@@ -87,7 +90,7 @@ class FastPointwiseOperation(Operation):
         writes = target.addresses(job.rows, job.columns, range(self.pattern.outputs))
         fields = compute_fields(
             job,
-            Engine.FPC,
+            FPC,
             steps=self.words,
             source=int(reads[0]),
             destination=int(writes[0]),
@@ -100,7 +103,7 @@ class FastPointwiseOperation(Operation):
         )
         fields |= {
             "weight": job.addresses[LocalMemory.WEIGHT],
-            "further": job.addresses.get(LocalMemory.FPC_WEIGHT, 0),
+            "further": job.addresses.get(FPC.memory, 0),
             "stages": self.pattern.stages,
             "channels": self.pattern.inputs,
             "input_zero_point": layer.zero_point,
@@ -121,4 +124,4 @@ class FastPointwiseOperation(Operation):
         return rows * columns * len(tiles) * max(self.words, self.groups)
 
 
-LOWERING = Lowering({FastPointwise: FastPointwiseOperation}, (Engine.FPC,), reads_border=False)
+LOWERING = Lowering({FastPointwise: FastPointwiseOperation}, (FPC,), reads_border=False)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ....golden.elements import BINARY_BITS, CODE_BITS
-from ....golden.isa import Engine, LocalMemory
+from ....golden.engines.engine import Engine
+from ....golden.memories import LocalMemory
 from ..operation import Job
 
 

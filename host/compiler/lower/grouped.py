@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from ....golden.isa import Engine
+from ....golden.engines import MAC
 from ..operation import Lowering
 from .average import products
 from .convolution import ConvolutionOperation
@@ -51,4 +51,4 @@ class GroupedConvolutionOperation(ConvolutionOperation):
         return weights.reshape(self.tiles, self.config.array.columns, -1)
 
 
-LOWERING = Lowering(products(GroupedConvolutionOperation), (Engine.MAC,), takes=lambda _, layer: layer.groups > 1)
+LOWERING = Lowering(products(GroupedConvolutionOperation), (MAC,), takes=lambda _, layer: layer.groups > 1)

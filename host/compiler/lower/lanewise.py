@@ -11,7 +11,9 @@ from functools import cached_property
 import numpy as np
 
 from ....golden.elements import BINARY_BITS
-from ....golden.isa import Engine, LocalMemory, Opcode
+from ....golden.engines import BINARY_MAXIMUM, MAXIMUM
+from ....golden.isa import Opcode
+from ....golden.memories import LocalMemory
 from ....golden.timing import result_groups
 from ...graph import MaxPool, Pointwise
 from ..images import Constant, identity_parameters, step_list, table_constants
@@ -26,7 +28,7 @@ from .fields import Codes, Loop, Tiles, compute_fields, only_table
 class LanewiseOperation(Operation):
     """A max pooling, or a table on every code (a window of one element). There is one tile: all channels."""
 
-    engine = Engine.MAXIMUM
+    engine = MAXIMUM
     #: Of windows without an element.
     least = -128
 
@@ -144,14 +146,14 @@ class LanewiseOperation(Operation):
 class BinaryPoolingOperation(LanewiseOperation):
     """A max pooling of binary values: bytes of eight channels each."""
 
-    engine = Engine.BINARY_MAXIMUM
+    engine = BINARY_MAXIMUM
     least = 0
 
 
-LOWERING = Lowering({MaxPool: LanewiseOperation, Pointwise: LanewiseOperation}, (Engine.MAXIMUM,), reads_border=False)
+LOWERING = Lowering({MaxPool: LanewiseOperation, Pointwise: LanewiseOperation}, (MAXIMUM,), reads_border=False)
 BINARY_LOWERING = Lowering(
     {MaxPool: BinaryPoolingOperation},
-    (Engine.BINARY_MAXIMUM,),
+    (BINARY_MAXIMUM,),
     takes=lambda _, layer: layer.table is None,
     reads_border=False,
     bits=(BINARY_BITS,),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from ....golden.isa import LocalMemory
+from ....golden.memories import LocalMemory
 from ...graph import Layer, Tensor
 from ..plan import Plan
 from ..units import capacity

@@ -8,7 +8,9 @@ from functools import cached_property
 import numpy as np
 
 from ....golden.elements import BINARY_BITS, CODE_BITS
-from ....golden.isa import Engine, LocalMemory, Opcode
+from ....golden.engines import MAXIMUM
+from ....golden.isa import Opcode
+from ....golden.memories import LocalMemory
 from ....golden.packing import is_narrow
 from ....golden.timing import result_groups
 from ...graph import Pointwise
@@ -45,7 +47,7 @@ class SignOperation(Operation):
             job = dataclasses.replace(job, tile_inner=True)
         fields = compute_fields(
             job,
-            Engine.MAXIMUM,
+            MAXIMUM,
             steps=1,
             source=int(reads[0]),
             destination=int(writes[0]),
@@ -74,6 +76,4 @@ def _takes(plan: Plan, layer: Pointwise) -> bool:
     return plan.graph.tensors[layer.output].bits == BINARY_BITS
 
 
-LOWERING = Lowering(
-    {Pointwise: SignOperation}, (Engine.MAXIMUM,), _takes, reads_border=False, bits=(CODE_BITS, BINARY_BITS)
-)
+LOWERING = Lowering({Pointwise: SignOperation}, (MAXIMUM,), _takes, reads_border=False, bits=(CODE_BITS, BINARY_BITS))

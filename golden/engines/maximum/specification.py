@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..config import Config
-from ..isa import Engine
-from .engine import Command, EngineSpecification, Int8, Int32, TileWindows, any_steps, require_int8
+from ...config import Config
+from ..specification import Command, EngineSpecification, Int8, Int32, TileWindows, any_steps, require_int8
+from . import MAXIMUM
 
 
 def maximum(words: Int8) -> Int32:
@@ -40,8 +40,8 @@ def _latency(config: Config, command: Command) -> int:
     return 2
 
 
-MAXIMUM = EngineSpecification(
-    code=Engine.MAXIMUM,
+SPECIFICATION = EngineSpecification(
+    engine=MAXIMUM,
     notes="Gives the greatest byte of each lane.",
     results="array.lanes",
     totals=_totals,

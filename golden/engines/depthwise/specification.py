@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import windows
-from ..config import Config
-from ..isa import Engine, LocalMemory
-from .engine import Command, EngineSpecification, Int8, Int32, Int64, RandomWindow, TileWindows, require_int8
-from .mac import MULTIPLIER_LATENCY
+from ... import windows
+from ...config import Config
+from ...memories import LocalMemory
+from ..mac.specification import MULTIPLIER_LATENCY
+from ..specification import Command, EngineSpecification, Int8, Int32, Int64, RandomWindow, TileWindows, require_int8
+from . import DEPTHWISE
 
 
 def depthwise(words: Int8, weights: Int8, *, ends: Int64, count: int) -> Int32:
@@ -58,7 +59,7 @@ def depthwise(words: Int8, weights: Int8, *, ends: Int64, count: int) -> Int32:
 
 
 def _totals(tile: TileWindows) -> Int32:
-    command, weights = tile.command, tile.weights[:, : tile.config.depthwise.taps]
+    command, weights = tile.command, tile.weights[:, : tile.config.engines[DEPTHWISE].taps]
     steps, skip, rows = command["steps"], command["skip"], command["rows"]
     issued = windows.in_issue_order(command, tile.words, axis=1)
     # What columns multiply that is from before the inner loop may be anything.
@@ -72,7 +73,7 @@ def _totals(tile: TileWindows) -> Int32:
 
 def _latency(config: Config, command: Command) -> int:
     """Multiply, add from column to column, settle and accumulate."""
-    return MULTIPLIER_LATENCY + config.depthwise.taps + 2
+    return MULTIPLIER_LATENCY + config.engines[DEPTHWISE].taps + 2
 
 
 def _conditions(command: Any, config: Config) -> list[Any]:
@@ -86,14 +87,14 @@ def _conditions(command: Any, config: Config) -> list[Any]:
 def _random_window(config: Config, rng: np.random.Generator, size: int) -> RandomWindow:
     rows = int(rng.integers(1, 1 + min(5, size)))
     # Every column's words are from the same inner loop.
-    start = (config.depthwise.taps - 1) * rows + int(rng.integers(3))
+    start = (config.engines[DEPTHWISE].taps - 1) * rows + int(rng.integers(3))
     steps = max(start, rows) + int(rng.integers(1, 2 * rows + 1))
     skip = int(rng.integers(1 + min(start, steps - rows)))
     return RandomWindow({"steps": steps, "rows": rows, "skip": skip, "tile_inner": 0}, start)
 
 
-DEPTHWISE = EngineSpecification(
-    code=Engine.DEPTHWISE,
+SPECIFICATION = EngineSpecification(
+    engine=DEPTHWISE,
     notes="Chains the products of a lane over the first DEPTHWISE_TAPS columns, and column j sees the word of "
     "`j * rows` steps before: with an image read column by column, `rows` words each, it sees the image column j "
     "before. Its last `rows` steps take one weight word each, those before the first of them (`weight_words` is "

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..isa import Engine
-from .engine import EngineSpecification, Int8, Int32, TileWindows, any_steps, require_int8
-from .maximum import MAXIMUM
+from ..maximum.specification import SPECIFICATION as MAXIMUM
+from ..specification import EngineSpecification, Int8, Int32, TileWindows, any_steps, require_int8
+from . import BINARY_MAXIMUM
 
 
 def binary_maximum(words: Int8) -> Int32:
@@ -35,8 +35,8 @@ def _totals(windows: TileWindows) -> Int32:
     return binary_maximum(windows.words)
 
 
-BINARY_MAXIMUM = EngineSpecification(
-    code=Engine.BINARY_MAXIMUM,
+SPECIFICATION = EngineSpecification(
+    engine=BINARY_MAXIMUM,
     notes="Joins the bits of each lane by `or`: the greatest value of each bit, where 1 stands for +1.",
     results="array.lanes",
     totals=_totals,

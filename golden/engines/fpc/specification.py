@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ..butterfly import Density, Pattern, pixel_words
-from ..butterfly_words import unplace
-from ..config import Config
-from ..fpc import VALUE_BITS, Finish, Stages, enter, run_stages, shift_values
-from ..isa import Engine, LocalMemory
-from .engine import Command, EngineSpecification, Int8, Int16, Int32, RandomWindow, TileWindows
-from .mac import MULTIPLIER_LATENCY
+from ...butterfly import Density, Pattern, pixel_words
+from ...butterfly_words import unplace
+from ...config import Config
+from ...fpc import VALUE_BITS, Finish, Stages, enter, run_stages, shift_values
+from ..mac.specification import MULTIPLIER_LATENCY
+from ..specification import Command, EngineSpecification, Int8, Int16, Int32, RandomWindow, TileWindows
+from . import FPC
 
 BIAS_BYTES = VALUE_BITS // 8
 #: From codes to values in the first stage: a register, subtract, shift.
@@ -35,7 +35,7 @@ def positions(stages: int, lanes: int) -> int:
 
 
 def _totals(tile: TileWindows) -> Int32:
-    command, hardware = tile.command, tile.config.fpc.pattern
+    command, hardware = tile.command, tile.config.engines[FPC].pattern
     width, lanes = 1 << command["stages"], tile.config.array.lanes
     used = [index for index, distance in enumerate(hardware.distances) if distance < width]
     own, cross = unplace(_weight_columns(tile), hardware, command["stages"])
@@ -62,9 +62,10 @@ def _totals(tile: TileWindows) -> Int32:
 def _weight_columns(tile: TileWindows) -> Int8:
     """The weight words of a tile with their further columns: int8[steps, columns, lanes]."""
     config, first = tile.config, tile.command["further"]
-    if not config.further_columns:
+    if not config.engines[FPC].further_columns(config.array):
         return tile.weights
-    further = tile.memories[LocalMemory.FPC_WEIGHT].view(np.int8).reshape(config.fpc.further_words, -1)
+    assert FPC.memory is not None, "it has a memory for them"
+    further = tile.memories[FPC.memory].view(np.int8).reshape(config.engines[FPC].further_words, -1)
     words = further[first : first + len(tile.weights)].reshape(len(tile.weights), -1, config.array.lanes)
     return np.concatenate([tile.weights, words], axis=1)
 
@@ -81,7 +82,7 @@ def has_direct_finish(config: Config) -> bool:
 
 
 def _latency(config: Config, command: Command) -> int:
-    pattern, lanes = config.fpc.pattern, config.array.lanes
+    pattern, lanes = config.engines[FPC].pattern, config.array.lanes
     return ENTRY_LATENCY + sum(
         stage_latency(distance, density, lanes, has_skip=any(last == stage for _, last in pattern.skips))
         for stage, (distance, density) in enumerate(zip(pattern.distances, pattern.densities, strict=True))
@@ -95,14 +96,14 @@ def _conditions(command: Any, config: Config) -> list[Any]:
         command["channels"].any(),
         command["last_lanes"] == command["lanes"],
         ~(command["direct"] & (command["table_enable"] if has_direct_finish(config) else 1)),
-        *(_reaches_further(command, config) if config.further_columns else ()),
-        reduce(or_, [_is_of(stages, command, config) for stages in range(1, config.fpc.pattern.stages + 1)]),
+        *(_reaches_further(command, config) if config.engines[FPC].further_columns(config.array) else ()),
+        reduce(or_, [_is_of(stages, command, config) for stages in range(1, config.engines[FPC].pattern.stages + 1)]),
     ]
 
 
 def _reaches_further(command: Any, config: Config) -> list[Any]:
     """What a command meets whose weights are not in the weight memory alone: one tile, and words that exist."""
-    return [command["outer"] == 1, command["further"] + command["steps"] <= config.fpc.further_words]
+    return [command["outer"] == 1, command["further"] + command["steps"] <= config.engines[FPC].further_words]
 
 
 def _is_of(stages: int, command: Any, config: Config) -> Any:
@@ -129,7 +130,7 @@ def _read_steps(command: Any, config: Config) -> Any:
 
 def usable(stages: int, config: Config) -> tuple[int, int]:
     """The bits of the fields ``halves`` and ``skips`` that a command with so many stages may set."""
-    pattern = config.fpc.pattern
+    pattern = config.engines[FPC].pattern
     works = [distance < 1 << stages for distance in pattern.distances]
     halves = sum(1 << index for index, used in enumerate(works) if used)
     skips = sum(1 << bit for bit, ends in enumerate(pattern.skips) if all(works[end] for end in ends))
@@ -138,7 +139,9 @@ def usable(stages: int, config: Config) -> tuple[int, int]:
 
 def _random_window(config: Config, rng: np.random.Generator, size: int) -> RandomWindow:
     lanes = config.array.lanes
-    most = max(stages for stages in range(1, config.fpc.pattern.stages + 1) if positions(stages, lanes) <= size)
+    most = max(
+        stages for stages in range(1, config.engines[FPC].pattern.stages + 1) if positions(stages, lanes) <= size
+    )
     stages = int(rng.integers(1, most + 1))
     halves, skips = usable(stages, config)
     results = int(rng.integers(1, 1 + (1 << stages)))
@@ -152,8 +155,8 @@ def _random_window(config: Config, rng: np.random.Generator, size: int) -> Rando
         "skips": int(rng.integers(16)) & skips,
         "direct": (direct := int(has_direct_finish(config) and rng.integers(2))),
         **({"table_enable": 0} if direct else {}),
-        "further": int(rng.integers(1 + config.fpc.further_words - positions(stages, lanes))),
-        **({"outer": 1} if config.further_columns else {}),
+        "further": int(rng.integers(1 + config.engines[FPC].further_words - positions(stages, lanes))),
+        **({"outer": 1} if config.engines[FPC].further_columns(config.array) else {}),
         "tile_inner": 0,
         "lanes": results,
         "last_lanes": results,
@@ -161,8 +164,8 @@ def _random_window(config: Config, rng: np.random.Generator, size: int) -> Rando
     return RandomWindow(fields)
 
 
-FPC = EngineSpecification(
-    code=Engine.FPC,
+SPECIFICATION = EngineSpecification(
+    engine=FPC,
     notes="Gives a pixel's channels behind the `stages` of a butterfly, those of pairs nearer than `2 ** stages`. A "
     "window is a pixel: `steps` is `2 ** stages / LANES`, at least 1; those behind the channels read nothing, and "
     "every step takes one weight word "
@@ -171,7 +174,7 @@ FPC = EngineSpecification(
     "weight memory has not come from FPC_WEIGHT, from the word `further` on, and `outer` is 1 then. Channels, results, "
     "`halves` and `skips` beyond the stages that work, `last_lanes` other than `lanes`, `skip`, `tile_inner`, and "
     "`direct` with `table_enable` or with parameter words of fewer than 2 bytes for each lane are illegal.",
-    results="fpc.width",
+    results="width",
     totals=_totals,
     latency=_latency,
     random_window=_random_window,
@@ -181,8 +184,7 @@ FPC = EngineSpecification(
     direct="direct",
     finish_direct=_finish_direct,
     is_burst=True,
-    borrowed_columns=lambda config: config.fpc.columns - config.further_columns,
-    memory=lambda config: LocalMemory.FPC_WEIGHT if config.further_columns else None,
+    borrowed_columns=lambda config: config.engines[FPC].columns - config.engines[FPC].further_columns(config.array),
     result_fields=("shift",),
     step_fields=("stages", "channels", "input_zero_point", "input_shift", "halves", "skips", "lanes", "further"),
 )

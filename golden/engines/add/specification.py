@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ..config import Config
-from ..isa import ADD_ENTRIES, ADD_ENTRY_BITS, Engine, LocalMemory
-from ..requant import requantise_sum
-from .engine import Command, EngineSpecification, Int8, Int64, RandomWindow, TileWindows, require_int8
+from ...config import Config
+from ...requant import requantise_sum
+from ..specification import Command, EngineSpecification, Int8, Int64, RandomWindow, TileWindows, require_int8
+from . import ADD
+from .memory import ENTRIES, ENTRY_BITS
 
 
 def add(words: Int8, tables: Int64) -> Int64:
@@ -20,7 +21,7 @@ def add(words: Int8, tables: Int64) -> Int64:
     words : int8[..., 2, lanes]
         The operands' codes.
     tables : int64[2, 256]
-        One table for each operand, indexed by the code plus 128; of each entry the low ``ADD_ENTRY_BITS`` count, two's
+        One table for each operand, indexed by the code plus 128; of each entry the low ``ENTRY_BITS`` count, two's
         complement.
 
     Returns
@@ -40,14 +41,15 @@ def add(words: Int8, tables: Int64) -> Int64:
         raise TypeError(f"tables must be int64, not {tables.dtype}")
     if words.shape[-2] != 2:
         raise ValueError(f"words must be those of 2 operands, not {words.shape[-2]}")
-    unused = 64 - ADD_ENTRY_BITS
+    unused = 64 - ENTRY_BITS
     first, second = tables << unused >> unused
     index = words.astype(np.int64) + 128
     return first[index[..., 0, :]] + second[index[..., 1, :]]
 
 
 def _totals(windows: TileWindows) -> Int64:
-    tables = windows.memories[LocalMemory.ADD_TABLE].view(np.int64).reshape(-1, 2, ADD_ENTRIES // 2)
+    assert ADD.memory is not None, "it has tables"
+    tables = windows.memories[ADD.memory].view(np.int64).reshape(-1, 2, ENTRIES // 2)
     return add(windows.words, tables[windows.command["add_table"]])
 
 
@@ -57,15 +59,15 @@ def _latency(config: Config, command: Command) -> int:
 
 
 def _conditions(command: Any, config: Config) -> list[Any]:
-    return [command["steps"] == 2, command["add_table"] < config.add.tables]
+    return [command["steps"] == 2, command["add_table"] < config.engines[ADD].tables]
 
 
 def _random_window(config: Config, rng: np.random.Generator, size: int) -> RandomWindow:
-    return RandomWindow({"steps": 2, "add_table": int(rng.integers(config.add.tables))})
+    return RandomWindow({"steps": 2, "add_table": int(rng.integers(config.engines[ADD].tables))})
 
 
-ADD = EngineSpecification(
-    code=Engine.ADD,
+SPECIFICATION = EngineSpecification(
+    engine=ADD,
     notes="Takes two steps, one for each operand, whose codes choose two entries of the Add tables; their sum, as a "
     "multiple of 1/32, is scaled by the parameter, a power of two, without a bias. `steps` other than 2 are illegal.",
     results="array.lanes",
@@ -73,7 +75,6 @@ ADD = EngineSpecification(
     latency=_latency,
     random_window=_random_window,
     conditions=_conditions,
-    memory=lambda config: LocalMemory.ADD_TABLE,
     result_fields=("add_table",),
     finish=requantise_sum,
     # Look up, choose.

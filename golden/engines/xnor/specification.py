@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..isa import Engine, LocalMemory
-from ..windows import step_counts
-from .engine import Bool, EngineSpecification, Int8, Int32, TileWindows, any_steps, require_words
-from .mac import MAC
+from ...memories import LocalMemory
+from ...windows import step_counts
+from ..mac.specification import SPECIFICATION as ARRAY
+from ..specification import Bool, EngineSpecification, Int8, Int32, TileWindows, any_steps, require_words
+from . import XNOR
 
 
 def agreeing(words: Int8, weights: Int8, counted: Bool | None = None) -> Int32:
@@ -53,15 +54,15 @@ def _totals(windows: TileWindows) -> Int32:
     return agreeing(windows.words, windows.weights, np.arange(lanes) < counts[:, None])
 
 
-XNOR = EngineSpecification(
-    code=Engine.XNOR,
+SPECIFICATION = EngineSpecification(
+    engine=XNOR,
     notes="Every bit of a word is a binary value, 1 for +1; a result is twice the number of bits in which words and "
     "weights agree, and the inner product of n values is that less n. A list entry says in its bits 24 to 29 how many "
     "bytes of its word count, 0 for all. Takes one weight word with every step (`weight_words` is "
     "`steps`).",
     results="array.columns",
     totals=_totals,
-    latency=MAC.latency,
+    latency=ARRAY.latency,
     random_window=any_steps,
     weight_words="steps",
     masks_words=True,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..config import Config
-from ..isa import Engine
-from .engine import Command, EngineSpecification, Int8, Int32, TileWindows, any_steps, require_words
+from ...config import Config
+from ..specification import Command, EngineSpecification, Int8, Int32, TileWindows, any_steps, require_words
+from . import MAC
 
 #: From a product's operands to the product.
 MULTIPLIER_LATENCY = 3
@@ -76,8 +76,8 @@ def _latency(config: Config, command: Command) -> int:
     return MULTIPLIER_LATENCY + tree_levels + 1 + config.array.columns - 1
 
 
-MAC = EngineSpecification(
-    code=Engine.MAC,
+SPECIFICATION = EngineSpecification(
+    engine=MAC,
     notes="Takes one weight word with every step (`weight_words` is `steps`).",
     results="array.columns",
     totals=_totals,

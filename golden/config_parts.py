@@ -1,0 +1,101 @@
+"""The parts of a configuration that every accelerator has: array, memories, port. Standard library only."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from .checks import check, check_integers, is_power_of_two
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayConfig:
+    """The multiplier array and what follows it.
+
+    Attributes
+    ----------
+    lanes : int
+        Input channels taken per cycle (L): bytes in an activation word.
+    columns : int
+        Output channels computed at a time (O).
+    requant_lanes : int
+        Accumulators requantised per cycle (R).
+    """
+
+    lanes: int
+    columns: int
+    requant_lanes: int
+
+    def __post_init__(self) -> None:
+        check_integers(self, *(field.name for field in dataclasses.fields(self)))
+        for name in ("lanes", "columns", "requant_lanes"):
+            value = getattr(self, name)
+            check(is_power_of_two(value), name, "a power of two", value)
+        check(4 <= self.lanes <= 64, "lanes", "between 4 and 64", self.lanes)
+        check(self.columns <= self.lanes, "columns", f"at most lanes ({self.lanes})", self.columns)
+        check(
+            self.requant_lanes <= self.columns, "requant_lanes", f"at most columns ({self.columns})", self.requant_lanes
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryConfig:
+    """The on-chip memories.
+
+    Attributes
+    ----------
+    feature_bytes, weight_bytes, parameter_bytes : int
+        Sizes in bytes, powers of two.
+    tables : int
+        Transfer tables of 256 bytes.
+    list_entries : int
+        Entries of the step lists.
+    """
+
+    feature_bytes: int
+    weight_bytes: int
+    parameter_bytes: int
+    tables: int
+    list_entries: int
+
+    def __post_init__(self) -> None:
+        check_integers(self, *(field.name for field in dataclasses.fields(self)))
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            check(is_power_of_two(value), field.name, "a power of two", value)
+        check(self.feature_bytes <= 1 << 24, "feature_bytes", "at most 16777216", self.feature_bytes)
+        check(self.weight_bytes <= 1 << 24, "weight_bytes", "at most 16777216", self.weight_bytes)
+        check(self.parameter_bytes <= 1 << 24, "parameter_bytes", "at most 16777216", self.parameter_bytes)
+        check(self.tables <= 256, "tables", "at most 256", self.tables)
+        check(self.list_entries <= 4096, "list_entries", "at most 4096", self.list_entries)
+
+
+@dataclass(frozen=True, slots=True)
+class AxiConfig:
+    """The AXI4 master port.
+
+    Attributes
+    ----------
+    data_bits : int
+        Width of the data bus: 32, 64 or 128.
+    outstanding : int
+        Read bursts in flight at most, and write bursts likewise.
+    """
+
+    data_bits: int
+    outstanding: int = 8
+
+    #: Fixed by the design: 32-bit addresses, 4-bit identifiers, bursts of at most 16 beats.
+    ADDRESS_BITS = 32
+    ID_BITS = 4
+    BURST_BEATS = 16
+
+    def __post_init__(self) -> None:
+        check_integers(self, "data_bits", "outstanding")
+        check(self.data_bits in (32, 64, 128), "data_bits", "32, 64 or 128", self.data_bits)
+        check(self.outstanding in range(1, 17), "outstanding", "between 1 and 16", self.outstanding)
+
+    @property
+    def data_bytes(self) -> int:
+        """Bytes in a beat."""
+        return self.data_bits // 8

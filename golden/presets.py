@@ -1,0 +1,38 @@
+"""The accelerators that have a name. Standard library only."""
+
+from __future__ import annotations
+
+from .config import Config
+from .config_parts import ArrayConfig, AxiConfig, MemoryConfig
+from .engines import ADD, BINARY_MAXIMUM, DEPTHWISE, ENGINES, MAC, MAXIMUM, XNOR
+from .engines.configurations import EngineConfigs
+from .engines.depthwise.configuration import DepthwiseConfig
+from .engines.fpc.configuration import FpcConfig
+
+PRESETS: dict[str, Config] = {
+    "tiny": Config(
+        array=ArrayConfig(lanes=4, columns=2, requant_lanes=1),
+        memory=MemoryConfig(
+            feature_bytes=8 << 10, weight_bytes=16 << 10, parameter_bytes=4 << 10, tables=4, list_entries=1024
+        ),
+        axi=AxiConfig(data_bits=32),
+        engines=EngineConfigs.of(MAC, MAXIMUM, DEPTHWISE, XNOR, ADD, BINARY_MAXIMUM, DEPTHWISE=DepthwiseConfig(taps=2)),
+    ),
+    "ecp5-85k": Config(
+        array=ArrayConfig(lanes=16, columns=8, requant_lanes=8),
+        memory=MemoryConfig(
+            feature_bytes=64 << 10, weight_bytes=256 << 10, parameter_bytes=32 << 10, tables=8, list_entries=1024
+        ),
+        axi=AxiConfig(data_bits=64),
+        engines=EngineConfigs.of(*ENGINES.values(), FPC=FpcConfig(width=256)),
+    ),
+    "large": Config(
+        array=ArrayConfig(lanes=32, columns=32, requant_lanes=8),
+        memory=MemoryConfig(
+            feature_bytes=512 << 10, weight_bytes=2 << 20, parameter_bytes=64 << 10, tables=16, list_entries=1024
+        ),
+        axi=AxiConfig(data_bits=128),
+        engines=EngineConfigs.of(MAC, MAXIMUM, DEPTHWISE, ADD, DEPTHWISE=DepthwiseConfig(taps=5)),
+    ),
+}
+DEFAULT_PRESET = "ecp5-85k"
