@@ -133,7 +133,7 @@ def test_what_the_butterfly_has_not_is_refused(pattern: Pattern, message: str) -
 def test_the_remedy_makes_a_configuration_that_has_the_layer() -> None:
     """What a refusal says to put in a configuration makes one for which the layer compiles."""
     data = one(Pattern.of(8, 6, "top-down", skips=[(0, 2)]))
-    with pytest.raises(CompileError, match='choose a --config with "FPC": .* among its engines$') as refusal:
+    with pytest.raises(CompileError, match=r'choose a --config with "FPC": .* among its engines$') as refusal:
         compile_model(data, SMALL, "model")
     part = str(refusal.value).split('"FPC": ')[1].removesuffix(" among its engines")
     plain = json.loads(SMALL.to_json())
