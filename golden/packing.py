@@ -36,7 +36,7 @@ def is_narrow(config: Config) -> bool:
 
 def packing_conditions(command: Any, config: Config) -> list[Any]:
     """What a command whose results are packed must meet, in expressions that mean the same for NumPy integers and for
-    Amaranth values, as those of :attr:`.engines.engine.EngineSpecification.conditions`."""
+    Amaranth values, as those of :attr:`.engines.specification.EngineSpecification.conditions`."""
     packed = command["packed"].any()
     if not packs(config):
         return [~packed]

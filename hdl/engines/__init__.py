@@ -9,7 +9,7 @@ from .maximum import Maximum
 
 __all__ = ["COMPONENTS"]
 
-#: The component that stands for each code: an engine is one line here, and one in ``golden/engines/__init__.py``.
+#: The component that stands for each code: an engine is one line here, see ``golden/engines/__init__.py``.
 COMPONENTS: dict[int, type[EngineComponent]] = {
     MAC: MacArray,
     MAXIMUM: Maximum,

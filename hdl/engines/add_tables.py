@@ -29,7 +29,7 @@ class AddTables(TermsComponent):
     ``LATENCY`` cycles.
 
     Every lane has its own copy of all tables, and they are written alike. Bit-exact with
-    :func:`lutterfly.golden.engines.add.add`.
+    :func:`lutterfly.golden.engines.add.specification.add`.
 
     Parameters
     ----------

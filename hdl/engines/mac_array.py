@@ -40,7 +40,7 @@ class Column(wiring.Component):
     """Add up the products of each word with its weights, one word per cycle, into one accumulator.
 
     A result comes ``latency`` cycles (:func:`column_latency`) after the word that fires it. Bit-exact with
-    :func:`lutterfly.golden.engines.mac.accumulate`.
+    :func:`lutterfly.golden.engines.mac.specification.accumulate`.
 
     Parameters
     ----------
@@ -154,8 +154,7 @@ class MacArray(EngineComponent):
     before it sees.
     With XNOR a word may be binary: each column adds up twice the bits in which words and weights agree, which it counts
     (:class:`.agreement.Agreement`) in the time that a multiplication takes; ``keeps`` in a step says which bytes count.
-    Bit-exact with :func:`lutterfly.golden.engines.mac.mac`, :func:`lutterfly.golden.engines.depthwise.depthwise` and
-    :func:`lutterfly.golden.engines.xnor.agreeing`.
+    Bit-exact with the twins of its engines in ``golden/engines/``: ``mac``, ``depthwise`` and ``agreeing``.
 
     A window of one mode may follow one of the other only when the results of the one before are out. So may those of an
     engine that borrows multipliers, which an ``or`` adds in front of them: whoever does not work gives zero.
