@@ -115,11 +115,7 @@ class Config:
 
     def to_json(self) -> str:
         """The configuration as canonical JSON: sorted keys, engines by name."""
-        plain = {
-            **{name: dataclasses.asdict(getattr(self, name)) for name in ("array", "memory", "axi")},
-            "engines": self.engines.to_plain(),
-            "resident_commands": self.resident_commands,
-        }
+        plain = {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
         return json.dumps(plain, sort_keys=True)
 
     @classmethod
@@ -138,3 +134,10 @@ class Config:
     def hash(self) -> int:
         """32 bits that tell configurations apart; the hardware and every program carry it."""
         return int.from_bytes(hashlib.sha256(self.to_json().encode()).digest()[:4], "little")
+
+
+def _plain(part: object) -> object:
+    """A field's value for JSON."""
+    if isinstance(part, EngineConfigs):
+        return part.to_plain()
+    return dataclasses.asdict(part) if dataclasses.is_dataclass(part) and not isinstance(part, type) else part

@@ -56,6 +56,7 @@ def test_hash_does_not_change_unnoticed() -> None:
     }
     assert json.loads(text)["engines"] == engines
     assert text == json.dumps(json.loads(text), sort_keys=True)
+    assert set(json.loads(text)) == {field.name for field in dataclasses.fields(Config)}
     assert {name: config.hash for name, config in PRESETS.items()} == {
         "tiny": 3606122186,
         "ecp5-85k": 3002860826,

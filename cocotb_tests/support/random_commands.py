@@ -61,7 +61,7 @@ def payload(command: dict[str, int]) -> dict[str, int]:
     """A COMPUTE command as it comes to its unit: the engine's own fields as the argument."""
     engine = find_engine(command["engine"])
     own = {field.name: command.get(field.name, 0) for field in engine.fields}
-    argument = sum((own[field.name] & (1 << field.width) - 1) << field.lsb for field in engine.fields)
+    argument = isa.COMPUTE.decode(engine.format.encode(**own))["argument"]
     return {name: value for name, value in command.items() if name not in own} | {"argument": argument}
 
 
