@@ -39,7 +39,7 @@ regress: check .venv/installed-synth browser
 
 # Resumes where it was ended; remove mutations.jsonl to begin anew.
 mutations: .venv/installed-synth
-	$(BIN)/python cocotb_tests/support/mutations.py
+	PYTHONPATH=cocotb_tests/support $(BIN)/python -m mutation.mutations
 
 synth: .venv/installed-synth
 	@$(BIN)/lutterfly synth --device ecp5-85k

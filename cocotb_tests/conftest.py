@@ -12,12 +12,12 @@ import cocotb
 import pytest
 from amaranth.lib import wiring
 from cocotb_tools.runner import get_results, get_runner
-from skips import pytest_addoption as add_known_skips
-from skips import pytest_sessionfinish, pytest_terminal_summary  # noqa: F401  (hooks)
 
 from lutterfly.hdl.parts.assertions import ASSERTED
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.host.simulation import cache, toolchain
+from oracles.skips import pytest_addoption as add_known_skips
+from oracles.skips import pytest_sessionfinish, pytest_terminal_summary  # noqa: F401  (hooks)
 
 ROOT = Path(__file__).parents[1]
 #: Compile time counts here, not speed: the Verilog of a test differs from the next one's. cocotb makes all signals

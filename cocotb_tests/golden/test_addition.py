@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import onnxruntime
 import pytest
-from exactness import needs_reference
 from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.golden.addition import UNSIGNED_OFFSET, add, sum_tables
 from lutterfly.golden.engines.add.memory import ENTRY_BITS
+from oracles.exactness import needs_reference
 
 PAIRS = np.meshgrid(np.arange(-128, 128, dtype=np.int8), np.arange(-128, 128, dtype=np.int8), indexing="ij")
 

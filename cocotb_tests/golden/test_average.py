@@ -7,13 +7,7 @@ import re
 
 import numpy as np
 import pytest
-from blocks import networks
-from exactness import assert_right, needs_reference
-from execution import differing_bytes
-from generated import FORMS, TINY, Generated, Maker
-from graphs import GraphMaker, random_window
 from hypothesis import given, settings
-from kept import PATIENT, kept
 
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import MAC, MAXIMUM
@@ -26,6 +20,12 @@ from lutterfly.host.compiler.emit import emit
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import AveragePool, Graph, Pad, Window
 from lutterfly.host.verify import verify
+from networks.blocks import networks
+from networks.generated import FORMS, TINY, Generated, Maker
+from oracles.exactness import assert_right, needs_reference
+from oracles.execution import differing_bytes
+from oracles.kept import PATIENT, kept
+from quantised.graphs import GraphMaker, random_window
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 SMALL = dataclasses.replace(PRESETS["tiny"], memory=dataclasses.replace(PRESETS["tiny"].memory, feature_bytes=512))

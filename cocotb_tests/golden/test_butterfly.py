@@ -6,10 +6,10 @@ import re
 from fractions import Fraction
 
 import pytest
-from butterflies import patterns
 from hypothesis import given
 
 from lutterfly.golden.butterfly import Density, Direction, Pattern
+from networks.butterflies import patterns
 
 #: Stage, and indices of the value and of the result.
 Edge = tuple[int, int, int]

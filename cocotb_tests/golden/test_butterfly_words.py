@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from butterflies import random_stages
 
 from lutterfly.golden.butterfly import Pattern
 from lutterfly.golden.butterfly_words import place, unplace
+from networks.butterflies import random_stages
 
 
 def test_a_partner_in_the_word_is_multiplied_in_its_own_lane() -> None:

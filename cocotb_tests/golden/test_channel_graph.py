@@ -6,11 +6,11 @@ import re
 
 import numpy as np
 import pytest
-from channel_graphs import graphs, live_channels
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lutterfly.golden.channel_graph import ChannelGraph, ChannelLayer, DeadChannel, Kind, find_dead
+from quantised.channel_graphs import graphs, live_channels
 
 SPARSE, DENSE, CHANNELWISE, SUM, CONCATENATION, SLICE = Kind
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from exactness import needs_reference
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from lutterfly.golden.convolution import convolve, patches
 from lutterfly.golden.requant import pack_parameters, requantise
 from lutterfly.host.reference import open_session
+from oracles.exactness import needs_reference
 
 GROUPINGS = ("dense", "grouped", "depthwise")
 

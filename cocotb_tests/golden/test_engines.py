@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from amaranth.hdl import Module, Signal
 from amaranth.sim import Simulator
-from fpc_configs import FPC_CONFIGS
-from random_commands import payload
 
+from benches.random_commands import payload
+from benches.streams import pack
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import ENGINES, FPC, MAC
@@ -19,7 +19,7 @@ from lutterfly.golden.engines.specification import EngineSpecification
 from lutterfly.golden.engines.specifications import SPECIFICATIONS, specification
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.parts.isa import EngineCommand, command_shape
-from streams import pack
+from quantised.fpc_configs import FPC_CONFIGS
 
 CONFIG = PRESETS["tiny"]
 

@@ -9,7 +9,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from butterflies import patterns, random_finish, random_stages
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,6 +23,7 @@ from lutterfly.golden.fpc import (
     run_stages,
     shift_values,
 )
+from networks.butterflies import patterns, random_finish, random_stages
 
 #: Names of the weights in the source's figures, by stage and index of the result: own and cross.
 BOTTOM_UP_NAMES = ((["d00", "d01", "d02", "d03"], ["g00", "f00", "g01", "f01"]), (None, ["g10", "g11", "f10", "f11"]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import onnxruntime
 import pytest
-from golden_transport import GoldenTransport
 from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.golden.presets import PRESETS
@@ -13,6 +12,7 @@ from lutterfly.host import InferenceSession
 from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.frontend.integer import MOST_RESULTS
 from lutterfly.host.verify import verify
+from transports.golden_transport import GoldenTransport
 
 CONFIG = PRESETS["tiny"]
 

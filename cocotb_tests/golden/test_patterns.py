@@ -7,12 +7,12 @@ import re
 
 import numpy as np
 import pytest
-from channel_graphs import graphs, live_channels
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lutterfly.golden.channel_graph import ChannelGraph, ChannelLayer, Kind, find_dead
 from lutterfly.golden.patterns import ConnectionPattern, count_blocks, draw, grid
+from quantised.channel_graphs import graphs, live_channels
 
 SCHEDULE = (0.01, 0.05, 0.25, 1.0)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import onnxruntime
 import pytest
-from exactness import needs_reference
 from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.golden.convolution import convolve
 from lutterfly.golden.pooling import average_multiplier, pool_maximum
 from lutterfly.golden.requant import pack_parameters, requantise
+from oracles.exactness import needs_reference
 
 
 @pytest.mark.parametrize("unsigned", [False, True])

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from graphs import GraphMaker
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +24,7 @@ from lutterfly.golden.registers import VERSION
 from lutterfly.host.cli import main
 from lutterfly.host.compiler import compile_graph, compile_model
 from lutterfly.host.graph import Window
+from quantised.graphs import GraphMaker
 
 HEAD = struct.Struct("<8sIIIII")
 

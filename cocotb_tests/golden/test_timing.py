@@ -7,7 +7,6 @@ import dataclasses
 import numpy as np
 import pytest
 from amaranth.sim import Simulator, SimulatorContext
-from graphs import GraphMaker
 
 from lutterfly.golden import timing
 from lutterfly.golden.engines import ADD
@@ -23,6 +22,7 @@ from lutterfly.hdl.parts import device
 from lutterfly.host.compiler import compile_graph
 from lutterfly.host.graph import Window
 from lutterfly.host.simulation.simulator import MemorySettings
+from quantised.graphs import GraphMaker
 
 CONFIG = PRESETS["ecp5-85k"]
 SAME = Window((3, 3), pads=(1, 1, 1, 1))

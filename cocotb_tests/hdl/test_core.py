@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from cocotb.triggers import RisingEdge
 from cocotb.utils import get_sim_time
-from core_bench import BASE, END, Core, Job, encode, random_job
-from responses import answer_reads, answer_writes
 
+from benches.core_bench import BASE, END, Core, Job, encode, random_job
+from benches.responses import answer_reads, answer_writes
 from lutterfly.golden import isa, registers
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import decode

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from edges import Case, arena_of, cases
 
+from benches.edges import Case, arena_of, cases
 from lutterfly.golden import registers
 from lutterfly.golden.config import Config
 from lutterfly.golden.isa import COMMAND_BYTES, ErrorCode, Unit

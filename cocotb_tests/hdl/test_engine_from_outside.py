@@ -9,10 +9,8 @@ import cocotb
 import numpy as np
 import pytest
 from cocotb.task import bridge
-from cocotb_transport import start
-from graphs import GraphMaker
-from toy_engine import MINIMUM, MinPool, add_toy
 
+from benches.toy_engine import MINIMUM, MinPool, add_toy
 from lutterfly.golden.engines import MAC
 from lutterfly.golden.engines.configurations import EngineConfigs
 from lutterfly.golden.isa import COMMAND_BYTES, COMPUTE
@@ -23,6 +21,8 @@ from lutterfly.host.driver import Driver
 from lutterfly.host.evaluate import evaluate, to_onnx
 from lutterfly.host.graph import Graph, Window
 from lutterfly.host.transport import Transport
+from quantised.graphs import GraphMaker
+from transports.cocotb_transport import start
 
 CONFIG = dataclasses.replace(PRESETS["tiny"], engines=EngineConfigs.of(MAC, MINIMUM))
 

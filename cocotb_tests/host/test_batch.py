@@ -7,10 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from exactness import needs_reference
-from execution import differing_bytes
-from generated import Generated, Limits, Maker
-from graphs import GraphMaker
 
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.machine import ORDERS
@@ -24,6 +20,10 @@ from lutterfly.host.compiler.batch import batched
 from lutterfly.host.graph import Graph, Window
 from lutterfly.host.loading import load_outcome, load_program
 from lutterfly.host.verify import TOLERANCE, TOLERANCE_CYCLES
+from networks.generated import Generated, Limits, Maker
+from oracles.exactness import needs_reference
+from oracles.execution import differing_bytes
+from quantised.graphs import GraphMaker
 
 TINY, ECP5 = PRESETS["tiny"], PRESETS["ecp5-85k"]
 

@@ -8,13 +8,13 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from binaries import BinaryNetwork, random_layer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lutterfly.golden.binary import signs
 from lutterfly.host.binary_function import add_function, make_call, make_function
 from lutterfly.host.graph import BinaryConvolution, CodeFinish, Tensor, Window
+from networks.binaries import BinaryNetwork, random_layer
 
 
 def run(codes: np.ndarray, known: dict, *, opset: int = 17) -> np.ndarray:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from graphs import GraphMaker
 
 from lutterfly.host.graph import ChannelRule, Graph, Layer, Views, Window
+from quantised.graphs import GraphMaker
 
 
 def joined(*, tables: bool = False) -> tuple[Graph, Layer]:

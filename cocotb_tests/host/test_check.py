@@ -8,14 +8,14 @@ import re
 from pathlib import Path
 
 import pytest
-from reported import NETWORKS, model, report_of
-from wide_codes import repeated
 
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.answer import tables_text
 from lutterfly.host.cli import main
 from lutterfly.host.compiler import compile_model
+from networks.wide_codes import repeated
+from oracles.reported import NETWORKS, model, report_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "compiler.md"
 

@@ -6,14 +6,14 @@ import cocotb
 import numpy as np
 import pytest
 from cocotb.task import bridge
-from cocotb_transport import start
-from copier import BEATS, Copier
 
+from benches.copier import BEATS, Copier
 from lutterfly.golden import registers
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.registers import REGISTERS
 from lutterfly.host.simulation.simulator import SimulationError
 from lutterfly.host.transport import Transport
+from transports.cocotb_transport import start
 
 CONFIG = PRESETS["tiny"]
 SIZE = 3 * BEATS * CONFIG.axi.data_bytes

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from exactness import needs_reference
 
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession, demo
+from oracles.exactness import needs_reference
 
 
 @needs_reference

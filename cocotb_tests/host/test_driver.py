@@ -6,7 +6,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from golden_transport import GoldenTransport
 
 from lutterfly.examples import digits
 from lutterfly.golden.isa import ErrorCode, Unit
@@ -15,6 +14,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program import Program
 from lutterfly.host.driver import AcceleratorError, Driver, HardwareError
 from lutterfly.host.loading import load_program
+from transports.golden_transport import GoldenTransport
 
 CONFIG = PRESETS["ecp5-85k"]
 

@@ -6,12 +6,12 @@ import re
 
 import numpy as np
 import pytest
-from exactness import assert_exact, needs_reference
-from generated import FORMS, Limits, chain, layer
 
 from lutterfly.host.evaluate import evaluate, from_onnx, to_onnx
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Layer, Pad, View, Window
+from networks.generated import FORMS, Limits, chain, layer
+from oracles.exactness import assert_exact, needs_reference
 
 KINDS = ("conv", "conv1d", "fc", "pool", "activation")
 

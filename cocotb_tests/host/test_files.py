@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lifetimes import small_disk
 
 from lutterfly.examples import digits
 from lutterfly.host import cli
 from lutterfly.host.files import check_writable, write_whole
+from oracles.lifetimes import small_disk
 
 MODEL = str(digits.model_path("qop"))
 

@@ -8,13 +8,13 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from butterflies import Network, patterns, random_finish, random_stages
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lutterfly.golden.butterfly import Density, Direction, Pattern
 from lutterfly.golden.fpc import Finish, Stages, fast_pointwise
 from lutterfly.host.fpc_function import add_function, make_call, make_function
+from networks.butterflies import Network, patterns, random_finish, random_stages
 
 SIZES = ((3, 3), (3, 256), (256, 3), (5, 7), (16, 16), (17, 16), (31, 64), (64, 64), (100, 60), (128, 129), (256, 256))
 

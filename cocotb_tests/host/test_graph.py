@@ -6,9 +6,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from binary_graphs import BinaryGraphMaker
-from butterflies import random_finish, random_stages
-from graphs import GraphMaker, random_window
 
 from lutterfly.golden.butterfly import Pattern
 from lutterfly.golden.presets import PRESETS
@@ -26,6 +23,9 @@ from lutterfly.host.graph import (
     Product,
     Window,
 )
+from networks.butterflies import random_finish, random_stages
+from quantised.binary_graphs import BinaryGraphMaker
+from quantised.graphs import GraphMaker, random_window
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 TINY = PRESETS["tiny"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from exactness import needs_reference
 from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.examples import digits
@@ -15,6 +14,7 @@ from lutterfly.host.independence import mixing_node
 from lutterfly.host.random_numbers import random_tensors
 from lutterfly.host.session import InferenceSession
 from lutterfly.host.verify import Verification, verify
+from oracles.exactness import needs_reference
 
 TINY = PRESETS["tiny"]
 

@@ -7,11 +7,11 @@ import itertools
 import numpy as np
 import onnx
 import pytest
-from exactness import assert_answers, assert_exact, needs_reference
-from generated import FORMS, TINY, Maker, chain, layer
 
 from lutterfly.examples import digits
 from lutterfly.host import reference
+from networks.generated import FORMS, TINY, Maker, chain, layer
+from oracles.exactness import assert_answers, assert_exact, needs_reference
 
 
 def test_the_probe_gives_a_reason_or_none():

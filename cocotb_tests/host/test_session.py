@@ -7,8 +7,6 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
-from exactness import needs_reference
-from golden_transport import GoldenTransport
 
 from lutterfly.examples import digits
 from lutterfly.golden.engines import find_memory
@@ -20,6 +18,8 @@ from lutterfly.host import InferenceSession, reference
 from lutterfly.host.loading import load_program
 from lutterfly.host.simulation.simulator import EventKind
 from lutterfly.host.simulation.verilator_transport import VerilatorTransport
+from oracles.exactness import needs_reference
+from transports.golden_transport import GoldenTransport
 
 CONFIG = PRESETS["ecp5-85k"]
 

@@ -11,9 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from generated import Limits, Maker
-from golden_transport import GoldenTransport
-from graphs import GraphMaker
 
 from lutterfly.examples import digits
 from lutterfly.golden.isa import ErrorCode, Unit
@@ -29,6 +26,9 @@ from lutterfly.host.loading import load_program
 from lutterfly.host.simulation.verilator_transport import VerilatorTransport
 from lutterfly.host.transport import Transport
 from lutterfly.host.turns import Turns
+from networks.generated import Limits, Maker
+from quantised.graphs import GraphMaker
+from transports.golden_transport import GoldenTransport
 
 CONFIG = PRESETS["tiny"]
 PATIENCE_S = 120

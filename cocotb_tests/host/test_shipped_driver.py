@@ -6,8 +6,6 @@ from __future__ import annotations
 import cocotb
 import numpy as np
 from cocotb.task import bridge
-from cocotb_transport import start
-from graphs import GraphMaker
 
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.top_axi import TopAxi
@@ -16,6 +14,8 @@ from lutterfly.host.driver import Driver
 from lutterfly.host.evaluate import evaluate, to_onnx
 from lutterfly.host.graph import Window
 from lutterfly.host.transport import Transport
+from quantised.graphs import GraphMaker
+from transports.cocotb_transport import start
 
 CONFIG = PRESETS["tiny"]
 

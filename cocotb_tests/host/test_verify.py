@@ -9,8 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from exactness import assert_right, needs_reference
-from generated import FORMS, TINY, Generated, Limits, chain, layer
 
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
@@ -19,6 +17,8 @@ from lutterfly.host.cli import main
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.simulation.simulator import MemorySettings
 from lutterfly.host.verify import verify
+from networks.generated import FORMS, TINY, Generated, Limits, chain, layer
+from oracles.exactness import assert_right, needs_reference
 
 pytestmark = needs_reference
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from graphs import random_window
 
 from lutterfly.host.graph import Reach, Window
+from quantised.graphs import random_window
 
 
 def read(window: Window, axis: int, output: int) -> list[int]:

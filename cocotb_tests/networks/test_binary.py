@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import pytest
-from binary_graphs import BinaryGraphMaker, random_binary_graph
-from measured import Measured, measure
 
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import batched, compile_graph
 from lutterfly.host.graph import Graph, Window
 from lutterfly.host.simulation.simulator import MemorySettings
 from lutterfly.host.verify import TOLERANCE, TOLERANCE_CYCLES
+from oracles.measured import Measured, measure
+from quantised.binary_graphs import BinaryGraphMaker, random_binary_graph
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 #: Binary multiply-accumulates of a cycle on the default configuration.

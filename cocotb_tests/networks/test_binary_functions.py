@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from binary_networks import binary_network
-from exactness import assert_right
 
 from lutterfly.examples import digits
 from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
@@ -14,6 +12,8 @@ from lutterfly.host import reference
 from lutterfly.host.compiler import CompileError
 from lutterfly.host.session import InferenceSession
 from lutterfly.host.verify import verify
+from networks.binary_networks import binary_network
+from oracles.exactness import assert_right
 
 
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])

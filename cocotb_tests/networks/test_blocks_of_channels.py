@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from butterflies import Network
-from exactness import assert_right
 
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import cuts
 from lutterfly.host.compiler.parts import Cut
 from lutterfly.host.verify import verify
+from networks.butterflies import Network
+from oracles.exactness import assert_right
 
 
 def check(network: Network, name: str, preset: str) -> None:

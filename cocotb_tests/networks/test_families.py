@@ -8,17 +8,17 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from exactness import needs_reference
-from families import FAMILIES, ROUND, network
-from families.builder import Form, Net
-from families.configurations import CONFIGS, ODD
-from met import Coverage
-from shrink import beginnings, shrink
-from trials import Sweep, attempt
 
 from lutterfly.host.compiler import compile_graph
 from lutterfly.host.compiler.batch import batched
 from lutterfly.host.frontend import import_model
+from networks.families import FAMILIES, ROUND, network
+from networks.families.builder import Form, Net
+from networks.families.configurations import CONFIGS, ODD
+from oracles.exactness import needs_reference
+from oracles.met import Coverage
+from oracles.shrink import beginnings, shrink
+from oracles.trials import Sweep, attempt
 
 pytestmark = needs_reference
 
@@ -200,8 +200,8 @@ def test_a_failing_network_shrinks_to_its_shortest_beginning():
 
 
 def test_a_wrong_network_is_reported_with_its_seed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setattr("trials.REGRESSIONS", tmp_path)
-    monkeypatch.setattr("trials.judge", lambda *_: ("1 of 2 bytes differ, first in x", None))
+    monkeypatch.setattr("oracles.trials.REGRESSIONS", tmp_path)
+    monkeypatch.setattr("oracles.trials.judge", lambda *_: ("1 of 2 bytes differ, first in x", None))
     sweep = Sweep()
     sweep.run([24])
     (path,) = tmp_path.iterdir()

@@ -9,10 +9,6 @@ import re
 
 import numpy as np
 import pytest
-from butterflies import Network, random_stages
-from exactness import assert_right
-from fast_networks import fast_network
-from fpc_configs import DRAWN_CONFIGS, FPC_CONFIGS
 
 from lutterfly.examples import digits
 from lutterfly.golden.butterfly import Density, Direction, Pattern
@@ -24,6 +20,10 @@ from lutterfly.host.compiler import CompileError, compile_model
 from lutterfly.host.frontend import ModelError
 from lutterfly.host.session import InferenceSession
 from lutterfly.host.verify import verify
+from networks.butterflies import Network, random_stages
+from networks.fast_networks import fast_network
+from oracles.exactness import assert_right
+from quantised.fpc_configs import DRAWN_CONFIGS, FPC_CONFIGS
 
 
 def mixed() -> bytes:

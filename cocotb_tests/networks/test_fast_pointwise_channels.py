@@ -7,8 +7,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from butterflies import Network, random_finish, random_stages, rotating_stages
-from exactness import assert_right
 
 from lutterfly.golden.butterfly import Density, Pattern, count_stages
 from lutterfly.golden.config import Config
@@ -16,6 +14,8 @@ from lutterfly.golden.engines import FPC
 from lutterfly.golden.engines.fpc.configuration import FpcConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.verify import verify
+from networks.butterflies import Network, random_finish, random_stages, rotating_stages
+from oracles.exactness import assert_right
 
 _DEFAULT = PRESETS["ecp5-85k"]
 CONFIGS: dict[str, Config] = {

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import onnx
 import pytest
-from butterflies import Network, random_finish, rotating_stages, with_fast_pointwise
-from exactness import assert_right
 
 from lutterfly.golden.butterfly import Pattern
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.verify import verify
+from networks.butterflies import Network, random_finish, rotating_stages, with_fast_pointwise
+from oracles.exactness import assert_right
 
 CONFIG = PRESETS["ecp5-85k"]
 

@@ -10,13 +10,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from blocks import BLOCKS, networks
-from exactness import assert_exact, assert_right, needs_reference
-from execution import differing_bytes
-from generated import Generated, Limits
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from kept import CONFIG_KEY, PATIENT, REGRESSIONS, kept
 
 from lutterfly.golden.config import Config
 from lutterfly.golden.machine import ORDERS
@@ -25,6 +20,11 @@ from lutterfly.host import reference
 from lutterfly.host.compiler import compile_graph
 from lutterfly.host.frontend import import_model
 from lutterfly.host.verify import verify
+from networks.blocks import BLOCKS, networks
+from networks.generated import Generated, Limits
+from oracles.exactness import assert_exact, assert_right, needs_reference
+from oracles.execution import differing_bytes
+from oracles.kept import CONFIG_KEY, PATIENT, REGRESSIONS, kept
 
 pytestmark = needs_reference
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from exactness import assert_right, needs_reference
-from families.builder import Codes, Form, Net
 
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.verify import verify
+from networks.families.builder import Codes, Form, Net
+from oracles.exactness import assert_right, needs_reference
 
 pytestmark = needs_reference
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -13,19 +14,19 @@ from pathlib import Path
 
 import onnx
 import pytest
-from exactness import needs_reference
-from mixed import CONFIGS, DRAWN, FIRST_WIDE, ODD, config_of, network
-from mixed.features import PAIRS, Meetings, features
-from mixed.trial import Trial, attempt, summary
 
 from lutterfly.golden.engines import ENGINES, MAC
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.verify import verify
+from networks.mixed import CONFIGS, DRAWN, FIRST_WIDE, ODD, config_of, network
+from networks.mixed.features import PAIRS, Meetings, features
+from networks.mixed.trial import Trial, attempt, summary
+from oracles.exactness import needs_reference
 
 pytestmark = needs_reference
 
-SWEEP = Path(__file__).parents[1] / "support" / "mixed_sweep.py"
+SUPPORT = Path(__file__).parents[1] / "support"
 #: Seeds by accelerator, of those that other tests build as well: such that every feature meets every other one;
 #: of 20260 two tensors were accused, which ONNX Runtime had named, and named otherwise beside functions.
 QUICK = {
@@ -168,7 +169,7 @@ def test_what_is_wrong_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrong byte of an output, one of an inner tensor alone, and cycles."""
     found = network(1, "tiny")
     right = verify(found.program().to_bytes(), found.config, samples=1)
-    monkeypatch.setattr("mixed.trial.verify", lambda *_, **__: right)
+    monkeypatch.setattr("networks.mixed.trial.verify", lambda *_, **__: right)
     assert not attempt(1, "tiny").problem
     inner, output = (next(t for t in right.tensors if t.name.endswith("(output)") == is_output) for is_output in (0, 1))
     inner.rtl = 2
@@ -188,8 +189,9 @@ def test_a_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
         Trial(2, "tiny", "third", bytes=5, late=["conv_1 took 9 cycles, 99 predicted"]),
     ]
     path.write_text("".join(json.dumps(dataclasses.asdict(trial)) + "\n" for trial in trials))
-    command = [sys.executable, SWEEP, "--configs", "tiny", "--last", "3", "--results", path]
-    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout
+    command = [sys.executable, "-m", "networks.mixed_sweep", "--configs", "tiny", "--last", "3", "--results", path]
+    environment = {**os.environ, "PYTHONPATH": f"{SUPPORT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=600).stdout
     assert [json.loads(line)["seed"] for line in path.read_text().splitlines()] == [0, 1, 2, 3]
     for line in (
         "networks tried: 3",

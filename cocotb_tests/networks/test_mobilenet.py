@@ -6,8 +6,6 @@ import functools
 
 import numpy as np
 import pytest
-from exactness import assert_right, needs_reference
-from execution import put_input
 
 from lutterfly.golden import machine
 from lutterfly.golden.memories import LocalMemory
@@ -22,7 +20,9 @@ from lutterfly.host.evaluate import from_onnx, to_onnx
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import AveragePool
 from lutterfly.host.verify import verify
-from mobilenet import BLOCKS, IMAGE, LAYERS, MACS, WEIGHTS, mobilenet
+from networks.mobilenet import BLOCKS, IMAGE, LAYERS, MACS, WEIGHTS, mobilenet
+from oracles.exactness import assert_right, needs_reference
+from oracles.execution import put_input
 
 pytestmark = needs_reference
 

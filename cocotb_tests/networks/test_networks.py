@@ -7,12 +7,12 @@ from collections import Counter
 import numpy as np
 import onnx
 import pytest
-from exactness import assert_exact, assert_right, differing, integer_tensors, needs_reference
 
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import describe, import_model
 from lutterfly.host.simulation.simulator import MemorySettings
 from lutterfly.host.verify import verify
+from oracles.exactness import assert_exact, assert_right, differing, integer_tensors, needs_reference
 
 pytestmark = needs_reference
 

@@ -6,18 +6,18 @@ import dataclasses
 
 import numpy as np
 import pytest
-from exactness import needs_reference
-from families import network
-from graphs import GraphMaker
-from measured import Measured, measure
-from pruning import pruned
-from trials import REFUSED, judge
 
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.graph import Convolution, Graph, Window
 from lutterfly.host.verify import TOLERANCE, TOLERANCE_CYCLES
+from networks.families import network
+from networks.pruning import pruned
+from oracles.exactness import needs_reference
+from oracles.measured import Measured, measure
+from oracles.trials import REFUSED, judge
+from quantised.graphs import GraphMaker
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 DEFAULT = PRESETS["ecp5-85k"]

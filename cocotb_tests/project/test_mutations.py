@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 import textwrap
 
-import mutant_tests
-import mutants
-import mutations
 import pytest
+
+from mutation import mutant_tests, mutants, mutations
 
 HARDWARE = textwrap.dedent(
     '''\

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import skips
+
+from oracles import skips
 
 TESTS = "import pytest\ndef test_runs(): pass\ndef test_is_left_out(): pytest.skip({reason!r})\n"
 
@@ -20,7 +21,7 @@ def run(folder: Path, reason: str, *options: str) -> subprocess.CompletedProcess
         "-m",
         "pytest",
         "-p",
-        "skips",
+        "oracles.skips",
         "-c",
         os.devnull,
         "-q",
@@ -28,7 +29,7 @@ def run(folder: Path, reason: str, *options: str) -> subprocess.CompletedProcess
         str(folder),
         *options,
     ]
-    environment = os.environ | {"PYTHONPATH": str(Path(skips.__file__).parent)}
+    environment = os.environ | {"PYTHONPATH": str(Path(skips.__file__).parents[1])}
     return subprocess.run([*command, str(folder)], env=environment, capture_output=True, text=True, check=False)
 
 
@@ -36,7 +37,7 @@ def run(folder: Path, reason: str, *options: str) -> subprocess.CompletedProcess
 def test_an_unknown_reason_fails(tmp_path: Path, workers: str) -> None:
     found = run(tmp_path, "the moon is full", "--known-skips", "-n", workers)
     assert found.returncode == pytest.ExitCode.TESTS_FAILED
-    assert "skipped for a reason that support/skips.py does not know: the moon is full" in found.stdout
+    assert "skipped for a reason that support/oracles/skips.py does not know: the moon is full" in found.stdout
 
 
 def test_known_reasons_pass(tmp_path: Path) -> None:

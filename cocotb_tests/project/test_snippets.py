@@ -9,9 +9,9 @@ from pathlib import Path
 import cocotb
 import pytest
 import typer
-from snippets import EXEMPT, ROOT, Provider, Snippet, snippets
 
 from lutterfly.host.cli import app
+from oracles.snippets import EXEMPT, ROOT, Provider, Snippet, snippets
 
 PROVIDERS: dict[str, Provider] = {
     "docs/simulation.md 1": lambda: {"pytest": pytest, "cocotb": cocotb, "Thing": object},

@@ -7,12 +7,12 @@ import re
 import numpy as np
 import onnx
 import pytest
-from exactness import assert_exact, needs_reference
 
 from lutterfly.golden.binary import convolve_binary, fully_connected
 from lutterfly.host.frontend import describe
 from lutterfly.host.reference import open_session
 from lutterfly.host.reference import run as run_reference
+from oracles.exactness import assert_exact, needs_reference
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402

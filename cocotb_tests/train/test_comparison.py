@@ -12,7 +12,6 @@ from onnx import numpy_helper
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402
-from torch_networks import MobileNetV2, settle  # noqa: E402
 
 from lutterfly.train import (  # noqa: E402
     BinaryConv2d,
@@ -24,6 +23,7 @@ from lutterfly.train import (  # noqa: E402
     replace_pointwise,
 )
 from lutterfly.train import export as export_module  # noqa: E402
+from networks.torch_networks import MobileNetV2, settle  # noqa: E402
 
 # PyTorch's exporter warns of what it uses itself.
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")

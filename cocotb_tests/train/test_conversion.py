@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
-from fast_networks import Network
 
 from lutterfly.golden.butterfly import Direction, Pattern
 from lutterfly.golden.config import Config
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import CompileError, compile_model
+from networks.fast_networks import Network
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402

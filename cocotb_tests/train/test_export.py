@@ -7,10 +7,10 @@ import re
 import numpy as np
 import onnx
 import pytest
-from exactness import assert_exact, needs_reference
 
 from lutterfly.host.graph import FastPointwise
 from lutterfly.host.reference import open_session
+from oracles.exactness import assert_exact, needs_reference
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402

@@ -6,12 +6,12 @@ import re
 
 import numpy as np
 import pytest
-from butterflies import patterns
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lutterfly.golden.butterfly import Density, Direction, Pattern
 from lutterfly.golden.fpc import fast_pointwise
+from networks.butterflies import patterns
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from lutterfly.train import FastPointwiseConv2d  # noqa: E402

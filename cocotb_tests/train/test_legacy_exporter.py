@@ -9,8 +9,6 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from exactness import needs_reference
-from golden_transport import GoldenTransport
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
 from lutterfly.golden.presets import PRESETS
@@ -18,6 +16,8 @@ from lutterfly.host import InferenceSession
 from lutterfly.host.frontend import import_model
 from lutterfly.host.quantize import quantize
 from lutterfly.host.reference import open_session
+from oracles.exactness import needs_reference
+from transports.golden_transport import GoldenTransport
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402

@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from snippets import Provider, Snippet, snippets
 
 from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
 from lutterfly.host.compiler import compile_model
+from oracles.snippets import Provider, Snippet, snippets
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402
-from torch_networks import MobileNetV2, settle  # noqa: E402
+
+from networks.torch_networks import MobileNetV2, settle  # noqa: E402
 
 # PyTorch's exporter warns of what it uses itself.
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import cocotb
 from cocotb.triggers import ReadOnly, RisingEdge
-from guard_bench import BASE, CONFIG, EPOCHS, STROBES, GuardBench
 
+from benches.guard_bench import BASE, CONFIG, EPOCHS, STROBES, GuardBench
 from lutterfly.hdl.bus.axi_guard import TAG_LOAD, TAG_PROGRAM, AxiGuard
 
 

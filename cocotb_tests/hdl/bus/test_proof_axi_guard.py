@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 from amaranth.hdl import Assert, Assume, Cat, Const, Cover, Module, Mux, Signal, Value
-from formal import Marked, Proof, ProofError, broken, constant, entry, inside, needs_yosys, prove
 
+from benches.formal import Marked, Proof, ProofError, broken, constant, entry, inside, needs_yosys, prove
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.bus import axi_guard
 from lutterfly.hdl.core import RESET_LATENCY

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from amaranth.hdl import Assert, Cover, Module, Mux, Signal
-from formal import Proof, ProofError, broken, inside, needs_yosys, prove
 
+from benches.formal import Proof, ProofError, broken, inside, needs_yosys, prove
 from lutterfly.golden.config_parts import AxiConfig
 from lutterfly.hdl.bus import burst as burst_module
 

@@ -8,14 +8,14 @@ import os
 import cocotb
 import numpy as np
 import pytest
-from butterflies import random_stages
-from clocking import cycle, start
 
+from benches.clocking import cycle, start
+from benches.streams import pack
 from lutterfly.golden.butterfly import Density, Pattern, count_stages
 from lutterfly.golden.butterfly_words import place, stages_on
 from lutterfly.golden.fpc import Stages, enter, run_stages
 from lutterfly.hdl.butterfly.butterfly import Butterfly, settings_layout, step_layout
-from streams import pack
+from networks.butterflies import random_stages
 
 #: Hardware: its pattern and its lanes.
 HARDWARE: dict[str, tuple[Pattern, int]] = {

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from graphs import GraphMaker, random_graph
-from measured import Measured, measure
 
 from lutterfly.golden.engines import MAC, MAXIMUM, decode
 from lutterfly.golden.engines.configurations import EngineConfigs
@@ -14,6 +12,8 @@ from lutterfly.golden.isa import COMMAND_BYTES, Opcode
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.graph import Window
 from lutterfly.host.verify import TOLERANCE, TOLERANCE_CYCLES
+from oracles.measured import Measured, measure
+from quantised.graphs import GraphMaker, random_graph
 
 CONFIG = PRESETS["ecp5-85k"]
 TURNAROUND = 50

@@ -9,17 +9,17 @@ import os
 import cocotb
 import numpy as np
 import pytest
-from compute_bench import ComputeBench, expected
-from fpc_configs import FPC_CONFIGS
-from random_commands import random_scenario
 
+from benches.compute_bench import ComputeBench, expected
+from benches.random_commands import random_scenario
+from benches.streams import send
 from lutterfly.golden.engines import ENGINES
 from lutterfly.golden.engines.configurations import EngineConfigs
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.compute.compute import Compute
 from lutterfly.hdl.memories.feature_memory import feature_write_layout
-from streams import send
+from quantised.fpc_configs import FPC_CONFIGS
 
 COMMANDS = 40
 

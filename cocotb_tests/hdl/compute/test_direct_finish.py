@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import cocotb
 import numpy as np
-from clocking import cycle, start
 
+from benches.clocking import cycle, start
+from benches.streams import pack
 from lutterfly.golden.fpc import Finish, shift_values
 from lutterfly.hdl.compute.direct_finish import LATENCY, DirectFinish, direct_settings_layout
-from streams import pack
 
 LANES = 4
 

@@ -8,14 +8,14 @@ import os
 import cocotb
 import numpy as np
 import pytest
-from clocking import cycle, start
 
+from benches.clocking import cycle, start
+from benches.streams import pack
 from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, XNOR
 from lutterfly.golden.engines.specifications import specification
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing import BACKLOG_LIMIT, burst_limit, burst_results
 from lutterfly.hdl.compute.foresight import Foresight, foreseen_layout
-from streams import pack
 
 LANDING = {
     MAC: 21,

@@ -8,14 +8,14 @@ import os
 import cocotb
 import numpy as np
 import pytest
-from clocking import cycle, start
-from random_commands import payload, random_scenario
 
+from benches.clocking import cycle, start
+from benches.random_commands import payload, random_scenario
+from benches.streams import pack
 from lutterfly.golden import isa, windows
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.compute.loops import Loops
 from lutterfly.hdl.parts.isa import command_shape
-from streams import pack
 
 WORD_BITS = 21
 

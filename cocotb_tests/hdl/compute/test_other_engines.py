@@ -10,10 +10,10 @@ import re
 import cocotb
 import numpy as np
 import pytest
-from compute_bench import ComputeBench, expected
-from random_commands import random_scenario
-from toy_engine import MINIMUM, add_toy
 
+from benches.compute_bench import ComputeBench, expected
+from benches.random_commands import random_scenario
+from benches.toy_engine import MINIMUM, add_toy
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, XNOR
 from lutterfly.golden.engines.engine import Engine, EngineConfig

@@ -16,15 +16,15 @@ import pytest
 from amaranth.hdl import Array, Assert, Assume, Cat, Const, Cover, Elaboratable, Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.utils import ceil_log2
-from formal import Proof, ProofError, broken, entry, inside, needs_yosys, prove
-from fpc_configs import BURST_CONFIGS
 
+from benches.formal import Proof, ProofError, broken, entry, inside, needs_yosys, prove
 from lutterfly.golden import isa, timing
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines.specifications import specification
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.compute import foresight, results
 from lutterfly.hdl.parts.isa import command_shape
+from quantised.fpc_configs import BURST_CONFIGS
 
 pytestmark = needs_yosys
 

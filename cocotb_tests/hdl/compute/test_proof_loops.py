@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from amaranth.hdl import Assert, Assume, Cat, Cover, Elaboratable, Module, Mux, Signal
-from formal import Proof, ProofError, broken, inside, needs_yosys, prove
 
+from benches.formal import Proof, ProofError, broken, inside, needs_yosys, prove
 from lutterfly.golden import isa
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.compute import loops

@@ -14,14 +14,14 @@ import pytest
 from amaranth.hdl import Array, Assert, Assume, Cat, Const, Cover, Module, Mux, Signal, Value
 from amaranth.lib import data
 from amaranth.utils import ceil_log2
-from formal import Proof, ProofError, broken, entry, inside, leave_out, needs_yosys, prove
-from fpc_configs import BURST_CONFIGS
 
+from benches.formal import Proof, ProofError, broken, entry, inside, leave_out, needs_yosys, prove
 from lutterfly.golden import timing
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import FPC
 from lutterfly.hdl.compute import windows
 from lutterfly.hdl.engines.engine import is_direct
+from quantised.fpc_configs import BURST_CONFIGS
 
 pytestmark = needs_yosys
 

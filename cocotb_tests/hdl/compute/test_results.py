@@ -9,9 +9,10 @@ import os
 import cocotb
 import numpy as np
 import pytest
-from clocking import cycle, start
-from random_commands import payload, random_scenario
 
+from benches.clocking import cycle, start
+from benches.random_commands import payload, random_scenario
+from benches.streams import send, unpack
 from lutterfly.golden import isa, windows
 from lutterfly.golden.config_parts import ArrayConfig
 from lutterfly.golden.engines import ADD, FPC, MAC, find_engine
@@ -24,7 +25,6 @@ from lutterfly.hdl.compute.results import RESULTS_LATENCY, Place, Results, setti
 from lutterfly.hdl.engines import COMPONENTS
 from lutterfly.hdl.engines.engine import has_direct, own_fields
 from lutterfly.hdl.parts.isa import ErrorReport, command_shape
-from streams import send, unpack
 
 SHAPE = command_shape(isa.COMPUTE)
 SETTINGS = ("zero_point", "low", "high", "table_enable", "table")

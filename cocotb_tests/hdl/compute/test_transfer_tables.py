@@ -8,8 +8,8 @@ import os
 import cocotb
 import numpy as np
 import pytest
-from clocking import cycle, start
 
+from benches.clocking import cycle, start
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.tables import apply_table
 from lutterfly.hdl.compute.transfer_tables import TransferTables

@@ -8,9 +8,10 @@ import os
 import cocotb
 import numpy as np
 import pytest
-from clocking import cycle, start
-from random_commands import Scenario, payload, random_scenario
 
+from benches.clocking import cycle, start
+from benches.random_commands import Scenario, payload, random_scenario
+from benches.streams import pack, send, unpack
 from lutterfly.golden import isa, windows
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, XNOR
@@ -22,7 +23,6 @@ from lutterfly.golden.timing import OVERHEADS, result_windows
 from lutterfly.hdl.compute.windows import ISSUE_LATENCY, Windows
 from lutterfly.hdl.engines.engine import step_layout
 from lutterfly.hdl.parts.isa import ErrorReport, command_shape
-from streams import pack, send, unpack
 
 LANDING = {
     MAC: 21,

@@ -9,8 +9,9 @@ import os
 import cocotb
 import numpy as np
 import pytest
-from clocking import cycle, start
 
+from benches.clocking import cycle, start
+from benches.streams import pack, unpack
 from lutterfly.golden.engines import DEPTHWISE, ENGINES
 from lutterfly.golden.engines.configurations import EngineConfigs
 from lutterfly.golden.isa import ErrorCode, Unit
@@ -20,7 +21,6 @@ from lutterfly.hdl.compute.results import Place
 from lutterfly.hdl.compute.write_back import WRITE_BACK_LATENCY, WriteBack
 from lutterfly.hdl.memories.feature_memory import feature_write_layout
 from lutterfly.hdl.parts.isa import ErrorReport
-from streams import pack, unpack
 
 #: Pieces of one and four bytes of bits, and of a quarter of a byte.
 CONFIGS = {

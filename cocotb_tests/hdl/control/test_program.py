@@ -13,13 +13,13 @@ import pytest
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, ReadOnly, RisingEdge
 
+from benches.streams import StreamMonitor, unpack
 from lutterfly.golden.config import Config
 from lutterfly.golden.isa import COMMAND_BYTES, ErrorCode, Unit
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.bus.axi import Response, read_beat_layout, request_layout
 from lutterfly.hdl.control.program import Program, program_layout
 from lutterfly.hdl.parts.isa import ErrorReport
-from streams import StreamMonitor, unpack
 
 RING = 8
 QUEUES = ("dma", "compute")

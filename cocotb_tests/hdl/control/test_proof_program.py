@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 from amaranth.hdl import Assert, Assume, Cover, Module, Mux, Signal
-from formal import Proof, ProofError, broken, constant, entry, inside, leave_out, needs_yosys, prove
 
+from benches.formal import Proof, ProofError, broken, constant, entry, inside, leave_out, needs_yosys, prove
 from lutterfly.golden.config_parts import ArrayConfig, AxiConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.control import program as program_module

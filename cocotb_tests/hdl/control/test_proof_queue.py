@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 from amaranth.hdl import Assert, Assume, Cat, Const, Cover, Module, Mux, Signal, Value
 from amaranth.lib import data
-from formal import Marked, Proof, ProofError, broken, entry, inside, needs_yosys, prove
 
+from benches.formal import Marked, Proof, ProofError, broken, entry, inside, needs_yosys, prove
 from lutterfly.golden import isa
 from lutterfly.golden.config_parts import ArrayConfig, AxiConfig
 from lutterfly.golden.isa import Opcode, Unit

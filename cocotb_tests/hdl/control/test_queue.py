@@ -11,6 +11,7 @@ import pytest
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, RisingEdge
 
+from benches.streams import StreamMonitor, receive, send
 from lutterfly.golden import isa
 from lutterfly.golden.engines import DEPTHWISE, find_engine
 from lutterfly.golden.isa import ErrorCode, Opcode, Unit, fields_end
@@ -18,7 +19,6 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.control.queue import Queue, Standing
 from lutterfly.hdl.dma.dma_load import load_command_layout
 from lutterfly.hdl.parts.isa import ErrorReport, command_shape
-from streams import StreamMonitor, receive, send
 
 HEADER = ("after", "reserved", "signal", "wait")
 COUNT = 60

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import cocotb
 import numpy as np
-from clocking import start
 from cocotb.triggers import FallingEdge, RisingEdge
 
+from benches.clocking import start
 from lutterfly.golden import registers
 from lutterfly.golden.isa import ErrorCode, Unit
 from lutterfly.golden.presets import PRESETS

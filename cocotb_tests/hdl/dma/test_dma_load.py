@@ -7,9 +7,9 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiResp
-from dma_bench import BASE, GOOD_LOAD, ILLEGAL_LOADS, ONE_RUN, Bench, DmaBench, random_fill, random_load
-from responses import answer_reads
 
+from benches.dma_bench import BASE, GOOD_LOAD, ILLEGAL_LOADS, ONE_RUN, Bench, DmaBench, random_fill, random_load
+from benches.responses import answer_reads
 from lutterfly.golden import isa
 from lutterfly.golden.command_error import CommandError
 from lutterfly.golden.engines import ADD, FPC

@@ -7,9 +7,9 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiResp
-from dma_bench import Bench, DmaBench, random_load, random_store
-from responses import answer_writes
 
+from benches.dma_bench import Bench, DmaBench, random_load, random_store
+from benches.responses import answer_writes
 from lutterfly.golden import isa
 from lutterfly.golden.command_error import CommandError
 from lutterfly.golden.isa import ErrorCode, Unit

@@ -8,8 +8,8 @@ from types import ModuleType
 
 import pytest
 from amaranth.hdl import Assert, Assume, Cover, Module, Mux, Signal
-from formal import Proof, ProofError, broken, inside, leave_out, needs_yosys, prove
 
+from benches.formal import Proof, ProofError, broken, inside, leave_out, needs_yosys, prove
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.dma import byte_aligner, dma_load, dma_store, store_beats
 from lutterfly.hdl.dma.load_chunks import step_layout

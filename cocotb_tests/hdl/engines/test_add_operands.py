@@ -8,12 +8,12 @@ import os
 import cocotb
 import numpy as np
 import pytest
-from clocking import cycle, start
 
+from benches.clocking import cycle, start
+from benches.streams import pack
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.add_operands import AddOperands
 from lutterfly.hdl.engines.engine import Step
-from streams import pack
 
 
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])

@@ -8,8 +8,9 @@ import os
 import cocotb
 import numpy as np
 import pytest
-from clocking import cycle, start
 
+from benches.clocking import cycle, start
+from benches.streams import pack
 from lutterfly.golden.engines import ADD
 from lutterfly.golden.engines.add.memory import ENTRIES, ENTRY_BITS
 from lutterfly.golden.engines.add.specification import add
@@ -17,7 +18,6 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.requant import SUM_BITS, SUM_FRACTION_BITS
 from lutterfly.hdl.engines.add_tables import LATENCY, AddTables
 from lutterfly.hdl.engines.engine import terms_settings_layout
-from streams import pack
 
 LIMIT = 1 << ENTRY_BITS - 1
 

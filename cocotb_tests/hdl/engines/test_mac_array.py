@@ -14,6 +14,7 @@ from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, RisingEdge
 from onnx import TensorProto, helper, numpy_helper
 
+from benches.streams import pack
 from lutterfly.golden.engines import DEPTHWISE, ENGINES, MAC
 from lutterfly.golden.engines.configurations import EngineConfigs
 from lutterfly.golden.engines.depthwise.specification import depthwise
@@ -23,7 +24,6 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.engine import LOAN_LATENCY
 from lutterfly.hdl.engines.mac_array import MacArray
 from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY
-from streams import pack
 
 CONFIGS = {
     "tiny": PRESETS["tiny"],

@@ -8,11 +8,11 @@ import os
 import cocotb
 import numpy as np
 import pytest
-from clocking import cycle, start
 
+from benches.clocking import cycle, start
+from benches.streams import pack, send
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.memories.feature_memory import FETCH_LATENCY, WRITE_LATENCY, FeatureMemory, feature_write_layout
-from streams import pack, send
 
 IDLE = {"result_valid": 0, "transfer_write__valid": 0, "read_address": 0}
 

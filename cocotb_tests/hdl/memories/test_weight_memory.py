@@ -8,8 +8,8 @@ import os
 import cocotb
 import numpy as np
 import pytest
-from clocking import cycle, start
 
+from benches.clocking import cycle, start
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.memories.weight_memory import WeightMemory
 from lutterfly.hdl.parts.device import RAM_LATENCY

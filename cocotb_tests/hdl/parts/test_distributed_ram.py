@@ -9,8 +9,8 @@ import cocotb
 import numpy as np
 import pytest
 from amaranth.hdl import unsigned
-from clocking import cycle, start
 
+from benches.clocking import cycle, start
 from lutterfly.hdl.parts.distributed_ram import DistributedRam
 
 

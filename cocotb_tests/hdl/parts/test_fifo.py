@@ -9,8 +9,8 @@ from amaranth.hdl import unsigned
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
 
+from benches.streams import StreamMonitor, receive, send
 from lutterfly.hdl.parts.fifo import Fifo
-from streams import StreamMonitor, receive, send
 
 
 # One word is the least that a configuration asks for: `outstanding` of 1.

@@ -6,9 +6,9 @@ from __future__ import annotations
 import cocotb
 import numpy as np
 import pytest
-from clocking import cycle, start
 from cocotb.triggers import Timer
 
+from benches.clocking import cycle, start
 from lutterfly.hdl.parts.lookahead import Lookahead
 
 DEPTH = 4

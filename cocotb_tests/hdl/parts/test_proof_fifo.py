@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 from amaranth.hdl import Assert, Assume, Cover, Module, Mux, Signal
-from formal import Marked, Proof, ProofError, broken, entry, inside, needs_yosys, prove
 
+from benches.formal import Marked, Proof, ProofError, broken, entry, inside, needs_yosys, prove
 from lutterfly.hdl.parts import fifo
 
 WIDTH = 3

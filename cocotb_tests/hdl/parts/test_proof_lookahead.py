@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from amaranth.hdl import Assert, Assume, Cover, Module, Mux, Signal
-from formal import Marked, Proof, ProofError, broken, entry, inside, needs_yosys, prove
 
+from benches.formal import Marked, Proof, ProofError, broken, entry, inside, needs_yosys, prove
 from lutterfly.hdl.parts import lookahead
 
 WIDTH = 3

@@ -9,10 +9,10 @@ import cocotb
 import numpy as np
 import pytest
 from amaranth.hdl import Shape
-from clocking import start
 from cocotb.triggers import RisingEdge
-from table_bench import answers, check_every_entry, environment, facts, look_up
 
+from benches.clocking import start
+from benches.table_bench import answers, check_every_entry, environment, facts, look_up
 from lutterfly.golden.scheme_names import parse
 from lutterfly.golden.transfer_table import transfer_table
 from lutterfly.hdl.parts.device import RAM_LATENCY

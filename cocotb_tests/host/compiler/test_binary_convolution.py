@@ -6,9 +6,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from binary_graphs import BinaryGraphMaker, random_binary_graph
-from execution import differing_bytes
-from graphs import evaluate_float
 
 from lutterfly.golden import dma
 from lutterfly.golden.engines import BINARY_MAXIMUM, DEPTHWISE, ENGINES, MAXIMUM, XNOR, decode
@@ -22,6 +19,9 @@ from lutterfly.host.compiler.transfers import fill_border
 from lutterfly.host.compiler.windows import cover_runs
 from lutterfly.host.evaluate import evaluate
 from lutterfly.host.graph import Window
+from oracles.execution import differing_bytes
+from quantised.binary_graphs import BinaryGraphMaker, random_binary_graph
+from quantised.graphs import evaluate_float
 
 CONFIGS = {
     name: dataclasses.replace(

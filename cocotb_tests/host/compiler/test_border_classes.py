@@ -7,14 +7,8 @@ import itertools
 
 import numpy as np
 import pytest
-from blocks import convolve, networks, pool, restore, state
-from exactness import assert_exact, assert_right, needs_reference
-from execution import differing_bytes
-from generated import FORMS, TINY, Generated, Maker
-from graphs import GraphMaker, random_window
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kept import PATIENT, kept
 
 from lutterfly.golden.machine import ORDERS
 from lutterfly.golden.presets import PRESETS
@@ -23,6 +17,12 @@ from lutterfly.host.compiler.emit import emit
 from lutterfly.host.compiler.lower.border_classes import border_classes
 from lutterfly.host.graph import Graph, Window
 from lutterfly.host.verify import verify
+from networks.blocks import convolve, networks, pool, restore, state
+from networks.generated import FORMS, TINY, Generated, Maker
+from oracles.exactness import assert_exact, assert_right, needs_reference
+from oracles.execution import differing_bytes
+from oracles.kept import PATIENT, kept
+from quantised.graphs import GraphMaker, random_window
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from graphs import GraphMaker
 
 from lutterfly.golden import timing
 from lutterfly.golden.engines import find_memory
@@ -23,6 +22,7 @@ from lutterfly.host.compiler.clock.queues import Queues
 from lutterfly.host.compiler.clock.store import StoreClock
 from lutterfly.host.compiler.plan import Command
 from lutterfly.host.graph import Window
+from quantised.graphs import GraphMaker
 
 
 def random_rounds(rng: np.random.Generator, begin: int) -> tuple[Rounds, set[int]]:

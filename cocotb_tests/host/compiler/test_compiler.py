@@ -7,8 +7,6 @@ import time
 
 import numpy as np
 import pytest
-from execution import differing_bytes
-from graphs import GraphMaker, random_graph
 
 from lutterfly.golden.engines import MAC
 from lutterfly.golden.machine import ORDERS, MachineError
@@ -18,6 +16,8 @@ from lutterfly.golden.program import Program
 from lutterfly.host.compiler import CompileError, Outcome, compile_graph, plan_graph
 from lutterfly.host.compiler.emit import emit
 from lutterfly.host.graph import Graph, Window
+from oracles.execution import differing_bytes
+from quantised.graphs import GraphMaker, random_graph
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 HALF = Window((3, 3), (2, 2), pads=(0, 0, 1, 1))

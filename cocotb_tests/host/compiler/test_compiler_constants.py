@@ -6,8 +6,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from execution import differing_bytes
-from graphs import GraphMaker
 
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import ADD
@@ -21,6 +19,8 @@ from lutterfly.host.compiler.plan import CompileError
 from lutterfly.host.compiler.segments import Item, choose_streamed
 from lutterfly.host.compiler.units import capacity, number_count, numbers
 from lutterfly.host.graph import Graph, Window
+from oracles.execution import differing_bytes
+from quantised.graphs import GraphMaker
 
 TINY, ECP5 = PRESETS["tiny"], PRESETS["ecp5-85k"]
 SAME = Window((3, 3), pads=(1, 1, 1, 1))

@@ -11,9 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from execution import differing_bytes
-from families import network
-from graphs import GraphMaker
 
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.machine import ORDERS
@@ -24,6 +21,9 @@ from lutterfly.host.compiler.parts import Cut, Geometry
 from lutterfly.host.compiler.placement import extent, fit, free, place
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Graph, Window
+from networks.families import network
+from oracles.execution import differing_bytes
+from quantised.graphs import GraphMaker
 
 TINY = PRESETS["tiny"]
 SAME = Window((3, 3), pads=(1, 1, 1, 1))

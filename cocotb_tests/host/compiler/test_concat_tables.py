@@ -7,8 +7,6 @@ from itertools import count
 
 import numpy as np
 import pytest
-from execution import differing_bytes
-from graphs import GraphMaker
 
 from lutterfly.golden.machine import ORDERS
 from lutterfly.golden.presets import PRESETS
@@ -16,6 +14,8 @@ from lutterfly.host.compiler import compile_graph, cuts, plan_graph
 from lutterfly.host.compiler.parts import Cut
 from lutterfly.host.compiler.plan import Plan
 from lutterfly.host.graph import Concat, Graph, Window
+from oracles.execution import differing_bytes
+from quantised.graphs import GraphMaker
 
 CONFIG = PRESETS["ecp5-85k"]
 SAME = Window((3, 3), pads=(1, 1, 1, 1))

@@ -6,7 +6,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from graphs import GraphMaker
 
 from lutterfly.golden import dma
 from lutterfly.golden.engines import decode
@@ -23,6 +22,7 @@ from lutterfly.host.compiler.storage import Storage
 from lutterfly.host.compiler.transfers import fill_border, load, store
 from lutterfly.host.compiler.windows import cover, tap_offsets
 from lutterfly.host.graph import Convolution, Graph, Tensor, Window
+from quantised.graphs import GraphMaker
 
 TINY = PRESETS["tiny"]
 EXTERNAL, LOCAL = 64, 32

@@ -7,7 +7,6 @@ import itertools
 
 import numpy as np
 import pytest
-from graphs import GraphMaker
 
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import folds, plan_graph
@@ -16,6 +15,7 @@ from lutterfly.host.compiler.lower.convolution import weight_words
 from lutterfly.host.compiler.storage import Storage
 from lutterfly.host.compiler.windows import cover, tap_offsets, window_steps
 from lutterfly.host.graph import Tensor, Window
+from quantised.graphs import GraphMaker
 
 CONFIG = PRESETS["ecp5-85k"]
 SAME = Window((3, 3), pads=(1, 1, 1, 1))

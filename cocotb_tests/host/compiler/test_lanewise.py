@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from graphs import GraphMaker, random_graph
 
 from lutterfly.golden.engines import ADD, MAXIMUM
 from lutterfly.golden.engines.engine import Engine
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.graph import Window
+from quantised.graphs import GraphMaker, random_graph
 
 
 @pytest.mark.parametrize("engine", [MAXIMUM, ADD])

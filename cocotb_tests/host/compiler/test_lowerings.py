@@ -10,9 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from exactness import assert_right, needs_reference
-from families.builder import Form, Net
-from graphs import GraphMaker
 
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import ADD, DEPTHWISE, MAC, MAXIMUM
@@ -24,6 +21,9 @@ from lutterfly.host.compiler.lower import convolution, lanewise, operations
 from lutterfly.host.compiler.operation import Lowering, Operation
 from lutterfly.host.graph import Convolution, Graph, MaxPool, Product, Shape, Window
 from lutterfly.host.verify import verify
+from networks.families.builder import Form, Net
+from oracles.exactness import assert_right, needs_reference
+from quantised.graphs import GraphMaker
 
 TINY, DEFAULT = PRESETS["tiny"], PRESETS[DEFAULT_PRESET]
 SAME = Window((3, 3), pads=(1, 1, 1, 1))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from graphs import GraphMaker
-from reported import NETWORKS, report_of
 
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.memories import LocalMemory, constant_memories
@@ -14,6 +12,8 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.compiler.memory_map import bus_bytes, constant_blocks, layer_memory
 from lutterfly.host.graph import Window
+from oracles.reported import NETWORKS, report_of
+from quantised.graphs import GraphMaker
 
 
 @pytest.mark.parametrize("network", NETWORKS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from exactness import needs_reference
 from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.golden.presets import PRESETS
@@ -13,6 +12,7 @@ from lutterfly.host.compiler import tokens
 from lutterfly.host.compiler.storage import NO_ADDRESSES
 from lutterfly.host.frontend import import_model
 from lutterfly.host.verify import verify
+from oracles.exactness import needs_reference
 
 TINY = PRESETS["tiny"]
 

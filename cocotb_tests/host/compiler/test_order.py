@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from graphs import GraphMaker
 
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import order, plan_graph
 from lutterfly.host.graph import Window
+from quantised.graphs import GraphMaker
 
 
 def test_stores_wait_apart_from_loads(monkeypatch: pytest.MonkeyPatch) -> None:

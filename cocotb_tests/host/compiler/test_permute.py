@@ -6,11 +6,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from exactness import needs_reference
-from execution import differing_bytes
-from families import network
-from graphs import GraphMaker
-from pruning import pruned
 
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import compiler
@@ -19,6 +14,11 @@ from lutterfly.host.compiler.permute import _Search, in_orders, permuted
 from lutterfly.host.evaluate import evaluate
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Convolution, Graph, Window
+from networks.families import network
+from networks.pruning import pruned
+from oracles.exactness import needs_reference
+from oracles.execution import differing_bytes
+from quantised.graphs import GraphMaker
 
 CONFIG = PRESETS["ecp5-85k"]
 SAME = Window((3, 3), pads=(1, 1, 1, 1))

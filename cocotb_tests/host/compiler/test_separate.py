@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from execution import differing_bytes
-from graphs import GraphMaker
 
 from lutterfly.golden.machine import ORDERS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_graph, plan_graph
 from lutterfly.host.graph import Graph, Window
+from oracles.execution import differing_bytes
+from quantised.graphs import GraphMaker
 
 CONFIG = PRESETS["ecp5-85k"]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from graphs import GraphMaker
 
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.compiler.streaming import COMMAND_COST, MOST_GROUPS, _candidates, row_groups
 from lutterfly.host.graph import Window
+from quantised.graphs import GraphMaker
 
 
 def test_rows_are_grouped_in_equal_parts_and_in_growing_ones() -> None:

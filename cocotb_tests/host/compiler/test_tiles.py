@@ -6,9 +6,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from binary_graphs import BinaryGraphMaker
-from execution import differing_bytes
-from graphs import GraphMaker
 
 from lutterfly.golden.config import Config
 from lutterfly.golden.machine import ORDERS
@@ -20,6 +17,9 @@ from lutterfly.host.compiler.parts import Cut, Geometry
 from lutterfly.host.compiler.plan import Plan
 from lutterfly.host.compiler.segments import _pieces
 from lutterfly.host.graph import Graph, Window
+from oracles.execution import differing_bytes
+from quantised.binary_graphs import BinaryGraphMaker
+from quantised.graphs import GraphMaker
 
 TINY = PRESETS["tiny"]
 

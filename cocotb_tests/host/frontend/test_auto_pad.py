@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from exactness import assert_exact, needs_reference
-from generated import FORMS, TINY, Maker
 
 from lutterfly.host.frontend import ModelError, import_model, kernels
 from lutterfly.host.graph import Convolution
+from networks.generated import FORMS, TINY, Maker
+from oracles.exactness import assert_exact, needs_reference
 
 pytestmark = needs_reference
 

@@ -8,10 +8,6 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from binaries import BinaryNetwork, random_layer
-from binary_networks import binary_network
-from bodies import Change, at, attribute, extra, node, operator, reads, shuffle, value
-from exactness import assert_answers, assert_exact, needs_reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
@@ -21,6 +17,10 @@ from lutterfly.host.frontend import ModelError, describe, import_model
 from lutterfly.host.frontend.binary_body import read_body
 from lutterfly.host.frontend.body import BodyError
 from lutterfly.host.graph import BinaryConvolution, Concat, Convolution, Graph, MaxPool, Pointwise
+from networks.binaries import BinaryNetwork, random_layer
+from networks.binary_networks import binary_network
+from networks.bodies import Change, at, attribute, extra, node, operator, reads, shuffle, value
+from oracles.exactness import assert_answers, assert_exact, needs_reference
 
 SAME = {"pads": (1, 1, 1, 1)}
 

@@ -6,10 +6,10 @@ import itertools
 
 import numpy as np
 import pytest
-from exactness import assert_exact, needs_reference
 from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.host.graph import Pointwise
+from oracles.exactness import assert_exact, needs_reference
 
 PAIRS = np.array(list(itertools.product(range(-8, 8), repeat=2)), np.int8)
 

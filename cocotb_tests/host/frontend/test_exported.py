@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from exactness import assert_answers, assert_exact, needs_reference
-from golden_transport import GoldenTransport
 
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession, cli
@@ -18,6 +16,8 @@ from lutterfly.host.frontend import ModelError, describe, import_model
 from lutterfly.host.model_file import read_model_file
 from lutterfly.host.quantize import quantize
 from lutterfly.host.reference import open_session
+from oracles.exactness import assert_answers, assert_exact, needs_reference
+from transports.golden_transport import GoldenTransport
 
 pytestmark = needs_reference
 

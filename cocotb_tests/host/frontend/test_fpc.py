@@ -8,10 +8,6 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from bodies import Change, at, attribute, extra, node, operator, reads, shuffle, value
-from butterflies import Network, patterns, random_finish, random_stages, with_fast_pointwise
-from exactness import assert_answers, assert_exact, needs_reference
-from fast_networks import fast_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
@@ -24,6 +20,10 @@ from lutterfly.host.fpc_function import make_function
 from lutterfly.host.frontend import ModelError, describe, import_model
 from lutterfly.host.frontend.fpc_body import BodyError, read_body
 from lutterfly.host.graph import Convolution, FastPointwise
+from networks.bodies import Change, at, attribute, extra, node, operator, reads, shuffle, value
+from networks.butterflies import Network, patterns, random_finish, random_stages, with_fast_pointwise
+from networks.fast_networks import fast_network
+from oracles.exactness import assert_answers, assert_exact, needs_reference
 
 
 def codes(*shape: int, seed: int = 0) -> dict[str, np.ndarray]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from exactness import assert_exact, needs_reference
-from generated import FORMS, TINY, Maker, layer
 
 from lutterfly.examples import digits
 from lutterfly.host import reference
 from lutterfly.host.evaluate import evaluate, from_onnx, to_onnx
 from lutterfly.host.frontend import describe, import_model
 from lutterfly.host.graph import Convolution, MaxPool, Pointwise, Window
+from networks.generated import FORMS, TINY, Maker, layer
+from oracles.exactness import assert_exact, needs_reference
 
 pytestmark = needs_reference
 

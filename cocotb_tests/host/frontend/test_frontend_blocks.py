@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from exactness import assert_exact, needs_reference
-from generated import FORMS, TINY, Maker
 
 from lutterfly.host.frontend import describe
 from lutterfly.host.graph import Add, AveragePool, Concat, Convolution, Graph, MaxPool, Pad, Pointwise, Slice, Window
+from networks.generated import FORMS, TINY, Maker
+from oracles.exactness import assert_exact, needs_reference
 
 pytestmark = needs_reference
 BOTH_TYPES = pytest.mark.parametrize("unsigned", [False, True])

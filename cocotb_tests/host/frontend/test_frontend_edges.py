@@ -6,12 +6,12 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from exactness import assert_answers, assert_exact, needs_reference
-from generated import TINY, Maker
 from onnx import TensorProto, helper, numpy_helper
-from refused import POWERS, without_numbers
 
 from lutterfly.host.frontend import ModelError, describe, import_model
+from networks.generated import TINY, Maker
+from oracles.exactness import assert_answers, assert_exact, needs_reference
+from oracles.refused import POWERS, without_numbers
 
 pytestmark = needs_reference
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from refused import convolved, maker, refusal
+
+from oracles.refused import convolved, maker, refusal
 
 QUANTISE = "quantise the float model with `lutterfly quantize MODEL --calibrate inputs.npz`"
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from exactness import needs_reference
 from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import import_model
 from lutterfly.host.verify import verify
+from oracles.exactness import needs_reference
 
 pytestmark = needs_reference
 

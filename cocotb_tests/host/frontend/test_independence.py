@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from generated import TINY, Maker
-from golden_transport import GoldenTransport
 from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.examples import digits
@@ -14,6 +12,8 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
 from lutterfly.host.independence import mixing_node
 from lutterfly.host.reference import open_session
+from networks.generated import TINY, Maker
+from transports.golden_transport import GoldenTransport
 
 CONFIG = PRESETS["tiny"]
 

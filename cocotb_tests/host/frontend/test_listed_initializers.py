@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from exactness import assert_answers, needs_reference
 from onnx import helper, numpy_helper
 
 from lutterfly.examples import digits
@@ -14,6 +13,7 @@ from lutterfly.host.compiler import compile_model
 from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.quantize import quantize, relative_errors
 from lutterfly.host.reference import Reference
+from oracles.exactness import assert_answers, needs_reference
 
 pytestmark = needs_reference
 EXAMPLES = digits.model_path("qop").parent

@@ -6,8 +6,9 @@ import re
 
 import numpy as np
 import pytest
-from generated import FORMS, Maker
-from refused import POWERS, convolved, main_name, maker, refusal, refusal_in_the_middle, without_numbers
+
+from networks.generated import FORMS, Maker
+from oracles.refused import POWERS, convolved, main_name, maker, refusal, refusal_in_the_middle, without_numbers
 
 FOLD = (
     "fold it into the weights of a layer before quantising, as `lutterfly quantize` does behind convolutions and Gemm "

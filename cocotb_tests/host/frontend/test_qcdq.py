@@ -8,9 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from exactness import assert_answers, assert_exact, assert_right, needs_reference
 from onnx import TensorProto, helper, numpy_helper
-from refused import POWERS, without_numbers
 
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import reference
@@ -18,6 +16,8 @@ from lutterfly.host.arrays import describe_model
 from lutterfly.host.frontend import ModelError, describe, import_model
 from lutterfly.host.graph import AveragePool, Convolution, Pointwise
 from lutterfly.host.verify import verify
+from oracles.exactness import assert_answers, assert_exact, assert_right, needs_reference
+from oracles.refused import POWERS, without_numbers
 
 pytestmark = needs_reference
 

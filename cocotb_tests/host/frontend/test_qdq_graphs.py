@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from exactness import assert_answers, assert_exact, needs_reference
-from generated import TINY, Maker
-from kept import REGRESSIONS, kept
-from qdq_graphs import GraphOfCodes
 
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession, reference
 from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.verify import verify
+from networks.generated import TINY, Maker
+from networks.qdq_graphs import GraphOfCodes
+from oracles.exactness import assert_answers, assert_exact, needs_reference
+from oracles.kept import REGRESSIONS, kept
 
 pytestmark = needs_reference
 

@@ -8,10 +8,6 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from binary_networks import binary_network
-from exactness import assert_right, needs_reference
-from golden_transport import GoldenTransport
-from qonnx_networks import QonnxNetwork, assert_graph, assert_same, executed_by_qonnx, random_feeds
 
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
@@ -21,6 +17,10 @@ from lutterfly.host.frontend.qonnx import rewrite
 from lutterfly.host.frontend.qonnx import wanted as wanted_codes
 from lutterfly.host.graph import BinaryConvolution, Convolution, Graph, Pointwise
 from lutterfly.host.verify import verify
+from networks.binary_networks import binary_network
+from networks.qonnx_networks import QonnxNetwork, assert_graph, assert_same, executed_by_qonnx, random_feeds
+from oracles.exactness import assert_right, needs_reference
+from transports.golden_transport import GoldenTransport
 
 pytestmark = needs_reference
 

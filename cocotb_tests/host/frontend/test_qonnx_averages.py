@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from exactness import needs_reference
-from qonnx_networks import QonnxNetwork, assert_same
 
 from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.graph import AveragePool
+from networks.qonnx_networks import QonnxNetwork, assert_same
+from oracles.exactness import needs_reference
 
 pytestmark = needs_reference
 

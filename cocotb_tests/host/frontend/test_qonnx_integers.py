@@ -8,13 +8,13 @@ from fractions import Fraction
 import numpy as np
 import onnx
 import pytest
-from exactness import needs_reference
 from onnx import numpy_helper
-from qonnx_networks import QonnxNetwork, assert_graph, executed_by_qonnx, random_feeds
 
 from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.frontend.qonnx import rewrite, wanted
 from lutterfly.host.frontend.qonnx.line import find_line
+from networks.qonnx_networks import QonnxNetwork, assert_graph, executed_by_qonnx, random_feeds
+from oracles.exactness import needs_reference
 
 pytestmark = needs_reference
 

@@ -6,10 +6,10 @@ import re
 
 import numpy as np
 import pytest
-from exactness import needs_reference
-from qonnx_networks import DOMAIN, QonnxNetwork, assert_same
 
 from lutterfly.host.frontend import ModelError, import_model
+from networks.qonnx_networks import DOMAIN, QonnxNetwork, assert_same
+from oracles.exactness import needs_reference
 
 pytestmark = needs_reference
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from exactness import needs_reference
 from onnx import numpy_helper
-from qonnx_networks import QonnxNetwork
 
 from lutterfly.golden.requant import pack_parameters, requantise
 from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.graph import Convolution
+from networks.qonnx_networks import QonnxNetwork
+from oracles.exactness import needs_reference
 
 pytestmark = needs_reference
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from generated import TINY, Maker
 from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.examples import digits
 from lutterfly.host.arrays import TensorInfo
 from lutterfly.host.cli import main
 from lutterfly.host.tensor_files import assign
+from networks.generated import TINY, Maker
 
 MODEL = digits.model_path("qop")
 

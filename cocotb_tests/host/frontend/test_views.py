@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from execution import differing_bytes
-from graphs import GraphMaker, random_fork
-from measured import measure
 
 from lutterfly.golden.config import Config
 from lutterfly.golden.machine import ORDERS
@@ -14,6 +11,9 @@ from lutterfly.host.compiler import plan_graph, views
 from lutterfly.host.compiler.emit import emit
 from lutterfly.host.compiler.plan import Plan
 from lutterfly.host.graph import Concat, Graph, Slice, Window
+from oracles.execution import differing_bytes
+from oracles.measured import measure
+from quantised.graphs import GraphMaker, random_fork
 
 CONFIG = PRESETS["ecp5-85k"]
 SAME = Window((3, 3), pads=(1, 1, 1, 1))

@@ -8,9 +8,6 @@ from collections.abc import Callable
 import numpy as np
 import onnx
 import pytest
-from exactness import assert_answers, assert_exact, assert_right, needs_reference
-from generated import TINY, Maker
-from wide_codes import WIDE, convolved, main_name, repeated, widened
 
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import ModelError, describe, import_model
@@ -18,6 +15,9 @@ from lutterfly.host.frontend.wide import NARROW, REMEDY
 from lutterfly.host.graph import Graph, Pointwise
 from lutterfly.host.tabulate import CODES
 from lutterfly.host.verify import verify
+from networks.generated import TINY, Maker
+from networks.wide_codes import WIDE, convolved, main_name, repeated, widened
+from oracles.exactness import assert_answers, assert_exact, assert_right, needs_reference
 
 pytestmark = needs_reference
 

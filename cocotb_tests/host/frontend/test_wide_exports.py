@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from exactness import assert_answers, assert_exact, assert_right, needs_reference
 from onnxruntime.quantization import QuantType
-from wide_exports import NETWORKS, SHAPE, quantised
 
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.frontend.wide import NARROW, REMEDY
 from lutterfly.host.verify import verify
+from networks.wide_exports import NETWORKS, SHAPE, quantised
+from oracles.exactness import assert_answers, assert_exact, assert_right, needs_reference
 
 pytestmark = needs_reference
 

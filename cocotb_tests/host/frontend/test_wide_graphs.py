@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from exactness import assert_answers, assert_exact, assert_right, needs_reference
-from kept import kept
-from wide_codes import repeated
-from wide_graphs import GraphOfWideCodes
 
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.verify import verify
+from networks.wide_codes import repeated
+from networks.wide_graphs import GraphOfWideCodes
+from oracles.exactness import assert_answers, assert_exact, assert_right, needs_reference
+from oracles.kept import kept
 
 pytestmark = needs_reference
 

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 import pytest
-from reported import NETWORKS, report_of
 
 from lutterfly.host.report import figures, timeline
 from lutterfly.host.report.timeline import MOST_BARS, Bar, _joined
+from oracles.reported import NETWORKS, report_of
 
 
 def traces(drawn) -> dict[str, dict]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from reported import NETWORKS, report_of
 
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.host.report.gather import LABEL_CHARACTERS, _label
+from oracles.reported import NETWORKS, report_of
 
 
 @pytest.mark.parametrize("network", NETWORKS)

@@ -6,13 +6,13 @@ import itertools
 
 import numpy as np
 import pytest
-from reported import NETWORKS, feeds, report_of
 
 from lutterfly.golden.isa import COMMAND_BYTES
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
 from lutterfly.host.compiler import Outcome
 from lutterfly.host.report.observe import observe
+from oracles.reported import NETWORKS, feeds, report_of
 
 
 @pytest.mark.parametrize("network", NETWORKS)

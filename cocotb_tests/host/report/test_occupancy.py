@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
-from reported import NETWORKS, report_of
 
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.report.occupancy import Occupant, used_bytes
+from oracles.reported import NETWORKS, report_of
 
 
 def feature_spans(ran) -> Iterator[tuple[int, int, int]]:

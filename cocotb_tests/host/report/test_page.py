@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from browser import Opened, open_page
 from PIL import ImageColor
-from reported import NETWORKS, report_of
 
 from lutterfly.host.answer import tables_text
 from lutterfly.host.report import style
 from lutterfly.host.report.page import page
+from oracles.browser import Opened, open_page
+from oracles.reported import NETWORKS, report_of
 
 FIGURES = {"timeline", "shares", "roofline", "features", "constants", "external", "tables"}
 HOSTILE = '<img src="https://example.com/x.png" onerror="console.error(1)">'

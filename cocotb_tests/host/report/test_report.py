@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from generated import TINY, Maker
 
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
@@ -21,6 +20,7 @@ from lutterfly.host.compiler import compile_model
 from lutterfly.host.driver import AcceleratorError
 from lutterfly.host.session import InferenceSession
 from lutterfly.synth.extras import install_command
+from networks.generated import TINY, Maker
 
 MODEL = digits.model_path("qop")
 

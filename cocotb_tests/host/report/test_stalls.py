@@ -7,12 +7,12 @@ import itertools
 from collections.abc import Iterable
 
 import pytest
-from reported import NETWORKS, report_of
 
 from lutterfly.golden.isa import Opcode
 from lutterfly.host.compiler.plan import Command
 from lutterfly.host.report.observe import Observation, Ran
 from lutterfly.host.report.stalls import LOADED, REQUANTISER, RESULTS, STORED, TURNAROUND, WAITS, shares
+from oracles.reported import NETWORKS, report_of
 
 
 @pytest.mark.parametrize("network", NETWORKS)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from copier import BEATS, Copier
 
+from benches.copier import BEATS, Copier
 from lutterfly.golden import registers
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArrayConfig, AxiConfig

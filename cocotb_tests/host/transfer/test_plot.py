@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from browser import open_page
 from PIL import ImageColor
 
 from lutterfly.golden.scheme_names import parse
 from lutterfly.host.report import style
 from lutterfly.host.transfer.facts import TableFacts, tabulate_chain
 from lutterfly.host.transfer.plot import curve, error, plot
+from oracles.browser import open_page
 
 
 def facts(name: str = "Tanh") -> TableFacts:

@@ -10,8 +10,8 @@ from pathlib import Path
 import cocotb
 import numpy as np
 import pytest
-from table_bench import check_every_entry, environment, facts, look_up
 
+from benches.table_bench import check_every_entry, environment, facts, look_up
 from lutterfly.golden.scheme_names import parse
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.host.cli import main

@@ -1,0 +1,92 @@
+"""A third source of networks: features that the others draw one by one meet here in one graph.
+
+Fast pointwise, binary, sparse, dense and depthwise layers, tables, sums, concatenations, slices, pooling and fully
+connected layers, in QOperator and QDQ form and as functions; channels and pixels that nothing reads, outputs in
+between, and channels between layers in an order that is drawn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lutterfly.golden.config import Config
+from lutterfly.golden.program import Program
+from lutterfly.host.compiler import batched, encode, plan_graph
+from lutterfly.host.compiler.permute import in_orders
+from lutterfly.host.frontend import import_model
+from lutterfly.host.graph import Graph
+from networks.families.scope import Scope
+
+from . import graphs
+from .configurations import CONFIGS, DRAWN, ODD, config_of
+from .net import MixedNet
+from .wide import WideNet
+
+__all__ = ["CONFIGS", "DRAWN", "FIRST_WIDE", "ODD", "Network", "config_of", "network"]
+
+#: Networks of this seed and later ones have 16-bit tensors. Those before are what they were without, since tests name
+#: them for what was wrong with them.
+FIRST_WIDE = 1_000_000
+
+#: Networks that follow one another; of four, one has channels in the order that the compiler chooses.
+_GRAPHS = (
+    graphs.movable,
+    graphs.vectors,
+    graphs.maps,
+    graphs.movable,
+    graphs.classes,
+    graphs.maps,
+    graphs.maps,
+    graphs.maps,
+)
+_CHOSEN = 0.25
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network, and what it is tried on."""
+
+    seed: int
+    config_name: str
+    model: bytes
+    batch: int
+    is_reordered: bool
+
+    @property
+    def config(self) -> Config:
+        return config_of(self.config_name)
+
+    @property
+    def text(self) -> str:
+        order = "drawn" if self.is_reordered else "chosen"
+        return f"mixed.network({self.seed}, {self.config_name!r}): batch {self.batch}, order of channels {order}"
+
+    def graph(self) -> Graph:
+        """As the frontend reads it, for one sample."""
+        return import_model(self.model)
+
+    def program(self) -> Program:
+        """What it is compiled to.
+
+        Raises
+        ------
+        ValueError
+            If it is refused.
+        """
+        graph = batched(self.graph(), self.batch)
+        if self.is_reordered:
+            rng = np.random.default_rng([self.seed, 0x0DE])
+            graph = in_orders(graph, rng.permutation)
+        return encode(plan_graph(graph, self.config, permute=not self.is_reordered))
+
+
+def network(seed: int, config_name: str) -> Network:
+    """The network of a seed for an accelerator: always the same."""
+    rng = np.random.default_rng([seed, 0x3A1])
+    config, draw = config_of(config_name), _GRAPHS[seed % len(_GRAPHS)]
+    net = WideNet(rng, config) if seed >= FIRST_WIDE else MixedNet(rng)
+    draw(net, Scope(config, rng))
+    batch = int(rng.integers(1, 5)) if draw is graphs.vectors else 1
+    return Network(seed, config_name, net.finish(), batch, is_reordered=bool(rng.random() > _CHOSEN))

@@ -1,0 +1,177 @@
+"""Which layers a mixed network may have, and how each is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from lutterfly.golden.config import Config
+from lutterfly.golden.engines import ADD, FPC, MAXIMUM, XNOR
+from lutterfly.golden.engines.engine import Engine
+from networks.families import dags
+from networks.families.builder import Codes
+from networks.families.scope import Scope
+
+from .net import MixedNet
+
+#: About how often each is drawn, and the engines that it needs. Those in the second half are drawn by `dags`.
+_KINDS: dict[str, tuple[int, tuple[Engine, ...]]] = {
+    "fast": (5, (FPC,)),
+    "binary": (5, (XNOR, MAXIMUM)),
+    "skipping": (3, ()),
+    "bordered": (2, ()),
+    "bordered pool": (1, (MAXIMUM,)),
+    "skipping pool": (1, (MAXIMUM,)),
+    "part": (2, (MAXIMUM,)),
+    "pieces": (2, (MAXIMUM,)),
+    "gate": (1, (MAXIMUM,)),
+    "sum": (2, (ADD,)),
+    "head": (1, ()),
+    "conv": (3, ()),
+    "pointwise": (2, ()),
+    "depthwise": (2, ()),
+    "grouped": (1, ()),
+    "strided": (1, ()),
+    "add": (1, (ADD, MAXIMUM)),
+    "concat": (3, (MAXIMUM,)),
+    "maximum": (1, (MAXIMUM,)),
+    "table": (2, (MAXIMUM,)),
+    "pad": (1, ()),
+    "average": (1, ()),
+}
+_FUNCTIONS = ("Sigmoid", "Tanh", "LeakyRelu", "HardSwish")
+#: Features that a fully connected layer reads at most.
+_MOST_FEATURES = 200
+
+
+def kinds(config: Config) -> list[str]:
+    """The kinds that an accelerator has the engines for, each as often as it is to be drawn."""
+    engines = {*config.engines}
+    return [kind for kind, (often, needed) in _KINDS.items() if engines.issuperset(needed) for _ in range(often)]
+
+
+@dataclass
+class Drawn:
+    """A network under construction: what may be read, and what nothing has read yet."""
+
+    net: MixedNet
+    scope: Scope
+    pool: list[Codes] = field(default_factory=list)
+    unread: dict[str, Codes] = field(default_factory=dict)
+
+    def grow(self, kind: str, x: Codes) -> list[Codes]:
+        """The results of a layer of a kind that reads ``x``."""
+        own = _DRAWN.get(kind)
+        if own is None:
+            return dags.apply(self.net, self.scope, kind, x, self.pool, self.unread)
+        return own(self, x)
+
+    def _width(self) -> int:
+        return self.scope.width()
+
+    def fast(self, x: Codes) -> list[Codes]:
+        hardware = self.scope.config.engines[FPC].pattern
+        outputs = min(max(2, self._width()), hardware.width)
+        if x.channels > hardware.width:
+            return [self.net.conv(x, outputs)]
+        return [self.net.fast(x, outputs, hardware)]
+
+    def binary(self, x: Codes) -> list[Codes]:
+        """Often at the ends of bytes and words."""
+        outputs = self.scope.one_of(1, 7, 8, 9, 16, self._width())
+        return [self.net.binary(x, outputs, codes=self.scope.coin())]
+
+    def skipping(self, x: Codes) -> list[Codes]:
+        """Strides that leave rows or columns unread."""
+        stride = self.scope.one_of(2, 3, (1, 2), (2, 1), (3, 2))
+        if min(x.shape[1:]) < 3:
+            return [self.net.conv(x, self._width())]
+        kernel, groups = self.scope.one_of(1, 1, 2), x.channels if self.scope.coin(0.2) else 1
+        channels = x.channels if groups > 1 else self._width()
+        return [self.net.conv(x, channels, kernel, stride=stride, groups=groups, padded=False)]
+
+    def bordered(self, x: Codes) -> list[Codes]:
+        """Wide kernels, so that windows differ in what they have of the border."""
+        kernel, dilation = self.scope.one_of(3, 4, 5), self.scope.one_of(1, 2)
+        depthwise = self.scope.coin()
+        channels = x.channels if depthwise else self.scope.one_of(2, 4, 9)
+        groups, stride = x.channels if depthwise else 1, self.scope.one_of(1, 1, 2, 3)
+        return [self.net.conv(x, channels, kernel, groups=groups, dilation=dilation, stride=stride)]
+
+    def bordered_pool(self, x: Codes) -> list[Codes]:
+        """Pooling with a border, which runs in classes of windows."""
+        if self.scope.coin(0.3) and min(x.shape[1:]) >= 3:
+            return [self.net.average(x, 3, stride=self.scope.one_of(1, 2), padded=True)]
+        return [self.net.maximum(x, self.scope.one_of(2, 3, 4, 5), stride=self.scope.one_of(1, 1, 2), padded=True)]
+
+    def skipping_pool(self, x: Codes) -> list[Codes]:
+        return [self.net.maximum(x, self.scope.one_of(1, 2), stride=self.scope.one_of(2, 3))]
+
+    def part(self, x: Codes) -> list[Codes]:
+        """Some channels; nobody may read the others."""
+        if x.channels < 2:
+            return [self.net.conv(x, self._width())]
+        first = self.scope.depth(0, x.channels - 1)
+        last = self.scope.depth(first + 1, x.channels)
+        if last - first == x.channels:
+            first = 1
+        return [self.net.slice(x, first, last)]
+
+    def pieces(self, x: Codes) -> list[Codes]:
+        """Unequal shares of the channels, of which one may be read by nobody."""
+        if x.channels < 3:
+            return self.part(x)
+        first = self.scope.depth(1, x.channels - 2)
+        second = self.scope.depth(1, x.channels - first - 1)
+        found = self.net.split(x, [first, second, x.channels - first - second])
+        if self.scope.coin():
+            found.pop(self.scope.depth(0, 2))
+        return found
+
+    def gate(self, x: Codes) -> list[Codes]:
+        return [self.net.gate(x, self.scope.one_of("Sigmoid", "HardSigmoid", "Tanh"))]
+
+    def sum(self, x: Codes) -> list[Codes]:
+        """With another tensor, first or second, or with what a layer makes of this one."""
+        others = [y for y in self.pool if y.shape == x.shape and y.name != x.name]
+        other = self.scope.one_of(*others) if others else self.net.conv(x, x.channels, self.scope.one_of(1, 3))
+        self.unread.pop(other.name, None)
+        operands = (x, other) if self.scope.coin() else (other, x)
+        return [self.net.add(*operands, activation=self.scope.one_of("", "relu"))]
+
+    def head(self, x: Codes) -> list[Codes]:
+        """Fully connected layers on a whole map, an output."""
+        if x.size > _MOST_FEATURES:
+            x = self.net.global_average(x)
+        y = self.net.flatten(x)
+        if x.size > x.channels:
+            # A butterfly reads the channels of a pixel.
+            y = self.net.dense(y, self.scope.one_of(4, 8, 16), activation="relu")
+        self.net.output(self.connect(y))
+        return []
+
+    def connect(self, x: Codes) -> Codes:
+        """A layer on a vector, of any of the three kinds."""
+        config, outputs = self.scope.config, self.scope.one_of(2, 5, 8, 10, 17)
+        kind = self.scope.one_of("fast", "binary", "dense", "dense")
+        if kind == "fast" and FPC in config.engines and max(x.channels, outputs) <= config.engines[FPC].width:
+            return self.net.fast(x, outputs, config.engines[FPC].pattern)
+        if kind == "binary" and {XNOR, MAXIMUM} <= {*config.engines}:
+            return self.net.binary(x, outputs, codes=self.scope.coin())
+        activation = self.scope.one_of("relu", "", "Tanh")
+        return self.net.dense(x, outputs, activation=activation, matmul=self.scope.coin(0.3))
+
+
+_DRAWN: dict[str, Callable[[Drawn, Codes], list[Codes]]] = {
+    "fast": Drawn.fast,
+    "binary": Drawn.binary,
+    "skipping": Drawn.skipping,
+    "bordered": Drawn.bordered,
+    "bordered pool": Drawn.bordered_pool,
+    "skipping pool": Drawn.skipping_pool,
+    "part": Drawn.part,
+    "pieces": Drawn.pieces,
+    "gate": Drawn.gate,
+    "sum": Drawn.sum,
+    "head": Drawn.head,
+}

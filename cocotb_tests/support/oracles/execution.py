@@ -1,0 +1,57 @@
+"""Runs programs on the golden machine for tests, and compares every tensor that is written."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lutterfly.golden.config import Config
+from lutterfly.golden.machine import Machine, new_arena
+from lutterfly.golden.program import Port, Program
+from lutterfly.golden.tensors import tensor_codes, tensor_image
+from lutterfly.host.graph import Concat, Graph, Slice
+from quantised.graphs import evaluate_float
+
+
+def put_input(arena: np.ndarray, port: Port, codes: np.ndarray) -> None:
+    arena[port.address : port.address + port.size_bytes] = tensor_image(codes, port.bits).reshape(-1)
+
+
+def get_output(arena: np.ndarray, port: Port) -> np.ndarray:
+    return tensor_codes(arena[port.address : port.address + port.size_bytes], port.shape, port.bits)
+
+
+def differing_bytes(graph: Graph, program: Program, config: Config, *, order: str, seed: int = 0) -> int:
+    """Two inferences back to back; bytes of all written tensors and outputs that are not those of the reference."""
+    machine, arena, rng = Machine(config, seed=seed), new_arena(program), np.random.default_rng(seed)
+    machine.run_prologue(program, arena, order=order)
+    wrong = 0
+    for _ in range(2):
+        inputs = {name: rng.integers(-128, 128, graph.tensors[name].shape, dtype=np.int8) for name in graph.inputs}
+        for name, port in zip(graph.inputs, program.inputs, strict=True):
+            put_input(arena, port, inputs[name])
+        written = machine.run_body(program, arena, order=order)
+        expected = evaluate_float(graph, inputs)
+        assert written.keys() <= expected.keys()
+        assert {layer.output for layer in graph.layers} - written.keys() <= _hidden(graph)
+        wrong += sum(np.count_nonzero(codes != expected[name]) for name, codes in written.items())
+        wrong += sum(
+            np.count_nonzero(get_output(arena, port) != expected[name])
+            for name, port in zip(graph.outputs, program.outputs, strict=True)
+        )
+    return wrong
+
+
+def _hidden(graph: Graph) -> set[str]:
+    """Tensors that may be in no memory: in front of a concatenation's table, or channels of an input."""
+    looked_up = {
+        name
+        for layer in graph.layers
+        if isinstance(layer, Concat)
+        for name, table in zip(layer.inputs, layer.tables, strict=True)
+        if table is not None
+    }
+    views = set(graph.inputs)
+    for layer in graph.layers:
+        if isinstance(layer, Slice) and layer.input in views:
+            views.add(layer.output)
+    return looked_up | views
