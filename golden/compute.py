@@ -100,7 +100,7 @@ def compute_results(command: Command, memories: Memories, config: Config, rng: n
     """
     size = config.memory.feature_bytes
     entries = memories[LocalMemory.LIST].view(np.uint32)
-    if not windows.is_framed(command, entries, has_streams=specification(command["engine"]).has_streams):
+    if not windows.is_framed(command, entries, has_streams=specification(command["engine"]).issue.has_streams):
         raise CommandError(ErrorCode.WATCHDOG, Unit.FETCH)
     offsets = windows.step_offsets(command, entries, feature_bytes=size)
     bases = windows.loop_addresses(command, "source")
@@ -147,7 +147,7 @@ class _Fetch:
         self.lane = np.arange(config.array.lanes)
         self.rng = rng
         written = written_bytes(command, config)
-        self.reads = np.arange(len(offsets)) < specification(command["engine"]).steps_read(command, config)
+        self.reads = np.arange(len(offsets)) < specification(command["engine"]).issue.steps_read(command, config)
         starts = (windows.loop_addresses(command, "source")[..., None] + offsets) % windows.LOCAL_SPACE
         starts, reads = (
             windows.in_issue_order(command, of_steps, axis=2)
@@ -191,7 +191,8 @@ def _piece_bytes(command: Command, config: Config) -> int:
     """Bytes that are written at a time."""
     if command["packed"]:
         return 1 if is_narrow(config) else config.array.columns // 8
-    return config.array.lanes if specification(command["engine"]).is_direct(command) else config.array.columns
+    is_whole = specification(command["engine"]).finish_of(command).is_whole
+    return config.array.lanes if is_whole else config.array.columns
 
 
 def _per_tile(command: Command, config: Config):
@@ -205,18 +206,13 @@ def _per_tile(command: Command, config: Config):
 def _tile_results(
     command: Command, words: Int8, tile: int, memories: Memories, config: Config, rng: np.random.Generator
 ) -> Int8:
-    """Engine, requantisation and table for the windows of one tile: int8[..., lanes]."""
+    """Engine, finish and table for the windows of one tile: int8[..., lanes]."""
     lanes = command["lanes"] if tile < windows.tile_count(command) - 1 else command["last_lanes"]
     parameters = _tile_parameters(command, tile, lanes, memories, config)
     engine = specification(command["engine"])
-    weights = _tile_weights(command, tile, engine.tile_weight_words(command), memories, config)
+    weights = _tile_weights(command, tile, engine.issue.tile_weight_words(command), memories, config)
     totals = engine.totals(TileWindows(command, config, words, weights, memories, rng))
-    if engine.is_direct(command):
-        assert engine.finish_direct is not None, "engines with direct results finish them"
-        results = engine.finish_direct(totals[..., :lanes], parameters, command)
-    else:
-        limits = command["zero_point"], command["low"], command["high"]
-        results = engine.finish(totals[..., :lanes], parameters, *limits)
+    results = engine.finish_of(command).codes(totals[..., :lanes], parameters, command)
     if command["table_enable"]:
         table = memories[LocalMemory.TABLE][command["table"] * TABLE_BYTES :][:TABLE_BYTES].view(np.int8)
         results = table[results.astype(np.int64) + 128]
@@ -237,9 +233,9 @@ def _tile_weights(command: Command, tile: int, count: int, memories: Memories, c
 def _tile_parameters(
     command: Command, tile: int, lanes: int, memories: Memories, config: Config
 ) -> npt.NDArray[np.uint64 | np.int16]:
-    """The parameters of a tile's lanes, uint64[lanes]; of direct results int16[lanes]."""
-    is_direct = specification(command["engine"]).is_direct(command)
-    width = config.array.lanes if is_direct else config.array.requant_lanes
+    """The parameters of a tile's lanes, uint64[lanes]; of a whole finish int16[lanes]."""
+    finish = specification(command["engine"]).finish_of(command)
+    width = finish.at_once(config)
     groups, full_groups = -(-lanes // width), -(-command["lanes"] // width)
     words = (
         np.full(groups, command["parameter"])
@@ -248,6 +244,6 @@ def _tile_parameters(
     )
     if words[-1] >= config.parameter_words:
         raise CommandError(ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK, int(max(words[0], config.parameter_words)))
-    kind = np.int16 if is_direct else np.uint64
+    kind = np.int16 if finish.is_whole else np.uint64
     memory = memories[LocalMemory.PARAMETER].reshape(-1, config.parameter_word_bytes).view(kind)
     return memory[words, :width].reshape(-1)[:lanes]

@@ -258,7 +258,7 @@ for i, j, k in product(range(outer), range(middle), range(inner)):
     "side from the lowest bit of the first byte on, and the rest of their last byte is 0. With less than eight columns "
     "`tile_inner` is 1, and the windows of an inner loop write one string of bits, from the destination of each on; "
     "whole pieces of `COLUMNS` bits for every tile but the last. Counts of zero, lanes beyond what the engine gives, "
-    "for engines without streams a `skip`, and `packed` with direct results or in a configuration without an engine of "
+    "for engines without streams a `skip`, and `packed` with whole results or in a configuration without an engine of "
     "binary values, are illegal. What the engines compute, and what they ask of a command, stands under *Engines*.",
 )
 

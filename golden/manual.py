@@ -108,7 +108,7 @@ def _engines() -> str:
             int(engine.engine),
             f"`{engine.engine.name}`",
             f"`{engine.results}`",
-            f"`{engine.weight_words}`" if engine.weight_words else "none",
+            f"`{engine.issue.weight_words}`" if engine.issue.weight_words else "none",
         )
         for engine in SPECIFICATIONS.values()
     )

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from .config import Config
+from .engines.finish import CHOICE_LATENCY, REQUANTISE, Finish
 from .engines.specifications import specification
 from .isa import COMMAND_BITS
 
@@ -29,7 +30,7 @@ def burst_results(config: Config) -> int:
 
 def result_windows(config: Config) -> int:
     """Results that the result FIFO holds."""
-    # Twice as many, so that bursts of direct results follow one another without a pause.
+    # Twice as many, so that bursts with a whole finish follow one another without a pause.
     results = burst_results(config)
     return max(RESULT_WINDOWS, 2 * results if results > 1 else 0)
 
@@ -70,9 +71,11 @@ WRITE_BACK_LATENCY = 2
 WRITE_LATENCY = 2
 
 
-def terms_latency(config: Config) -> int:
-    """Cycles in which totals become the terms that the requantiser adds: those of the slowest engine, for all."""
-    return max(specification(code).terms_latency for code in config.engines)
+def addends_latency(config: Config) -> int:
+    """Cycles in which totals become the addends of the requantiser: those of the slowest finish, for all."""
+    finishes = [finish for code in config.engines for finish in specification(code).finishes]
+    latencies = [finish.addends_latency for finish in finishes if finish.addends_latency is not None]
+    return max(latencies) + CHOICE_LATENCY if latencies else 0
 
 
 def reset_cycles(config: Config) -> int:
@@ -93,7 +96,7 @@ def landing_latency(config: Config, command: Mapping[str, int]) -> int:
         FETCH_LATENCY
         + specification(command["engine"]).latency(config, command)
         + RESULTS_LATENCY
-        + terms_latency(config)
+        + addends_latency(config)
         + REQUANTISE_LATENCY
         + TABLE_LATENCY
         + WRITE_BACK_LATENCY
@@ -271,9 +274,9 @@ def fill_cycles(config: Config, rows: int, piece_bytes: int) -> int:
     return rows * -(-piece_bytes // config.array.lanes)
 
 
-def result_groups(config: Config, lanes: int, *, is_direct: bool = False) -> int:
+def result_groups(config: Config, lanes: int, finish: Finish = REQUANTISE) -> int:
     """Groups in which the results of a window are finished, one each cycle."""
-    return -(-lanes // (config.array.lanes if is_direct else config.array.requant_lanes))
+    return -(-lanes // finish.at_once(config))
 
 
 def issue_steps(command: Mapping[str, int]) -> int:

@@ -14,7 +14,7 @@ from benches.streams import pack
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import ENGINES, FPC, MAC
-from lutterfly.golden.engines.fpc.specification import has_direct_finish
+from lutterfly.golden.engines.fpc.specification import SHIFT
 from lutterfly.golden.engines.specification import EngineSpecification
 from lutterfly.golden.engines.specifications import SPECIFICATIONS, specification
 from lutterfly.golden.presets import PRESETS
@@ -121,12 +121,12 @@ def test_what_a_fast_pointwise_command_may_say(name: str, changes: dict[str, int
         # A word of parameters is 8 bytes for each requantiser lane: too few for 8 biases of 16 bits.
         config = dataclasses.replace(config, array=dataclasses.replace(config.array, lanes=8, requant_lanes=1))
         changes = {"steps": 1, **changes}
-    assert has_direct_finish(config) is (name != "narrow")
+    assert SHIFT.is_built(config) is (name != "narrow")
     assert SPECIFICATIONS[FPC].is_legal(BUTTERFLY | changes, config) is is_legal
 
 
 @pytest.mark.parametrize(("channels", "words"), [(1, 1), (4, 1), (5, 2), (8, 2)])
 def test_words_behind_the_channels_are_not_read(channels: int, words: int) -> None:
     config, command = FPC_CONFIGS["bottom-up"], BUTTERFLY | {"channels": channels, "stages": 4, "steps": 4}
-    assert SPECIFICATIONS[FPC].steps_read(command, config) == words
-    assert SPECIFICATIONS[MAC].steps_read(command, config) == 4
+    assert SPECIFICATIONS[FPC].issue.steps_read(command, config) == words
+    assert SPECIFICATIONS[MAC].issue.steps_read(command, config) == 4

@@ -9,14 +9,14 @@ import pytest
 from amaranth.sim import Simulator, SimulatorContext
 
 from lutterfly.golden import timing
-from lutterfly.golden.engines import ADD
+from lutterfly.golden.engines.add.specification import SUM
 from lutterfly.golden.engines.mac import specification as mac
 from lutterfly.golden.engines.specification import EngineSpecification
 from lutterfly.golden.engines.specifications import SPECIFICATIONS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.compute import requant, results, windows, write_back
 from lutterfly.hdl.dma.dma_store import DmaStore
-from lutterfly.hdl.engines import COMPONENTS, add_tables
+from lutterfly.hdl.engines import COMPONENTS
 from lutterfly.hdl.memories import feature_memory
 from lutterfly.hdl.parts import device
 from lutterfly.host.compiler import compile_graph
@@ -41,7 +41,7 @@ def test_latencies_are_those_of_the_components() -> None:
     assert device.RAM_LATENCY + 2 == timing.WORDS_AHEAD
     assert device.MULTIPLIER_LATENCY == mac.MULTIPLIER_LATENCY
     assert results.RESULTS_LATENCY == timing.RESULTS_LATENCY
-    assert SPECIFICATIONS[ADD].terms_latency == add_tables.LATENCY
+    assert SUM.addends_latency == device.RAM_LATENCY
     assert requant.LATENCY == timing.REQUANTISE_LATENCY
     assert device.RAM_LATENCY == timing.TABLE_LATENCY
     assert write_back.WRITE_BACK_LATENCY == timing.WRITE_BACK_LATENCY

@@ -13,6 +13,9 @@ from ..memories import OWN_MEMORY, LocalMemory
 if TYPE_CHECKING:
     from ..config import Config
 
+#: Bits of narrow results, of what a whole finish takes, and of the factors of those who borrow multipliers.
+NARROW_BITS = 16
+
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:

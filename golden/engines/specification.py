@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from ..config import Config
 from ..memories import LocalMemory
-from ..requant import requantise
 from .engine import Engine
+from .finish import REQUANTISE, Finish
+from .issue import ANY_ISSUE, Issue
 
 Bool = npt.NDArray[np.bool_]
 UInt8 = npt.NDArray[np.uint8]
@@ -104,40 +105,16 @@ class EngineSpecification:
         What its commands must meet beside the conditions of all: command and configuration to a list of bits, in
         expressions that mean the same for NumPy integers and for Amaranth values: ``&``, ``|``, ``~`` (of bits),
         ``any()``, comparisons and ``+``. Fields are taken as ``command["steps"]``.
-    weight_words : str or None
-        The field that says how many weight words a tile has; so many last steps of a window take one each. None if the
-        engine takes no weights.
-    read_steps : callable or None
-        Command and configuration to the steps of a window, the first ones and at least one, that read their word; the
-        words of the others count as null whatever stands at their addresses. In expressions as those of ``conditions``.
-        None for all.
-    masks_words : bool
-        Step lists say how many bytes of a word count.
+    issue : Issue
+        How its windows are issued.
+    finishes : tuple of Finish
+        What may make codes of its totals, in the order in which commands choose; the last one serves all others.
     is_binary : bool
         Every bit of a word is a binary value. Configurations with such an engine can pack results, see
         :mod:`~lutterfly.golden.packing`.
-    has_streams : bool
-        The windows of an inner loop are one stream of words: each but the first may leave out ``skip`` steps, and its
-        sum may begin at any step from there on. Else ``skip`` must be zero, and a sum begins at the first step.
-    direct : str or None
-        The field that says that results are finished all lanes at a time, by ``finish_direct``: then a word of
-        parameters holds a bias of 16 bits for each of them.
-    finish_direct : callable or None
-        Totals int32[..., lanes], biases int16[lanes] and command to codes.
-    is_burst : bool
-        The steps of a window come one after the other, and its results likewise, ``lanes`` a cycle, the first
-        ``latency`` behind the first word. Commands wait for every earlier result.
     borrowed_columns : callable
         Configuration to the columns of the array, the first ones, on whose multipliers it works: values of 16 bits by
         the weights of those columns.
-    step_fields : tuple of str
-        Fields that the hardware wants to know with every step.
-    result_fields : tuple of str
-        Fields that are wanted where its totals are finished.
-    finish : callable
-        What makes codes of totals; as :func:`~lutterfly.golden.requant.requantise`.
-    terms_latency : int
-        Cycles in which the hardware makes of its totals the terms that the requantiser adds.
     random_scale : float or None
         The scale that tests give its results; None for any.
     """
@@ -149,34 +126,22 @@ class EngineSpecification:
     latency: Callable[[Config, Command], int]
     random_window: Callable[[Config, np.random.Generator, int], RandomWindow]
     conditions: Callable[[Any, Config], list[Any]] | None = None
-    weight_words: str | None = None
-    read_steps: Callable[[Any, Config], Any] | None = None
-    masks_words: bool = False
+    issue: Issue = ANY_ISSUE
+    finishes: tuple[Finish, ...] = (REQUANTISE,)
     is_binary: bool = False
-    has_streams: bool = False
-    direct: str | None = None
-    finish_direct: Callable[[Int32, Int16, Command], Int8] | None = None
-    is_burst: bool = False
     borrowed_columns: Callable[[Config], int] = _no_columns
-    step_fields: tuple[str, ...] = ()
-    result_fields: tuple[str, ...] = ()
-    finish: Callable[..., Int8] = requantise
-    terms_latency: int = 0
     random_scale: float | None = None
 
     def __post_init__(self) -> None:
-        if self.has_streams and self.conditions is None:
+        if self.issue.has_streams and self.conditions is None:
             raise ValueError("conditions must be given for an engine with streams, not None")
+        if [finish.name for finish in self.finishes if finish.chosen is None] != [self.finishes[-1].name]:
+            raise ValueError(f"finishes must end with one that is chosen by all others, not be {self.finishes}")
 
     @property
     def name(self) -> str:
         """In lower case, as it stands in the names of signals and files."""
         return self.engine.name.lower()
-
-    @property
-    def is_requantised(self) -> bool:
-        """Whether its totals are finished as accumulators are."""
-        return self.finish is requantise
 
     def most_results(self, config: Config) -> int:
         """Results of a window at most: the limit of the fields ``lanes`` and ``last_lanes``."""
@@ -189,25 +154,37 @@ class EngineSpecification:
         ``command`` has the engine's own fields beside those of all: NumPy integers, or Amaranth's values.
         """
         conditions = [] if self.conditions is None else self.conditions(command, config)
-        if self.direct is not None:
-            conditions = [*conditions, ~(command["packed"] & command[self.direct])]
-        return reduce(and_, conditions if self.has_streams else [*conditions, leaves_nothing_out(command)])
+        for finish, chosen in self.choices(command):
+            if finish.is_whole:
+                # It writes codes as they are; where it is not built, no command may choose it.
+                behind = command["packed"] | command["table_enable"]
+                conditions.append(~(chosen & behind) if finish.is_built(config) else ~chosen)
+        return reduce(and_, conditions if self.issue.has_streams else [*conditions, leaves_nothing_out(command)])
 
     def is_legal(self, command: Command, config: Config) -> bool:
         """Whether a command of plain integers meets those conditions."""
         return bool(self.legal(as_numpy(command, self.engine), config))
 
-    def is_direct(self, command: Any) -> Any:
-        """Whether a command's results are finished directly; of Amaranth's values, the bit that says so."""
-        return False if self.direct is None else command[self.direct]
+    @property
+    def has_conditions(self) -> bool:
+        """Whether its commands must meet more than those of any engine."""
+        return self.conditions is not None or any(finish.is_whole for finish in self.finishes)
 
-    def steps_read(self, command: Command, config: Config) -> int:
-        """The steps of a window that read their word."""
-        return command["steps"] if self.read_steps is None else int(self.read_steps(command, config))
+    def choices(self, command: Any) -> list[tuple[Finish, Any]]:
+        """Each finish but the last one, and whether a command chooses it, as one bit."""
+        choices: list[tuple[Finish, Any]] = []
+        for finish in self.finishes:
+            if finish.chosen is not None:
+                chosen = finish.chosen(command)
+                for _, before in choices:
+                    chosen &= ~before
+                choices.append((finish, chosen))
+        return choices
 
-    def tile_weight_words(self, command: Command) -> int:
-        """Weight words of a tile."""
-        return 0 if self.weight_words is None else command[self.weight_words]
+    def finish_of(self, command: Command) -> Finish:
+        """What makes codes of the totals of a command of plain integers."""
+        fields = as_numpy(command, self.engine)
+        return next((finish for finish, chosen in self.choices(fields) if chosen), self.finishes[-1])
 
 
 def as_numpy(command: Command, engine: Engine[Any]) -> dict[str, np.bool_ | np.int64]:

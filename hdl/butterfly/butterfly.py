@@ -198,8 +198,9 @@ class Butterfly(wiring.Component):
         Stays while words are under way.
     weights : In(columns x lanes x signed(8)), if there are any columns of its own
         Stage by stage, own weights before partners'; the weight of a partner within the word in the partner's lane.
-    active : In(1), borrowed_multipliers : Out(stage_multipliers), if there are borrowed columns
-        Their factors are zero ``SETTING_LATENCY`` cycles after ``active`` has gone, and not so many after it has come.
+    is_selected : In(1), borrowed_multipliers : Out(stage_multipliers), if there are borrowed columns
+        Their factors are zero ``SETTING_LATENCY`` cycles after ``is_selected`` has gone, and not so many after it has
+        come.
     valid : Out(1), values : Out(lanes x signed(16))
     """
 
@@ -228,7 +229,7 @@ class Butterfly(wiring.Component):
                 "settings": In(settings_layout(pattern)),
                 **({"weights": In(weights_layout(own, lanes))} if own else {}),
                 **(
-                    {"active": In(1), "borrowed_multipliers": Out(stage_multipliers(borrowed, lanes))}
+                    {"is_selected": In(1), "borrowed_multipliers": Out(stage_multipliers(borrowed, lanes))}
                     if borrowed
                     else {}
                 ),
@@ -246,7 +247,7 @@ class Butterfly(wiring.Component):
             m.d.comb += [
                 stage.values.eq(entering[-1]),
                 stage.halves.eq(self.settings.halves[index]),
-                stage.works.eq(self.settings.works[index] & (self.active if self.borrowed else 1)),
+                stage.works.eq(self.settings.works[index] & (self.is_selected if self.borrowed else 1)),
             ]
             for column in range(stage.columns):
                 self._multiply(m, first_column + column, stage, column)
@@ -270,10 +271,10 @@ class Butterfly(wiring.Component):
         factors, products = stage.multipliers.factors[column], stage.multipliers.products[column]
         if number < self.borrowed:
             if stage.density.trains_own and column == 0:
-                active = spread(m, self.active, self.lanes, cycles=SETTING_LATENCY, name=f"active_{number}")
+                masks = spread(m, self.is_selected, self.lanes, cycles=SETTING_LATENCY, name=f"is_selected_{number}")
                 factors = [
                     (factor.as_unsigned() & mask.replicate(VALUE_BITS)).as_signed()
-                    for factor, mask in zip(factors, active, strict=True)
+                    for factor, mask in zip(factors, masks, strict=True)
                 ]
             # Else they are partners', which are zero where the stage does not work.
             given = self.borrowed_multipliers

@@ -65,7 +65,7 @@ class Foresight(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         step = self.steps.payload
-        limits = {code: burst_limit(self.config) for code in self.config.engines if specification(code).is_burst}
+        limits = {code: burst_limit(self.config) for code in self.config.engines if specification(code).issue.is_burst}
         most = max([BACKLOG_LIMIT, *limits.values()]) + _most_groups(self.config)
         backlog, working = Signal(range(most + 1)), Signal(range(most + 1))
         landed, counted = Signal(), Signal()

@@ -38,7 +38,7 @@ Parameter = data.StructLayout({"bias": signed(_ACC_BITS), "scale": Scale, "spare
 
 
 class Requantiser(wiring.Component):
-    """Requantise the sum of two terms each cycle, with a latency of ``LATENCY`` cycles.
+    """Requantise the sum of two addends each cycle, with a latency of ``LATENCY`` cycles.
 
     Bit-exact with :func:`lutterfly.golden.requant.requantise` and :func:`lutterfly.golden.requant.requantise_sum`.
     Nothing stalls and nothing is reset: a result is as valid as the inputs were ``LATENCY`` cycles before. All inputs
@@ -46,7 +46,7 @@ class Requantiser(wiring.Component):
 
     Members
     -------
-    terms : In(2 x signed(37))
+    addends : In(2 x signed(37))
         With 5 bits of fraction, which are zero in accumulator and bias (:func:`.engine.term_of`): their sum wraps at
         32 bits.
     scale : In(Scale)
@@ -59,7 +59,7 @@ class Requantiser(wiring.Component):
     def __init__(self):
         super().__init__(
             {
-                "terms": In(data.ArrayLayout(signed(_SUM_BITS), 2)),
+                "addends": In(data.ArrayLayout(signed(_SUM_BITS), 2)),
                 "scale": In(Scale),
                 "zero_point": In(signed(8)),
                 "low": In(signed(8)),
@@ -101,7 +101,7 @@ class Requantiser(wiring.Component):
         shifted in, so that it may be added at the lowest bit. A sum with more leading zeros than are counted is below a
         code by far.
         """
-        total = _register(m, (self.terms[0] + self.terms[1])[:_SUM_BITS], "total")
+        total = _register(m, (self.addends[0] + self.addends[1])[:_SUM_BITS], "total")
         sign = total[-1]
         word, count = total ^ sign.replicate(_SUM_BITS), Value.cast(Cat())
         for first, second in ((16, None), (8, 4), (2, 1)):

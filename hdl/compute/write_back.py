@@ -10,11 +10,11 @@ from amaranth.utils import ceil_log2
 from ...golden import isa
 from ...golden.config import Config
 from ...golden.packing import packs
-from ..engines.engine import has_direct
+from ..engines.finish import codes_layout, has_whole_finish
 from ..memories.feature_memory import feature_write_layout
 from ..parts.assertions import Assertions
 from ..parts.isa import ErrorReport, report
-from .results import Place
+from .place import Place
 
 __all__ = ["WRITE_BACK_LATENCY", "WriteBack"]
 
@@ -36,8 +36,8 @@ class WriteBack(wiring.Component):
     -------
     place : In(Place), values : In(requant_lanes x 8)
         A group and where it goes.
-    direct_values : In(lanes x 8), if an engine of the configuration has direct results
-        Such a group.
+    whole_codes : In(codes_layout), if the configuration has a whole finish
+        A group that is all lanes.
     halt : In(1)
         Write nothing more.
     write_valid : Out(1), write : Out(feature write)
@@ -50,13 +50,13 @@ class WriteBack(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         self.lanes = config.array.requant_lanes
-        self.has_direct = has_direct(config)
+        self.has_whole = has_whole_finish(config)
         self.packs = packs(config)
         super().__init__(
             {
                 "place": In(Place),
                 "values": In(data.ArrayLayout(unsigned(8), self.lanes)),
-                **({"direct_values": In(data.ArrayLayout(unsigned(8), config.array.lanes))} if self.has_direct else {}),
+                **({"whole_codes": In(codes_layout(config.array.lanes))} if self.has_whole else {}),
                 "halt": In(1),
                 "write_valid": Out(1),
                 "write": Out(feature_write_layout(config)),
@@ -106,14 +106,14 @@ class WriteBack(wiring.Component):
         return m
 
     def _bytes(self, m: Module, piece: Signal, place: Signal) -> Value:
-        """What is written: a piece that was collected, its bits, or a direct result."""
+        """What is written: a piece that was collected, its bits, or a whole result."""
         written: Value = piece.as_value()
         if self.packs:
             written = Mux(place.packed, self._bits(m, piece, place), written)
-        if self.has_direct:
-            direct = Signal.like(self.direct_values, name="direct", reset_less=True)
-            m.d.sync += direct.eq(self.direct_values)
-            written = Mux(place.is_direct, direct, written)
+        if self.has_whole:
+            whole = Signal.like(self.whole_codes, name="whole", reset_less=True)
+            m.d.sync += whole.eq(self.whole_codes)
+            written = Mux(place.is_whole, whole, written)
         return written
 
     def _bits(self, m: Module, piece: Signal, place: Signal) -> Value:

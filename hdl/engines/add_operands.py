@@ -32,12 +32,12 @@ class AddOperands(EngineComponent):
     """
 
     latencies: ClassVar = {ADD: 2}
-    terms: ClassVar = AddTables
+    finishes: ClassVar = (AddTables,)
     is_narrow: ClassVar = True
 
     def __init__(self, config: Config):
         self.config = config
-        super().__init__(engine_members(config))
+        super().__init__(engine_members(config, self.latencies))
 
     def elaborate(self, platform) -> Module:
         m = Module()

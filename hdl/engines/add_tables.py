@@ -1,10 +1,10 @@
-"""The tables of an Add: the codes of two operands in, the terms of their sum out."""
+"""The tables of an Add: the codes of two operands in, the addends of their sum out."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Module, signed
 from amaranth.lib import data, memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
@@ -12,21 +12,18 @@ from amaranth.utils import ceil_log2
 from ...golden.config import Config
 from ...golden.engines import ADD
 from ...golden.engines.add.memory import ENTRIES, ENTRY_BITS
-from ..parts.device import RAM_LATENCY, Ram
-from ..parts.pipeline import delay
-from .engine import ACCUMULATOR_BITS, TermsComponent, term_of, terms_layout, terms_settings_layout
+from ...golden.engines.add.specification import SUM
+from ..parts.device import Ram
+from .engine import ACCUMULATOR_BITS
+from .finish import AddendsComponent, addends_layout, finish_settings_layout
 
-__all__ = ["LATENCY", "AddTables"]
-
-#: Look up, choose.
-LATENCY = RAM_LATENCY + 1
+__all__ = ["AddTables"]
 
 _CODES = ENTRIES // 2
 
 
-class AddTables(TermsComponent):
-    """Look the operands of ``requant_lanes`` sums up each cycle, or let accumulators and biases pass, with a latency of
-    ``LATENCY`` cycles.
+class AddTables(AddendsComponent):
+    """Look the operands of ``requant_lanes`` sums up each cycle, with a latency of ``RAM_LATENCY`` cycles.
 
     Every lane has its own copy of all tables, and they are written alike. Bit-exact with
     :func:`lutterfly.golden.engines.add.specification.add`.
@@ -37,17 +34,19 @@ class AddTables(TermsComponent):
 
     Members
     -------
-    settings : In(terms_settings_layout)
-        Whether to look up, and in which pair of tables (``add_table``).
+    settings : In(finish_settings_layout)
+        In which pair of tables to look (``add_table``).
     accumulators : In(requant_lanes x signed(32))
-        To look up: the first operand's code in bits 7:0, the second one's in bits 15:8.
+        The first operand's code in bits 7:0, the second one's in bits 15:8.
     biases : In(requant_lanes x signed(32))
-    terms : Out(terms_layout)
-        Two entries, or accumulator and bias.
+        They do not count.
+    addends : Out(addends_layout)
+        Two entries.
     write : Out(memory.WritePort.Signature)
         One entry; the address is 512 times the pair, plus 256 times the operand, plus the code plus 128.
     """
 
+    finish: ClassVar = SUM
     memory: ClassVar = ADD.memory
 
     def __init__(self, config: Config):
@@ -57,31 +56,27 @@ class AddTables(TermsComponent):
         words = data.ArrayLayout(signed(ACCUMULATOR_BITS), self.lanes)
         super().__init__(
             {
-                "settings": In(terms_settings_layout(ADD)),
+                "settings": In(finish_settings_layout(ADD)),
                 "accumulators": In(words),
                 "biases": In(words),
-                "terms": Out(terms_layout(config)),
+                "addends": Out(addends_layout(config)),
                 "write": Out(memory.WritePort.Signature(addr_width=ceil_log2(entries), shape=ENTRY_BITS)),
             }
         )
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        enabled = delay(m, self.settings.enable, RAM_LATENCY, name="enabled")
         code_bits = ceil_log2(_CODES)
         for lane in range(self.lanes):
-            for operand, passing in enumerate((self.accumulators[lane], self.biases[lane])):
+            for operand in range(2):
                 name = f"lane_{lane}_operand_{operand}"
                 m.submodules[name] = ram = Ram(width=ENTRY_BITS, depth=self.config.engines[ADD].tables * _CODES)
                 code = self.accumulators[lane].as_unsigned().word_select(operand, code_bits)
-                entry, passed = ram.read_data.as_signed(), delay(m, passing, RAM_LATENCY, name=f"{name}_passing")
-                term = Signal.like(self.terms[lane][operand], name=name, reset_less=True)
                 m.d.comb += [
                     ram.read_address.eq(Cat(code ^ _CODES // 2, self.settings.fields.add.add_table)),
                     ram.write_address.eq(Cat(self.write.addr[:code_bits], self.write.addr[code_bits + 1 :])),
                     ram.write_data.eq(self.write.data),
                     ram.write_enable.eq(self.write.en & (self.write.addr[code_bits] == operand)),
-                    self.terms[lane][operand].eq(term),
+                    self.addends[lane][operand].eq(ram.read_data.as_signed()),
                 ]
-                m.d.sync += term.eq(Mux(enabled, entry, term_of(passed)))
         return m

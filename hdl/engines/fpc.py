@@ -15,7 +15,9 @@ from ...golden.engines.specifications import specification
 from ..butterfly.butterfly import Butterfly
 from ..parts.device import RAM_LATENCY, Ram
 from ..parts.pipeline import delay
-from .engine import EngineComponent, borrower_members, engine_members, step_layout
+from .engine import EngineComponent, engine_members
+from .multipliers import borrower_members
+from .shift_finish import ShiftFinish
 
 __all__ = ["FastPointwise"]
 
@@ -38,10 +40,11 @@ class FastPointwise(EngineComponent):
     -------
     step, word, result
         See :class:`.engine.EngineComponent`. A result is ``lanes`` values of a pixel, one after the other.
-    active, borrowed_multipliers
+    borrowed_multipliers
         See :class:`.engine.EngineComponent`.
     """
 
+    finishes: ClassVar = (ShiftFinish,)
     is_narrow: ClassVar = True
 
     def __init__(self, config: Config):
@@ -54,7 +57,7 @@ class FastPointwise(EngineComponent):
         self.latencies = {FPC: _INTAKE_LATENCY + self.butterfly.latency}
         times = [_INTAKE_LATENCY + time for time in self.butterfly.weight_times]
         self.weight_times, self.further_times = times[: config.array.columns], times[config.array.columns :]
-        members = engine_members(config, step_layout(config, self.latencies))
+        members = engine_members(config, self.latencies)
         super().__init__({**members, **borrower_members(self.borrowed_columns, self.lanes), **self._write_member()})
 
     def _write_member(self) -> dict[str, wiring.Member]:
@@ -98,7 +101,7 @@ class FastPointwise(EngineComponent):
         ]
         m.d.comb += [lane.eq(value) for lane, value in zip(self.result.lanes, butterfly.values, strict=True)]
         if self.borrowed_columns:
-            m.d.comb += butterfly.active.eq(self.active)
+            m.d.comb += butterfly.is_selected.eq(self.selected.fpc)
             wiring.connect(m, butterfly.borrowed_multipliers, wiring.flipped(self.borrowed_multipliers))
         if self.further_times:
             weights = self._further_weights(m, (further + position)[: len(further)])

@@ -16,15 +16,12 @@ from .agreement import UNCOUNTED_DELAY, Agreement
 from .column_hop import ColumnHop
 from .engine import (
     ACCUMULATOR_BITS,
-    LOAN_LATENCY,
+    SELECT_LATENCY,
     EngineComponent,
     engine_members,
-    lender_members,
-    lent_columns,
-    lent_multipliers,
-    mode_members,
     step_layout,
 )
+from .multipliers import borrowed_columns, lender_members
 
 __all__ = ["Column", "MacArray"]
 
@@ -48,7 +45,7 @@ class Column(wiring.Component):
         Products per word, a power of two.
     step : StructLayout
         As the array's steps are; one whose flag ``chain`` is set does not fire.
-    is_lent : bool
+    is_borrowed : bool
         Whether another engine multiplies here.
     is_binary : bool
         Whether words may be binary.
@@ -61,7 +58,7 @@ class Column(wiring.Component):
         In the cycle of ``word``.
     products : Out(lanes x signed(16))
         ``MULTIPLIER_LATENCY`` cycles after ``word``.
-    lent_multipliers : In(lent_multipliers of one column), if there are any
+    borrowed_multipliers : In(borrowed_multipliers of one column), if ``is_borrowed``
         Words are zero where factors are not, and factors where words are not.
     binary : In(lanes x 1), if ``is_binary``
         Products are zero; stays while words are under way.
@@ -73,9 +70,9 @@ class Column(wiring.Component):
         The accumulator, modulo 2**32.
     """
 
-    def __init__(self, *, lanes: int, step: data.StructLayout, is_lent: bool = False, is_binary: bool = False):
+    def __init__(self, *, lanes: int, step: data.StructLayout, is_borrowed: bool = False, is_binary: bool = False):
         self.lanes = lanes
-        self.is_lent = is_lent
+        self.is_borrowed = is_borrowed
         self.is_binary = is_binary
         self.latency = column_latency(lanes)
         super().__init__(
@@ -86,7 +83,7 @@ class Column(wiring.Component):
                 "products": Out(data.ArrayLayout(signed(PRODUCT_BITS), lanes)),
                 "fired": Out(1),
                 "total": Out(signed(ACCUMULATOR_BITS)),
-                **({"lent_multipliers": In(lent_multipliers(1, lanes))} if is_lent else {}),
+                **lender_members(int(is_borrowed), lanes),
                 **({"binary": In(lanes), "uncounted": In(lanes)} if is_binary else {}),
             }
         )
@@ -99,17 +96,17 @@ class Column(wiring.Component):
             if self.is_binary:
                 # Masked, not chosen: see PairLine.
                 a = (a.as_unsigned() & ~self.binary[lane].replicate(8)).as_signed()
-            if self.is_lent:
+            if self.is_borrowed:
                 # One of both is zero: nothing is to be chosen.
-                a |= self.lent_multipliers.factors[0][lane]
+                a |= self.borrowed_multipliers.factors[0][lane]
             m.submodules[f"multiplier_{lane}"] = multiplier = Multiplier(a_width=len(a), b_width=8)
             m.d.comb += [
                 multiplier.a.eq(a),
                 multiplier.b.eq(self.weights[lane]),
                 self.products[lane].eq(multiplier.product),
             ]
-            if self.is_lent:
-                m.d.comb += self.lent_multipliers.products[0][lane].eq(multiplier.product)
+            if self.is_borrowed:
+                m.d.comb += self.borrowed_multipliers.products[0][lane].eq(multiplier.product)
 
         terms, level = list(self.products), 0
         if self.is_binary:
@@ -156,8 +153,8 @@ class MacArray(EngineComponent):
     (:class:`.agreement.Agreement`) in the time that a multiplication takes; ``keeps`` in a step says which bytes count.
     Bit-exact with the twins of its engines in ``golden/engines/``: ``mac``, ``depthwise`` and ``agreeing``.
 
-    A window of one mode may follow one of the other only when the results of the one before are out. So may those of an
-    engine that borrows multipliers, which an ``or`` adds in front of them: whoever does not work gives zero.
+    A window of one engine may follow one of another only when the results of the one before are out. Engines that
+    borrow multipliers have their factors joined by an ``or`` in front of them: the idle side drives zeros.
 
     Parameters
     ----------
@@ -165,7 +162,7 @@ class MacArray(EngineComponent):
 
     Members
     -------
-    step, word, result, mode
+    step, word, selected, result, borrowed_multipliers
         See :class:`.engine.EngineComponent`. The first ``columns`` lanes of the result are accumulators, in
         chain mode all.
     weights : In(columns x lanes x signed(8))
@@ -186,29 +183,27 @@ class MacArray(EngineComponent):
         if self.is_binary:
             self.latencies[XNOR] = self.latencies[MAC]
             self.flags["binary"] = XNOR
-            self.modes = ("binary",)
         self.step_layout = step_layout(config, self.latencies, self.flags)
-        self.lent_columns = lent_columns(config)
+        self.borrowed_columns = borrowed_columns(config)
         super().__init__(
             {
-                **engine_members(config, self.step_layout),
+                **engine_members(config, self.latencies, self.flags),
                 "weights": In(data.ArrayLayout(data.ArrayLayout(signed(8), self.lanes), self.columns)),
-                **mode_members(self.modes),
-                **lender_members(self.lent_columns, self.lanes),
+                **lender_members(self.borrowed_columns, self.lanes),
             }
         )
 
     def elaborate(self, platform) -> Module:
         m = Module()
         step, word, products, totals = self.step, self.word, [], []
-        if self.lent_columns:
+        if self.borrowed_columns:
             step, word = self._without_words(m, platform)
         if self.is_binary:
             counted = self.step.keeps & self.step.binary.replicate(self.lanes)
             uncounted = delay(m, ~counted, UNCOUNTED_DELAY, name="uncounted")
-            settled = delay(m, self.mode.binary, LOAN_LATENCY, name="binary_settled")
+            settled = delay(m, self.selected.xnor, SELECT_LATENCY, name="binary_settled")
             Assertions(m, platform).never(
-                self.step.valid & (settled != self.step.binary), "MAC array: a step of the mode that is not set"
+                self.step.valid & (settled != self.step.binary), "MAC array: a step of an engine that is not selected"
             )
         for index in range(self.columns):
             if index:
@@ -219,14 +214,14 @@ class MacArray(EngineComponent):
                 step, word = hop.next_step, hop.next_word
                 if self.is_binary:
                     uncounted = delay(m, uncounted, 1, name=f"uncounted_{index}")
-            is_lent = index < self.lent_columns
+            is_borrowed = index < self.borrowed_columns
             m.submodules[f"column_{index}"] = column = Column(
-                lanes=self.lanes, step=self.step_layout, is_lent=is_lent, is_binary=self.is_binary
+                lanes=self.lanes, step=self.step_layout, is_borrowed=is_borrowed, is_binary=self.is_binary
             )
             if self.is_binary:
-                binary = spread(m, self.mode.binary, self.lanes, cycles=LOAN_LATENCY, name=f"binary_{index}")
+                binary = spread(m, self.selected.xnor, self.lanes, cycles=SELECT_LATENCY, name=f"binary_{index}")
                 m.d.comb += [column.binary.eq(Cat(binary)), column.uncounted.eq(uncounted)]
-            if is_lent:
+            if is_borrowed:
                 self._lend(m, platform, index, column)
             m.d.comb += [column.step.eq(step), column.word.eq(word), column.weights.eq(self.weights[index])]
             products.append(column.products)
@@ -245,34 +240,34 @@ class MacArray(EngineComponent):
         return m
 
     def _without_words(self, m: Module, platform) -> tuple[data.View, Value]:
-        """The step and its word as the columns see them: no words while they are lent, of the delay lines neither."""
-        lent = spread(m, self.lent, self.lanes, cycles=LOAN_LATENCY, name="lent")
+        """The step and its word as the columns see them: no words while the array is idle, nor of the delay lines."""
+        idle = spread(m, ~self.selected.as_value().any(), self.lanes, cycles=SELECT_LATENCY, name="idle")
         step = Signal.like(self.step, name="own_step")
         m.d.comb += step.eq(self.step)
         if self.is_chained:
-            m.d.comb += step.chain.eq(self.step.chain & ~lent[0])
-        Assertions(m, platform).never(self.step.valid & Cat(lent).any(), "MAC array: a step while it is lent")
-        return step, self.word & ~Cat(mask.replicate(8) for mask in lent)
+            m.d.comb += step.chain.eq(self.step.chain & ~idle[0])
+        Assertions(m, platform).never(self.step.valid & Cat(idle).any(), "MAC array: a step while it is not selected")
+        return step, self.word & ~Cat(mask.replicate(8) for mask in idle)
 
     def _lend(self, m: Module, platform, index: int, column: Column) -> None:
         """Let a column multiply what its borrower gives."""
-        factors, products = (getattr(self.lent_multipliers, name)[index] for name in ("factors", "products"))
+        factors, products = (getattr(self.borrowed_multipliers, name)[index] for name in ("factors", "products"))
         m.d.comb += [
-            column.lent_multipliers.factors[0].eq(factors),
-            products.eq(column.lent_multipliers.products[0]),
+            column.borrowed_multipliers.factors[0].eq(factors),
+            products.eq(column.borrowed_multipliers.products[0]),
         ]
         checks = Assertions(m, platform)
         if checks.wanted:
             # Until words that were on their way have passed.
-            waited = Signal(range(LOAN_LATENCY + index + 2))
-            with m.If(~self.lent):
+            waited = Signal(range(SELECT_LATENCY + index + 2))
+            with m.If(self.selected.as_value().any()):
                 m.d.sync += waited.eq(0)
-            with m.Elif(waited != LOAN_LATENCY + index + 1):
+            with m.Elif(waited != SELECT_LATENCY + index + 1):
                 m.d.sync += waited.eq(waited + 1)
-            settled = waited == LOAN_LATENCY + index + 1
-            checks.never(settled & column.word.any(), f"MAC array: words in column {index}, which is lent")
+            settled = waited == SELECT_LATENCY + index + 1
+            checks.never(settled & column.word.any(), f"MAC array: words in column {index}, which is idle")
             meets = column.step.valid & factors.as_value().any()
-            checks.never(meets, f"MAC array: factors in column {index}, which is not lent")
+            checks.never(meets, f"MAC array: factors in column {index}, which is not idle")
 
     def _elaborate_both_results(
         self, m: Module, platform, column_fired: Signal, totals: list, chain_fired: Signal, chain_totals: list

@@ -9,7 +9,7 @@ from amaranth.hdl import Module, Signal, signed
 from ...golden.config import Config
 from ...golden.engines import BINARY_MAXIMUM, MAXIMUM
 from ..parts.pipeline import copy_of, delay
-from .engine import EngineComponent, engine_members, step_layout
+from .engine import EngineComponent, engine_members
 
 __all__ = ["Maximum"]
 
@@ -38,7 +38,7 @@ class Maximum(EngineComponent):
         self.latencies = dict.fromkeys(codes, 2)
         self.compares, self.joins = MAXIMUM in codes, BINARY_MAXIMUM in codes
         self.flags = {"by_bit": BINARY_MAXIMUM} if self.compares and self.joins else {}
-        super().__init__(engine_members(config, step_layout(config, codes, self.flags)))
+        super().__init__(engine_members(config, codes, self.flags))
 
     def elaborate(self, platform) -> Module:
         m = Module()

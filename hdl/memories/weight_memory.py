@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.hdl import Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
@@ -23,35 +23,36 @@ class WeightMemory(wiring.Component):
 
     Addresses travel from column to column as activation words do in the array, so that no weight has to wait in
     registers. So do writes, so that no register drives all columns; what is written before it is read is so in each.
-    An engine whose words take longer gives the times at which it wants its columns: then each address waits in front
-    of a column as long as the words do.
+    Engines that want their columns later say when: while such an engine is selected, each address waits in front of a
+    column as long as the words do.
 
     Parameters
     ----------
     config : Config
-    late_times : sequence of int or None
-        For the first columns, each greater than the one before: cycles from a word's address to that of the column.
+    times : mapping of str to sequence of int
+        Engines, by name, that want weights at times of their own. For the first columns, each greater than the one
+        before: cycles from a word's address to that of the column.
 
     Members
     -------
     address : In
         Word.
-    is_late : In(1), if there are late times
-        Take those; stays while addresses are under way.
+    selected : In(a bit for each of ``times``, by name), if there are any
+        Which of these engines works, if any: stays while addresses are under way.
     weights : Out(columns x lanes x signed(8))
     write : Out(memory.WritePort.Signature)
         Of ``lanes`` bytes; the address is the word times ``columns`` plus the column.
     """
 
-    def __init__(self, config: Config, *, late_times: Sequence[int] | None = None):
+    def __init__(self, config: Config, *, times: Mapping[str, Sequence[int]] | None = None):
         self.config = config
-        self.late_times = late_times
+        self.times = dict(times or {})
         self.columns = config.array.columns
         lanes = config.array.lanes
         super().__init__(
             {
                 "address": In(ceil_log2(config.weight_words)),
-                **({} if late_times is None else {"is_late": In(1)}),
+                **({"selected": In(data.StructLayout(dict.fromkeys(self.times, unsigned(1))))} if self.times else {}),
                 "weights": Out(data.ArrayLayout(data.ArrayLayout(signed(8), lanes), self.columns)),
                 "write": Out(
                     memory.WritePort.Signature(
@@ -68,10 +69,13 @@ class WeightMemory(wiring.Component):
         write = Signal(data.StructLayout({name: getattr(port, name).shape() for name in port.signature.members}))
         m.d.comb += [write[name].eq(getattr(port, name)) for name in port.signature.members]
         read_address = self.address
-        for index, wait in enumerate(self._waits()):
-            if wait:
-                late = delay(m, read_address, wait, name=f"late_{index}")
-                read_address = Mux(self.is_late, late, read_address)
+        waits = {name: self._waits(times) for name, times in self.times.items()}
+        for index in range(self.columns):
+            now = read_address
+            for name, of_columns in waits.items():
+                if of_columns[index]:
+                    late = delay(m, now, of_columns[index], name=f"{name}_{index}")
+                    read_address = Mux(self.selected[name], late, read_address)
             if index:
                 read_address = delay(m, read_address, 1, name=f"read_hop_{index}")
             # Whether a write is this column's is clear a hop before it arrives.
@@ -90,9 +94,8 @@ class WeightMemory(wiring.Component):
             ]
         return m
 
-    def _waits(self) -> list[int]:
-        """Cycles that a late address waits in front of each column, beside the hop to it."""
-        times = list(self.late_times or [])
-        waits = times[:1] + [time - before - 1 for before, time in pairwise(times)]
+    def _waits(self, times: Sequence[int]) -> list[int]:
+        """Cycles that an address waits in front of each column, beside the hop to it."""
+        waits = [*times[:1]] + [time - before - 1 for before, time in pairwise(times)]
         assert all(wait >= 0 for wait in waits), "columns are wanted one after the other"
         return waits + [0] * (self.columns - len(waits))

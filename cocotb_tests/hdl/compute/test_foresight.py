@@ -39,10 +39,11 @@ async def passes_what_cannot_overflow_or_read_too_early(dut, p_waits: float, p_v
     config, rng = PRESETS[os.environ["PRESET"]], np.random.default_rng(4)
     layout = foreseen_layout(config)
     specifications = [specification(code) for code in config.engines]
-    limits = {own.engine: burst_limit(config) if own.is_burst else BACKLOG_LIMIT for own in specifications}
+    limits = {own.engine: burst_limit(config) if own.issue.is_burst else BACKLOG_LIMIT for own in specifications}
     # A window has as many results as there are columns or lanes; a burst has several of all lanes.
     result_groups = config.array.lanes // config.array.requant_lanes
-    most_groups = {own.engine: result_groups * (burst_results(config) if own.is_burst else 1) for own in specifications}
+    of_burst = burst_results(config)
+    most_groups = {own.engine: result_groups * (of_burst if own.issue.is_burst else 1) for own in specifications}
     await start(dut, {"steps__valid": 0, "halt": 0})
     for _ in range(5):
         await cycle(dut, {})

@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""Other sets of engines: each of them left out in turn, and one that the project does not have."""
+"""Other sets of engines: each of them left out in turn, and two that the project does not have."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 from benches.compute_bench import ComputeBench, expected
 from benches.random_commands import random_scenario
+from benches.toy_borrower import WEIGHTED, add_borrower
 from benches.toy_engine import MINIMUM, add_toy
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, XNOR
@@ -31,9 +32,9 @@ TINY = dataclasses.replace(PRESETS["tiny"], engines=PRESETS["tiny"].engines.havi
 TRACES = {
     MAXIMUM: ("maximum_binary", "exceeds"),
     DEPTHWISE: ("depthwise", "chain", "line$", r"fields\w*\.depthwise\.rows"),
-    XNOR: ("agreement", "uncounted", r"step\w*\.keeps", "mode_binary"),
-    FPC: ("butterfly", "is_late", "direct_finish", "direct_values", r"fields\w*\.fpc"),
-    ADD: ("add_tables", "operand", "is_add", r"fields\w*\.add\.add_table", "add_table_write"),
+    XNOR: ("agreement", "uncounted", r"step\w*\.keeps", "selected_xnor"),
+    FPC: ("butterfly", "fpc_shift", "whole_codes", "selected_fpc", "column_arbiter", r"fields\w*\.fpc"),
+    ADD: ("add_sum", "operand", "is_add_sum", r"fields\w*\.add\.add_table", "add_table_write"),
     BINARY_MAXIMUM: ("binary_maximum", "by_bit"),
 }
 
@@ -45,10 +46,12 @@ def without(*left_out: Engine) -> Config:
 CONFIGS = {
     **{f"no {code.name}": without(code) for code in TRACES},
     "MAC alone": without(*TRACES),
-    "MINIMUM for ADD": dataclasses.replace(TINY, engines=without(ADD).engines.having(MINIMUM, EngineConfig())),
+    "two from outside": dataclasses.replace(
+        TINY, engines=TINY.engines.having(MINIMUM, EngineConfig()).having(WEIGHTED, EngineConfig())
+    ),
 }
 #: The others take half a minute each.
-IN_EVERY_RUN = ("no DEPTHWISE", "MINIMUM for ADD")
+IN_EVERY_RUN = ("no DEPTHWISE", "two from outside")
 
 
 def names(config: Config) -> set[str]:
@@ -72,6 +75,7 @@ def test_an_engine_that_is_left_out_leaves_no_trace() -> None:
 )
 def test_matches_golden(simulate, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     add_toy(monkeypatch)
+    add_borrower(monkeypatch)
     simulate(Compute(CONFIGS[name]), env={"CONFIG": name})
 
 
@@ -79,9 +83,15 @@ def test_matches_golden(simulate, name: str, monkeypatch: pytest.MonkeyPatch) ->
 async def every_engine_of_the_configuration(dut) -> None:
     # The simulator is a process of its own.
     add_toy(pytest.MonkeyPatch())
+    add_borrower(pytest.MonkeyPatch())
     config, rng = CONFIGS[os.environ["CONFIG"]], np.random.default_rng(0)
-    scenario = random_scenario(config, rng, 40)
+    scenario = random_scenario(config, rng, 80)
     assert {command["engine"] for command in scenario.commands} == set(config.engines)
+    # Finishes that are chosen: all that there are.
+    chosen = {
+        (command["engine"], SPECIFICATIONS[command["engine"]].finish_of(command).name) for command in scenario.commands
+    }
+    assert chosen == {(code, finish.name) for code in config.engines for finish in SPECIFICATIONS[code].finishes}
     bench = ComputeBench(dut, config)
     await bench.start()
     await bench.fill(scenario)

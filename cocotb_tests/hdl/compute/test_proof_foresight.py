@@ -22,7 +22,7 @@ from lutterfly.golden import isa, timing
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines.specifications import specification
 from lutterfly.golden.presets import PRESETS
-from lutterfly.hdl.compute import foresight, results
+from lutterfly.hdl.compute import foresight, group_walk, result_fifo, results
 from lutterfly.hdl.parts.isa import command_shape
 from quantised.fpc_configs import BURST_CONFIGS
 
@@ -64,12 +64,16 @@ class NoRam(Elaboratable):
 
 
 _WALK = "walk.eq(active & lookahead.room)"
+_FULL = "RESULT_WINDOWS, depth"
 
 
-def abstract(old: str = _WALK, new: str = _WALK) -> ModuleType:
-    """A copy of the module of Results, ``new`` instead of ``old``, without what has no part in when a group goes."""
-    copy = broken(results, old, new)
-    copy.Loops, copy.Ram = FreeLoops, NoRam
+def abstract(*, walk: tuple[str, str] = (_WALK, _WALK), fifo: tuple[str, str] = (_FULL, _FULL)) -> ModuleType:
+    """A copy of the module of Results, without what has no part in when a group goes; in its walk and in its FIFO the
+    second text instead of the first."""
+    copy = broken(results, "class Results(", "class Results(")
+    changed = broken(group_walk, *walk)
+    changed.Loops, copy.Ram = FreeLoops, NoRam
+    copy.GroupWalk, copy.ResultFifo = changed.GroupWalk, broken(result_fifo, *fifo).ResultFifo
     return copy
 
 
@@ -85,7 +89,7 @@ class Row:
         self.ends: dict[str, list[Signal]] = {}
         #: Of the commands to which the groups belong.
         self.kinds: dict[str, list[Signal]] = {}
-        for name in ("window", "command", "burst", "direct"):
+        for name in ("window", "command", "burst", "whole"):
             flags = self.ends if name in ("window", "command") else self.kinds
             row = flags[name] = [Signal(name=f"{name}_{place}") for place in range(length)]
             first = proof.free(length, name=f"first_{name}")
@@ -103,8 +107,8 @@ class Row:
             "command": [served_command, *self.ends["command"]],
             "window": is_first,
             "result": [
-                first | self._part(number, 0) | direct
-                for first, number, direct in zip(is_first, self.numbers, self.kinds["direct"], strict=False)
+                first | self._part(number, 0) | whole
+                for first, number, whole in zip(is_first, self.numbers, self.kinds["whole"], strict=False)
             ],
         }
         self.ended_results = _running_sums(m, self.ends["result"], "ended_results")
@@ -118,23 +122,23 @@ class Row:
         self.ends["result"] = []
         with m.If(runs & moves):
             m.d.sync += self.numbers[0].eq(self.numbers[1])
-        for place, (window, direct) in enumerate(zip(self.ends["window"], self.kinds["direct"], strict=True)):
+        for place, (window, whole) in enumerate(zip(self.ends["window"], self.kinds["whole"], strict=True)):
             number, ends = self.numbers[place], Signal(name=f"result_{place}")
             m.d.comb += [
                 self.numbers[place + 1].eq(Mux(window, 0, number + 1)),
-                ends.eq(window | direct | self._part(number, self.result_groups - 1)),
+                ends.eq(window | whole | self._part(number, self.result_groups - 1)),
             ]
             self.ends["result"].append(ends)
 
     def _limit(self, m: Module, runs: Signal) -> None:
         """Assume that windows are of sizes that there are, and commands of one kind."""
-        flags = (self.ends["window"], self.ends["command"], self.kinds["burst"], self.kinds["direct"])
-        for number, window, command, burst, direct in zip(self.numbers, *flags, strict=False):
-            most = Mux(direct, self.results, Mux(burst, self.most, self.result_groups))
+        flags = (self.ends["window"], self.ends["command"], self.kinds["burst"], self.kinds["whole"])
+        for number, window, command, burst, whole in zip(self.numbers, *flags, strict=False):
+            most = Mux(whole, self.results, Mux(burst, self.most, self.result_groups))
             m.d.comb += [
                 Assume(~runs | window | (number != most - 1)),
                 Assume(~runs | ~command | window),
-                Assume(~runs | ~direct | burst),
+                Assume(~runs | ~whole | burst),
                 Assume(~runs | ~burst | (self.results > 1)),
             ]
         for row in self.kinds.values():
@@ -204,6 +208,9 @@ class ForesightProof(Proof):
         m = Module()
         m.submodules.gate, m.submodules.results = self.gate, self.results
         gate, unit = inside(self.gate), inside(self.results)
+        # What stands in its two halves, by the same names.
+        for half in (unit.fifo, unit.walker):
+            unit = SimpleNamespace(**vars(inside(half)) | vars(unit))
         runs = Signal()
         m.d.sync += runs.eq(1)
 
@@ -261,7 +268,7 @@ class ForesightProof(Proof):
             unit.loops.pointer.eq(self.free(len(unit.loops.pointer), name="pointer")),
             unit.loops.word.eq(self.free(len(unit.loops.word), name="word")),
             Assume(~unit.walk | (unit.last == row.ends_at("window", walked))),
-            Assume(~unit.take | (unit.takes_all == row.is_of("direct", walked))),
+            Assume(~unit.take | (unit.takes_all == row.is_of("whole", walked))),
             context.valid.eq(self.free(name="context_offers") & runs),
             context.payload.as_value().eq(self.free(len(context.payload.as_value()), name="context")),
             pushed.eq(context.valid & context.ready),
@@ -273,7 +280,7 @@ class ForesightProof(Proof):
         backlog = Signal.like(gate.backlog)
         m.d.sync += backlog.eq(gate.backlog)
         m.d.comb += [
-            Assert(~unit.overflows),
+            Assert(~unit.fifo.overflows),
             Assert(~gate.landed | (issued == 0)),
             Assert(~(issue & step.payload.waits) | (issued == 0)),
             Assert(~unit.serve | (arrived != 0)),
@@ -298,7 +305,7 @@ class ForesightProof(Proof):
         m.d.comb += [
             Assert(unit.active | row.begins_at("command", walked)),
             Assert(unit.number == Array(row.numbers)[walked]),
-            Assert(~unit.active | (unit.whole == row.is_of("direct", walked))),
+            Assert(~unit.active | (unit.whole == row.is_of("whole", walked))),
             Assert(spare + sum(young) + row.begun_commands[issued] == pending + taken),
         ]
         self._check_deadlines(m, unit, row, gate, issued, walked, young, pending)
@@ -311,8 +318,8 @@ class ForesightProof(Proof):
         """Of each kind the last group of a window of the greatest size and of one less; a window that is held back."""
         has_bursts = row.results > 1
         greatest = {(0, 0): row.result_groups} | ({(1, 0): row.most, (1, 1): row.results} if has_bursts else {})
-        for (burst, direct), groups in greatest.items():
-            is_kind = (row.kinds["burst"][0] == burst) & (row.kinds["direct"][0] == direct)
+        for (burst, whole), groups in greatest.items():
+            is_kind = (row.kinds["burst"][0] == burst) & (row.kinds["whole"][0] == whole)
             for number in {max(groups - 2, 0), groups - 1}:
                 m.d.comb += Cover(unit.serve & is_kind & row.ends["window"][0] & (row.numbers[0] == number))
         if timing.burst_limit(self.config) <= timing.BACKLOG_LIMIT:
@@ -321,7 +328,7 @@ class ForesightProof(Proof):
 
     def _engines(self) -> tuple[int, int]:
         """An engine with bursts, if there is one, and one without."""
-        codes = sorted(self.config.engines, key=lambda code: specification(code).is_burst)
+        codes = sorted(self.config.engines, key=lambda code: specification(code).issue.is_burst)
         return codes[-1], codes[0]
 
     def _check_results(self, m: Module, unit, row: Row, issued, arrived, coming, *, arrives, begins) -> None:
@@ -461,12 +468,12 @@ def _changes(name: str) -> dict:
     if name in _GATE:
         return {"foresight": broken(foresight, *_GATE[name])}
     return {
-        "walker": {"results": abstract(_WALK, "walk.eq(active & lookahead.room & ~lookahead.input.valid)")},
-        # A direct group is a result.
-        "direct": {"results": abstract("ends_result = whole | number[", "ends_result = number[")},
-        "places": {"results": abstract("RESULT_WINDOWS, depth", "RESULT_WINDOWS, 8")},
+        "walker": {"results": abstract(walk=(_WALK, "walk.eq(active & lookahead.room & ~lookahead.input.valid)"))},
+        # A whole group is a result.
+        "whole": {"results": abstract(walk=("return whole | number[", "return number["))},
+        "places": {"results": abstract(fifo=(_FULL, "RESULT_WINDOWS, 8"))},
         # One place fewer than results that may wait.
-        "wide places": {"results": abstract("RESULT_WINDOWS, depth", "RESULT_WINDOWS - 1, depth")},
+        "wide places": {"results": abstract(fifo=(_FULL, "RESULT_WINDOWS - 1, depth"))},
     }[name]
 
 
@@ -485,7 +492,7 @@ def _changes(name: str) -> dict:
                 ("two", "landing"),
                 ("two", "waits"),
                 ("two", "walker"),
-                ("two", "direct"),
+                ("two", "whole"),
                 ("two", "wide places"),
                 ("eight", "counter"),
                 ("eight", "places"),

@@ -19,8 +19,8 @@ from benches.formal import Proof, ProofError, broken, entry, inside, leave_out, 
 from lutterfly.golden import timing
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import FPC
-from lutterfly.hdl.compute import windows
-from lutterfly.hdl.engines.engine import is_direct
+from lutterfly.hdl.compute import intake, windows
+from lutterfly.hdl.engines.finish import is_whole
 from quantised.fpc_configs import BURST_CONFIGS
 
 pytestmark = needs_yosys
@@ -29,6 +29,7 @@ pytestmark = needs_yosys
 DEPTH = 3
 #: Steps in the lookahead, in its output, and in the walker's two registers; and the one that is walked.
 LENGTH = timing.LOOKAHEAD + 4
+_WALK = "walk.eq(active & lookahead.room)"
 
 
 class Row:
@@ -87,7 +88,8 @@ class WindowsProof(Proof):
         m = Module()
         m.submodules.windows = self.windows
         unit = inside(self.windows)
-        leave_out(unit.loops, unit.lists)
+        intake = inside(unit.intake)
+        leave_out(unit.loops, unit.lookup)
         runs, walked = Signal(), Signal(range(LENGTH))
         m.d.sync += [runs.eq(1), walked.eq(walked + unit.walk - unit.issue)]
         row = Row(self, m, runs=runs, moves=unit.issue)
@@ -103,12 +105,11 @@ class WindowsProof(Proof):
             unit.loops.row_ends.eq(self.free(name="row_ends")),
             unit.loops.pointer.eq(self.free(len(unit.loops.pointer), name="pointer")),
             unit.loops.word.eq(self.free(len(unit.loops.word), name="word")),
-            unit.lists.read_data.eq(self.free(len(unit.lists.read_data), name="entry")),
             unit.loops.last.eq(row.ends_command[walked]),
             # What is walked is what stands in the row.
             Assume(~unit.walk | (unit.position.last == row.ends_window[walked])),
-            Assume(~unit.take | (_is_burst(unit.intake.command) == row.is_burst[walked])),
-            Assume(~unit.take | (unit.intake.command.after == row.after[walked])),
+            Assume(~unit.take | (_is_burst(unit.intake.offered) == row.is_burst[walked])),
+            Assume(~unit.take | (unit.intake.offered.after == row.after[walked])),
         ]
 
         output, within_burst = unit.lookahead.output, row.is_burst[0] & ~row.begins_window[0]
@@ -123,7 +124,7 @@ class WindowsProof(Proof):
         ]
         self._check_work(m, unit, row, walked)
         self._check_steps(m, unit, row, walked)
-        self._check_intake(m, unit)
+        self._check_intake(m, unit, intake)
         self._check_walker(m, unit, row, walked)
         self._check_lookahead(m, unit, row, walked, runs)
         return m
@@ -143,12 +144,12 @@ class WindowsProof(Proof):
         That words come out of it as they went in is proved of the lookahead.
         """
         lanes = Mux(unit.last_tile, unit.command.last_lanes, unit.command.lanes)
-        requantised, direct = (
+        requantised, whole = (
             (lanes + group - 1) >> ceil_log2(group)
             for group in (self.config.array.requant_lanes, self.config.array.lanes)
         )
         work = Signal(8)
-        m.d.sync += work.eq(Mux(is_direct(unit.command, self.config), direct, requantised) + row.of_first[walked - 1])
+        m.d.sync += work.eq(Mux(is_whole(unit.command, self.config), whole, requantised) + row.of_first[walked - 1])
         m.d.comb += Assert(~unit.lookahead.input.valid | (unit.pushed.foreseen.work == work))
 
     def _check_steps(self, m: Module, unit: SimpleNamespace, row: Row, walked: Signal) -> None:
@@ -185,16 +186,16 @@ class WindowsProof(Proof):
             & (~_is_burst(command) | (command.steps * lanes >= command.lanes) & (command.skip == 0))
         )
 
-    def _check_intake(self, m: Module, unit: SimpleNamespace) -> None:
-        given = unit.intake.command
+    def _check_intake(self, m: Module, unit: SimpleNamespace, intake: SimpleNamespace) -> None:
+        given = unit.intake.offered
         waits = given.after | (given.engine != unit.command.engine) | _is_burst(given)
         m.d.comb += [
-            Assert(~unit.waiting | self._is_built(given)),
+            Assert(~intake.waiting | self._is_built(given)),
             Assert(self._is_built(unit.command)),
-            Assert(~unit.looked_at | unit.waiting),
-            Assert(~unit.checked | unit.looked_at),
-            Assert(~unit.looked_at | (unit.intake.waits == waits)),
-            Assert(~unit.looked_at | ~unit.fulfilled.all() | self._is_legal(given)),
+            Assert(~intake.looked_at | intake.waiting),
+            Assert(~intake.checked | intake.looked_at),
+            Assert(~intake.looked_at | (unit.intake.waits == waits)),
+            Assert(~intake.looked_at | ~intake.fulfilled.all() | self._is_legal(given)),
             Assert(~unit.intake.ready | self._is_legal(given)),
             Assert(~(unit.active | unit.walked) | self._is_legal(unit.command)),
         ]
@@ -206,7 +207,7 @@ class WindowsProof(Proof):
             Assert(active | row.begins_command[walked]),
             Assert(~(active & unit.walked) | ~row.begins_command[walked]),
             Assert(_is_burst(unit.command) == Mux(active, is_burst, row.was_burst[walked])),
-            Assert(~active | (unit.is_burst == is_burst)),
+            Assert(~active | (unit.of_burst == is_burst)),
             Assert(~active | (unit.first == row.begins_command[walked])),
             Assert(~active | (unit.first_window == row.of_first[walked])),
             Assert(~active | (unit.window_begins == row.begins_window[walked])),
@@ -244,24 +245,32 @@ def test_steps_of_a_burst_follow_one_another_and_the_first_counts(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("module", "old", "new"),
     [
-        ("Mux(is_burst, window_begins, position.last)", "position.last"),
+        (windows, "Mux(of_burst, window_begins, position.last)", "position.last"),
         *(
             pytest.param(*change, marks=pytest.mark.regress)
             for change in [
-                ("walk.eq(active & lookahead.room)", "walk.eq(active & lookahead.room & ~lookahead.input.valid)"),
-                ("Cat(Const((1 << lane_bits) - 1, lane_bits), begins)", "Const((1 << lane_bits) - 1, lane_bits)"),
-                ("Cat(Const((1 << all_bits) - 1, all_bits), begins)", "Const((1 << all_bits) - 1, all_bits)"),
-                ("begins.eq(first_window)", "begins.eq(first)"),
-                (" | (command.engine != last_engine) |", " |"),
-                (" | self._is_burst(command))", ")"),
-                ("            command.lanes <= limit,\n", ""),
+                (windows, _WALK, "walk.eq(active & lookahead.room & ~lookahead.input.valid)"),
+                (
+                    windows,
+                    "Cat(Const((1 << lane_bits) - 1, lane_bits), begins)",
+                    "Const((1 << lane_bits) - 1, lane_bits)",
+                ),
+                (windows, "Cat(Const((1 << all_bits) - 1, all_bits), begins)", "Const((1 << all_bits) - 1, all_bits)"),
+                (windows, "begins.eq(first_window)", "begins.eq(first_window & found.first)"),
+                (intake, " | (command.engine != self.last_engine) |", " |"),
+                (intake, " | is_burst(command, self.config))", ")"),
+                (intake, "            command.lanes <= limit,\n", ""),
             ]
         ),
     ],
 )
-def test_what_breaks_it_is_found(old: str, new: str, tmp_path: Path) -> None:
-    proof = WindowsProof(BURST_CONFIGS["two"], windows=broken(windows, old, new))
+def test_what_breaks_it_is_found(module: ModuleType, old: str, new: str, tmp_path: Path) -> None:
+    changed = broken(module, old, new)
+    if module is intake:
+        intakes, changed = changed, broken(windows, _WALK, _WALK)
+        changed.Intake = intakes.Intake
+    proof = WindowsProof(BURST_CONFIGS["two"], windows=changed)
     with pytest.raises(ProofError, match="does not follow"):
         prove(proof, tmp_path, depth=DEPTH, incremental=False)

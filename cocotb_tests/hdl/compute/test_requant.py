@@ -255,7 +255,7 @@ class Bench(wiring.Component):
         code = In(signed(8))
         super().__init__(
             {
-                "terms": In(2 * SUM_BITS * LANES),
+                "addends": In(2 * SUM_BITS * LANES),
                 "scale": In(SCALE_BITS * LANES),
                 "zero_point": code,
                 "low": code,
@@ -269,7 +269,7 @@ class Bench(wiring.Component):
         for lane in range(LANES):
             m.submodules[f"lane_{lane}"] = unit = Requantiser()
             m.d.comb += [
-                unit.terms.eq(self.terms.word_select(lane, 2 * SUM_BITS)),
+                unit.addends.eq(self.addends.word_select(lane, 2 * SUM_BITS)),
                 unit.scale.eq(self.scale.word_select(lane, SCALE_BITS)),
                 unit.zero_point.eq(self.zero_point),
                 unit.low.eq(self.low),
@@ -294,13 +294,13 @@ async def compare(dut, cases: Cases, rng: np.random.Generator) -> None:
     acc, bias, scale = (array[: len(array) // LANES * LANES].reshape(-1, LANES) for array in cases)
     parameters = pack_parameters(bias, scale)
     expect = [lambda *limits, row=row: requantise(*row, *limits) for row in zip(acc, parameters, strict=True)]
-    terms = np.stack([acc, bias], 2).astype(np.int64) << SUM_FRACTION_BITS
-    await compare_terms(dut, terms, parameters, expect, rng)
+    addends = np.stack([acc, bias], 2).astype(np.int64) << SUM_FRACTION_BITS
+    await compare_addends(dut, addends, parameters, expect, rng)
 
 
-async def compare_terms(dut, terms: np.ndarray, parameters: np.ndarray, expect: list, rng) -> None:
+async def compare_addends(dut, addends: np.ndarray, parameters: np.ndarray, expect: list, rng) -> None:
     """Terms int64[cycles, LANES, 2]; ``expect`` gives the results of a cycle for its zero point and limits."""
-    cycles = len(terms)
+    cycles = len(addends)
     zero_points = rng.integers(-128, 128, cycles)
     limits = np.sort(rng.integers(-128, 128, (cycles, 2)), axis=1)
     limits[rng.random(cycles) < 0.8] = -128, 127
@@ -308,9 +308,9 @@ async def compare_terms(dut, terms: np.ndarray, parameters: np.ndarray, expect: 
     scales = parameters >> np.uint64(32) & np.uint64((1 << SCALE_BITS) - 1)
 
     async def drive() -> None:
-        words = zip(terms.reshape(cycles, -1), scales, zero_points.tolist(), limits.tolist(), strict=True)
-        for terms_row, scale_row, zero_point, (low, high) in words:
-            dut.terms.value = joined(terms_row, SUM_BITS)
+        words = zip(addends.reshape(cycles, -1), scales, zero_points.tolist(), limits.tolist(), strict=True)
+        for addends_row, scale_row, zero_point, (low, high) in words:
+            dut.addends.value = joined(addends_row, SUM_BITS)
             dut.scale.value = joined(scale_row, SCALE_BITS)
             dut.zero_point.value, dut.low.value, dut.high.value = zero_point, low, high
             await FallingEdge(dut.clk)
@@ -350,13 +350,13 @@ async def random(dut) -> None:
 def sums(rng: np.random.Generator, count: int) -> np.ndarray:
     """Pairs of Add table entries, int64[count, 2]: of every magnitude, and such that the sum is near a tie."""
     limit = 1 << ENTRY_BITS - 1
-    terms = rng.integers(-limit, limit, (count, 2)) >> rng.integers(0, ENTRY_BITS, (count, 2))
+    addends = rng.integers(-limit, limit, (count, 2)) >> rng.integers(0, ENTRY_BITS, (count, 2))
     near = count // 2
     codes = rng.integers(-140, 140, near) * 2 + 1
     ties = (codes << ADD_FRACTION - 1) + rng.integers(-40, 41, near)
-    terms[:near, 0] = ties - terms[:near, 1] // 2
-    terms[:near, 1] //= 2
-    return np.clip(terms, -limit, limit - 1)
+    addends[:near, 0] = ties - addends[:near, 1] // 2
+    addends[:near, 1] //= 2
+    return np.clip(addends, -limit, limit - 1)
 
 
 #: Of the entries, in the tests.
@@ -365,8 +365,8 @@ ADD_SCALE = 2.0 ** (SUM_FRACTION_BITS - ADD_FRACTION)
 
 
 def test_golden_sum_is_float32() -> None:
-    terms = sums(np.random.default_rng(3), 200_000)
-    total = terms.sum(1)
+    addends = sums(np.random.default_rng(3), 200_000)
+    total = addends.sum(1)
     parameters = pack_parameters(np.full(1, 77, np.int32), np.full(1, ADD_SCALE, np.float32))
     value = total.astype(np.float32) * np.float32(2.0**-ADD_FRACTION)
     once = np.rint(total * 2.0**-ADD_FRACTION)
@@ -379,10 +379,11 @@ def test_golden_sum_is_float32() -> None:
 async def sums_of_add_tables(dut) -> None:
     await start(dut)
     rng = np.random.default_rng(4)
-    terms = sums(rng, 2000 * LANES).reshape(-1, LANES, 2)
+    addends = sums(rng, 2000 * LANES).reshape(-1, LANES, 2)
     parameters = pack_parameters(
-        rng.integers(-(2**31), 2**31, terms.shape[:2]).astype(np.int32), np.full(terms.shape[:2], ADD_SCALE, np.float32)
+        rng.integers(-(2**31), 2**31, addends.shape[:2]).astype(np.int32),
+        np.full(addends.shape[:2], ADD_SCALE, np.float32),
     )
-    rows = zip(terms.sum(2), parameters, strict=True)
+    rows = zip(addends.sum(2), parameters, strict=True)
     expect = [lambda *limits, row=row: requantise_sum(*row, *limits) for row in rows]
-    await compare_terms(dut, terms, parameters, expect, rng)
+    await compare_addends(dut, addends, parameters, expect, rng)

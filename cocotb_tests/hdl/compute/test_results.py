@@ -15,15 +15,18 @@ from benches.random_commands import payload, random_scenario
 from benches.streams import send, unpack
 from lutterfly.golden import isa, windows
 from lutterfly.golden.config_parts import ArrayConfig
-from lutterfly.golden.engines import ADD, FPC, MAC, find_engine
+from lutterfly.golden.engines import FPC, MAC, find_engine
 from lutterfly.golden.engines.fpc.configuration import FpcConfig
 from lutterfly.golden.engines.specifications import SPECIFICATIONS
 from lutterfly.golden.isa import ErrorCode, Unit
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing import BACKLOG_LIMIT, RESULT_WINDOWS, burst_limit, burst_results, result_windows
-from lutterfly.hdl.compute.results import RESULTS_LATENCY, Place, Results, settings_layout
+from lutterfly.hdl.compute.place import Place
+from lutterfly.hdl.compute.results import RESULTS_LATENCY, Results
+from lutterfly.hdl.compute.settings import settings_layout
 from lutterfly.hdl.engines import COMPONENTS
-from lutterfly.hdl.engines.engine import has_direct, own_fields
+from lutterfly.hdl.engines.fields import finish_fields
+from lutterfly.hdl.engines.finish import built_finishes, finish_flag, has_whole_finish
 from lutterfly.hdl.parts.isa import ErrorReport, command_shape
 
 SHAPE = command_shape(isa.COMPUTE)
@@ -45,7 +48,7 @@ def test_results(simulate, name: str) -> None:
 def test_bursts_must_be_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     Results(PRESETS["ecp5-85k"])
     monkeypatch.setattr(COMPONENTS[FPC], "is_narrow", False)
-    with pytest.raises(ValueError, match="engines of bursts must have narrow results"):
+    with pytest.raises(ValueError, match="FPC must have narrow results: it has bursts, or a whole finish"):
         Results(PRESETS["ecp5-85k"])
 
 
@@ -56,7 +59,7 @@ class Bench:
         self.dut = dut
         self.config = CONFIGS[os.environ["CONFIG"]]
         self.lanes, self.width = self.config.array.lanes, self.config.array.requant_lanes
-        self.has_direct = has_direct(self.config)
+        self.has_whole = has_whole_finish(self.config)
         self.rng = np.random.default_rng(8)
         self.groups: list[tuple] = []
         self.errors: list[dict[str, int]] = []
@@ -79,14 +82,14 @@ class Bench:
 
     async def step(self, inputs: dict[str, int], work: int = 0) -> None:
         """One cycle; ``work``: groups of the result that comes in."""
-        names = ("place", "settings", "accumulators", "parameters", "error", *(["direct_values"] * self.has_direct))
-        place, settings, accumulators, parameters, error, *direct = await cycle(self.dut, inputs, *names)
+        names = ("place", "settings", "accumulators", "parameters", "error", *(["values"] * self.has_whole))
+        place, settings, accumulators, parameters, error, *whole = await cycle(self.dut, inputs, *names)
         # As the gate counts: what comes in cannot be worked off in the same cycle.
         self.backlog = max(self.backlog - 1, 0) + work
         place = unpack(place, Place)
         if place["valid"]:
-            if place["is_direct"]:
-                values = np.frombuffer(direct[0].to_bytes(2 * self.lanes, "little"), np.int16)
+            if place["is_whole"]:
+                values = np.frombuffer(whole[0].to_bytes(2 * self.lanes, "little"), np.int16)
             else:
                 values = np.frombuffer(accumulators.to_bytes(4 * self.width, "little"), np.int32)
             words = np.frombuffer(parameters.to_bytes(8 * self.width, "little"), np.uint64)
@@ -99,7 +102,7 @@ class Bench:
         """The results of all windows of a command, int32[windows, results, lanes]: those of a window in a row."""
         tiles = windows.lane_counts(command)
         shape = [command[name] for name in ("outer", "middle", "inner")]
-        limit = burst_limit(self.config) if SPECIFICATIONS[command["engine"]].is_burst else BACKLOG_LIMIT
+        limit = burst_limit(self.config) if SPECIFICATIONS[command["engine"]].issue.is_burst else BACKLOG_LIMIT
         for number, window in enumerate(results):
             while self.backlog > limit or self.rng.random() < 0.2:
                 await self.step({"result": 0})
@@ -122,15 +125,16 @@ class Bench:
 
     def group_lanes(self, command: dict[str, int]) -> int:
         """Lanes of a group."""
-        return self.lanes if SPECIFICATIONS[command["engine"]].is_direct(command) else self.width
+        return SPECIFICATIONS[command["engine"]].finish_of(command).at_once(self.config)
 
     def expected(self, number: int, command: dict[str, int], results: np.ndarray) -> list[tuple]:
-        lanes, is_direct = self.group_lanes(command), bool(SPECIFICATIONS[command["engine"]].is_direct(command))
-        columns = lanes if is_direct else self.config.array.columns
+        chosen = SPECIFICATIONS[command["engine"]].finish_of(command)
+        lanes, is_whole = self.group_lanes(command), chosen.is_whole
+        columns = lanes if is_whole else self.config.array.columns
         # Those of other engines are what they make of the argument.
         formats = {engine.name.lower(): engine.format for engine in self.config.engines}
         encoded = formats[find_engine(command["engine"]).name.lower()].encode(**command)
-        own = own_fields(self.config.engines, "result_fields")["fields"].members
+        own = finish_fields(self.config.engines)["fields"].members
         fields = {
             name: {field: formats[name].decode(encoded)[field] for field in layout.members}
             for name, layout in own.items()
@@ -152,7 +156,7 @@ class Bench:
                 place = {
                     "valid": 1,
                     "write": int(is_last or (lane + lanes) % columns == 0),
-                    "is_direct": int(is_direct),
+                    "is_whole": int(is_whole),
                     "finish": int(is_last and window == destinations.size - 1),
                     "slot": lane % columns // lanes,
                     "address": int(destinations[position]) + (max(bits, piece) // 8 if packed else piece),
@@ -163,7 +167,9 @@ class Bench:
                 }
                 settings = {name: command[name] for name in SETTINGS}
                 settings["fields"] = fields
-                settings["is_add"] = int(command["engine"] == ADD)
+                for engine, finish in built_finishes(self.config):
+                    is_chosen = command["engine"] == engine.engine and chosen is finish
+                    settings[finish_flag(engine, finish)] = int(is_chosen)
                 values = results[window].reshape(-1)[lane : lane + lanes]
                 if not self.is_wide(command):
                     values = values.astype(np.int16).astype(np.int32)
@@ -199,7 +205,7 @@ async def every_group(dut, p_stall: float) -> None:
     expected = []
     for number, command in enumerate(commands):
         count = command["outer"] * command["middle"] * command["inner"]
-        most = burst_results(bench.config) if SPECIFICATIONS[command["engine"]].is_burst else 1
+        most = burst_results(bench.config) if SPECIFICATIONS[command["engine"]].issue.is_burst else 1
         results = bench.rng.integers(-(2**31), 2**31, (count, most, bench.lanes), dtype=np.int32)
         expected += bench.expected(number, command, results)
         # The issue stage sends the context before the command's first step: no result comes without its context.

@@ -104,7 +104,7 @@ def entries_of(scenario: Scenario) -> np.ndarray:
 def results_of(command: dict[str, int], config: Config) -> list[list[int]]:
     """Of every window in order, the groups of each of its results."""
     tiles, lanes = windows.lane_counts(command), config.array.lanes
-    width = lanes if SPECIFICATIONS[command["engine"]].is_direct(command) else config.array.requant_lanes
+    width = SPECIFICATIONS[command["engine"]].finish_of(command).at_once(config)
     shape = [1, 1, 1]
     shape[windows.tile_axis(command)] = -1
     counts = np.broadcast_to(tiles.reshape(shape), [command[name] for name in ("outer", "middle", "inner")])
@@ -132,7 +132,10 @@ async def every_step(dut, p_stall: float) -> None:
         addresses += list(starts.reshape(-1))
         steps, start = command["steps"], windows.sum_start(command, entries)
         engine = SPECIFICATIONS[command["engine"]]
-        tile_words, read_steps = engine.tile_weight_words(command) or steps, engine.steps_read(command, bench.config)
+        tile_words, read_steps = (
+            engine.issue.tile_weight_words(command) or steps,
+            engine.issue.steps_read(command, bench.config),
+        )
         for *outside, inner in np.ndindex(*bases.shape):
             tile = (*outside, inner)[windows.tile_axis(command)]
             for step in range(command["skip"] if inner else 0, steps):
@@ -150,7 +153,7 @@ async def every_step(dut, p_stall: float) -> None:
     begun = [now for now, _, step, _ in bench.steps if step["clear"]]
     fired = [now for now, _, step, _ in bench.steps if step["fire"]]
     bursts = [
-        SPECIFICATIONS[command["engine"]].is_burst
+        SPECIFICATIONS[command["engine"]].issue.is_burst
         for command in scenario.commands
         for _ in results_of(command, bench.config)
     ]

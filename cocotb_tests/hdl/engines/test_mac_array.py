@@ -21,7 +21,7 @@ from lutterfly.golden.engines.depthwise.specification import depthwise
 from lutterfly.golden.engines.mac.specification import mac
 from lutterfly.golden.engines.xnor.specification import agreeing
 from lutterfly.golden.presets import PRESETS
-from lutterfly.hdl.engines.engine import LOAN_LATENCY
+from lutterfly.hdl.engines.engine import SELECT_LATENCY
 from lutterfly.hdl.engines.mac_array import MacArray
 from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY
 
@@ -44,7 +44,8 @@ class Bench:
         config = CONFIGS[os.environ["CONFIG"]]
         array = config.array
         component = MacArray(config)
-        self.step_layout, self.lent_columns = component.step_layout, component.lent_columns
+        self.borrowed_columns = component.borrowed_columns
+        self.step_layout, self.selected_layout = (getattr(component, name).shape() for name in ("step", "selected"))
         self.is_binary, self.all_bytes = component.is_binary, (1 << array.lanes) - 1
         self.lanes, self.columns, self.taps = array.lanes, array.columns, config.engines[DEPTHWISE].taps
         self.late = [np.zeros((self.columns, self.lanes), np.int8)] * self.columns
@@ -54,24 +55,27 @@ class Bench:
 
     async def start(self) -> None:
         self.dut.step.value = 0
-        if self.is_binary:
-            self.dut.mode.value = 0
-        if self.lent_columns:
-            self.dut.lent.value = 0
-            self.dut.lent_multipliers__factors.value = 0
+        self.select(mac=1)
+        if self.borrowed_columns:
+            self.dut.borrowed_multipliers__factors.value = 0
         Clock(self.dut.clk, 10, unit="ns").start()
         self.dut.rst.value = 1
-        # Registers that say what is lent, and the mode, are not reset.
-        for _ in range(1 + LOAN_LATENCY):
+        # Registers that say what is selected are not reset.
+        for _ in range(1 + SELECT_LATENCY):
             await RisingEdge(self.dut.clk)
         self.dut.rst.value = 0
+
+    def select(self, **engines: int) -> None:
+        """Which engine works, if any."""
+        self.is_xnor = "xnor" in engines
+        self.dut.selected.value = pack(dict.fromkeys(self.selected_layout.members, 0) | engines, self.selected_layout)
 
     async def feed(self, word: np.ndarray, weights: np.ndarray, step: dict[str, int]) -> None:
         """One cycle; ``weights`` is int8[columns, lanes]."""
         self.late = [weights, *self.late[:-1]]
         skewed = np.stack([self.late[column][column] for column in range(self.columns)])
         if self.is_binary:
-            step = {"keeps": self.all_bytes, "binary": int(self.dut.mode.value), **step}
+            step = {"keeps": self.all_bytes, "binary": int(self.is_xnor), **step}
         self.dut.step.value = pack(step, self.step_layout)
         self.dut.word.value = int.from_bytes(word.tobytes(), "little")
         self.dut.weights.value = int.from_bytes(skewed.tobytes(), "little")
@@ -196,7 +200,7 @@ async def chained_columns_make_a_depthwise_convolution(dut, p_stall: float, stri
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(p_stall=[0.0, 0.5])
 async def counts_bits_that_agree(dut, p_stall: float) -> None:
-    """Of the bytes that count; the products of the same words are as before when the mode has ended."""
+    """Of the bytes that count; the products of the same words are as before when another engine is selected."""
     rng, bench = np.random.default_rng(6), Bench(dut)
     await bench.start()
     if not bench.is_binary:
@@ -221,7 +225,7 @@ async def counts_bits_that_agree(dut, p_stall: float) -> None:
             expected.append(mac(words, weights))
 
     for is_binary in (True, False, True):
-        dut.mode.value = int(is_binary)
+        bench.select(**{"xnor" if is_binary else "mac": 1})
         await bench.drain()
         for _ in range(30):
             await window(int(rng.choice([1, 1, 2, 9])), is_binary=is_binary)
@@ -230,13 +234,13 @@ async def counts_bits_that_agree(dut, p_stall: float) -> None:
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
-async def lends_its_multipliers(dut) -> None:
-    """While they are lent, products are those of the borrower's factors, whatever the words; then all is as before."""
+async def multiplies_for_borrowers(dut) -> None:
+    """While no engine of the array is selected, products are those of the borrower's factors, whatever the words."""
     rng, bench = np.random.default_rng(5), Bench(dut)
     await bench.start()
-    if not bench.lent_columns:
+    if not bench.borrowed_columns:
         return
-    shape = (bench.lent_columns, bench.lanes)
+    shape = (bench.borrowed_columns, bench.lanes)
 
     def weights() -> np.ndarray:
         return rng.integers(-128, 128, (bench.columns, bench.lanes), dtype=np.int8)
@@ -270,25 +274,25 @@ async def lends_its_multipliers(dut) -> None:
 
     expected = [await window()]
     await bench.drain()
-    dut.lent.value = 1
-    await idle(LOAN_LATENCY + bench.columns)
+    bench.select()
+    await idle(SELECT_LATENCY + bench.columns)
     wanted: list[np.ndarray] = []
     for number in range(50):
         factors = rng.integers(-(1 << 15), 1 << 15, shape, dtype=np.int16)
         if number % 5 == 0:
             factors = rng.choice(np.array([-(1 << 15), (1 << 15) - 1], np.int16), shape)
-        dut.lent_multipliers__factors.value = int.from_bytes(factors.tobytes(), "little")
+        dut.borrowed_multipliers__factors.value = int.from_bytes(factors.tobytes(), "little")
         await idle(1)
-        used = np.stack([bench.late[column][column] for column in range(bench.lent_columns)])
+        used = np.stack([bench.late[column][column] for column in range(bench.borrowed_columns)])
         wanted.append(factors.astype(np.int32) * used)
         if number >= MULTIPLIER_LATENCY:
-            bits = int(dut.lent_multipliers__products.value)
-            lanes = [bits >> 24 * place & 0xFFFFFF for place in range(bench.lent_columns * bench.lanes)]
+            bits = int(dut.borrowed_multipliers__products.value)
+            lanes = [bits >> 24 * place & 0xFFFFFF for place in range(bench.borrowed_columns * bench.lanes)]
             found = np.array([lane - (lane >> 23 << 24) for lane in lanes], np.int32).reshape(shape)
             np.testing.assert_array_equal(found, wanted[number - MULTIPLIER_LATENCY])
-    dut.lent.value = 0
-    dut.lent_multipliers__factors.value = 0
-    await idle(LOAN_LATENCY)
+    bench.select(mac=1)
+    dut.borrowed_multipliers__factors.value = 0
+    await idle(SELECT_LATENCY)
     expected.append(await window())
     await bench.drain()
     np.testing.assert_array_equal([result[: bench.columns] for result in bench.results], expected)

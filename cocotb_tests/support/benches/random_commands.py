@@ -125,7 +125,7 @@ def random_scenario(config: Config, rng: np.random.Generator, count: int, *, run
         window = random_window(config, rng, engine, WEIGHT_WORDS // tiles // 2 if run_length == 1 else 2)
         lanes = window.fields.get("lanes", int(rng.choice([limit, rng.integers(1, limit + 1)])))
         last_lanes = window.fields.get("last_lanes", int(rng.integers(1, lanes + 1)))
-        steps, weight_words = window.fields["steps"], engine.tile_weight_words(window.fields)
+        steps, weight_words = window.fields["steps"], engine.issue.tile_weight_words(window.fields)
         groups = -(-lanes // array.requant_lanes)
         # Windows of very many results: as many as have parameters, and room for what they write.
         tiles = min(window.fields.get("outer", tiles), max(PARAMETER_WORDS // 2 // groups, 1))

@@ -8,7 +8,8 @@ import numpy as np
 
 from ...config import Config
 from ...requant import requantise_sum
-from ..specification import Command, EngineSpecification, Int8, Int64, RandomWindow, TileWindows, require_int8
+from ..finish import Finish, clamp_of
+from ..specification import Command, EngineSpecification, Int8, Int64, RandomWindow, TileWindows, UInt64, require_int8
 from . import ADD
 from .memory import ENTRIES, ENTRY_BITS
 
@@ -53,6 +54,17 @@ def _totals(windows: TileWindows) -> Int64:
     return add(windows.words, tables[windows.command["add_table"]])
 
 
+def _requantise_sum(totals: Int64, parameters: UInt64, command: Command) -> Int8:
+    return requantise_sum(totals, parameters, *clamp_of(command))
+
+
+#: Cycles from a code to its entry.
+_LOOK_UP = 2
+
+#: The requantiser adds two entries of the tables.
+SUM = Finish(name="sum", codes=_requantise_sum, addends_latency=_LOOK_UP, fields=("add_table",))
+
+
 def _latency(config: Config, command: Command) -> int:
     """Take the word, keep it beside the one before."""
     return 2
@@ -75,10 +87,7 @@ SPECIFICATION = EngineSpecification(
     latency=_latency,
     random_window=_random_window,
     conditions=_conditions,
-    result_fields=("add_table",),
-    finish=requantise_sum,
-    # Look up, choose.
-    terms_latency=3,
+    finishes=(SUM,),
     # It brings the sum of two random entries into the range of a code.
     random_scale=2.0**-24,
 )

@@ -9,6 +9,7 @@ import numpy as np
 from ... import windows
 from ...config import Config
 from ...memories import LocalMemory
+from ..issue import Issue
 from ..mac.specification import MULTIPLIER_LATENCY
 from ..specification import Command, EngineSpecification, Int8, Int32, Int64, RandomWindow, TileWindows, require_int8
 from . import DEPTHWISE
@@ -105,7 +106,5 @@ SPECIFICATION = EngineSpecification(
     latency=_latency,
     random_window=_random_window,
     conditions=_conditions,
-    weight_words="rows",
-    has_streams=True,
-    step_fields=("rows",),
+    issue=Issue(weight_words="rows", has_streams=True, fields=("rows",)),
 )

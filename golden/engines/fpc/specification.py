@@ -11,12 +11,14 @@ import numpy as np
 from ...butterfly import Density, Pattern, pixel_words
 from ...butterfly_words import unplace
 from ...config import Config
-from ...fpc import VALUE_BITS, Finish, Stages, enter, run_stages, shift_values
+from ...fpc import Finish as ShiftSettings
+from ...fpc import Stages, enter, run_stages, shift_values
+from ..finish import REQUANTISE, Finish
+from ..issue import Issue
 from ..mac.specification import MULTIPLIER_LATENCY
 from ..specification import Command, EngineSpecification, Int8, Int16, Int32, RandomWindow, TileWindows
 from . import FPC
 
-BIAS_BYTES = VALUE_BITS // 8
 #: From codes to values in the first stage: a register, subtract, shift.
 ENTRY_LATENCY = 3
 #: From the terms of a stage to the sum that a skip is added to: add, round.
@@ -70,15 +72,14 @@ def _weight_columns(tile: TileWindows) -> Int8:
     return np.concatenate([tile.weights, words], axis=1)
 
 
-def _finish_direct(totals: Int32, biases: Int16, command: Command) -> Int8:
+def _shift(totals: Int32, biases: Int16, command: Command) -> Int8:
     scale = np.full(biases.shape, 2.0 ** -command["shift"], np.float32)
-    finish = Finish(biases, scale, command["zero_point"], command["low"], command["high"])
+    finish = ShiftSettings(biases, scale, command["zero_point"], command["low"], command["high"])
     return shift_values(totals.astype(np.int16), finish)
 
 
-def has_direct_finish(config: Config) -> bool:
-    """Whether a word of parameters holds a bias for each lane."""
-    return BIAS_BYTES * config.array.lanes <= config.parameter_word_bytes
+#: Values are shifted: no multiplier is needed.
+SHIFT = Finish(name="shift", codes=_shift, chosen=lambda command: command["direct"], is_whole=True, fields=("shift",))
 
 
 def _latency(config: Config, command: Command) -> int:
@@ -95,7 +96,6 @@ def _conditions(command: Any, config: Config) -> list[Any]:
         ~command["skip"].any(),
         command["channels"].any(),
         command["last_lanes"] == command["lanes"],
-        ~(command["direct"] & (command["table_enable"] if has_direct_finish(config) else 1)),
         *(_reaches_further(command, config) if config.engines[FPC].further_columns(config.array) else ()),
         reduce(or_, [_is_of(stages, command, config) for stages in range(1, config.engines[FPC].pattern.stages + 1)]),
     ]
@@ -153,7 +153,7 @@ def _random_window(config: Config, rng: np.random.Generator, size: int) -> Rando
         "input_shift": int(rng.integers(8)),
         "halves": int(rng.integers(512)) & halves,
         "skips": int(rng.integers(16)) & skips,
-        "direct": (direct := int(has_direct_finish(config) and rng.integers(2))),
+        "direct": (direct := int(SHIFT.is_built(config) and rng.integers(2))),
         **({"table_enable": 0} if direct else {}),
         "further": int(rng.integers(1 + config.engines[FPC].further_words - positions(stages, lanes))),
         **({"outer": 1} if config.engines[FPC].further_columns(config.array) else {}),
@@ -179,12 +179,12 @@ SPECIFICATION = EngineSpecification(
     latency=_latency,
     random_window=_random_window,
     conditions=_conditions,
-    weight_words="steps",
-    read_steps=_read_steps,
-    direct="direct",
-    finish_direct=_finish_direct,
-    is_burst=True,
+    issue=Issue(
+        weight_words="steps",
+        read_steps=_read_steps,
+        is_burst=True,
+        fields=("stages", "channels", "input_zero_point", "input_shift", "halves", "skips", "lanes", "further"),
+    ),
+    finishes=(SHIFT, REQUANTISE),
     borrowed_columns=lambda config: config.engines[FPC].columns - config.engines[FPC].further_columns(config.array),
-    result_fields=("shift",),
-    step_fields=("stages", "channels", "input_zero_point", "input_shift", "halves", "skips", "lanes", "further"),
 )

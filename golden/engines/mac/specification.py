@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...config import Config
+from ..issue import Issue
 from ..specification import Command, EngineSpecification, Int8, Int32, TileWindows, any_steps, require_words
 from . import MAC
 
@@ -83,5 +84,5 @@ SPECIFICATION = EngineSpecification(
     totals=_totals,
     latency=_latency,
     random_window=any_steps,
-    weight_words="steps",
+    issue=Issue(weight_words="steps"),
 )

@@ -6,6 +6,7 @@ import numpy as np
 
 from ...memories import LocalMemory
 from ...windows import step_counts
+from ..issue import Issue
 from ..mac.specification import SPECIFICATION as ARRAY
 from ..specification import Bool, EngineSpecification, Int8, Int32, TileWindows, any_steps, require_words
 from . import XNOR
@@ -64,7 +65,6 @@ SPECIFICATION = EngineSpecification(
     totals=_totals,
     latency=ARRAY.latency,
     random_window=any_steps,
-    weight_words="steps",
-    masks_words=True,
+    issue=Issue(weight_words="steps", masks_words=True),
     is_binary=True,
 )

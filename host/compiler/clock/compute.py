@@ -64,13 +64,13 @@ class ComputeClock:
         behind = self.issues[-1][1] + 1 if self.issues else 0
         first = max(behind, taken + OVERHEADS.issue)
         spec = specification(fields["engine"])
-        if command.after or fields["engine"] != self.engine or spec.is_burst:
+        if command.after or fields["engine"] != self.engine or spec.issue.is_burst:
             first = max(first, self.landed)
         self.backlog = max(self.backlog - (first - behind), 0)
         self.engine = fields["engine"]
         latency = timing.landing_latency(config, fields)
-        limit = timing.burst_limit(config) if spec.is_burst else None
-        unread = fields["steps"] - spec.steps_read(fields, config)
+        limit = timing.burst_limit(config) if spec.issue.is_burst else None
+        unread = fields["steps"] - spec.issue.steps_read(fields, config)
         now = first
         for windows, rounds, slots in parts(fields, config):
             begins, row = now == first, sum(steps for steps, _ in windows)

@@ -128,8 +128,8 @@ def parts(fields: dict[str, int], config: Config) -> Iterator[tuple[list[tuple[i
             for count, tiles in ((full, fields["outer"] - 1), (last, 1))
             if tiles
         ]
-    is_direct = bool(specification(fields["engine"]).is_direct(fields))
-    slots = 1 if is_direct else config.array.columns // config.array.requant_lanes
+    finish = specification(fields["engine"]).finish_of(fields)
+    slots = 1 if finish.is_whole else config.array.columns // config.array.requant_lanes
     for row, lanes, rounds in found:
-        groups = [timing.result_groups(config, count, is_direct=is_direct) for count in lanes]
+        groups = [timing.result_groups(config, count, finish) for count in lanes]
         yield list(zip(row, groups, strict=True)), rounds, slots

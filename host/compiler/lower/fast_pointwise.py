@@ -8,7 +8,8 @@ import numpy as np
 
 from ....golden.butterfly_words import Placed, place
 from ....golden.engines import FPC
-from ....golden.engines.fpc.specification import BIAS_BYTES, has_direct_finish, positions
+from ....golden.engines.finish import REQUANTISE
+from ....golden.engines.fpc.specification import SHIFT, positions
 from ....golden.isa import Opcode
 from ....golden.memories import LocalMemory
 from ....golden.timing import result_groups
@@ -30,10 +31,9 @@ class FastPointwiseOperation(Operation):
         self.pattern = self.layer.stages.pattern
         self.words = positions(self.pattern.stages, self.config.array.lanes)
         # Powers of two are shifts; a table's codes come from the requantiser.
-        self.is_direct = (
-            self.layer.requantisation.shift is not None and self.layer.table is None and has_direct_finish(self.config)
-        )
-        self.groups = result_groups(self.config, self.pattern.outputs, is_direct=self.is_direct)
+        shifts = self.layer.requantisation.shift is not None and self.layer.table is None
+        self.finish = SHIFT if shifts and SHIFT.is_built(self.config) else REQUANTISE
+        self.groups = result_groups(self.config, self.pattern.outputs, self.finish)
         self.fold = f"{min(self.pattern.inputs, self.config.array.lanes)} of {self.config.array.lanes} lanes"
 
     @cached_property
@@ -74,10 +74,10 @@ class FastPointwiseOperation(Operation):
     def _parameters(self) -> Constant:
         """A word for each group of results."""
         finish, words = self.layer.requantisation, np.zeros((self.groups, self.config.parameter_word_bytes), np.uint8)
-        if self.is_direct:
+        if self.finish.is_whole:
             biases = np.zeros((self.groups, self.config.array.lanes), "<i2")
             biases.reshape(-1)[: len(finish.bias)] = finish.bias
-            words[:, : biases.shape[1] * BIAS_BYTES] = biases.view(np.uint8)
+            words[:, : biases.nbytes // self.groups] = biases.view(np.uint8)
         else:
             words.reshape(-1)[: finish.parameters.nbytes] = finish.parameters.astype("<u8").view(np.uint8)
         return Constant(words.tobytes(), (words.nbytes,))
@@ -110,8 +110,8 @@ class FastPointwiseOperation(Operation):
             "input_shift": layer.stages.input_shift,
             "halves": self.placed.halves,
             "skips": self.placed.skips,
-            "direct": int(self.is_direct),
-            "shift": finish.shift if self.is_direct else 0,
+            "direct": int(self.finish is SHIFT),
+            "shift": finish.shift if self.finish is SHIFT else 0,
         }
         return [Command(Opcode.COMPUTE, fields, self.index, reads, writes)]
 

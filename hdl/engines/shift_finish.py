@@ -1,17 +1,21 @@
-"""The finish of direct results: bias, shift, zero point and clamp of all lanes at a time, without a multiplier."""
+"""The shifting finish: bias, shift, zero point and clamp of all lanes at a time, without a multiplier."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, signed, unsigned
-from amaranth.lib import data, wiring
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib.wiring import In, Out
 
-from ...golden.fpc import MOST_FINISH_SHIFT, VALUE_BITS
+from ...golden.config import Config
+from ...golden.engines import FPC
+from ...golden.engines.fpc.specification import SHIFT
+from ...golden.fpc import MOST_FINISH_SHIFT
 from ..parts.pipeline import delay, spread
+from .finish import WholeFinishComponent, codes_layout, finish_settings_layout, values_layout
 
-__all__ = ["LATENCY", "DirectFinish", "direct_settings_layout"]
+__all__ = ["LATENCY", "ShiftFinish"]
 
 #: Add the bias, shift by nothing or by four, by the rest, add the zero point, limit to what a code can be compared to,
 #: clamp.
@@ -25,53 +29,47 @@ _COARSE_SHIFT = 1 << _FINE_BITS
 _KEPT_BITS = 9
 
 
-def direct_settings_layout() -> data.StructLayout:
-    """What a command says of it."""
-    return data.StructLayout(
-        {"shift": range(MOST_FINISH_SHIFT + 1), "zero_point": signed(8), "low": signed(8), "high": signed(8)}
-    )
-
-
 def _differs(bits: Value, bit: Value) -> Value:
     return (bits ^ bit.replicate(len(bits))).any()
 
 
-class DirectFinish(wiring.Component):
-    """Make codes of values, ``lanes`` a cycle, with a latency of ``LATENCY`` cycles.
+class ShiftFinish(WholeFinishComponent):
+    """Make codes of values, ``lanes`` a cycle.
 
     Bit-exact with :func:`lutterfly.golden.fpc.shift_values`.
 
     Parameters
     ----------
-    lanes : int
+    config : Config
 
     Members
     -------
-    values, biases : In(lanes x signed(16))
-    settings : In(direct_settings_layout)
-        ``low`` is at most ``high``.
-    codes : Out(lanes x 8)
+    settings, values, biases, codes
+        See :class:`.finish.WholeFinishComponent`. ``low`` is at most ``high``.
     """
 
-    def __init__(self, lanes: int):
-        self.lanes = lanes
-        values = data.ArrayLayout(signed(VALUE_BITS), lanes)
+    finish: ClassVar = SHIFT
+    latency: ClassVar = LATENCY
+
+    def __init__(self, config: Config):
+        self.lanes = config.array.lanes
+        values = values_layout(self.lanes)
         super().__init__(
             {
+                "settings": In(finish_settings_layout(FPC)),
                 "values": In(values),
                 "biases": In(values),
-                "settings": In(direct_settings_layout()),
-                "codes": Out(data.ArrayLayout(unsigned(8), lanes)),
+                "codes": Out(codes_layout(self.lanes)),
             }
         )
 
     def elaborate(self, platform) -> Module:
         m = Module()
         assert MOST_FINISH_SHIFT < 2 * _COARSE_SHIFT, "the coarse shift is one bit"
-        given = self.settings
+        given, shift = self.settings, self.settings.fields.fpc.shift
         settings = [
-            spread(m, given.shift[_FINE_BITS:], self.lanes, cycles=1, name="coarse"),
-            spread(m, given.shift[:_FINE_BITS], self.lanes, cycles=2, name="fine"),
+            spread(m, shift[_FINE_BITS:], self.lanes, cycles=1, name="coarse"),
+            spread(m, shift[:_FINE_BITS], self.lanes, cycles=2, name="fine"),
             spread(m, delay(m, given.zero_point, 1, name="zero_point"), self.lanes, cycles=2, name="zero_points"),
         ]
         for name in ("low", "high"):

@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""The finish of direct results against golden.fpc: every shift, ties, and values far outside of the codes."""
+"""The shifting finish against golden.fpc: every shift, ties, and values far outside of the codes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ import numpy as np
 
 from benches.clocking import cycle, start
 from benches.streams import pack
+from lutterfly.golden.engines import FPC
 from lutterfly.golden.fpc import Finish, shift_values
-from lutterfly.hdl.compute.direct_finish import LATENCY, DirectFinish, direct_settings_layout
+from lutterfly.hdl.engines.finish import finish_settings_layout
+from lutterfly.hdl.engines.shift_finish import LATENCY, ShiftFinish
+from quantised.fpc_configs import FPC_CONFIGS
 
-LANES = 4
+CONFIG = FPC_CONFIGS["bottom-up"]
+LANES = CONFIG.array.lanes
 
 
 def test_matches_golden(simulate) -> None:
-    simulate(DirectFinish(LANES))
+    simulate(ShiftFinish(CONFIG))
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -30,11 +34,11 @@ async def every_shift(dut) -> None:
         biases = rng.choice([rng.integers(-(1 << 15), 1 << 15), 0, 1], LANES).astype(np.int16)
         finish = Finish(biases, np.full(LANES, 2.0**-shift, np.float32), zero_point, low, high)
         expected.append(shift_values(values, finish).tobytes())
-        settings = {"shift": shift, "zero_point": zero_point, "low": low, "high": high}
+        settings = {"zero_point": zero_point, "low": low, "high": high, "fields": {"fpc": {"shift": shift}}}
         inputs = {
             "values": int.from_bytes(values.tobytes(), "little"),
             "biases": int.from_bytes(biases.tobytes(), "little"),
-            "settings": pack(settings, direct_settings_layout()),
+            "settings": pack(settings, finish_settings_layout(FPC)),
         }
         outputs += await cycle(dut, inputs, "codes")
     for _ in range(LATENCY):

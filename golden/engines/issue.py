@@ -1,0 +1,54 @@
+"""What the issue stage has to know of an engine: its steps, words and weight words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..config import Config
+
+
+@dataclass(frozen=True, kw_only=True)
+class Issue:
+    """How the windows of an engine are issued.
+
+    Attributes
+    ----------
+    weight_words : str or None
+        The field that says how many weight words a tile has; so many last steps of a window take one each. None if the
+        engine takes no weights.
+    read_steps : callable or None
+        Command and configuration to the steps of a window, the first ones and at least one, that read their word; the
+        words of the others count as null whatever stands at their addresses. In expressions that mean the same for
+        NumPy integers and for Amaranth values. None for all.
+    masks_words : bool
+        Step lists say how many bytes of a word count.
+    has_streams : bool
+        The windows of an inner loop are one stream of words: each but the first may leave out ``skip`` steps, and its
+        sum may begin at any step from there on. Else ``skip`` must be zero, and a sum begins at the first step.
+    is_burst : bool
+        The steps of a window come one after the other, and its results likewise, ``lanes`` a cycle, the first
+        ``latency`` behind the first word. Commands wait for every earlier result.
+    fields : tuple of str
+        Fields of the engine's commands that the hardware wants to know with every step.
+    """
+
+    weight_words: str | None = None
+    read_steps: Callable[[Any, Config], Any] | None = None
+    masks_words: bool = False
+    has_streams: bool = False
+    is_burst: bool = False
+    fields: tuple[str, ...] = ()
+
+    def steps_read(self, command: Mapping[str, int], config: Config) -> int:
+        """The steps of a window that read their word."""
+        return command["steps"] if self.read_steps is None else int(self.read_steps(command, config))
+
+    def tile_weight_words(self, command: Mapping[str, int]) -> int:
+        """Weight words of a tile."""
+        return 0 if self.weight_words is None else command[self.weight_words]
+
+
+#: Words only, one each step, as of a pooling.
+ANY_ISSUE = Issue()

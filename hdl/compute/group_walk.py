@@ -1,0 +1,216 @@
+"""Walk the groups of results, ahead of the results themselves: which parameters they take, and where they go."""
+
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from ...golden import isa
+from ...golden.config import Config
+from ...golden.packing import is_narrow, packs
+from ...golden.timing import burst_results
+from ..engines import COMPONENTS
+from ..engines.finish import has_whole_finish, is_whole
+from ..parts.fifo import Fifo, Slot
+from ..parts.isa import command_shape
+from ..parts.lookahead import Lookahead
+from .loops import Loops
+from .place import Place
+from .settings import settings_layout, take_settings
+
+__all__ = ["COMMANDS_IN_FLIGHT", "GroupWalk", "group_layout"]
+
+#: Commands that wait behind the one whose groups are walked, at least.
+COMMANDS_IN_FLIGHT = 4
+
+_COMMAND = command_shape(isa.COMPUTE)
+
+
+def group_layout(config: Config) -> data.StructLayout:
+    """A group that will come: its number in its window, whether it is the last one of a result and whether that is
+    wide, its parameter word, its settings and its place."""
+    groups = config.array.lanes // config.array.requant_lanes
+    return data.StructLayout(
+        {
+            "number": range(max(burst_results(config) * groups, 2)),
+            "pops": unsigned(1),
+            "is_wide": unsigned(1),
+            "word": unsigned(_COMMAND["parameter"].width + 1),
+            "settings": settings_layout(config),
+            "place": Place,
+        }
+    )
+
+
+class GroupWalk(wiring.Component):
+    """Give the groups of the commands, one each cycle, with a pause between commands.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    context : In(stream of COMPUTE)
+        The commands in the order in which they were issued; up to ``COMMANDS_IN_FLIGHT`` wait here.
+    groups : Out(stream of group_layout)
+        Registered. Of the place ``valid`` is left to the user.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        self.has_whole = has_whole_finish(config)
+        self.has_bits = packs(config) and is_narrow(config)
+        self.requant_lanes = config.array.requant_lanes
+        self.layout = group_layout(config)
+        super().__init__(
+            {"context": In(stream.Signature(_COMMAND)), "groups": Out(stream.Signature(group_layout(config)))}
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.submodules.lookahead = lookahead = Lookahead(self.layout)
+        m.submodules.contexts = contexts = Fifo(_COMMAND, depth=COMMANDS_IN_FLIGHT)
+        m.submodules.next_context = next_context = Slot(_COMMAND)
+        m.submodules.loops = loops = Loops(side="destination", word_bits=self.layout["word"].width)
+        wiring.connect(m, wiring.flipped(self.context), contexts.input)
+        wiring.connect(m, contexts.output, next_context.input)
+        wiring.connect(m, lookahead.output, wiring.flipped(self.groups))
+
+        active, command, take = Signal(), Signal(_COMMAND, reset_less=True), Signal()
+        next_command = next_context.output.payload
+        number, walk, last = Signal(self.layout["number"].shape), Signal(), Signal()
+        is_last = self._elaborate_last(m, next_command, number, take=take, walk=walk, last=last)
+        m.d.comb += [
+            next_context.output.ready.eq(~active),
+            take.eq(next_context.output.valid & ~active),
+            walk.eq(active & lookahead.room),
+            last.eq(Mux(loops.last_tile, is_last["last_lanes"], is_last["lanes"])),
+            loops.command.eq(command),
+            loops.first.eq(next_command),
+            loops.first_word.eq(next_command.parameter),
+            loops.load.eq(take),
+            loops.step.eq(walk & ~command.parameter_shared),
+            loops.advance.eq(walk & last),
+        ]
+        with m.If(take):
+            m.d.sync += [active.eq(1), command.eq(next_command)]
+        with m.If(walk):
+            m.d.sync += number.eq(Mux(last, 0, number + 1))
+        with m.If(walk & last & loops.last):
+            m.d.sync += active.eq(0)
+
+        whole: Value = Const(0)
+        if self.has_whole:
+            whole = Signal(reset_less=True)
+            with m.If(take):
+                m.d.sync += whole.eq(is_whole(next_command, self.config))
+        ends_piece = last | whole | number[: self._slot_bits].all()
+        bits: Value = Const(0)
+        if self.has_bits:
+            begins_row = take | (walk & last & loops.row_ends)
+            bits = self._elaborate_bits(m, begins_row, walk & ends_piece)
+        found = Signal(self.layout, name="walked_group", reset_less=True)
+        m.d.sync += [
+            found.number.eq(number),
+            found.pops.eq(last | self._ends_result(number, whole)),
+            found.word.eq(loops.word),
+            found.place.is_whole.eq(whole),
+            found.place.slot.eq(Mux(whole, 0, number[: self._slot_bits])),
+            found.place.write.eq(ends_piece),
+            found.place.finish.eq(last & loops.last),
+        ]
+        self._elaborate_push(m, command, walk, found, bits, loops, lookahead)
+        return m
+
+    def _elaborate_last(
+        self, m: Module, next_command: data.View, number: Signal, *, take: Signal, walk: Signal, last: Signal
+    ) -> dict[str, Signal]:
+        """Whether the group is the last one of a window of each size, of which the loops tell one."""
+        lane_bits, all_bits = ceil_log2(self.requant_lanes), ceil_log2(self.config.array.lanes)
+        takes_all = is_whole(next_command, self.config)
+        most = Mux(takes_all, self.config.array.lanes, self.requant_lanes)
+        is_last = {"lanes": Signal(reset_less=True), "last_lanes": Signal(reset_less=True)}
+        for field, flag in is_last.items():
+            limit, is_single = Signal.like(number, name=f"last_of_{field}", reset_less=True), Signal(reset_less=True)
+            behind = next_command[field] - 1
+            with m.If(take):
+                m.d.sync += [
+                    limit.eq(Mux(takes_all, behind >> all_bits, behind >> lane_bits)),
+                    Cat(is_single, flag).eq((next_command[field] <= most).replicate(2)),
+                ]
+            with m.Elif(walk):
+                m.d.sync += flag.eq(Mux(last, is_single, number + 1 == limit))
+        return is_last
+
+    def _ends_result(self, number: Signal, whole: Value) -> Value:
+        """Whether the group is the last one of a result of all lanes, of which a window of a burst has several."""
+        if burst_results(self.config) == 1:
+            return Const(0)
+        result_groups = self.config.array.lanes // self.requant_lanes
+        return whole | number[: ceil_log2(result_groups)].all()
+
+    def _elaborate_push(
+        self,
+        m: Module,
+        command: data.View,
+        walk: Signal,
+        found: Signal,
+        bits: Value,
+        loops: Loops,
+        lookahead: Lookahead,
+    ) -> None:
+        """Hand the group that was found to the lookahead.
+
+        A cycle after the walk the loops' pointer has arrived as well; the command is still the same then. One more for
+        the sums.
+        """
+        walked, last_tile = Signal(), Signal(reset_less=True)
+        pushed = Signal(self.layout, name="pushed", reset_less=True)
+        wide = [code for code in self.config.engines if not COMPONENTS[code].is_narrow]
+        m.d.sync += [walked.eq(walk), last_tile.eq(loops.last_tile)]
+        m.d.sync += [
+            pushed.eq(found),
+            pushed.is_wide.eq(reduce(or_, (command.engine == code for code in wide), Const(0))),
+            *take_settings(pushed.settings, command, self.config),
+            *self._piece(pushed.place, found, command, loops.pointer, last_tile, bits),
+            lookahead.input.valid.eq(walked),
+        ]
+        m.d.comb += [lookahead.reserve.eq(walk), lookahead.input.payload.eq(pushed)]
+
+    def _elaborate_bits(self, m: Module, begins_row: Value, ends_piece: Value) -> Signal:
+        """Count the bits of packed results that the windows of an inner loop have before a group's piece."""
+        following = Signal(isa.LOCAL_BITS + 3, reset_less=True)
+        bits = Signal.like(following, reset_less=True)
+        m.d.sync += bits.eq(following)
+        with m.If(begins_row):
+            m.d.sync += following.eq(0)
+        with m.Elif(ends_piece):
+            m.d.sync += following.eq(following + self.config.array.columns)
+        return bits
+
+    def _piece(
+        self, place: data.View, found: data.View, command: data.View, pointer: Value, last_tile: Value, bits: Value
+    ) -> list:
+        """Assign where the piece of a group begins, and what of it there is."""
+        columns, lanes = self.config.array.columns, self.config.array.lanes
+        whole, packed = found.place.is_whole, command.packed if packs(self.config) else Const(0)
+        start = Mux(whole, found.number * lanes, (found.number >> self._slot_bits) * columns)
+        most = Mux(whole, lanes, columns)
+        left = Mux(last_tile, command.last_lanes, command.lanes) - start
+        byte = bits[3:] if self.has_bits else start >> 3
+        return [
+            place.address.eq(pointer + Mux(packed, byte, start)),
+            *([place.packed.eq(packed)] if packs(self.config) else []),
+            *([place.bit.eq(bits[:3])] if self.has_bits else []),
+            place.count.eq(Mux(left > most, most, left)),
+            place.index.eq(command.index),
+        ]
+
+    @property
+    def _slot_bits(self) -> int:
+        """Bits of a group's number within its piece."""
+        return ceil_log2(self.config.array.columns // self.requant_lanes)

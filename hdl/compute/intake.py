@@ -1,0 +1,119 @@
+"""The next COMPUTE command: checked, and its first steps worked out, before it is taken."""
+
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ...golden import isa
+from ...golden.config import Config
+from ...golden.engines.specification import leaves_nothing_out
+from ...golden.engines.specifications import specification
+from ...golden.packing import packing_conditions
+from ..parts.isa import EngineCommand, command_shape
+from .position import Position, begin
+
+__all__ = ["Intake", "is_burst"]
+
+_COMMAND = command_shape(isa.COMPUTE)
+
+
+def is_burst(command: data.View, config: Config) -> Value:
+    """Whether the steps of a command's windows come one after the other, as one bit."""
+    engines = [engine for engine in config.engines if specification(engine).issue.is_burst]
+    return reduce(or_, (command.engine == engine for engine in engines), Const(0))
+
+
+class Intake(wiring.Component):
+    """Hold the next command; check its counts and work out its positions, two cycles before it may be taken.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    command : In(stream of COMPUTE)
+    last_engine : In(4)
+        Of the command before.
+    take : In(1)
+        Take the command that is ``ready``; one that is ``illegal`` stays.
+    offered : Out(COMPUTE)
+    ready, illegal : Out(1)
+        It has been checked.
+    waits : Out(1)
+        It has to wait for every earlier result.
+    beginning, continuation : Out(Position)
+        The first step of its inner loops' first windows, and of the windows behind.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        self.engines = [specification(code) for code in config.engines]
+        super().__init__(
+            {
+                "command": In(stream.Signature(_COMMAND)),
+                "last_engine": In(_COMMAND["engine"].shape),
+                "take": In(1),
+                "offered": Out(_COMMAND),
+                "ready": Out(1),
+                "illegal": Out(1),
+                "waits": Out(1),
+                "beginning": Out(Position),
+                "continuation": Out(Position),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        waiting, looked_at, checked, legal = Signal(), Signal(), Signal(), Signal()
+        command = Signal(_COMMAND, reset_less=True)
+        m.d.comb += [self.command.ready.eq(~waiting), self.offered.eq(command)]
+        with m.If(~waiting):
+            m.d.sync += [waiting.eq(self.command.valid), command.eq(self.command.payload)]
+        with m.Elif(self.take):
+            m.d.sync += waiting.eq(0)
+
+        conditions = self._conditions(m, command)
+        fulfilled, waits = Signal(len(conditions), reset_less=True), Signal(reset_less=True)
+        m.d.sync += [
+            looked_at.eq(waiting & ~self.take),
+            checked.eq(looked_at & ~self.take),
+            fulfilled.eq(Cat(conditions)),
+            legal.eq(fulfilled.all()),
+            waits.eq(command.after | (command.engine != self.last_engine) | is_burst(command, self.config)),
+        ]
+        m.d.comb += [self.ready.eq(checked & legal), self.illegal.eq(checked & ~legal), self.waits.eq(waits)]
+        for name, skip in (("beginning", 0), ("continuation", command.skip)):
+            position = Signal(Position, name=f"next_{name}", reset_less=True)
+            steps = Signal.like(command.steps, name=f"steps_of_{name}", reset_less=True)
+            m.d.sync += [steps.eq(command.steps - skip), begin(position, command, skip, steps, self.config)]
+            m.d.comb += getattr(self, name).eq(position)
+        return m
+
+    def _conditions(self, m: Module, command: data.View) -> tuple[Value, ...]:
+        """What a legal command fulfils."""
+        limit = self.config.array.lanes
+        for engine in self.engines:
+            if engine.most_results(self.config) != self.config.array.lanes:
+                limit = Mux(command.engine == engine.engine, engine.most_results(self.config), limit)
+        legal_for_engine = Signal(init=1)
+        with m.Switch(command.engine):
+            for engine in self.engines:
+                if engine.has_conditions:
+                    with m.Case(engine.engine):
+                        own = EngineCommand(command, engine.engine)
+                        m.d.comb += legal_for_engine.eq(engine.legal(own, self.config))
+            with m.Default():
+                m.d.comb += legal_for_engine.eq(leaves_nothing_out(command))
+        return (
+            *(command[name].any() for name in ("outer", "middle", "inner", "steps", "lanes", "last_lanes")),
+            command.lanes <= limit,
+            command.last_lanes <= command.lanes,
+            command.list + command.steps <= self.config.memory.list_entries,
+            command.table < self.config.memory.tables,
+            legal_for_engine,
+            *packing_conditions(command, self.config),
+        )
