@@ -136,7 +136,8 @@ def test_the_sample_is_of_every_folder_and_the_same_each_time() -> None:
     assert len({mutant.name for mutant in chosen}) == len(chosen)
     files = {mutant.file for mutant in chosen}
     # Of those in which there is a place to break.
-    hardware = {name for name, path in mutants.sources("hdl").items() if list(mutants.generated(name, path.read_text()))}
+    sources = mutants.sources("hdl")
+    hardware = {name for name, path in sources.items() if list(mutants.generated(name, path.read_text()))}
     assert {file for file in files if file.startswith("hdl/")} == hardware
     assert {file.rpartition("/")[0] for file in files} == set(FOLDERS)
     assert sum(mutant.file.startswith("hdl/") for mutant in chosen) >= 200
