@@ -8,10 +8,10 @@ import pytest
 
 from lutterfly.examples import digits
 from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
-from lutterfly.host import reference
 from lutterfly.host.compiler import CompileError
-from lutterfly.host.session import InferenceSession
-from lutterfly.host.verify import verify
+from lutterfly.host.model import reference
+from lutterfly.host.session.session import InferenceSession
+from lutterfly.host.session.verify import verify
 from networks.binary_networks import binary_network
 from oracles.exactness import assert_right
 

@@ -15,11 +15,11 @@ from lutterfly.golden.butterfly import Density, Direction, Pattern
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import FPC
 from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
-from lutterfly.host import reference
 from lutterfly.host.compiler import CompileError, compile_model
 from lutterfly.host.frontend import ModelError
-from lutterfly.host.session import InferenceSession
-from lutterfly.host.verify import verify
+from lutterfly.host.model import reference
+from lutterfly.host.session.session import InferenceSession
+from lutterfly.host.session.verify import verify
 from networks.butterflies import Network, random_stages
 from networks.fast_networks import fast_network
 from oracles.exactness import assert_right

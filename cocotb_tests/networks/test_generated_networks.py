@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from lutterfly.golden.config import Config
 from lutterfly.golden.machine import ORDERS
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host import reference
 from lutterfly.host.compiler import compile_graph
 from lutterfly.host.frontend import import_model
-from lutterfly.host.verify import verify
+from lutterfly.host.model import reference
+from lutterfly.host.session.verify import verify
 from networks.blocks import BLOCKS, networks
 from networks.generated import Generated, Limits
 from oracles.exactness import assert_exact, assert_right, needs_reference

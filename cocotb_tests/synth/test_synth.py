@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lutterfly.hdl.parts.device import Multiplier, Ram
-from lutterfly.host import cli
+from lutterfly.host.command import cli
 from lutterfly.synth import flow
 from lutterfly.synth.device import DEVICES
 from lutterfly.synth.extras import install_command

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...golden.isa import Opcode
 from ..compiler import Command, Outcome
-from ..session import InferenceSession
+from ..session.session import InferenceSession
 from ..simulation.simulator import EventKind, Simulator
 
 

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from ...golden.registers import REGISTERS
-from ..answer import tables_text
+from ..files.phrases import tables_text
 from . import figures, memory_figures, style, timeline
 from .gather import Facts, LayerFacts
 from .stalls import WAITS

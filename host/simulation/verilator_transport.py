@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...golden.config import Config
-from ..progress import Progress, silent
-from ..transport import Transport
+from ..driver.transport import Transport
+from ..files.progress import Progress, silent
 from .build import library
 from .simulator import MemorySettings, Outcome, Simulator
 

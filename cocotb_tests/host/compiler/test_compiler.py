@@ -14,7 +14,7 @@ from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program import Program
 from lutterfly.host.compiler import CompileError, Outcome, compile_graph, plan_graph
-from lutterfly.host.compiler.emit import emit
+from lutterfly.host.compiler.outcome.emit import emit
 from lutterfly.host.graph import Graph, Window
 from oracles.execution import differing_bytes
 from quantised.graphs import GraphMaker, random_graph
@@ -80,7 +80,7 @@ def test_every_fold_of_the_input_is_exact(monkeypatch: pytest.MonkeyPatch, windo
     graph, config = maker.finish(maker.convolution("x", 9, window)), PRESETS["ecp5-85k"]
     for rows in range(1, window.kernel[0] + 1):
         monkeypatch.setattr(
-            "lutterfly.host.compiler.folds.load_estimate",
+            "lutterfly.host.compiler.layout.folds.load_estimate",
             lambda storage, *_, rows=rows: 0 if (storage.fold.rows if storage.fold else 1) == rows else 1 << 30,
         )
         plan = plan_graph(graph, config)

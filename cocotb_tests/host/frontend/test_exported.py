@@ -10,12 +10,13 @@ import onnx
 import pytest
 
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host import InferenceSession, cli
-from lutterfly.host.arrays import describe_model
+from lutterfly.host import InferenceSession
+from lutterfly.host.command import cli
 from lutterfly.host.frontend import ModelError, describe, import_model
-from lutterfly.host.model_file import read_model_file
-from lutterfly.host.quantize import quantize
-from lutterfly.host.reference import open_session
+from lutterfly.host.model.arrays import describe_model
+from lutterfly.host.model.model_file import read_model_file
+from lutterfly.host.model.reference import open_session
+from lutterfly.host.quantize.static_quantisation import quantize
 from oracles.exactness import assert_answers, assert_exact, needs_reference
 from transports.golden_transport import GoldenTransport
 

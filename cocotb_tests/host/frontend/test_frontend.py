@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from lutterfly.examples import digits
-from lutterfly.host import reference
-from lutterfly.host.evaluate import evaluate, from_onnx, to_onnx
 from lutterfly.host.frontend import describe, import_model
 from lutterfly.host.graph import Convolution, MaxPool, Pointwise, Window
+from lutterfly.host.graph.evaluate import evaluate, from_onnx, to_onnx
+from lutterfly.host.model import reference
 from networks.generated import FORMS, TINY, Maker, layer
 from oracles.exactness import assert_exact, needs_reference
 

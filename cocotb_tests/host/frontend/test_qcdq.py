@@ -11,11 +11,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host import reference
-from lutterfly.host.arrays import describe_model
 from lutterfly.host.frontend import ModelError, describe, import_model
 from lutterfly.host.graph import AveragePool, Convolution, Pointwise
-from lutterfly.host.verify import verify
+from lutterfly.host.model import reference
+from lutterfly.host.model.arrays import describe_model
+from lutterfly.host.session.verify import verify
 from oracles.exactness import assert_answers, assert_exact, assert_right, needs_reference
 from oracles.refused import POWERS, without_numbers
 

@@ -7,9 +7,10 @@ import onnx
 import pytest
 
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host import InferenceSession, reference
+from lutterfly.host import InferenceSession
 from lutterfly.host.frontend import ModelError, import_model
-from lutterfly.host.verify import verify
+from lutterfly.host.model import reference
+from lutterfly.host.session.verify import verify
 from networks.generated import TINY, Maker
 from networks.qdq_graphs import GraphOfCodes
 from oracles.exactness import assert_answers, assert_exact, needs_reference

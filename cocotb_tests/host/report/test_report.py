@@ -14,11 +14,12 @@ import pytest
 
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host import commands, report
-from lutterfly.host.cli import main
+from lutterfly.host import report
+from lutterfly.host.command import commands
+from lutterfly.host.command.cli import main
 from lutterfly.host.compiler import compile_model
-from lutterfly.host.driver import AcceleratorError
-from lutterfly.host.session import InferenceSession
+from lutterfly.host.driver.driver import AcceleratorError
+from lutterfly.host.session.session import InferenceSession
 from lutterfly.synth.extras import install_command
 from networks.generated import TINY, Maker
 
@@ -148,7 +149,7 @@ def test_without_plotly_the_remedy_is_named(
 
 def test_a_run_without_report_needs_no_plotly(pixels: str) -> None:
     script = (
-        "import sys; sys.modules['plotly'] = None; from lutterfly.host.cli import main; "
+        "import sys; sys.modules['plotly'] = None; from lutterfly.host.command.cli import main; "
         f"sys.exit(main(['run', {str(MODEL)!r}, '--input', {pixels!r}, '--config', 'tiny']))"
     )
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pytest
 
 from lutterfly.golden.isa import Opcode
-from lutterfly.host.compiler.plan import Command
+from lutterfly.host.compiler.data.command import Command
 from lutterfly.host.report.observe import Observation, Ran
 from lutterfly.host.report.stalls import LOADED, REQUANTISER, RESULTS, STORED, TURNAROUND, WAITS, shares
 from oracles.reported import NETWORKS, report_of

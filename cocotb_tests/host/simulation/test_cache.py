@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lutterfly.examples import digits
-from lutterfly.host import cli
+from lutterfly.host.command import cli
 from lutterfly.host.simulation import cache, toolchain
 from lutterfly.host.simulation.cache import CacheError
 from oracles.lifetimes import Presence, small_disk, start_python, wait_until
@@ -169,7 +169,7 @@ def test_a_builder_that_lives_keeps_its_folder(tmp_path: Path) -> None:
 
 
 def test_a_command_that_is_terminated_cleans_up(tmp_path: Path) -> None:
-    script = "import sys; from lutterfly.host.cli import main; sys.exit(main(sys.argv[1:]))"
+    script = "import sys; from lutterfly.host.command.cli import main; sys.exit(main(sys.argv[1:]))"
     words = ("verilog", "--config", "tiny", "-o", tmp_path / "core.v")
     command = start_python(script, *words, XDG_CACHE_HOME=str(tmp_path))
     root = tmp_path / "lutterfly" / "simulator"

@@ -20,10 +20,11 @@ from lutterfly.golden.engines.specification import EngineSpecification, RandomWi
 from lutterfly.golden.engines.specifications import SPECIFICATIONS
 from lutterfly.hdl.engines import COMPONENTS
 from lutterfly.hdl.engines.engine import EngineComponent, engine_members
+from lutterfly.host.compiler.data.command import Command
+from lutterfly.host.compiler.data.job import Job
+from lutterfly.host.compiler.data.operation import Lowering
 from lutterfly.host.compiler.lower import operations
 from lutterfly.host.compiler.lower.lanewise import LanewiseOperation
-from lutterfly.host.compiler.operation import Job, Lowering
-from lutterfly.host.compiler.plan import Command
 from lutterfly.host.graph import MaxPool
 
 MINIMUM = Engine(7, "MINIMUM", configuration=EngineConfig)

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from lutterfly.host import reference
-from lutterfly.host.evaluate import evaluate, from_onnx, to_onnx
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Graph
-from lutterfly.host.verify import Verification
+from lutterfly.host.graph.evaluate import evaluate, from_onnx, to_onnx
+from lutterfly.host.model import reference
+from lutterfly.host.session.verify import Verification
 
 needs_reference = pytest.mark.skipif(reference.probe() is not None, reason=str(reference.probe()))
 

@@ -12,7 +12,7 @@ from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
 from lutterfly.host.compiler import Outcome, encode, plan_graph
-from lutterfly.host.compiler.plan import Plan
+from lutterfly.host.compiler.data.plan import Plan
 from lutterfly.host.frontend import import_model
 from lutterfly.host.report.gather import Facts, gather
 from lutterfly.host.report.observe import observe

@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from lutterfly.host import reference
-from lutterfly.host.arrays import describe_model
+from lutterfly.host.model import reference
+from lutterfly.host.model.arrays import describe_model
 
 
 def shrink(model: bytes, fails: Callable[[bytes], bool]) -> bytes:

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from lutterfly.host.driver import AcceleratorError
+from lutterfly.host.driver.driver import AcceleratorError
+from lutterfly.host.session.verify import Verification, verify
 from lutterfly.host.simulation.simulator import SimulationError
-from lutterfly.host.verify import Verification, verify
 
 from . import network
 from .features import features
