@@ -10,7 +10,7 @@ import pytest
 
 from lutterfly.golden.binary import convolve_binary, fully_connected
 from lutterfly.host.frontend import describe
-from lutterfly.host.model.reference import open_session
+from lutterfly.host.model.executed import open_session
 from lutterfly.host.model.reference import run as run_reference
 from oracles.exactness import assert_exact, needs_reference
 

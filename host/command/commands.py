@@ -88,7 +88,7 @@ def quantize(
 ) -> Answer:
     """Quantise a float model, and say whether the accelerator runs the result."""
     from ..model.mac_share import mac_share
-    from ..model.reference import silence_others
+    from ..model.runtime import silence_others
     from ..quantize import static_quantisation as quantisation
     from ..quantize.calibration import split
 

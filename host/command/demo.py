@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ...examples import digits
 from ...golden.config import Config
 from ..files.progress import Progress, silent
-from ..model import reference
+from ..model import executed, runtime
 from ..session.session import InferenceSession
 
 ACCURACY_WANTED = 0.97
@@ -62,7 +62,7 @@ class DemoResult:
     @property
     def is_right(self) -> bool:
         """Whether all bytes are equal, where they can be compared, and the accuracy is reached."""
-        comparable = reference.probe() is None
+        comparable = runtime.probe() is None
         return self.accuracy >= ACCURACY_WANTED and not (comparable and self.mismatched_bytes)
 
 
@@ -97,7 +97,7 @@ def run(config: Config, *, form: str = "qdq", progress: Progress = silent) -> De
 
 def _reference(model: bytes, feeds: dict[str, npt.NDArray[np.float32]]) -> npt.NDArray[np.float32]:
     """The model's output in ONNX Runtime, all images at once."""
-    return reference.open_session(model).run(None, feeds)[0]
+    return executed.open_session(model).run(None, feeds)[0]
 
 
 def picture(images: npt.NDArray[np.float32]) -> str:

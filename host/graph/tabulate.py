@@ -13,7 +13,7 @@ import onnx
 import onnxruntime
 
 from ...golden.tables import apply_table
-from ..model.reference import plain_session
+from ..model.runtime import plain_session
 from . import Int8
 
 CODES = np.arange(-128, 128, dtype=np.int8)

@@ -61,7 +61,7 @@ def describe_model(model: bytes) -> tuple[list[TensorInfo], list[TensorInfo]]:
     # These take a third of a second to import, which checks of the command line need not wait for.
     import onnx  # noqa: PLC0415
 
-    from .reference import plain_session  # noqa: PLC0415
+    from .runtime import plain_session  # noqa: PLC0415
 
     session = plain_session(onnx.load_from_string(model))
     infos = [

@@ -8,8 +8,9 @@ import numpy as np
 import onnx
 
 from .arrays import TensorInfo, contents, describe_model
+from .model_graph import computed_tensors, expose
 from .random_numbers import random_tensors
-from .reference import RUNTIME_ERRORS, computed_tensors, expose, plain_session
+from .runtime import RUNTIME_ERRORS, plain_session
 
 _SAMPLES = 2
 

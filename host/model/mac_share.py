@@ -18,7 +18,8 @@ from onnx import NodeProto, helper, inliner
 
 from ...golden.program import Program
 from .arrays import TensorInfo
-from .reference import computed_tensors, expose, plain_session
+from .model_graph import computed_tensors, expose
+from .runtime import plain_session
 
 #: With less than this share, most of the network's work is the host's.
 SMALL = 0.5

@@ -19,7 +19,8 @@ from ..frontend.reading.measure import fix_batch, measure
 from ..frontend.reading.parse import check_inputs, read_model
 from ..frontend.reading.source import Source
 from ..model.arrays import check_feeds, describe_model, sample_count
-from ..model.reference import keep_inputs, model_inputs, open_session
+from ..model.executed import open_session
+from ..model.model_graph import keep_inputs, model_inputs
 from .normalisation import affine, fold_into_gemm
 
 #: Operators that are quantised. All others stay in float: a chain of pointwise ones between two quantised tensors

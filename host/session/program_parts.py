@@ -10,7 +10,8 @@ from google.protobuf.message import DecodeError
 from ...golden.program import Port, Program
 from ..driver.ports import port_dtype
 from ..model.arrays import describe_model
-from ..model.reference import RUNTIME_ERRORS, open_host_part
+from ..model.executed import open_host_part
+from ..model.runtime import RUNTIME_ERRORS
 
 
 def check_parts(program: Program, name: str) -> None:

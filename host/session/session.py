@@ -196,7 +196,7 @@ def _open(model: bytes) -> onnxruntime.InferenceSession | None:
     if not model:
         return None
     # A model without head and tail needs less of it.
-    from ..model.reference import open_host_part  # noqa: PLC0415
+    from ..model.executed import open_host_part  # noqa: PLC0415
 
     return open_host_part(model)
 
@@ -205,7 +205,7 @@ def _run(session: onnxruntime.InferenceSession | None, values: Mapping[str, np.n
     if session is None:
         return {}
     # Where there is a session, it is imported already.
-    from ..model.reference import RUNTIME_ERRORS  # noqa: PLC0415
+    from ..model.runtime import RUNTIME_ERRORS  # noqa: PLC0415
 
     names = [value.name for value in session.get_outputs()]
     feeds = {value.name: values[value.name] for value in session.get_inputs()}

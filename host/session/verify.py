@@ -19,7 +19,7 @@ from ..driver import ports
 from ..files.progress import Progress, silent
 from ..frontend import import_model
 from ..graph import Graph, Int8, evaluate
-from ..model import reference
+from ..model import reference, runtime
 from ..model.arrays import contents
 from ..simulation.simulator import EventKind, MemorySettings, Outcome
 from ..simulation.verilator_transport import VerilatorTransport
@@ -202,7 +202,7 @@ def verify(
     transport = VerilatorTransport(config, settings=settings, progress=progress)
     session = InferenceSession(program, config, transport)
     run = _Verification(
-        graph, program, config, session, transport, Verification(program, samples, reference=reference.probe() or "")
+        graph, program, config, session, transport, Verification(program, samples, reference=runtime.probe() or "")
     )
     rng = np.random.default_rng(seed)
     # The first inference also fetches the program: cycles are those of a later one.

@@ -9,7 +9,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from ...host.model.reference import computed_tensors, expose, model_inputs, plain_session
+from ...host.model.model_graph import computed_tensors, expose, model_inputs
+from ...host.model.runtime import plain_session
 from .functions import Scale
 
 #: The standard deviation of a rounding, in steps.

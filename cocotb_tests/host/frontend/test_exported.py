@@ -14,8 +14,8 @@ from lutterfly.host import InferenceSession
 from lutterfly.host.command import cli
 from lutterfly.host.frontend import ModelError, describe, import_model
 from lutterfly.host.model.arrays import describe_model
+from lutterfly.host.model.executed import open_session
 from lutterfly.host.model.model_file import read_model_file
-from lutterfly.host.model.reference import open_session
 from lutterfly.host.quantize.static_quantisation import quantize
 from oracles.exactness import assert_answers, assert_exact, needs_reference
 from transports.golden_transport import GoldenTransport

@@ -10,8 +10,8 @@ from onnx import TensorProto, helper, numpy_helper
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
+from lutterfly.host.model.executed import open_session
 from lutterfly.host.model.independence import mixing_node
-from lutterfly.host.model.reference import open_session
 from networks.generated import TINY, Maker
 from transports.golden_transport import GoldenTransport
 

@@ -9,13 +9,13 @@ import onnx
 import pytest
 
 from lutterfly.examples import digits
-from lutterfly.host.model import reference
+from lutterfly.host.model import executed, model_graph, reference, runtime
 from networks.generated import FORMS, TINY, Maker, chain, layer
 from oracles.exactness import assert_answers, assert_exact, needs_reference
 
 
 def test_the_probe_gives_a_reason_or_none():
-    reason = reference.probe()
+    reason = runtime.probe()
     assert reason is None or "processor" in reason
 
 
@@ -29,10 +29,10 @@ def test_the_probe_gives_a_reason_or_none():
     ],
 )
 def test_the_probe_reads_the_processor(monkeypatch, machine: str, flags: str, expected: str | None):
-    monkeypatch.setattr(reference.platform, "machine", lambda: machine)
-    monkeypatch.setattr(reference.Path, "exists", lambda _: True)
-    monkeypatch.setattr(reference.Path, "read_text", lambda _: f"processor : 0\nflags\t\t: fpu {flags}\n")
-    assert reference.probe.__wrapped__() == expected
+    monkeypatch.setattr(runtime.platform, "machine", lambda: machine)
+    monkeypatch.setattr(runtime.Path, "exists", lambda _: True)
+    monkeypatch.setattr(runtime.Path, "read_text", lambda _: f"processor : 0\nflags\t\t: fpu {flags}\n")
+    assert runtime.probe.__wrapped__() == expected
 
 
 @pytest.mark.parametrize("form", digits.FORMS)
@@ -91,20 +91,20 @@ def test_what_float_convolutions_make_uncertain_is_hidden(ahead: bool):
     opened = reference.Reference(data)
     found = opened.run(feeds)
     (output,) = opened.output_names
-    assert found[output].tobytes() == reference.open_session(data).run(None, feeds)[0].tobytes()
+    assert found[output].tobytes() == executed.open_session(data).run(None, feeds)[0].tobytes()
     assert found[output].tobytes() != opened._exposed.run([output], feeds)[0].tobytes(), "the two agree"
     assert [name in found for name in codes] == [not ahead] * len(codes)
 
 
 def test_the_qdq_form_is_recognised_and_remembered():
     loaded = {form: onnx.load(digits.model_path(form)) for form in digits.FORMS}
-    assert [form for form, model in loaded.items() if reference.is_qdq(model)] == ["qdq"]
+    assert [form for form, model in loaded.items() if model_graph.is_qdq(model)] == ["qdq"]
     part = onnx.ModelProto()
-    assert not reference.is_qdq(part)
+    assert not model_graph.is_qdq(part)
     for qdq in (True, False):
         part = onnx.load_from_string(loaded["qop"].SerializeToString())
-        reference.mark_form(part, qdq=qdq)
-        assert reference.is_qdq(part) is qdq
+        model_graph.mark_form(part, qdq=qdq)
+        assert model_graph.is_qdq(part) is qdq
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_the_qdq_form_is_recognised_and_remembered():
     ],
 )
 def test_networks_without_a_product_have_a_form_too(kind: str, form: str, qdq: bool):
-    assert reference.is_qdq(onnx.load_from_string(layer(kind, 0, form=form).model)) is qdq
+    assert model_graph.is_qdq(onnx.load_from_string(layer(kind, 0, form=form).model)) is qdq
 
 
 def test_an_opened_reference_is_kept():
@@ -232,10 +232,7 @@ def quantised_parts(*, swapped: bool) -> onnx.ModelProto:
 
 def test_what_onnx_runtime_adds_is_named_after_its_origin() -> None:
     made = [
-        {
-            node.output[0]: node.input[0]
-            for node in reference.executed_model(quantised_parts(swapped=swapped)).graph.node
-        }
+        {node.output[0]: node.input[0] for node in executed.executed_model(quantised_parts(swapped=swapped)).graph.node}
         for swapped in (False, True)
     ]
     added = {name: source for name, source in made[0].items() if name.startswith("QuantizeLinear")}

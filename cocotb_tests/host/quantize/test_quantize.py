@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 from lutterfly.host import InferenceSession
 from lutterfly.host.command.cli import main
 from lutterfly.host.frontend import ModelError, describe, import_model
-from lutterfly.host.model import reference
+from lutterfly.host.model import executed
 from lutterfly.host.quantize.calibration import split
 from lutterfly.host.quantize.static_quantisation import quantize, relative_errors
 from oracles.exactness import needs_reference
@@ -157,7 +157,7 @@ def test_batch_normalisation_of_vectors_is_folded(transposed: bool, bias: bool) 
         "fully connected",
     ]
     feeds = samples(3, seed=1)
-    expected = reference.open_session(quantised).run(None, feeds)[0]
+    expected = executed.open_session(quantised).run(None, feeds)[0]
     np.testing.assert_array_equal(InferenceSession(quantised, "tiny").run(None, feeds)[0], expected)
     assert relative_errors(data, quantised, feeds).popitem()[1] < 0.05
 
@@ -194,7 +194,7 @@ def test_the_result_runs_with_the_bytes_of_onnx_runtime(make: Callable[[], bytes
     data = make()
     quantised = quantize(data, samples())
     feeds = samples(3, seed=1)
-    expected = reference.open_session(quantised).run(None, feeds)[0]
+    expected = executed.open_session(quantised).run(None, feeds)[0]
     np.testing.assert_array_equal(InferenceSession(quantised, "tiny").run(None, feeds)[0], expected)
     assert relative_errors(data, quantised, feeds).popitem()[1] < 0.05
 

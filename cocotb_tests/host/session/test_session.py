@@ -15,7 +15,7 @@ from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program import Queues
 from lutterfly.host import InferenceSession
-from lutterfly.host.model import reference
+from lutterfly.host.model import executed
 from lutterfly.host.session.loading import load_program
 from lutterfly.host.simulation.simulator import EventKind
 from lutterfly.host.simulation.verilator_transport import VerilatorTransport
@@ -43,7 +43,7 @@ def test_describes_the_model_as_onnx_runtime_does(form: str) -> None:
 def test_a_batch_has_the_bytes_of_onnx_runtime(form: str) -> None:
     session = open_session(form)
     images = digits.images()[:3]
-    expected = reference.open_session(digits.model_path(form).read_bytes()).run(None, {"pixels": images})[0]
+    expected = executed.open_session(digits.model_path(form).read_bytes()).run(None, {"pixels": images})[0]
     np.testing.assert_array_equal(session.run(["logits"], {"pixels": images})[0], expected)
     assert len(session.counters) == 3
 

@@ -11,7 +11,7 @@ import onnx
 from ...graph import Int8, View
 from ...graph.evaluate import to_onnx
 from ...graph.tabulate import CODES, open_part, tabulate
-from ...model.reference import open_session
+from ...model.executed import open_session
 from ..fragments.fragments import Fragment, Kind
 from ..reading.cut import cut
 from ..reading.errors import UnsupportedError

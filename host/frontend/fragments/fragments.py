@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from onnx import NodeProto
 
-from ...model.reference import INTEGER_PRODUCTS
+from ...model.model_graph import INTEGER_PRODUCTS
 from ..reading.errors import REPLACE
 
 FLOAT_PRODUCTS = ("Conv", "Gemm", "MatMul", "FusedConv", "FusedGemm", "FusedMatMul", "MatMulIntegerToFloat")

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto, helper, numpy_helper
 
-from ...model.reference import mark_form
+from ...model.model_graph import mark_form
 from ..reading.errors import ModelError
 from ..reading.measure import fix_batch, measure
 from ..reading.parse import QUANTISE

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import onnx
 
-from ...model.reference import RUNTIME_ERRORS, executed_model
+from ...model.executed import executed_model
+from ...model.runtime import RUNTIME_ERRORS
 from ..fragments.fragments import note_written
 from ..reading.errors import ModelError
 from ..reading.parse import name_nodes

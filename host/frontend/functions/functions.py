@@ -17,7 +17,7 @@ from onnx import FunctionProto, NodeProto, helper, inliner, numpy_helper
 
 from ...model.functions import binary_function, fpc_function
 from ...model.functions.onnx_function import DOMAIN, VERSION
-from ...model.reference import mark_form
+from ...model.model_graph import mark_form
 from ..fragments.fragments import label
 from ..reading.errors import ModelError
 from ..reading.layer_body import LayerBody

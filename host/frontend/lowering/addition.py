@@ -9,7 +9,7 @@ from onnx import NodeProto
 from ....golden.addition import UNSIGNED_OFFSET, add, sum_tables
 from ...graph import Add, CodeFinish, Int8
 from ...graph.tabulate import CODES, code_offset, from_codes, open_part, to_codes
-from ...model.reference import has_unsigned
+from ...model.model_graph import has_unsigned
 from ..building.build import Build
 from ..building.checks import check_layers
 from ..building.layout import Place, same_order

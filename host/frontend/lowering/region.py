@@ -8,7 +8,7 @@ from onnx import NodeProto, helper
 
 from ...graph import CodeFinish, Pointwise
 from ...graph.tabulate import CODES, from_codes, open_part
-from ...model.reference import expose
+from ...model.model_graph import expose
 from ..building.build import Build, follow_trunk
 from ..building.checks import check_layers, table_of
 from ..building.layout import Place

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import onnx
 from onnx import NodeProto, helper
 
-from ...model.reference import mark_form
+from ...model.model_graph import mark_form
 from .source import Source, reads
 
 Dimensions = Sequence[int | str]

@@ -8,7 +8,8 @@ import numpy as np
 import onnxruntime
 from onnx import NodeProto, numpy_helper
 
-from ...model.reference import RUNTIME_ERRORS, computed_tensors, expose, model_inputs, plain_session
+from ...model.model_graph import computed_tensors, expose, model_inputs
+from ...model.runtime import RUNTIME_ERRORS, plain_session
 from .errors import ModelError
 from .source import Source, connect, reads, size
 

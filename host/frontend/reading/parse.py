@@ -9,7 +9,7 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from ...model.model_file import external_files
-from ...model.reference import FREE_INITIALIZERS, is_qdq, model_inputs
+from ...model.model_graph import FREE_INITIALIZERS, is_qdq, model_inputs
 from .errors import ModelError
 from .source import Source
 from .text import wrong_text

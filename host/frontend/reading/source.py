@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto
 
-from ...model.reference import model_inputs
+from ...model.model_graph import model_inputs
 from .layer_body import LayerBody
 
 

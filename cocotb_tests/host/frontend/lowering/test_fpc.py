@@ -17,7 +17,7 @@ from lutterfly.golden.butterfly import Density, Direction, Pattern
 from lutterfly.host.frontend import ModelError, describe, import_model
 from lutterfly.host.frontend.functions.fpc_body import BodyError, read_body
 from lutterfly.host.graph import Convolution, FastPointwise
-from lutterfly.host.model import reference
+from lutterfly.host.model import executed, reference
 from lutterfly.host.model.arrays import describe_model
 from lutterfly.host.model.functions.fpc_function import make_function
 from networks.bodies import Change, at, attribute, extra, node, operator, reads, shuffle, value
@@ -406,7 +406,7 @@ def test_the_digits_are_read_and_every_layer_is_exact():
         (128, 128),
     ]
     assert all(layer.requantisation.shift is not None and layer.table is None for layer in layers)
-    (logits,) = reference.open_session(data).run(None, {"pixels": images})
+    (logits,) = executed.open_session(data).run(None, {"pixels": images})
     assert np.mean(logits.argmax(axis=1) == digits.labels()) >= 0.975
 
 

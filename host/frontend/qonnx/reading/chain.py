@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from ....model.reference import plain_session
+from ....model.runtime import plain_session
 from ...fragments.fragments import AVERAGE, LAYOUT, POOLING, TRANSPARENT, label
 from ...reading.errors import ModelError
 from .network import Network

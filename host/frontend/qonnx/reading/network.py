@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto, numpy_helper
 
-from ....model.reference import keep_inputs, model_inputs
+from ....model.model_graph import keep_inputs, model_inputs
 from ...fragments.fragments import label
 from ...reading.errors import ModelError
 from ...reading.measure import fix_batch, measure

@@ -11,7 +11,8 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from ....graph import Int8
 from ....graph.tabulate import CODES
-from ....model.reference import open_session, plain_session
+from ....model.executed import open_session
+from ....model.runtime import plain_session
 from ...fragments.fragments import label
 from ...reading.errors import ModelError
 from ..reading.chain import Chain, constant_operands
