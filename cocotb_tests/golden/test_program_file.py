@@ -21,7 +21,7 @@ from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program import MAGIC, Program
 from lutterfly.golden.registers import VERSION
-from lutterfly.host.command.cli import main
+from lutterfly.host.command.main import main
 from lutterfly.host.compiler import compile_graph, compile_model
 from lutterfly.host.graph import Window
 from quantised.graphs import GraphMaker

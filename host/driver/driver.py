@@ -9,68 +9,18 @@ import numpy as np
 
 from ...golden import registers
 from ...golden.config import Config
-from ...golden.isa import COMMAND_BYTES, ErrorCode, Opcode, Unit
+from ...golden.isa import ErrorCode, Unit
 from ...golden.program import Program, Queues
-from ...golden.registers import REGISTERS
-from ...golden.timing import reset_cycles
 from . import ports
+from .control import Control
+from .errors import AcceleratorError
+from .stopped import stopped
 from .transport import Run, Transport
 
 COUNTERS = ("CYCLES", "DMA_BUSY", "DMA_STALLED", "COMPUTE_BUSY", "COMPUTE_STALLED", "DMA_DONE", "COMPUTE_DONE")
 
-#: Polls of STATUS, each after twice the time that a soft reset takes, until it must be over.
-_RESET_POLLS = 10
 #: A run that its watchdog does not stop moves on, however slowly: this bounds it.
 _CYCLES_AT_LEAST, _TIMES_PREDICTED = 2_000_000, 100
-
-_DMA_UNITS = (Unit.DMA_QUEUE, Unit.LOAD, Unit.STORE, Unit.FILL)
-_COMPUTE_UNITS = (Unit.COMPUTE_QUEUE, Unit.FETCH, Unit.WRITE_BACK)
-#: ERROR_ADDRESS means something with these: a local address, or an external one relative to EXTERNAL_BASE.
-_WITH_ADDRESS = (ErrorCode.ADDRESS_RANGE, ErrorCode.AXI_SLAVE, ErrorCode.AXI_DECODE)
-_REMEDIES = {
-    ErrorCode.ILLEGAL_OPCODE: "compile the model again: the program is damaged",
-    ErrorCode.ILLEGAL_ENGINE: "compile the model for the configuration of this hardware",
-    ErrorCode.ILLEGAL_FIELD: "compile the model again: the program is damaged",
-    ErrorCode.ADDRESS_RANGE: "compile the model for the configuration of this hardware",
-    ErrorCode.AXI_SLAVE: "check the external memory at that address",
-    ErrorCode.AXI_DECODE: "check that the arena lies in external memory",
-    ErrorCode.WATCHDOG: "check that the external memory answers, or raise the watchdog's limit",
-    ErrorCode.TOKENS_LEFT: "compile the model again: the program is damaged",
-    ErrorCode.PROGRAM_END: "compile the model again: the program is damaged",
-    ErrorCode.OVERFLOW: "report it with the model: a result found no place in the core, which is a fault of the core",
-}
-
-
-class HardwareError(RuntimeError):
-    """What answers is not an accelerator of the expected version and configuration."""
-
-
-class AcceleratorError(RuntimeError):
-    """A run that stopped.
-
-    Attributes
-    ----------
-    code : ErrorCode
-        Why; ``NONE`` if the accelerator does not answer in time.
-    unit : Unit
-        Where.
-    index : int
-        Of the command in its queue.
-    address : int
-        Address out of range, or external address of the failed burst; 0 where there is none.
-    command : str
-        What the command was, in words.
-    """
-
-    def __init__(
-        self, message: str, *, code: ErrorCode, unit: Unit, index: int = 0, address: int = 0, command: str = ""
-    ):
-        super().__init__(message)
-        self.code = code
-        self.unit = unit
-        self.index = index
-        self.address = address
-        self.command = command
 
 
 def check_config(program: Program, config: Config) -> None:
@@ -118,15 +68,8 @@ class Driver:
         # Of each thread its own: what another one has begun is not this one's to finish.
         self._begun = _Begun()
         self._counters: dict[str, int] | None = None
-        for name, expected, remedy in (
-            ("ID", registers.ID, "check the register port's address"),
-            ("VERSION", registers.VERSION, "use the release of lutterfly that the hardware was generated with"),
-            ("CONFIG_HASH", config.hash, "name the configuration that the hardware was generated from"),
-        ):
-            with transport.exclusive():
-                found = self._read(name)
-            if found != expected:
-                raise HardwareError(f"{name} must be {expected:#010x}, not {found:#010x}; {remedy}")
+        self._control = Control(transport, config)
+        self._control.check_identity()
 
     def load(self, program: Program) -> None:
         """Make ``program`` the current one: write it to external memory and run its prologue, unless it is there.
@@ -211,22 +154,9 @@ class Driver:
         AcceleratorError
             If the reset does not end; it waits for nothing outside the core.
         """
-        state, cycles_per_poll = self._transport.state, 2 * reset_cycles(self._config)
         with self._transport.exclusive():
-            state.program, state.must_reset = None, True
-            self._write("CONTROL", registers.CONTROL_RESET)
-            for _ in range(_RESET_POLLS):
-                if not self._read("STATUS") & registers.STATUS_RESETTING:
-                    self._begun.run = state.run = None
-                    state.must_reset = False
-                    return
-                self._transport.wait_for_interrupt(cycles_per_poll)
-        raise AcceleratorError(
-            f"a soft reset must end within {_RESET_POLLS * cycles_per_poll} cycles, and does not; "
-            "reset the hardware as a whole",
-            code=ErrorCode.NONE,
-            unit=Unit.NONE,
-        )
+            self._control.reset()
+            self._begun.run = None
 
     def counters(self) -> dict[str, int]:
         """The performance counters of this driver's last run, by the names of ``COUNTERS`` in lower case.
@@ -268,26 +198,9 @@ class Driver:
         state.program = program
 
     def _start(self, queues: Queues) -> None:
-        settings = {
-            "EXTERNAL_BASE": self._transport.arena_base,
-            "DMA_PROGRAM": queues.dma_address,
-            "DMA_COMMANDS": len(queues.dma) // COMMAND_BYTES,
-            "COMPUTE_PROGRAM": queues.compute_address,
-            "COMPUTE_COMMANDS": len(queues.compute) // COMMAND_BYTES,
-            "WATCHDOG": self._watchdog_cycles,
-            "INTERRUPT_ENABLE": 1,
-        }
-        # What is written again counts as changed: the hardware would fetch commands that it still holds.
-        state = self._transport.state
-        for name, value in settings.items():
-            if state.settings.get(name) != value:
-                # Unknown if the write fails.
-                state.settings.pop(name, None)
-                self._write(name, value)
-                state.settings[name] = value
-        self._write("INTERRUPT", 1)
-        self._begun.run = state.run = Run(queues)
-        self._write("CONTROL", registers.CONTROL_START)
+        self._control.set_up(queues, self._watchdog_cycles)
+        self._begun.run = self._transport.state.run = Run(queues)
+        self._control.start()
 
     def _wait(self) -> None:
         run, program, state = self._begun.run, self._loaded(), self._transport.state
@@ -301,9 +214,9 @@ class Driver:
             )
         limit = max(_CYCLES_AT_LEAST, _TIMES_PREDICTED * program.predicted_cycles)
         self._transport.wait_for_interrupt(limit)
-        status = self._read("STATUS")
-        self._write("INTERRUPT", 1)
-        self._counters = {name.lower(): self._read(name) for name in COUNTERS}
+        status = self._control.read("STATUS")
+        self._control.write("INTERRUPT", 1)
+        self._counters = {name.lower(): self._control.read(name) for name in COUNTERS}
         if status & registers.STATUS_DONE and not status & registers.STATUS_ERROR:
             state.run = None
             return
@@ -314,42 +227,7 @@ class Driver:
                 code=ErrorCode.NONE,
                 unit=Unit.NONE,
             )
-        raise self._error(run.queues)
-
-    def _error(self, queues: Queues) -> AcceleratorError:
-        word, address = self._read("ERROR"), self._read("ERROR_ADDRESS")
-        code, unit, index = ErrorCode(word & 0xFF), Unit(word >> 8 & 0xFF), word >> 16
-        command = self._describe(queues, unit, index)
-        where = f" at address {address:#x}" if code in _WITH_ADDRESS else ""
-        return AcceleratorError(
-            f"{code.name} in {unit.name}{where}, {command}; {_REMEDIES.get(code, 'reset the hardware')}",
-            code=code,
-            unit=unit,
-            index=index,
-            address=address,
-            command=command,
-        )
-
-    def _describe(self, queues: Queues, unit: Unit, index: int) -> str:
-        """The command in words, as far as its queue is known."""
-        program = self._loaded()
-        run = "prologue" if queues is program.prologue else "body"
-        if unit not in _DMA_UNITS + _COMPUTE_UNITS:
-            return f"command {index} of the {run}"
-        name, data = ("DMA", queues.dma) if unit in _DMA_UNITS else ("compute", queues.compute)
-        start = index * COMMAND_BYTES
-        code = data[start] & 15 if start < len(data) else None
-        opcode = Opcode(code).name if code in Opcode.__members__.values() else f"opcode {code}"
-        words = f"command {index} ({opcode}) of the {run}'s {name} queue"
-        if name == "compute" and run == "body":
-            words += "".join(f", layer {layer.name}" for layer in program.layers if index in layer.commands)
-        return words
+        raise stopped(program, run.queues, self._control.read("ERROR"), self._control.read("ERROR_ADDRESS"))
 
     def _write_arena(self, offset: int, data: bytes) -> None:
         self._transport.write_memory(self._transport.arena_base + offset, data)
-
-    def _read(self, name: str) -> int:
-        return self._transport.read_register(REGISTERS[name].address)
-
-    def _write(self, name: str, value: int) -> None:
-        self._transport.write_register(REGISTERS[name].address, value)

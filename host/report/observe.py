@@ -10,7 +10,8 @@ import numpy as np
 from ...golden.isa import Opcode
 from ..compiler import Command, Outcome
 from ..session.session import InferenceSession
-from ..simulation.simulator import EventKind, Simulator
+from ..simulation.settings import EventKind
+from ..simulation.simulator import Simulator
 
 
 @dataclass(frozen=True, slots=True)

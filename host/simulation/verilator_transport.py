@@ -8,7 +8,8 @@ from ...golden.config import Config
 from ..driver.transport import Transport
 from ..files.progress import Progress, silent
 from .build import library
-from .simulator import MemorySettings, Outcome, Simulator
+from .settings import MemorySettings, Outcome
+from .simulator import Simulator
 
 #: Anywhere but zero, so that an address without its base is noticed.
 ARENA_BASE = 0x4000_0000

@@ -1,4 +1,22 @@
-"""Whether an exported file computes what the model does: layer by layer, on samples, in ONNX Runtime."""
+"""Whether an exported file computes what the model does: layer by layer, on samples, in ONNX Runtime.
+
+The file is run first. Then the model is, and the exporter's file in float, with what the file gave in place of what
+each function layer gives, so that no error is met twice, and no sign that has flipped in one layer spoils the next.
+Three things are compared:
+
+* The exporter's file with the model: what enters each function layer, and what the model gives, within a hundredth of
+  the RMS. Nothing is rounded to codes there, so that nothing hides an operator that means something else.
+* The file with the exporter's: every tensor that has become codes, in the order in which the file computes them.
+  Between function layers everything is rounded: weights once, and activations wherever they are quantised. A rounding
+  to a step has the RMS ``step / sqrt(12)``; relative to how far the tensor varies within its channels (a mean tells
+  nothing, and batch normalisation takes it away) this is its noise. Independent noises add up as squares. The limit is
+  4 times their root sum of squares since the last function layer: room for stretches that amplify. At most it is half
+  of the RMS, at least a thousandth. Numbers beyond the codes are taken for the last code: where signs have flipped,
+  some are that calibration has not met.
+* What a function layer gives for the codes that enter it in the file, with the layer itself: the same codes, every one.
+  (Real results of a binary layer, a product in float32, may be the other neighbour where they lie half-way between two
+  codes.)
+"""
 
 from __future__ import annotations
 
@@ -33,23 +51,6 @@ def compare(
     samples: np.ndarray,
 ) -> None:
     """Refuse a file that differs from the model it was made of by more than rounding explains.
-
-    The file is run first. Then the model is, and the exporter's file in float, with what the file gave in place of what
-    each function layer gives, so that no error is met twice, and no sign that has flipped in one layer spoils the next.
-    Three things are compared:
-
-    * The exporter's file with the model: what enters each function layer, and what the model gives, within a hundredth
-      of the RMS. Nothing is rounded to codes there, so that nothing hides an operator that means something else.
-    * The file with the exporter's: every tensor that has become codes, in the order in which the file computes them.
-      Between function layers everything is rounded: weights once, and activations wherever they are quantised. A
-      rounding to a step has the RMS ``step / sqrt(12)``; relative to how far the tensor varies within its channels (a
-      mean tells nothing, and batch normalisation takes it away) this is its noise. Independent noises add up as
-      squares. The limit is 4 times their root sum of squares since the last function layer: room for stretches that
-      amplify. At most it is half of the RMS, at least a thousandth. Numbers beyond the codes are taken for the last
-      code: where signs have flipped, some are that calibration has not met.
-    * What a function layer gives for the codes that enter it in the file, with the layer itself: the same codes, every
-      one. (Real results of a binary layer, a product in float32, may be the other neighbour where they lie half-way
-      between two codes.)
 
     Parameters
     ----------
@@ -86,31 +87,37 @@ def compare(
     _check_float(f"what the model gives ({result.name})", output, real[result.name])
     for node in data.graph.node:
         if node.name in calls:
-            function, scale = functions[node.name]
-            codes, results = (file.tensors[names[0]] for names in (node.input, node.output))
-            _check(
-                f"what enters {node.name}",
-                _within(real[exported.entering[node.name]], scale),
-                _real(codes, scale),
-                file.noise(node.input[0]),
-            )
-            _check_function(node.name, function, codes, results, scale)
-            continue
-        tensor = file.quantised(node)
-        if (
-            node.output[0] not in entering
-            and tensor in real
-            and real[tensor].shape == file.tensors[node.output[0]].shape
-        ):
-            scale = file.scale_of(node)
-            _check(
-                exported.place(tensor),
-                _within(real[tensor], scale),
-                _real(file.tensors[node.output[0]], scale),
-                file.noise(node.output[0]),
-            )
+            _check_call(node, exported, file, functions[node.name], real)
+        elif node.output[0] not in entering:
+            _check_tensor(node, exported, file, real)
     output = _within(real[result.name], file.scale(result.name))
     _check(f"what the model gives ({result.name})", output, file.tensors[result.name], file.noise(result.name))
+
+
+def _check_call(
+    node: onnx.NodeProto,
+    exported: FloatFile,
+    file: QuantisedFile,
+    function: tuple[LayerFunction, Scale],
+    real: Mapping[str, np.ndarray],
+) -> None:
+    """What enters a function layer, and what it gives."""
+    layer, scale = function
+    codes, results = (file.tensors[names[0]] for names in (node.input, node.output))
+    entering = _within(real[exported.entering[node.name]], scale)
+    _check(f"what enters {node.name}", entering, _real(codes, scale), file.noise(node.input[0]))
+    _check_function(node.name, layer, codes, results, scale)
+
+
+def _check_tensor(
+    node: onnx.NodeProto, exported: FloatFile, file: QuantisedFile, real: Mapping[str, np.ndarray]
+) -> None:
+    """A tensor that has become codes, if this node gives one that the exporter's file has too."""
+    tensor = file.quantised(node)
+    if tensor not in real or real[tensor].shape != file.tensors[node.output[0]].shape:
+        return
+    codes, scale = file.tensors[node.output[0]], file.scale_of(node)
+    _check(exported.place(tensor), _within(real[tensor], scale), _real(codes, scale), file.noise(node.output[0]))
 
 
 def _check_function(name: str, function: LayerFunction, codes: np.ndarray, results: np.ndarray, scale: Scale) -> None:

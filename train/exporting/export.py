@@ -14,7 +14,8 @@ import torch
 from onnx import NodeProto, helper, numpy_helper
 from torch import nn
 
-from ...host.quantize.static_quantisation import drop_unread, quantize
+from ...host.quantize.float_model import drop_unread
+from ...host.quantize.static_quantisation import quantize
 from ..layers.sparse import SparseConv2d
 from .comparison import compare
 from .exported import FloatFile

@@ -7,55 +7,17 @@ Source: "Efficient inferencing with fast pointwise convolution", US application 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
 
-from ...golden.butterfly import Density, Direction, Pattern
-from ...golden.fpc import FRACTION_BITS, UNIT_WEIGHT, VALUE_BITS, Finish, Stages
-
-_LEAST, _GREATEST = -(1 << VALUE_BITS - 1), (1 << VALUE_BITS - 1) - 1
-
-
-@dataclass(frozen=True)
-class FixedPoint:
-    """How a layer's real numbers are codes and values.
-
-    Attributes
-    ----------
-    input_scale, output_scale : float
-        float32 values: ``real = (code - zero_point) * scale``.
-    input_zero_point, output_zero_point : int
-        int8 codes.
-    input_shift : int
-        Of the codes that enter the stages.
-    """
-
-    input_scale: float
-    input_zero_point: int
-    input_shift: int
-    output_scale: float
-    output_zero_point: int
-
-    @property
-    def unit(self) -> float:
-        """What the least step of a value between stages is."""
-        return self.input_scale * 2.0**-self.input_shift
-
-
-@dataclass
-class Ranges:
-    """What a layer has met: the least and the greatest number before and behind it, and the greatest magnitude between
-    its stages."""
-
-    input: tuple[float, float] = (0.0, 0.0)
-    output: tuple[float, float] = (0.0, 0.0)
-    peak: float = 0.0
+from ...golden.butterfly import Direction, Pattern
+from ...golden.fpc import FRACTION_BITS, Finish, Stages
+from .fixed_point import GREATEST, LEAST, FixedPoint, Ranges, default_growth, rotations, rounded, whole_weights, widened
 
 
 class FastPointwiseConv2d(nn.Module):
@@ -114,8 +76,8 @@ class FastPointwiseConv2d(nn.Module):
         super().__init__()
         self.pattern = Pattern.of(in_channels, out_channels, direction, densities, skips)
         self.relu = relu
-        self.growth_shifts = tuple(_default_growth(self.pattern) if growth_shifts is None else growth_shifts)
-        own, cross = _rotations(self.pattern, self.growth_shifts)
+        self.growth_shifts = tuple(default_growth(self.pattern) if growth_shifts is None else growth_shifts)
+        own, cross = rotations(self.pattern, self.growth_shifts)
         self.own = nn.ParameterDict(
             {str(stage): own[stage] for stage, density in enumerate(self.pattern.densities) if density.trains_own}
         )
@@ -172,14 +134,14 @@ class FastPointwiseConv2d(nn.Module):
         values = (codes - settings.input_zero_point) * 2.0**settings.input_shift
         entering = [functional.pad(values, (0, 0, 0, 0, 0, null))]
         for stage in range(self.pattern.stages):
-            own, cross = (_whole_weights(self._weights(kind, stage)) for kind in ("own", "cross"))
+            own, cross = (whole_weights(self._weights(kind, stage)) for kind in ("own", "cross"))
             total = own * entering[-1] + cross * entering[-1].index_select(1, self.orders[stage])
-            result = _round(total * 2.0 ** -(FRACTION_BITS + self.growth_shifts[stage]))
-            entering.append((result + self._skipped(stage, entering)).clamp(_LEAST, _GREATEST))
+            result = rounded(total * 2.0 ** -(FRACTION_BITS + self.growth_shifts[stage]))
+            entering.append((result + self._skipped(stage, entering)).clamp(LEAST, GREATEST))
         kept = entering[-1][:, : self.pattern.outputs]
         scaled = (kept + self._whole_bias(settings)[:, None, None]) * self._scale(settings)[:, None, None]
         low = settings.output_zero_point if self.relu else -128
-        return (_round(scaled) + settings.output_zero_point).clamp(low, 127)
+        return (rounded(scaled) + settings.output_zero_point).clamp(low, 127)
 
     def stages(self, settings: FixedPoint) -> Stages:
         """The stages in integers."""
@@ -199,11 +161,11 @@ class FastPointwiseConv2d(nn.Module):
             raise TypeError(f"values must be float32 in fixed point, not {str(values.dtype).removeprefix('torch.')}")
         # As a tensor: GPUs multiply with the reciprocal of a number, which rounds otherwise.
         scale = values.new_tensor(settings.input_scale)
-        codes = (_round(values / scale) + settings.input_zero_point).clamp(-128, 127)
+        codes = (rounded(values / scale) + settings.input_zero_point).clamp(-128, 127)
         return (self.run_codes(codes) - settings.output_zero_point) * settings.output_scale
 
     def _integers(self, kind: str, stage: int) -> np.ndarray:
-        weights = _whole_weights(self._weights(kind, stage).detach()).reshape(-1)
+        weights = whole_weights(self._weights(kind, stage).detach()).reshape(-1)
         return weights.expand(self.pattern.width).cpu().numpy().astype(np.int64)
 
     def _weights(self, kind: str, stage: int) -> torch.Tensor:
@@ -216,15 +178,15 @@ class FastPointwiseConv2d(nn.Module):
 
     def _whole_bias(self, settings: FixedPoint) -> torch.Tensor:
         bias = torch.zeros_like(self.gain) if self.bias is None else self.bias
-        return _round(bias / (self.gain * settings.unit)).clamp(_LEAST, _GREATEST)
+        return rounded(bias / (self.gain * settings.unit)).clamp(LEAST, GREATEST)
 
     def _scale(self, settings: FixedPoint) -> torch.Tensor:
         return self.gain * (settings.unit / settings.output_scale)
 
     def _record(self, ranges: Ranges, values: torch.Tensor, result: torch.Tensor) -> None:
         with torch.no_grad():
-            ranges.input = _widened(ranges.input, values)
-            ranges.output = _widened(ranges.output, result)
+            ranges.input = widened(ranges.input, values)
+            ranges.output = widened(ranges.output, result)
             ranges.peak = max(ranges.peak, *(float(stage.abs().max()) for stage in self.mix(values)))
 
     def get_extra_state(self) -> tuple | None:
@@ -240,48 +202,3 @@ class FastPointwiseConv2d(nn.Module):
         pattern = self.pattern
         densities = ", ".join(pattern.densities)
         return f"{pattern.inputs}, {pattern.outputs}, {pattern.direction}, densities=[{densities}]"
-
-
-def _default_growth(pattern: Pattern) -> list[int]:
-    """A stage whose weights are around one makes a magnitude sqrt(2) times as great, two of them twice as great."""
-    return [stage % 2 for stage in range(pattern.stages)]
-
-
-def _rotations(pattern: Pattern, growth_shifts: Sequence[int]) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """Weights float32[width] to begin with: each pair is rotated, so that the matrix keeps all directions apart.
-
-    Together they double the variance, as a convolution in front of a ReLU should, as far as their range allows.
-    """
-    indices = torch.arange(pattern.width)
-    fixed = sum(density is not Density.FULL for density in pattern.densities)
-    growth = 2.0 ** (fixed - 2 * sum(growth_shifts))
-    free = pattern.stages - fixed
-    wanted = 2 * pattern.width / pattern.inputs
-    radius = min(math.sqrt(wanted / growth) ** (1 / free), 1.9) if free else 1.0
-    own, cross = [], []
-    for distance, density in zip(pattern.distances, pattern.densities, strict=True):
-        pair = indices & ~distance
-        sign = torch.where(indices & distance > 0, 1.0, -1.0)
-        if density is Density.FULL:
-            angle = (torch.rand(pattern.width) * 2 * math.pi)[pair]
-            own.append(nn.Parameter(radius * torch.cos(angle)))
-            cross.append(nn.Parameter(radius * torch.sin(angle) * sign))
-        else:
-            turned = (torch.randint(0, 2, (pattern.width,)) * 2.0 - 1)[pair]
-            own.append(nn.Parameter(torch.ones(pattern.width)))
-            cross.append(nn.Parameter(turned * sign + 0.1 * torch.randn(pattern.width)))
-    return own, cross
-
-
-def _round(values: torch.Tensor) -> torch.Tensor:
-    """Halves to even; its gradient is that of nothing."""
-    return values + (torch.round(values) - values).detach()
-
-
-def _whole_weights(weights: torch.Tensor) -> torch.Tensor:
-    """In units of 1/64."""
-    return _round(weights * UNIT_WEIGHT).clamp(-128, 127)
-
-
-def _widened(known: tuple[float, float], values: torch.Tensor) -> tuple[float, float]:
-    return min(known[0], float(values.min())), max(known[1], float(values.max()))

@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from ...golden.fpc import MOST_FINISH_SHIFT, MOST_INPUT_SHIFT, VALUE_BITS
-from ..layers.layer import FastPointwiseConv2d, FixedPoint, Ranges
+from ..layers.fixed_point import FixedPoint, Ranges
+from ..layers.layer import FastPointwiseConv2d
 
 _CODES = 255
 #: Room for weights that grow while the network is trained on in fixed point; beyond it values saturate.

@@ -11,7 +11,7 @@ import pytest
 
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host.command.cli import main
+from lutterfly.host.command.main import main
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.files.phrases import tables_text
 from networks.wide_codes import repeated

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program import Program
-from lutterfly.host.command.cli import main
+from lutterfly.host.command.main import main
 
 MODEL = str(digits.model_path("qop"))
 
@@ -29,7 +29,7 @@ def answer(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict]:
 
 def test_the_command_line_imports_little() -> None:
     heavy = ("amaranth", "onnx", "onnxruntime", "plotly", "rich")
-    script = f"import sys, lutterfly.host.command.cli; print([name for name in {heavy} if name in sys.modules])"
+    script = f"import sys, lutterfly.host.command.main; print([name for name in {heavy} if name in sys.modules])"
     assert (
         subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip()
         == "[]"

@@ -12,7 +12,7 @@ from lutterfly.golden import registers
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.registers import REGISTERS
 from lutterfly.host.driver.transport import Transport
-from lutterfly.host.simulation.simulator import SimulationError
+from lutterfly.host.simulation.settings import SimulationError
 from transports.cocotb_transport import start
 
 CONFIG = PRESETS["tiny"]

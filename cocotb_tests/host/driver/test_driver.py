@@ -12,7 +12,8 @@ from lutterfly.golden.isa import ErrorCode, Unit
 from lutterfly.golden.machine import MachineError
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program import Program
-from lutterfly.host.driver.driver import AcceleratorError, Driver, HardwareError
+from lutterfly.host.driver.driver import Driver
+from lutterfly.host.driver.errors import AcceleratorError, HardwareError
 from lutterfly.host.session.loading import load_program
 from transports.golden_transport import GoldenTransport
 

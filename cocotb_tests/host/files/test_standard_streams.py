@@ -14,7 +14,7 @@ import pytest
 from lutterfly.examples import digits
 
 MODEL = digits.model_path("qop")
-COMMAND = f"{sys.executable} -c 'import sys; from lutterfly.host.command.cli import main; sys.exit(main())'"
+COMMAND = f"{sys.executable} -c 'import sys; from lutterfly.host.command.main import main; sys.exit(main())'"
 FULL = "standard output must be writable, and is not: No space left on device; name another place for it"
 
 

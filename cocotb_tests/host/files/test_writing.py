@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from lutterfly.examples import digits
-from lutterfly.host.command import cli
+from lutterfly.host.command import main
 from lutterfly.host.files.writing import check_writable, write_whole
 from oracles.lifetimes import small_disk
 
@@ -128,7 +128,7 @@ def test_commands_on_a_full_disk_leave_what_was_there(
     with small_disk(tmp_path / "disk", 1 << 16) as disk:
         old = disk / "old.html"
         old.write_bytes(bytes(1 << 16))
-        assert cli.main([*words, str(old), "--config", "tiny"]) == 2
+        assert main.main([*words, str(old), "--config", "tiny"]) == 2
         assert f"{old}: cannot be written: No space left on device; make room there, or" in capsys.readouterr().err
         assert old.read_bytes() == bytes(1 << 16)
         assert [path.name for path in disk.iterdir()] == ["old.html"]

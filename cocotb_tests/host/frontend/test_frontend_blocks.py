@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lutterfly.host.frontend import describe
 from lutterfly.host.graph import (
     Add,
     AveragePool,
@@ -16,7 +17,6 @@ from lutterfly.host.graph import (
     Pointwise,
     Slice,
     Window,
-    describe,
 )
 from networks.generated import FORMS, TINY, Maker
 from oracles.exactness import assert_exact, needs_reference

@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.examples import digits
-from lutterfly.host.command.cli import main
+from lutterfly.host.command.main import main
 from lutterfly.host.model.arrays import TensorInfo
 from lutterfly.host.model.tensor_files import assign
 from networks.generated import TINY, Maker

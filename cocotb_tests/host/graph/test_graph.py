@@ -10,6 +10,7 @@ import pytest
 from lutterfly.golden.butterfly import Pattern
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
+from lutterfly.host.frontend import describe
 from lutterfly.host.graph import (
     AveragePool,
     ChannelRule,
@@ -21,7 +22,6 @@ from lutterfly.host.graph import (
     Pad,
     Product,
     Window,
-    describe,
 )
 from networks.butterflies import random_finish, random_stages
 from quantised.binary_graphs import BinaryGraphMaker

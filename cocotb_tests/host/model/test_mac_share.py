@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host.command.cli import main
+from lutterfly.host.command.main import main
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.model.executed import open_session
 from lutterfly.host.model.mac_share import MacShare, count, mac_share

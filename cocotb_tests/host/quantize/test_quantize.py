@@ -15,7 +15,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.host import InferenceSession
-from lutterfly.host.command.cli import main
+from lutterfly.host.command.main import main
 from lutterfly.host.frontend import ModelError, describe, import_model
 from lutterfly.host.model import executed
 from lutterfly.host.quantize.calibration import split
@@ -23,7 +23,7 @@ from lutterfly.host.quantize.static_quantisation import quantize, relative_error
 from oracles.exactness import needs_reference
 
 IMAGE = (2, 9, 8)
-COMMAND = "import sys; from lutterfly.host.command.cli import main; sys.exit(main())"
+COMMAND = "import sys; from lutterfly.host.command.main import main; sys.exit(main())"
 
 
 class FloatNetwork:

@@ -15,10 +15,10 @@ import pytest
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import report
-from lutterfly.host.command import commands
-from lutterfly.host.command.cli import main
+from lutterfly.host.command import inference
+from lutterfly.host.command.main import main
 from lutterfly.host.compiler import compile_model
-from lutterfly.host.driver.driver import AcceleratorError
+from lutterfly.host.driver.errors import AcceleratorError
 from lutterfly.host.session.session import InferenceSession
 from lutterfly.synth.extras import install_command
 from networks.generated import TINY, Maker
@@ -124,7 +124,7 @@ def test_the_report_takes_no_other_files_place(capsys: pytest.CaptureFixture[str
 def test_a_report_is_called_a_page_before_anything_is_compiled(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, pixels: str, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(commands, "load_outcome", lambda *_, **__: pytest.fail("a network was compiled"))
+    monkeypatch.setattr(inference, "load_outcome", lambda *_, **__: pytest.fail("a network was compiled"))
     target = tmp_path / name
     assert run(capsys, str(MODEL), "--input", pixels, "--report", str(target)) == (
         2,
@@ -149,7 +149,7 @@ def test_without_plotly_the_remedy_is_named(
 
 def test_a_run_without_report_needs_no_plotly(pixels: str) -> None:
     script = (
-        "import sys; sys.modules['plotly'] = None; from lutterfly.host.command.cli import main; "
+        "import sys; sys.modules['plotly'] = None; from lutterfly.host.command.main import main; "
         f"sys.exit(main(['run', {str(MODEL)!r}, '--input', {pixels!r}, '--config', 'tiny']))"
     )
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
@@ -166,6 +166,6 @@ def test_a_run_that_fails_leaves_no_report_and_harms_none(
     old.write_text("before")
     for target in (tmp_path / "new.html", old):
         with pytest.raises(AcceleratorError):
-            commands.run(MODEL, [pixels], [], target, 1, "tiny", lambda *_: None)
+            inference.run(MODEL, [pixels], [], target, 1, "tiny", lambda *_: None)
     assert not (tmp_path / "new.html").exists()
     assert old.read_text() == "before"

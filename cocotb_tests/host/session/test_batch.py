@@ -14,13 +14,13 @@ from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program import Program
 from lutterfly.host import InferenceSession, compiler
-from lutterfly.host.command.cli import main
+from lutterfly.host.command.main import main
 from lutterfly.host.compiler import CompileError, compile_graph, plan_graph
 from lutterfly.host.compiler.rewrite.batch import batched
 from lutterfly.host.graph import Graph, Window
 from lutterfly.host.model import executed
 from lutterfly.host.session.loading import load_outcome, load_program
-from lutterfly.host.session.verify import TOLERANCE, TOLERANCE_CYCLES
+from lutterfly.host.session.verification import TOLERANCE, TOLERANCE_CYCLES
 from networks.generated import Generated, Limits, Maker
 from oracles.exactness import needs_reference
 from oracles.execution import differing_bytes

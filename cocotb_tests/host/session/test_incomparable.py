@@ -13,7 +13,8 @@ from lutterfly.host.model.arrays import contents
 from lutterfly.host.model.independence import mixing_node
 from lutterfly.host.model.random_numbers import random_tensors
 from lutterfly.host.session.session import InferenceSession
-from lutterfly.host.session.verify import Verification, verify
+from lutterfly.host.session.verification import Verification
+from lutterfly.host.session.verify import verify
 from oracles.exactness import needs_reference
 
 TINY = PRESETS["tiny"]

@@ -17,7 +17,7 @@ from lutterfly.golden.program import Queues
 from lutterfly.host import InferenceSession
 from lutterfly.host.model import executed
 from lutterfly.host.session.loading import load_program
-from lutterfly.host.simulation.simulator import EventKind
+from lutterfly.host.simulation.settings import EventKind
 from lutterfly.host.simulation.verilator_transport import VerilatorTransport
 from oracles.exactness import needs_reference
 from transports.golden_transport import GoldenTransport

@@ -20,7 +20,8 @@ from lutterfly.golden.program import Program
 from lutterfly.host import InferenceSession
 from lutterfly.host.compiler import compile_graph
 from lutterfly.host.driver import ports
-from lutterfly.host.driver.driver import AcceleratorError, Driver
+from lutterfly.host.driver.driver import Driver
+from lutterfly.host.driver.errors import AcceleratorError
 from lutterfly.host.driver.transport import Transport
 from lutterfly.host.driver.turns import Turns
 from lutterfly.host.graph import Graph, Window

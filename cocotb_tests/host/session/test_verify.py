@@ -12,11 +12,11 @@ import pytest
 
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host.command.cli import main
+from lutterfly.host.command.main import main
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.model import reference
 from lutterfly.host.session.verify import verify
-from lutterfly.host.simulation.simulator import MemorySettings
+from lutterfly.host.simulation.settings import MemorySettings
 from networks.generated import FORMS, TINY, Generated, Limits, chain, layer
 from oracles.exactness import assert_right, needs_reference
 

@@ -11,7 +11,7 @@ from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Graph
 from lutterfly.host.graph.evaluate import evaluate, from_onnx, to_onnx
 from lutterfly.host.model import executed, reference, runtime
-from lutterfly.host.session.verify import Verification
+from lutterfly.host.session.verification import Verification
 
 needs_reference = pytest.mark.skipif(runtime.probe() is not None, reason=str(runtime.probe()))
 

@@ -70,17 +70,8 @@ def make_function(
         If a shape or a number is out of range.
     """
     _check_weights(weights)
-    if bias.shape != weights.shape[:1]:
-        raise ValueError(f"bias must be of {len(weights)} outputs, not of the shape {list(bias.shape)}")
-    if not -128 <= input_zero_point <= 127:
-        raise ValueError(f"input_zero_point must be between -128 and 127, not {input_zero_point}")
-    if pad_value not in (1, -1, 0):
-        raise ValueError(f"pad_value must be +1, -1 or 0, not {pad_value}")
-    # Refuses biases, scales and codes as every requantisation does.
-    factors = np.ones(len(weights), np.float32) if scale is None else scale
-    requantise(np.zeros(len(weights), np.int32), pack_parameters(bias, factors), zero_point, low, high)
-    if scale is None and (zero_point, low, high) != (0, -128, 127):
-        raise ValueError("zero_point, low and high must be left out where the result is signs: give a scale, or none")
+    _check_result(bias, scale, (zero_point, low, high), len(weights))
+    _check_input(input_zero_point, pad_value)
     body = Body(weights.ndim - 2)
     values = _enter(body, input_zero_point)
     if body.spatial:
@@ -88,14 +79,25 @@ def make_function(
     else:
         _check_vector(pads, strides, dilations)
         products = body.add("MatMul", "products", values, _weights(body, weights.T))
+    _finish(body, products, bias, scale, (zero_point, low, high))
+    return body.function(name, opset)
+
+
+def _finish(
+    body: Body,
+    products: str,
+    bias: npt.NDArray[np.int32],
+    scale: npt.NDArray[np.float32] | None,
+    codes: tuple[int, int, int],
+) -> None:
+    """Bias and codes, or signs; ``codes`` are zero point, least and greatest code."""
     numbers = body.add("Cast", "numbers", products, to=TensorProto.INT32)
     sums = body.add("Add", "biased", numbers, body.channels("bias", bias, np.int32))
     if scale is None:
         _signs(body, sums)
     else:
         floats = body.add("Cast", "sums", sums, to=TensorProto.FLOAT)
-        body.requantise(floats, scale, zero_point, low, high)
-    return body.function(name, opset)
+        body.requantise(floats, scale, *codes)
 
 
 def _check_weights(weights: npt.NDArray[np.int8]) -> None:
@@ -111,6 +113,25 @@ def _check_weights(weights: npt.NDArray[np.int8]) -> None:
         raise ValueError(f"weights must be +1 and -1, not {wrong[0]}")
     if weights[0].size > EXACT:
         raise ValueError(f"weights must be at most {EXACT} for an output, not {weights[0].size}")
+
+
+def _check_result(
+    bias: npt.NDArray[np.int32], scale: npt.NDArray[np.float32] | None, codes: tuple[int, int, int], outputs: int
+) -> None:
+    if bias.shape != (outputs,):
+        raise ValueError(f"bias must be of {outputs} outputs, not of the shape {list(bias.shape)}")
+    # Refuses biases, scales and codes as every requantisation does.
+    factors = np.ones(outputs, np.float32) if scale is None else scale
+    requantise(np.zeros(outputs, np.int32), pack_parameters(bias, factors), *codes)
+    if scale is None and codes != (0, -128, 127):
+        raise ValueError("zero_point, low and high must be left out where the result is signs: give a scale, or none")
+
+
+def _check_input(zero_point: int, pad_value: int) -> None:
+    if not -128 <= zero_point <= 127:
+        raise ValueError(f"input_zero_point must be between -128 and 127, not {zero_point}")
+    if pad_value not in (1, -1, 0):
+        raise ValueError(f"pad_value must be +1, -1 or 0, not {pad_value}")
 
 
 def _check_vector(pads: tuple[int, ...], strides: tuple[int, ...], dilations: tuple[int, ...]) -> None:

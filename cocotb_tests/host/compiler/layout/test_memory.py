@@ -105,7 +105,7 @@ def test_layers_whose_channels_are_apart_load_some_of_them_at_a_time(seed: int) 
 def test_the_same_network_gives_the_same_program_in_every_process() -> None:
     """Python draws anew, in each, in which order the elements of a set come."""
     script = (
-        "from test_compiler_memory import TINY, alike; from lutterfly.host.compiler import compile_graph; "
+        "from test_memory import TINY, alike; from lutterfly.host.compiler import compile_graph; "
         "import hashlib; print(hashlib.sha256(compile_graph(alike(), TINY).to_bytes()).hexdigest())"
     )
     digests = {

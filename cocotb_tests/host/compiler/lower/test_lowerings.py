@@ -15,7 +15,7 @@ from lutterfly.golden.config import Config
 from lutterfly.golden.engines import ADD, DEPTHWISE, MAC, MAXIMUM
 from lutterfly.golden.engines.engine import Engine
 from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
-from lutterfly.host.command.cli import main
+from lutterfly.host.command.main import main
 from lutterfly.host.compiler import CompileError, compile_graph, compile_model, encode, plan_graph
 from lutterfly.host.compiler.data.operation import Lowering, Operation
 from lutterfly.host.compiler.lower import convolution, lanewise, operations

@@ -12,7 +12,7 @@ import pytest
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
-from lutterfly.host.command import cli
+from lutterfly.host.command import main
 from lutterfly.host.frontend import ModelError, describe, import_model
 from lutterfly.host.frontend.qonnx import rewrite
 from lutterfly.host.frontend.qonnx.fitting import wanted as wanted_codes
@@ -377,14 +377,14 @@ def test_commands_take_a_file(tmp_path: Path, monkeypatch, capsys):
     data = path.read_bytes()
     (name, image), *_ = random_feeds(data, 0).items()
     np.save("image.npy", image)
-    assert cli.main(["check", str(path), "--config", "tiny"]) == 0
-    assert cli.main(["compile", str(path), "-o", "net.lfp", "--config", "tiny"]) == 0
+    assert main.main(["check", str(path), "--config", "tiny"]) == 0
+    assert main.main(["compile", str(path), "-o", "net.lfp", "--config", "tiny"]) == 0
     (wanted,) = executed_by_qonnx(data, {name: image}).values()
     for file in (str(path), "net.lfp"):
         words = ["run", file, "--input", f"{name}=image.npy", "--output", "found.npy", "--config", "tiny"]
-        assert cli.main(words) == 0
+        assert main.main(words) == 0
         np.testing.assert_array_equal(np.load("found.npy"), wanted)
-    assert cli.main(["verify", str(path), "--samples", "1", "--config", "tiny"]) == 0
+    assert main.main(["verify", str(path), "--samples", "1", "--config", "tiny"]) == 0
     capsys.readouterr()
 
 
