@@ -35,8 +35,8 @@ ORDER = {
     "golden": ("engines",),
     "hdl": ("parts", "bus", "memories", "butterfly", "engines", "dma", "compute", "control"),
     "host": (
-        *("files", "model", "graph", "frontend", "quantize", "compiler", "driver", "simulation", "session", "report"),
-        *("transfer", "command"),
+        *("files", "model", "graph", "frontend", "quantize", "program", "compiler", "driver", "simulation", "session"),
+        *("report", "transfer", "command"),
     ),
     "host/compiler": (*("data", "steps", "rewrite", "lower", "layout", "constants", "schedule", "clock", "outcome"),),
     "host/frontend": ("reading", "fragments", "functions", "building", "lowering", "qonnx", "fusing"),
@@ -72,7 +72,7 @@ DISTRIBUTIONS = {
 }
 #: The contract, which every tool must be able to read without installing anything.
 STANDARD_LIBRARY_ONLY = (
-    *("butterfly", "checks", "config", "config_parts", "elements", "isa", "memories", "presets", "program"),
+    *("butterfly", "checks", "config", "config_parts", "elements", "isa", "memories", "outline", "presets", "program"),
     *("program_check", "records", "registers"),
     *("engines/__init__", "engines/configurations", "engines/engine"),
     *(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ...golden.memories import LocalMemory, constant_memories
+from ...golden.outline import NONE, LayerOutline, Row
 from ...golden.program import LayerPrediction
-from ..compiler import LayerMemory, Outcome
 from ..files.phrases import tables_text
-from ..frontend import Row, describe
-from ..graph import Graph, Layer
+from ..program import Outcome
 
 HEAD = ("layer", "operation", "input", "output", "where", "fold", "cycles", "bound", "weights", "features")
 #: Values of a layer that the accelerator executes; null for what the host does, and for what is in place already.
@@ -41,26 +40,20 @@ _REMEMBERED = (
 Memory = tuple[str, int, int, str]
 
 
-def layer_table(graph: Graph, outcome: Outcome) -> tuple[list[tuple[str, ...]], list[dict[str, Any]]]:
-    """Every operation in order of execution, the host's included: rows of text below ``HEAD``, and values for JSON.
-
-    Parameters
-    ----------
-    graph : Graph
-        What was compiled.
-    outcome : Outcome
-        Its graph may have other layers.
-    """
-    on_accelerator = {id(layer): index for index, layer in enumerate(outcome.graph.layers)}
+def layer_table(outcome: Outcome) -> tuple[list[tuple[str, ...]], list[dict[str, Any]]]:
+    """Every operation in order of execution, the host's included: rows of text below ``HEAD``, and values for JSON."""
     table, values = [HEAD], []
-    for row, layer in _rows(graph, outcome.graph):
-        index = on_accelerator.get(id(layer))
-        prediction, needed = (None, None) if index is None else (outcome.layers[index], outcome.layer_memory[index])
+    for row in outcome.outline.rows:
+        prediction, needed = (
+            (None, None)
+            if row.layer == NONE
+            else (outcome.program.layers[row.layer], outcome.outline.layers[row.layer])
+        )
         table.append(_cells(row, prediction, needed))
         values.append(
             {
-                "name": row.layer,
-                "operation": row.kind,
+                "name": row.name,
+                "operation": row.operation,
                 "where": row.where,
                 "input_shape": row.input_shape,
                 "output_shape": row.output_shape,
@@ -72,41 +65,22 @@ def layer_table(graph: Graph, outcome: Outcome) -> tuple[list[tuple[str, ...]], 
     return table, values
 
 
-def _rows(graph: Graph, executed: Graph) -> Iterator[tuple[Row, Layer | None]]:
-    """The network's operations, with those that the compiler has added, and the executed layer that each one is."""
-    planned = [row for row in describe(executed) if row.where == "accelerator"]
-    left = iter(zip(planned, executed.layers, strict=True))
-    kept = {layer.output for layer in executed.layers}
-    layers = iter(graph.layers)
-    for row in describe(graph):
-        layer = next(layers) if row.where == "accelerator" else None
-        if layer is None or (layer.is_copy and layer.output not in kept):
-            yield row, None
-            continue
-        # What a layer is split into ends with the one that has its name.
-        while True:
-            found, own = next(left)
-            yield found, own
-            if own.name == layer.name:
-                break
-
-
 def memories(outcome: Outcome) -> list[Memory]:
     """How full each memory is: the feature memory where it is fullest, the others with what stays there."""
-    size = sum(outcome.graph.tensors[name].size_bytes for name in outcome.spilled)
+    size = outcome.outline.spilled_bytes
     more = f", {size:,} bytes of tensors spilled to external memory" if outcome.spilled else ""
     found = [("feature memory", outcome.feature_bytes, outcome.config.memory.feature_bytes, more)]
     for kind, memory in zip(constant_memories(outcome.config), outcome.constant_memories, strict=True):
         streamed = memory.streamed_bytes
         more = f", {streamed:,} bytes streamed in every inference" if streamed else ""
-        if kind is LocalMemory.TABLE and outcome.transfer_functions:
-            more += f", {tables_text(outcome.transfer_functions, outcome.transfer_tables)}"
+        if kind is LocalMemory.TABLE and outcome.outline.transfer_functions:
+            more += f", {tables_text(outcome.outline.transfer_functions, outcome.transfer_tables)}"
         found.append((memory.name, memory.resident_bytes, memory.size_bytes, more))
     return found
 
 
-def _cells(row: Row, prediction: LayerPrediction | None, memory: LayerMemory | None) -> tuple[str, ...]:
-    where = (row.layer, row.kind, _shape(row.input_shape), _shape(row.output_shape), row.where)
+def _cells(row: Row, prediction: LayerPrediction | None, memory: LayerOutline | None) -> tuple[str, ...]:
+    where = (row.name, row.operation, _shape(row.input_shape), _shape(row.output_shape), row.where)
     if prediction is None or memory is None:
         return (*where, "in place" if row.where == "accelerator" else "", "", "", "", "")
     return (*where, _fold(prediction), _cycles(prediction), prediction.bound, _weights(memory), _features(memory))
@@ -128,7 +102,7 @@ def _cycles(layer: LayerPrediction) -> str:
     return f"{layer.cycles:,}{dense}"
 
 
-def _weights(memory: LayerMemory) -> str:
+def _weights(memory: LayerOutline) -> str:
     """Bytes, and whether they stay."""
     size, streamed = memory.weight_bytes, memory.streamed_weight_bytes
     if not size:
@@ -138,7 +112,7 @@ def _weights(memory: LayerMemory) -> str:
     return f"{size:,} {'streamed' if streamed else 'resident'}"
 
 
-def _features(memory: LayerMemory) -> str:
+def _features(memory: LayerOutline) -> str:
     """Bytes, and whether the layer's tensors are whole; if not, whether one of them is spilled to external memory."""
     return f"{memory.feature_bytes:,}" + (" spilled" if memory.spilled else " in parts" if memory.in_parts else "")
 

@@ -26,8 +26,8 @@ def check(model: Path, config: str, progress: Progress) -> Answer:
 
     progress("compiling")
     found = find_config(config)
-    program, outcome, graph = load_outcome(model, found)
-    table, values = layers.layer_table(graph, outcome)
+    program, outcome = load_outcome(model, found)
+    table, values = layers.layer_table(outcome)
     memories, share = layers.memories(outcome), mac_share(program)
     text = [
         table_text(table),
@@ -35,19 +35,19 @@ def check(model: Path, config: str, progress: Progress) -> Answer:
         *(f"{name}: {used:,} of {size:,} bytes{more}" for name, used, size, more in memories if used or more),
         prediction_text(program, found.multipliers),
         *share.lines(),
-        *(f"note: {note}" for note in outcome.graph.notes),
+        *(f"note: {note}" for note in outcome.outline.notes),
     ]
     return Answer(
         "\n".join(text),
         {
             "layers": values,
             "memories": {name: {"used_bytes": used, "bytes": size} for name, used, size, _ in memories},
-            "transfer_functions": outcome.transfer_functions,
+            "transfer_functions": outcome.outline.transfer_functions,
             "transfer_tables": outcome.transfer_tables,
             "predicted_cycles": program.predicted_cycles,
             "macs": macs_of(program),
             **share.values(),
-            "notes": outcome.graph.notes,
+            "notes": outcome.outline.notes,
         },
     )
 

@@ -37,7 +37,7 @@ def run(
     if report:
         reports.check_ending(report)
         reports.check_available()
-        program, outcome, _ = load_outcome(model, found, batch=batch)
+        program, outcome = load_outcome(model, found, batch=batch)
     session = InferenceSession(program if outcome else model, found, progress=progress, batch=batch)
     sources = assign("input", inputs, session.get_inputs())
     targets = assign("output", outputs, session.get_outputs())

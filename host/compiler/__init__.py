@@ -13,7 +13,6 @@ from ..graph import Graph
 from .clock.cycles import predict
 from .constants.placing import check_constants, place_constants
 from .constants.segments import plan_segments
-from .data.command import Command
 from .data.errors import CompileError
 from .data.plan import Plan
 from .layout.arena import plan_arena
@@ -24,9 +23,6 @@ from .layout.views import plan_views
 from .lower.butterfly_fit import check_pattern
 from .lower.operations import plan_operations
 from .outcome.emit import check_program, emit
-from .outcome.memory_map import Block, LayerMemory, bus_bytes
-from .outcome.outcome import ConstantMemory, Outcome
-from .outcome.stays import Stay
 from .rewrite.batch import batched
 from .rewrite.concat_tables import move_tables
 from .rewrite.normalise import normalise
@@ -40,16 +36,9 @@ from .schedule.tokens import check_tokens, synchronise
 #: All that the rest of the host knows of the compiler.
 __all__ = [
     "PASSES",
-    "Block",
-    "Command",
     "CompileError",
-    "ConstantMemory",
-    "LayerMemory",
-    "Outcome",
     "Pass",
-    "Stay",
     "batched",
-    "bus_bytes",
     "check_pattern",
     "compile_graph",
     "compile_model",
@@ -172,7 +161,7 @@ def plan_graph(graph: Graph, config: Config, *, permute: bool = True) -> Plan:
 
 
 def _run_passes(graph: Graph, config: Config) -> Plan:
-    plan = Plan(graph, config)
+    plan = Plan(graph, config, given=graph)
     for step in PASSES:
         plan = step.run(plan)
         if step.check is not None:

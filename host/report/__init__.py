@@ -18,7 +18,7 @@ from ..files.writing import check_writable
 from ..simulation.toolchain import ToolError
 
 if TYPE_CHECKING:
-    from ..compiler import Outcome
+    from ..program import Outcome
     from ..session.session import InferenceSession
 
 

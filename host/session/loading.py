@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ...golden.config import Config
 from ...golden.presets import DEFAULT_PRESET
@@ -11,13 +10,7 @@ from ...golden.program import MAGIC, Program
 from ..driver.driver import check_config
 from ..files.configuration import find_config
 from ..model.model_file import read_model_file
-
-if TYPE_CHECKING:
-    from ..compiler import Outcome
-    from ..graph import Graph
-
-#: What of a program tells that it is this compiler's.
-_DESCRIBED = ("body", "inputs", "outputs", "layers", "written", "spilled", "predicted_cycles")
+from ..program.outcome import Outcome
 
 
 def load_program(
@@ -76,23 +69,17 @@ def _checked(program: Program, config: Config, name: str, batch: int | None) -> 
 
 def load_outcome(
     path: str | Path, config: str | Path | Config = DEFAULT_PRESET, *, batch: int | None = None
-) -> tuple[Program, Outcome, Graph]:
-    """The program as :func:`load_program` gives it, what the compiler decided, and the network that was compiled.
+) -> tuple[Program, Outcome]:
+    """The program as :func:`load_program` gives it, and what its compiler has decided, which a program file says.
 
     Raises
     ------
     ValueError
-        As :func:`load_program`; also if this release's compiler would not make the program of a program file.
+        As :func:`load_program`; also if a program file says nothing of it.
     """
-    from ..compiler import Outcome, batched, encode, plan_graph  # noqa: PLC0415
-    from ..frontend import import_model  # noqa: PLC0415
-
-    found, name, data = find_config(config), str(path), read_model_file(path)
-    program = load_program(data, found, name=name, batch=batch) if data.startswith(MAGIC) else None
-    samples = program.batch if program else 1 if batch is None else batch
-    graph = batched(import_model(program.model if program else data, name), samples)
-    plan = plan_graph(graph, found)
-    encoded = encode(plan)
-    if program is not None and any(getattr(program, name) != getattr(encoded, name) for name in _DESCRIBED):
-        raise ValueError(f"{name}: the program must be one that this release's compiler makes; compile it again")
-    return program or encoded, Outcome(plan), graph
+    found = find_config(config)
+    program = load_program(path, found, batch=batch)
+    try:
+        return program, Outcome(program, found)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error

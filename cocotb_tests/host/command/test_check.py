@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from lutterfly.examples import digits
+from lutterfly.golden.outline import Outline
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.command.main import main
 from lutterfly.host.compiler import compile_model
@@ -151,13 +152,16 @@ def test_a_program_file_is_described_like_its_model(tmp_path: Path, capsys: pyte
     assert values_of(target, capsys) == values_of(source, capsys)
 
 
-def test_a_program_of_another_compiler_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_program_that_says_nothing_of_what_was_decided_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     program = compile_model(digits.model_path("qop").read_bytes(), PRESETS["tiny"])
-    body = dataclasses.replace(program.body, dma=program.body.dma[64:] + program.body.dma[:64])
-    target = tmp_path / "old.program"
-    target.write_bytes(dataclasses.replace(program, body=body).to_bytes())
+    target = tmp_path / "bare.program"
+    target.write_bytes(dataclasses.replace(program, outline=Outline()).to_bytes())
     assert main(["check", str(target), "--config", "tiny"]) == 2
-    message = f"{target}: the program must be one that this release's compiler makes; compile it again"
+    message = (
+        f"{target}: program must have an outline of what its compiler has decided, and has none; compile the model"
+    )
     assert message in capsys.readouterr().err
 
 

@@ -91,6 +91,20 @@ def test_a_compiled_program_has_a_report_too(capsys: pytest.CaptureFixture[str],
     assert "node_conv2d" in target.read_text()
 
 
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_a_program_file_is_shown_without_compiler_and_frontend(tmp_path: Path, pixels: str, command: str) -> None:
+    program, target = tmp_path / "digits.program", tmp_path / "report.html"
+    program.write_bytes(compile_model(MODEL.read_bytes(), PRESETS["tiny"]).to_bytes())
+    words = [command, str(program), "--config", "tiny"]
+    words += ["--input", pixels, "--report", str(target)] if command == "run" else []
+    script = (
+        "import sys; sys.modules['lutterfly.host.compiler'] = sys.modules['lutterfly.host.frontend'] = None; "
+        f"from lutterfly.host.command.main import main; sys.exit(main({words!r}))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert "node_conv2d" in (target.read_text() if command == "run" else done.stdout)
+
+
 @pytest.mark.usefixtures("never_runs")
 @pytest.mark.parametrize(
     ("target", "reason"), [("nowhere/x.html", "No such file or directory"), (".", "Is a directory")]

@@ -84,8 +84,8 @@ def test_a_session_runs_a_batch_on_the_core(form: str, *, float_ends: bool, tmp_
     cycles, predicted = session.counters[1]["cycles"], session.program.predicted_cycles
     assert abs(cycles - predicted) <= max(TOLERANCE_CYCLES, TOLERANCE * cycles)
     (tmp_path / "net.onnx").write_bytes(model.model)
-    program, outcome, _ = load_outcome(tmp_path / "net.onnx", TINY, batch=4)
-    assert (program, outcome.predicted_cycles) == (session.program, predicted)
+    program, outcome = load_outcome(tmp_path / "net.onnx", TINY, batch=4)
+    assert (program, outcome.program.predicted_cycles) == (session.program, predicted)
     alone = InferenceSession(model.model, TINY)
     alone.run(None, {"x": feeds["x"][:2]})
     assert cycles < 3 * alone.counters[1]["cycles"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ....golden.memories import LocalMemory
 from ....golden.program import LayerPrediction
+from ...graph import Graph
 from .arrival import Arrival, Segment
 from .command import Command
 from .job import Cut, Job
@@ -22,6 +23,8 @@ class Plan(Network):
 
     Attributes
     ----------
+    given : Graph or None
+        What the passes began with, if it is to be told; ``graph`` is what they make of it.
     storages : dict of str to Storage
         How each tensor lies in the feature memory, and where, if it ever is whole there.
     spans : dict of str to tuple of int
@@ -56,6 +59,7 @@ class Plan(Network):
     predicted_cycles : int
     """
 
+    given: Graph | None = None
     storages: dict[str, Storage] = field(default_factory=dict)
     spans: dict[str, Span] = field(default_factory=dict)
     cuts: dict[int, tuple[Cut, dict[str, tuple[int, ...]]]] = field(default_factory=dict)

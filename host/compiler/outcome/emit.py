@@ -11,6 +11,7 @@ from ...graph import Tensor
 from ..data.plan import Plan
 from ..layout.arena import ALIGNMENT, aligned
 from ..schedule.observed import observed
+from .outline import outline
 
 
 def emit(plan: Plan, config_name: str) -> Program:
@@ -62,12 +63,9 @@ def emit(plan: Plan, config_name: str) -> Program:
         outputs=tuple(_port(plan, graph.tensors[name]) for name in graph.outputs),
         layers=tuple(plan.predictions),
         written=tuple(_written(plan)),
-        spilled=tuple(
-            SpilledTensor(name, address, graph.tensors[name].shape, graph.tensors[name].bits, graph.tensors[name].order)
-            for name, address in plan.external.items()
-            if name not in plan.spans and name not in graph.inputs and graph.tensors[name].views
-        ),
+        spilled=tuple(_spilled(plan)),
         predicted_cycles=plan.predicted_cycles,
+        outline=outline(plan),
         batch=graph.batch,
         head=graph.head,
         tail=graph.tail,
@@ -97,6 +95,14 @@ def check_program(plan: Plan, program: Program) -> None:
 def _port(plan: Plan, tensor: Tensor) -> Port:
     view = tensor.views[0]
     return Port(view.name, tensor.shape, plan.external[tensor.name], view.shape, view.axes, view.unsigned, tensor.bits)
+
+
+def _spilled(plan: Plan) -> Iterator[SpilledTensor]:
+    """The tensors that are never whole in the feature memory, and that the model has too."""
+    for name, address in plan.external.items():
+        tensor = plan.graph.tensors[name]
+        if name not in plan.spans and name not in plan.graph.inputs and tensor.views:
+            yield SpilledTensor(name, address, tensor.shape, tensor.bits, tensor.order)
 
 
 def _written(plan: Plan) -> Iterator[WrittenTensor]:

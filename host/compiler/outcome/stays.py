@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ....golden.isa import Opcode
 from ....golden.memories import LocalMemory
+from ....golden.outline import Stay
 from ..data.command import Command
 from ..data.plan import Plan
 from ..data.residence import Residence
 from ..data.storage import Storage
 
 
-@dataclass(frozen=True, eq=False)
-class Stay:
-    """A tensor, or a part of one, in the feature memory.
+@dataclass(eq=False)
+class _Stay:
+    """A residence with the commands that move what lies there, and those that read it."""
 
-    Attributes
-    ----------
-    tensor : str
-    address, size_bytes : int
-        Where, with its border.
-    is_whole : bool
-        Whether it is the whole tensor.
-    moved : list of Command
-        Those that write it or store it: it must be there until they are complete.
-    read : list of Command
-        COMPUTEs that read it: it must be there until they have issued their last step.
-    """
-
-    tensor: str
-    address: int
-    size_bytes: int
-    is_whole: bool
+    residence: Residence
     moved: list[Command] = field(default_factory=list)
     read: list[Command] = field(default_factory=list)
 
@@ -43,7 +28,7 @@ def stays_of(plan: Plan) -> list[Stay]:
     position = {command: number for number, command in enumerate(plan.commands)}
     #: Where the commands of each job stand in the order in which all could run one by one.
     places = [[position[command] for command in of_job] for of_job in plan.computes]
-    stays = [_stay(plan, residence) for residence in plan.residences]
+    stays = [_Stay(residence) for residence in plan.residences]
     for residence, stay in zip(plan.residences, stays, strict=True):
         for job in range(max(residence.first, 0), min(residence.last, len(plan.jobs) - 1) + 1):
             if _holds(residence, plan.jobs[job].target):
@@ -56,13 +41,21 @@ def stays_of(plan: Plan) -> list[Stay]:
             owner = _owner(plan.residences, places, address, position[command], command.opcode)
             stays[owner].moved.append(command)
     # A part that lies wholly in the border has no bytes.
-    return [stay for stay in stays if stay.moved or stay.read]
+    numbers = {id(command): number for name in ("dma", "compute") for number, command in enumerate(plan.queue(name))}
+    return [_shown(plan, stay, numbers) for stay in stays if stay.moved or stay.read]
 
 
-def _stay(plan: Plan, residence: Residence) -> Stay:
-    name, storage = residence.tensor, residence.storage
-    is_whole = name in plan.spans and plan.storages[name] == storage
-    return Stay(name, storage.address, storage.size_bytes, is_whole)
+def _shown(plan: Plan, stay: _Stay, numbers: Mapping[int, int]) -> Stay:
+    name, storage = stay.residence.tensor, stay.residence.storage
+    return Stay(
+        name,
+        storage.address,
+        storage.size_bytes,
+        is_whole=name in plan.spans and plan.storages[name] == storage,
+        dma=tuple(numbers[id(command)] for command in stay.moved if command.queue == "dma"),
+        written=tuple(numbers[id(command)] for command in stay.moved if command.queue == "compute"),
+        read=tuple(numbers[id(command)] for command in stay.read),
+    )
 
 
 def _holds(residence: Residence, storage: Storage) -> bool:

@@ -13,12 +13,13 @@ from lutterfly.golden.isa import Opcode
 from lutterfly.golden.machine import ORDERS
 from lutterfly.golden.memories import LocalMemory, constant_memories, memories
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host.compiler import Outcome, plan_graph
+from lutterfly.host.compiler import encode, plan_graph
 from lutterfly.host.compiler.constants.segments import Item, choose_streamed
 from lutterfly.host.compiler.data.errors import CompileError
 from lutterfly.host.compiler.data.units import capacity, number_count, numbers
 from lutterfly.host.compiler.outcome.emit import emit
 from lutterfly.host.graph import Graph, Window
+from lutterfly.host.program import Outcome
 from oracles.execution import differing_bytes
 from quantised.graphs import GraphMaker
 
@@ -125,7 +126,8 @@ def test_tables_are_streamed() -> None:
         name = maker.pointwise(name)
     plan = check(maker.finish(name))
     assert streamed(plan, LocalMemory.TABLE) >= 7
-    assert (Outcome(plan).transfer_functions, Outcome(plan).transfer_tables) == (9, 9)
+    outcome = Outcome(encode(plan), plan.config)
+    assert (outcome.outline.transfer_functions, outcome.transfer_tables) == (9, 9)
 
 
 def test_lists_are_streamed() -> None:

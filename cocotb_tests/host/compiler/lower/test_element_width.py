@@ -11,7 +11,8 @@ from lutterfly.golden import dma
 from lutterfly.golden.engines import decode
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host.compiler import Command, CompileError, plan_graph
+from lutterfly.host.compiler import CompileError, plan_graph
+from lutterfly.host.compiler.data.command import Command
 from lutterfly.host.compiler.data.plan import Plan
 from lutterfly.host.compiler.data.storage import Storage
 from lutterfly.host.compiler.layout.arena import aligned, plan_arena
