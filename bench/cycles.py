@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lutterfly.host.simulation.simulator import EventKind
+from lutterfly.host.simulation.settings import EventKind
 from networks import SEED, Loaded, arguments, load
 
 

@@ -12,9 +12,9 @@ import numpy as np
 from lutterfly.examples import digits
 from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
 from lutterfly.golden.program import Program
-from lutterfly.host import ports
 from lutterfly.host.compiler import compile_model
-from lutterfly.host.driver import Driver
+from lutterfly.host.driver import ports
+from lutterfly.host.driver.driver import Driver
 from lutterfly.host.simulation.verilator_transport import VerilatorTransport
 
 SEED = 1

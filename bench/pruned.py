@@ -16,7 +16,7 @@ from torch.nn.utils import prune
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.frontend import import_model
-from lutterfly.host.verify import verify
+from lutterfly.host.session.verify import verify
 from lutterfly.train import export_onnx
 
 CONFIG = PRESETS["ecp5-85k"]

@@ -31,8 +31,8 @@ from torch.nn import functional
 
 from lutterfly.examples import digits
 from lutterfly.examples.train_digits import load, shifted
-from lutterfly.host import reference
 from lutterfly.host.frontend import import_model
+from lutterfly.host.model import reference
 
 SEEDS = (1, 2, 3, 4, 5)
 EPOCHS, BATCH, RATE = 60, 64, 5e-3

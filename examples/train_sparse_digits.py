@@ -24,7 +24,7 @@ from lutterfly.examples.digits import as_input
 from lutterfly.examples.train_digits import load, shifted
 from lutterfly.examples.train_fpc_digits import BATCH, export, runtime_accuracy
 from lutterfly.host.compiler import compile_model
-from lutterfly.host.configuration import find_config
+from lutterfly.host.files.configuration import find_config
 from lutterfly.train import (
     Densification,
     Rewiring,

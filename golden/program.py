@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from . import program_check, records, registers
 from .elements import CODE_BITS, tensor_bytes
+from .outline import Outline
 
 MAGIC = b"LUTPROG\n"
 _HEAD = struct.Struct("<8sIIIII")  # magic, version, configuration hash, bytes of JSON, bytes of blobs, CRC-32 of both
@@ -227,6 +228,8 @@ class Program:
         For comparison with a reference.
     predicted_cycles : int
         Of one inference, from start to done, on the ideal bus.
+    outline : Outline
+        What reports say of it.
     batch : int
         Samples of an inference: ports, layers and cycles are those of all of them.
     head, tail : bytes
@@ -253,6 +256,7 @@ class Program:
     written: tuple[WrittenTensor, ...]
     spilled: tuple[SpilledTensor, ...]
     predicted_cycles: int
+    outline: Outline = field(default=Outline(), repr=False)
     batch: int = 1
     head: bytes = field(default=b"", repr=False)
     tail: bytes = field(default=b"", repr=False)

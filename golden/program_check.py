@@ -46,6 +46,7 @@ def check(program: Program) -> None:
         _check_layer(layer, commands)
     for tensor in program.written:
         _check_written(tensor, commands)
+    program.outline.check(len(program.body.dma) // COMMAND_BYTES - 1, commands - 1, len(program.layers))
     for spilled in program.spilled:
         _check_elements(spilled.name, spilled.shape, spilled.bits)
         _check_order(spilled.name, spilled.shape, spilled.order)

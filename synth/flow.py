@@ -104,6 +104,19 @@ def synthesise_component(
     target = DEVICES[device]
     folder.mkdir(parents=True, exist_ok=True)
     harness = Harness(dut)
+    _map(harness, folder, target, progress)
+
+    def place(seed: int) -> Placement:
+        progress(f"place and route, seed {seed}")
+        return _place(folder, target, seed)
+
+    with ThreadPoolExecutor(max_workers=jobs) as pool:
+        placements = tuple(pool.map(place, seeds))
+    return Report(name=name, device=target, harness_ff=harness.flip_flops, placements=placements)
+
+
+def _map(harness: Harness, folder: Path, target: Device, progress: Callable[[str], None]) -> None:
+    """Write the netlist of the device's cells, with registers absorbed and sites chosen: ``top.json``."""
     progress("elaborate")
     (folder / "top.v").write_text(to_verilog(harness, name="top"))
     progress("synthesise")
@@ -114,14 +127,6 @@ def synthesise_component(
     progress("floorplan")
     floorplan(mapped, target.sites, tiles=target.tiles)
     (folder / "top.json").write_text(json.dumps(mapped))
-
-    def place(seed: int) -> Placement:
-        progress(f"place and route, seed {seed}")
-        return _place(folder, target, seed)
-
-    with ThreadPoolExecutor(max_workers=jobs) as pool:
-        placements = tuple(pool.map(place, seeds))
-    return Report(name=name, device=target, harness_ff=harness.flip_flops, placements=placements)
 
 
 def _check(device: str, seeds: Sequence[int]) -> None:

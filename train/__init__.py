@@ -14,17 +14,17 @@ if importlib.util.find_spec("torch") is None:
     # Before the first module that would say no more than its name.
     raise ModuleNotFoundError(missing("lutterfly.train", ["PyTorch"], "train"), name="torch")
 
-from .binary import BinaryConv2d, BinaryLinear, clip_weights
-from .calibration import calibrate
-from .channels import channel_graph
-from .checkpoint import load_checkpoint, save_checkpoint
-from .conversion import parameter_groups, replace_pointwise
-from .densify import Densification, Rewiring
-from .export import export_onnx
-from .folding import Folds, fold_batch_norm, fold_batch_norms
-from .layer import FastPointwiseConv2d
-from .sensitivity import Measured, analyse, plot, propose
-from .sparse import SparseConv2d, replace_convolutions
+from .channels.channels import channel_graph
+from .exporting.export import export_onnx
+from .layers.binary import BinaryConv2d, BinaryLinear, clip_weights
+from .layers.layer import FastPointwiseConv2d
+from .layers.sparse import SparseConv2d, replace_convolutions
+from .preparing.calibration import calibrate
+from .preparing.conversion import parameter_groups, replace_pointwise
+from .preparing.folding import Folds, fold_batch_norm, fold_batch_norms
+from .schedules.checkpoint import load_checkpoint, save_checkpoint
+from .schedules.densify import Densification, Rewiring
+from .schedules.sensitivity import Measured, analyse, plot, propose
 
 __all__ = [
     "BinaryConv2d",

@@ -16,10 +16,10 @@ from lutterfly.golden.machine import ORDERS
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_graph, plan_graph
-from lutterfly.host.compiler.emit import emit
+from lutterfly.host.compiler.outcome.emit import emit
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import AveragePool, Graph, Pad, Window
-from lutterfly.host.verify import verify
+from lutterfly.host.session.verify import verify
 from networks.blocks import networks
 from networks.generated import FORMS, TINY, Generated, Maker
 from oracles.exactness import assert_right, needs_reference

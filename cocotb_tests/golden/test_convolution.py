@@ -9,7 +9,7 @@ from onnx.reference import ReferenceEvaluator
 
 from lutterfly.golden.convolution import convolve, patches
 from lutterfly.golden.requant import pack_parameters, requantise
-from lutterfly.host.reference import open_session
+from lutterfly.host.model.executed import open_session
 from oracles.exactness import needs_reference
 
 GROUPINGS = ("dense", "grouped", "depthwise")

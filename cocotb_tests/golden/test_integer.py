@@ -10,8 +10,8 @@ from onnx import TensorProto, helper, numpy_helper
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
 from lutterfly.host.frontend import ModelError, import_model
-from lutterfly.host.frontend.integer import MOST_RESULTS
-from lutterfly.host.verify import verify
+from lutterfly.host.frontend.fragments.integer import MOST_RESULTS
+from lutterfly.host.session.verify import verify
 from transports.golden_transport import GoldenTransport
 
 CONFIG = PRESETS["tiny"]

@@ -21,7 +21,7 @@ from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program import MAGIC, Program
 from lutterfly.golden.registers import VERSION
-from lutterfly.host.cli import main
+from lutterfly.host.command.main import main
 from lutterfly.host.compiler import compile_graph, compile_model
 from lutterfly.host.graph import Window
 from quantised.graphs import GraphMaker
@@ -80,7 +80,7 @@ def test_round_trip() -> None:
             (
                 "program must be an object with the fields config_hash, config_name, prologue, body, "
                 "arena_bytes, constants, constants_address, inputs, outputs, layers, written, "
-                "spilled, predicted_cycles, batch, head, tail, model, not an array"
+                "spilled, predicted_cycles, outline, batch, head, tail, model, not an array"
             ),
         ),
         (lambda: changed("body", value=...), "program.body must be given, and is missing"),
@@ -171,6 +171,46 @@ def test_round_trip() -> None:
         (
             lambda: changed("written", 0, "row_pitch", value=1 << 30),
             r"program: \w+: row_pitch must be between 0 and 16777216, not 1073741824",
+        ),
+        (
+            lambda: changed("outline", "layers", value=[]),
+            r"program: outline.layers must be \d+, one for each of the program's, not 0",
+        ),
+        (
+            lambda: changed("outline", "dma", "begins", value=[]),
+            r"program: outline.dma.begins must be \d+, one for each command, not 0",
+        ),
+        (
+            lambda: changed("outline", "compute", "layers", 0, value=99),
+            r"program: outline.compute.layers must be from -1 to \d+, not 99",
+        ),
+        (
+            lambda: changed("outline", "compute", "waits_for", 0, value=999),
+            r"program: outline.compute.waits_for must be from -1 to \d+, not 999",
+        ),
+        (
+            lambda: changed("outline", "compute", "ends", 0, value=-1),
+            rf"program: outline.compute: cycles must be from 0 to {(1 << 63) - 2}, not -1",
+        ),
+        (
+            lambda: changed("outline", "blocks", 0, "layers", value=[-1]),
+            r"program: outline.blocks: layers must be from 0 to \d+, not -1",
+        ),
+        (
+            lambda: changed("outline", "blocks", 0, "size_bytes", value=-5),
+            rf"program: outline.blocks: bytes must be from 0 to {(1 << 63) - 2}, not -5",
+        ),
+        (
+            lambda: changed("outline", "stays", 0, "dma", value=[999]),
+            r"program: outline.stays: dma of \w+ must be from 0 to \d+, not 999",
+        ),
+        (
+            lambda: changed("outline", "rows", 0, "layer", value=99),
+            r"program: outline.rows: layer of \w+ must be from -1 to \d+, not 99",
+        ),
+        (
+            lambda: changed("outline", "rows", 0, "where", value="moon"),
+            r"program: outline.rows: where of \w+ must be accelerator or host, not moon",
         ),
         (lambda: changed("config_hash", value=7), r"program.config_hash must be the header's (\d+), not 7"),
     ],

@@ -21,7 +21,7 @@ from lutterfly.hdl.memories import feature_memory
 from lutterfly.hdl.parts import device
 from lutterfly.host.compiler import compile_graph
 from lutterfly.host.graph import Window
-from lutterfly.host.simulation.simulator import MemorySettings
+from lutterfly.host.simulation.settings import MemorySettings
 from quantised.graphs import GraphMaker
 
 CONFIG = PRESETS["ecp5-85k"]

@@ -18,7 +18,7 @@ from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program import Queues
 from lutterfly.golden.registers import REGISTERS
-from lutterfly.host.simulation.simulator import Fault
+from lutterfly.host.simulation.settings import Fault
 from lutterfly.host.simulation.verilator_transport import VerilatorTransport
 
 WATCHDOG = 3000

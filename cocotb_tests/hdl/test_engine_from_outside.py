@@ -19,10 +19,10 @@ from lutterfly.golden.isa import COMMAND_BYTES, COMPUTE
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.top_axi import TopAxi
 from lutterfly.host.compiler import CompileError, compile_graph
-from lutterfly.host.driver import Driver
-from lutterfly.host.evaluate import evaluate, to_onnx
+from lutterfly.host.driver.driver import Driver
+from lutterfly.host.driver.transport import Transport
 from lutterfly.host.graph import Graph, Window
-from lutterfly.host.transport import Transport
+from lutterfly.host.graph.evaluate import evaluate, to_onnx
 from quantised.graphs import GraphMaker
 from transports.cocotb_transport import start
 

@@ -14,8 +14,9 @@ from lutterfly.golden.isa import COMMAND_BYTES, ErrorCode, Opcode, Unit
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program import Program, Queues
 from lutterfly.host.compiler import compile_model
-from lutterfly.host.driver import AcceleratorError, Driver
-from lutterfly.host.simulation.simulator import Fault, MemorySettings
+from lutterfly.host.driver.driver import Driver
+from lutterfly.host.driver.errors import AcceleratorError
+from lutterfly.host.simulation.settings import Fault, MemorySettings
 from lutterfly.host.simulation.verilator_transport import VerilatorTransport
 
 CONFIG = PRESETS["tiny"]

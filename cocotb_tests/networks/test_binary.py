@@ -8,8 +8,8 @@ import pytest
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import batched, compile_graph
 from lutterfly.host.graph import Graph, Window
-from lutterfly.host.simulation.simulator import MemorySettings
-from lutterfly.host.verify import TOLERANCE, TOLERANCE_CYCLES
+from lutterfly.host.session.verification import TOLERANCE, TOLERANCE_CYCLES
+from lutterfly.host.simulation.settings import MemorySettings
 from oracles.measured import Measured, measure
 from quantised.binary_graphs import BinaryGraphMaker, random_binary_graph
 

@@ -8,10 +8,10 @@ import pytest
 
 from lutterfly.examples import digits
 from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
-from lutterfly.host import reference
 from lutterfly.host.compiler import CompileError
-from lutterfly.host.session import InferenceSession
-from lutterfly.host.verify import verify
+from lutterfly.host.model import executed
+from lutterfly.host.session.session import InferenceSession
+from lutterfly.host.session.verify import verify
 from networks.binary_networks import binary_network
 from oracles.exactness import assert_right
 
@@ -49,7 +49,7 @@ def test_the_digits_network_at_every_layer() -> None:
     feeds = {"pixels": digits.images()}
     session = InferenceSession(path, config)
     (logits,) = session.run(None, feeds)
-    (expected,) = reference.open_session(path.read_bytes()).run(None, feeds)
+    (expected,) = executed.open_session(path.read_bytes()).run(None, feeds)
     np.testing.assert_array_equal(logits, expected)
     assert (logits.argmax(axis=1) == digits.labels()).mean() >= 0.93
     assert [layer.kind for layer in session.program.layers] == [

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host.compiler import cuts
-from lutterfly.host.compiler.parts import Cut
-from lutterfly.host.verify import verify
+from lutterfly.host.compiler.data.job import Cut
+from lutterfly.host.compiler.layout import cuts
+from lutterfly.host.session.verify import verify
 from networks.butterflies import Network
 from oracles.exactness import assert_right
 

@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 from lutterfly.host.compiler import compile_graph
-from lutterfly.host.compiler.batch import batched
+from lutterfly.host.compiler.rewrite.batch import batched
 from lutterfly.host.frontend import import_model
 from networks.families import FAMILIES, ROUND, network
 from networks.families.builder import Form, Net

@@ -15,11 +15,11 @@ from lutterfly.golden.butterfly import Density, Direction, Pattern
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import FPC
 from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
-from lutterfly.host import reference
 from lutterfly.host.compiler import CompileError, compile_model
 from lutterfly.host.frontend import ModelError
-from lutterfly.host.session import InferenceSession
-from lutterfly.host.verify import verify
+from lutterfly.host.model import executed
+from lutterfly.host.session.session import InferenceSession
+from lutterfly.host.session.verify import verify
 from networks.butterflies import Network, random_stages
 from networks.fast_networks import fast_network
 from oracles.exactness import assert_right
@@ -167,7 +167,7 @@ def test_the_digits_network_at_every_layer() -> None:
     feeds = {"pixels": digits.images()}
     session = InferenceSession(path, config)
     (logits,) = session.run(None, feeds)
-    (expected,) = reference.open_session(path.read_bytes()).run(None, feeds)
+    (expected,) = executed.open_session(path.read_bytes()).run(None, feeds)
     np.testing.assert_array_equal(logits, expected)
     assert (logits.argmax(axis=1) == digits.labels()).mean() >= 0.98
     assert [layer.kind for layer in session.program.layers].count("fast pointwise convolution") == 3

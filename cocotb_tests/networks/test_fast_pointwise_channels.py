@@ -13,7 +13,7 @@ from lutterfly.golden.config import Config
 from lutterfly.golden.engines import FPC
 from lutterfly.golden.engines.fpc.configuration import FpcConfig
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host.verify import verify
+from lutterfly.host.session.verify import verify
 from networks.butterflies import Network, random_finish, random_stages, rotating_stages
 from oracles.exactness import assert_right
 

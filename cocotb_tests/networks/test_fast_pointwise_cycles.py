@@ -10,7 +10,7 @@ import pytest
 
 from lutterfly.golden.butterfly import Pattern
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host.verify import verify
+from lutterfly.host.session.verify import verify
 from networks.butterflies import Network, random_finish, rotating_stages, with_fast_pointwise
 from oracles.exactness import assert_right
 

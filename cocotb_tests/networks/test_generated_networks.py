@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from lutterfly.golden.config import Config
 from lutterfly.golden.machine import ORDERS
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host import reference
 from lutterfly.host.compiler import compile_graph
 from lutterfly.host.frontend import import_model
-from lutterfly.host.verify import verify
+from lutterfly.host.model import reference, runtime
+from lutterfly.host.session.verify import verify
 from networks.blocks import BLOCKS, networks
 from networks.generated import Generated, Limits
 from oracles.exactness import assert_exact, assert_right, needs_reference
@@ -34,7 +34,7 @@ CORES = ("tiny", "ecp5-85k")
 def assume_a_reference(network: Generated) -> None:
     try:
         reference.reference(network.model)
-    except reference.RUNTIME_ERRORS:
+    except runtime.RUNTIME_ERRORS:
         # It fuses a Pad into a MaxPool, and then refuses the result for borders as wide as the kernel.
         assume(False)
 

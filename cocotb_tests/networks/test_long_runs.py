@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host.verify import verify
+from lutterfly.host.session.verify import verify
 from networks.families.builder import Codes, Form, Net
 from oracles.exactness import assert_right, needs_reference
 

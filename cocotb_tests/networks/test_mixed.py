@@ -18,7 +18,7 @@ import pytest
 from lutterfly.golden.engines import ENGINES, MAC
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
-from lutterfly.host.verify import verify
+from lutterfly.host.session.verify import verify
 from networks.mixed import CONFIGS, DRAWN, FIRST_WIDE, ODD, config_of, network
 from networks.mixed.features import PAIRS, Meetings, features
 from networks.mixed.trial import Trial, attempt, summary
@@ -189,7 +189,7 @@ def test_a_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
         Trial(2, "tiny", "third", bytes=5, late=["conv_1 took 9 cycles, 99 predicted"]),
     ]
     path.write_text("".join(json.dumps(dataclasses.asdict(trial)) + "\n" for trial in trials))
-    command = [sys.executable, "-m", "networks.mixed_sweep", "--configs", "tiny", "--last", "3", "--results", path]
+    command = [sys.executable, "-m", "networks.mixed.sweep", "--configs", "tiny", "--last", "3", "--results", path]
     environment = {**os.environ, "PYTHONPATH": f"{SUPPORT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=600).stdout
     assert [json.loads(line)["seed"] for line in path.read_text().splitlines()] == [0, 1, 2, 3]

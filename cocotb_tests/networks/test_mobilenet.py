@@ -11,15 +11,15 @@ from lutterfly.golden import machine
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program import Program
-from lutterfly.host import reference
 from lutterfly.host.compiler import plan_graph
-from lutterfly.host.compiler.emit import emit
-from lutterfly.host.compiler.parts import Geometry
-from lutterfly.host.compiler.plan import Plan
-from lutterfly.host.evaluate import from_onnx, to_onnx
+from lutterfly.host.compiler.data.plan import Plan
+from lutterfly.host.compiler.layout.parts import Geometry
+from lutterfly.host.compiler.outcome.emit import emit
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import AveragePool
-from lutterfly.host.verify import verify
+from lutterfly.host.graph.evaluate import from_onnx, to_onnx
+from lutterfly.host.model import reference
+from lutterfly.host.session.verify import verify
 from networks.mobilenet import BLOCKS, IMAGE, LAYERS, MACS, WEIGHTS, mobilenet
 from oracles.exactness import assert_right, needs_reference
 from oracles.execution import put_input

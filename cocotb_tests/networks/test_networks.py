@@ -10,8 +10,8 @@ import pytest
 
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import describe, import_model
-from lutterfly.host.simulation.simulator import MemorySettings
-from lutterfly.host.verify import verify
+from lutterfly.host.session.verify import verify
+from lutterfly.host.simulation.settings import MemorySettings
 from oracles.exactness import assert_exact, assert_right, differing, integer_tensors, needs_reference
 
 pytestmark = needs_reference

@@ -11,7 +11,7 @@ from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.graph import Convolution, Graph, Window
-from lutterfly.host.verify import TOLERANCE, TOLERANCE_CYCLES
+from lutterfly.host.session.verification import TOLERANCE, TOLERANCE_CYCLES
 from networks.families import network
 from networks.pruning import pruned
 from oracles.exactness import needs_reference

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
@@ -33,8 +34,23 @@ ALLOWED = {
 ORDER = {
     "golden": ("engines",),
     "hdl": ("parts", "bus", "memories", "butterfly", "engines", "dma", "compute", "control"),
-    "host": ("graph", "frontend", "compiler", "simulation", "report", "transfer"),
-    "host/compiler": ("clock", "lower"),
+    "host": (
+        *("files", "model", "graph", "frontend", "quantize", "program", "compiler", "driver", "simulation", "session"),
+        *("report", "transfer", "command"),
+    ),
+    "host/compiler": (*("data", "steps", "rewrite", "lower", "layout", "constants", "schedule", "clock", "outcome"),),
+    "host/frontend": ("reading", "fragments", "functions", "building", "lowering", "qonnx", "fusing"),
+    "host/frontend/qonnx": ("reading", "fitting", "writing"),
+    "host/graph": ("kinds",),
+    "host/model": ("functions",),
+    "train": ("layers", "channels", "preparing", "schedules", "exporting"),
+}
+#: Python files in a folder, at most: more, and nobody sees at a glance what is there.
+MOST_FILES = 15
+#: Folders that have more, and why.
+LARGE_FOLDERS = {
+    "golden": "rooms for numerics, program and configuration come with the engines' own configurations",
+    "hdl/compute": "a room of its own for what finishes results is to come",
 }
 #: The extras that the modules of each folder may need beyond the dependencies.
 EXTRAS = {
@@ -59,7 +75,7 @@ DISTRIBUTIONS = {
 }
 #: The contract, which every tool must be able to read without installing anything.
 STANDARD_LIBRARY_ONLY = (
-    *("butterfly", "checks", "config", "config_parts", "elements", "isa", "memories", "presets", "program"),
+    *("butterfly", "checks", "config", "config_parts", "elements", "isa", "memories", "outline", "presets", "program"),
     *("program_check", "records", "registers"),
     *("engines/__init__", "engines/configurations", "engines/engine"),
     *(
@@ -152,6 +168,22 @@ def test_imports_point_one_way(folder: str):
         if name.split(".")[0] == "lutterfly" and name.split(".")[1] not in ALLOWED[folder]
     ]
     assert wrong == []
+
+
+def test_every_folder_with_rooms_has_an_order_of_them():
+    parents = {path.parent.parent for folder in ALLOWED for path in (ROOT / folder).rglob("*/*.py")}
+    # Engines know nothing of one another: another test watches that.
+    assert {parent.relative_to(ROOT).as_posix() for parent in parents} - {".", "golden/engines"} == ORDER.keys()
+
+
+def test_a_folder_has_few_files():
+    counts = Counter(
+        path.parent.relative_to(ROOT).as_posix()
+        for folder in (*ALLOWED, "cocotb_tests/support")
+        for path in (ROOT / folder).rglob("*.py")
+    )
+    assert counts["host/files"] > 1
+    assert {folder for folder, count in counts.items() if count > MOST_FILES} == LARGE_FOLDERS.keys()
 
 
 @pytest.mark.parametrize("folder", ORDER)

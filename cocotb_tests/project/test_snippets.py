@@ -10,7 +10,7 @@ import cocotb
 import pytest
 import typer
 
-from lutterfly.host.cli import app
+from lutterfly.host.command.cli import app
 from oracles.snippets import EXEMPT, ROOT, Provider, Snippet, snippets
 
 PROVIDERS: dict[str, Provider] = {

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lutterfly.hdl.parts.device import Multiplier, Ram
-from lutterfly.host import cli
+from lutterfly.host.command import main
 from lutterfly.synth import flow
 from lutterfly.synth.device import DEVICES
 from lutterfly.synth.extras import install_command
@@ -169,7 +169,7 @@ def test_command_fails_when_the_budget_is_missed(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(flow, "synthesise", lambda config, **options: report(placement(1, fmax_mhz)))
-    assert cli.main(["synth", "--config", "tiny", "--json"]) == code
+    assert main.main(["synth", "--config", "tiny", "--json"]) == code
     values = json.loads(capsys.readouterr().out)
     assert {"lut", "ff", "dsp", "bram", "fmax_mhz"} <= values.keys()
     assert values["fmax_mhz"] == fmax_mhz
@@ -180,7 +180,7 @@ def test_command_names_what_is_missing(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(flow.importlib.util, "find_spec", lambda name: None)
-    assert cli.main(["synth", "--config", "tiny"]) == 2
+    assert main.main(["synth", "--config", "tiny"]) == 2
     assert f"run: {install_command('synth')}\n" in capsys.readouterr().err
 
 

@@ -10,15 +10,15 @@ import pytest
 
 from lutterfly.golden.binary import convolve_binary, fully_connected
 from lutterfly.host.frontend import describe
-from lutterfly.host.reference import open_session
-from lutterfly.host.reference import run as run_reference
+from lutterfly.host.model.executed import open_session
+from lutterfly.host.model.reference import run as run_reference
 from oracles.exactness import assert_exact, needs_reference
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402
 
 from lutterfly.train import BinaryConv2d, BinaryLinear, clip_weights, export_onnx, parameter_groups  # noqa: E402
-from lutterfly.train.binary import ALWAYS, BinaryLayer, sign  # noqa: E402
+from lutterfly.train.layers.binary import ALWAYS, BinaryLayer, sign  # noqa: E402
 
 # PyTorch's exporter warns of what it uses itself.
 exporting = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")

@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 
-from lutterfly.train.blocks import block_norms, drop, grow  # noqa: E402
+from lutterfly.train.schedules.blocks import block_norms, drop, grow  # noqa: E402
 
 shapes = st.tuples(st.integers(1, 5), st.integers(1, 5))
 

@@ -13,16 +13,9 @@ from onnx import numpy_helper
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402
 
-from lutterfly.train import (  # noqa: E402
-    BinaryConv2d,
-    BinaryLinear,
-    FastPointwiseConv2d,
-    calibrate,
-    comparison,
-    export_onnx,
-    replace_pointwise,
-)
-from lutterfly.train import export as export_module  # noqa: E402
+from lutterfly.train import BinaryConv2d, BinaryLinear, FastPointwiseConv2d, calibrate, export_onnx, replace_pointwise  # noqa: E402
+from lutterfly.train.exporting import comparison  # noqa: E402
+from lutterfly.train.exporting import export as export_module  # noqa: E402
 from networks.torch_networks import MobileNetV2, settle  # noqa: E402
 
 # PyTorch's exporter warns of what it uses itself.

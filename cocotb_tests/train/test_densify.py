@@ -24,7 +24,7 @@ from lutterfly.train import (  # noqa: E402
     load_checkpoint,
     save_checkpoint,
 )
-from lutterfly.train.blocks import block_norms, drop, grow  # noqa: E402
+from lutterfly.train.schedules.blocks import block_norms, drop, grow  # noqa: E402
 
 DENSITIES = {0: 0.01, 2: 0.65, 4: 0.9}
 REWIRING = Rewiring(every=1, share=0.3, until=6)

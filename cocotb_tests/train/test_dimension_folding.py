@@ -11,7 +11,7 @@ from lutterfly.golden.dimension_folding import fold_split, plan_fold
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch.nn import functional  # noqa: E402
 
-from lutterfly.train.dimension_folding import fold_filter, fold_input, folded_conv2d  # noqa: E402
+from lutterfly.train.layers.dimension_folding import fold_filter, fold_input, folded_conv2d  # noqa: E402
 
 Pair = tuple[int, int]
 

@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 from lutterfly.host.graph import FastPointwise
-from lutterfly.host.reference import open_session
+from lutterfly.host.model.executed import open_session
 from oracles.exactness import assert_exact, needs_reference
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")

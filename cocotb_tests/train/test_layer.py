@@ -15,7 +15,7 @@ from networks.butterflies import patterns
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from lutterfly.train import FastPointwiseConv2d  # noqa: E402
-from lutterfly.train.layer import FixedPoint  # noqa: E402
+from lutterfly.train.layers.fixed_point import FixedPoint  # noqa: E402
 
 
 def layer_of(pattern: Pattern, seed: int, **known: object) -> FastPointwiseConv2d:

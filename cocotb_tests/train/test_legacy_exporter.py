@@ -14,8 +14,8 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
 from lutterfly.host.frontend import import_model
-from lutterfly.host.quantize import quantize
-from lutterfly.host.reference import open_session
+from lutterfly.host.model.executed import open_session
+from lutterfly.host.quantize.static_quantisation import quantize
 from oracles.exactness import needs_reference
 from transports.golden_transport import GoldenTransport
 

@@ -10,44 +10,35 @@ from ...golden.config import Config
 from ...golden.presets import PRESETS
 from ...golden.program import Program
 from ..graph import Graph
-from .arena import plan_arena
-from .batch import batched
-from .borders import check_borders, plan_borders
 from .clock.cycles import predict
-from .constants import check_constants, place_constants
-from .emit import check_program, emit
-from .folds import plan_folds
-from .jobs import check_jobs, plan_jobs
+from .constants.placing import check_constants, place_constants
+from .constants.segments import plan_segments
+from .data.errors import CompileError
+from .data.plan import Plan
+from .layout.arena import plan_arena
+from .layout.borders import check_borders, plan_borders
+from .layout.folds import plan_folds
+from .layout.memory import check_memory, plan_memory
+from .layout.views import plan_views
 from .lower.butterfly_fit import check_pattern
-from .lower.commands import check_lowered, lower
-from .lower.concat_tables import move_tables
 from .lower.operations import plan_operations
-from .lower.separate import separate
-from .memory import check_memory, plan_memory
-from .memory_map import Block, LayerMemory, bus_bytes
-from .normalise import normalise
-from .order import order_commands
-from .outcome import ConstantMemory, Outcome
-from .permute import permuted
-from .plan import Command, CompileError, Plan
-from .segments import plan_segments
-from .stays import Stay
-from .tokens import check_tokens, synchronise
-from .views import plan_views
+from .outcome.emit import check_program, emit
+from .rewrite.batch import batched
+from .rewrite.concat_tables import move_tables
+from .rewrite.normalise import normalise
+from .rewrite.permute import permuted
+from .rewrite.separate import separate
+from .schedule.commands import check_lowered, lower
+from .schedule.jobs import check_jobs, plan_jobs
+from .schedule.order import order_commands
+from .schedule.tokens import check_tokens, synchronise
 
 #: All that the rest of the host knows of the compiler.
 __all__ = [
     "PASSES",
-    "Block",
-    "Command",
     "CompileError",
-    "ConstantMemory",
-    "LayerMemory",
-    "Outcome",
     "Pass",
-    "Stay",
     "batched",
-    "bus_bytes",
     "check_pattern",
     "compile_graph",
     "compile_model",
@@ -170,7 +161,7 @@ def plan_graph(graph: Graph, config: Config, *, permute: bool = True) -> Plan:
 
 
 def _run_passes(graph: Graph, config: Config) -> Plan:
-    plan = Plan(graph, config)
+    plan = Plan(graph, config, given=graph)
     for step in PASSES:
         plan = step.run(plan)
         if step.check is not None:

@@ -6,36 +6,36 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..graph import Graph
-from .addition import lower_addition
-from .averaging import lower_average
-from .build import Build, follow_layout
-from .channels import lower_concat, lower_slice
-from .classify import classify
-from .code_clips import clip_ahead
-from .combination import lower_combination
-from .cut import cut_between
-from .describe import Row, describe
-from .errors import ModelError, UnsupportedError
-from .executed import follow
-from .float_lowering import lower_float_product
-from .float_products import check_weights, explain_float
-from .float_sums import read_float_product
-from .fragments import INTEGER_PRODUCTS, LAYOUT, PRODUCTS, Fragment, Kind
-from .function_layers import lower_function
-from .fuse import compose_tables, fuse_tables
-from .grouping import find_fragments
-from .inputs import place_input
-from .integer import replace_integer_products
-from .linear import check_linear, check_one_type, lower_linear
-from .measure import fix_batch, measure
-from .padding import lower_pad, merge_pads
-from .parse import parse
-from .partition import partition
+from ..graph.describe import Row, describe
+from .building.build import Build, follow_layout
+from .fragments.classify import classify
+from .fragments.float_products import check_weights, explain_float
+from .fragments.fragments import INTEGER_PRODUCTS, LAYOUT, PRODUCTS, Fragment, Kind
+from .fragments.grouping import find_fragments
+from .fragments.integer import replace_integer_products
+from .fragments.partition import partition
+from .fragments.wide import check_wide
+from .functions.executed import follow
+from .fusing.fuse import compose_tables, fuse_tables
+from .fusing.signs import pack_signs, share_signs
+from .lowering.addition import lower_addition
+from .lowering.averaging import lower_average
+from .lowering.channels import lower_concat, lower_slice
+from .lowering.code_clips import clip_ahead
+from .lowering.combination import lower_combination
+from .lowering.float_lowering import lower_float_product
+from .lowering.float_sums import read_float_product
+from .lowering.function_layers import lower_function
+from .lowering.inputs import place_input
+from .lowering.linear import check_linear, check_one_type, lower_linear
+from .lowering.padding import lower_pad, merge_pads
+from .lowering.region import lower_region
 from .qonnx import notes_of, rewrite
-from .region import lower_region
-from .signs import pack_signs, share_signs
-from .source import Source
-from .wide import check_wide
+from .reading.cut import cut_between
+from .reading.errors import ModelError, UnsupportedError
+from .reading.measure import fix_batch, measure
+from .reading.parse import parse
+from .reading.source import Source
 
 __all__ = ["PASSES", "ModelError", "Row", "describe", "import_model"]
 

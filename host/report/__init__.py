@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...synth.extras import missing
-from ..files import check_writable
+from ..files.writing import check_writable
 from ..simulation.toolchain import ToolError
 
 if TYPE_CHECKING:
-    from ..compiler import Outcome
-    from ..session import InferenceSession
+    from ..program import Outcome
+    from ..session.session import InferenceSession
 
 
 def check_available(what: str = "report") -> None:
@@ -64,7 +64,7 @@ def make(session: InferenceSession, outcome: Outcome, feeds: Mapping[str, np.nda
     session : InferenceSession
         On a simulated accelerator, on which an inference has run: its program is loaded.
     outcome : Outcome
-        Of the session's program, see :func:`~lutterfly.host.loading.load_outcome`.
+        Of the session's program, see :func:`~lutterfly.host.session.loading.load_outcome`.
     feeds : mapping of str to array
         The model's inputs, at most ``session.batch`` samples of each.
     name : str

@@ -126,17 +126,7 @@ def roofline(facts: Facts) -> go.Figure:
         )
     )
     if staying:
-        # Evenly spread over the band, so that no two points hide each other.
-        places = [high * (band / high) ** ((place + 0.5) / len(staying)) for place in range(len(staying))]
-        drawn.add_vrect(
-            x0=high,
-            x1=band,
-            fillcolor="#f3f4f6",
-            line_width=0,
-            layer="below",
-            annotation={"text": "no bus traffic", "font": {"color": style.MUTED}},
-            annotation_position="bottom",
-        )
+        places = _draw_band(drawn, high, band, len(staying))
         drawn.add_trace(_points("layers without bus traffic", style.PARTIAL, staying, places, near))
     if moving:
         drawn.add_trace(
@@ -153,6 +143,20 @@ def roofline(facts: Facts) -> go.Figure:
     )
     drawn.update_yaxes(type="log", range=[math.log10(bottom), math.log10(top)], dtick=1)
     return drawn
+
+
+def _draw_band(drawn: go.Figure, low: float, high: float, count: int) -> list[float]:
+    """The band of layers that move nothing, and places in it, evenly spread so that no two points hide each other."""
+    drawn.add_vrect(
+        x0=low,
+        x1=high,
+        fillcolor="#f3f4f6",
+        line_width=0,
+        layer="below",
+        annotation={"text": "no bus traffic", "font": {"color": style.MUTED}},
+        annotation_position="bottom",
+    )
+    return [low * (high / low) ** ((place + 0.5) / count) for place in range(count)]
 
 
 def _ceilings(drawn: go.Figure, facts: Facts, low: float, ridge: float, high: float, *, is_depthwise: bool) -> None:

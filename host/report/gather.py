@@ -10,9 +10,9 @@ import numpy as np
 from ...golden.config import Config
 from ...golden.isa import TABLE_BYTES
 from ...golden.memories import LocalMemory
+from ...golden.outline import Block, LayerOutline
 from ...golden.program import LayerPrediction, Program
-from ..compiler import Block, ConstantMemory, LayerMemory, Outcome, bus_bytes
-from ..graph import ChannelRule
+from ..program import ConstantMemory, Outcome, bus_bytes
 from .observe import Observation
 from .occupancy import Occupant, occupants
 from .stalls import Share, shares
@@ -37,7 +37,7 @@ class LayerFacts:
         What the compiler says: predicted.
     share : Share
         Where its cycles went: measured.
-    memory : LayerMemory
+    memory : LayerOutline
     """
 
     label: str
@@ -45,7 +45,7 @@ class LayerFacts:
     is_depthwise: bool
     prediction: LayerPrediction
     share: Share
-    memory: LayerMemory
+    memory: LayerOutline
 
     @property
     def moved_bytes(self) -> int:
@@ -110,7 +110,7 @@ class Facts:
     @property
     def moved_bytes(self) -> int:
         """What LOADs and STOREs move over the bus in an inference."""
-        return sum(bus_bytes(ran.command) for ran in self.observation.dma)
+        return sum(bus_bytes(ran.command.opcode, ran.command.fields) for ran in self.observation.dma)
 
     @property
     def utilisation(self) -> float:
@@ -134,17 +134,17 @@ def gather(name: str, program: Program, config: Config, outcome: Outcome, observ
         Of one inference.
     """
     divided = shares(observation, [layer.commands for layer in program.layers])
-    rows = zip(outcome.graph.layers, program.layers, divided, outcome.layer_memory, strict=True)
+    rows = zip(program.layers, divided, outcome.outline.layers, strict=True)
     layers = tuple(
         LayerFacts(
-            _label(index, layer.name),
-            layer.describe(*outcome.graph.ends(layer)),
-            layer.channel_rule(*outcome.graph.ends(layer)) is ChannelRule.TIED,
+            _label(index, prediction.name),
+            layer.operation,
+            layer.is_depthwise,
             prediction,
             share,
-            memory,
+            layer,
         )
-        for index, (layer, prediction, share, memory) in enumerate(rows)
+        for index, (prediction, share, layer) in enumerate(rows)
     )
     return Facts(
         name,
@@ -153,11 +153,11 @@ def gather(name: str, program: Program, config: Config, outcome: Outcome, observ
         program,
         observation,
         layers,
-        tuple(occupants(outcome.stays, observation)),
+        tuple(occupants(outcome, observation)),
         tuple(_use(memory, layers) for memory in outcome.constant_memories),
-        _external(program, outcome.streamed_bytes),
-        tuple(_tables(outcome.blocks)),
-        outcome.transfer_functions,
+        _external(program, outcome.outline.streamed_bytes),
+        tuple(_tables(outcome.outline.blocks)),
+        outcome.outline.transfer_functions,
     )
 
 
@@ -202,7 +202,7 @@ def _tables(blocks: Sequence[Block]) -> list[Table]:
     """Every transfer table of the table memory; the layer that concatenates has one for each input that needs it."""
     found = []
     for block in blocks:
-        if block.memory is LocalMemory.TABLE:
-            images = np.frombuffer(block.image, np.int8)
+        if block.memory == LocalMemory.TABLE.name:
+            images = np.frombuffer(block.tables, np.int8)
             found += [Table(codes, block.layers, block.is_streamed) for codes in images.reshape(-1, TABLE_BYTES)]
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import cycle
 
 import plotly.graph_objects as go
@@ -54,7 +54,14 @@ def feature_memory(facts: Facts) -> go.Figure:
             hovertemplate="cycle %{x:,}: %{y:,} bytes taken<extra></extra>",
         )
     )
-    for axis in ("y", "y2") if limit == size else ():
+    _mark_size(drawn, size, ("y", "y2") if limit == size else ())
+    drawn.update_yaxes(tickformat=",")
+    return drawn
+
+
+def _mark_size(drawn: go.Figure, size: int, axes: Iterable[str]) -> None:
+    """How much memory there is: in words, and as a line where it fits the axis."""
+    for axis in axes:
         drawn.add_shape(
             type="line",
             x0=0,
@@ -76,8 +83,6 @@ def feature_memory(facts: Facts) -> go.Figure:
         text=f"of {size:,} bytes",
         font={"color": style.REQUANTISER},
     )
-    drawn.update_yaxes(tickformat=",")
-    return drawn
 
 
 def _rectangles(found: Sequence[Occupant], cycles: int) -> go.Bar:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...golden.isa import Opcode
-from ..compiler import Command, Outcome
-from ..session import InferenceSession
-from ..simulation.simulator import EventKind, Simulator
+from ..program import BodyCommand, Outcome
+from ..session.session import InferenceSession
+from ..simulation.settings import EventKind
+from ..simulation.simulator import Simulator
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +20,8 @@ class Ran:
 
     Attributes
     ----------
-    command : Command
-        The compiler's, with the predicted times.
+    command : BodyCommand
+        The program's, with the predicted times.
     index : int
         In its queue.
     begin : int
@@ -31,7 +32,7 @@ class Ran:
         Behind its completion: its last byte is written, its last result can be read.
     """
 
-    command: Command
+    command: BodyCommand
     index: int
     begin: int
     issued: int

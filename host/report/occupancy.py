@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..compiler import Stay
+from ..program import Outcome
 from .observe import Observation
 
 
@@ -35,13 +35,14 @@ class Occupant:
     is_whole: bool
 
 
-def occupants(stays: Iterable[Stay], observation: Observation) -> list[Occupant]:
+def occupants(outcome: Outcome, observation: Observation) -> list[Occupant]:
     """Everything that lies in the feature memory in the course of an inference, in the order of its first use."""
     ran = {ran.command: ran for ran in (*observation.dma, *observation.compute)}
     found = []
-    for stay in stays:
-        begins = [ran[command].begin for command in (*stay.moved, *stay.read)]
-        ends = [ran[command].end for command in stay.moved] + [ran[command].issued for command in stay.read]
+    for stay in outcome.outline.stays:
+        moved, read = outcome.touching(stay)
+        begins = [ran[command].begin for command in (*moved, *read)]
+        ends = [ran[command].end for command in moved] + [ran[command].issued for command in read]
         found.append(Occupant(stay.tensor, stay.address, stay.size_bytes, min(begins), max(ends), stay.is_whole))
     return found
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ...golden.config import Config
-from ..progress import Progress, silent
+from ..files.progress import Progress, silent
 from . import cache, toolchain
 from .toolchain import ToolError
 from .wrapper import WRAPPER_NAME, wrap

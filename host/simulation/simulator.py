@@ -3,163 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-import enum
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ...golden.timing import OVERHEADS
+from .harness import HarnessSettings, Model
+from .settings import Fault, MemorySettings, Outcome, SimulationError
 
-
-@dataclass(frozen=True, slots=True)
-class MemorySettings:
-    """How the simulated external memory behaves; the defaults are the ideal bus that predictions are made for.
-
-    Attributes
-    ----------
-    read_latency : int
-        Cycles from a read address to its first beat.
-    write_latency : int
-        Cycles from the last beat of a write to its response.
-    beat_interval : int
-        Cycles from beat to beat; 1 is the full bandwidth.
-    outstanding : int
-        Bursts in flight, for reads and for writes.
-    accept, answer : bool
-        Without ``accept``, addresses are not accepted; without ``answer``, accepted ones wait until it is set again.
-    seed : int
-        Of the stalls.
-    stall_probability : float
-        Of a stall, in each cycle on each channel, the register port included.
-    """
-
-    read_latency: int = OVERHEADS.read_latency
-    write_latency: int = OVERHEADS.write_latency
-    beat_interval: int = 1
-    outstanding: int = OVERHEADS.bursts
-    accept: bool = True
-    answer: bool = True
-    seed: int = 0
-    stall_probability: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name, low, high in (
-            ("read_latency", 1, 100_000),
-            ("write_latency", 1, 100_000),
-            ("beat_interval", 1, 100_000),
-            ("outstanding", 1, 1024),
-            ("seed", 0, 2**32 - 1),
-        ):
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise ValueError(f"{name} must be between {low} and {high}, not {value}")
-        if not 0 <= self.stall_probability <= 0.99:
-            raise ValueError(f"stall_probability must be between 0 and 0.99, not {self.stall_probability}")
-
-
-class Outcome(enum.IntEnum):
-    """Why :meth:`Simulator.run` returned."""
-
-    LIMIT = 0
-    INTERRUPT = 1
-    COMPUTE_DONE = 2
-
-
-class EventKind(enum.IntEnum):
-    """What the trace records: pulses of the core's ``trace`` outputs, and that the interrupt line rises."""
-
-    ISSUE_FIRST = 0
-    ISSUE_LAST = 1
-    COMPUTE_DONE = 2
-    DMA_BEGIN = 3
-    DMA_DONE = 4
-    INTERRUPT = 5
-
-
-class Fault(enum.IntEnum):
-    """The AXI responses that a memory gives to tell of trouble."""
-
-    SLAVE = 2
-    DECODE = 3
-
-
-class SimulationError(RuntimeError):
-    """The simulated core broke the rules of its buses or an assertion, or does not answer on its register port."""
-
-
-class _Settings(ctypes.Structure):
-    _fields_ = (
-        *(
-            (name, ctypes.c_uint32)
-            for name in ("read_latency", "write_latency", "beat_interval", "outstanding", "accept", "answer", "seed")
-        ),
-        ("stall_probability", ctypes.c_double),
-    )
-
-
-_WORD, _LONG, _POINTER = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_void_p
-#: Result and arguments of the library's functions.
-_SIGNATURES: dict[str, tuple[object, Sequence[object]]] = {
-    "create": (_POINTER, (_LONG, _LONG)),
-    "destroy": (None, (_POINTER,)),
-    "configure": (None, (_POINTER, ctypes.POINTER(_Settings))),
-    "add_fault": (None, (_POINTER, _LONG, _LONG, _WORD)),
-    "clear_faults": (None, (_POINTER,)),
-    "reset": (None, (_POINTER,)),
-    "arena": (_POINTER, (_POINTER,)),
-    "cycle": (_LONG, (_POINTER,)),
-    "violation": (ctypes.c_char_p, (_POINTER,)),
-    "broken": (ctypes.c_char_p, (_POINTER,)),
-    "run": (ctypes.c_int, (_POINTER, _LONG, ctypes.c_int, _LONG)),
-    "read_register": (ctypes.c_int, (_POINTER, _WORD, ctypes.POINTER(_WORD))),
-    "write_register": (ctypes.c_int, (_POINTER, _WORD, _WORD)),
-    "read_feature": (None, (_POINTER, _LONG, _LONG, ctypes.c_char_p)),
-    "event_count": (_LONG, (_POINTER,)),
-    "events": (_POINTER, (_POINTER,)),
-    "clear_events": (None, (_POINTER,)),
-}
 _VIOLATION = 3
 _REGISTER_TIMEOUT, _REGISTER_REFUSED = 1, 2
-
-
-class _Model:
-    """A simulator in the library, which is destroyed when nobody uses it or its memory any more."""
-
-    def __init__(self, library: Path, base: int, size: int):
-        self._handle: ctypes.c_void_p | None = None
-        self._size = size
-        try:
-            self._functions = functions = ctypes.CDLL(str(library))
-        except OSError as error:
-            raise SimulationError(
-                f"{library}: cannot be loaded: {error}; remove its folder, and it is built again; the file system must "
-                "permit programs"
-            ) from error
-        for name, (result, arguments) in _SIGNATURES.items():
-            function = getattr(functions, f"lutterfly_{name}")
-            function.restype, function.argtypes = result, arguments
-        created = functions.lutterfly_create(base, size)
-        if not created:
-            raise MemoryError(f"the simulated memory needs {size} bytes, and there is no room")
-        self._handle = ctypes.c_void_p(created)
-
-    def __del__(self) -> None:
-        if self._handle is not None:
-            self._functions.lutterfly_destroy(self._handle)
-
-    def call(self, name: str, *arguments: object) -> Any:
-        """Call one of :data:`_SIGNATURES` with this simulator."""
-        return getattr(self._functions, f"lutterfly_{name}")(self._handle, *arguments)
-
-    def memory(self) -> memoryview:
-        """The external memory, which keeps this object as long as somebody holds it."""
-        array = (ctypes.c_uint8 * self._size).from_address(self.call("arena"))
-        array.model = self
-        return memoryview(array).cast("B")
 
 
 class Simulator:
@@ -178,7 +31,7 @@ class Simulator:
     def __init__(self, library: Path, *, base: int, size: int):
         self.base = base
         self.size = size
-        self._model = _Model(library, base, size)
+        self._model = Model(library, base, size)
         self._memory = self._model.memory()
         self.configure(MemorySettings())
 
@@ -187,7 +40,10 @@ class Simulator:
 
     def configure(self, settings: MemorySettings) -> None:
         """Let the memory behave as ``settings`` say, from the next cycle on."""
-        self._call("configure", ctypes.byref(_Settings(*(getattr(settings, name) for name, _ in _Settings._fields_))))
+        self._call(
+            "configure",
+            ctypes.byref(HarnessSettings(*(getattr(settings, name) for name, _ in HarnessSettings._fields_))),
+        )
 
     def add_fault(self, start: int, end: int, response: Fault) -> None:
         """Let the memory answer ``response`` to every access to addresses from ``start`` up to ``end``."""

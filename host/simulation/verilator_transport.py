@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...golden.config import Config
-from ..progress import Progress, silent
-from ..transport import Transport
+from ..driver.transport import Transport
+from ..files.progress import Progress, silent
 from .build import library
-from .simulator import MemorySettings, Outcome, Simulator
+from .settings import MemorySettings, Outcome
+from .simulator import Simulator
 
 #: Anywhere but zero, so that an address without its base is noticed.
 ARENA_BASE = 0x4000_0000

@@ -10,7 +10,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import defs, helper, numpy_helper
 
-from ..reference import model_inputs
+from ..model.model_graph import model_inputs
 
 OPSET = 21
 #: Axes of the tensors that a chain of words works on: as many as most operators know.

@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from ...golden.scheme_names import name_of
-from ..report import page, style
+from ..report import document, style
 from .facts import TableFacts
 
 _HEIGHT = 420
@@ -27,12 +27,16 @@ def plot(facts: TableFacts) -> str:
         f"{values['greatest_error']:.3g} ({values['greatest_error_steps']:.3g} steps), for the input "
         f"{values['greatest_error_at']:g}; {values['saturated']:,} results lie beyond the codes and saturate."
     )
-    return page.document(
+    return document.document(
         f"{operator}: {source} to {target}",
         [
             f"<h1>{operator}</h1><p>From {source} to {target}. {summary}</p>",
-            page.section("Curve and codes", (), "Points: what the result's codes stand for.", curve(facts), "curve"),
-            page.section("Error", (), "What the code stands for, less the operator's result.", error(facts), "error"),
+            document.section(
+                "Curve and codes", (), "Points: what the result's codes stand for.", curve(facts), "curve"
+            ),
+            document.section(
+                "Error", (), "What the code stands for, less the operator's result.", error(facts), "error"
+            ),
         ],
     )
 

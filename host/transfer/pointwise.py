@@ -8,7 +8,8 @@ import numpy as np
 import onnx
 
 from ...golden.schemes import Float32
-from ..reference import RUNTIME_ERRORS, model_inputs, plain_session
+from ..model.model_graph import model_inputs
+from ..model.runtime import RUNTIME_ERRORS, plain_session
 
 #: Lengths of pieces that the numbers are cut into: the long ones are all compared, the short ones are numbers alone.
 _PIECES = (255, 1)

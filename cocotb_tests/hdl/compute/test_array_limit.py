@@ -11,7 +11,7 @@ from lutterfly.golden.engines.configurations import EngineConfigs
 from lutterfly.golden.isa import COMMAND_BYTES, Opcode
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.graph import Window
-from lutterfly.host.verify import TOLERANCE, TOLERANCE_CYCLES
+from lutterfly.host.session.verification import TOLERANCE, TOLERANCE_CYCLES
 from oracles.measured import Measured, measure
 from quantised.graphs import GraphMaker, random_graph
 

@@ -13,9 +13,10 @@ from lutterfly.golden.machine import ORDERS, MachineError
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program import Program
-from lutterfly.host.compiler import CompileError, Outcome, compile_graph, plan_graph
-from lutterfly.host.compiler.emit import emit
+from lutterfly.host.compiler import CompileError, compile_graph, encode, plan_graph
+from lutterfly.host.compiler.outcome.emit import emit
 from lutterfly.host.graph import Graph, Window
+from lutterfly.host.program import Outcome
 from oracles.execution import differing_bytes
 from quantised.graphs import GraphMaker, random_graph
 
@@ -80,7 +81,7 @@ def test_every_fold_of_the_input_is_exact(monkeypatch: pytest.MonkeyPatch, windo
     graph, config = maker.finish(maker.convolution("x", 9, window)), PRESETS["ecp5-85k"]
     for rows in range(1, window.kernel[0] + 1):
         monkeypatch.setattr(
-            "lutterfly.host.compiler.folds.load_estimate",
+            "lutterfly.host.compiler.layout.folds.load_estimate",
             lambda storage, *_, rows=rows: 0 if (storage.fold.rows if storage.fold else 1) == rows else 1 << 30,
         )
         plan = plan_graph(graph, config)
@@ -172,7 +173,8 @@ def test_equal_tables_are_stored_once() -> None:
     graph, config = maker.finish(name), PRESETS["tiny"]
     plan = plan_graph(graph, config)
     assert len(plan.images[LocalMemory.TABLE]) == 256
-    assert (Outcome(plan).transfer_functions, Outcome(plan).transfer_tables) == (6, 1)
+    outcome = Outcome(encode(plan), plan.config)
+    assert (outcome.outline.transfer_functions, outcome.transfer_tables) == (6, 1)
     assert differing_bytes(graph, emit(plan, "tiny"), config, order="random") == 0
 
 

@@ -12,10 +12,11 @@ from lutterfly.golden.machine import ORDERS
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import CompileError, compile_graph, encode, plan_graph
-from lutterfly.host.compiler.cuts import _estimate
-from lutterfly.host.compiler.parts import Cut, Geometry
-from lutterfly.host.compiler.plan import Plan
-from lutterfly.host.compiler.segments import _pieces
+from lutterfly.host.compiler.constants.segments import _pieces
+from lutterfly.host.compiler.data.job import Cut
+from lutterfly.host.compiler.data.plan import Plan
+from lutterfly.host.compiler.layout.cuts import _estimate
+from lutterfly.host.compiler.layout.parts import Geometry
 from lutterfly.host.graph import Graph, Window
 from oracles.execution import differing_bytes
 from quantised.binary_graphs import BinaryGraphMaker

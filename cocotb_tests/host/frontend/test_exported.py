@@ -10,12 +10,13 @@ import onnx
 import pytest
 
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host import InferenceSession, cli
-from lutterfly.host.arrays import describe_model
+from lutterfly.host import InferenceSession
+from lutterfly.host.command import main
 from lutterfly.host.frontend import ModelError, describe, import_model
-from lutterfly.host.model_file import read_model_file
-from lutterfly.host.quantize import quantize
-from lutterfly.host.reference import open_session
+from lutterfly.host.model.arrays import describe_model
+from lutterfly.host.model.executed import open_session
+from lutterfly.host.model.model_file import read_model_file
+from lutterfly.host.quantize.static_quantisation import quantize
 from oracles.exactness import assert_answers, assert_exact, needs_reference
 from transports.golden_transport import GoldenTransport
 
@@ -82,16 +83,16 @@ def test_every_command_reads_the_weights_from_any_folder(tmp_path: Path, monkeyp
     name, values = next(iter(arrays.items()))
     np.save(tmp_path / "one.npy", values[:1])
     floats = str(FOLDER / "series.onnx")
-    assert cli.main(["quantize", floats, "--calibrate", "../inputs.npz", "-o", "made.onnx", "--config", "tiny"]) == 0
-    assert cli.main(["check", "../net.onnx", "--config", "tiny"]) == 0
-    assert cli.main(["compile", "../net.onnx", "-o", "net.lfp", "--config", "tiny"]) == 0
+    assert main.main(["quantize", floats, "--calibrate", "../inputs.npz", "-o", "made.onnx", "--config", "tiny"]) == 0
+    assert main.main(["check", "../net.onnx", "--config", "tiny"]) == 0
+    assert main.main(["compile", "../net.onnx", "-o", "net.lfp", "--config", "tiny"]) == 0
     for file in ("../net.onnx", "net.lfp"):
         output = f"{Path(file).suffix[1:]}.npy"
         words = ["run", file, "--input", f"{name}=../one.npy", "--output", output, "--config", "tiny"]
-        assert cli.main(words) == 0
+        assert main.main(words) == 0
         expected = open_session(model_bytes).run(None, {name: values[:1]})[0]
         assert np.load(output).tobytes() == expected.tobytes()
-    assert cli.main(["verify", "../net.onnx", "--samples", "1", "--config", "tiny"]) == 0
+    assert main.main(["verify", "../net.onnx", "--samples", "1", "--config", "tiny"]) == 0
     capsys.readouterr()
 
 

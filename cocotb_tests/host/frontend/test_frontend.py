@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from lutterfly.examples import digits
-from lutterfly.host import reference
-from lutterfly.host.evaluate import evaluate, from_onnx, to_onnx
 from lutterfly.host.frontend import describe, import_model
 from lutterfly.host.graph import Convolution, MaxPool, Pointwise, Window
+from lutterfly.host.graph.evaluate import evaluate, from_onnx, to_onnx
+from lutterfly.host.model import executed, reference
 from networks.generated import FORMS, TINY, Maker, layer
 from oracles.exactness import assert_exact, needs_reference
 
@@ -84,11 +84,11 @@ def test_head_and_tail_around_the_middle_give_the_answer(form: str):
     graph = import_model(data)
     (entry,) = graph.inputs
     tensor = graph.tensors[entry]
-    head = reference.open_session(graph.head).run(None, {"pixels": pixels})[0]
+    head = executed.open_session(graph.head).run(None, {"pixels": pixels})[0]
     values = evaluate(graph, {entry: from_onnx(tensor.views[0], tensor.shape, head)})
     (leaving,) = graph.outputs
     result = to_onnx(graph.tensors[leaving].views[0], values[leaving])
-    logits = reference.open_session(graph.tail).run(["logits"], {graph.tensors[leaving].views[0].name: result})[0]
+    logits = executed.open_session(graph.tail).run(["logits"], {graph.tensors[leaving].views[0].name: result})[0]
     assert logits.tobytes() == reference.run(data, {"pixels": pixels}, ["logits"])["logits"].tobytes()
 
 
@@ -366,7 +366,7 @@ def test_a_tail_computes_again_what_it_needs_of_the_head():
     pixels = {"x": np.random.default_rng(0).uniform(-2, 2, (1, 3, 6, 6)).astype(np.float32)}
     graph = assert_exact(data, pixels)
     assert graph.outputs == [made.tensor]
-    tail = reference.open_session(graph.tail)
+    tail = executed.open_session(graph.tail)
     assert [value.name for value in tail.get_inputs()] == ["x"]
     assert tail.run([echo], pixels)[0].tobytes() == reference.run(data, pixels)[echo].tobytes()
 

@@ -6,7 +6,18 @@ import numpy as np
 import pytest
 
 from lutterfly.host.frontend import describe
-from lutterfly.host.graph import Add, AveragePool, Concat, Convolution, Graph, MaxPool, Pad, Pointwise, Slice, Window
+from lutterfly.host.graph import (
+    Add,
+    AveragePool,
+    Concat,
+    Convolution,
+    Graph,
+    MaxPool,
+    Pad,
+    Pointwise,
+    Slice,
+    Window,
+)
 from networks.generated import FORMS, TINY, Maker
 from oracles.exactness import assert_exact, needs_reference
 

@@ -8,7 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import import_model
-from lutterfly.host.verify import verify
+from lutterfly.host.session.verify import verify
 from oracles.exactness import needs_reference
 
 pytestmark = needs_reference

@@ -11,11 +11,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host import reference
-from lutterfly.host.arrays import describe_model
 from lutterfly.host.frontend import ModelError, describe, import_model
 from lutterfly.host.graph import AveragePool, Convolution, Pointwise
-from lutterfly.host.verify import verify
+from lutterfly.host.model import executed
+from lutterfly.host.model.arrays import describe_model
+from lutterfly.host.session.verify import verify
 from oracles.exactness import assert_answers, assert_exact, assert_right, needs_reference
 from oracles.refused import POWERS, without_numbers
 
@@ -44,8 +44,8 @@ def test_exports_are_exact(name: str):
 @pytest.mark.parametrize("name", NETWORKS)
 def test_exports_are_computed_in_float(name: str):
     """So that the test above tries what it is for."""
-    executed = reference.executed_model(onnx.load(FOLDER / f"{name}.onnx"))
-    assert {"Conv", "Gemm"} & {node.op_type for node in executed.graph.node}
+    found = executed.executed_model(onnx.load(FOLDER / f"{name}.onnx"))
+    assert {"Conv", "Gemm"} & {node.op_type for node in found.graph.node}
 
 
 @pytest.mark.parametrize("name", ["flattened", "few_bits"])

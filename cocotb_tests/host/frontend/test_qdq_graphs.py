@@ -7,9 +7,10 @@ import onnx
 import pytest
 
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host import InferenceSession, reference
+from lutterfly.host import InferenceSession
 from lutterfly.host.frontend import ModelError, import_model
-from lutterfly.host.verify import verify
+from lutterfly.host.model import executed, reference, runtime
+from lutterfly.host.session.verify import verify
 from networks.generated import TINY, Maker
 from networks.qdq_graphs import GraphOfCodes
 from oracles.exactness import assert_answers, assert_exact, needs_reference
@@ -69,7 +70,7 @@ def test_both_scales_are_seen():
     made = requantised("nothing")
     made.product("Conv", (2, 4, 1, 1), 0, (1, 2, 4, 4), bias=False)
     data = made.serialise()
-    written = reference.plain_session(onnx.load_from_string(data)).run(None, feeds(made, 0))[0]
+    written = runtime.plain_session(onnx.load_from_string(data)).run(None, feeds(made, 0))[0]
     assert (written != reference.run(data, feeds(made, 0), [made.tensor])[made.tensor]).mean() > 0.05
 
 
@@ -102,7 +103,7 @@ def test_a_head_is_run_as_it_stands_in_the_network():
     samples = [rng.integers(-128, 128, shape).astype(np.int8) for _ in range(5)]
     for sample in samples:
         assert_answers(data, {"x": sample})
-    plain, session = reference.open_session(data), InferenceSession(data, PRESETS["tiny"])
+    plain, session = executed.open_session(data), InferenceSession(data, PRESETS["tiny"])
     for sample in samples[:2]:
         expected = plain.run(None, {"x": sample})
         for found, wanted in zip(session.run(None, {"x": sample}), expected, strict=True):

@@ -13,9 +13,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.examples import digits
-from lutterfly.host.arrays import TensorInfo
-from lutterfly.host.cli import main
-from lutterfly.host.tensor_files import assign
+from lutterfly.host.command.main import main
+from lutterfly.host.model.arrays import TensorInfo
+from lutterfly.host.model.tensor_files import assign
 from networks.generated import TINY, Maker
 
 MODEL = digits.model_path("qop")

@@ -7,9 +7,10 @@ import pytest
 from lutterfly.golden.config import Config
 from lutterfly.golden.machine import ORDERS
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host.compiler import plan_graph, views
-from lutterfly.host.compiler.emit import emit
-from lutterfly.host.compiler.plan import Plan
+from lutterfly.host.compiler import plan_graph
+from lutterfly.host.compiler.data.plan import Plan
+from lutterfly.host.compiler.layout import views
+from lutterfly.host.compiler.outcome.emit import emit
 from lutterfly.host.graph import Concat, Graph, Slice, Window
 from oracles.execution import differing_bytes
 from oracles.measured import measure

@@ -8,14 +8,22 @@ from collections.abc import Iterator
 import pytest
 
 from lutterfly.golden.presets import PRESETS
+from lutterfly.host.compiler.data.command import Command
+from lutterfly.host.compiler.data.plan import Plan
+from lutterfly.host.report.observe import Ran
 from lutterfly.host.report.occupancy import Occupant, used_bytes
 from oracles.reported import NETWORKS, report_of
 
 
-def feature_spans(ran) -> Iterator[tuple[int, int, int]]:
+def planned(plan: Plan, ran: Ran) -> Command:
+    """The compiler's command, which knows every byte that it touches."""
+    return plan.queue("compute" if ran.kind == "COMPUTE" else "dma")[ran.index]
+
+
+def feature_spans(plan: Plan, ran: Ran) -> Iterator[tuple[int, int, int]]:
     """First and last address of the feature memory that a command reads or writes, and until when it does."""
     limit = PRESETS["tiny"].memory.feature_bytes
-    for touched, end in ((ran.command.reads, ran.issued), (ran.command.writes, ran.end)):
+    for touched, end in ((planned(plan, ran).reads, ran.issued), (planned(plan, ran).writes, ran.end)):
         # Further numbers stand for other memories.
         addresses = touched[touched < limit]
         if len(addresses):
@@ -24,7 +32,7 @@ def feature_spans(ran) -> Iterator[tuple[int, int, int]]:
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_where_two_share_bytes_the_first_is_done_with_them(network: str) -> None:
-    _, facts = report_of(network)
+    plan, facts = report_of(network)
     ran = (*facts.observation.dma, *facts.observation.compute)
     overlapping = 0
     for one, other in itertools.permutations(facts.occupants, 2):
@@ -36,7 +44,8 @@ def test_where_two_share_bytes_the_first_is_done_with_them(network: str) -> None
             overlapping += 1
             for command in ran:
                 # Behind its last step a command only writes.
-                for touched, end in ((command.command.reads, command.issued), (command.command.writes, command.end)):
+                known = planned(plan, command)
+                for touched, end in ((known.reads, command.issued), (known.writes, command.end)):
                     if one.begin <= command.begin < other.begin and ((first <= touched) & (touched < last)).any():
                         assert end <= other.begin, (one, other, command)
     assert bool(overlapping) == (network == "large")
@@ -44,10 +53,10 @@ def test_where_two_share_bytes_the_first_is_done_with_them(network: str) -> None
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_whatever_is_read_or_written_belongs_to_occupants_of_that_time(network: str) -> None:
-    _, facts = report_of(network)
+    plan, facts = report_of(network)
     ran, checked = facts.observation, 0
     for command in (*ran.dma, *ran.compute):
-        for first, last, end in feature_spans(command):
+        for first, last, end in feature_spans(plan, command):
             checked += 1
             # A sum reads two tensors: both ends are looked for.
             for address in (first, last):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import ImageColor
 
-from lutterfly.host.answer import tables_text
+from lutterfly.host.files.phrases import tables_text
 from lutterfly.host.report import style
 from lutterfly.host.report.page import page
 from oracles.browser import Opened, open_page

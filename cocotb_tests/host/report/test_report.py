@@ -14,11 +14,12 @@ import pytest
 
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host import commands, report
-from lutterfly.host.cli import main
+from lutterfly.host import report
+from lutterfly.host.command import inference
+from lutterfly.host.command.main import main
 from lutterfly.host.compiler import compile_model
-from lutterfly.host.driver import AcceleratorError
-from lutterfly.host.session import InferenceSession
+from lutterfly.host.driver.errors import AcceleratorError
+from lutterfly.host.session.session import InferenceSession
 from lutterfly.synth.extras import install_command
 from networks.generated import TINY, Maker
 
@@ -90,6 +91,20 @@ def test_a_compiled_program_has_a_report_too(capsys: pytest.CaptureFixture[str],
     assert "node_conv2d" in target.read_text()
 
 
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_a_program_file_is_shown_without_compiler_and_frontend(tmp_path: Path, pixels: str, command: str) -> None:
+    program, target = tmp_path / "digits.program", tmp_path / "report.html"
+    program.write_bytes(compile_model(MODEL.read_bytes(), PRESETS["tiny"]).to_bytes())
+    words = [command, str(program), "--config", "tiny"]
+    words += ["--input", pixels, "--report", str(target)] if command == "run" else []
+    script = (
+        "import sys; sys.modules['lutterfly.host.compiler'] = sys.modules['lutterfly.host.frontend'] = None; "
+        f"from lutterfly.host.command.main import main; sys.exit(main({words!r}))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert "node_conv2d" in (target.read_text() if command == "run" else done.stdout)
+
+
 @pytest.mark.usefixtures("never_runs")
 @pytest.mark.parametrize(
     ("target", "reason"), [("nowhere/x.html", "No such file or directory"), (".", "Is a directory")]
@@ -123,7 +138,7 @@ def test_the_report_takes_no_other_files_place(capsys: pytest.CaptureFixture[str
 def test_a_report_is_called_a_page_before_anything_is_compiled(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, pixels: str, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(commands, "load_outcome", lambda *_, **__: pytest.fail("a network was compiled"))
+    monkeypatch.setattr(inference, "load_outcome", lambda *_, **__: pytest.fail("a network was compiled"))
     target = tmp_path / name
     assert run(capsys, str(MODEL), "--input", pixels, "--report", str(target)) == (
         2,
@@ -148,7 +163,7 @@ def test_without_plotly_the_remedy_is_named(
 
 def test_a_run_without_report_needs_no_plotly(pixels: str) -> None:
     script = (
-        "import sys; sys.modules['plotly'] = None; from lutterfly.host.cli import main; "
+        "import sys; sys.modules['plotly'] = None; from lutterfly.host.command.main import main; "
         f"sys.exit(main(['run', {str(MODEL)!r}, '--input', {pixels!r}, '--config', 'tiny']))"
     )
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
@@ -165,6 +180,6 @@ def test_a_run_that_fails_leaves_no_report_and_harms_none(
     old.write_text("before")
     for target in (tmp_path / "new.html", old):
         with pytest.raises(AcceleratorError):
-            commands.run(MODEL, [pixels], [], target, 1, "tiny", lambda *_: None)
+            inference.run(MODEL, [pixels], [], target, 1, "tiny", lambda *_: None)
     assert not (tmp_path / "new.html").exists()
     assert old.read_text() == "before"

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pytest
 
 from lutterfly.golden.isa import Opcode
-from lutterfly.host.compiler.plan import Command
+from lutterfly.host.program import BodyCommand
 from lutterfly.host.report.observe import Observation, Ran
 from lutterfly.host.report.stalls import LOADED, REQUANTISER, RESULTS, STORED, TURNAROUND, WAITS, shares
 from oracles.reported import NETWORKS, report_of
@@ -64,13 +64,15 @@ def test_every_command_completes_in_the_cycle_that_is_predicted(network: str, mo
         assert max(abs(one.end - one.command.end) for one in commands) <= most
 
 
-def compute(begin: int, steps: int, issued: int, end: int, *, engine: int = 0, **given) -> Ran:
-    fields = {"outer": 1, "middle": 1, "inner": 1, "steps": steps, "engine": engine}
-    return Ran(Command(Opcode.COMPUTE, fields, **given), 0, begin, issued, end)
+def compute(
+    begin: int, steps: int, issued: int, end: int, *, engine: int = 0, after: bool = False, waits_for: int | None = None
+) -> Ran:
+    fields = {"outer": 1, "middle": 1, "inner": 1, "steps": steps, "engine": engine, "after": int(after)}
+    return Ran(BodyCommand(Opcode.COMPUTE, fields, None, waits_for, 0, 0), 0, begin, issued, end)
 
 
 def moved(opcode: Opcode, end: int) -> Ran:
-    return Ran(Command(opcode, {}), 0, 0, end, end)
+    return Ran(BodyCommand(opcode, {}, None, None, 0, 0), 0, 0, end, end)
 
 
 def waits_of(commands: Iterable[Ran], dma: Iterable[Ran] = ()) -> dict[str, int]:
@@ -96,6 +98,6 @@ def test_the_dma_is_charged_only_what_would_not_have_passed_anyway(opcode: Opcod
     first, waiting = compute(10, 20, 30, 60), compute(80, 20, 100, 140, waits_for=0)
     assert waits_of([first, waiting], [moved(opcode, 75)]) == {reason: 45, TURNAROUND: 5}
     assert waits_of([first, waiting], [moved(opcode, 20)]) == {TURNAROUND: 50}
-    dependent = dataclasses.replace(waiting, command=dataclasses.replace(waiting.command, after=True))
+    dependent = compute(80, 20, 100, 140, waits_for=0, after=True)
     assert waits_of([first, dependent], [moved(opcode, 75)]) == {RESULTS: 30, reason: 15, TURNAROUND: 5}
     assert waits_of([first, dependent], [moved(opcode, 50)]) == {RESULTS: 30, TURNAROUND: 20}

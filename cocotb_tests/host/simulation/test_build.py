@@ -13,7 +13,8 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.registers import REGISTERS
 from lutterfly.hdl import top_axi
 from lutterfly.host.simulation import build, toolchain
-from lutterfly.host.simulation.simulator import SimulationError, Simulator
+from lutterfly.host.simulation.settings import SimulationError
+from lutterfly.host.simulation.simulator import Simulator
 from lutterfly.host.simulation.toolchain import ToolError
 
 CONFIG = PRESETS["tiny"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lutterfly.examples import digits
-from lutterfly.host import cli
+from lutterfly.host.command import main
 from lutterfly.host.simulation import cache, toolchain
 from lutterfly.host.simulation.cache import CacheError
 from oracles.lifetimes import Presence, small_disk, start_python, wait_until
@@ -169,7 +169,7 @@ def test_a_builder_that_lives_keeps_its_folder(tmp_path: Path) -> None:
 
 
 def test_a_command_that_is_terminated_cleans_up(tmp_path: Path) -> None:
-    script = "import sys; from lutterfly.host.cli import main; sys.exit(main(sys.argv[1:]))"
+    script = "import sys; from lutterfly.host.command.main import main; sys.exit(main(sys.argv[1:]))"
     words = ("verilog", "--config", "tiny", "-o", tmp_path / "core.v")
     command = start_python(script, *words, XDG_CACHE_HOME=str(tmp_path))
     root = tmp_path / "lutterfly" / "simulator"
@@ -227,7 +227,7 @@ def test_commands_with_a_full_cache(
     with small_disk(tmp_path / "disk", 1 << 15) as disk:
         monkeypatch.setenv("XDG_CACHE_HOME", str(disk))
         (disk / "large").write_bytes(bytes(1 << 15))
-        assert cli.main(["verify", str(digits.model_path("qop")), "--config", "tiny"]) == 2
+        assert main.main(["verify", str(digits.model_path("qop")), "--config", "tiny"]) == 2
         message = f"lutterfly: {disk}/lutterfly/simulator: no room is left for what is built; make room there, or"
         assert capsys.readouterr().err.startswith(message)
 

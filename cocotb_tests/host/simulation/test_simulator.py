@@ -20,7 +20,8 @@ from lutterfly.golden.registers import REGISTERS
 from lutterfly.hdl.parts.assertions import ASSERTED
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.host.simulation import build
-from lutterfly.host.simulation.simulator import EventKind, Fault, MemorySettings, Outcome, SimulationError, Simulator
+from lutterfly.host.simulation.settings import EventKind, Fault, MemorySettings, Outcome, SimulationError
+from lutterfly.host.simulation.simulator import Simulator
 
 BASE, SIZE = 0x4000_0000, 1 << 20
 SOURCE, TARGET = 0x0, 0x8000

@@ -9,7 +9,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from lutterfly.host.cli import main
+from lutterfly.host.command.main import main
 from lutterfly.host.transfer.operators import chain_of
 from lutterfly.synth.extras import install_command
 

@@ -14,7 +14,7 @@ import pytest
 from benches.table_bench import check_every_entry, environment, facts, look_up
 from lutterfly.golden.scheme_names import parse
 from lutterfly.hdl.parts.verilog import to_verilog
-from lutterfly.host.cli import main
+from lutterfly.host.command.main import main
 from lutterfly.host.simulation import toolchain
 from lutterfly.host.transfer.facts import tabulate_chain
 from lutterfly.host.transfer.operators import chain_of

@@ -50,13 +50,13 @@ FAR = (("test_edges.py", ""), ("test_faults.py", ""), ("test_core.py", "smallest
 NETWORKS = ("test_generated_networks.py", "test_verify.py", "test_families.py", "test_mixed.py")
 #: Of the same name in both: those of the hardware judge the other as well, without what they simulate.
 WITHOUT_SIMULATION = {"cocotb_tests/hdl/compute/test_requant.py": "golden or refusals or encoding or longest or ties"}
-#: What tests all of a folder of ``golden/`` or ``host/``, behind the tests of the same name.
+#: What tests all of a folder of ``golden/`` or ``host/`` and of its rooms, behind the tests of the same name.
 OF_FOLDERS = {
     "golden/engines": ("engines", "machine", "timing"),
     "golden": ("machine", "program_file"),
     "host/compiler/clock": ("clock", "stalls"),
     "host/compiler/lower": ("lowerings", "element_width", "tiles"),
-    "host/compiler": ("compiler", "lowerings", "compiler_memory"),
+    "host/compiler": ("compiler", "lowerings", "memory"),
     "host/frontend/qonnx": ("qonnx", "qonnx_refusals", "qonnx_integers", "qonnx_sums"),
     "host/frontend": ("operator_errors", "refusals", "frontend_edges", "frontend_blocks", "frontend"),
     "host/graph/kinds": ("graph", "channels", "evaluate", "frontend_blocks", "concat_tables"),
@@ -78,27 +78,25 @@ BESIDE_NAMES = {
     "channel_parts": ("permute",),
     "channel_use": ("permute",),
     "code_clips": ("qcdq",),
-    "constants": ("compiler_constants",),
     "cuts": ("tiles",),
-    "emit": ("compiler_constants",),
+    "emit": ("placing",),
     "float_sums": ("qcdq",),
     "fast_pointwise": ("fast_pointwise",),
     "fpc_body": ("fpc",),
-    "images": ("compiler_constants",),
+    "images": ("placing",),
     "isa": ("manual",),
     "kernels": ("frontend",),
-    "memory": ("compiler_memory",),
-    "parts": ("compiler_memory",),
+    "parts": ("memory",),
     "program_parts": ("program_file",),
     "registers": ("manual",),
-    "segments": ("compiler_constants",),
+    "segments": ("placing",),
     "stays": ("tiles", "occupancy"),
 }
 #: About the seconds that tests take, where it is more than a few; with the folder where others have the same name.
 SECONDS = {
     "border_classes": 50,
-    "compiler_memory": 45,
-    "compiler_constants": 30,
+    "memory": 45,
+    "placing": 30,
     "binary_convolution": 30,
     "compiler": 20,
     "average": 20,
@@ -167,7 +165,7 @@ def software_tests(file: str, *, far: bool) -> Iterator[tuple[str, str]]:
     is_of_room = path.parent.parent.as_posix() in ROOMS
     stem = path.parent.name if is_of_room or path.stem == "__init__" else path.stem
     away = _imports_away(file)
-    of_folder = OF_FOLDERS[(path.parent.parent if is_of_room else path.parent).as_posix()]
+    of_folder = next(OF_FOLDERS[name] for name in map(Path.as_posix, path.parents) if name in OF_FOLDERS)
     beside = (*BESIDE_NAMES.get(stem, ()), *of_folder)
     found = _of_the_same_name(path, stem, away)
     found += [test for name in beside for test in _called(f"test_{name}.py", path.parts[0])]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lutterfly.host.binary_function import NAME, make_function
-from lutterfly.host.onnx_function import DOMAIN
+from lutterfly.host.model.functions.binary_function import NAME, make_function
+from lutterfly.host.model.functions.onnx_function import DOMAIN
 from networks.butterflies import Network
 
 

@@ -11,8 +11,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.golden.butterfly import Density, Pattern, count_stages
 from lutterfly.golden.fpc import UNIT_WEIGHT, Finish, Stages
-from lutterfly.host.fpc_function import add_function, make_function
-from lutterfly.host.onnx_function import DOMAIN
+from lutterfly.host.model.functions.fpc_function import add_function, make_function
+from lutterfly.host.model.functions.onnx_function import DOMAIN
 
 
 def random_stages(pattern: Pattern, seed: int, *, extreme: bool = False) -> Stages:

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto, helper, numpy_helper
 
-from lutterfly.host.reference import plain_session
+from lutterfly.host.model.runtime import plain_session
 
 FORMS = ("qop", "qdq")
 #: Activations; some are written with several operators.

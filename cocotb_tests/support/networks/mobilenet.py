@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto, helper, numpy_helper
 
-from lutterfly.host.reference import plain_session
+from lutterfly.host.model.runtime import plain_session
 
 IMAGE, CLASSES = (1, 3, 224, 224), 1000
 #: Output channels and stride of the first convolution, then of each depthwise convolution with the pointwise one

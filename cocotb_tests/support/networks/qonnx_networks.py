@@ -11,11 +11,11 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from lutterfly.host import reference
-from lutterfly.host.evaluate import evaluate, from_onnx, to_onnx
 from lutterfly.host.frontend import import_model
 from lutterfly.host.frontend.qonnx import rewrite
 from lutterfly.host.graph import Graph
+from lutterfly.host.graph.evaluate import evaluate, from_onnx, to_onnx
+from lutterfly.host.model import reference
 from oracles.exactness import run_part
 
 DOMAIN = "qonnx.custom_op.general"

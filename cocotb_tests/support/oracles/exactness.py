@@ -7,13 +7,13 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from lutterfly.host import reference
-from lutterfly.host.evaluate import evaluate, from_onnx, to_onnx
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Graph
-from lutterfly.host.verify import Verification
+from lutterfly.host.graph.evaluate import evaluate, from_onnx, to_onnx
+from lutterfly.host.model import executed, reference, runtime
+from lutterfly.host.session.verification import Verification
 
-needs_reference = pytest.mark.skipif(reference.probe() is not None, reason=str(reference.probe()))
+needs_reference = pytest.mark.skipif(runtime.probe() is not None, reason=str(runtime.probe()))
 
 
 def differing(data: bytes, feeds: Mapping[str, np.ndarray]) -> tuple[Graph, dict[str, int]]:
@@ -38,7 +38,7 @@ def differing(data: bytes, feeds: Mapping[str, np.ndarray]) -> tuple[Graph, dict
 
 def assert_answers(data: bytes, feeds: Mapping[str, np.ndarray]) -> None:
     """The model's outputs, through head, golden functions and tail, are those of the plain model in ONNX Runtime."""
-    graph, plain = import_model(data), reference.open_session(data)
+    graph, plain = import_model(data), executed.open_session(data)
     values = dict(feeds) | run_part(graph.head, feeds)
     views = {name: graph.tensors[name].views[0] for name in graph.inputs}
     codes = evaluate(
@@ -58,7 +58,7 @@ def run_part(part: bytes, values: Mapping[str, np.ndarray]) -> dict[str, np.ndar
     """What a head or tail computes; nothing where there is none."""
     if not part:
         return {}
-    session = reference.open_host_part(part)
+    session = executed.open_host_part(part)
     names = [output.name for output in session.get_outputs()]
     inputs = {item.name: values[item.name] for item in session.get_inputs()}
     return dict(zip(names, session.run(names, inputs), strict=True))

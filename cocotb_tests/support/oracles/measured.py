@@ -9,10 +9,10 @@ import numpy as np
 from lutterfly.golden.config import Config
 from lutterfly.golden.program import Program
 from lutterfly.host.compiler import compile_graph
-from lutterfly.host.driver import Driver
-from lutterfly.host.evaluate import evaluate, to_onnx
+from lutterfly.host.driver.driver import Driver
 from lutterfly.host.graph import Graph
-from lutterfly.host.simulation.simulator import EventKind, MemorySettings
+from lutterfly.host.graph.evaluate import evaluate, to_onnx
+from lutterfly.host.simulation.settings import EventKind, MemorySettings
 from lutterfly.host.simulation.verilator_transport import VerilatorTransport
 
 

@@ -11,9 +11,10 @@ import numpy as np
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
-from lutterfly.host.compiler import Outcome, encode, plan_graph
-from lutterfly.host.compiler.plan import Plan
+from lutterfly.host.compiler import encode, plan_graph
+from lutterfly.host.compiler.data.plan import Plan
 from lutterfly.host.frontend import import_model
+from lutterfly.host.program import Outcome
 from lutterfly.host.report.gather import Facts, gather
 from lutterfly.host.report.observe import observe
 from networks.blocks import join, restore, state
@@ -60,7 +61,8 @@ def feeds(session: InferenceSession, samples: int = 1) -> dict[str, np.ndarray]:
 def report_of(network: str) -> tuple[Plan, Facts]:
     config = PRESETS["tiny"]
     plan = plan_graph(import_model(model(network)), config)
-    outcome, session = Outcome(plan), InferenceSession(encode(plan), config)
+    program = encode(plan)
+    outcome, session = Outcome(program, config), InferenceSession(program, config)
     inputs = feeds(session)
     session.run(None, inputs)
     observation = observe(session, session.transport.simulator, outcome, inputs)

@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from lutterfly.host import reference
-from lutterfly.host.arrays import describe_model
+from lutterfly.host.model import model_graph, reference
+from lutterfly.host.model.arrays import describe_model
 
 
 def shrink(model: bytes, fails: Callable[[bytes], bool]) -> bytes:
@@ -26,7 +26,7 @@ def beginnings(model: bytes) -> Iterator[bytes]:
         feeds[info.name] = whole.astype(info.dtype)
     loaded = onnx.load_from_string(model)
     codes = {name: value for name, value in reference.run(model, feeds).items() if value.dtype in (np.int8, np.uint8)}
-    for name in reference.computed_tensors(loaded):
+    for name in model_graph.computed_tensors(loaded):
         if name in codes:
             yield _until(loaded, name, codes[name]).SerializeToString()
 

@@ -9,9 +9,10 @@ import onnx
 
 from lutterfly.golden.config import Config
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host.driver import AcceleratorError
-from lutterfly.host.simulation.simulator import SimulationError
-from lutterfly.host.verify import Verification, verify
+from lutterfly.host.driver.errors import AcceleratorError
+from lutterfly.host.session.verification import Verification
+from lutterfly.host.session.verify import verify
+from lutterfly.host.simulation.settings import SimulationError
 from networks.families import Network, network
 from oracles.kept import CONFIG_KEY, REGRESSIONS
 from oracles.met import Coverage

@@ -10,7 +10,7 @@ from lutterfly.golden.isa import COMMAND_BYTES
 from lutterfly.golden.machine import Machine, MachineError
 from lutterfly.golden.program import Queues
 from lutterfly.golden.registers import REGISTERS
-from lutterfly.host.transport import Transport
+from lutterfly.host.driver.transport import Transport
 
 _NAMES = {register.address: name for name, register in REGISTERS.items()}
 

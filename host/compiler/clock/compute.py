@@ -9,7 +9,7 @@ from ....golden import timing
 from ....golden.config import Config
 from ....golden.engines.specifications import specification
 from ....golden.timing import LOOKAHEAD, OVERHEADS
-from ..plan import Command
+from ..data.command import Command
 from .agenda import Events
 from .issue import Part, hide, parts
 from .port import Port

@@ -7,7 +7,8 @@ from ....golden.isa import Opcode
 from ....golden.program import LayerPrediction
 from ....golden.timing import OVERHEADS
 from ...graph import Layer
-from ..plan import Command, Plan
+from ..data.command import Command
+from ..data.plan import Plan
 from .queues import Queues
 
 

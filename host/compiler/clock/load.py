@@ -11,7 +11,7 @@ from ....golden import timing
 from ....golden.config import Config
 from ....golden.isa import Opcode
 from ....golden.timing import OVERHEADS
-from ..plan import Command
+from ..data.command import Command
 from .agenda import Agenda, Events, Process, Signal, Wait
 from .bus import ReadBus, held
 from .chunks import Run, runs

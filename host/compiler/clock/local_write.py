@@ -13,7 +13,7 @@ from ....golden.config import Config
 from ....golden.isa import Opcode
 from ....golden.memories import LocalMemory
 from ....golden.timing import OVERHEADS
-from ..plan import Command
+from ..data.command import Command
 from .agenda import Agenda, Events, Process, Signal, Wait
 from .chunks import runs
 from .port import Port, free_cycles

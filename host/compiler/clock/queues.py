@@ -8,7 +8,7 @@ from ....golden import timing
 from ....golden.config import Config
 from ....golden.isa import Opcode
 from ....golden.timing import OVERHEADS
-from ..plan import Command
+from ..data.command import Command
 from .agenda import Agenda, Events, Process
 from .bus import ReadBus
 from .compute import ComputeClock

@@ -9,7 +9,7 @@ from collections.abc import Generator
 from ....golden import timing
 from ....golden.config import Config
 from ....golden.timing import OVERHEADS
-from ..plan import Command
+from ..data.command import Command
 from .agenda import Agenda, Events, Process, Signal, Wait
 from .port import Port, free_cycles
 

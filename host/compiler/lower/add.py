@@ -12,11 +12,14 @@ from ....golden.memories import LocalMemory
 from ....golden.requant import SUM_FRACTION_BITS, pack_parameters
 from ....golden.timing import result_groups
 from ...graph import Add
-from ..images import Constant, step_list, table_constants
-from ..operation import Job, Lowering, Operation
-from ..plan import Command, Plan
-from ..storage import Storage
-from .fields import Codes, Loop, Tiles, compute_fields, only_table
+from ..data.command import Command
+from ..data.constant import Constant
+from ..data.job import Job
+from ..data.network import Network
+from ..data.operation import Lowering, Operation
+from ..data.storage import Storage
+from ..steps.fields import Codes, Loop, Tiles, compute_fields, only_table
+from ..steps.images import step_list, table_constants
 
 _STEPS = 2
 
@@ -24,10 +27,10 @@ _STEPS = 2
 class AddOperation(Operation):
     """An addition of two tensors. There is one tile: all channels."""
 
-    def __init__(self, plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage):
-        super().__init__(plan, index, sources, target)
+    def __init__(self, network: Network, index: int, sources: tuple[Storage, ...], target: Storage):
+        super().__init__(network, index, sources, target)
         lanes = self.config.array.lanes
-        self.tile_channels = plan.graph.tensors[self.layer.output].shape[2]
+        self.tile_channels = network.graph.tensors[self.layer.output].shape[2]
         self.fold = f"{min(self.tile_channels, lanes)} of {lanes} lanes"
 
     @cached_property

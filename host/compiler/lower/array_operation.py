@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ....golden.timing import command_cycles, result_groups
-from ..connections import Run, plan_runs
-from ..operation import Connectivity, Operation
-from ..plan import Plan
-from ..storage import Storage
-from ..windows import cover, describe, tap_offsets
+from ..data.network import Network
+from ..data.operation import Connectivity, Operation
+from ..data.storage import Storage
+from ..steps.connections import Run, plan_runs
+from ..steps.windows import cover, describe, tap_offsets
 
 #: Cycles that one more command costs, beside those in which it is read.
 _COMMAND_COST = 8
@@ -35,11 +35,11 @@ class ArrayOperation(Operation):
 
     array_tiles = 1
 
-    def __init__(self, plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage):
-        super().__init__(plan, index, sources, target)
+    def __init__(self, network: Network, index: int, sources: tuple[Storage, ...], target: Storage):
+        super().__init__(network, index, sources, target)
         self.outputs = len(self.layer.weights)
-        self.zero_point = plan.graph.tensors[self.layer.inner].zero_point
-        height, width, _ = plan.graph.tensors[self.layer.output].shape
+        self.zero_point = network.graph.tensors[self.layer.inner].zero_point
+        height, width, _ = network.graph.tensors[self.layer.output].shape
         self.windows = height * width
         channels = self._plan_tiles()
         self.offsets = tap_offsets(self.layer.window, channels, sources[0])

@@ -13,11 +13,14 @@ import numpy as np
 
 from ....golden.memories import LocalMemory
 from ...graph import AveragePool, Convolution, Layer, Pad
-from ..images import Constant, channel_parameters
-from ..operation import Job, MakeOperation, Operation
-from ..plan import Command, Plan
-from ..storage import Storage
-from .border_classes import border_classes
+from ..data.command import Command
+from ..data.constant import Constant
+from ..data.job import Job
+from ..data.network import Network
+from ..data.operation import MakeOperation, Operation
+from ..data.storage import Storage
+from ..steps.border_classes import border_classes
+from ..steps.images import channel_parameters
 
 
 class BorderedAverage(Operation):
@@ -25,17 +28,17 @@ class BorderedAverage(Operation):
 
     Parameters
     ----------
-    plan : Plan
+    network : Network
     whole : Operation
         Of the same layer, as if all windows had one multiplier.
     """
 
-    def __init__(self, plan: Plan, whole: Operation):
-        super().__init__(plan, whole.index, whole.sources, whole.target)
+    def __init__(self, network: Network, whole: Operation):
+        super().__init__(network, whole.index, whole.sources, whole.target)
         self.whole = whole
         self.tiles, self.tile_channels = whole.tiles, whole.tile_channels
         self.reads_own_channels = whole.reads_own_channels
-        window, self.input_size = self.layer.window, plan.graph.tensors[self.layer.input].shape[:2]
+        window, self.input_size = self.layer.window, network.graph.tensors[self.layer.input].shape[:2]
         #: Elements of a window in the map, in the order of the parameters.
         self.counts = tuple(self.layer.multipliers)
         classes = border_classes(window, self.input_size, *map(range, window.output_size(*self.input_size)))
@@ -76,8 +79,8 @@ def products(make: MakeOperation) -> dict[type[Layer], MakeOperation]:
     """Make operations of all kinds of products of codes: of averages whose border does not count with all their
     multipliers."""
 
-    def make_average(plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage) -> Operation:
-        operation = make(plan, index, sources, target)
-        return BorderedAverage(plan, operation) if operation.layer.multipliers else operation
+    def make_average(network: Network, index: int, sources: tuple[Storage, ...], target: Storage) -> Operation:
+        operation = make(network, index, sources, target)
+        return BorderedAverage(network, operation) if operation.layer.multipliers else operation
 
     return {Convolution: make, Pad: make, AveragePool: make_average}

@@ -23,13 +23,16 @@ from ....golden.engines import XNOR
 from ....golden.memories import PARAMETER_BYTES
 from ....golden.timing import result_groups
 from ...graph import BinaryConvolution
-from ..connections import Run
-from ..images import Constant, channel_parameters, step_list
-from ..operation import Job, Lowering
-from ..plan import Command, Plan
-from ..storage import Storage, border_sign
-from ..windows import cover_runs
-from .border_classes import BorderClass, border_classes
+from ..data.command import Command
+from ..data.constant import Constant
+from ..data.job import Job
+from ..data.network import Network
+from ..data.operation import Lowering
+from ..data.storage import Storage, border_sign
+from ..steps.border_classes import BorderClass, border_classes
+from ..steps.connections import Run
+from ..steps.images import channel_parameters, step_list
+from ..steps.windows import cover_runs
 from .convolution import ConvolutionOperation
 
 #: The elements of a kernel that lie in the input: rows and columns.
@@ -42,9 +45,9 @@ class BinaryConvolutionOperation(ConvolutionOperation):
     engine = XNOR
     macs_at_once = CODE_BITS // BINARY_BITS
 
-    def __init__(self, plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage):
-        super().__init__(plan, index, sources, target)
-        self.input_size = plan.graph.tensors[self.layer.input].shape[:2]
+    def __init__(self, network: Network, index: int, sources: tuple[Storage, ...], target: Storage):
+        super().__init__(network, index, sources, target)
+        self.input_size = network.graph.tensors[self.layer.input].shape[:2]
         #: What lacks where a part of a kernel is in the border, times its weights' sum.
         self.missing = self.layer.pad - border_sign(sources[0])
         #: The parts of the kernel that lie in the input, each with its number; none where the border is as stored.
@@ -59,7 +62,7 @@ class BinaryConvolutionOperation(ConvolutionOperation):
                 self.fold += f", {len(parts)} border classes"
             # Parameters that lie class by class stay in their memory; more than that may be streamed, tile by tile.
             size = len(self.classes) * self.tiles * self.tile_channels * PARAMETER_BYTES
-            binary = sum(layer.binary_border is not None for layer in plan.graph.layers)
+            binary = sum(layer.binary_border is not None for layer in network.graph.layers)
             self.is_tile_major = size > self.config.memory.parameter_bytes // (2 * binary)
 
     def _plan_runs(self) -> list[Run]:

@@ -15,16 +15,19 @@ from ....golden.isa import Opcode
 from ....golden.memories import LIST_ENTRY_BYTES, LocalMemory
 from ....golden.timing import result_groups
 from ...graph import Layer
-from ..connections import Run
-from ..images import Constant, channel_parameters, step_list, table_constants
-from ..operation import Job, Lowering
-from ..plan import Command, Plan
-from ..storage import Addresses
-from ..units import list_share
-from ..windows import places, window_pitches
+from ..data.command import Command
+from ..data.constant import Constant
+from ..data.job import Job
+from ..data.network import Network
+from ..data.operation import Lowering
+from ..data.storage import Addresses
+from ..data.units import list_share
+from ..steps.connections import Run
+from ..steps.fields import Codes, Loop, Tiles, compute_fields, only_table
+from ..steps.images import channel_parameters, step_list, table_constants
+from ..steps.windows import places, window_pitches
 from .array_operation import ArrayOperation
 from .average import products
-from .fields import Codes, Loop, Tiles, compute_fields, only_table
 
 
 class ConvolutionOperation(ArrayOperation):
@@ -155,8 +158,8 @@ class ConvolutionOperation(ArrayOperation):
         )
 
 
-def _takes(plan: Plan, layer: Layer) -> bool:
-    return layer.groups == 1 and plan.graph.tensors[layer.input].bits == CODE_BITS
+def _takes(network: Network, layer: Layer) -> bool:
+    return layer.groups == 1 and network.graph.tensors[layer.input].bits == CODE_BITS
 
 
 LOWERING = Lowering(

@@ -12,14 +12,17 @@ from ....golden.isa import Opcode
 from ....golden.memories import LocalMemory
 from ....golden.timing import result_groups
 from ...graph import Concat, Layer, Selection, Slice
-from ..images import Constant, identity_parameters, step_list
-from ..operation import Job, Lowering, Operation
-from ..plan import Command, Plan, check_begins_at_byte
-from ..storage import Storage
-from .fields import Codes, Loop, Tiles, compute_fields
+from ..data.command import Command
+from ..data.constant import Constant
+from ..data.job import Job
+from ..data.network import Network, check_begins_at_byte
+from ..data.operation import Lowering, Operation
+from ..data.storage import Storage
+from ..steps.fields import Codes, Loop, Tiles, compute_fields
+from ..steps.images import identity_parameters, step_list
 
 
-def copies(plan: Plan, layer: Layer) -> list[Selection]:
+def copies(network: Network, layer: Layer) -> list[Selection]:
     """What a concatenation or a slice takes of its inputs that is not already where it belongs.
 
     Raises
@@ -27,24 +30,24 @@ def copies(plan: Plan, layer: Layer) -> list[Selection]:
     CompileError
         If what it takes begins within a byte, there or in the output, or ends within one that holds further channels.
     """
-    root, channel = plan.place_of(layer.output)
+    root, channel = network.place_of(layer.output)
 
     def is_in_place(part: Selection) -> bool:
-        source, first = plan.place_of(layer.inputs[part.source])
+        source, first = network.place_of(layer.inputs[part.source])
         return part.table is None and (source, first + part.first) == (root, channel + part.target)
 
-    parts = layer.selections(plan.graph.tensors)
+    parts = layer.selections(network.graph.tensors)
     for part in parts:
-        _check_begins_at_bytes(plan, layer, part)
+        _check_begins_at_bytes(network, layer, part)
     return [part for part in parts if not is_in_place(part)]
 
 
-def _check_begins_at_bytes(plan: Plan, layer: Layer, part: Selection) -> None:
+def _check_begins_at_bytes(network: Network, layer: Layer, part: Selection) -> None:
     source, end = layer.inputs[part.source], part.first + part.channels
-    check_begins_at_byte(plan, layer, source, part.first)
-    if end < plan.graph.tensors[source].shape[2]:
-        check_begins_at_byte(plan, layer, source, end)
-    check_begins_at_byte(plan, layer, layer.output, part.target)
+    check_begins_at_byte(network, layer, source, part.first)
+    if end < network.graph.tensors[source].shape[2]:
+        check_begins_at_byte(network, layer, source, end)
+    check_begins_at_byte(network, layer, layer.output, part.target)
 
 
 class CopyOperation(Operation):
@@ -54,10 +57,10 @@ class CopyOperation(Operation):
     loaded while another is copied.
     """
 
-    def __init__(self, plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage):
-        super().__init__(plan, index, sources, target)
+    def __init__(self, network: Network, index: int, sources: tuple[Storage, ...], target: Storage):
+        super().__init__(network, index, sources, target)
         self.tile_channels = self.output_channels
-        self.copies = copies(plan, self.layer)
+        self.copies = copies(network, self.layer)
         self.groups = _grouped(self.copies, self.config.memory.tables)
         self.tiles = len(self.groups)
         #: The tables of each group.
@@ -87,7 +90,7 @@ class CopyOperation(Operation):
 
     def lower(self, job: Job) -> list[Command]:
         """One command for each copy; its tiles are ``lanes`` channels of a pixel."""
-        # Tables come tile by tile, see :mod:`..segments`.
+        # Tables come tile by tile, see :mod:`.segments`.
         (tile,) = job.tiles
         tables = self.tables[tile]
         return [self._copy(job, part, tables.index(part.image) if part.image else None) for part in self.groups[tile]]
@@ -148,9 +151,9 @@ def _grouped(parts: list[Selection], most: int) -> list[list[Selection]]:
     return groups
 
 
-def _takes(plan: Plan, layer: Layer) -> bool:
+def _takes(network: Network, layer: Layer) -> bool:
     names = (*layer.inputs, layer.output)
-    return len({plan.graph.tensors[name].bits for name in names}) == 1
+    return len({network.graph.tensors[name].bits for name in names}) == 1
 
 
 LOWERING = Lowering(

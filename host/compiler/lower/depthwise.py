@@ -21,13 +21,16 @@ from ....golden.isa import Opcode
 from ....golden.memories import LocalMemory
 from ....golden.timing import result_groups
 from ...graph import Product, Window
-from ..images import Constant, channel_parameters, step_list, table_constants
-from ..operation import Job, Lowering, Operation
-from ..plan import Command, Plan
-from ..storage import Storage
-from ..windows import window_pitches
+from ..data.command import Command
+from ..data.constant import Constant
+from ..data.job import Job
+from ..data.network import Network
+from ..data.operation import Lowering, Operation
+from ..data.storage import Storage
+from ..steps.fields import Codes, Loop, Tiles, compute_fields, only_table
+from ..steps.images import channel_parameters, step_list, table_constants
+from ..steps.windows import window_pitches
 from .average import products
-from .fields import Codes, Loop, Tiles, compute_fields, only_table
 
 _MOST_ROWS = DEPTHWISE.format.field("rows").limits[1]
 
@@ -94,16 +97,16 @@ def best_stream(window: Window, config: Config, sizes: tuple[int, int], groups: 
     return min(possible, key=lambda stream: stream.cycles(sizes, groups), default=None)
 
 
-def _takes(plan: Plan, layer: Product) -> bool:
+def _takes(network: Network, layer: Product) -> bool:
     """Whether the chained columns can compute a layer."""
     outputs, _, _, inputs = layer.weights.shape
     if not 1 < layer.groups == outputs or inputs != 1:
         return False
     # There is a step for each element of the kernel, and all are in the list memory.
-    if layer.window.kernel[0] * layer.window.kernel[1] > plan.config.memory.list_entries:
+    if layer.window.kernel[0] * layer.window.kernel[1] > network.config.memory.list_entries:
         return False
-    sizes = plan.graph.tensors[layer.output].shape[:2]
-    return _is_unit(layer, sizes) or best_stream(layer.window, plan.config, sizes, 1) is not None
+    sizes = network.graph.tensors[layer.output].shape[:2]
+    return _is_unit(layer, sizes) or best_stream(layer.window, network.config, sizes, 1) is not None
 
 
 def _is_unit(layer: Product, sizes: tuple[int, int]) -> bool:
@@ -116,15 +119,15 @@ class DepthwiseOperation(Operation):
 
     reads_own_channels = True
 
-    def __init__(self, plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage):
-        super().__init__(plan, index, sources, target)
+    def __init__(self, network: Network, index: int, sources: tuple[Storage, ...], target: Storage):
+        super().__init__(network, index, sources, target)
         layer, lanes = self.layer, self.config.array.lanes
         self.channels_in_all = len(layer.weights)
         self.tile_channels = lanes
         self.tiles = -(-self.channels_in_all // lanes)
-        self.zero_point = plan.graph.tensors[layer.inner].zero_point
+        self.zero_point = network.graph.tensors[layer.inner].zero_point
         self.groups = result_groups(self.config, min(lanes, self.channels_in_all))
-        sizes = plan.graph.tensors[layer.output].shape[:2]
+        sizes = network.graph.tensors[layer.output].shape[:2]
         self.is_unit = _is_unit(layer, sizes)
         if self.is_unit:
             elements = layer.window.kernel[0] * layer.window.kernel[1]

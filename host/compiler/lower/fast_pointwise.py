@@ -14,19 +14,23 @@ from ....golden.isa import Opcode
 from ....golden.memories import LocalMemory
 from ....golden.timing import result_groups
 from ...graph import FastPointwise
-from ..images import Constant, step_list, table_constants
-from ..operation import Job, Lowering, Operation
-from ..plan import Command, CompileError, Plan
-from ..storage import Storage
+from ..data.command import Command
+from ..data.constant import Constant
+from ..data.errors import CompileError
+from ..data.job import Job
+from ..data.network import Network
+from ..data.operation import Lowering, Operation
+from ..data.storage import Storage
+from ..steps.fields import Codes, Loop, Tiles, compute_fields, only_table
+from ..steps.images import step_list, table_constants
 from .butterfly_fit import check_pattern
-from .fields import Codes, Loop, Tiles, compute_fields, only_table
 
 
 class FastPointwiseOperation(Operation):
     """A fast pointwise convolution. There is one tile: all channels."""
 
-    def __init__(self, plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage):
-        super().__init__(plan, index, sources, target)
+    def __init__(self, network: Network, index: int, sources: tuple[Storage, ...], target: Storage):
+        super().__init__(network, index, sources, target)
         self.tile_channels = self.output_channels
         self.pattern = self.layer.stages.pattern
         self.words = positions(self.pattern.stages, self.config.array.lanes)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....golden.engines import MAC
-from ..operation import Lowering
+from ..data.operation import Lowering
 from .average import products
 from .convolution import ConvolutionOperation
 

@@ -16,13 +16,16 @@ from ....golden.isa import Opcode
 from ....golden.memories import LocalMemory
 from ....golden.timing import result_groups
 from ...graph import MaxPool, Pointwise
-from ..images import Constant, identity_parameters, step_list, table_constants
-from ..operation import Job, Lowering, Operation
-from ..plan import Command, Plan
-from ..storage import NO_ADDRESSES, Storage
-from ..windows import window_pitches
-from .border_classes import BorderClass, border_classes
-from .fields import Codes, Loop, Tiles, compute_fields, only_table
+from ..data.command import Command
+from ..data.constant import Constant
+from ..data.job import Job
+from ..data.network import Network
+from ..data.operation import Lowering, Operation
+from ..data.storage import NO_ADDRESSES, Storage
+from ..steps.border_classes import BorderClass, border_classes
+from ..steps.fields import Codes, Loop, Tiles, compute_fields, only_table
+from ..steps.images import identity_parameters, step_list, table_constants
+from ..steps.windows import window_pitches
 
 
 class LanewiseOperation(Operation):
@@ -32,13 +35,13 @@ class LanewiseOperation(Operation):
     #: Of windows without an element.
     least = -128
 
-    def __init__(self, plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage):
-        super().__init__(plan, index, sources, target)
+    def __init__(self, network: Network, index: int, sources: tuple[Storage, ...], target: Storage):
+        super().__init__(network, index, sources, target)
         (source,) = sources
-        height, width, self.tile_channels = plan.graph.tensors[self.layer.output].shape
+        height, width, self.tile_channels = network.graph.tensors[self.layer.output].shape
         self.pixel_bytes = source.stored_bytes
         self.window = self.layer.window
-        self.input_size = plan.graph.tensors[self.layer.input].shape[:2]
+        self.input_size = network.graph.tensors[self.layer.input].shape[:2]
         row, column = np.ogrid[: self.window.kernel[0], : self.window.kernel[1]]
         self.taps = (
             row * self.window.dilation[0] * source.row_pitch + column * self.window.dilation[1] * source.pixel_pitch

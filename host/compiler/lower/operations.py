@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from ...graph import Layer
-from ..operation import Lowering, Operation
-from ..plan import CompileError, Plan, check_begins_at_byte
-from ..storage import Storage
+from ..data.errors import CompileError
+from ..data.network import check_begins_at_byte
+from ..data.operation import Lowering, Operation
+from ..data.plan import Plan
+from ..data.storage import Storage
 from . import (
     add,
     binary_convolution,

@@ -14,18 +14,21 @@ from ....golden.memories import LocalMemory
 from ....golden.packing import is_narrow
 from ....golden.timing import result_groups
 from ...graph import Pointwise
-from ..images import Constant, identity_parameters, step_list, table_constants
-from ..operation import Job, Lowering, Operation
-from ..plan import Command, Plan
-from ..storage import Storage
-from .fields import Codes, Loop, Tiles, compute_fields, only_table
+from ..data.command import Command
+from ..data.constant import Constant
+from ..data.job import Job
+from ..data.network import Network
+from ..data.operation import Lowering, Operation
+from ..data.storage import Storage
+from ..steps.fields import Codes, Loop, Tiles, compute_fields, only_table
+from ..steps.images import identity_parameters, step_list, table_constants
 
 
 class SignOperation(Operation):
     """The sign of every code. There is one tile: all channels."""
 
-    def __init__(self, plan: Plan, index: int, sources: tuple[Storage, ...], target: Storage):
-        super().__init__(plan, index, sources, target)
+    def __init__(self, network: Network, index: int, sources: tuple[Storage, ...], target: Storage):
+        super().__init__(network, index, sources, target)
         self.tile_channels = self.output_channels
         self.fold = f"{min(self.output_channels, self.config.array.lanes)} of {self.config.array.lanes} lanes"
 
@@ -72,8 +75,8 @@ class SignOperation(Operation):
         return self.steps(rows, columns, tiles) * groups
 
 
-def _takes(plan: Plan, layer: Pointwise) -> bool:
-    return plan.graph.tensors[layer.output].bits == BINARY_BITS
+def _takes(network: Network, layer: Pointwise) -> bool:
+    return network.graph.tensors[layer.output].bits == BINARY_BITS
 
 
 LOWERING = Lowering({Pointwise: SignOperation}, (MAXIMUM,), _takes, reads_border=False, bits=(CODE_BITS, BINARY_BITS))

@@ -11,21 +11,21 @@ import numpy as np
 import onnx
 from onnx import NodeProto
 
-from ..errors import ModelError
-from ..fragments import LAYOUT, POOLING, TRANSPARENT, label
-from ..parse import read_model
-from .averages import write_average
-from .chain import Chain, find_chain, is_scalar
-from .codes import write_product_codes
-from .heads import can_count, float_results, write_counted
-from .network import Network, read_network
-from .operands import check_scale, read_product
-from .product import PRODUCTS, Coded
-from .quantisers import Quantiser, is_qonnx
-from .signs import write_code_signs, write_product_signs
-from .steps import write_step
-from .sums import write_sum
-from .writer import Writer, notes_of
+from ..fragments.fragments import LAYOUT, POOLING, TRANSPARENT, label
+from ..reading.errors import ModelError
+from ..reading.parse import read_model
+from .reading.chain import Chain, find_chain, is_scalar
+from .reading.network import Network, read_network
+from .reading.operands import check_scale, read_product
+from .reading.product import PRODUCTS, Coded
+from .reading.quantisers import Quantiser, is_qonnx
+from .writing.averages import write_average
+from .writing.codes import write_product_codes
+from .writing.heads import can_count, float_results, write_counted
+from .writing.signs import write_code_signs, write_product_signs
+from .writing.steps import write_step
+from .writing.sums import write_sum
+from .writing.writer import Writer, notes_of
 
 __all__ = ["notes_of", "rewrite"]
 

@@ -14,7 +14,7 @@ import numpy as np
 from lutterfly.golden.config import Config
 from lutterfly.golden.program import Program
 from lutterfly.host.compiler import batched, encode, plan_graph
-from lutterfly.host.compiler.permute import in_orders
+from lutterfly.host.compiler.rewrite.permute import in_orders
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Graph
 from networks.families.scope import Scope

@@ -10,8 +10,8 @@ import onnx
 
 from lutterfly.golden.butterfly import Density, Pattern, count_stages
 from lutterfly.golden.butterfly_words import stages_on
-from lutterfly.host import binary_function, fpc_function
-from lutterfly.host.onnx_function import DOMAIN, add_function
+from lutterfly.host.model.functions import binary_function, fpc_function
+from lutterfly.host.model.functions.onnx_function import DOMAIN, add_function
 from networks.binaries import random_layer, random_window
 from networks.butterflies import random_finish, random_stages, rotating_stages
 from networks.families.builder import Codes, Form, Net

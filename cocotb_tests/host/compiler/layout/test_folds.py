@@ -1,0 +1,130 @@
+"""Windows as words: the fewest that cover a window's bytes, and the fold of the input that suits bus and array."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+
+from lutterfly.golden.presets import PRESETS
+from lutterfly.host.compiler import plan_graph
+from lutterfly.host.compiler.data.storage import Storage
+from lutterfly.host.compiler.layout import folds
+from lutterfly.host.compiler.layout.folds import fold_storage
+from lutterfly.host.compiler.lower.convolution import weight_words
+from lutterfly.host.compiler.steps.windows import cover, tap_offsets, window_steps
+from lutterfly.host.graph import Tensor, Window
+from quantised.graphs import GraphMaker
+
+CONFIG = PRESETS["ecp5-85k"]
+SAME = Window((3, 3), pads=(1, 1, 1, 1))
+
+
+def planned(shape: tuple[int, int, int], channels: int, window: Window):
+    maker = GraphMaker(shape)
+    graph = maker.finish(maker.convolution("x", channels, window))
+    plan = plan_graph(graph, CONFIG)
+    return plan, graph.layers[0]
+
+
+def test_three_channels_take_two_words_of_sixteen_not_nine() -> None:
+    """The worked example of the fold planner: unfolded, the width alone, three rows interleaved."""
+    plan, layer = planned((32, 32, 3), 16, SAME)
+    by_tap = sum(len(cover(tap, 16)) for tap in tap_offsets(SAME, 3, Storage(32, 32, 3)).reshape(9, 3))
+    in_width = window_steps(layer.window, 3, Storage(32, 32, 3, gap=1), 16)
+    chosen = plan.storages["x"]
+    assert (by_tap, in_width, window_steps(layer.window, 3, chosen, 16)) == (9, 3, 2)
+    assert chosen.fold.rows == 3
+    assert [round(100 * 27 / (words * 16)) for words in (by_tap, in_width, 2)] == [19, 56, 84]
+    assert plan.computes[0][0].fields["steps"] == 2
+
+
+def test_the_bus_decides_against_a_fold_that_only_the_array_likes() -> None:
+    """Three rows interleaved would keep the array waiting for pieces of 3 bytes."""
+    plan, _ = planned((96, 96, 3), 8, Window((3, 3), (2, 2), pads=(0, 0, 1, 1)))
+    assert plan.storages["x"].fold is None
+    assert plan.predictions[0].array_cycles == 48 * 48 * 3
+
+
+@pytest.mark.parametrize("requant_lanes", [4, 8])
+@pytest.mark.parametrize(
+    ("shape", "channels", "window"),
+    [
+        # With eight lanes three rows interleaved would halve the array's cycles, and arrive too late for that.
+        ((8, 8, 1), 16, SAME),
+        ((12, 12, 2), 24, SAME),
+        ((32, 32, 3), 16, SAME),
+        ((40, 40, 3), 8, Window((3, 3), (2, 2), pads=(0, 0, 1, 1))),
+        ((49, 10, 1), 64, Window((10, 4), (2, 2), pads=(4, 1, 5, 1))),
+    ],
+)
+def test_the_first_layer_is_done_as_soon_as_with_any_fold(
+    requant_lanes: int, shape: tuple[int, int, int], channels: int, window: Window, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = dataclasses.replace(CONFIG, array=dataclasses.replace(CONFIG.array, requant_lanes=requant_lanes))
+    maker = GraphMaker(shape)
+    graph = maker.finish(maker.convolution("x", channels, window))
+    chosen = plan_graph(graph, config).predicted_cycles
+    choices, cycles = folds.fold_choices, []
+    for number in range(window.kernel[0]):
+        monkeypatch.setattr(folds, "fold_choices", lambda *of, number=number: choices(*of)[number:])
+        cycles.append(plan_graph(graph, config).predicted_cycles)
+    assert chosen == cycles[0]
+    assert min(cycles) < max(cycles)
+    assert chosen <= min(cycles) * 1.02 + 16
+
+
+def test_tall_kernels_on_one_channel_are_folded() -> None:
+    plan, layer = planned((49, 10, 1), 64, Window((10, 4), (2, 2), pads=(4, 1, 5, 1)))
+    assert window_steps(layer.window, 1, plan.storages["x"], 16) == 3
+    assert plan.predictions[0].array_cycles == 25 * 5 * 8 * 3
+
+
+def test_rows_that_lie_side_by_side_are_one_run() -> None:
+    window = Window((7, 5))
+    offsets = tap_offsets(window, 3, Storage(7, 5, 3))
+    assert cover(offsets, 16).tolist() == [0, 16, 32, 48, 64, 80, 96]
+
+
+def test_a_dilated_kernel_row_shares_words() -> None:
+    window = Window((1, 5), dilation=(1, 2))
+    assert len(cover(tap_offsets(window, 1, Storage(1, 20, 1)), 16)) == 1
+    assert len(cover(tap_offsets(window, 20, Storage(1, 20, 20)), 16)) == 10
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_cover_is_complete_disjoint_and_least(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    lanes = int(rng.choice([2, 4, 8]))
+    offsets = rng.choice(30, int(rng.integers(1, 12)), replace=False)
+    starts = cover(offsets, lanes)
+    hits = [sum(start <= offset < start + lanes for start in starts) for offset in offsets]
+    assert hits == [1] * len(offsets)
+    if len(starts) <= 4:
+        # No smaller set of words holds everything, wherever the words begin.
+        candidates = range(1 - lanes, 30)
+        for fewer in itertools.combinations(candidates, len(starts) - 1):
+            assert not all(any(start <= offset < start + lanes for start in fewer) for offset in offsets)
+
+
+def test_every_weight_has_one_place_and_the_rest_is_zero() -> None:
+    rng = np.random.default_rng(1)
+    window = Window((3, 2), dilation=(2, 3))
+    weights = rng.integers(1, 128, (5, 3, 2, 7), dtype=np.int8)
+    offsets = tap_offsets(window, 7, Storage(9, 9, 7))
+    starts = cover(offsets, 4)
+    words = weight_words(weights, offsets, starts, 4, 2).reshape(3, len(starts), 2, 4)
+    assert np.count_nonzero(words) == weights.size
+    for tile, column in itertools.product(range(3), range(2)):
+        output = 2 * tile + column
+        total = sorted(words[tile, :, column].reshape(-1)[words[tile, :, column].reshape(-1) != 0].tolist())
+        assert total == (sorted(weights[output].reshape(-1).tolist()) if output < 5 else [])
+
+
+def test_folded_rows_overlap_only_where_they_must() -> None:
+    _, layer = planned((12, 12, 2), 4, Window((4, 4), (4, 4)))
+    storage = fold_storage(layer.window, Tensor("x", (12, 12, 2), 1.0, 0, ()), 4)
+    assert (storage.height, storage.channels, storage.fold.step) == (3, 8, 4)
+    assert storage.size_bytes == 12 * 12 * 2

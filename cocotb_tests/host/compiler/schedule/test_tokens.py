@@ -1,0 +1,50 @@
+"""Tokens: a command waits for what it depends on, and for nothing that an earlier wait has seen to."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lutterfly.golden.isa import Opcode
+from lutterfly.golden.presets import PRESETS
+from lutterfly.host.compiler.data.command import Command
+from lutterfly.host.compiler.data.plan import Plan
+from lutterfly.host.compiler.schedule import tokens
+from lutterfly.host.graph import Graph
+
+A, B, C = (np.arange(start, start + 8) for start in (0, 8, 16))
+
+
+def synchronised(*commands: Command, monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, int | None, int]]:
+    """What each waits for: whether for all before it in its queue, and which of the other; and its signals."""
+    plan = Plan(Graph({}, [], [], []), PRESETS["tiny"])
+    plan.commands = list(commands)
+    monkeypatch.setattr(tokens, "observations", lambda plan: {})
+    tokens.synchronise(plan)
+    return [(command.after, command.waits_for, command.signal) for command in commands]
+
+
+def load(writes: np.ndarray) -> Command:
+    return Command(Opcode.LOAD, {}, writes=writes)
+
+
+def store(reads: np.ndarray) -> Command:
+    return Command(Opcode.STORE, {}, reads=reads)
+
+
+def compute(reads: np.ndarray, writes: np.ndarray) -> Command:
+    return Command(Opcode.COMPUTE, {}, reads=reads, writes=writes)
+
+
+def test_results_of_the_first_command_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = synchronised(compute(A, B), compute(A, C), compute(B, A), monkeypatch=monkeypatch)
+    assert found == [(False, None, 0), (False, None, 0), (True, None, 0)]
+
+
+def test_who_waits_knows_what_has_been_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The second LOAD writes where the first did, which is done: the array has waited for it.
+    found = synchronised(load(A), compute(A, B), load(A), store(B), monkeypatch=monkeypatch)
+    assert found == [(False, None, 1), (False, 0, 1), (False, 0, 0), (False, None, 0)]
+    # Nobody has waited for the first one here.
+    found = synchronised(load(A), load(A), monkeypatch=monkeypatch)
+    assert found == [(False, None, 0), (True, None, 0)]

@@ -1,0 +1,158 @@
+"""The driver over the golden machine: programs, inferences, refusals, errors and resets."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from lutterfly.examples import digits
+from lutterfly.golden.isa import ErrorCode, Unit
+from lutterfly.golden.machine import MachineError
+from lutterfly.golden.presets import PRESETS
+from lutterfly.golden.program import Program
+from lutterfly.host.driver.driver import Driver
+from lutterfly.host.driver.errors import AcceleratorError, HardwareError
+from lutterfly.host.session.loading import load_program
+from transports.golden_transport import GoldenTransport
+
+CONFIG = PRESETS["ecp5-85k"]
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    return load_program(digits.model_path("qop"), CONFIG)
+
+
+@pytest.fixture
+def transport() -> GoldenTransport:
+    return GoldenTransport(CONFIG)
+
+
+def codes(seed: int) -> list[np.ndarray]:
+    return [np.random.default_rng(seed).integers(-128, 128, (1, 1, 8, 8), dtype=np.int8)]
+
+
+def fresh_answer(program: Program, seed: int) -> list[np.ndarray]:
+    driver = Driver(GoldenTransport(CONFIG), CONFIG)
+    driver.load(program)
+    return driver.infer(codes(seed))
+
+
+def test_inferences_back_to_back_load_the_weights_once(program: Program, transport: GoldenTransport) -> None:
+    driver = Driver(transport, CONFIG)
+    driver.load(program)
+    for seed in (0, 1):
+        np.testing.assert_array_equal(driver.infer(codes(seed)), fresh_answer(program, seed))
+    assert transport.starts == [program.prologue.dma_address, *2 * [program.body.dma_address]]
+    assert driver.counters()["cycles"] == 1000
+
+
+@pytest.mark.parametrize(
+    ("register", "message"),
+    [
+        ("ID", "^ID must be 0x4654554c, not 0x4654554d; check the register port's address$"),
+        ("VERSION", "^VERSION must be 0x00000001, not 0x00000002; use the release"),
+        ("CONFIG_HASH", r"^CONFIG_HASH must be .*; name the configuration that the hardware was generated from$"),
+    ],
+)
+def test_refuses_other_hardware(transport: GoldenTransport, register: str, message: str) -> None:
+    transport.values[register] += 1
+    with pytest.raises(HardwareError, match=message):
+        Driver(transport, CONFIG)
+
+
+def test_refuses_a_program_for_another_configuration(program: Program, transport: GoldenTransport) -> None:
+    driver = Driver(transport, CONFIG)
+    other = dataclasses.replace(program, config_hash=1, config_name="other")
+    with pytest.raises(
+        ValueError,
+        match=r"^program must be for the configuration of this hardware \(0x.*\), "
+        r"not for other \(0x00000001\); compile",
+    ):
+        driver.load(other)
+    assert not transport.starts
+
+
+def test_refuses_a_program_larger_than_the_arena(program: Program) -> None:
+    driver = Driver(GoldenTransport(CONFIG, arena_bytes=4096), CONFIG)
+    with pytest.raises(ValueError, match=r"^program must fit the arena of 4096 bytes, not need .* bytes$"):
+        driver.load(program)
+    Driver(GoldenTransport(CONFIG, arena_bytes=program.arena_bytes), CONFIG).load(program)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "kind", "message"),
+    [
+        ([], ValueError, "^inputs must be 1 arrays, not 0$"),
+        ([np.zeros((1, 1, 8, 8), np.float32)], TypeError, "must be an array of int8, not float32$"),
+        ([np.zeros((1, 8, 8, 1), np.int8)], ValueError, r"must have the shape \[1, 1, 8, 8\], not \[1, 8, 8, 1\]$"),
+    ],
+)
+def test_refuses_inputs_before_it_writes_any(
+    program: Program, transport: GoldenTransport, inputs: list[np.ndarray], kind: type[Exception], message: str
+) -> None:
+    driver = Driver(transport, CONFIG)
+    driver.load(program)
+    before = transport.read_memory(transport.arena_base, program.arena_bytes)
+    with pytest.raises(kind, match=message):
+        driver.infer(inputs)
+    assert transport.read_memory(transport.arena_base, program.arena_bytes) == before
+    assert len(transport.starts) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            MachineError(ErrorCode.AXI_DECODE, Unit.LOAD, 0, 0x1234),
+            r"^AXI_DECODE in LOAD at address 0x1234, command 0 \(\w+\) of the body's DMA queue; check that the arena",
+        ),
+        (
+            MachineError(ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK, 1, 0x20000),
+            r"^ADDRESS_RANGE in WRITE_BACK at address 0x20000, command 1 \(COMPUTE\) of .* queue, layer \w+; compile",
+        ),
+        (MachineError(ErrorCode.WATCHDOG, Unit.PREFETCH, 3), r"^WATCHDOG in PREFETCH, command 3 of the body; check"),
+    ],
+)
+def test_an_error_is_named_and_the_next_inference_is_right(
+    program: Program, transport: GoldenTransport, error: MachineError, message: str
+) -> None:
+    driver = Driver(transport, CONFIG)
+    driver.load(program)
+    transport.next_error = error
+    with pytest.raises(AcceleratorError, match=message) as caught:
+        driver.infer(codes(2))
+    assert (caught.value.code, caught.value.unit, caught.value.index) == (error.code, error.unit, error.index)
+    np.testing.assert_array_equal(driver.infer(codes(3)), fresh_answer(program, 3))
+
+
+def test_after_a_reset_the_prologue_runs_again(program: Program, transport: GoldenTransport) -> None:
+    driver = Driver(transport, CONFIG)
+    driver.load(program)
+    driver.begin(codes(0))
+    driver.reset()
+    np.testing.assert_array_equal(driver.infer(codes(1)), fresh_answer(program, 1))
+    prologue, body = program.prologue.dma_address, program.body.dma_address
+    assert transport.starts == [prologue, body, prologue, body]
+
+
+def test_a_run_that_never_ends(program: Program, transport: GoldenTransport) -> None:
+    driver = Driver(transport, CONFIG)
+    driver.load(program)
+    transport.hangs = True
+    with pytest.raises(
+        AcceleratorError,
+        match=r"^a run must end within 2000000 cycles, and does not; check that the external memory answers$",
+    ):
+        driver.infer(codes(0))
+    with pytest.raises(AcceleratorError, match=r"^a soft reset must end within 5120 cycles, and does not; reset the"):
+        driver.infer(codes(0))
+    transport.hangs = False
+    np.testing.assert_array_equal(driver.infer(codes(1)), fresh_answer(program, 1))
+
+
+def test_needs_a_program(transport: GoldenTransport) -> None:
+    with pytest.raises(RuntimeError, match=r"^a program must be loaded first; call load$"):
+        Driver(transport, CONFIG).infer(codes(0))

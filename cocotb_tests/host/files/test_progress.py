@@ -1,0 +1,85 @@
+"""Long work is never silent: a bar on a terminal, lines in a pipe, nothing where nobody asks."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+
+import pytest
+
+from lutterfly.host.files import progress
+
+LIMIT_SECONDS = 60
+
+
+class Stream(io.StringIO):
+    def __init__(self, *, is_terminal: bool) -> None:
+        super().__init__()
+        self.is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self.is_terminal
+
+
+def wait_for(text: str, stream: Stream) -> None:
+    end = time.monotonic() + LIMIT_SECONDS
+    while text not in stream.getvalue():
+        assert time.monotonic() < end, stream.getvalue()
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "DELAY_SECONDS", 0.01)
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.01)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_pipe_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", stream := Stream(is_terminal=False))
+    with progress.showing(enabled=True) as show:
+        show("compiling the simulator")
+        wait_for("lutterfly: compiling the simulator (0 s)\n", stream)
+        show("comparing samples", 3, 8)
+        wait_for("lutterfly: comparing samples, 3 of 8 (", stream)
+    said = stream.getvalue()
+    time.sleep(0.05)
+    assert stream.getvalue() == said
+
+
+def test_short_work_is_silent_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", stream := Stream(is_terminal=False))
+    with progress.showing(enabled=True) as show:
+        show("compiling")
+    assert stream.getvalue() == ""
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_terminal_gets_a_bar_that_goes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", stream := Stream(is_terminal=True))
+    monkeypatch.setenv("TERM", "xterm")
+    with progress.showing(enabled=True) as show:
+        show("comparing samples", 3, 8)
+        wait_for("comparing samples", stream)
+    assert "lutterfly: " not in stream.getvalue()
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_who_asks_for_an_object_gets_nothing_else(monkeypatch: pytest.MonkeyPatch, is_terminal: bool) -> None:
+    monkeypatch.setattr(sys, "stderr", stream := Stream(is_terminal=is_terminal))
+    with progress.showing(enabled=False) as show:
+        show("comparing samples", 3, 8)
+        time.sleep(0.05)
+    assert stream.getvalue() == ""
+
+
+@pytest.mark.usefixtures("impatient")
+def test_an_error_ends_the_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", stream := Stream(is_terminal=False))
+    with pytest.raises(ValueError, match=r"^wrong$"), progress.showing(enabled=True):
+        raise ValueError("wrong")
+    said = stream.getvalue()
+    time.sleep(0.05)
+    assert stream.getvalue() == said

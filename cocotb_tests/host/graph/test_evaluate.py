@@ -1,0 +1,88 @@
+"""Golden evaluation of a graph: every integer tensor of random models has ONNX Runtime's bytes."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from lutterfly.host.frontend import import_model
+from lutterfly.host.graph import Layer, Pad, View, Window
+from lutterfly.host.graph.evaluate import evaluate, from_onnx, to_onnx
+from networks.generated import FORMS, Limits, chain, layer
+from oracles.exactness import assert_exact, needs_reference
+
+KINDS = ("conv", "conv1d", "fc", "pool", "activation")
+
+
+@needs_reference
+@pytest.mark.parametrize("unsigned", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_single_layers(kind: str, form: str, unsigned: bool):
+    for seed in range(6):
+        generated = layer(kind, seed, form=form, unsigned=unsigned)
+        assert_exact(generated.model, generated.feeds(seed))
+
+
+@needs_reference
+@pytest.mark.parametrize("unsigned", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+def test_chains(form: str, unsigned: bool):
+    for seed in range(10):
+        generated = chain(seed, form=form, unsigned=unsigned)
+        assert_exact(generated.model, generated.feeds(seed))
+
+
+@needs_reference
+@pytest.mark.regress
+@pytest.mark.parametrize("unsigned", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+def test_many_large_models(form: str, unsigned: bool):
+    for seed in range(100, 140):
+        for kind in KINDS:
+            generated = layer(kind, seed, form=form, unsigned=unsigned, limits=Limits())
+            assert_exact(generated.model, generated.feeds(seed))
+        generated = chain(seed, form=form, unsigned=unsigned, limits=Limits())
+        assert_exact(generated.model, generated.feeds(seed))
+
+
+@pytest.mark.parametrize("unsigned", [False, True])
+def test_views_go_both_ways(unsigned: bool):
+    codes = np.arange(-12, 12, dtype=np.int8).reshape(2, 3, 4)
+    view = View("x", (1, 4, 2, 3), (2, 0, 1), unsigned)
+    array = to_onnx(view, codes)
+    assert array.dtype == (np.uint8 if unsigned else np.int8)
+    assert int(array[0, 3, 1, 2]) == int(codes[1, 2, 3]) + (128 if unsigned else 0)
+    np.testing.assert_array_equal(from_onnx(view, (2, 3, 4), array), codes)
+
+
+def test_arrays_of_another_type_or_shape_are_refused():
+    view = View("x", (1, 4, 2, 3), (2, 0, 1), unsigned=True)
+    with pytest.raises(ValueError, match=r"^x must be uint8\[1, 4, 2, 3\], not int8\[1, 4, 6\]$"):
+        from_onnx(view, (2, 3, 4), np.zeros((1, 4, 6), np.int8))
+
+
+def test_inputs_of_another_name_or_shape_are_refused():
+    graph = import_model(layer("fc", 0).model)
+    shape = graph.tensors["x"].shape
+    with pytest.raises(ValueError, match=r"^inputs must be \['x'\], not \['y'\]$"):
+        evaluate(graph, {"y": np.zeros(shape, np.int8)})
+    message = rf"^x must have the shape {re.escape(str(shape))}, not \(1,\)$"
+    with pytest.raises(ValueError, match=message):
+        evaluate(graph, {"x": np.zeros(1, np.int8)})
+
+
+def test_a_kind_of_layer_must_say_what_it_is_called_and_what_it_computes() -> None:
+    class Unknown(Layer):
+        pass
+
+    with pytest.raises(TypeError, match=r"abstract methods '?evaluate'?, '?kind'?"):
+        Unknown("node", ("x",), "y")
+
+
+def test_a_border_is_called_a_border():
+    """Also in programs, which is what reports show: it is no depthwise convolution of the network's."""
+    layer = Pad("pad", ("x",), "y", window=Window((1, 1), pads=(1, 1, 1, 1)), channels=3)
+    assert layer.kind((4, 4, 3), (6, 6, 3)) == "border"

@@ -1,0 +1,50 @@
+"""What a program says of its compiler's decisions: what the plan has, for every command, layer and block."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from lutterfly.golden.presets import PRESETS
+from lutterfly.golden.program import Program
+from lutterfly.host.program import Outcome
+from oracles.reported import NETWORKS, report_of
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_commands_are_the_plans(network: str) -> None:
+    plan, facts = report_of(network)
+    outcome = Outcome(Program.from_bytes(facts.program.to_bytes()), PRESETS["tiny"])
+    for queue in ("dma", "compute"):
+        commands = plan.queue(queue)
+        assert commands
+        for found, known in zip(outcome.queue(queue), commands, strict=True):
+            assert found.opcode is known.opcode
+            assert {name: found.fields[name] for name in known.fields} == known.fields
+            assert (found.after, found.layer, found.waits_for) == (known.after, known.layer, known.waits_for)
+            assert (found.begin, found.end) == (known.begin, known.end)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_rows_lead_to_every_layer_once(network: str) -> None:
+    program = report_of(network)[1].program
+    rows = [row for row in program.outline.rows if row.layer >= 0]
+    assert [row.layer for row in rows] == [*range(len(program.layers))]
+    assert [row.name for row in rows] == [layer.name for layer in program.layers]
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_every_command_that_touches_the_feature_memory_has_its_stay(network: str) -> None:
+    plan, facts = report_of(network)
+    outcome, touching = facts.program.outline, set()
+    for stay in outcome.stays:
+        touching |= {("dma", index) for index in stay.dma} | {("compute", index) for index in stay.written}
+    assert {index for queue, index in touching if queue == "compute"} == {*range(len(plan.queue("compute")))}
+
+
+def test_a_command_that_there_is_not_is_refused() -> None:
+    program = report_of("digits")[1].program
+    body = dataclasses.replace(program.body, dma=b"\x0f" + program.body.dma[1:])
+    with pytest.raises(ValueError, match="15"):
+        Outcome(dataclasses.replace(program, body=body), PRESETS["tiny"])

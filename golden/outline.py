@@ -1,0 +1,222 @@
+"""The outline: what the compiler has decided, as far as the commands of a program do not say it, for reports.
+
+Nothing is executed of it. Standard library only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+
+#: In place of an index where there is none.
+NONE = -1
+_MOST = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOutline:
+    """What is known of the commands of one queue, of each in its order, END left out.
+
+    Attributes
+    ----------
+    layers : tuple of int
+        The layer that the command belongs to; ``NONE`` if it belongs to none.
+    waits_for : tuple of int
+        Index of the latest command of the other queue that must be complete, where no earlier wait says so already;
+        else ``NONE``.
+    begins, ends : tuple of int
+        Predicted cycles, from the start of the run.
+    """
+
+    layers: tuple[int, ...] = ()
+    waits_for: tuple[int, ...] = ()
+    begins: tuple[int, ...] = ()
+    ends: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LayerOutline:
+    """What a layer is, and the memory that it needs.
+
+    Attributes
+    ----------
+    operation : str
+        In a few words.
+    is_depthwise : bool
+        Whether each channel is computed of the same one of its inputs.
+    weight_bytes, streamed_weight_bytes : int
+        Of its weights as they lie in the weight memory, and of these what is loaded in every inference.
+    feature_bytes : int
+        Taken in the feature memory while it runs, at most: its own tensors and those that wait for later layers.
+    in_parts, spilled : tuple of str
+        Tensors that it reads or writes which are not whole in the feature memory while it runs, and those of them that
+        go through external memory only because of that: they are neither inputs nor outputs of the accelerator.
+    loaded_bytes, stored_bytes : int
+        What LOADs and STOREs move for it over the bus in an inference.
+    """
+
+    operation: str
+    is_depthwise: bool
+    weight_bytes: int
+    streamed_weight_bytes: int
+    feature_bytes: int
+    in_parts: tuple[str, ...]
+    spilled: tuple[str, ...]
+    loaded_bytes: int
+    stored_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Constants that lie together in their memory.
+
+    Attributes
+    ----------
+    memory : str
+        Its name, see :mod:`.memories`.
+    address, size_bytes : int
+        Where; for what is streamed, the first time that it is loaded.
+    layers : tuple of int
+        The layers that use it, in order: several share what is equal.
+    is_streamed : bool
+        Whether it is loaded in every inference.
+    tables : bytes
+        What it holds, if that is transfer tables.
+    """
+
+    memory: str
+    address: int
+    size_bytes: int
+    layers: tuple[int, ...]
+    is_streamed: bool
+    tables: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """A tensor, or a part of one, in the feature memory.
+
+    Attributes
+    ----------
+    tensor : str
+    address, size_bytes : int
+        Where, with its border.
+    is_whole : bool
+        Whether it is the whole tensor.
+    dma, written : tuple of int
+        Commands of the DMA queue that bring or store it, and of the compute queue that write it: it must be there until
+        they are complete.
+    read : tuple of int
+        Commands of the compute queue that read it: it must be there until they have issued their last step.
+    """
+
+    tensor: str
+    address: int
+    size_bytes: int
+    is_whole: bool
+    dma: tuple[int, ...]
+    written: tuple[int, ...]
+    read: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One operation of the network, the host's included.
+
+    Attributes
+    ----------
+    name, operation : str
+        The ONNX node and what it is, in a few words.
+    where : str
+        ``"accelerator"`` or ``"host"``.
+    input_shape, output_shape : tuple of int
+        (height, width, channels); empty on the host.
+    layer : int
+        The layer that executes it; ``NONE`` if it runs on the host, or is in place already.
+    """
+
+    name: str
+    operation: str
+    where: str
+    input_shape: tuple[int, ...]
+    output_shape: tuple[int, ...]
+    layer: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What the compiler has decided. A program that no compiler made has an empty one.
+
+    Attributes
+    ----------
+    dma, compute : QueueOutline
+        Of the body.
+    layers : tuple of LayerOutline
+        In order of execution, as the program's predictions.
+    rows : tuple of Row
+        In order of execution.
+    blocks : tuple of Block
+        All constants: by memory, what stays first, then by address.
+    stays : tuple of Stay
+        What lies in the feature memory, in the order of the first use.
+    notes : tuple of str
+        What the frontend has to say of the model.
+    transfer_functions : int
+        Places with a transfer table, what concatenations look up for each of their inputs included.
+    streamed_bytes : int
+        What lies in external memory of constants that are loaded in every inference.
+    spilled_bytes : int
+        Of all tensors that go through external memory because the feature memory does not hold them.
+    """
+
+    dma: QueueOutline = QueueOutline()
+    compute: QueueOutline = QueueOutline()
+    layers: tuple[LayerOutline, ...] = ()
+    rows: tuple[Row, ...] = ()
+    blocks: tuple[Block, ...] = ()
+    stays: tuple[Stay, ...] = ()
+    notes: tuple[str, ...] = ()
+    transfer_functions: int = 0
+    streamed_bytes: int = 0
+    spilled_bytes: int = 0
+
+    def check(self, dma: int, compute: int, layers: int) -> None:
+        """Check it against a program with so many commands in its queues, END left out, and so many layers.
+
+        Raises
+        ------
+        ValueError
+            If it says more or less than there is, or names what there is not.
+        """
+        if self == Outline():
+            return
+        if len(self.layers) != layers:
+            raise ValueError(f"outline.layers must be {layers}, one for each of the program's, not {len(self.layers)}")
+        for name, queue, own, other in (("dma", self.dma, dma, compute), ("compute", self.compute, compute, dma)):
+            for column in fields(queue):
+                found = len(getattr(queue, column.name))
+                if found != own:
+                    raise ValueError(f"outline.{name}.{column.name} must be {own}, one for each command, not {found}")
+            _within(f"outline.{name}.layers", queue.layers, NONE, layers)
+            _within(f"outline.{name}.waits_for", queue.waits_for, NONE, other)
+            _within(f"outline.{name}: cycles", (*queue.begins, *queue.ends), 0, _MOST)
+        for block in self.blocks:
+            _within("outline.blocks: layers", block.layers, 0, layers)
+            _within("outline.blocks: bytes", (block.address, block.size_bytes), 0, _MOST)
+            if block.tables and len(block.tables) != block.size_bytes:
+                raise ValueError(f"outline.blocks: tables must be {block.size_bytes} bytes, not {len(block.tables)}")
+        for stay in self.stays:
+            _within(f"outline.stays: dma of {stay.tensor}", stay.dma, 0, dma)
+            _within(f"outline.stays: compute of {stay.tensor}", (*stay.written, *stay.read), 0, compute)
+            if not (*stay.dma, *stay.written, *stay.read):
+                raise ValueError(f"outline.stays: {stay.tensor} must have commands that touch it, and has none")
+        for row in self.rows:
+            _within(f"outline.rows: layer of {row.name}", (row.layer,), NONE, layers)
+            if row.where not in ("accelerator", "host"):
+                raise ValueError(f"outline.rows: where of {row.name} must be accelerator or host, not {row.where}")
+
+
+def _within(name: str, values: Iterable[int], first: int, behind: int) -> None:
+    wrong = [value for value in values if not first <= value < behind]
+    if wrong:
+        raise ValueError(f"{name} must be from {first} to {behind - 1}, not {wrong[0]}")

@@ -1,0 +1,1 @@
+"""The command line: its words, what the commands do, and what they answer."""

@@ -1,0 +1,121 @@
+"""What `lutterfly check` says of a network: for each layer where it runs, how fast, and what memory it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...golden.memories import LocalMemory, constant_memories
+from ...golden.outline import NONE, LayerOutline, Row
+from ...golden.program import LayerPrediction
+from ..files.phrases import tables_text
+from ..program import Outcome
+
+HEAD = ("layer", "operation", "input", "output", "where", "fold", "cycles", "bound", "weights", "features")
+#: Values of a layer that the accelerator executes; null for what the host does, and for what is in place already.
+_PREDICTED = (
+    "fold",
+    "bound",
+    "macs",
+    "array_cycles",
+    "bus_cycles",
+    "connections",
+    "live_connections",
+    "dense_words",
+    "model_words",
+    "words",
+    "dense_cycles",
+)
+_REMEMBERED = (
+    "weight_bytes",
+    "streamed_weight_bytes",
+    "feature_bytes",
+    "loaded_bytes",
+    "stored_bytes",
+    "in_parts",
+    "spilled",
+)
+
+#: Name, bytes taken, all bytes, and what is to be said beyond that.
+Memory = tuple[str, int, int, str]
+
+
+def layer_table(outcome: Outcome) -> tuple[list[tuple[str, ...]], list[dict[str, Any]]]:
+    """Every operation in order of execution, the host's included: rows of text below ``HEAD``, and values for JSON."""
+    table, values = [HEAD], []
+    for row in outcome.outline.rows:
+        prediction, needed = (
+            (None, None)
+            if row.layer == NONE
+            else (outcome.program.layers[row.layer], outcome.outline.layers[row.layer])
+        )
+        table.append(_cells(row, prediction, needed))
+        values.append(
+            {
+                "name": row.name,
+                "operation": row.operation,
+                "where": row.where,
+                "input_shape": row.input_shape,
+                "output_shape": row.output_shape,
+                "predicted_cycles": prediction and prediction.cycles,
+                **{name: prediction and getattr(prediction, name) for name in _PREDICTED},
+                **{name: needed and getattr(needed, name) for name in _REMEMBERED},
+            }
+        )
+    return table, values
+
+
+def memories(outcome: Outcome) -> list[Memory]:
+    """How full each memory is: the feature memory where it is fullest, the others with what stays there."""
+    size = outcome.outline.spilled_bytes
+    more = f", {size:,} bytes of tensors spilled to external memory" if outcome.spilled else ""
+    found = [("feature memory", outcome.feature_bytes, outcome.config.memory.feature_bytes, more)]
+    for kind, memory in zip(constant_memories(outcome.config), outcome.constant_memories, strict=True):
+        streamed = memory.streamed_bytes
+        more = f", {streamed:,} bytes streamed in every inference" if streamed else ""
+        if kind is LocalMemory.TABLE and outcome.outline.transfer_functions:
+            more += f", {tables_text(outcome.outline.transfer_functions, outcome.transfer_tables)}"
+        found.append((memory.name, memory.resident_bytes, memory.size_bytes, more))
+    return found
+
+
+def _cells(row: Row, prediction: LayerPrediction | None, memory: LayerOutline | None) -> tuple[str, ...]:
+    where = (row.name, row.operation, _shape(row.input_shape), _shape(row.output_shape), row.where)
+    if prediction is None or memory is None:
+        return (*where, "in place" if row.where == "accelerator" else "", "", "", "", "")
+    return (*where, _fold(prediction), _cycles(prediction), prediction.bound, _weights(memory), _features(memory))
+
+
+def _fold(layer: LayerPrediction) -> str:
+    """How it reads its input, and what of its connections there is, where some are off."""
+    if not layer.is_sparse:
+        return layer.fold
+    density = layer.live_connections / layer.connections
+    before = layer.model_words / layer.dense_words
+    permuted = f", {before:.0%} in the model's order" if layer.model_words != layer.words else ""
+    return f"{layer.fold} for {density:.0%} of the connections{permuted}"
+
+
+def _cycles(layer: LayerPrediction) -> str:
+    """As predicted; and if all connections were there."""
+    dense = f" of {layer.dense_cycles:,} dense" if layer.is_sparse else ""
+    return f"{layer.cycles:,}{dense}"
+
+
+def _weights(memory: LayerOutline) -> str:
+    """Bytes, and whether they stay."""
+    size, streamed = memory.weight_bytes, memory.streamed_weight_bytes
+    if not size:
+        return ""
+    if 0 < streamed < size:
+        return f"{streamed:,} of {size:,} streamed"
+    return f"{size:,} {'streamed' if streamed else 'resident'}"
+
+
+def _features(memory: LayerOutline) -> str:
+    """Bytes, and whether the layer's tensors are whole; if not, whether one of them is spilled to external memory."""
+    return f"{memory.feature_bytes:,}" + (" spilled" if memory.spilled else " in parts" if memory.in_parts else "")
+
+
+def _shape(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape))

@@ -1,0 +1,245 @@
+"""The command line: quantises, checks, compiles, runs, verifies and generates; every command can answer in JSON.
+
+Exit codes: 0 done; 1 bytes differ, a budget is missed or the accelerator stopped; 2 the input is wrong, a tool is
+missing or the answer cannot be written; 3 all bytes are right, but not the predicted cycles.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ...golden.presets import DEFAULT_PRESET
+from ..files.progress import showing
+from ..files.standard_streams import answer
+from . import commands, comparison, inference, quantisation, tables
+from .ending import finish, reporting
+from .options import Batch, ConfigOption, Json, Model
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Run quantised neural networks on a generated FPGA accelerator, with the bytes of ONNX Runtime.",
+    epilog="Exit codes: 0 done; 1 bytes differ, a budget is missed or the accelerator stopped; 2 the input is wrong, a "
+    "tool is missing or the answer cannot be written; 3 all bytes are right, but not the predicted cycles (verify).",
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        answer(f"lutterfly {importlib.metadata.version('lutterfly')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """What stands in front of a command."""
+
+
+@app.command()
+def check(model: Model, config: ConfigOption = DEFAULT_PRESET, as_json: Json = False) -> None:
+    """Show the layers, and where each runs; a model that is refused is refused with the reason."""
+    with reporting(as_json), showing(enabled=not as_json) as progress:
+        finish(commands.check(model, config, progress), as_json)
+
+
+@app.command("compile")
+def compile_(
+    model: Model,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The program file.", show_default=False)],
+    batch: Batch = None,
+    config: ConfigOption = DEFAULT_PRESET,
+    as_json: Json = False,
+) -> None:
+    """Compile an ONNX file to a program for one configuration."""
+    with reporting(as_json), showing(enabled=not as_json) as progress:
+        finish(commands.compile_(model, output, batch, config, progress), as_json)
+
+
+@app.command()
+def quantize(
+    model: Annotated[Path, typer.Argument(help="An ONNX file of a float network.", show_default=False)],
+    calibrate: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE.npz",
+            show_default=False,
+            help="Typical inputs: a NumPy archive with an array for each input; the first axis counts samples.",
+        ),
+    ],
+    test: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.npz",
+            show_default=False,
+            help="Other inputs, to measure the error on; by default every tenth sample is held out for that.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The quantised ONNX file; by default MODEL_int8.onnx.", show_default=False),
+    ] = None,
+    config: ConfigOption = DEFAULT_PRESET,
+    as_json: Json = False,
+) -> None:
+    """Quantise a float ONNX file for the accelerator; fails if the accelerator does not run the result."""
+    with reporting(as_json):
+        with showing(enabled=not as_json) as progress:
+            answered = quantisation.quantize(model, calibrate, test, output, config, progress)
+        finish(answered, as_json)
+
+
+@app.command()
+def run(
+    model: Model,
+    inputs: Annotated[
+        list[str],
+        typer.Option(
+            "--input",
+            metavar="[NAME=]FILE",
+            show_default=False,
+            help="A NumPy file for an input; the first axis is the batch.",
+        ),
+    ],
+    outputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--output", "-o", metavar="[NAME=]FILE", show_default=False, help="Where an output goes, as a NumPy file."
+        ),
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.html",
+            show_default=False,
+            help="Write a page that shows where cycles and bytes go, layer by layer (needs the extra `report`).",
+        ),
+    ] = None,
+    batch: Batch = None,
+    config: ConfigOption = DEFAULT_PRESET,
+    as_json: Json = False,
+) -> None:
+    """Run inference on the simulated accelerator."""
+    with reporting(as_json), showing(enabled=not as_json) as progress:
+        finish(inference.run(model, inputs, outputs or [], report, batch, config, progress), as_json)
+
+
+@app.command()
+def verify(
+    model: Model,
+    samples: Annotated[int, typer.Option(help="Random inputs.", min=1)] = 8,
+    seed: Annotated[int, typer.Option(help="Of the random inputs.", min=0)] = 0,
+    batch: Batch = None,
+    config: ConfigOption = DEFAULT_PRESET,
+    as_json: Json = False,
+) -> None:
+    """Compare the simulated accelerator, the golden model and ONNX Runtime, byte by byte and cycle by cycle.
+
+    Exits with 1 if bytes differ, and with 3 if all bytes are right but a prediction of cycles is off.
+    """
+    with reporting(as_json):
+        with showing(enabled=not as_json) as progress:
+            answered = comparison.verify(model, samples, seed, batch, config, progress)
+        finish(answered, as_json)
+
+
+@app.command()
+def verilog(
+    output: Annotated[Path, typer.Option("--output", "-o", help="The Verilog file.", show_default=False)],
+    config: ConfigOption = DEFAULT_PRESET,
+    as_json: Json = False,
+) -> None:
+    """Generate the accelerator as Verilog."""
+    with reporting(as_json), showing(enabled=not as_json) as progress:
+        finish(commands.verilog(output, config, progress), as_json)
+
+
+@app.command()
+def table(
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="SCHEME",
+            show_default=False,
+            help="Of the codes: qM.N or uqM.N (fixed point), or int8, uint8, int16 or uint16 with :scale=S, as "
+            "int8:scale=0.05,zero_point=-3; behind signed ones also symmetric (the least code is unused).",
+        ),
+    ],
+    target: Annotated[str, typer.Option("--to", metavar="SCHEME", show_default=False, help="Of the results' codes.")],
+    operators: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--operator",
+            metavar="NAME[:OPTION=VALUE,...]",
+            show_default=False,
+            help="An ONNX operator with its attributes, as LeakyRelu:alpha=0.1; several make a chain.",
+        ),
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.onnx", show_default=False, help="An ONNX file of a chain of pointwise operators."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", show_default=False, help="The Verilog file; without it, codes are shown."),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.html",
+            show_default=False,
+            help="Write a page that shows curve, codes and error (needs the extra `report`).",
+        ),
+    ] = None,
+    block_rams: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FAMILY=COUNT",
+            show_default=False,
+            help="The block RAMs that there are, as ecp5=56 or xilinx=50: a table that takes more is refused.",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a table of pointwise operators from codes to codes, and a ROM of it in Verilog."""
+    with reporting(as_json):
+        with showing(enabled=not as_json) as progress:
+            answered = tables.table(operators or [], model, source, target, output, plot, block_rams, progress)
+        finish(answered, as_json)
+
+
+@app.command()
+def synth(
+    device: Annotated[str, typer.Option(help="What to place and route for.")] = "ecp5-85k",
+    seeds: Annotated[int, typer.Option(help="Runs of place and route; the clock is their median.", min=1)] = 3,
+    config: ConfigOption = DEFAULT_PRESET,
+    as_json: Json = False,
+) -> None:
+    """Measure area and clock with yosys and nextpnr; fails if they miss the device's budget."""
+    with reporting(as_json):
+        with showing(enabled=not as_json) as progress:
+            answered = commands.synth(device, seeds, config, progress)
+        finish(answered, as_json)
+
+
+@app.command()
+def demo(
+    form: Annotated[str, typer.Option(help="Form of the model: qdq, qop or uint8.")] = "qdq",
+    config: ConfigOption = DEFAULT_PRESET,
+    as_json: Json = False,
+) -> None:
+    """Classify handwritten digits on the simulated accelerator, next to ONNX Runtime."""
+    with reporting(as_json):
+        with showing(enabled=not as_json) as progress:
+            answered = commands.demo(form, config, progress)
+        finish(answered, as_json)

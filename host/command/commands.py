@@ -1,0 +1,133 @@
+"""What the commands do: from the command line's words to an answer.
+
+Whatever takes long to import is imported by the command that needs it.
+"""
+
+# ruff: noqa: PLC0415
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..files.configuration import find_config
+from ..files.phrases import macs_of, prediction_text, table_text
+from ..files.progress import Progress
+from ..files.writing import check_writable, write_whole
+from ..session.loading import load_outcome, load_program
+from ..simulation import cache
+from ..simulation.build import verilog as generate_verilog
+from ..simulation.toolchain import ToolError
+from .answer import Answer
+
+
+def check(model: Path, config: str, progress: Progress) -> Answer:
+    """Show where each layer runs, how fast, and what memory it needs."""
+    from ..model.mac_share import mac_share
+    from . import check as layers
+
+    progress("compiling")
+    found = find_config(config)
+    program, outcome = load_outcome(model, found)
+    table, values = layers.layer_table(outcome)
+    memories, share = layers.memories(outcome), mac_share(program)
+    text = [
+        table_text(table),
+        "",
+        *(f"{name}: {used:,} of {size:,} bytes{more}" for name, used, size, more in memories if used or more),
+        prediction_text(program, found.multipliers),
+        *share.lines(),
+        *(f"note: {note}" for note in outcome.outline.notes),
+    ]
+    return Answer(
+        "\n".join(text),
+        {
+            "layers": values,
+            "memories": {name: {"used_bytes": used, "bytes": size} for name, used, size, _ in memories},
+            "transfer_functions": outcome.outline.transfer_functions,
+            "transfer_tables": outcome.transfer_tables,
+            "predicted_cycles": program.predicted_cycles,
+            "macs": macs_of(program),
+            **share.values(),
+            "notes": outcome.outline.notes,
+        },
+    )
+
+
+def compile_(model: Path, output: Path, batch: int | None, config: str, progress: Progress) -> Answer:
+    """Compile to a program file."""
+    from ..model.mac_share import mac_share
+
+    check_writable(output)
+    progress("compiling")
+    program = load_program(model, config, batch=batch)
+    data, share = program.to_bytes(), mac_share(program)
+    write_whole(output, data)
+    values = {
+        "predicted_cycles": program.predicted_cycles,
+        "macs": macs_of(program),
+        **share.values(),
+        "batch": program.batch,
+        "file_bytes": len(data),
+        "arena_bytes": program.arena_bytes,
+    }
+    prediction = prediction_text(program, find_config(config).multipliers)
+    return Answer("\n".join([f"{output}: {len(data):,} bytes, {prediction}", *share.lines()]), values)
+
+
+def verilog(output: Path, config: str, progress: Progress) -> Answer:
+    """Generate Verilog."""
+    check_writable(output)
+    text = generate_verilog(find_config(config), progress=progress)
+    write_whole(output, text.encode())
+    return Answer(f"{output}: {len(text):,} bytes of Verilog", {"file_bytes": len(text)})
+
+
+def synth(device: str, seeds: int, config: str, progress: Progress) -> Answer:
+    """Measure area and clock."""
+    from ...synth import flow
+    from ...synth.report import ReportError
+
+    found = find_config(config)
+    folder = cache.default_root() / "synth" / f"{found.hash:08x}"
+    try:
+        with cache.explained(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            progress("waiting for another synthesis of this configuration")
+            with cache.locked(folder / "lock"):
+                measured = flow.synthesise(
+                    found, folder=folder, device=device, seeds=tuple(range(1, seeds + 1)), progress=progress
+                )
+    except (flow.FlowError, ReportError) as error:
+        raise ToolError(str(error)) from error
+    return Answer(f"{measured.as_text()}\nlogs            {folder}", measured.as_dict(), not measured.misses())
+
+
+def demo(form: str, config: str, progress: Progress) -> Answer:
+    """Classify the digits."""
+    from ...examples import digits
+    from . import demo as digits_demo
+
+    found = find_config(config)
+    result = digits_demo.run(found, form=form, progress=progress)
+    images, shown = digits.images(), 6
+    text = [
+        digits_demo.picture(images[:shown]),
+        "   ".join(f"{f'predicted {result.predictions[i]}, is {result.labels[i]}':<16}" for i in range(shown)),
+        "",
+        f"{len(images)} held-out digits, {digits.model_path(form).name} on the simulated accelerator ({config})",
+        f"accuracy          {result.accuracy:.2%}  (ONNX Runtime {result.reference_accuracy:.2%})",
+        f"bytes compared    {result.bytes:,}, {result.mismatched_bytes:,} differ from ONNX Runtime's",
+        f"cycles per image  {result.cycles:,}  (predicted {result.predicted_cycles:,})",
+        f"utilisation       {result.utilisation:.1%} of {result.multipliers} multipliers, {result.macs:,} products",
+    ]
+    values = {
+        "accuracy": result.accuracy,
+        "reference_accuracy": result.reference_accuracy,
+        "images": len(images),
+        "bytes": result.bytes,
+        "mismatched_bytes": result.mismatched_bytes,
+        "cycles": result.cycles,
+        "predicted_cycles": result.predicted_cycles,
+        "macs": result.macs,
+        "utilisation": round(result.utilisation, 4),
+    }
+    return Answer("\n".join(text), values, result.is_right)

@@ -1,0 +1,102 @@
+"""What `run` does: inference on files, and its report."""
+
+# ruff: noqa: PLC0415  (what takes long to import is imported by the command that needs it)
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ..files.configuration import find_config
+from ..files.phrases import elements_text, inference_text, macs_of, shape_text
+from ..files.progress import Progress
+from ..files.writing import check_writable, write_whole
+from ..model.arrays import sample_count
+from ..model.tensor_files import assign, load_inputs
+from ..session.loading import load_outcome
+from ..session.session import InferenceSession
+from .answer import Answer
+
+
+def run(
+    model: Path,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    report: Path | None,
+    batch: int | None,
+    config: str,
+    progress: Progress,
+) -> Answer:
+    """Run inference on files."""
+    from .. import report as reports
+
+    found = find_config(config)
+    outcome = None
+    if report:
+        reports.check_ending(report)
+        reports.check_available()
+        program, outcome = load_outcome(model, found, batch=batch)
+    session = InferenceSession(program if outcome else model, found, progress=progress, batch=batch)
+    sources = assign("input", inputs, session.get_inputs())
+    targets = assign("output", outputs, session.get_outputs())
+    feeds = load_inputs(sources, session.get_inputs())
+    names = [info.name for info in session.get_outputs()]
+    paths = [Path(path) for path in targets.values()]
+    if report:
+        reports.check_target(report, (model, *map(Path, sources.values()), *paths))
+    for path in paths:
+        check_writable(path)
+    results = dict(zip(names, session.run(None, feeds), strict=True))
+    for name, target in targets.items():
+        stream = io.BytesIO()
+        np.save(stream, results[name])
+        write_whole(Path(target), stream.getvalue())
+    answered = _answer(session, results, targets, feeds)
+    if not report or not outcome:
+        return answered
+    progress("drawing the report")
+    start = (len(session.counters) - 1) * session.batch
+    last = {name: array[start:] for name, array in feeds.items()}
+    write_whole(report, reports.make(session, outcome, last, model.name))
+    return Answer(f"{answered.text}\nreport: {report}", answered.values | {"report": str(report)})
+
+
+def _answer(
+    session: InferenceSession,
+    results: Mapping[str, np.ndarray],
+    targets: Mapping[str, str],
+    feeds: Mapping[str, np.ndarray],
+) -> Answer:
+    """What an inference gave, and how many cycles it took."""
+    from ..model.mac_share import mac_share
+
+    # Of the last inference: a report makes one more, which leaves other counters.
+    program, counters, multipliers = session.program, session.counters[-1], session.config.multipliers
+    cycles, share = counters["cycles"], mac_share(program)
+    utilisation = program.utilisation(cycles, multipliers)
+    values = {
+        "cycles": cycles,
+        "predicted_cycles": program.predicted_cycles,
+        "macs": macs_of(program),
+        **share.values(),
+        "utilisation": round(utilisation, 4),
+        "samples": sample_count(feeds),
+        "batch": program.batch,
+        "outputs": {name: list(array.shape) for name, array in results.items()},
+        "counters": counters,
+    }
+    text = [
+        f"{name}: {array.dtype} {shape_text(array.shape)}"
+        + (f" -> {targets[name]}" if name in targets else elements_text(array))
+        for name, array in results.items()
+    ]
+    text.append(
+        f"{cycles:,} cycles for {inference_text(program)} (predicted {program.predicted_cycles:,}), "
+        f"{utilisation:.1%} of {multipliers} multipliers busy"
+    )
+    text += share.lines()
+    if len(session.counters) == 1:
+        text.append("the first inference fetches the program as well; later ones find it in the accelerator")
+    return Answer("\n".join(text), values)

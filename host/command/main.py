@@ -1,0 +1,79 @@
+"""The command line as a process: signals, streams, and what is wrong before a command runs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+import typer
+
+from ..files import standard_streams
+from ..files.standard_streams import OutputError, answer, complain
+from .cli import app
+from .ending import WRONG_INPUT
+
+#: As shells report a process that a signal has ended: SIGINT, SIGPIPE.
+INTERRUPTED, UNREAD = 130, 141
+
+
+#: What typer raises on a wrong command line; it has no public name.
+_UsageError = typer.BadParameter.__mro__[1]
+
+
+@contextlib.contextmanager
+def _unwinding() -> Iterator[None]:
+    """Let signals that end a process on the spot end it as an exception does: what is half built goes away."""
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    changed = []
+    # Only the main thread may say what signals do.
+    if threading.current_thread() is threading.main_thread():
+        changed = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
+    for number in changed:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in changed:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line on ``arguments``, by default the process's own; returns the exit code."""
+    words = sys.argv[1:] if arguments is None else arguments
+    try:
+        standard_streams.prepare()
+        with _unwinding():
+            return _run(words)
+    except OutputError as error:
+        # Who closes the pipe has seen enough.
+        if error.is_unread:
+            return UNREAD
+        complain(f"lutterfly: {error}")
+        return WRONG_INPUT
+
+
+def _run(words: list[str]) -> int:
+    try:
+        return app(words, prog_name="lutterfly", standalone_mode=False) or 0
+    except _UsageError as error:
+        # Also what stands wrong on the command line is an object for scripts.
+        if "--json" in words:
+            answer(json.dumps({"error": error.format_message()}))
+        else:
+            with contextlib.suppress(OSError):
+                error.show()
+        return WRONG_INPUT
+    except (KeyboardInterrupt, typer.Abort):
+        complain("lutterfly: interrupted")
+        return INTERRUPTED
+    except OSError as error:
+        # Only help is written by others.
+        raise standard_streams.failure(error) from error

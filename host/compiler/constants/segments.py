@@ -1,0 +1,237 @@
+"""Segments: which output tiles' weights and parameters stay in their memories, and which are loaded in every inference.
+
+What does not fit is streamed through a ring in the rest of the memory while the array works on other tiles. Pieces that
+the ring takes two of leave most room for what stays; and they are chosen as evenly over the inference as the bus needs
+time for them, those that would be loaded least often first.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ....golden.config import Config
+from ....golden.memories import LocalMemory
+from ....golden.timing import OVERHEADS
+from ..data.arrival import Segment
+from ..data.errors import CompileError
+from ..data.job import Job
+from ..data.plan import Plan
+from ..data.units import capacity, list_share, unit_bytes
+from ..layout.parts import Geometry, ranges
+
+#: Cycles that one more job and one more LOAD cost.
+_JOB = 24
+_TILED = (LocalMemory.WEIGHT, LocalMemory.PARAMETER)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """What may be streamed.
+
+    Attributes
+    ----------
+    size : int
+        Units of its memory.
+    loads : int
+        How often it is loaded in an inference, if it is streamed.
+    load : int
+        Bus cycles of each time.
+    time : int
+        Array cycles in an inference that use it.
+    """
+
+    size: int
+    loads: int
+    load: int
+    time: int
+
+    @property
+    def cost(self) -> int:
+        """Bus cycles in an inference, if it is streamed."""
+        return self.loads * self.load
+
+
+def plan_segments(plan: Plan) -> Plan:
+    """Choose what is streamed of the weights and of the parameters.
+
+    Raises
+    ------
+    CompileError
+        If one tile's exceed their memory, beside those that all tiles of a layer share.
+    """
+    for memory in _TILED:
+        plan.segments[memory] = _segments(plan, memory)
+    plan.segments[LocalMemory.LIST] = _apart(plan, LocalMemory.LIST, list_share(plan.config))
+    plan.segments[LocalMemory.TABLE] = _apart(plan, LocalMemory.TABLE, 1)
+    return plan
+
+
+def choose_streamed(items: Sequence[Item], excess: int) -> tuple[list[bool], float]:
+    """Choose items of ``excess`` units in all, at least, at an even pace.
+
+    The bus earns credit while the array works on an item, and an item is streamed when there is enough credit for it.
+    The pace is the least that streams enough.
+
+    Returns
+    -------
+    list of bool
+        Which of the items are streamed.
+    float
+        Bus cycles for each array cycle.
+    """
+    low, high = 0.0, 1.0
+    while sum(item.size for item, chosen in zip(items, _paced(items, high), strict=True) if chosen) < excess:
+        low, high = high, 2 * high
+    for _ in range(20):
+        pace = (low + high) / 2
+        enough = sum(item.size for item, chosen in zip(items, _paced(items, pace), strict=True) if chosen) >= excess
+        low, high = (low, pace) if enough else (pace, high)
+    return _paced(items, high), high
+
+
+def _paced(items: Sequence[Item], pace: float) -> list[bool]:
+    credit, chosen = 0.0, []
+    for item in items:
+        credit += pace * item.time
+        chosen.append(credit >= item.cost)
+        if chosen[-1]:
+            credit -= item.cost
+    return chosen
+
+
+def load_cycles(config: Config, memory: LocalMemory, units: int) -> int:
+    """Bus cycles to load so many units of a memory."""
+    return -(-units * unit_bytes(config, memory) // config.axi.data_bytes) + OVERHEADS.read_latency
+
+
+def _segments(plan: Plan, memory: LocalMemory) -> dict[int, list[Segment]]:
+    tile_units, room = _tile_units(plan, memory), capacity(plan.config, memory)
+    whole = {index: [Segment(range(plan.operations[index].tiles), is_streamed=False)] for index in tile_units}
+    images = {
+        constant.image: constant
+        for operation in plan.operations
+        for kind, constant in operation.constants.items()
+        if kind is memory
+    }
+    if sum(map(len, images)) <= plan.config.size_bytes(memory) or not tile_units:
+        return whole
+    # Images that have no tiles of their own stay.
+    fixed = sum(len(image) for image, constant in images.items() if not constant.tile_bytes)
+    fixed //= unit_bytes(plan.config, memory)
+    best, least = None, 0.0
+    size = 1 << max(room.bit_length() - 9, 0)
+    # The ring takes two pieces. If it must, it takes one, which is loaded while the array waits.
+    while 2 * size <= room or (best is None and size <= room):
+        pieces = {index: _pieces(plan, index, units, size) for index, units in tile_units.items()}
+        items = {
+            (index, tiles): _item(plan, memory, index, tiles, tile_units[index], len(pieces[index]))
+            for index in tile_units
+            for tiles in pieces[index]
+        }
+        movable = {place: item for place, item in items.items() if item.size <= size}
+        left = room - min(2 * size, room) - fixed
+        left -= sum(item.size for place, item in items.items() if place not in movable)
+        if left >= 0:
+            excess = sum(item.size for item in movable.values()) - left
+            chosen, pace = choose_streamed([*movable.values()], excess)
+            streamed = {place for place, is_chosen in zip(movable, chosen, strict=True) if is_chosen}
+            cycles = _estimate([items[place] for place in streamed], pace, sum(item.time for item in items.values()))
+            # The first piece of a layer comes while the one before may need the bus itself.
+            cycles += sum(
+                max(items[place].load for place in streamed if place[0] == index)
+                for index in {index for index, _ in streamed}
+            )
+            if best is None or cycles < least:
+                best, least = _merged(pieces, streamed), cycles
+        size *= 2
+    if best is None:
+        unit, size = unit_bytes(plan.config, memory), plan.config.size_bytes(memory)
+        index = max(tile_units, key=lambda index: max(tile_units[index]))
+        needs = f"one tile of its output needs {max(tile_units[index]) * unit} bytes of {memory.title}"
+        if fixed:
+            needs += f" beside {fixed * unit} that tiles share"
+        raise CompileError(
+            f"{plan.graph.layers[index].name}: {needs}, the configuration has {size}; choose a larger --config"
+        )
+    return best
+
+
+def _apart(plan: Plan, memory: LocalMemory, most: int) -> dict[int, list[Segment]]:
+    """What lies tile by tile, in pieces of ``most`` units: which of them come and go is chosen later."""
+    return {
+        index: [Segment(tiles, is_streamed=False) for tiles in _pieces(plan, index, units, most)]
+        for index, units in _tile_units(plan, memory).items()
+    }
+
+
+def _tile_units(plan: Plan, memory: LocalMemory) -> dict[int, list[int]]:
+    """Units of each tile, for the layers that have any of their own."""
+    return {
+        operation.index: [size // unit_bytes(plan.config, memory) for size in operation.constants[memory].tile_bytes]
+        for operation in plan.operations
+        if memory in operation.constants and operation.constants[memory].tile_bytes
+    }
+
+
+def _pieces(plan: Plan, index: int, units: Sequence[int], most: int) -> list[range]:
+    """The tiles of a layer in pieces of ``most`` units, or of one tile, none of them in two blocks of its cut."""
+    block = plan.cuts[index][0].tiles if index in plan.cuts else len(units)
+    found = []
+    for tiles in ranges(len(units), block):
+        start, size = tiles.start, 0
+        for tile in tiles:
+            if tile > start and size + units[tile] > most:
+                found.append(range(start, tile))
+                start, size = tile, 0
+            size += units[tile]
+        found.append(range(start, tiles.stop))
+    return found
+
+
+def _item(plan: Plan, memory: LocalMemory, index: int, tiles: range, units: Sequence[int], pieces: int) -> Item:
+    operation = plan.operations[index]
+    height, width, _ = plan.graph.tensors[operation.layer.output].shape
+    parts = 1
+    if index in plan.cuts:
+        geometry = Geometry(plan, index, plan.cuts[index][0], plan.partial(index))
+        parts = len(geometry.rows) * len(geometry.columns)
+        # The only piece of a block stays for all parts.
+        if pieces == len(geometry.tiles):
+            parts = 1
+    size = sum(units[tiles.start : tiles.stop])
+    return Item(size, parts, load_cycles(plan.config, memory, size), operation.cycles(height, width, tiles))
+
+
+def _estimate(streamed: Sequence[Item], pace: float, time: int) -> float:
+    """Cycles of an inference: the array waits for the bus if that has to be faster, and each job costs some."""
+    return time * max(pace, 1) + _JOB * sum(item.loads for item in streamed)
+
+
+def _merged(pieces: dict[int, list[range]], streamed: set[tuple[int, range]]) -> dict[int, list[Segment]]:
+    """Segments of all layers; neighbours that stay are one."""
+    segments: dict[int, list[Segment]] = {}
+    for index, layer_pieces in pieces.items():
+        merged: list[Segment] = []
+        for tiles in layer_pieces:
+            if (index, tiles) not in streamed and merged and not merged[-1].is_streamed:
+                merged[-1] = Segment(range(merged[-1].tiles.start, tiles.stop), is_streamed=False)
+            else:
+                merged.append(Segment(tiles, (index, tiles) in streamed))
+        segments[index] = merged
+    return segments
+
+
+def segment_of(plan: Plan, memory: LocalMemory, job: Job) -> Segment:
+    """The segment that has a job's tiles."""
+    return next(segment for segment in plan.segments[memory][job.index] if job.tiles.start in segment.tiles)
+
+
+def split(plan: Plan, index: int, tiles: range) -> Iterator[range]:
+    """``tiles`` of a layer in ranges, none of them in two segments."""
+    edges = {tiles.start, tiles.stop}
+    for segments in plan.segments.values():
+        edges |= {segment.tiles.start for segment in segments.get(index, ()) if segment.tiles.start in tiles}
+    ordered = sorted(edges)
+    yield from (range(start, stop) for start, stop in itertools.pairwise(ordered))

@@ -1,0 +1,1 @@
+"""What the passes hand on: the plan, and what it is made of."""

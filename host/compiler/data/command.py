@@ -1,0 +1,56 @@
+"""Commands: what the core is told, before it is encoded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ....golden.engines import format_of
+from ....golden.isa import Opcode
+from .storage import NO_ADDRESSES, Addresses
+
+
+@dataclass(eq=False)
+class Command:
+    """One command of the body, before it is encoded.
+
+    Attributes
+    ----------
+    opcode : Opcode
+    fields : dict
+        Without ``after``, ``wait`` and ``signal``.
+    layer : int or None
+        The layer that it belongs to: that it computes, that reads what it loads, that has computed what it stores.
+    reads, writes : int64[...]
+        Bytes of the feature memory whose contents matter to the command, and those that it changes; further numbers
+        stand for what is loaded into the memories for constants in every inference, see :mod:`.units`.
+    after : bool
+    waits_for : int or None
+        Index of the latest command of the other queue that must be complete, where no earlier wait says so already.
+    signal : int
+        Commands of the other queue that wait for this one.
+    begin, end : int
+        Predicted: the cycle in which a unit gets a command of the DMA queue or in which a COMPUTE issues its first
+        step, and that of its completion.
+    """
+
+    opcode: Opcode
+    fields: dict[str, int]
+    layer: int | None = None
+    reads: Addresses = field(default_factory=lambda: NO_ADDRESSES, repr=False)
+    writes: Addresses = field(default_factory=lambda: NO_ADDRESSES, repr=False)
+    after: bool = False
+    waits_for: int | None = None
+    signal: int = 0
+    begin: int = 0
+    end: int = 0
+
+    @property
+    def queue(self) -> str:
+        """``"compute"`` or ``"dma"``."""
+        return "compute" if self.opcode is Opcode.COMPUTE else "dma"
+
+    def encode(self) -> bytes:
+        """The 64 bytes of the command."""
+        return format_of(self.opcode, self.fields.get("engine", 0)).encode(
+            **self.fields, after=self.after, wait=self.waits_for is not None, signal=self.signal
+        )

@@ -1,0 +1,91 @@
+"""The plan: what the compiler's passes work on and add to, from a quantised graph to synchronised commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ....golden.memories import LocalMemory
+from ....golden.program import LayerPrediction
+from ...graph import Graph
+from .arrival import Arrival, Segment
+from .command import Command
+from .job import Cut, Job
+from .network import Network
+from .operation import Operation
+from .residence import Residence, Span
+from .storage import Storage
+
+
+@dataclass
+class Plan(Network):
+    """A network on its way to a program. Passes fill it from the top to the bottom.
+
+    Attributes
+    ----------
+    given : Graph or None
+        What the passes began with, if it is to be told; ``graph`` is what they make of it.
+    storages : dict of str to Storage
+        How each tensor lies in the feature memory, and where, if it ever is whole there.
+    spans : dict of str to tuple of int
+        First and last layer, both included, during which a tensor lies whole in the feature memory. Tensors that never
+        do are missing, and so are views.
+    cuts : dict of int to tuple
+        For each layer that reads or writes a tensor which is not whole there: the size of its parts, and the address of
+        each buffer for the parts of each such tensor.
+    operations : list of Operation
+        How each layer is executed.
+    jobs : list of Job
+        The parts in which the layers are executed, in order.
+    residences : list of Residence
+        What lies in the feature memory for which of them, in the order of the first.
+    segments : dict of LocalMemory to dict of int to list of Segment
+        Which tiles of each layer have weights and parameters that stay in their memory, and which are streamed.
+    images : dict of LocalMemory to bytes
+        What the prologue loads into the memories for constants, from their first unit on.
+    arrivals : list of Arrival
+        What is loaded into them in every inference.
+    streamed : bytes
+        Where that comes from; it lies in the arena behind the images.
+    external : dict of str to int
+        Address in the arena of each tensor that lies there.
+    external_bytes : int
+        What they take, from the arena's start on.
+    computes : list of list of Command
+        The COMPUTE commands of each job.
+    commands : list of Command
+        Of both queues, in an order in which they could run one by one.
+    predictions : list of LayerPrediction
+    predicted_cycles : int
+    """
+
+    given: Graph | None = None
+    storages: dict[str, Storage] = field(default_factory=dict)
+    spans: dict[str, Span] = field(default_factory=dict)
+    cuts: dict[int, tuple[Cut, dict[str, tuple[int, ...]]]] = field(default_factory=dict)
+    operations: list[Operation] = field(default_factory=list)
+    jobs: list[Job] = field(default_factory=list)
+    residences: list[Residence] = field(default_factory=list)
+    segments: dict[LocalMemory, dict[int, list[Segment]]] = field(default_factory=dict)
+    images: dict[LocalMemory, bytes] = field(default_factory=dict)
+    arrivals: list[Arrival] = field(default_factory=list)
+    streamed: bytes = field(default=b"", repr=False)
+    external: dict[str, int] = field(default_factory=dict)
+    external_bytes: int = 0
+    computes: list[list[Command]] = field(default_factory=list)
+    commands: list[Command] = field(default_factory=list)
+    predictions: list[LayerPrediction] = field(default_factory=list)
+    predicted_cycles: int = 0
+
+    def partial(self, index: int, spans: Mapping[str, Span] | None = None) -> frozenset[str]:
+        """The inputs and outputs of a layer that are not whole in the feature memory while it runs."""
+        layer, spans = self.graph.layers[index], self.spans if spans is None else spans
+        return frozenset(
+            name
+            for name in (*layer.inputs, layer.output)
+            if not (span := spans.get(self.root(name))) or not span[0] <= index <= span[1]
+        )
+
+    def queue(self, name: str) -> list[Command]:
+        """The commands of one queue."""
+        return [command for command in self.commands if command.queue == name]

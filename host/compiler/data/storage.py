@@ -1,0 +1,174 @@
+"""Storage: how a tensor, or a part of it, lies in the feature memory."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ....golden.elements import CODE_BITS, run_bytes
+
+Addresses = npt.NDArray[np.int64]
+
+NO_ADDRESSES: Addresses = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """Folds: a stored row holds several source rows, interleaved pixel by pixel.
+
+    Row r of the stored map holds, as fold h, the source row ``r * step + h * dilation - top``.
+
+    Attributes
+    ----------
+    rows : int
+        Source rows in a stored row.
+    step : int
+        Source rows from a stored row to the next.
+    dilation : int
+        Source rows from a fold to the next.
+    top : int
+        Rows of padding above the source.
+    """
+
+    rows: int
+    step: int
+    dilation: int
+    top: int
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Rows of pixels of channels with a border: a tensor, or the part of one that a job reads or writes.
+
+    Whoever reads or writes addresses elements as those of the whole tensor, from ``origin`` on, and needs not know
+    which part is there. The right border of a row is the left border of the next: ``gap`` pixels lie between two rows.
+
+    Attributes
+    ----------
+    height, width, channels : int
+        Of what is stored: of a folded tensor, stored rows and the channels of all its folds.
+    top, left, bottom, right : int
+        Border on each side, in pixels.
+    gap : int
+        Pixels between rows.
+    value : int
+        The byte in the border, as int8: a code; of a binary tensor 0 for -1, and -1, all ones, for +1.
+    fold : Fold or None
+    address : int
+        Of the first byte, border included.
+    row, column, channel : int
+        Where the part begins in the tensor.
+    pixel_bytes : int
+        From pixel to pixel, where that is more than the channels: the tensor is a view.
+    bits : int
+        Of an element.
+    """
+
+    height: int
+    width: int
+    channels: int
+    top: int = 0
+    left: int = 0
+    bottom: int = 0
+    right: int = 0
+    gap: int = 0
+    value: int = 0
+    fold: Fold | None = None
+    address: int = 0
+    row: int = 0
+    column: int = 0
+    channel: int = 0
+    pixel_bytes: int = 0
+    bits: int = CODE_BITS
+
+    @property
+    def row_pitch(self) -> int:
+        """Bytes from row to row."""
+        return (self.width + self.gap) * self.pixel_pitch
+
+    @property
+    def pixel_pitch(self) -> int:
+        """Bytes from pixel to pixel."""
+        return self.pixel_bytes or self.stored_bytes
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of the channels of a pixel."""
+        folds = self.fold.rows if self.fold else 1
+        return folds * run_bytes(self.channels // folds, self.bits)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of the pixels of a row, without what lies between the rows."""
+        return self.width * self.pixel_pitch
+
+    def channel_offset(self, channel: int) -> int:
+        """Bytes from the first channel of a pixel to a later one, which must begin at a byte."""
+        assert channel * self.bits % 8 == 0, f"channel {channel} of {self.bits} bits begins within a byte"
+        return channel * self.bits // 8
+
+    @property
+    def first(self) -> int:
+        """Address of the first byte behind the border above and to the left."""
+        return self.address + self.top * self.row_pitch + self.left * self.pixel_pitch
+
+    @property
+    def origin(self) -> int:
+        """Where element (0, 0, 0) of the tensor lies, or would lie: it may be below the part, and even negative."""
+        return (
+            self.first - self.row * self.row_pitch - self.column * self.pixel_pitch - self.channel_offset(self.channel)
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        """From the first byte of the border to its last."""
+        rows = self.top + self.height + self.bottom - 1
+        if rows < 0:
+            return 0
+        columns = self.left + self.width + self.right - 1
+        return rows * self.row_pitch + columns * self.pixel_pitch + self.stored_bytes
+
+    @property
+    def rows(self) -> range:
+        """Rows of the tensor that are stored."""
+        return range(self.row, self.row + self.height)
+
+    @property
+    def columns(self) -> range:
+        """Columns of the tensor that are stored."""
+        return range(self.column, self.column + self.width)
+
+    def view(self, first: int, channels: int) -> Storage:
+        """Some channels, as a tensor of its own."""
+        address = self.address + self.channel_offset(first)
+        return dataclasses.replace(self, address=address, channels=channels, pixel_bytes=self.pixel_pitch)
+
+    def addresses(
+        self, rows: range | None = None, columns: range | None = None, channels: range | None = None
+    ) -> Addresses:
+        """Where elements of these rows, columns and channels of the tensor lie, by default all that are stored.
+
+        Returns
+        -------
+        int64[bytes]
+        """
+        rows, columns = rows or self.rows, columns or self.columns
+        channels = channels or range(self.channel, self.channel + self.channels)
+        first, size = self.channel_offset(channels.start), run_bytes(len(channels), self.bits)
+        if self.fold:
+            size = self.stored_bytes
+        y, x, c = np.ogrid[rows.start : rows.stop, columns.start : columns.stop, first : first + size]
+        return (self.origin + y * self.row_pitch + x * self.pixel_pitch + c).reshape(-1)
+
+
+def border_sign(storage: Storage) -> int:
+    """What the border of a binary tensor holds, +1 or -1."""
+    return 1 if storage.value else -1
+
+
+def pieces(start: int, size: int, count: int, pitch: int) -> Addresses:
+    """Addresses of ``count`` pieces of ``size`` bytes: int64[count * size]."""
+    return (start + np.arange(count)[:, None] * pitch + np.arange(size)).reshape(-1)

@@ -1,0 +1,1 @@
+"""Where tensors lie in the memories, whole or in parts."""

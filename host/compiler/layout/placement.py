@@ -1,0 +1,107 @@
+"""Placement: addresses in the feature memory for what is there at certain times."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from ..data.plan import Plan
+from ..data.residence import Span
+
+#: First byte, and the byte behind the last.
+Gap = tuple[int, int]
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+def lifetimes(plan: Plan) -> dict[str, Span]:
+    """First and last layer, both included, during which each tensor that is no view is written or read.
+
+    Inputs live from before the first layer (-1), outputs until behind the last one.
+    """
+    graph = plan.graph
+    spans = {name: [-1, -1] for name in graph.inputs}
+    for index, layer in enumerate(graph.layers):
+        for name in (layer.output, *layer.inputs):
+            spans.setdefault(plan.root(name), [index, index])[1] = index
+    for name in graph.outputs:
+        spans[plan.root(name)][1] = len(graph.layers)
+    return {name: (first, last) for name, (first, last) in spans.items()}
+
+
+def place(spans: Mapping[Key, Span], sizes: Mapping[Key, int], unit: int) -> dict[Key, int]:
+    """Addresses such that nothing overlaps that is there at the same time: the most compact of a few first-fit ones.
+
+    Returns
+    -------
+    dict
+        Multiples of ``unit``; they may go beyond the memory, see :func:`extent`.
+    """
+    orders = (
+        lambda key: (-sizes[key], spans[key]),
+        lambda key: (spans[key][0], -sizes[key]),
+        lambda key: (-sizes[key] * (spans[key][1] - spans[key][0] + 1), spans[key]),
+    )
+    placements = [_first_fit(sorted(spans, key=order), spans, sizes, unit) for order in orders]
+    return min(placements, key=lambda addresses: extent(addresses, sizes))
+
+
+def extent(addresses: Mapping[Key, int], sizes: Mapping[Key, int]) -> int:
+    """The byte behind the last one that is taken."""
+    return max((address + sizes[key] for key, address in addresses.items()), default=0)
+
+
+def free(taken: Sequence[Gap], size: int) -> list[Gap]:
+    """What of a memory of ``size`` bytes is not taken."""
+    gaps, address = [], 0
+    for start, end in sorted([*taken, (size, size)]):
+        if start > address:
+            gaps.append((address, start))
+        address = max(address, end)
+    return gaps
+
+
+def fit(sizes: Mapping[Key, Sequence[int]], gaps: Sequence[Gap], unit: int) -> dict[Key, tuple[int, ...]] | None:
+    """Put pieces into gaps, the largest first.
+
+    Returns
+    -------
+    dict or None
+        Addresses, multiples of ``unit``, of the pieces of each key; None if they do not fit.
+    """
+    left = list(gaps)
+    found: dict[Key, tuple[int, ...]] = {}
+    for key, pieces in sorted(sizes.items(), key=lambda item: -item[1][0]):
+        addresses = []
+        for size in pieces:
+            for index, (start, end) in enumerate(left):
+                address = -(-start // unit) * unit
+                if address + size <= end:
+                    addresses.append(address)
+                    left[index] = address + size, end
+                    break
+            else:
+                return None
+        found[key] = tuple(addresses)
+    return found
+
+
+def _first_fit(names: list[Key], spans: Mapping[Key, Span], sizes: Mapping[Key, int], unit: int) -> dict[Key, int]:
+    addresses: dict[Key, int] = {}
+    # Of what is placed: first and last layer, first byte and the byte behind the last.
+    placed = np.zeros((4, len(names)), np.int64)
+    for count, name in enumerate(names):
+        first, last = spans[name]
+        firsts, lasts, starts, ends = placed[:, :count]
+        meets = (firsts <= last) & (first <= lasts)
+        order = np.lexsort((ends[meets], starts[meets]))
+        address = 0
+        for start, end in zip(starts[meets][order].tolist(), ends[meets][order].tolist(), strict=True):
+            if address + sizes[name] <= start:
+                break
+            address = max(address, -(-end // unit) * unit)
+        addresses[name] = address
+        placed[:, count] = first, last, address, address + sizes[name]
+    return addresses

@@ -1,0 +1,121 @@
+"""Emit: lay out the arena and encode the program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ....golden.isa import COMMAND_BYTES, END, LOAD
+from ....golden.memories import LocalMemory
+from ....golden.program import Port, Program, Queues, SpilledTensor, WrittenTensor
+from ...graph import Tensor
+from ..data.plan import Plan
+from ..layout.arena import ALIGNMENT, aligned
+from ..schedule.observed import observed
+from .outline import outline
+
+
+def emit(plan: Plan, config_name: str) -> Program:
+    """Encode a finished plan: inputs and outputs first in the arena, then constants, then commands."""
+    graph, config = plan.graph, plan.config
+    constants, address = bytearray(), plan.external_bytes
+    constants_address = address
+    loads = []
+    for memory, image in plan.images.items():
+        if image:
+            loads.append(
+                LOAD.encode(
+                    external=address + len(constants),
+                    memory=memory,
+                    row_pieces=1,
+                    piece_bytes=len(image),
+                    rows=1,
+                    folds=1,
+                )
+            )
+            constants += image + bytes(-len(image) % ALIGNMENT)
+    constants += plan.streamed
+    address += len(constants)
+
+    end = END.encode()
+    streams = [
+        b"".join(loads) + end,
+        end,
+        *(b"".join(command.encode() for command in plan.queue(name)) + end for name in ("dma", "compute")),
+    ]
+    addresses = []
+    for stream in streams:
+        addresses.append(address)
+        # Two commands are one burst of 64-bit beats if they begin at a multiple of its size.
+        address += aligned(len(stream))
+    prologue, body = (
+        Queues(streams[first], streams[first + 1], addresses[first], addresses[first + 1]) for first in (0, 2)
+    )
+
+    return Program(
+        config_hash=config.hash,
+        config_name=config_name,
+        prologue=prologue,
+        body=body,
+        arena_bytes=address,
+        constants=bytes(constants),
+        constants_address=constants_address,
+        inputs=tuple(_port(plan, graph.tensors[name]) for name in graph.inputs),
+        outputs=tuple(_port(plan, graph.tensors[name]) for name in graph.outputs),
+        layers=tuple(plan.predictions),
+        written=tuple(_written(plan)),
+        spilled=tuple(_spilled(plan)),
+        predicted_cycles=plan.predicted_cycles,
+        outline=outline(plan),
+        batch=graph.batch,
+        head=graph.head,
+        tail=graph.tail,
+        model=graph.model,
+    )
+
+
+def check_program(plan: Plan, program: Program) -> None:
+    """What only the encoded program can show: END last, everything within the arena."""
+    for queues in (program.prologue, program.body):
+        for stream, start in ((queues.dma, queues.dma_address), (queues.compute, queues.compute_address)):
+            assert stream[-COMMAND_BYTES:] == END.encode(), "a queue without END"
+            assert start % COMMAND_BYTES == 0, "a queue that begins within a command"
+            assert start + len(stream) <= program.arena_bytes, "a queue beyond the arena"
+    ports = zip((*plan.graph.inputs, *plan.graph.outputs), (*program.inputs, *program.outputs), strict=True)
+    for name, size in (
+        *((name, port.size_bytes) for name, port in ports),
+        *((tensor.name, tensor.size_bytes) for tensor in (*program.written, *program.spilled)),
+    ):
+        assert size == plan.graph.tensors[name].size_bytes, f"{name} of another element width"
+    assert program.constants.endswith(plan.streamed), "streamed constants are not where they are looked for"
+    for arrival in plan.arrivals:
+        assert program.constants_address <= arrival.external, "streamed constants among other things"
+    assert LocalMemory.FEATURE not in plan.images, "the feature memory has no constants"
+
+
+def _port(plan: Plan, tensor: Tensor) -> Port:
+    view = tensor.views[0]
+    return Port(view.name, tensor.shape, plan.external[tensor.name], view.shape, view.axes, view.unsigned, tensor.bits)
+
+
+def _spilled(plan: Plan) -> Iterator[SpilledTensor]:
+    """The tensors that are never whole in the feature memory, and that the model has too."""
+    for name, address in plan.external.items():
+        tensor = plan.graph.tensors[name]
+        if name not in plan.spans and name not in plan.graph.inputs and tensor.views:
+            yield SpilledTensor(name, address, tensor.shape, tensor.bits, tensor.order)
+
+
+def _written(plan: Plan) -> Iterator[WrittenTensor]:
+    """The tensors that verification compares, each with the last command of its last writer."""
+    for name, layer in observed(plan):
+        tensor, storage = plan.graph.tensors[name], plan.storages[name]
+        yield WrittenTensor(
+            name,
+            plan.predictions[layer].commands[-1],
+            storage.origin,
+            storage.row_pitch,
+            storage.pixel_pitch,
+            tensor.shape,
+            tensor.bits,
+            tensor.order,
+        )

@@ -1,0 +1,1 @@
+"""From layers to commands of both queues in order, with tokens."""

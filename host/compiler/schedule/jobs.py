@@ -1,0 +1,136 @@
+"""Jobs: the parts in which the layers are executed, and what lies in the feature memory for how many of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+from ..constants.segments import split
+from ..data.job import Job
+from ..data.plan import Plan
+from ..data.residence import Residence
+from ..data.storage import Storage
+from ..layout.folds import load_estimate
+from ..layout.parts import Geometry, reached
+from ..layout.streaming import row_groups
+
+
+def plan_jobs(plan: Plan) -> Plan:
+    """Cut every layer into jobs: one, if all of its tensors are in the feature memory.
+
+    A first layer that may begin before its whole input is there has one for each group of rows, if its constants stay.
+    """
+    for index in range(len(plan.graph.layers)):
+        if index in plan.cuts:
+            _cut_jobs(plan, index)
+        else:
+            _whole_jobs(plan, index)
+    plan.residences += [_residence(plan, name) for name in plan.spans]
+    plan.residences.sort(key=lambda residence: residence.first)
+    return plan
+
+
+def check_jobs(plan: Plan) -> None:
+    """What is in the feature memory at the same time does not overlap, and is what jobs read and write."""
+    present: list[Residence] = []
+    for residence in plan.residences:
+        present = [other for other in present if other.last >= residence.first]
+        for other in present:
+            below, above = sorted((residence.storage, other.storage), key=lambda storage: storage.address)
+            assert below.address + below.size_bytes <= above.address, (residence.tensor, other.tensor)
+        present.append(residence)
+    limit = plan.config.memory.feature_bytes
+    assert all(residence.storage.address + residence.storage.size_bytes <= limit for residence in plan.residences)
+
+
+def _whole_jobs(plan: Plan, index: int) -> None:
+    layer = plan.graph.layers[index]
+    height, width, _ = plan.graph.tensors[layer.output].shape
+    # Each group of rows would load the weights again that do not stay.
+    is_streamed = any(segment.is_streamed for segments in plan.segments.values() for segment in segments.get(index, ()))
+    sources, groups = tuple(plan.storages[name] for name in layer.inputs), (height,)
+    if index == 0 and not is_streamed:
+        loading = load_estimate(sources[0], plan.graph.tensors[layer.input], plan.config)
+        _, groups = row_groups(plan, plan.operations[0], loading)
+    for start, end in itertools.pairwise(itertools.accumulate(groups, initial=0)):
+        plan.jobs += [
+            # Each row of an input that still arrives is done with in one go.
+            Job(
+                index,
+                sources,
+                plan.storages[layer.output],
+                range(start, end),
+                range(width),
+                tiles,
+                tile_inner=len(groups) > 1,
+            )
+            for tiles in split(plan, index, range(plan.operations[index].tiles))
+        ]
+
+
+def _cut_jobs(plan: Plan, index: int) -> None:
+    layer, (cut, buffers), partial = plan.graph.layers[index], plan.cuts[index], plan.partial(index)
+    geometry = Geometry(plan, index, cut, partial)
+    here: dict[str, Residence] = {}
+    used = dict.fromkeys(partial, 0)
+
+    def occupy(name: str, storage: Storage) -> Residence:
+        """Put a part into the next buffer, unless it is there."""
+        address = buffers[name][used[name] % len(buffers[name])]
+        job = len(plan.jobs)
+        here[name] = Residence(name, dataclasses.replace(storage, address=address), job, job, border=job)
+        used[name] += 1
+        plan.residences.append(here[name])
+        return here[name]
+
+    for tiles, rows, columns in itertools.product(geometry.tiles, geometry.rows, geometry.columns):
+        sources, target = geometry.storages_of(rows, columns, tiles)
+        for name, storage in dict(zip(layer.inputs, sources, strict=True)).items():
+            if name in partial and not (name in here and _same_place(here[name].storage, storage)):
+                occupy(name, storage).arrivals[len(plan.jobs)] = storage.rows
+        if layer.output in partial:
+            occupy(layer.output, target)
+        sources = tuple(here[name].storage if name in partial else plan.storages[name] for name in layer.inputs)
+        target = here[layer.output].storage if layer.output in partial else target
+        plan.jobs += [Job(index, sources, target, rows, columns, piece) for piece in split(plan, index, tiles)]
+        for residence in here.values():
+            residence.last = len(plan.jobs) - 1
+        if layer.output in partial:
+            here[layer.output].leaves = len(plan.jobs) - 1
+
+
+def _same_place(one: Storage, other: Storage) -> bool:
+    return dataclasses.replace(one, address=0) == dataclasses.replace(other, address=0)
+
+
+def _residence(plan: Plan, name: str) -> Residence:
+    """Of a tensor that is whole in the feature memory for some layers."""
+    graph, storage, (born, end) = plan.graph, plan.storages[name], plan.spans[name]
+    jobs: list[list[int]] = [[] for _ in graph.layers]
+    for number, job in enumerate(plan.jobs):
+        jobs[job.index].append(number)
+    readers = [index for index, _ in plan.readers(name)]
+    writers = [index for index, layer in enumerate(graph.layers) if plan.root(layer.output) == name]
+    near = [index for index in readers if index <= end]
+    last = -1 if end < 0 else jobs[end][-1] if end < len(jobs) else len(plan.jobs)
+    residence = Residence(
+        name, storage, -1 if born < 0 else jobs[born][0], last, border=jobs[near[0]][0] if near else len(plan.jobs)
+    )
+    if name in graph.outputs or near != readers:
+        residence.leaves = jobs[writers[-1]][-1] if writers else -1
+    if born < 0:
+        residence.arrivals = _arrivals(plan, name, jobs[near[0]]) if near else {len(plan.jobs): storage.rows}
+    return residence
+
+
+def _arrivals(plan: Plan, name: str, jobs: list[int]) -> dict[int, range]:
+    """Stored rows of an input, by the first of the jobs ``jobs`` that reads them."""
+    storage, arrivals, here = plan.storages[name], {}, 0
+    for number in jobs:
+        job = plan.jobs[number]
+        down, _ = reached(plan.graph.layers[job.index].window, storage, job.rows, job.columns)
+        end = storage.height if number == jobs[-1] else min(down.stop, storage.height)
+        if end > here:
+            arrivals[number] = range(here, end)
+            here = end
+    return arrivals

@@ -1,0 +1,62 @@
+"""What verification compares: the tensors that it reads in the feature memory, and behind which command.
+
+A byte that no layer reads, as a channel that a slice leaves or a column that a stride skips, is compared too. So it has
+to stay until then, although no command waits for it otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ....golden.isa import Opcode
+from ..data.command import Command
+from ..data.plan import Plan
+from ..data.storage import NO_ADDRESSES, Addresses
+from ..data.units import number_count
+
+
+def observed(plan: Plan) -> Iterator[tuple[str, int]]:
+    """The model's tensors that are computed and lie whole in the feature memory, each with the last layer that writes
+    it.
+    """
+    for name in dict.fromkeys([*plan.views, *(layer.output for layer in plan.graph.layers), *plan.roots]):
+        tensor = plan.graph.tensors[name]
+        root, first = plan.place_of(name)
+        writers = [
+            index
+            for index, layer in enumerate(plan.graph.layers)
+            for other, channel in [plan.place_of(layer.output)]
+            if other == root
+            and channel < first + tensor.shape[2]
+            and first < channel + plan.graph.tensors[layer.output].shape[2]
+        ]
+        if writers and root in plan.spans and tensor.views:
+            yield name, writers[-1]
+
+
+def observations(plan: Plan) -> dict[Command, Addresses]:
+    """By command, the bytes of the feature memory that are compared when it has completed: int64[bytes]."""
+    last = {command.layer: command for command in plan.commands if command.opcode is Opcode.COMPUTE}
+    found: dict[Command, list[Addresses]] = {}
+    for name, layer in observed(plan):
+        found.setdefault(last[layer], []).append(plan.storages[name].addresses())
+    return {command: np.concatenate(addresses) for command, addresses in found.items()}
+
+
+def check_observed(plan: Plan) -> None:
+    """The DMA overwrites no byte before it has been compared."""
+    observers = observations(plan)
+    #: The COMPUTE command behind which each byte is compared, and the latest one that the DMA queue has waited for.
+    observer, done, index = np.full(number_count(plan.config), -1), -1, -1
+    for command in plan.commands:
+        if command.opcode is Opcode.COMPUTE:
+            index += 1
+            observer[command.writes] = -1
+            observer[observers.get(command, NO_ADDRESSES)] = index
+            continue
+        done = max(done, -1 if command.waits_for is None else command.waits_for)
+        needed = int(observer[command.writes].max(initial=-1))
+        assert needed <= done, f"{command} overwrites what is compared behind COMPUTE {needed}"
+        observer[command.writes] = -1

@@ -1,0 +1,114 @@
+"""Tokens: make every command wait for exactly what it depends on, and prove that nothing waits for ever."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ....golden.isa import Opcode
+from ..data.command import Command
+from ..data.plan import Plan
+from ..data.storage import NO_ADDRESSES, Addresses
+from ..data.units import number_count
+from .observed import check_observed, observations
+
+_OTHER = {"dma": "compute", "compute": "dma"}
+
+
+@dataclass
+class _Queue:
+    """What is known of one queue while its commands are taken in order.
+
+    ``done`` and ``other_done`` are the latest commands of this and of the other queue that are complete when the
+    command at hand begins, ``latest`` is the latest command of each kind.
+    """
+
+    size: int
+    commands: list[Command] = field(default_factory=list)
+    latest: dict[Opcode, int] = field(default_factory=dict)
+    done: int = -1
+    other_done: int = -1
+    knowledge: list[tuple[int, int]] = field(default_factory=list)
+    last_write: np.ndarray = None
+    last_read: np.ndarray = None
+
+    def __post_init__(self) -> None:
+        self.last_write = np.full(self.size, -1)
+        self.last_read = np.full(self.size, -1)
+
+
+def synchronise(plan: Plan) -> Plan:
+    """Set ``after``, ``waits_for`` and ``signal`` of all commands.
+
+    Commands are taken in an order in which they could run one by one, so that all waiting points backwards and cannot
+    go round. A command waits for the latest command of the other queue that writes what it reads or writes, or reads
+    what it writes, or behind which verification compares what it writes. Within the compute queue only reading what may
+    still be under way needs `after`: results land, and words are read, in order. Within the DMA queue the hardware
+    separates loads and fills from stores.
+    """
+    queues = {name: _Queue(number_count(plan.config)) for name in _OTHER}
+    compared = observations(plan)
+    for command in plan.commands:
+        own, other = queues[command.queue], queues[_OTHER[command.queue]]
+        index = len(own.commands)
+
+        needed = max(
+            _latest(other.last_write, command.reads),
+            _latest(other.last_write, command.writes),
+            _latest(other.last_read, command.writes),
+        )
+        if needed > own.other_done:
+            command.waits_for = needed
+            other.commands[needed].signal += 1
+            # Who waits for a command also knows what that command has waited for.
+            own.other_done, own.done = needed, max(own.done, other.knowledge[needed][1])
+
+        if command.opcode is Opcode.COMPUTE:
+            hazard = _latest(own.last_write, command.reads)
+        elif command.opcode is Opcode.STORE:
+            own.done = max(own.done, own.latest.get(Opcode.LOAD, -1), own.latest.get(Opcode.FILL, -1))
+            hazard = -1
+        else:
+            own.done = max(own.done, own.latest.get(Opcode.STORE, -1))
+            hazard = _latest(own.last_write, command.writes)
+        if hazard > own.done:
+            command.after = True
+            own.done = index - 1
+
+        own.last_read[command.reads] = index
+        own.last_read[compared.get(command, NO_ADDRESSES)] = index
+        own.last_write[command.writes] = index
+        own.knowledge.append((own.done, own.other_done))
+        own.commands.append(command)
+        own.latest[command.opcode] = index
+    return plan
+
+
+def check_tokens(plan: Plan) -> None:
+    """Run the queues on tokens alone: both must come to their end, with no token left.
+
+    Nothing may be overwritten before verification has compared it.
+    """
+    queues = {name: plan.queue(name) for name in _OTHER}
+    position, tokens = dict.fromkeys(_OTHER, 0), dict.fromkeys(_OTHER, 0)
+    moved = True
+    while moved:
+        moved = False
+        for name, commands in queues.items():
+            while position[name] < len(commands):
+                command = commands[position[name]]
+                wait = int(command.waits_for is not None)
+                if tokens[name] < wait:
+                    break
+                tokens[name] -= wait
+                tokens[_OTHER[name]] += command.signal
+                position[name] += 1
+                moved = True
+    assert all(position[name] == len(commands) for name, commands in queues.items()), f"deadlock at {position}"
+    assert not any(tokens.values()), f"tokens left: {tokens}"
+    check_observed(plan)
+
+
+def _latest(by: np.ndarray, where: Addresses) -> int:
+    return int(by[where].max(initial=-1))

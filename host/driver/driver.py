@@ -1,0 +1,233 @@
+"""The driver: programs and inferences on one accelerator, over any transport, with every wait bounded."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...golden import registers
+from ...golden.config import Config
+from ...golden.isa import ErrorCode, Unit
+from ...golden.program import Program, Queues
+from . import ports
+from .control import Control
+from .errors import AcceleratorError
+from .stopped import stopped
+from .transport import Run, Transport
+
+COUNTERS = ("CYCLES", "DMA_BUSY", "DMA_STALLED", "COMPUTE_BUSY", "COMPUTE_STALLED", "DMA_DONE", "COMPUTE_DONE")
+
+#: A run that its watchdog does not stop moves on, however slowly: this bounds it.
+_CYCLES_AT_LEAST, _TIMES_PREDICTED = 2_000_000, 100
+
+
+def check_config(program: Program, config: Config) -> None:
+    """Raise ValueError if ``program`` was compiled for another configuration than ``config``."""
+    if program.config_hash != config.hash:
+        raise ValueError(
+            f"program must be for the configuration of this hardware ({config.hash:#010x}), not for "
+            f"{program.config_name} ({program.config_hash:#010x}); compile the model again for this one"
+        )
+
+
+class _Begun(threading.local):
+    """The run that a thread has started."""
+
+    run: Run | None = None
+
+
+class Driver:
+    """Programs on one accelerator.
+
+    Several drivers may share a transport, in several threads: each :meth:`infer` has the accelerator to itself, and
+    finds its own program there, which is loaded again if another driver's has taken its place. What :meth:`begin`
+    starts ends when anybody else uses the accelerator before :meth:`finish`; hold ``transport.exclusive()`` around both
+    where there is anybody.
+
+    Parameters
+    ----------
+    transport : Transport
+    config : Config
+        What the hardware must have been generated from.
+    watchdog_cycles : int
+        Cycles without progress after which the hardware stops a run.
+
+    Raises
+    ------
+    HardwareError
+        If ID, version or configuration hash differ.
+    """
+
+    def __init__(self, transport: Transport, config: Config, *, watchdog_cycles: int = registers.WATCHDOG_DEFAULT):
+        self._transport = transport
+        self._config = config
+        self._watchdog_cycles = watchdog_cycles
+        self._program: Program | None = None
+        # Of each thread its own: what another one has begun is not this one's to finish.
+        self._begun = _Begun()
+        self._counters: dict[str, int] | None = None
+        self._control = Control(transport, config)
+        self._control.check_identity()
+
+    def load(self, program: Program) -> None:
+        """Make ``program`` the current one: write it to external memory and run its prologue, unless it is there.
+
+        Raises
+        ------
+        ValueError
+            If the program is for another configuration, or larger than the arena; nothing has changed then.
+        AcceleratorError
+            If the prologue does not end well.
+        """
+        check_config(program, self._config)
+        if program.arena_bytes > self._transport.arena_bytes:
+            raise ValueError(
+                f"program must fit the arena of {self._transport.arena_bytes} bytes, "
+                f"not need {program.arena_bytes} bytes"
+            )
+        with self._transport.exclusive():
+            self._program = program
+            self._prepare()
+
+    def infer(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Run one inference.
+
+        Parameters
+        ----------
+        inputs : sequence of int8 or uint8 arrays
+            The ONNX tensors of the program's input ports, in order.
+
+        Returns
+        -------
+        list of int8 or uint8 arrays
+            The ONNX tensors of the output ports, in order.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an input is of the wrong type or shape; nothing has been written then.
+        AcceleratorError
+            If the run stops or does not end in time.
+        """
+        with self._transport.exclusive():
+            self.begin(inputs)
+            return self.finish()
+
+    def begin(self, inputs: Sequence[np.ndarray]) -> None:
+        """Write the inputs and start the inference; :meth:`finish` must follow."""
+        program = self._loaded()
+        if len(inputs) != len(program.inputs):
+            raise ValueError(f"inputs must be {len(program.inputs)} arrays, not {len(inputs)}")
+        checked = [ports.check(port, array) for port, array in zip(program.inputs, inputs, strict=True)]
+        with self._transport.exclusive():
+            self._prepare()
+            for port, array in zip(program.inputs, checked, strict=True):
+                self._write_arena(port.address, ports.to_image(port, array))
+            self._start(program.body)
+
+    def finish(self) -> list[np.ndarray]:
+        """Wait for the inference that :meth:`begin` started, and read its outputs.
+
+        Raises
+        ------
+        RuntimeError
+            If this thread has begun none, or another driver or thread has used the accelerator since.
+        AcceleratorError
+            If the run stops or does not end in time.
+        """
+        program = self._loaded()
+        with self._transport.exclusive():
+            self._wait()
+            outputs = []
+            for port in program.outputs:
+                data = self._transport.read_memory(self._transport.arena_base + port.address, port.size_bytes)
+                outputs.append(ports.from_image(port, data))
+            return outputs
+
+    def reset(self) -> None:
+        """Bring the hardware back from whatever it does; the prologue runs again before the next inference.
+
+        Raises
+        ------
+        AcceleratorError
+            If the reset does not end; it waits for nothing outside the core.
+        """
+        with self._transport.exclusive():
+            self._control.reset()
+            self._begun.run = None
+
+    def counters(self) -> dict[str, int]:
+        """The performance counters of this driver's last run, by the names of ``COUNTERS`` in lower case.
+
+        Raises
+        ------
+        RuntimeError
+            If it has run nothing.
+        """
+        if self._counters is None:
+            raise RuntimeError("an inference must have ended; call infer")
+        return dict(self._counters)
+
+    def _loaded(self) -> Program:
+        if self._program is None:
+            raise RuntimeError("a program must be loaded first; call load")
+        return self._program
+
+    def _prepare(self) -> None:
+        """Have the program resident and the hardware idle."""
+        program, state = self._loaded(), self._transport.state
+        if state.must_reset or state.run is not None:
+            self.reset()
+        # An equal one of another driver is as good.
+        if state.program is not None and state.program == program:
+            return
+        state.program = None
+        # Other commands may lie where the hardware has fetched the ones that it holds.
+        state.settings.clear()
+        # All of it, also after a reset: what a failed run wrote into external memory is not known.
+        for address, data in (
+            (program.constants_address, program.constants),
+            *((queues.dma_address, queues.dma) for queues in (program.prologue, program.body)),
+            *((queues.compute_address, queues.compute) for queues in (program.prologue, program.body)),
+        ):
+            self._write_arena(address, data)
+        self._start(program.prologue)
+        self._wait()
+        state.program = program
+
+    def _start(self, queues: Queues) -> None:
+        self._control.set_up(queues, self._watchdog_cycles)
+        self._begun.run = self._transport.state.run = Run(queues)
+        self._control.start()
+
+    def _wait(self) -> None:
+        run, program, state = self._begun.run, self._loaded(), self._transport.state
+        self._begun.run = None
+        if run is None:
+            raise RuntimeError("an inference must have begun; call begin")
+        if state.run is not run:
+            raise RuntimeError(
+                "an inference must have the accelerator until its end, and another driver or thread has used it since; "
+                "hold the transport's exclusive() from begin to finish"
+            )
+        limit = max(_CYCLES_AT_LEAST, _TIMES_PREDICTED * program.predicted_cycles)
+        self._transport.wait_for_interrupt(limit)
+        status = self._control.read("STATUS")
+        self._control.write("INTERRUPT", 1)
+        self._counters = {name.lower(): self._control.read(name) for name in COUNTERS}
+        if status & registers.STATUS_DONE and not status & registers.STATUS_ERROR:
+            state.run = None
+            return
+        state.run, state.program, state.must_reset = None, None, True
+        if not status & registers.STATUS_ERROR:
+            raise AcceleratorError(
+                f"a run must end within {limit} cycles, and does not; check that the external memory answers",
+                code=ErrorCode.NONE,
+                unit=Unit.NONE,
+            )
+        raise stopped(program, run.queues, self._control.read("ERROR"), self._control.read("ERROR_ADDRESS"))
+
+    def _write_arena(self, offset: int, data: bytes) -> None:
+        self._transport.write_memory(self._transport.arena_base + offset, data)

@@ -1,0 +1,72 @@
+"""ONNX tensors at the border of the accelerator, as the codes that lie in its memory, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ...golden.program import Port
+from ...golden.tensors import tensor_codes, tensor_image
+
+#: What is added to an int8 code for the value of an unsigned tensor.
+_SHIFT = 128
+
+
+def port_dtype(port: Port) -> np.dtype:
+    """The type of the port's ONNX tensor: int8, or uint8."""
+    return np.dtype(np.uint8 if port.unsigned else np.int8)
+
+
+def check(port: Port, array: object) -> npt.NDArray[np.int8 | np.uint8]:
+    """``array`` if it fits the port.
+
+    Raises
+    ------
+    TypeError
+        If it is not an array of the port's type.
+    ValueError
+        If its shape is another one.
+    """
+    if not isinstance(array, np.ndarray) or array.dtype != port_dtype(port):
+        found = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
+        raise TypeError(f"{port.name} must be an array of {port_dtype(port)}, not {found}")
+    if array.shape != port.onnx_shape:
+        raise ValueError(f"{port.name} must have the shape {list(port.onnx_shape)}, not {list(array.shape)}")
+    return array
+
+
+def to_codes(port: Port, array: npt.NDArray[np.int8 | np.uint8]) -> npt.NDArray[np.int8]:
+    """The codes of an ONNX tensor of one sample: int8[height, width, channels]."""
+    transposed = [port.shape[axis] for axis in port.onnx_axes]
+    codes = array.reshape(transposed).transpose(np.argsort(port.onnx_axes))
+    if port.unsigned:
+        codes = (codes.astype(np.int16) - _SHIFT).astype(np.int8)
+    return np.ascontiguousarray(codes)
+
+
+def from_codes(port: Port, codes: npt.NDArray[np.int8]) -> npt.NDArray[np.int8 | np.uint8]:
+    """The ONNX tensor that :func:`to_codes` makes ``codes`` of."""
+    return view(codes, axes=port.onnx_axes, shape=port.onnx_shape, unsigned=port.unsigned)
+
+
+def to_image(port: Port, array: npt.NDArray[np.int8 | np.uint8]) -> bytes:
+    """The bytes of an ONNX tensor of one sample in the arena."""
+    return tensor_image(to_codes(port, array), port.bits).tobytes()
+
+
+def from_image(port: Port, image: bytes) -> npt.NDArray[np.int8 | np.uint8]:
+    """The ONNX tensor that these bytes of the arena are."""
+    return from_codes(port, tensor_codes(np.frombuffer(image, np.uint8), port.shape, port.bits))
+
+
+def view(
+    codes: npt.NDArray[np.int8], *, axes: Sequence[int], shape: Sequence[int], unsigned: bool
+) -> npt.NDArray[np.int8 | np.uint8]:
+    """Codes int8[height, width, channels] as an ONNX tensor.
+
+    ``codes.transpose(axes).reshape(shape)``, plus 128 if unsigned.
+    """
+    array = codes.transpose(axes).reshape(shape)
+    return (array.astype(np.int16) + _SHIFT).astype(np.uint8) if unsigned else array

@@ -1,0 +1,64 @@
+"""Why a run stopped: what the error registers say, in words, with the command and a remedy."""
+
+from __future__ import annotations
+
+from ...golden.isa import COMMAND_BYTES, ErrorCode, Opcode, Unit
+from ...golden.program import Program, Queues
+from .errors import AcceleratorError
+
+_DMA_UNITS = (Unit.DMA_QUEUE, Unit.LOAD, Unit.STORE, Unit.FILL)
+_COMPUTE_UNITS = (Unit.COMPUTE_QUEUE, Unit.FETCH, Unit.WRITE_BACK)
+#: ERROR_ADDRESS means something with these: a local address, or an external one relative to EXTERNAL_BASE.
+_WITH_ADDRESS = (ErrorCode.ADDRESS_RANGE, ErrorCode.AXI_SLAVE, ErrorCode.AXI_DECODE)
+_REMEDIES = {
+    ErrorCode.ILLEGAL_OPCODE: "compile the model again: the program is damaged",
+    ErrorCode.ILLEGAL_ENGINE: "compile the model for the configuration of this hardware",
+    ErrorCode.ILLEGAL_FIELD: "compile the model again: the program is damaged",
+    ErrorCode.ADDRESS_RANGE: "compile the model for the configuration of this hardware",
+    ErrorCode.AXI_SLAVE: "check the external memory at that address",
+    ErrorCode.AXI_DECODE: "check that the arena lies in external memory",
+    ErrorCode.WATCHDOG: "check that the external memory answers, or raise the watchdog's limit",
+    ErrorCode.TOKENS_LEFT: "compile the model again: the program is damaged",
+    ErrorCode.PROGRAM_END: "compile the model again: the program is damaged",
+    ErrorCode.OVERFLOW: "report it with the model: a result found no place in the core, which is a fault of the core",
+}
+
+
+def stopped(program: Program, queues: Queues, word: int, address: int) -> AcceleratorError:
+    """The error that the registers ERROR and ERROR_ADDRESS tell of.
+
+    Parameters
+    ----------
+    program : Program
+        What runs.
+    queues : Queues
+        Its prologue or its body.
+    word, address : int
+        The two registers.
+    """
+    code, unit, index = ErrorCode(word & 0xFF), Unit(word >> 8 & 0xFF), word >> 16
+    command = _describe(program, queues, unit, index)
+    where = f" at address {address:#x}" if code in _WITH_ADDRESS else ""
+    return AcceleratorError(
+        f"{code.name} in {unit.name}{where}, {command}; {_REMEDIES.get(code, 'reset the hardware')}",
+        code=code,
+        unit=unit,
+        index=index,
+        address=address,
+        command=command,
+    )
+
+
+def _describe(program: Program, queues: Queues, unit: Unit, index: int) -> str:
+    """The command in words, as far as its queue is known."""
+    run = "prologue" if queues is program.prologue else "body"
+    if unit not in _DMA_UNITS + _COMPUTE_UNITS:
+        return f"command {index} of the {run}"
+    name, data = ("DMA", queues.dma) if unit in _DMA_UNITS else ("compute", queues.compute)
+    start = index * COMMAND_BYTES
+    code = data[start] & 15 if start < len(data) else None
+    opcode = Opcode(code).name if code in Opcode.__members__.values() else f"opcode {code}"
+    words = f"command {index} ({opcode}) of the {run}'s {name} queue"
+    if name == "compute" and run == "body":
+        words += "".join(f", layer {layer.name}" for layer in program.layers if index in layer.commands)
+    return words

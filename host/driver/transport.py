@@ -1,0 +1,121 @@
+"""The way from the driver to an accelerator: registers, external memory, the interrupt, its state."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Self
+
+from ...golden.program import Program, Queues
+from .turns import Turns
+
+
+@dataclass(eq=False, slots=True)
+class Run:
+    """A run that a driver has started and nobody has seen the end of."""
+
+    queues: Queues
+
+
+@dataclass(eq=False, slots=True)
+class AcceleratorState:
+    """What an accelerator holds and does, as its drivers left it. They share it: what one loads, another evicts.
+
+    Attributes
+    ----------
+    program : Program or None
+        Whose commands and constants are in the arena, and whose prologue has run since.
+    run : Run or None
+        The run in progress.
+    settings : dict of str to int
+        What the registers of a run hold, as far as it is known.
+    must_reset : bool
+        Whether only a soft reset makes it usable, as after an error. At first nobody knows what it did before.
+    """
+
+    program: Program | None = None
+    run: Run | None = None
+    settings: dict[str, int] = field(default_factory=dict)
+    must_reset: bool = True
+
+
+class Transport(ABC):
+    """One accelerator that drivers can reach; all that use it must have this one object.
+
+    Addresses are absolute; the arena is the memory that driver and accelerator share. The methods are not for several
+    threads at a time: drivers call them within :meth:`exclusive`, and whoever calls them past a driver must do so too.
+
+    Attributes
+    ----------
+    state : AcceleratorState
+        For drivers, within :meth:`exclusive`.
+    """
+
+    state: AcceleratorState
+
+    # Not in __init__, which classes for other hardware need not call.
+    def __new__(cls, *_arguments: object, **_options: object) -> Self:
+        """A transport to an accelerator of which nothing is known."""
+        transport = super().__new__(cls)
+        transport.state = AcceleratorState()
+        transport._turns = Turns()
+        transport._process = os.getpid()
+        return transport
+
+    @contextlib.contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Keep all other threads from the accelerator; one thread may nest it.
+
+        Threads get it in the order in which they ask; whatever a driver does within is bounded, and so is their wait.
+
+        Raises
+        ------
+        RuntimeError
+            In a process that was forked from the one that made the transport: it shares the accelerator, or has half a
+            copy of a simulated one, and another thread of the parent may have been using it.
+        """
+        if os.getpid() != self._process:
+            raise RuntimeError("a transport must be used in the process that made it; make one after the fork")
+        with self._turns.taken():
+            yield
+
+    @property
+    @abstractmethod
+    def arena_base(self) -> int:
+        """Address of the arena's first byte; a multiple of 4096."""
+
+    @property
+    @abstractmethod
+    def arena_bytes(self) -> int:
+        """Size of the arena."""
+
+    @abstractmethod
+    def read_register(self, address: int) -> int:
+        """Read the 32-bit register at ``address``."""
+
+    @abstractmethod
+    def write_register(self, address: int, value: int) -> None:
+        """Write the 32-bit register at ``address``."""
+
+    @abstractmethod
+    def read_memory(self, address: int, size: int) -> bytes:
+        """Read ``size`` bytes of the arena."""
+
+    @abstractmethod
+    def write_memory(self, address: int, data: bytes) -> None:
+        """Write ``data`` into the arena."""
+
+    @abstractmethod
+    def wait_for_interrupt(self, timeout_cycles: int) -> bool:
+        """Wait until the interrupt line is high, for at most ``timeout_cycles`` cycles; tells whether it is."""
+
+    def check_range(self, address: int, size: int) -> None:
+        """Raise ValueError unless ``size`` bytes from ``address`` on lie in the arena."""
+        if not (self.arena_base <= address and address + size <= self.arena_base + self.arena_bytes):
+            raise ValueError(
+                f"address must be in the arena of {self.arena_bytes} bytes at {self.arena_base:#x}, "
+                f"not {address:#x} for {size} bytes"
+            )

@@ -1,0 +1,1 @@
+"""The graph under construction, and the comparison of its layers with ONNX Runtime."""

@@ -1,0 +1,210 @@
+"""The graph under construction: where every ONNX tensor lies, and how layout operators and max pooling are lowered."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+from onnx import NodeProto
+
+from ...graph import Graph, MaxPool, Tensor, View, Window
+from ..fragments.fragments import LAYOUT, POOLING, label
+from ..fragments.quantisation import quantisation
+from ..reading.errors import UnsupportedError
+from ..reading.source import Source
+from .layout import CHANNELS_FIRST, Place, Shape3, image_shape, same_order, transposed
+
+
+@dataclass
+class Build:
+    """State of the lowering.
+
+    Attributes
+    ----------
+    source : Source
+    graph : Graph
+    places : dict of str to Place
+        Where the ONNX tensors lie that have been lowered.
+    """
+
+    source: Source
+    graph: Graph
+    places: dict[str, Place] = field(default_factory=dict)
+
+    def shape_of(self, place: Place) -> Shape3:
+        """(height, width, channels) of the tensor that a place views."""
+        return self.graph.tensors[place.tensor].shape
+
+    def add_tensor(self, name: str, shape: Shape3, like: str) -> None:
+        """Add a tensor of the graph with the scale and zero point of the ONNX tensor ``like``."""
+        scale, zero_point = quantisation(self.source, like)
+        self.graph.tensors[name] = Tensor(name, shape, scale, zero_point, ())
+
+    def add_view(self, name: str, place: Place) -> None:
+        """Note where an ONNX tensor of codes lies."""
+        self.places[name] = place
+        tensor = self.graph.tensors[place.tensor]
+        view = View(name, place.shape, place.axes, self.source.types[name] == np.uint8)
+        self.graph.tensors[place.tensor] = dataclasses.replace(tensor, views=(*tensor.views, view))
+
+
+def attributes(node: NodeProto) -> dict[str, object]:
+    """The attributes of a node by name."""
+    return {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
+
+
+def follow_layout(build: Build, node: NodeProto, place: Place) -> Place:
+    """The place behind a layout operator.
+
+    Raises
+    ------
+    UnsupportedError
+        If it moves bytes.
+    """
+    shape = build.source.shapes[node.output[0]]
+    if node.op_type != "Transpose":
+        return Place(place.tensor, place.axes, shape)
+    permutation = permutation_of(node, len(shape))
+    axes = transposed(place.axes, place.shape, permutation, build.shape_of(place))
+    if axes is None:
+        raise UnsupportedError(
+            f"{label(node)} with perm {list(permutation)} on shape {list(place.shape)} moves values "
+            "within a feature map",
+            "only layout operators that vanish in NHWC order are supported "
+            "between layers: move it to an end of the network",
+        )
+    return Place(place.tensor, axes, shape)
+
+
+def permutation_of(node: NodeProto, rank: int) -> tuple[int, ...]:
+    """The permutation of a Transpose."""
+    return tuple(attributes(node).get("perm", range(rank)[::-1]))
+
+
+def image_place(build: Build, node: NodeProto, place: Place) -> Shape3:
+    """(height, width, channels) of what a spatial operator reads, if that is how its input lies.
+
+    Raises
+    ------
+    UnsupportedError
+        If it has more than two spatial dimensions, or the values lie in another order.
+    """
+    wanted = image_shape(place.shape)
+    if wanted is None:
+        raise UnsupportedError(
+            f"{label(node)} must work on one or two spatial dimensions, not on shape {list(place.shape)}"
+        )
+    shape = build.shape_of(place)
+    if shape != wanted or not same_order(place.axes, CHANNELS_FIRST, shape):
+        raise UnsupportedError(
+            f"the layout operators before {label(node)} arrange a feature map of {show(shape)} as "
+            f"{show(wanted)} (height x width x channels), which moves values",
+            "feed it with the layout of its producer",
+        )
+    return shape
+
+
+def show(shape: tuple[int, ...]) -> str:
+    """A shape in a message."""
+    return "x".join(map(str, shape))
+
+
+def window_of(node: NodeProto, kernel: tuple[int, ...], rank: int, input_shape: Shape3, output_shape: Shape3) -> Window:
+    """Geometry of a convolution or pooling, with the borders that its windows really reach below and to the right.
+
+    Parameters
+    ----------
+    node : NodeProto
+    kernel : tuple of int
+        One or two sizes.
+    rank : int
+        Spatial dimensions, 1 or 2.
+    input_shape, output_shape : tuple of int
+        (height, width, channels), as ONNX Runtime has them; ``ceil_mode`` and ``auto_pad`` show in the latter.
+    """
+    given = attributes(node)
+    lead = (1,) * (2 - rank)
+    kernel = lead + tuple(kernel)
+    stride = lead + tuple(given.get("strides", (1,) * rank))
+    dilation = lead + tuple(given.get("dilations", (1,) * rank))
+    pads = given.get("pads", (0,) * (2 * rank))
+    begin = [0] * (2 - rank) + list(pads[:rank])
+    auto = given.get("auto_pad", b"NOTSET")
+    after = []
+    for axis in range(2):
+        reach = (output_shape[axis] - 1) * stride[axis] + dilation[axis] * (kernel[axis] - 1) + 1
+        missing = max(reach - input_shape[axis], 0)
+        if auto == b"VALID":
+            begin[axis] = 0
+        elif auto in (b"SAME_UPPER", b"SAME_LOWER"):
+            begin[axis] = missing // 2 if auto == b"SAME_UPPER" else missing - missing // 2
+        after.append(max(reach - input_shape[axis] - begin[axis], 0))
+    return Window(kernel, stride, dilation, (begin[0], begin[1], after[0], after[1]))
+
+
+def skipped(node: NodeProto, window: Window, input_shape: Shape3, output_shape: Shape3) -> tuple[int, int]:
+    """Rows and columns in front of the first window of a convolution.
+
+    There are some where ``auto_pad`` is SAME_UPPER or SAME_LOWER and the stride is larger than the kernel: the border
+    that ONNX Runtime computes is negative then. How it rounds the half of it is found by trial (onnxruntime 1.31).
+    """
+    rounding = {b"SAME_UPPER": 1, b"SAME_LOWER": 2}.get(attributes(node).get("auto_pad", b""))
+    if rounding is None:
+        return 0, 0
+    below, beside = (
+        max(
+            (input_shape[axis] - (output_shape[axis] - 1) * window.stride[axis] - window.extent[axis] - rounding) // 2,
+            0,
+        )
+        for axis in range(2)
+    )
+    return below, beside
+
+
+def lower_pool(build: Build, node: NodeProto, place: Place, output: str, like: str) -> Place:
+    """Add the layer of a MaxPool; its result becomes the graph's tensor ``output``.
+
+    Raises
+    ------
+    UnsupportedError
+        If it returns indices, or cannot read its input as it lies.
+    """
+    if len([name for name in node.output if name]) > 1:
+        raise UnsupportedError(f"{label(node)} must not return indices", "remove its second output")
+    shape = image_place(build, node, place)
+    onnx_shape = build.source.shapes[node.output[0]]
+    output_shape = image_shape(onnx_shape)
+    kernel = tuple(attributes(node)["kernel_shape"])
+    window = window_of(node, kernel, len(onnx_shape) - 2, shape, output_shape)
+    build.add_tensor(output, output_shape, like)
+    build.graph.layers.append(MaxPool(node.name, (place.tensor,), output, window=window))
+    return Place(output, CHANNELS_FIRST, onnx_shape)
+
+
+def follow_trunk(build: Build, nodes: list[NodeProto], place: Place, like: str, output: str | None = None) -> Place:
+    """Lower layout operators and max pooling in a row.
+
+    Parameters
+    ----------
+    build : Build
+    nodes : list of NodeProto
+        In order of execution.
+    place : Place
+        Of the first node's input.
+    like : str
+        ONNX tensor with the scale and zero point of the results.
+    output : str or None
+        Name of the last pooling's result, by default that of its float tensor.
+    """
+    pools = [node for node in nodes if node.op_type in POOLING]
+    for node in nodes:
+        # Pointwise operators may have added dimensions of one element in front.
+        place = Place(place.tensor, place.axes, build.source.shapes[node.input[0]])
+        if node.op_type in LAYOUT:
+            place = follow_layout(build, node, place)
+        else:
+            last = output is not None and node is pools[-1]
+            place = lower_pool(build, node, place, output if last else node.output[0], like)
+    return place

@@ -1,0 +1,1 @@
+"""The model cut at its quantised tensors, and what runs where."""

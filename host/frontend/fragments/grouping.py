@@ -1,0 +1,133 @@
+"""Find the fragments of a model: cut it at its tensors of 8-bit codes."""
+
+from __future__ import annotations
+
+from onnx import NodeProto
+
+from ..reading.errors import ModelError
+from ..reading.source import Source
+from .fragments import LAYOUT, LINEAR, POINTWISE, Fragment
+
+
+def find_fragments(source: Source) -> list[Fragment]:
+    """Cut the model into fragments, in order of execution.
+
+    Raises
+    ------
+    ModelError
+        If a float tensor bypasses a quantised one, so that no order exists.
+    """
+    fragments = [_make_fragment(source, nodes) for nodes in _group_nodes(source)]
+    return _order(source, [part for fragment in fragments for part in _parts(source, fragment)])
+
+
+def _group_nodes(source: Source) -> list[list[NodeProto]]:
+    """Nodes that exchange float tensors belong together; a DequantizeLinear belongs to each of its readers."""
+    group = {id(node): [node] for node in source.nodes if not _dequantises(source, node)}
+    for node in source.nodes:
+        if _dequantises(source, node):
+            continue
+        for name in node.output:
+            if name in source.shapes and not source.is_codes(name):
+                for reader in source.consumers.get(name, []):
+                    _join(group, node, reader)
+    groups = list({id(nodes): nodes for nodes in group.values()}.values())
+    outputs = set(source.outputs)
+    groups += [[node] for node in source.nodes if _dequantises(source, node) and node.output[0] in outputs]
+    return groups
+
+
+def _dequantises(source: Source, node: NodeProto) -> bool:
+    """Whether a node dequantises codes; sums of 32 bits are no codes."""
+    return node.op_type == "DequantizeLinear" and source.is_codes(node.input[0])
+
+
+def _join(group: dict[int, list[NodeProto]], one: NodeProto, other: NodeProto) -> None:
+    first, second = group[id(one)], group[id(other)]
+    if first is not second:
+        first.extend(second)
+        for node in second:
+            group[id(node)] = first
+
+
+def _make_fragment(source: Source, nodes: list[NodeProto]) -> Fragment:
+    present = {id(node) for node in nodes}
+    for node in list(nodes):
+        for name in source.dynamic_inputs(node):
+            producer = source.producer.get(name)
+            if producer is not None and _dequantises(source, producer):
+                present.add(id(producer))
+    ordered = [node for node in source.nodes if id(node) in present]
+    computed = {name for node in ordered for name in node.output}
+    read = dict.fromkeys(name for node in ordered for name in source.dynamic_inputs(node))
+    model_outputs = set(source.outputs)
+    dequantised = {name for node in ordered if _dequantises(source, node) for name in node.output}
+    shared = dequantised if len(ordered) > 1 else set()
+
+    def is_output(name: str) -> bool:
+        readers = source.consumers.get(name, [])
+        leaves = name in model_outputs or any(id(reader) not in present for reader in readers)
+        # Codes that a float tensor of the fragment passes by are read in the fragment itself.
+        return name not in shared and (leaves or (source.is_codes(name) and bool(readers)))
+
+    outputs = [name for node in ordered for name in node.output if name in source.shapes and is_output(name)]
+    return Fragment(ordered, [name for name in read if name not in computed], outputs)
+
+
+def _parts(source: Source, fragment: Fragment) -> list[Fragment]:
+    """Fragments of their own for results that have nothing but pointwise operators in common.
+
+    A float or 16-bit tensor with several readers makes them one fragment; each result is then a layer of its own, or
+    runs on the host. What they share is in each of them, as a DequantizeLinear is in each fragment that reads it.
+    """
+    if len(fragment.outputs) < 2 or any(node.op_type in LINEAR for node in fragment.nodes):
+        return [fragment]
+    groups = _apart(source, fragment)
+    found = [_above(source, fragment, names) for names in groups]
+    parts = []
+    for names, nodes in zip(groups, found, strict=True):
+        others = {id(node) for other in found if other is not nodes for node in other}
+        computed = {name for node in nodes for name in node.output}
+        read = dict.fromkeys(name for node in nodes for name in source.dynamic_inputs(node) if name not in computed)
+        parts.append(Fragment(nodes, list(read), names, own=[node for node in nodes if id(node) not in others]))
+    return parts
+
+
+def _apart(source: Source, fragment: Fragment) -> list[list[str]]:
+    """The outputs of a fragment in groups: those that share an operator that is not pointwise stay together."""
+    groups: list[tuple[list[str], set[int]]] = []
+    for name in fragment.outputs:
+        nodes = _above(source, fragment, [name])
+        names, special = [name], {id(node) for node in nodes if node.op_type not in (*POINTWISE, *LAYOUT)}
+        for group in [group for group in groups if group[1] & special]:
+            groups.remove(group)
+            names, special = group[0] + names, group[1] | special
+        groups.append((names, special))
+    return [names for names, _ in groups]
+
+
+def _above(source: Source, fragment: Fragment, outputs: list[str]) -> list[NodeProto]:
+    """The nodes of a fragment between codes and some of its outputs, in order of execution."""
+    needed, nodes = set(outputs), []
+    for node in reversed(fragment.nodes):
+        if needed & set(node.output):
+            needed |= {name for name in source.dynamic_inputs(node) if not source.is_codes(name)}
+            nodes.append(node)
+    return nodes[::-1]
+
+
+def _order(source: Source, fragments: list[Fragment]) -> list[Fragment]:
+    maker = {name: fragment for fragment in fragments for name in fragment.outputs}
+    done: list[Fragment] = []
+    waiting = list(fragments)
+    while waiting:
+        ready = [
+            fragment for fragment in waiting if all(maker[name] in done for name in fragment.inputs if name in maker)
+        ]
+        if not ready:
+            raise ModelError(
+                f"{source.name}: {waiting[0].label} reads a float tensor past a quantised one; quantise every branch"
+            )
+        done += ready
+        waiting = [fragment for fragment in waiting if fragment not in ready]
+    return done

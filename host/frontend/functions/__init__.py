@@ -1,0 +1,1 @@
+"""Functions of the model that are layers: recognised by their bodies."""

@@ -1,0 +1,208 @@
+"""Functions of the model that are layers: recognised by their bodies, and kept whole.
+
+ONNX Runtime inlines functions, and may then move or merge what is left of them. What becomes of the rest of the network
+does not depend on that: both ends of such a function are codes, and its body rounds nothing where float32 does. So a
+quantised product of the same shapes stands in for each call while ONNX Runtime makes the graph that it executes, and
+the call stands there again in that graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import FunctionProto, NodeProto, helper, inliner, numpy_helper
+
+from ...model.functions import binary_function, fpc_function
+from ...model.functions.onnx_function import DOMAIN, VERSION
+from ...model.model_graph import mark_form
+from ..fragments.fragments import label
+from ..reading.errors import ModelError
+from ..reading.layer_body import LayerBody
+from ..reading.measure import fix_batch, measure
+from ..reading.parse import name_nodes
+from ..reading.source import Source
+from . import binary_body, fpc_body
+from .body import BodyError
+
+Functions = dict[tuple[str, str], LayerBody]
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A kind of layer: what it is called, how the names of its functions begin, and what says how they look."""
+
+    title: str
+    name: str
+    manual: str
+    read: Callable[[FunctionProto], LayerBody]
+
+
+_KINDS = (
+    _Kind("fast pointwise convolution", fpc_function.NAME, "docs/fpc.md", fpc_body.read_body),
+    _Kind("binary convolution", binary_function.NAME, "docs/binary.md", binary_body.read_body),
+)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A node of the user's, and the name of its stand-in's weights."""
+
+    node: NodeProto
+    weights: str
+
+
+def find_functions(source: Source) -> Functions:
+    """Layers among the functions that the model calls, whatever their names.
+
+    Raises
+    ------
+    ModelError
+        If one is called as those of a kind of layer are, and has another body.
+    """
+    nodes = [*source.model.graph.node, *(node for function in source.model.functions for node in function.node)]
+    called = {(node.domain, node.op_type): node for node in nodes}
+    found: Functions = {}
+    for function in source.model.functions:
+        key = function.domain, function.name
+        if key in called:
+            body = _read(source, function, called[key].name)
+            found |= {} if body is None else {key: body}
+    return found
+
+
+def _read(source: Source, function: FunctionProto, caller: str) -> LayerBody | None:
+    """The body of a layer; None where it is none, and is not called as if it were one."""
+    differences: dict[_Kind, BodyError] = {}
+    for kind in _KINDS:
+        try:
+            return kind.read(function)
+        except BodyError as error:
+            differences[kind] = error
+    meant = [kind for kind in _KINDS if function.name.startswith(kind.name)]
+    if not meant and function.domain != DOMAIN:
+        return None
+    meant = meant or list(_KINDS)
+    titles, manuals = (" or ".join(getattr(kind, name) for kind in meant) for name in ("title", "manual"))
+    differing = "; ".join(
+        f"{kind.title}: {differences[kind]}" if len(meant) > 1 else str(differences[kind]) for kind in meant
+    )
+    raise ModelError(
+        f"{source.name}: function {function.domain}.{function.name} of {caller!r} must have the body of a {titles}, "
+        f"and has another: {differing}; write it as {manuals} says, or call it otherwise to have its operators taken "
+        "one by one"
+    )
+
+
+def stand_in(source: Source, functions: Functions) -> tuple[onnx.ModelProto, list[_Call]]:
+    """The model with a quantised product in place of each of these layers, and what they stand for.
+
+    Raises
+    ------
+    ModelError
+        If one reads anything but int8 codes with its channels at axis 1.
+    """
+    if not functions:
+        return source.model, []
+    model = _unfolded(source.model, functions)
+    name_nodes(model)
+    measured = onnx.ModelProto()
+    measured.CopyFrom(model)
+    shown = Source(source.name, measured, source.data, source.qdq)
+    fix_batch(shown)
+    measure(shown)
+    calls = []
+    for node in model.graph.node:
+        body = functions.get((node.domain, node.op_type))
+        if body is None or node.input[0] not in shown.shapes:
+            continue
+        _check_input(shown, node, body)
+        call = NodeProto()
+        call.CopyFrom(node)
+        calls.append(_Call(call, f"stand-in for {node.output[0]}"))
+        _replace(model, node, calls[-1].weights, body, len(shown.shapes[node.input[0]]))
+    # ONNX Runtime must go on treating the others as it treats the model.
+    mark_form(model, qdq=source.qdq)
+    return model, calls
+
+
+def _unfolded(model: onnx.ModelProto, functions: Functions) -> onnx.ModelProto:
+    """The model with every call in the graph itself: functions that call layers are inlined."""
+    others = [function for function in model.functions if (function.domain, function.name) not in functions]
+    if any((node.domain, node.op_type) in functions for function in others for node in function.node):
+        return inliner.inline_selected_functions(model, list(functions), exclude=True)
+    copied = onnx.ModelProto()
+    copied.CopyFrom(model)
+    return copied
+
+
+def _check_input(source: Source, node: NodeProto, body: LayerBody) -> None:
+    name = node.input[0]
+    shape, dtype = source.shapes[name], source.types[name]
+    if dtype != np.int8:
+        raise ModelError(
+            f"{source.name}: {label(node)} must read int8 codes, and {name!r} is {dtype}; quantise with "
+            "activation_type=QuantType.QInt8"
+        )
+    spatial = len(shape) - 2
+    if shape[1] != body.inputs or body.spatial not in (None, spatial):
+        wanted = f"[batch, {body.inputs}" + ", ..." * (body.spatial != 0) + "]"
+        raise ModelError(
+            f"{source.name}: {label(node)} must read a tensor of the shape {wanted} with "
+            f"{'any number of' if body.spatial is None else body.spatial} dimensions behind its channels, and "
+            f"{name!r} has the shape {list(shape)}; write the function for it"
+        )
+
+
+def _replace(model: onnx.ModelProto, node: NodeProto, weights: str, body: LayerBody, rank: int) -> None:
+    """Make a node the quantised product of its shapes."""
+    scale, zero = f"{weights} (scale)", f"{weights} (zero point)"
+    matrix = np.zeros((body.outputs, body.inputs), np.int8)
+    if rank > 2:
+        sizes = body.geometry.kernel or (1,) * (rank - 2)
+        kernel = np.zeros((*matrix.shape, *sizes), np.int8)
+        node.attribute.extend(helper.make_attribute(*item) for item in body.geometry.attributes.items())
+    else:
+        kernel = matrix.T
+    values = ((weights, kernel), (scale, np.float32(1)), (zero, np.int8(0)))
+    model.graph.initializer.extend(numpy_helper.from_array(np.asarray(value), name) for name, value in values)
+    node.op_type, node.domain = ("QLinearConv" if rank > 2 else "QLinearMatMul"), ""
+    node.input.extend([scale, zero, weights, scale, zero, scale, zero])
+
+
+def put_back(given: onnx.ModelProto, model: onnx.ModelProto, calls: list[_Call]) -> None:
+    """Put the calls into the graph that ONNX Runtime executes, where their stand-ins are.
+
+    Parameters
+    ----------
+    given : ModelProto
+        The model with the functions.
+    model : ModelProto
+        That graph.
+    calls : list of _Call
+    """
+    if not calls:
+        return
+    by_weights = {call.weights: call.node for call in calls}
+    for node in model.graph.node:
+        name = next((name for name in node.input if name in by_weights), None)
+        if name is not None:
+            call = by_weights[name]
+            node.op_type, node.domain = call.op_type, call.domain
+            del node.input[1:], node.attribute[:], node.metadata_props[:]
+    # ONNX Runtime may have given others, which have the same ones, the scale and the zero point of a stand-in.
+    read = {name for node in model.graph.node for name in node.input}
+    kept = [
+        tensor
+        for tensor in model.graph.initializer
+        if tensor.name in read or not tensor.name.startswith(tuple(by_weights))
+    ]
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(kept)
+    called = {(call.node.domain, call.node.op_type) for call in calls}
+    model.functions.extend(function for function in given.functions if (function.domain, function.name) in called)
+    known = {entry.domain for entry in model.opset_import}
+    for domain in sorted({domain for domain, _ in called} - known):
+        model.opset_import.append(helper.make_opsetid(domain, VERSION))

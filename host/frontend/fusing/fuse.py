@@ -1,0 +1,53 @@
+"""Make tables in a row one, drop those that nothing reads, and fuse the others into the layer that feeds them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ...graph import Graph, Layer
+from ...graph.finish import composed
+from .signs import gives_signs, simplified
+
+
+def compose_tables(graph: Graph) -> None:
+    """Let a table behind a table read what that one reads, where nothing else reads the codes in between."""
+    for at, layer in enumerate(graph.layers):
+        before = next((other for other in graph.layers if other.output == layer.input), None)
+        readers = sum(layer.input in other.inputs for other in graph.layers)
+        alone = readers == 1 and layer.input not in graph.outputs
+        if alone and layer.is_table and before is not None and before.is_table:
+            one = dataclasses.replace(before.with_table(layer.output, layer.table), name=layer.name)
+            graph.layers[at] = simplified(graph, one)
+    _drop_unread(graph)
+
+
+def fuse_tables(graph: Graph) -> None:
+    """Let layers take the table behind them, or signs, where nothing else reads the codes in between."""
+    producer = {layer.output: layer for layer in graph.layers}
+    fused: dict[Layer, Layer] = {}
+    dropped: set[Layer] = set()
+    for layer in graph.layers:
+        before = producer.get(layer.input)
+        if not layer.is_table or before is None or before.is_table or before.output in graph.outputs:
+            continue
+        readers = [other for other in graph.layers if layer.input in other.inputs]
+        can_fuse = before.takes_signs if gives_signs(graph, layer) else before.finish is not None
+        if len(readers) == 1 and can_fuse:
+            fused[before] = before.with_table(layer.output, layer.table)
+            dropped.add(layer)
+    graph.layers = [fused.get(layer, layer) for layer in graph.layers if layer not in dropped]
+
+
+def _drop_unread(graph: Graph) -> None:
+    """Drop tables whose result no layer reads and that is no output: its ONNX tensors become views of their input."""
+    for layer in reversed(graph.layers):
+        read = layer.output in graph.outputs or any(layer.output in other.inputs for other in graph.layers)
+        if read or not layer.is_table:
+            continue
+        graph.layers = [other for other in graph.layers if other is not layer]
+        source = graph.tensors[layer.input]
+        views = [
+            dataclasses.replace(view, table=composed(layer.table, view.table))
+            for view in graph.tensors.pop(layer.output).views
+        ]
+        graph.tensors[layer.input] = dataclasses.replace(source, views=(*source.views, *views))

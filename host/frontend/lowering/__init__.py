@@ -1,0 +1,1 @@
+"""How fragments become layers: a file for each kind of fragment."""

@@ -1,0 +1,100 @@
+"""Place the accelerator's inputs: which order of height, width and channels the first layer wants them in."""
+
+from __future__ import annotations
+
+from onnx import NodeProto
+
+from ..building.build import Build, permutation_of
+from ..building.layout import CHANNELS_FIRST, CHANNELS_LAST, Place, Shape3, image_shape, inverse, transposed
+from ..fragments.fragments import AVERAGE, CONCAT, LAYOUT, LINEAR, PAD, POOLING, SLICE
+from ..reading.errors import UnsupportedError
+from ..reading.source import Source, size
+from .channels import channel_axis, channels_order
+from .padding import border_order
+
+
+def place_input(build: Build, name: str) -> None:
+    """Add the graph's tensor for an ONNX tensor of codes that the host delivers."""
+    shape, axes = feature_shape(build.source, name)
+    build.add_tensor(name, shape, name)
+    build.graph.inputs.append(name)
+    build.add_view(name, Place(name, axes, build.source.shapes[name]))
+
+
+def feature_shape(source: Source, name: str) -> tuple[Shape3, Shape3]:
+    """The feature map that a tensor of codes is, and the order of its axes.
+
+    The first spatial operator behind it decides; where there is none, or values would move on the way, the tensor is
+    taken as it lies: an image, or a vector.
+    """
+    found = _find_spatial(source, name)
+    if found is not None:
+        path, shape, axes, onnx_shape = found
+        here: Shape3 | None = axes
+        for node in reversed(path):
+            if node.op_type == "Transpose":
+                here = transposed(here, onnx_shape, inverse(permutation_of(node, len(onnx_shape))), shape)
+            onnx_shape = source.shapes[node.input[0]]
+            if here is None:
+                break
+        else:
+            return shape, here
+        image = image_shape(source.shapes[name])
+        if image is not None:
+            return image, CHANNELS_FIRST
+    return (1, 1, size(source.shapes[name])), CHANNELS_LAST
+
+
+_Wish = tuple[list[NodeProto], Shape3, Shape3, tuple[int, ...]]
+
+
+def _find_spatial(source: Source, name: str) -> _Wish | None:
+    """Layout operators on the way to the first operator with an opinion, and what it wants: shape, axes, ONNX shape."""
+    # Depth first, each tensor once: a residual network has two to the number of its sums ways to its end.
+    seen = {name}
+    ways: list[tuple[NodeProto, str, list[NodeProto]]] = [(node, name, []) for node in _readers(source, name)]
+    while ways:
+        node, name, path = ways.pop()
+        shape = source.shapes[name]
+        if source.function(node):
+            image = image_shape(shape)
+            if image is not None:
+                return path, image, CHANNELS_FIRST, shape
+        elif node.op_type in (*LINEAR, *POOLING, *AVERAGE):
+            if len(shape) > 2 and node.op_type in ("Conv", "QLinearConv", *POOLING, *AVERAGE):
+                image = image_shape(shape)
+                if image is not None:
+                    return path, image, CHANNELS_FIRST, shape
+            elif size(shape[:-1]) > 1:
+                return path, (1, size(shape[:-1]), shape[-1]), CHANNELS_LAST, shape
+        elif node.op_type in (*CONCAT, *SLICE, *PAD):
+            return _wish_of_channels(source, node, shape, path)
+        else:
+            step = [node] if node.op_type in LAYOUT else []
+            outputs = [output for output in node.output if output in source.shapes and output not in seen]
+            seen.update(outputs)
+            ways += [
+                (reader, output, path + step) for output in reversed(outputs) for reader in _readers(source, output)
+            ]
+    return None
+
+
+def _readers(source: Source, name: str) -> list[NodeProto]:
+    """The consumers of a tensor, the first one last."""
+    return source.consumers.get(name, [])[::-1]
+
+
+def _wish_of_channels(source: Source, node: NodeProto, shape: tuple[int, ...], path: list[NodeProto]) -> _Wish | None:
+    try:
+        order = (
+            border_order(source, node)
+            if node.op_type in PAD
+            else (channels_order(channel_axis(source, node), len(shape)))
+        )
+    except UnsupportedError:
+        return None
+    if order == CHANNELS_FIRST:
+        image = image_shape(shape)
+        return None if image is None else (path, image, order, shape)
+    height = shape[1] if len(shape) == 4 else 1
+    return path, (height, size(shape[:-1]) // height, shape[-1]), order, shape

@@ -1,0 +1,115 @@
+"""Lower what is computed in float between two quantised tensors: one table, and max pooling on codes around it."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import NodeProto, helper
+
+from ...graph import CodeFinish, Pointwise
+from ...graph.tabulate import CODES, from_codes, open_part
+from ...model.model_graph import expose
+from ..building.build import Build, follow_trunk
+from ..building.checks import check_layers, table_of
+from ..building.layout import Place
+from ..fragments.fragments import LAYOUT, POOLING, QUANTISERS, TRANSPARENT, Fragment, label
+from ..fragments.quantisation import quantisation
+from ..reading.cut import cut
+from ..reading.errors import UnsupportedError
+from ..reading.source import Source
+
+
+def lower_region(build: Build, fragment: Fragment) -> None:
+    """Add the layers of a region: max pooling, a table, max pooling; each only where there is one.
+
+    Raises
+    ------
+    UnsupportedError
+        If a layout operator or pooling stands in one branch alone, pooling on codes is not exact, or ONNX Runtime's
+        result for a code depends on its position.
+    """
+    source, start, end = build.source, fragment.inputs[0], fragment.outputs[0]
+    steps = [node for node in fragment.nodes if node.op_type in (*LAYOUT, *POOLING)]
+    pools = [node for node in steps if node.op_type in POOLING]
+    for node in steps:
+        _check_passed_by_all(source, fragment, node)
+    pointwise = _bypass(source, fragment, steps)
+    table = table_of(pointwise)
+    leading = _count_leading(source, fragment, pointwise, pools)
+    at = steps.index(pools[leading]) if leading < len(pools) else len(steps)
+    first_layer = len(build.graph.layers)
+    place = build.places[start]
+    keeps_zero_point = build.graph.tensors[place.tensor].zero_point == quantisation(source, end)[1]
+    if keeps_zero_point and (table == CODES).all():
+        place = follow_trunk(build, steps, place, end, end)
+    else:
+        place = follow_trunk(build, steps[:at], place, start)
+        # The float tensor in front of QuantizeLinear lends its name: nothing else in the graph has it.
+        output = end if leading == len(pools) else fragment.nodes[-1].input[0]
+        build.add_tensor(output, build.shape_of(place), end)
+        build.graph.layers.append(
+            Pointwise(fragment.main.name, (place.tensor,), output, finish=CodeFinish(table=table))
+        )
+        place = follow_trunk(build, steps[at:], Place(output, place.axes, place.shape), end, end)
+    build.add_view(end, Place(place.tensor, place.axes, source.shapes[end]))
+    check_layers(build, fragment, first_layer)
+
+
+def _check_passed_by_all(source: Source, fragment: Fragment, node: NodeProto) -> None:
+    """Refuse a node that some path from the region's input to its output avoids."""
+    above, below = set(node.input), set(node.output)
+    for other in reversed(fragment.nodes):
+        if above & set(other.output):
+            above |= set(other.input)
+    for other in fragment.nodes:
+        if below & set(other.input):
+            below |= set(other.output)
+    for other in fragment.nodes:
+        bypasses = other is not node and below & set(other.input) and not set(source.dynamic_inputs(other)) <= below
+        if bypasses or not (set(other.output) & (above | below)):
+            raise UnsupportedError(f"{label(node)} stands in one branch alone", "move it before or behind the branches")
+
+
+def _bypass(source: Source, fragment: Fragment, steps: list[NodeProto]) -> onnx.ModelProto:
+    """The region on a tensor of any length, without its layout operators and pooling."""
+    skipped = {id(node) for node in steps}
+    nodes = [
+        helper.make_node("Identity", node.input[:1], node.output[:1], node.name) if id(node) in skipped else node
+        for node in fragment.nodes
+    ]
+    return cut(source, nodes, {fragment.inputs[0]: ["codes"]}, fragment.outputs)
+
+
+def _count_leading(source: Source, fragment: Fragment, pointwise: onnx.ModelProto, pools: list[NodeProto]) -> int:
+    """How many of the poolings stand before the table.
+
+    A pooling may stand before the table if the operators ahead of it never decrease, and behind it if those behind
+    never decrease, on every code.
+    """
+    names = [node.input[0] for node in pools]
+    exposed = expose(pointwise, names)
+    session = open_part(exposed)
+    codes = from_codes(CODES, source.types[fragment.inputs[0]])
+    results, *values = session.run([fragment.outputs[0], *names], {fragment.inputs[0]: codes})
+    results = results.astype(np.int64).reshape(-1)
+    may_lead, may_follow = [], []
+    for value in (item.reshape(-1) for item in values):
+        may_lead.append(bool((value[1:] >= value[:-1]).all()))
+        # Equal values must have equal results, or sorting by both hides a decrease.
+        order = np.lexsort((-results, value))
+        may_follow.append(bool((np.diff(results[order]) >= 0).all()))
+    # Codes are pooled where the model pools them, if that is exact: poolings with nothing ahead of them stand before
+    # the table.
+    natural = sum(1 for node in pools if not _computes(fragment.nodes[: fragment.nodes.index(node)]))
+    for leading in sorted(range(len(pools) + 1), key=lambda count: abs(count - natural)):
+        if all(may_lead[:leading]) and all(may_follow[leading:]):
+            return leading
+    raise UnsupportedError(
+        f"{label(pools[0])} cannot pool codes: operators before it and behind it, up to the next "
+        "quantised tensors, both decrease somewhere",
+        "put QuantizeLinear and DequantizeLinear around it",
+    )
+
+
+def _computes(nodes: list[NodeProto]) -> bool:
+    return any(node.op_type not in (*QUANTISERS, *TRANSPARENT, *LAYOUT, *POOLING) for node in nodes)

@@ -1,0 +1,1 @@
+"""Integer arithmetic that gives the codes which a QONNX network wants."""

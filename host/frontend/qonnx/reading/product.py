@@ -1,0 +1,177 @@
+"""Convolutions and matrix products of codes: which sums they have, and how exactly float32 holds their results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+from onnx import NodeProto
+
+from ....graph import Int8, Window
+
+PRODUCTS = ("Conv", "Gemm", "MatMul")
+#: float32 rounds to 24 significant bits, so that no rounding changes a number by more than this part of it.
+UNIT_ROUNDOFF = 2.0**-24
+_EXACT = 1 << 24
+
+
+@dataclass(frozen=True)
+class Coded:
+    """An activation whose values are int8 codes: ``scale * (code - zero_point)``.
+
+    Attributes
+    ----------
+    codes : str
+        Name of the int8 tensor.
+    scale : float32
+    zero_point : int
+    least, greatest : int
+        Codes that it takes.
+    is_binary : bool
+        Its values are +scale where the code is at least 0, and -scale elsewhere.
+    """
+
+    codes: str
+    scale: np.float32
+    zero_point: int = 0
+    least: int = -1
+    greatest: int = 1
+    is_binary: bool = False
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The least and the greatest number that is multiplied."""
+        return (-1, 1) if self.is_binary else (self.least - self.zero_point, self.greatest - self.zero_point)
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """One product: its sums are whole numbers, and each of its results a scale times a sum, plus a bias.
+
+    Attributes
+    ----------
+    node : NodeProto
+    source : Coded
+    weights : int8[outputs, inputs / groups, ...]
+        The kernel behind them, if there is one.
+    scale : float32[outputs]
+        Of the weights.
+    bias : float32[outputs] or None
+    window : Window or None
+        None for a matrix; a kernel of one dimension counts as one row.
+    groups : int
+    is_binary : bool
+        Whether all weights are +1 and -1.
+    area : (rows, columns)
+        Of the map that it reads.
+    """
+
+    node: NodeProto
+    source: Coded
+    weights: Int8
+    scale: npt.NDArray[np.float32]
+    bias: npt.NDArray[np.float32] | None = None
+    window: Window | None = None
+    groups: int = 1
+    is_binary: bool = field(init=False)
+    area: tuple[int, int] = (1, 1)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_binary", bool((np.abs(self.weights) == 1).all()))
+
+    @property
+    def outputs(self) -> int:
+        """Output channels."""
+        return len(self.weights)
+
+    @property
+    def terms(self) -> int:
+        """Products that one sum adds up."""
+        return self.weights[0].size
+
+    @property
+    def is_exclusive_or(self) -> bool:
+        """Whether the accelerator's engine for binary values computes it."""
+        spatial = self.weights.ndim - 2
+        return self.source.is_binary and self.is_binary and self.groups == 1 and spatial in (0, 2)
+
+    def limits(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The least and the greatest sum of each output channel."""
+        low, high = self.source.bounds
+        flat = self.weights.reshape(self.outputs, -1)
+        above, below = (flat.clip(*ends).sum(axis=1, dtype=np.int64) for ends in ((0, 127), (-128, 0)))
+        return above * low + below * high, above * high + below * low
+
+    def sums(self) -> npt.NDArray[np.int64]:
+        """All sums that some output channel may have, rising; of n binary products, n, n - 2, n - 4 ...
+
+        Windows that reach over a border of zeros add up fewer products.
+        """
+        least, greatest = (int(limit) for limit in (self.limits()[0].min(), self.limits()[1].max()))
+        if not (self.is_binary and self.source.is_binary):
+            return np.arange(least, greatest + 1)
+        of_tap = self.terms if self.window is None else self.weights.shape[1]
+        counts = np.array([1]) if self.window is None else np.unique(self.window.counts(*self.area))
+        return np.unique(np.concatenate([np.arange(-of_tap * n, of_tap * n + 1, 2) for n in counts]))
+
+    def errors(self, sums: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """How far float32 may lie from the results for these sums: float64[sums, outputs], 0 where it is exact.
+
+        Nobody promises an order in which float32 numbers are added, or whether products are rounded before. Where all
+        numbers are whole multiples of one number and none exceeds 2**24 of it, no order rounds anything. Elsewhere:
+        with m terms there are m - 1 additions, and each rounds its result by at most u = 2**-24 of it. If the
+        magnitudes of all terms add up to A, and the terms themselves to v, the part of them that an addition has
+        gathered is at most (A + |v|) / 2: what it holds beyond that, the rest would have to cancel. What was rounded
+        before changes such a part by at most m * u / (1 - m * u) * A. At last, a code times its scale and a product
+        are rounded once each: 2 * u * A, with terms of higher order less than 3 * u * A.
+        """
+        if self._is_exact():
+            return np.zeros((len(sums), self.outputs))
+        u, m = UNIT_ROUNDOFF, self.terms + (self.bias is not None)
+        scale = self.real_scale
+        magnitude = self._largest_magnitude() * scale + self._bias_or_zero().__abs__()
+        value = np.abs(sums[:, None] * scale + self._bias_or_zero())
+        gathered = (magnitude + np.minimum(value, magnitude)) / 2 + m * u / (1 - m * u) * magnitude
+        return u * (m * gathered + 3 * magnitude)
+
+    def results(self, sums: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """Results without any rounding but that of float64: float64[sums, outputs]."""
+        return sums[:, None] * self.real_scale + self._bias_or_zero()
+
+    @property
+    def real_scale(self) -> npt.NDArray[np.float64]:
+        """float64[outputs], exact: of one in the sum."""
+        return np.float64(self.source.scale) * self.scale.astype(np.float64)
+
+    def _bias_or_zero(self) -> npt.NDArray[np.float64]:
+        return np.zeros(self.outputs) if self.bias is None else self.bias.astype(np.float64)
+
+    def _largest_magnitude(self) -> npt.NDArray[np.int64]:
+        """Of all numbers that a channel adds up, together."""
+        largest = max(map(abs, self.source.bounds))
+        return np.abs(self.weights.astype(np.int64)).reshape(self.outputs, -1).sum(axis=1) * largest
+
+    def _is_exact(self) -> bool:
+        """Whether all partial sums are whole multiples, at most 2**24, of one power of two.
+
+        Then nothing has been rounded where codes and weights were multiplied with their scales either: each is at most
+        its product with the other one, which is a term of a sum, of its own power of two.
+        """
+        bias = self._bias_or_zero()
+        unit = np.float64(_unit(np.array([self.source.scale]))[0]) * _unit(self.scale)
+        unit = np.where(bias == 0, unit, np.minimum(unit, _unit(np.where(bias == 0, 1, bias))))
+        magnitude = self._largest_magnitude() * self.real_scale + np.abs(bias)
+        return bool((magnitude <= _EXACT * unit).all())
+
+
+def _unit(numbers: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
+    """The power of two of which each float32 is an odd multiple."""
+    return np.abs(numbers.astype(np.float64)) / _mantissa(numbers)
+
+
+def _mantissa(numbers: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
+    """The odd whole number that each float32 is, times a power of two."""
+    whole = np.abs(np.frexp(numbers.astype(np.float64))[0] * _EXACT).astype(np.int64)
+    # Without the bits below the lowest one that is set.
+    return (whole // (whole & -whole)).astype(np.float64)

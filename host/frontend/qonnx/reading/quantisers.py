@@ -1,0 +1,159 @@
+"""Quant and BipolarQuant nodes: what they say, and the standard operators that compute them.
+
+Source: *QONNX: Representing Arbitrary-Precision Quantized Neural Networks* (arXiv 2206.07527), and the operators'
+definitions in the qonnx repository (docs/qonnx-custom-ops).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import NodeProto, helper, numpy_helper
+
+from ...building.build import attributes
+from ...fragments.fragments import label
+from ...reading.errors import ModelError
+
+DOMAINS = ("qonnx.custom_op.general", "finn.custom_op.general", "onnx.brevitas")
+BIPOLAR, INTEGER = ("BipolarQuant",), ("Quant", "IntQuant")
+
+#: The standard operator of each rounding mode, on a number that is not halfway twice: what has no such operator is
+#: refused.
+_ROUNDING = {"ROUND": "Round", "HALF_EVEN": "Round", "CEIL": "Ceil", "FLOOR": "Floor"}
+_BITS = 8
+
+
+@dataclass(frozen=True)
+class Quantiser:
+    """A Quant or BipolarQuant node.
+
+    Attributes
+    ----------
+    node : NodeProto
+    scale : str
+        Name of its scale.
+    is_binary : bool
+        Whether its results are +scale and -scale.
+    zero_point : int
+    least, greatest : int
+        Bounds of the rounded number, the zero point added.
+    rounding : str
+        Operator.
+    """
+
+    node: NodeProto
+    scale: str
+    is_binary: bool = True
+    zero_point: int = 0
+    least: int = -1
+    greatest: int = 1
+    rounding: str = ""
+
+    @property
+    def fits(self) -> bool:
+        """Whether numbers with a zero point of its own have 8 bits."""
+        return self.greatest - self.least < 1 << _BITS
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether QuantizeLinear computes its codes: it adds the zero point behind the rounding."""
+        is_whole = self.greatest - self.least == (1 << _BITS) - 1
+        return not self.is_binary and is_whole and not self.zero_point and self.rounding == "Round"
+
+    @property
+    def shift(self) -> int:
+        """What int8 codes are less than the numbers: 128 where these are unsigned and reach 128."""
+        return 0 if self.greatest < 1 << _BITS - 1 else 1 << _BITS - 1
+
+    def spell(self, result: str) -> tuple[list[NodeProto], list[onnx.TensorProto]]:
+        """Standard operators, and their constants, that compute ``result`` as the node computes its own."""
+        written: list[NodeProto] = []
+        constants: list[onnx.TensorProto] = []
+
+        def constant(name: str, value: object, dtype: type = np.float32) -> str:
+            constants.append(numpy_helper.from_array(np.array(value, dtype), f"{result} {name}"))
+            return constants[-1].name
+
+        def add(operator: str, name: str, *inputs: str) -> str:
+            output = f"{result} {name}" if name else result
+            written.append(helper.make_node(operator, inputs, [output], f"{self.node.name} {name}".rstrip()))
+            return output
+
+        if self.is_binary:
+            reached = add("GreaterOrEqual", "reached", self.node.input[0], constant("zero", 0))
+            ones = add("Where", "sign", reached, constant("plus", 1), constant("minus", -1))
+            add("Mul", "", ones, self.scale)
+            return written, constants
+        scaled = add("Div", "scaled", self.node.input[0], self.scale)
+        if self.zero_point:
+            scaled = add("Add", "shifted", scaled, constant("zero point", self.zero_point))
+        clipped = add("Clip", "clipped", scaled, constant("least", self.least), constant("greatest", self.greatest))
+        number = add(self.rounding, "number", clipped)
+        if self.zero_point:
+            number = add("Sub", "centred", number, constant("zero point again", self.zero_point))
+        add("Mul", "", number, self.scale)
+        return written, constants
+
+
+def is_qonnx(model: onnx.ModelProto) -> bool:
+    """Whether a model has operators of QONNX."""
+    return any(node.domain in DOMAINS for node in model.graph.node)
+
+
+def read_quantiser(name: str, node: NodeProto, constants: Mapping[str, np.ndarray]) -> Quantiser:
+    """Read a node of QONNX' domains.
+
+    Parameters
+    ----------
+    name : str
+        The model's, for messages.
+    node : NodeProto
+    constants : mapping of str to array
+        What is known of its inputs.
+
+    Raises
+    ------
+    ModelError
+        If it is another operator, or has parameters that no standard operators compute.
+    """
+    place = f"{name}: {label(node)}"
+    if node.op_type not in (*BIPOLAR, *INTEGER):
+        raise ModelError(
+            f"{name}: the operator of {node.name!r} must be Quant or BipolarQuant, not {node.op_type}; export the "
+            "network with brevitas.export.export_qonnx"
+        )
+    if node.op_type in BIPOLAR:
+        return Quantiser(node, node.input[1])
+    values = [_number(place, node, at, kind, constants) for at, kind in ((2, "zero point"), (3, "bit width"))]
+    for kind, value in zip(("zero point", "bit width"), values, strict=True):
+        if value != int(value):
+            raise ModelError(f"{place}: the {kind} must be a whole number, not {value}; quantise with whole ones")
+    zero_point, bits = map(int, values)
+    given = attributes(node)
+    signed, narrow = bool(given.get("signed", 1)), bool(given.get("narrow", 1))
+    if bits < 1:
+        raise ModelError(f"{place}: the bit width must be at least 1, not {bits}; quantise with 2 to 8 bits")
+    if bits == 1 and signed:
+        if zero_point:
+            raise ModelError(f"{place}: the zero point must be 0 with one bit, not {zero_point}; use BipolarQuant")
+        return Quantiser(node, node.input[1])
+    mode = given.get("rounding_mode", b"ROUND").decode().upper()
+    if mode not in _ROUNDING:
+        raise ModelError(
+            f"{place}: the rounding mode must be {', '.join(_ROUNDING)}, not {mode}; quantise with "
+            "FloatToIntImplType.ROUND"
+        )
+    least = -(1 << bits - 1) + narrow if signed else 0
+    greatest = (1 << bits - 1) - 1 if signed else (1 << bits) - 1 - narrow
+    return Quantiser(node, node.input[1], False, zero_point, least, greatest, _ROUNDING[mode])
+
+
+def _number(place: str, node: NodeProto, at: int, kind: str, constants: Mapping[str, np.ndarray]) -> float:
+    value = constants.get(node.input[at])
+    if value is None or value.size != 1:
+        found = "computed" if value is None else f"of {value.size} values"
+        raise ModelError(f"{place}: the {kind} {node.input[at]!r} must be one constant, not {found}; export it as one")
+    return float(value.item())

@@ -1,0 +1,1 @@
+"""The quantised network that computes what a QONNX network says."""

@@ -1,0 +1,225 @@
+"""The ONNX file: read, and checked for what needs no run of it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import onnx
+from google.protobuf.message import DecodeError
+
+from ...model.model_file import external_files
+from ...model.model_graph import FREE_INITIALIZERS, is_qdq, model_inputs
+from .errors import ModelError
+from .source import Source
+from .text import wrong_text
+
+QUANTISE = "quantise the float model with `lutterfly quantize MODEL --calibrate inputs.npz`"
+PER_TENSOR = "quantise activations per tensor (per_channel concerns weights alone)"
+DYNAMIC_OPERATORS = ("DynamicQuantizeLinear", "DynamicQuantizeMatMul")
+
+#: What NumPy can hand to ONNX Runtime.
+_ELEMENT_TYPES = [
+    getattr(onnx.TensorProto, name)
+    for name in (
+        "BOOL",
+        "INT8",
+        "INT16",
+        "INT32",
+        "INT64",
+        "UINT8",
+        "UINT16",
+        "UINT32",
+        "UINT64",
+        "FLOAT16",
+        "FLOAT",
+        "DOUBLE",
+    )
+]
+#: Elements of an input: as many bytes as the simulated accelerator has external memory.
+_ELEMENTS = 256 << 20
+
+# A serialised ModelProto begins with field 1, the IR version.
+_MODEL_TAG = b"\x08"
+
+
+def read_model(data: bytes, name: str) -> onnx.ModelProto:
+    """Read a file.
+
+    Raises
+    ------
+    ModelError
+        If it is not ONNX, or is truncated or invalid.
+    """
+    if not data:
+        raise ModelError(f"{name}: must be an ONNX file, not an empty one")
+    try:
+        model = onnx.load_from_string(data)
+    except DecodeError as error:
+        if data.startswith(_MODEL_TAG):
+            raise ModelError(
+                f"{name}: the ONNX file is truncated or damaged after {len(data)} bytes; export or copy it again"
+            ) from error
+        raise ModelError(f"{name}: must be an ONNX file; export the network to ONNX") from error
+    place = wrong_text(model)
+    if place:
+        raise ModelError(
+            f"{name}: {place} must be a text in UTF-8, and is not: the file is damaged; export or copy it again"
+        )
+    files = external_files(model)
+    if files:
+        raise ModelError(
+            f"{name}: keeps weights in {', '.join(map(repr, files))}; give the path of the file instead "
+            "of its contents, or export the model again with external_data=False"
+        )
+    if not model.graph.node:
+        raise ModelError(f"{name}: must be an ONNX file with a graph of operators; export the network to ONNX")
+    try:
+        onnx.checker.check_model(model)
+    except onnx.checker.ValidationError as error:
+        raise ModelError(f"{name}: is not a valid ONNX model: {str(error).splitlines()[0]}; export it again") from error
+    return model
+
+
+def parse(data: bytes, name: str) -> Source:
+    """Read the file of a quantised model.
+
+    Raises
+    ------
+    ModelError
+        If :func:`read_model` or :func:`check_inputs` raises it, or the model has no quantised operator.
+    """
+    model = read_model(data, name)
+    _check_names(model, name)
+    _check_quantised(model, name)
+    name_nodes(model)
+    source = Source(name, model, data, is_qdq(model))
+    _check_fixed(source)
+    check_inputs(source)
+    _check_per_tensor(source)
+    return source
+
+
+def _check_names(model: onnx.ModelProto, name: str) -> None:
+    """Refuse what ONNX Runtime refuses: two nodes of one name."""
+    taken: set[str] = set()
+    for node in model.graph.node:
+        if node.name in taken:
+            raise ModelError(
+                f"{name}: two nodes must not have the name {node.name!r}, as ONNX Runtime refuses them; "
+                "give each node a name of its own, or none"
+            )
+        taken |= {node.name} - {""}
+
+
+def _check_fixed(source: Source) -> None:
+    """Refuse what ONNX Runtime does not fuse: scales and weights that a caller may replace."""
+    graph = source.model.graph
+    listed = {value.name for value in graph.input} - set(source.inputs)
+    if not (source.qdq and listed) or source.model.ir_version < FREE_INITIALIZERS:
+        return
+    shown = next(tensor.name for tensor in graph.initializer if tensor.name in listed)
+    raise ModelError(
+        f"{source.name}: initializer {shown!r} must not be listed among the inputs of the graph: a caller may replace "
+        "it then, and ONNX Runtime computes in float; export the network with keep_initializers_as_inputs=False "
+        "(torch.onnx.export, and Brevitas), or take all of them out with "
+        "python -m onnxruntime.tools.remove_initializer_from_input"
+    )
+
+
+def _check_per_tensor(source: Source) -> None:
+    """Refuse activations with a scale for each channel, which ONNX Runtime fuses, and then fails to run."""
+    graph = source.model.graph
+    sizes = {tensor.name: math.prod(tensor.dims) for tensor in graph.initializer}
+    for node in graph.node:
+        if node.op_type == "Constant" and node.attribute[0].name == "value":
+            sizes[node.output[0]] = math.prod(node.attribute[0].t.dims)
+    dynamic = set(source.inputs)
+    for node in graph.node:
+        if not dynamic & set(node.input):
+            continue
+        dynamic |= set(node.output)
+        if node.op_type in ("QuantizeLinear", "DequantizeLinear") and sizes.get(node.input[1], 1) != 1:
+            raise ModelError(
+                f"{source.name}: the scale {node.input[1]!r} of {node.op_type} {node.name!r} must be one value, not "
+                f"{sizes[node.input[1]]}; {PER_TENSOR}"
+            )
+
+
+def _check_quantised(model: onnx.ModelProto, name: str) -> None:
+    for node in model.graph.node:
+        if node.op_type in DYNAMIC_OPERATORS:
+            raise ModelError(
+                f"{name}: {node.op_type} {node.name!r} quantises at run time, and the accelerator needs "
+                f"fixed scales; {QUANTISE}"
+            )
+    operators = {node.op_type for node in model.graph.node}
+    codes = (onnx.TensorProto.INT8, onnx.TensorProto.UINT8)
+    on_codes = any(value.type.tensor_type.elem_type in codes for value in model_inputs(model))
+    quantised = any(operator in ("QuantizeLinear", "QGemm") or operator.startswith("QLinear") for operator in operators)
+    if not on_codes and not quantised:
+        raise ModelError(f"{name}: is a float model; {QUANTISE}")
+
+
+def name_nodes(model: onnx.ModelProto) -> None:
+    """Give every node a name of its own: what ONNX Runtime makes of a node is found by it."""
+    given, taken = {node.name for node in model.graph.node}, set()
+    for node in model.graph.node:
+        name, begin = node.name, node.name or node.op_type
+        numbers = itertools.count(2 if node.name else 1)
+        while not name or name in taken:
+            name = f"{begin}_{next(numbers)}"
+            name = "" if name in given else name
+        node.name = name
+        taken.add(name)
+
+
+def check_inputs(source: Source) -> None:
+    """Check the type and the shape of every input.
+
+    Raises
+    ------
+    ModelError
+        If an input is no tensor of numbers, or too large; if a dimension other than the batch is dynamic, or the batch
+        is neither dynamic nor 1.
+    """
+    for value in model_inputs(source.model):
+        _check_type(source.name, value)
+        dimensions = value.type.tensor_type.shape.dim
+        if not dimensions:
+            raise ModelError(
+                f"{source.name}: input {value.name!r} must have a shape with a batch dimension; export "
+                "it with fixed shapes"
+            )
+        batch, *others = dimensions
+        if batch.HasField("dim_value") and batch.dim_value != 1:
+            raise ModelError(
+                f"{source.name}: the batch of input {value.name!r} must be dynamic or 1, not "
+                f"{batch.dim_value}; export the model with a dynamic batch"
+            )
+        for axis, dimension in enumerate(others, 1):
+            if dimension.dim_value < 1:
+                shown = dimension.dim_param or (dimension.dim_value if dimension.HasField("dim_value") else "unknown")
+                raise ModelError(
+                    f"{source.name}: dimension {axis} of input {value.name!r} must be fixed, not {shown}; "
+                    "only the batch may be dynamic: set it with "
+                    "onnxruntime.tools.make_dynamic_shape_fixed"
+                )
+        elements = math.prod(dimension.dim_value for dimension in others)
+        if elements > _ELEMENTS:
+            raise ModelError(
+                f"{source.name}: input {value.name!r} must have at most {_ELEMENTS:,} elements, which the "
+                f"simulated accelerator's memory holds, not {elements:,}; export it for smaller inputs"
+            )
+
+
+def _check_type(name: str, value: onnx.ValueInfoProto) -> None:
+    kind = value.type.WhichOneof("value")
+    element = value.type.tensor_type.elem_type
+    if kind == "tensor_type" and element in _ELEMENT_TYPES:
+        return
+    found = onnx.TensorProto.DataType.Name(element) if kind == "tensor_type" else f"a {(kind or 'value')[:-5]}"
+    raise ModelError(
+        f"{name}: input {value.name!r} must be a tensor of numbers, not {found.lower()}; take it out of "
+        "the network, or convert it before"
+    )

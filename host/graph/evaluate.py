@@ -1,0 +1,67 @@
+"""Evaluate a quantised graph with the golden functions: the codes of every tensor, as the accelerator computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from . import Graph, Int8, View
+from .finish import looked_up
+from .tabulate import from_codes, to_codes
+
+
+def evaluate(graph: Graph, inputs: Mapping[str, Int8]) -> dict[str, Int8]:
+    """Evaluate all layers.
+
+    Parameters
+    ----------
+    graph : Graph
+    inputs : mapping of str to int8[height, width, channels]
+        Codes of every input of the graph.
+
+    Returns
+    -------
+    dict of str to int8[height, width, channels]
+        Codes of every tensor, fused ones and inputs included.
+
+    Raises
+    ------
+    ValueError
+        If the names or shapes are not those of the graph's inputs.
+    """
+    if inputs.keys() != set(graph.inputs):
+        raise ValueError(f"inputs must be {sorted(graph.inputs)}, not {sorted(inputs)}")
+    for name, codes in inputs.items():
+        if codes.shape != graph.tensors[name].shape:
+            raise ValueError(f"{name} must have the shape {graph.tensors[name].shape}, not {codes.shape}")
+    values = dict(inputs)
+    for layer in graph.layers:
+        values |= layer.evaluate(values, graph.tensors)
+    return values
+
+
+def to_onnx(view: View, codes: Int8) -> np.ndarray:
+    """The ONNX tensor of a view, int8 or uint8 of ``view.shape``, that ``codes`` int8[height, width, channels] are."""
+    top, left, bottom, right = view.pads
+    sides = ((top, bottom), (left, right), (0, 0))
+    padded = np.pad(looked_up(codes, view.table), sides, constant_values=np.int8(view.border))
+    array = np.ascontiguousarray(padded.transpose(view.axes)).reshape(view.shape)
+    return from_codes(array, np.dtype(np.uint8 if view.unsigned else np.int8))
+
+
+def from_onnx(view: View, shape: tuple[int, int, int], array: np.ndarray) -> Int8:
+    """The codes int8[height, width, channels], of ``shape``, of an ONNX tensor; the inverse of :func:`to_onnx`.
+
+    The view has neither a border nor a table.
+
+    Raises
+    ------
+    ValueError
+        If the array has not the type and shape of the view.
+    """
+    dtype = np.dtype(np.uint8 if view.unsigned else np.int8)
+    if array.dtype != dtype or array.shape != view.shape:
+        raise ValueError(f"{view.name} must be {dtype}{list(view.shape)}, not {array.dtype}{list(array.shape)}")
+    permuted = to_codes(array).reshape([shape[axis] for axis in view.axes])
+    return np.ascontiguousarray(permuted.transpose(np.argsort(view.axes)))

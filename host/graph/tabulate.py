@@ -1,0 +1,94 @@
+"""Transfer tables: run a chain of pointwise operators in ONNX Runtime on every code.
+
+Source: *Method and computing tool for determining a transfer function between pairs of successive layers of a neural
+network* (EP 19290051.2): between two quantised tensors any chain of pointwise operators is a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+import onnxruntime
+
+from ...golden.tables import apply_table
+from ..model.runtime import plain_session
+from . import Int8
+
+CODES = np.arange(-128, 128, dtype=np.int8)
+
+# ONNX Runtime's kernels work on vectors of up to 16 floats, unrolled up to fourfold, and treat the rest of a tensor
+# apart. Lengths around these sizes put every code in the body and in the rest.
+_REST_LENGTHS = (1, 3, 7, 15, 31, 63)
+
+
+def from_codes(codes: Int8, dtype: np.dtype) -> np.ndarray:
+    """The int8 or uint8 elements that int8 ``codes`` stand for."""
+    return codes if dtype == np.int8 else codes.view(np.uint8) ^ np.uint8(128)
+
+
+def to_codes(array: np.ndarray) -> Int8:
+    """The int8 codes of int8 or uint8 elements."""
+    return array if array.dtype == np.int8 else (array ^ np.uint8(128)).view(np.int8)
+
+
+def code_offset(dtype: np.dtype) -> int:
+    """What int8 or uint8 elements are more than the int8 codes that stand for them."""
+    return 128 if dtype == np.uint8 else 0
+
+
+def open_part(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
+    """Open a part of what ONNX Runtime executes, to be run as it stands, without a thread pool of its own."""
+    return plain_session(model, threads=1)
+
+
+def tabulate(model: onnx.ModelProto, ahead: Mapping[str, Int8] | None = None) -> Int8:
+    """Tabulate a model that maps codes to codes.
+
+    Parameters
+    ----------
+    model : ModelProto
+        Inputs of shape [n] with any n, one output, all int8 or uint8.
+    ahead : mapping of str to int8[256]
+        Tables through which a code reaches each input; by default it is the one input itself.
+
+    Returns
+    -------
+    int8[256]
+        The code of the result, indexed by the code of the input plus 128.
+
+    Raises
+    ------
+    ValueError
+        If ONNX Runtime's result for a code depends on where in a tensor it stands, so that no table gives its bytes.
+    """
+    session = open_part(model)
+    types = {
+        value.name: np.dtype(np.uint8 if value.type == "tensor(uint8)" else np.int8) for value in session.get_inputs()
+    }
+
+    def run(codes: Int8) -> Int8:
+        feeds = {name: codes if ahead is None else apply_table(codes, ahead[name]) for name in types}
+        feeds = {name: from_codes(codes, types[name]) for name, codes in feeds.items()}
+        return to_codes(session.run(None, feeds)[0].reshape(-1))
+
+    table = run(CODES)
+    for length in _REST_LENGTHS:
+        for start in range(0, 256, length):
+            # Bodies of one and of two hundred and fifty-six elements, so that the last `length` codes fall in the rest
+            # of some kernel.
+            rest = CODES.take(range(start, start + length), mode="wrap")
+            for codes in (rest, np.concatenate([CODES, rest])):
+                _check(table, codes, run(codes))
+    return table
+
+
+def _check(table: Int8, codes: Int8, results: Int8) -> None:
+    wrong = np.flatnonzero(table[codes.astype(np.int64) + 128] != results)
+    if wrong.size:
+        code = codes[wrong[0]]
+        raise ValueError(
+            f"ONNX Runtime gives {table[int(code) + 128]} or {results[wrong[0]]} for code {code}, "
+            "depending on its position in the tensor"
+        )

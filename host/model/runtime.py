@@ -1,0 +1,81 @@
+"""ONNX Runtime: what it raises, on which processors its bytes are defined, and sessions without optimisations."""
+
+from __future__ import annotations
+
+import functools
+import platform
+from pathlib import Path
+
+import onnx
+import onnxruntime
+from onnxruntime.capi import onnxruntime_pybind11_state as runtime_state
+
+#: What ONNX Runtime raises on a model that it cannot load or run.
+RUNTIME_ERRORS = (
+    runtime_state.Fail,
+    runtime_state.InvalidArgument,
+    runtime_state.InvalidGraph,
+    runtime_state.InvalidProtobuf,
+    runtime_state.NotImplemented,
+    runtime_state.RuntimeException,
+)
+
+
+# What goes wrong is raised; ONNX Runtime would log it as well.
+_FATAL_ONLY = 4
+
+
+def silence_others() -> None:
+    """Have sessions that libraries open in this process log nothing, as the reference's own: what goes wrong is raised.
+
+    There is no way to do so for a while, so this is for commands, not for functions that others call.
+    """
+    onnxruntime.set_default_logger_severity(_FATAL_ONLY)
+
+
+@functools.cache
+def probe() -> str | None:
+    """Say why this processor is no reference for ONNX Runtime's bytes, or None if it is one.
+
+    The kernels that the numerics describe need x86-64 with AVX2 and FMA; others saturate, or round differently.
+    """
+    machine = platform.machine().lower()
+    if machine not in ("x86_64", "amd64"):
+        return f"ONNX Runtime's bytes are defined on x86-64 processors, and this one is {machine}"
+    cpu_info = Path("/proc/cpuinfo")
+    if not cpu_info.exists():
+        return f"the processor's features cannot be read: {cpu_info} is missing"
+    features: set[str] = set()
+    for line in cpu_info.read_text().splitlines():
+        if line.startswith("flags"):
+            features = set(line.partition(":")[2].split())
+            break
+    missing = [name for name in ("avx2", "fma") if name not in features]
+    return f"the processor lacks {', '.join(missing)}, with which ONNX Runtime's bytes are defined" if missing else None
+
+
+def session_options(*, qdq: bool) -> onnxruntime.SessionOptions:
+    """Options that define the reference: all optimisations; int8 activations in QDQ form are fused as uint8 ones."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = _FATAL_ONLY
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    if qdq:
+        options.add_session_config_entry("session.qdqisint8allowed", "1")
+    return options
+
+
+def open_with(model: bytes, options: onnxruntime.SessionOptions) -> onnxruntime.InferenceSession:
+    """Open a serialised model with these options, on the processor."""
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def plain_session(model: onnx.ModelProto, *, threads: int = 0) -> onnxruntime.InferenceSession:
+    """Open a model without any optimisation: every node is computed as the file says, and every output has a type.
+
+    ``threads`` is how many compute one operator, by default as many as the processor has cores.
+    """
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = _FATAL_ONLY
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return open_with(model.SerializeToString(), options)

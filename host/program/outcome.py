@@ -1,0 +1,116 @@
+"""Outcome: what the compiler has decided, as the program says it, for whoever shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ...golden.config import Config
+from ...golden.isa import TABLE_BYTES
+from ...golden.memories import LocalMemory, constant_memories
+from ...golden.outline import Block, Outline, Stay
+from ...golden.program import Program
+from .body import BodyCommand, read_queue
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantMemory:
+    """One of the memories for constants.
+
+    Attributes
+    ----------
+    name : str
+        What messages call it.
+    size_bytes : int
+        What it holds.
+    blocks : tuple of Block
+        What lies in it: what stays first, then by address.
+    """
+
+    name: str
+    size_bytes: int
+    blocks: tuple[Block, ...]
+
+    @property
+    def resident_bytes(self) -> int:
+        """What stays."""
+        return sum(block.size_bytes for block in self.blocks if not block.is_streamed)
+
+    @property
+    def streamed_bytes(self) -> int:
+        """What is loaded in every inference, each block once."""
+        return sum(block.size_bytes for block in self.blocks if block.is_streamed)
+
+
+class Outcome:
+    """What the compiler has decided.
+
+    Parameters
+    ----------
+    program : Program
+    config : Config
+        Of the program.
+
+    Attributes
+    ----------
+    program, config
+        As given.
+    outline : Outline
+        The program's.
+
+    Raises
+    ------
+    ValueError
+        If the program does not say what was decided, or holds a command that there is not.
+    """
+
+    def __init__(self, program: Program, config: Config):
+        self.program, self.config, self.outline = program, config, program.outline
+        if self.outline == Outline():
+            raise ValueError(
+                "program must have an outline of what its compiler has decided, and has none; "
+                "compile the model with `lutterfly compile`"
+            )
+        self._queues = {
+            "dma": read_queue(program.body.dma, self.outline.dma),
+            "compute": read_queue(program.body.compute, self.outline.compute),
+        }
+
+    def queue(self, name: str) -> Sequence[BodyCommand]:
+        """The commands of the queue ``"compute"`` or ``"dma"``."""
+        return self._queues[name]
+
+    def touching(self, stay: Stay) -> tuple[list[BodyCommand], list[BodyCommand]]:
+        """The commands that bring, write or store what lies in the feature memory, and those that read it there."""
+        dma, compute = self._queues["dma"], self._queues["compute"]
+        moved = [*(dma[index] for index in stay.dma), *(compute[index] for index in stay.written)]
+        return moved, [compute[index] for index in stay.read]
+
+    @cached_property
+    def constant_memories(self) -> tuple[ConstantMemory, ...]:
+        """The memories for constants."""
+        return tuple(
+            ConstantMemory(
+                memory.title,
+                self.config.size_bytes(memory),
+                tuple(block for block in self.outline.blocks if block.memory == memory.name),
+            )
+            for memory in constant_memories(self.config)
+        )
+
+    @property
+    def transfer_tables(self) -> int:
+        """Tables of the table memory, which transfer functions share where they are equal."""
+        tables = [block for block in self.outline.blocks if block.memory == LocalMemory.TABLE.name]
+        return sum(block.size_bytes for block in tables) // TABLE_BYTES
+
+    @property
+    def feature_bytes(self) -> int:
+        """Taken in the feature memory where it is fullest."""
+        return max((layer.feature_bytes for layer in self.outline.layers), default=0)
+
+    @property
+    def spilled(self) -> frozenset[str]:
+        """Tensors that go through external memory because the feature memory does not hold them."""
+        return frozenset(name for layer in self.outline.layers for name in layer.spilled)

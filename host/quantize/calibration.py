@@ -1,0 +1,83 @@
+"""The samples that a model is quantised with: which set the scales, which judge the result, what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..model.arrays import sample_count
+
+#: Of so many samples one is held out; fewer all set the scales.
+_SHARE = 10
+
+Samples = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Samples by their use.
+
+    Attributes
+    ----------
+    calibrating : mapping of str to array
+        They set the scales.
+    judging : mapping of str to array
+        On them the error is measured.
+    judges : str
+        What the latter are called.
+    warnings : list of str
+        What is wrong with them, or with what can be said of the error.
+    """
+
+    calibrating: Samples
+    judging: Samples
+    judges: str
+    warnings: list[str]
+
+
+def split(samples: Samples, others: Samples | None, origin: str) -> Split:
+    """Choose what sets the scales, and what the error is measured on: other samples, wherever there are some.
+
+    Parameters
+    ----------
+    samples : mapping of str to array
+        Every input by name; the first axis counts samples, as many for each input.
+    others : mapping of str to array or None
+        Samples to judge by; None holds out every tenth of ``samples``.
+    origin : str
+        What messages call ``samples``.
+
+    Raises
+    ------
+    ValueError
+        If no input has more than one value: no scale follows from that.
+    """
+    warnings = _complaints(samples, origin)
+    if others is not None:
+        return Split(samples, others, "the samples to test with", warnings)
+    count = sample_count(samples)
+    is_held_out = np.arange(count) % _SHARE == _SHARE - 1
+    if is_held_out.any():
+        parts = ({name: array[where] for name, array in samples.items()} for where in (~is_held_out, is_held_out))
+        return Split(*parts, "the samples that were held out", warnings)
+    warnings.append(
+        "the error is measured on the samples that set the scales, and says little of others; give "
+        f"{_SHARE} or more, of which every tenth is held out, or others with --test"
+    )
+    return Split(samples, samples, "the samples that it was calibrated with", warnings)
+
+
+def _complaints(samples: Samples, origin: str) -> list[str]:
+    constant = [name for name, array in samples.items() if array.min() == array.max()]
+    if len(constant) == len(samples):
+        shown = ", ".join(f"{name} is {samples[name].flat[0]}" for name in constant)
+        raise ValueError(f"{origin}: inputs must have different values, and {shown} everywhere; give typical inputs")
+    found = [f"{origin}: {name} is {samples[name].flat[0]} everywhere, which sets no useful scale" for name in constant]
+    count = sample_count(samples)
+    if count == 1:
+        found.append(f"{origin} has one sample; some hundred typical ones set scales that hold for others")
+    elif all((array == array[:1]).all() for array in samples.values()):
+        found.append(f"{origin}: all {count} samples are equal; typical inputs differ")
+    return found

@@ -1,0 +1,157 @@
+"""From a float model to the quantised one that the accelerator runs best, through onnxruntime.quantization."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnxruntime import quantization
+
+from ..files.progress import Progress, silent
+from ..model.arrays import sample_count
+from ..model.executed import open_session
+from .float_model import check_samples, prepare, read_float_model
+
+#: Operators that are quantised. All others stay in float: a chain of pointwise ones between two quantised tensors
+#: becomes one table, in which nothing is rounded on the way; a Softmax at the end runs on the host.
+OPERATORS = (
+    *("Conv", "Gemm", "MatMul", "Add", "Relu", "Clip"),
+    *("MaxPool", "GlobalAveragePool", "AveragePool"),
+    *("Concat", "Split", "Pad", "Reshape", "Squeeze", "Unsqueeze", "Transpose"),
+)
+
+
+def quantize(
+    data: bytes,
+    samples: Mapping[str, np.ndarray],
+    *,
+    name: str = "model",
+    origin: str = "samples",
+    overrides: Mapping[str, tuple[float, int]] | None = None,
+    progress: Progress = silent,
+) -> bytes:
+    """Quantise a float model: QDQ form, int8 activations, symmetric int8 weights with a scale for each channel.
+
+    Batch normalisation is folded into the convolution or the fully connected layer in front of it. The scale of every
+    activation follows from the least and the greatest value that it has for ``samples``.
+
+    Parameters
+    ----------
+    data : bytes
+        The ONNX file.
+    samples : mapping of str to array
+        Every input by name; the first axis counts samples.
+    name, origin : str
+        What messages call the model and the samples.
+    overrides : mapping of str to (float, int)
+        Scale and zero point, an int8 code, of activations for which they are known already.
+    progress : callable
+
+    Returns
+    -------
+    bytes
+        The quantised ONNX file.
+
+    Raises
+    ------
+    ModelError
+        If the file is no ONNX model that ONNX Runtime runs, is quantised already, or has a dynamic dimension beside
+        the batch.
+    ValueError
+        If a name, a shape, a type or a value of the samples is wrong.
+    """
+    model = read_float_model(data, name)
+    check_samples(data, samples, origin)
+    return quantize_checked(model, samples, name=name, overrides=overrides or {}, progress=progress)
+
+
+def quantize_checked(
+    model: onnx.ModelProto,
+    samples: Mapping[str, np.ndarray],
+    *,
+    name: str,
+    overrides: Mapping[str, tuple[float, int]],
+    progress: Progress,
+) -> bytes:
+    """Quantise what :func:`read_float_model` gives, with what :func:`check_samples` accepts; as :func:`quantize`."""
+    progress("preparing")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        prepared, target = prepare(model, name, folder), folder / "quantised.onnx"
+        quantization.quantize_static(
+            prepared,
+            target,
+            _Reader(samples, progress),
+            quant_format=quantization.QuantFormat.QDQ,
+            per_channel=True,
+            activation_type=quantization.QuantType.QInt8,
+            weight_type=quantization.QuantType.QInt8,
+            op_types_to_quantize=list(OPERATORS),
+            nodes_to_exclude=_sums_with_constants(prepared),
+            extra_options={"MatMulConstBOnly": True, "TensorQuantOverrides": _overrides(overrides)},
+        )
+        return target.read_bytes()
+
+
+def _overrides(known: Mapping[str, tuple[float, int]]) -> dict[str, list[dict[str, Any]]]:
+    return {
+        tensor: [
+            {
+                "quant_type": quantization.QuantType.QInt8,
+                "scale": np.array(scale, np.float32),
+                "zero_point": np.array(zero, np.int8),
+            }
+        ]
+        for tensor, (scale, zero) in known.items()
+    }
+
+
+def relative_errors(
+    data: bytes, quantised: bytes, samples: Mapping[str, np.ndarray], progress: Progress = silent
+) -> dict[str, float]:
+    """How far the float outputs of the quantised model are from those of the float model, in ONNX Runtime.
+
+    Returns
+    -------
+    dict of str to float
+        ``rms(quantised - float) / rms(float)`` of each float output over all samples.
+    """
+    sessions = [open_session(model) for model in (data, quantised)]
+    names = [info.name for info in sessions[0].get_outputs() if info.type == "tensor(float)"]
+    squares = dict.fromkeys(names, np.zeros(2))
+    count = sample_count(samples)
+    for index in range(count):
+        progress("comparing with the float model", index, count)
+        feeds = {name: array[index : index + 1] for name, array in samples.items()}
+        for name, wanted, found in zip(names, *(session.run(names, feeds) for session in sessions), strict=True):
+            arrays = np.stack([found - wanted, wanted]).astype(np.float64)
+            squares[name] = squares[name] + np.square(arrays).reshape(2, -1).sum(axis=1)
+    return {name: float(np.sqrt(error / max(size, np.finfo(float).tiny))) for name, (error, size) in squares.items()}
+
+
+class _Reader(quantization.CalibrationDataReader):
+    """Hands the samples to the calibrator, one by one, as the accelerator will get them."""
+
+    def __init__(self, samples: Mapping[str, np.ndarray], progress: Progress):
+        self._feeds = self._slices(samples, progress)
+
+    @staticmethod
+    def _slices(samples: Mapping[str, np.ndarray], progress: Progress) -> Iterator[dict[str, np.ndarray]]:
+        count = sample_count(samples)
+        for index in range(count):
+            progress("calibrating", index, count)
+            yield {name: array[index : index + 1] for name, array in samples.items()}
+
+    def get_next(self) -> dict[str, np.ndarray] | None:
+        """The next sample, or None behind the last."""
+        return next(self._feeds, None)
+
+
+def _sums_with_constants(model: onnx.ModelProto) -> list[str]:
+    """Names of the sums of one activation and a constant: pointwise operators."""
+    constants = {tensor.name for tensor in model.graph.initializer}
+    return [node.name for node in model.graph.node if node.op_type == "Add" and constants & set(node.input)]

@@ -1,0 +1,111 @@
+"""The tables of a report."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+
+from ...golden.registers import REGISTERS
+from .document import html_table
+from .gather import Facts, LayerFacts
+from .stalls import WAITS
+
+
+def shares_table(facts: Facts) -> str:
+    """The same in numbers, with what the DMA did meanwhile."""
+    head = ("layer", "cycles", "steps", *(f"waits: {reason}" for reason in WAITS), "DMA in progress")
+    rows = [
+        (layer.label, *(f"{cycles:,}" for cycles in (share.cycles, share.steps, *share.waits.values(), share.dma)))
+        for layer, share in ((layer, layer.share) for layer in facts.layers)
+    ]
+    table = html_table(head, rows, numeric=set(range(1, len(head))))
+    return f"<details><summary>in numbers, with what the DMA did meanwhile</summary>{table}</details>"
+
+
+def layers_table(facts: Facts) -> str:
+    """Each layer with its cycles and its bytes."""
+    head = (
+        "",
+        "layer",
+        "operation",
+        "fold",
+        "cycles",
+        "predicted",
+        "multiply-accumulates",
+        "utilisation",
+        "bound (predicted)",
+        "bus bytes",
+        "weight bytes",
+        "feature bytes",
+    )
+    rows = [
+        (
+            str(index + 1),
+            layer.prediction.name,
+            layer.kind,
+            layer.prediction.fold,
+            f"{layer.share.cycles:,}",
+            f"{layer.prediction.cycles:,}",
+            f"{layer.prediction.macs:,}" if layer.prediction.macs else "",
+            f"{layer.busy_multipliers / facts.config.multipliers:.1%}" if layer.prediction.macs else "",
+            layer.prediction.bound,
+            f"{layer.moved_bytes:,}" if layer.moved_bytes else "",
+            _weights(layer),
+            f"{layer.memory.feature_bytes:,}" + (" (in parts)" if layer.memory.in_parts else ""),
+        )
+        for index, layer in enumerate(facts.layers)
+    ]
+    return html_table(head, rows, numeric={0, 4, 5, 6, 7, 9, 10, 11})
+
+
+def connections_table(layers: Iterable[LayerFacts]) -> str:
+    """Of layers that leave words out: their density, that of words before and after permuting, cycles of dense ones."""
+    head = (
+        "layer",
+        "connections",
+        "with weights",
+        "words",
+        "in the model's order",
+        "read",
+        "cycles",
+        "dense (predicted)",
+    )
+    rows = []
+    for layer in layers:
+        found = layer.prediction
+        before, after = (f"{words:,} ({words / found.dense_words:.1%})" for words in (found.model_words, found.words))
+        density = f"{found.live_connections:,} ({found.live_connections / found.connections:.1%})"
+        cycles = f"{layer.share.cycles:,}", f"{found.dense_cycles:,}"
+        rows.append((layer.label, f"{found.connections:,}", density, f"{found.dense_words:,}", before, after, *cycles))
+    return html_table(head, rows, numeric=set(range(1, len(head))))
+
+
+def _weights(layer: LayerFacts) -> str:
+    size, streamed = layer.memory.weight_bytes, layer.memory.streamed_weight_bytes
+    if 0 < streamed < size:
+        return f"{size:,} ({streamed:,} streamed)"
+    return f"{size:,}{' streamed' if streamed else ''}" if size else ""
+
+
+def counters_table(facts: Facts) -> str:
+    """The performance counters, and what they mean."""
+    cycles = facts.observation.cycles
+    rows = [
+        (
+            name.upper(),
+            f"{value:,}",
+            "" if name.endswith("_done") else f"{value / cycles:.1%}",
+            REGISTERS[name.upper()].doc,
+        )
+        for name, value in facts.observation.counters.items()
+    ]
+    return html_table(("counter", "value", "of all cycles", "meaning"), rows, numeric={1, 2})
+
+
+def sharing(facts: Facts) -> str:
+    """Which layers use which transfer table."""
+    users = [
+        f"table {number}: {', '.join(facts.layers[index].label for index in table.layers)}"
+        for number, table in enumerate(facts.tables)
+    ]
+    return html.escape("; ".join(users)) + "."

@@ -1,0 +1,217 @@
+"""Inference on the accelerator with the interface of ONNX Runtime's ``InferenceSession``."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...golden.config import Config
+from ...golden.presets import DEFAULT_PRESET
+from ...golden.program import Program
+from ..driver.driver import Driver
+from ..driver.transport import Transport
+from ..files.configuration import find_config
+from ..files.progress import Progress, silent
+from ..model.arrays import TensorInfo, check_feeds, describe_model, sample_count
+from ..simulation.verilator_transport import VerilatorTransport
+from .loading import load_program
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+
+class InferenceSession:
+    """A model on an accelerator: by default a simulated one, on the ideal bus.
+
+    As with ONNX Runtime, several threads may call :meth:`run`. Several sessions may share a transport: each run has the
+    accelerator to itself, and loads its program again if another's has taken its place.
+
+    Parameters
+    ----------
+    path_or_bytes : str, Path, bytes or Program
+        An ONNX file, or a program that ``lutterfly compile`` made, or the contents of one.
+    config : str, Path or Config
+        Name of a preset, file, or the configuration itself.
+    transport : Transport or None
+        The accelerator; by default it is simulated, and the simulator is built on the first run.
+    progress : callable
+        Told what is being built.
+    batch : int or None
+        Samples of an inference, by default those that a program was compiled for, and 1 for a model. Those of a fully
+        connected network can share the weights that do not fit the accelerator's memory and are loaded in every
+        inference; what is missing in the last inference is computed in vain.
+
+    Attributes
+    ----------
+    program : Program
+    batch : int
+    counters : list of dict
+        Performance counters of each inference of the last :meth:`run`, in whatever thread.
+
+    Raises
+    ------
+    ValueError
+        If the model is refused, or cannot be run in batches of that size.
+    """
+
+    def __init__(
+        self,
+        path_or_bytes: str | Path | bytes | Program,
+        config: str | Path | Config = DEFAULT_PRESET,
+        transport: Transport | None = None,
+        *,
+        progress: Progress = silent,
+        batch: int | None = None,
+    ):
+        self.config = find_config(config)
+        self.program = load_program(path_or_bytes, self.config, batch=batch)
+        self.batch = self.program.batch
+        self.counters: list[dict[str, int]] = []
+        self._transport = transport
+        self._progress = progress
+        self._driver: Driver | None = None
+        self._mixing: str | None = None
+        self._lock = threading.RLock()
+        self._inputs, self._outputs = describe_model(self.program.model)
+        self._head = _open(self.program.head)
+        self._tail = _open(self.program.tail)
+
+    def get_inputs(self) -> list[TensorInfo]:
+        """The model's inputs."""
+        return list(self._inputs)
+
+    def get_outputs(self) -> list[TensorInfo]:
+        """The model's outputs."""
+        return list(self._outputs)
+
+    def run(self, output_names: Sequence[str] | None, input_feed: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """Run the model, :attr:`batch` samples at a time.
+
+        Parameters
+        ----------
+        output_names : sequence of str or None
+            The outputs that are wanted; None, or none, for all.
+        input_feed : mapping of str to array
+            Every input by name; the first axis is the batch.
+
+        Returns
+        -------
+        list of arrays
+            The outputs in the order of their names; the first axis is the batch.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a name, a type or a shape is wrong; nothing has run then.
+        AcceleratorError
+            If the accelerator stops or does not answer in time.
+        """
+        if isinstance(output_names, str) or not isinstance(output_names, Sequence | None):
+            raise TypeError(f"output_names must be a sequence of names, not {type(output_names).__name__}")
+        if not isinstance(input_feed, Mapping):
+            raise TypeError(f"input_feed must be a mapping of names to arrays, not {type(input_feed).__name__}")
+        known = [info.name for info in self._outputs]
+        names = output_names or known
+        for name in names:
+            if name not in known:
+                raise ValueError(f"output must be one of {', '.join(known)}, not {name}")
+        samples = check_feeds(self._inputs, input_feed)
+        if samples > 1:
+            self._check_independent(samples)
+        driver = self.driver()
+        results = []
+        # Not for each inference: sessions that take turns would load their programs each time.
+        with self.transport.exclusive():
+            self.counters = counters = []
+            for start in range(0, samples, self.batch):
+                self._progress("running samples", start, samples)
+                feeds = {name: array[start : start + self.batch] for name, array in input_feed.items()}
+                results.append(self.tail(feeds, driver.infer(self.head(feeds))))
+                counters.append(driver.counters())
+        return [np.concatenate([result[name] for result in results]) for name in names]
+
+    def _check_independent(self, samples: int) -> None:
+        """Refuse several samples where ONNX Runtime gives other outputs for a batch than for each of its samples."""
+        if self._mixing is None:
+            # Only who runs batches needs it.
+            from ..model.independence import mixing_node  # noqa: PLC0415
+
+            self._mixing = mixing_node(self.program.model)
+        if self._mixing:
+            raise ValueError(
+                f"input must be one sample, not {samples}: {self._mixing} makes the outputs of a batch "
+                "other than those of its samples; run them one by one"
+            )
+
+    @property
+    def transport(self) -> Transport:
+        """The accelerator; if it is simulated, the simulator is built on the first use."""
+        with self._lock:
+            if self._transport is None:
+                self._transport = VerilatorTransport(self.config, progress=self._progress)
+            return self._transport
+
+    def driver(self) -> Driver:
+        """The driver of the program; made, with the simulator, and loaded on the first call."""
+        # One lock, and not two that could wait for each other.
+        with self.transport.exclusive():
+            if self._driver is None:
+                driver = Driver(self.transport, self.config)
+                driver.load(self.program)
+                self._driver = driver
+            return self._driver
+
+    def head(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """What the host hands to the accelerator for one inference: the arrays of the program's input ports.
+
+        ``feeds`` are at most :attr:`batch` samples; the last one stands for those that are missing.
+        """
+        samples = [sample | _run(self._head, sample) for sample in single_samples(feeds)]
+        samples += samples[-1:] * (self.batch - len(samples))
+        return [np.concatenate([sample[port.name] for sample in samples]) for port in self.program.inputs]
+
+    def tail(self, feeds: Mapping[str, np.ndarray], outputs: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+        """The model's outputs for one inference by name, from the arrays of the program's output ports."""
+        split = {
+            port.name: np.split(array, self.batch) for port, array in zip(self.program.outputs, outputs, strict=True)
+        }
+        samples = []
+        for index, sample in enumerate(single_samples(feeds)):
+            values = {name: arrays[index] for name, arrays in split.items()}
+            samples.append(values | _run(self._tail, {**sample, **values}))
+        return {info.name: np.concatenate([sample[info.name] for sample in samples]) for info in self._outputs}
+
+
+def single_samples(feeds: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
+    """The samples of a batch, each with a batch axis of 1."""
+    return [{name: array[index : index + 1] for name, array in feeds.items()} for index in range(sample_count(feeds))]
+
+
+def _open(model: bytes) -> onnxruntime.InferenceSession | None:
+    """A head or tail in ONNX Runtime, or None where there is none."""
+    if not model:
+        return None
+    # A model without head and tail needs less of it.
+    from ..model.executed import open_host_part  # noqa: PLC0415
+
+    return open_host_part(model)
+
+
+def _run(session: onnxruntime.InferenceSession | None, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    if session is None:
+        return {}
+    # Where there is a session, it is imported already.
+    from ..model.runtime import RUNTIME_ERRORS  # noqa: PLC0415
+
+    names = [value.name for value in session.get_outputs()]
+    feeds = {value.name: values[value.name] for value in session.get_inputs()}
+    try:
+        return dict(zip(names, session.run(names, feeds), strict=True))
+    except RUNTIME_ERRORS as error:
+        reason = (str(error).splitlines() or [""])[0]
+        message = f"what runs on the host must be defined for every input, and is not for this one: {reason}"
+        raise ValueError(message) from error

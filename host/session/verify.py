@@ -1,0 +1,114 @@
+"""Verification: the same inputs through ONNX Runtime, golden functions, golden machine and the simulated core."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from ...golden import machine
+from ...golden.config import Config
+from ...golden.elements import BINARY_BITS, CODE_BITS
+from ...golden.program import MAGIC, Program
+from ..compiler import batched, compile_graph
+from ..files.progress import Progress, silent
+from ..frontend import import_model
+from ..graph import Graph
+from ..model import runtime
+from ..simulation.settings import MemorySettings
+from ..simulation.verilator_transport import VerilatorTransport
+from .compare import Comparison
+from .loading import load_program
+from .random_inputs import random_feeds
+from .session import InferenceSession
+from .verification import Verification
+
+#: What elements are called by their bits.
+_KINDS = {CODE_BITS: "int8", BINARY_BITS: "binary"}
+
+
+def verify(
+    data: bytes,
+    config: Config,
+    samples: int = 8,
+    seed: int = 0,
+    *,
+    batch: int | None = None,
+    name: str = "model",
+    settings: MemorySettings | None = None,
+    progress: Progress = silent,
+) -> Verification:
+    """Compare everything on random inputs.
+
+    Parameters
+    ----------
+    data : bytes
+        An ONNX file, or a program file (which contains one).
+    config : Config
+    samples : int
+        Random inputs.
+    seed : int
+        Of the inputs.
+    batch : int or None
+        Samples of an inference, by default those that a program was compiled for, and 1 for a model. What is missing in
+        the last inference is its last input again.
+    name : str
+        What messages call the model.
+    settings : MemorySettings or None
+        The simulated memory; cycles are compared on the ideal one, which is the default.
+    progress : callable
+
+    Raises
+    ------
+    ValueError
+        If the model or the program is refused.
+    AcceleratorError
+        If the simulated core stops.
+    """
+    if samples < 1:
+        raise ValueError(f"samples must be at least 1, not {samples}")
+    program, graph = _compiled(data, config, name, batch)
+    transport = VerilatorTransport(config, settings=settings, progress=progress)
+    session = InferenceSession(program, config, transport)
+    run = Comparison(
+        graph, program, config, session, transport, Verification(program, samples, reference=runtime.probe() or "")
+    )
+    rng = np.random.default_rng(seed)
+    # The first inference also fetches the program: cycles are those of a later one.
+    session.run(None, random_feeds(session, graph, rng))
+    orders = itertools.cycle(machine.ORDERS)
+    for start in range(0, samples, program.batch):
+        progress("comparing samples", start, samples)
+        count = min(program.batch, samples - start)
+        run.compare(random_feeds(session, graph, rng, count), order=next(orders))
+    if settings in (None, MemorySettings()):
+        run.found.layers = run.measure()
+    return run.found
+
+
+def _compiled(data: bytes, config: Config, name: str, batch: int | None) -> tuple[Program, Graph]:
+    """The program of a model or of a program file, and the graph that it must compute."""
+    is_program = data.startswith(MAGIC)
+    program = load_program(data, config, name=name, batch=batch) if is_program else None
+    graph = import_model(program.model if program else data, name)
+    graph = batched(graph, program.batch if program else 1 if batch is None else batch)
+    if program is None:
+        program = compile_graph(graph, config)
+    _check_tensors(program, graph, name)
+    return program, graph
+
+
+def _check_tensors(program: Program, graph: Graph, name: str) -> None:
+    """What a program says of its tensors must be what its model has."""
+    ports = [*zip(program.inputs, graph.inputs, strict=False), *zip(program.outputs, graph.outputs, strict=False)]
+    places = [(known, port.shape, port.bits) for port, known in ports]
+    places += [(tensor.name, tensor.shape, tensor.bits) for tensor in (*program.written, *program.spilled)]
+    for tensor, shape, bits in places:
+        known = graph.tensors.get(tensor)
+        if known is None:
+            raise ValueError(f"{name}: {tensor} must be in the model, and is not; the file is damaged: compile again")
+        if (known.shape, known.bits) != (shape, bits):
+            wanted, found = (
+                f"{_KINDS[width]}{list(size)}" for size, width in ((known.shape, known.bits), (shape, bits))
+            )
+            raise ValueError(f"{name}: {tensor} must be {wanted}, not {found}; the file is damaged: compile again")

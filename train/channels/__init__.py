@@ -1,0 +1,1 @@
+"""Which layers' channels depend on which, read from a trace of the model."""

@@ -1,0 +1,177 @@
+"""What the functions and methods in a trace do with channels; both forms of an operation have one name."""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+from torch import fx
+from torch.fx.passes.shape_prop import TensorMetadata
+from torch.nn import functional
+
+from ...golden.channel_graph import Kind
+
+_REMEDY = "write the ChannelGraph by hand"
+#: Operations by the names of their methods.
+_CHANNELWISE = {
+    "adaptive_avg_pool2d": functional.adaptive_avg_pool2d,
+    "avg_pool2d": functional.avg_pool2d,
+    "clamp": torch.clamp,
+    "contiguous": None,
+    "dropout": functional.dropout,
+    "gelu": functional.gelu,
+    "hardswish": functional.hardswish,
+    "interpolate": functional.interpolate,
+    "leaky_relu": functional.leaky_relu,
+    "max_pool2d": functional.max_pool2d,
+    "relu6": functional.relu6,
+    "silu": functional.silu,
+}
+_RESHAPING = ("flatten", "reshape", "squeeze", "unsqueeze", "view")
+_SOFTMAX = ("log_softmax", "softmax")
+_SUMS = ("add", "iadd", "isub", "sub")
+_PRODUCTS = ("div", "imul", "itruediv", "mul", "truediv")
+_PARTS = ("chunk", "split")
+#: Where functions are looked for by those names.
+_HOMES = (torch, functional, operator)
+
+
+def _operation(node: fx.Node) -> str | None:
+    """The name of a known operation."""
+    if node.op == "call_method":
+        return str(node.target).rstrip("_")
+    if node.op != "call_function":
+        return None
+    known = ("cat", "concat", "mean", "relu", "sigmoid", "tanh", *_RESHAPING, *_SOFTMAX, *_SUMS, *_PRODUCTS, *_PARTS)
+    for name in known:
+        if any(getattr(home, name, None) is node.target for home in _HOMES):
+            return name
+    return next((name for name, function in _CHANNELWISE.items() if function is node.target), None)
+
+
+def is_tensor(node: fx.Node) -> bool:
+    """Whether a node results in a tensor."""
+    return isinstance(node.meta.get("tensor_meta"), TensorMetadata)
+
+
+def shape(node: fx.Node) -> tuple[int, ...]:
+    """Of the tensor that a node results in."""
+    return tuple(node.meta["tensor_meta"].shape)
+
+
+def tensors(node: fx.Node, names: dict[fx.Node, str]) -> list[fx.Node]:
+    """What a node reads of what the inputs lead to, one as often as it is read."""
+    given = [*node.args, *node.kwargs.values()]
+    listed = [one for item in given for one in (item if isinstance(item, list | tuple) else [item])]
+    return [one for one in listed if isinstance(one, fx.Node) and one in names]
+
+
+def operation_kind(node: fx.Node, read: list[fx.Node]) -> Kind:
+    """The kind of a function or a method.
+
+    Raises
+    ------
+    ValueError
+        If it is not known, or mixes channels in a way that no kind is.
+    """
+    name = _operation(node)
+    if name in ("cat", "concat"):
+        dim = _argument(node, 1, "dim", 0)
+        if dim % len(shape(node)) == 1:
+            return Kind.CONCATENATION
+    elif name in _SUMS or name in _PRODUCTS:
+        # Broadcast to a constant, channels may become more, or stand elsewhere.
+        before, behind = shape(read[0]), shape(node)
+        if len(read) == 1 and (len(before), before[:2]) == (len(behind), behind[:2]):
+            return Kind.CHANNELWISE
+        if name in _SUMS and len(read) > 1 and all(shape(one)[1] == shape(node)[1] for one in read):
+            return Kind.SUM
+        if len(read) > 1 and name in _PRODUCTS:
+            raise ValueError(f"{node.name}: product must be of a tensor and a constant, not of two tensors; {_REMEDY}")
+    elif name == "mean":
+        return _mean_kind(node, len(shape(read[0])))
+    elif name in _RESHAPING:
+        return reshaping_kind(node.name, shape(read[0]), shape(node))
+    elif name in _SOFTMAX:
+        return softmax_kind(node.name, _argument(node, 1, "dim", None), len(shape(node)))
+    elif name in _CHANNELWISE or name in ("relu", "sigmoid", "tanh"):
+        return Kind.CHANNELWISE
+    what = getattr(node.target, "__name__", node.target)
+    raise ValueError(f"{node.name}: operation must be one that channel_graph knows, not {what}; {_REMEDY}")
+
+
+def reshaping_kind(name: str, before: tuple[int, ...], behind: tuple[int, ...]) -> Kind:
+    """That of another shape of the same elements: each channel becomes one, or several neighbours.
+
+    Raises
+    ------
+    ValueError
+        If a channel of the result has elements of several.
+    """
+    if len(behind) > 1 and behind[0] == before[0] and not behind[1] % before[1]:
+        return Kind.CHANNELWISE
+    raise ValueError(
+        f"{name}: shape must keep the batch and the elements of each channel together, "
+        f"not be {list(behind)} of {list(before)}; {_REMEDY}"
+    )
+
+
+def softmax_kind(name: str, dim: int | None, rank: int) -> Kind:
+    """Among the channels each result depends on all of them, among rows or columns on its own channel.
+
+    Raises
+    ------
+    ValueError
+        If it is among the samples, or nothing says among what.
+    """
+    if dim is None or dim % rank == 0:
+        raise ValueError(f"{name}: dim of a softmax must be given, and not be the batch's, not {dim}; {_REMEDY}")
+    return Kind.DENSE if dim % rank == 1 else Kind.CHANNELWISE
+
+
+def _mean_kind(node: fx.Node, rank: int) -> Kind:
+    dims = _argument(node, 1, "dim", None)
+    listed = [dims] if isinstance(dims, int) else dims or []
+    if not listed or any(dim % rank < 2 for dim in listed):
+        raise ValueError(f"{node.name}: dim of a mean must be of rows and columns, not {dims}; {_REMEDY}")
+    return Kind.CHANNELWISE
+
+
+def is_parted(node: fx.Node) -> bool:
+    """Whether a node is a chunk or a split, whose parts are tensors."""
+    return _operation(node) in _PARTS
+
+
+def parted(node: fx.Node) -> fx.Node | None:
+    """The chunk or split that a node is a part of."""
+    is_part = node.target is operator.getitem and isinstance(node.args[0], fx.Node) and is_parted(node.args[0])
+    return node.args[0] if is_part else None
+
+
+def check_parts(node: fx.Node) -> None:
+    """Make sure that all parts are read: channels of others would lead nowhere.
+
+    Raises
+    ------
+    ValueError
+        With the first one that is not.
+    """
+    count = len(node.meta["tensor_meta"])
+    read = {reader.args[1] % count for reader in node.users if reader.target is operator.getitem}
+    for number in sorted(set(range(count)) - read):
+        raise ValueError(f"{node.name}: parts must all be read, and part {number} of {count} is not; leave it out")
+
+
+def part(node: fx.Node, source: fx.Node) -> tuple[Kind, int]:
+    """The kind of a part of a chunk or split, and its first channel."""
+    pieces = [tuple(meta.shape) for meta in source.meta["tensor_meta"]]
+    dim = _argument(source, 2, "dim", 0) % len(pieces[0])
+    if dim == 0:
+        raise ValueError(f"{source.name}: parts must be of channels, rows or columns, not of the batch; {_REMEDY}")
+    if dim > 1:
+        return Kind.CHANNELWISE, 0
+    return Kind.SLICE, sum(piece[1] for piece in pieces[: node.args[1] % len(pieces)])
+
+
+def _argument(node: fx.Node, position: int, name: str, default: object) -> object:
+    return node.args[position] if len(node.args) > position else node.kwargs.get(name, default)

@@ -1,0 +1,119 @@
+"""What is compared of an export: the exporter's file in float, and the quantised one with how much it rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from ...host.model.model_graph import computed_tensors, expose, model_inputs
+from ...host.model.runtime import plain_session
+from .functions import Scale
+
+#: The standard deviation of a rounding, in steps.
+_ROUNDING = 12**-0.5
+
+
+@dataclass(frozen=True)
+class FloatFile:
+    """A model as the exporter wrote it, in float, without the layers that became functions.
+
+    Attributes
+    ----------
+    model : ModelProto
+        What these layers give are inputs, what enters them outputs.
+    results, entering : dict of str to str
+        Names of these inputs and outputs by the names of the layers.
+    modules : dict of str to str
+        The module that computes a tensor; empty for the model itself.
+    """
+
+    model: onnx.ModelProto
+    results: dict[str, str]
+    entering: dict[str, str]
+    modules: dict[str, str]
+
+    def run(
+        self, samples: np.ndarray, forced: Mapping[str, np.ndarray], wanted: Collection[str]
+    ) -> dict[str, np.ndarray]:
+        """Those of the wanted tensors that it has, where the layers give what is forced."""
+        feeds = {name: forced[layer] for layer, name in self.results.items()}
+        entry, *_ = (value.name for value in model_inputs(self.model) if value.name not in feeds)
+        names = [name for name in computed_tensors(self.model) if name in wanted]
+        values = plain_session(expose(self.model, names)).run(names, {entry: samples} | feeds)
+        return dict(zip(names, values, strict=True)) | feeds
+
+    def place(self, tensor: str) -> str:
+        """Words for where a tensor comes from."""
+        module = self.modules.get(tensor)
+        return f"what {module} gives ({tensor})" if module else f"what the model's own operators give ({tensor})"
+
+
+class QuantisedFile:
+    """The tensors of a file for samples, and how much rounding there is in them."""
+
+    def __init__(self, data: onnx.ModelProto, samples: np.ndarray) -> None:
+        nodes = data.graph.node
+        self._constants = {tensor.name: tensor for tensor in data.graph.initializer}
+        self._producer = {name: node for node in nodes for name in node.output}
+        shown = [node.output[0] for node in nodes if node.op_type == "QuantizeLinear"]
+        shown += [name for node in nodes if node.domain for name in (node.input[0], node.output[0])]
+        names = list(dict.fromkeys([*shown, *(value.name for value in data.graph.output)]))
+        (entry,) = model_inputs(data)
+        session = plain_session(expose(data, names))
+        rows = [session.run(names, {entry.name: sample[None]}) for sample in samples]
+        self.tensors = {name: np.concatenate(parts) for name, *parts in zip(names, *rows, strict=True)}
+
+    def scale(self, tensor: str) -> Scale | None:
+        """Of the codes that a tensor is made of."""
+        node = self._producer.get(tensor)
+        return self.scale_of(node) if node is not None and node.op_type == "DequantizeLinear" else None
+
+    def scale_of(self, node: onnx.NodeProto) -> Scale:
+        """Of a QuantizeLinear or a DequantizeLinear."""
+        step, zero_point = (numpy_helper.to_array(self._constants[name]).item() for name in node.input[1:])
+        return Scale(step, zero_point)
+
+    def quantised(self, node: onnx.NodeProto) -> str:
+        """The tensor of the float file whose codes a QuantizeLinear gives: onnxruntime.quantization names them so."""
+        return node.output[0].removesuffix("_QuantizeLinear_Output") if node.op_type == "QuantizeLinear" else ""
+
+    def noise(self, tensor: str) -> float:
+        """What the roundings since the last function layer add up to, as a share of the RMS."""
+        squares, met, waiting = 0.0, set(), [tensor]
+        while waiting:
+            name = waiting.pop()
+            node = self._producer.get(name)
+            if name in met or node is None:
+                continue
+            met.add(name)
+            if node.domain:
+                # Exact, for the codes that it was forced to give; that they are codes is a rounding.
+                squares += self._of_codes(name) if name == tensor else 0.0
+                continue
+            if node.op_type == "QuantizeLinear":
+                squares += self._of_codes(name)
+            elif node.op_type == "DequantizeLinear" and node.input[0] in self._constants:
+                squares += self._of_weights(node)
+            waiting += node.input
+        return float(np.sqrt(squares))
+
+    def _of_codes(self, name: str) -> float:
+        """A step is 1 in codes."""
+        codes = self.tensors[name].astype(np.float64)
+        spread = codes - codes.mean(axis=(0, *range(2, codes.ndim)), keepdims=True) if codes.ndim > 1 else codes
+        return _ROUNDING**2 / max(float(np.square(spread).mean()), _ROUNDING**2)
+
+    def _of_weights(self, node: onnx.NodeProto) -> float:
+        codes = numpy_helper.to_array(self._constants[node.input[0]])
+        if codes.dtype != np.int8 or not codes.any():
+            # A bias has 32 bits.
+            return 0.0
+        axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 1) % codes.ndim
+        steps = np.atleast_1d(numpy_helper.to_array(self._constants[node.input[1]])).astype(np.float64)
+        steps = steps.reshape([-1 if at == axis else 1 for at in range(codes.ndim)]) if steps.size > 1 else steps
+        steps = np.broadcast_to(steps, codes.shape)
+        return _ROUNDING**2 * float(np.square(steps).mean() / np.square(steps * codes).mean())

@@ -1,0 +1,197 @@
+"""Layers on the way to an ONNX file: holes while everything else is exported and quantised, then functions.
+
+What such a layer gives is an input of the opened model, what enters it one of its outputs. So an exporter and a
+quantiser can fold nothing into it, and nothing of what stands around it is lost with it; and the ranges of all tensors
+behind it are those of what it really gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+import torch
+from onnx import helper, numpy_helper
+from torch import nn
+
+from ...host.model.functions.onnx_function import add_function, make_call
+from .functions import LayerFunction, Scale, find_layers, function_of
+
+#: Operators that leave the scale of their input as it is.
+_KEEPING = ("Flatten", "Identity", "MaxPool", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
+
+
+@dataclass
+class _Board:
+    """Where a pass through the opened model puts what enters the layers, and finds what they give."""
+
+    given: dict[str, torch.Tensor] = field(default_factory=dict)
+    entering: dict[str, torch.Tensor] = field(default_factory=dict)
+
+
+class _Hole(nn.Module):
+    def __init__(self, name: str, board: _Board) -> None:
+        super().__init__()
+        self.name, self.board = name, board
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        self.board.entering[self.name] = values
+        return self.board.given[self.name]
+
+
+class _Opened(nn.Module):
+    def __init__(self, model: nn.Module, names: list[str], board: _Board) -> None:
+        super().__init__()
+        self.model, self.names, self.board = model, names, board
+
+    def forward(self, values: torch.Tensor, *results: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        self.board.given.update(zip(self.names, results, strict=True))
+        output = self.model(values)
+        return output, *(self.board.entering[name] for name in self.names)
+
+
+class Holes:
+    """The layers of a model that become functions, taken out of it.
+
+    Parameters
+    ----------
+    model : nn.Module
+        In evaluation; its fast pointwise convolutions and binary layers are replaced in place.
+    samples : float32[samples, ...]
+
+    Attributes
+    ----------
+    layers : dict of str to nn.Module
+        Those layers by name.
+    functions : dict of str to LayerFunction
+        What becomes of them, by the same names.
+    opened : nn.Module
+        The model itself where it has none. Else its further inputs are ``results``, and its further outputs
+        ``entering``.
+    results : dict of str to array
+        What the layers give for the samples, by the names of the inputs.
+    entering : list of str
+        Names of the outputs.
+    depth : int
+        Of the model within the opened one.
+
+    Raises
+    ------
+    ValueError
+        If a layer has two places in the model, or is not called once, or is in float.
+    """
+
+    def __init__(self, model: nn.Module, samples: np.ndarray) -> None:
+        self.layers = find_layers(model)
+        self.opened = model
+        met, given = _run(model, self.layers, samples) if self.layers else ({}, {})
+        self.functions = {name: function_of(layer, given[name]) for name, layer in self.layers.items()}
+        self.results = {f"{name}.result": given[name] for name in self.layers}
+        self.entering = [f"{name}.input" for name in self.layers]
+        self.depth = 1 if self.layers else 0
+        self._free = {name: Scale.symmetric(met[name]) for name in self.layers}
+        if not self.layers:
+            return
+        board = _Board()
+        for name in self.layers:
+            parent, _, own = name.rpartition(".")
+            setattr(model.get_submodule(parent), own, _Hole(name, board))
+        self.opened = _Opened(model, list(self.layers), board).eval()
+
+    def scales(self, exported: onnx.ModelProto) -> dict[str, Scale]:
+        """Of tensors of the exported model: those that are known, before it is quantised."""
+        known = {f"{name}.result": function.leaving for name, function in self.functions.items()}
+        producer = {node.output[0]: node for node in exported.graph.node}
+        for name, function in self.functions.items():
+            tensor = f"{name}.input"
+            if function.entering is None:
+                continue
+            known.setdefault(tensor, function.entering)
+            # An Identity does not survive, and nobody says which of its two names does.
+            while tensor in producer and producer[tensor].op_type == "Identity":
+                tensor = producer[tensor].input[0]
+                known.setdefault(tensor, function.entering)
+        return known
+
+    def fill(self, model: onnx.ModelProto) -> dict[str, Scale]:
+        """Put functions into the quantised model, in place of inputs and outputs.
+
+        Returns
+        -------
+        dict of str to Scale
+            Of the codes that enter each.
+        """
+        graph, ends = model.graph, {*self.results, *self.entering}
+        families = [function.family for function in self.functions.values()]
+        scales = {name: self._entering_scale(graph, name) for name in self.functions}
+        for number, (name, function) in enumerate(self.functions.items(), 1):
+            several = families.count(function.family) > 1
+            _put(model, name, function, f"{function.family}_{number}" if several else function.family, scales[name])
+        for values in (graph.input, graph.output):
+            kept = [value for value in values if value.name not in ends]
+            del values[:]
+            values.extend(kept)
+        return scales
+
+    def _entering_scale(self, graph: onnx.GraphProto, name: str) -> Scale:
+        """Of what enters a layer: where the layer leaves it free, the scale that it has already, if it has one."""
+        function = self.functions[name]
+        if function.entering is not None:
+            return function.entering
+        producer = {node.output[0]: node for node in graph.node}
+        constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+        tensor = f"{name}.input"
+        while tensor in producer and producer[tensor].op_type in _KEEPING:
+            tensor = producer[tensor].input[0]
+        if tensor in producer and producer[tensor].op_type == "DequantizeLinear":
+            return Scale(*(constants[operand].item() for operand in producer[tensor].input[1:]))
+        before = self.functions.get(tensor.removesuffix(".result"))
+        return self._free[name] if before is None else before.leaving
+
+
+def _run(
+    model: nn.Module, layers: Mapping[str, nn.Module], samples: np.ndarray
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """What enters the layers and what they give, for all samples."""
+    calls: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {name: [] for name in layers}
+
+    def note(name: str) -> Callable[..., None]:
+        return lambda _, given, result: calls[name].append((given[0].numpy(), result.numpy()))
+
+    hooks = [layer.register_forward_hook(note(name)) for name, layer in layers.items()]
+    with torch.no_grad():
+        model(torch.from_numpy(samples))
+    for hook in hooks:
+        hook.remove()
+    for name, found in calls.items():
+        if len(found) != 1:
+            raise ValueError(
+                f"{name} must be called once by the model, not {len(found)} times; give each call its own layer"
+            )
+    return tuple({name: found[0][at] for name, found in calls.items()} for at in range(2))
+
+
+def _put(model: onnx.ModelProto, name: str, function: LayerFunction, called: str, entering: Scale) -> None:
+    """Add QuantizeLinear, the function and DequantizeLinear of a layer."""
+    (opset,) = (entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
+    body = function.make(called, entering, opset)
+    add_function(model, body)
+    before = _operands(model.graph, f"{name}.entering", entering)
+    behind = _operands(model.graph, f"{name}.leaving", function.leaving)
+    codes, result = f"{name}.codes", f"{name}.result_codes"
+    model.graph.node.extend(
+        [
+            helper.make_node("QuantizeLinear", [f"{name}.input", *before], [codes], f"{name}.quantise"),
+            make_call(body, codes, result, name),
+            helper.make_node("DequantizeLinear", [result, *behind], [f"{name}.result"], f"{name}.dequantise"),
+        ]
+    )
+
+
+def _operands(graph: onnx.GraphProto, name: str, scale: Scale) -> list[str]:
+    """Names of a new scale and zero point."""
+    values = {f"{name}_scale": np.float32(scale.step), f"{name}_zero_point": np.int8(scale.zero_point)}
+    graph.initializer.extend(numpy_helper.from_array(np.asarray(value), key) for key, value in values.items())
+    return list(values)

@@ -1,0 +1,1 @@
+"""From a trained float model to fixed point: replaced, folded, calibrated."""

@@ -1,0 +1,111 @@
+"""From a model with pointwise convolutions to one with fast ones, and what its optimiser and its export need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from torch import nn
+
+from ...golden.config import Config
+from ...host.compiler import check_pattern
+from ...host.files.configuration import find_config
+from ..layers.binary import BinaryLayer
+from ..layers.layer import FastPointwiseConv2d
+
+
+def replace_pointwise(
+    model: nn.Module,
+    *,
+    config: str | Path | Config | None = None,
+    least_channels: int = 16,
+    exclude: Iterable[str] = (),
+    **settings: object,
+) -> list[str]:
+    """Replace the pointwise convolutions of a model by fast ones, whose weights begin anew.
+
+    Those are ``Conv2d`` with the kernel 1x1, the stride 1, one group and no padding.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Changed in place, or not at all if something is refused.
+    config : str, Path or Config, optional
+        The preset, file or configuration that is to run it: what that would refuse is refused before any training.
+    least_channels : int
+        Convolutions with fewer input or output channels stay: there is little to gain.
+    exclude : iterable of str
+        Names of modules that stay.
+    **settings
+        Of :class:`FastPointwiseConv2d`: direction, densities ... With ``skips="ends"`` each has a skip from its first
+        to its last stage.
+
+    Returns
+    -------
+    list of str
+        Names of what was replaced.
+
+    Raises
+    ------
+    ValueError
+        If a name in ``exclude`` is no module of the model, the settings do not fit a convolution's channels, or the
+        configuration would not run what replaces one.
+    """
+    accelerator = None if config is None else find_config(config)
+    excluded, modules = set(exclude), dict(model.named_modules())
+    unknown = sorted(excluded - set(modules))
+    if unknown:
+        raise ValueError(f"exclude must be names of modules, and {unknown[0]!r} is none")
+    replacing: dict[str, FastPointwiseConv2d] = {}
+    for name, module in modules.items():
+        if name in excluded or not is_pointwise(module):
+            continue
+        if min(module.in_channels, module.out_channels) < least_channels:
+            continue
+        try:
+            replacing[name] = make_fast(module, **settings)
+            if accelerator is not None:
+                check_pattern(replacing[name].pattern, accelerator)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+    for name, fast in replacing.items():
+        model.set_submodule(name, fast)
+    return list(replacing)
+
+
+def is_pointwise(module: nn.Module) -> bool:
+    """Whether a module is a convolution that a fast one can replace."""
+    return (
+        isinstance(module, nn.Conv2d)
+        and (module.kernel_size, module.stride, module.groups) == ((1, 1), (1, 1), 1)
+        and module.padding in ((0, 0), "valid", "same")
+    )
+
+
+def make_fast(module: nn.Conv2d, **settings: object) -> FastPointwiseConv2d:
+    """The fast pointwise convolution of a convolution's channels."""
+    channels = module.in_channels, module.out_channels
+    if settings.get("skips") == "ends":
+        settings = settings | {"skips": [(0, (max(channels) - 1).bit_length() - 1)]}
+    fast = FastPointwiseConv2d(*channels, bias=module.bias is not None, **settings)
+    return fast.to(module.weight.device, module.weight.dtype)
+
+
+def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, object]]:
+    """Groups for an optimiser: weight decay for all but fast pointwise convolutions and weights of binary layers.
+
+    A weight of the dense matrix is a product of one weight of each stage: decay would pull it to zero with the power of
+    the stages. Of a weight of a binary layer the sign alone counts.
+    """
+    exempt = {id(parameter) for parameter in _exempt(model)}
+    others = [parameter for parameter in model.parameters() if id(parameter) not in exempt]
+    groups = [{"params": others, "weight_decay": weight_decay}]
+    return [*groups, {"params": list(_exempt(model)), "weight_decay": 0.0}]
+
+
+def _exempt(model: nn.Module) -> Iterator[nn.Parameter]:
+    for module in model.modules():
+        if isinstance(module, FastPointwiseConv2d):
+            yield from module.parameters()
+        elif isinstance(module, BinaryLayer):
+            yield module.weight

@@ -1,0 +1,1 @@
+"""What is done in the course of a training: connections activated, densities tried, checkpoints."""

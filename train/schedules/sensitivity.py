@@ -1,0 +1,134 @@
+"""Which densities the stages need: accuracy against multiplications, measured, and a list of densities proposed.
+
+Source: "Efficient inferencing with fast pointwise convolution", US application 16/571,760, on sensitivity analysis.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...golden.butterfly import Density, Pattern
+
+#: From the lightest to the heaviest.
+_ORDER = (Density.UNIT, Density.CROSS, Density.FULL)
+
+Densities = tuple[Density, ...]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A list of densities and what was measured of it.
+
+    Attributes
+    ----------
+    densities : tuple of Density
+    multiplications : int
+        Live ones, of a pixel.
+    accuracy : float
+    change : str
+        What it differs in from the list that the analysis began with.
+    """
+
+    densities: Densities
+    multiplications: int
+    accuracy: float
+    change: str = ""
+
+
+def analyse(pattern: Pattern, measure: Callable[[Densities], float]) -> list[Measured]:
+    """Measure a pattern, and each list of densities in which one stage is lighter or heavier by one step.
+
+    Parameters
+    ----------
+    pattern : Pattern
+        What it begins with.
+    measure : callable
+        The accuracy of a network, trained, whose layers have these densities.
+
+    Returns
+    -------
+    list of Measured
+        First the pattern itself.
+    """
+    found = [_measured(pattern, pattern.densities, measure, "")]
+    for stage, density in enumerate(pattern.densities):
+        for step, name in ((-1, "lighter"), (1, "heavier")):
+            position = _ORDER.index(density) + step
+            if 0 <= position < len(_ORDER):
+                densities = _changed(pattern.densities, stage, _ORDER[position])
+                found.append(_measured(pattern, densities, measure, f"stage {stage} {name}"))
+    return found
+
+
+def propose(
+    pattern: Pattern, measured: Sequence[Measured], measure: Callable[[Densities], float], tolerance: float
+) -> list[Measured]:
+    """Make stage after stage lighter, the least sensitive one first, as long as the accuracy allows.
+
+    Parameters
+    ----------
+    pattern : Pattern
+    measured : sequence of Measured
+        From :func:`analyse`.
+    measure : callable
+        As there.
+    tolerance : float
+        How much less accurate than the pattern a proposal may be.
+
+    Returns
+    -------
+    list of Measured
+        Every list that was tried, in order; the last one that is within the tolerance is the proposal, and comes last.
+    """
+    base, *others = measured
+    lighter = sorted(
+        (one for one in others if one.change.endswith("lighter")), key=lambda one: one.accuracy, reverse=True
+    )
+    best, tried = base, []
+    for one in lighter:
+        (stage,) = (at for at, density in enumerate(one.densities) if density != pattern.densities[at])
+        densities = _changed(best.densities, stage, one.densities[stage])
+        found = (
+            one if densities == one.densities else _measured(pattern, densities, measure, f"stage {stage} lighter too")
+        )
+        tried.append(found)
+        if found.accuracy < base.accuracy - tolerance:
+            break
+        best = found
+    return [*(one for one in tried if one is not best), best]
+
+
+def plot(measured: Sequence[Measured], path: str | Path, proposal: Measured | None = None) -> None:
+    """Write a page that shows accuracy against multiplications; what is lowest and rightmost is not worth it."""
+    import plotly.graph_objects as go  # noqa: PLC0415
+
+    figure = go.Figure()
+    for name, points in (("measured", measured), ("proposed", [proposal] if proposal else [])):
+        if not points:
+            continue
+        figure.add_trace(
+            go.Scatter(
+                x=[point.multiplications for point in points],
+                y=[100 * point.accuracy for point in points],
+                text=[f"{point.change or 'unchanged'}<br>{', '.join(point.densities)}" for point in points],
+                mode="markers",
+                name=name,
+                marker={"size": 10 if name == "measured" else 16, "symbol": "circle" if name == "measured" else "star"},
+            )
+        )
+    figure.update_layout(
+        title="Sensitivity of the stages", xaxis_title="multiplications of a pixel", yaxis_title="accuracy in percent"
+    )
+    figure.write_html(str(path))
+
+
+def _changed(densities: Densities, stage: int, density: Density) -> Densities:
+    return (*densities[:stage], density, *densities[stage + 1 :])
+
+
+def _measured(pattern: Pattern, densities: Densities, measure: Callable[[Densities], float], change: str) -> Measured:
+    changed = dataclasses.replace(pattern, densities=densities)
+    return Measured(densities, changed.live_multiplications, float(measure(densities)), change)
