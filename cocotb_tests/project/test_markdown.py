@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -112,3 +113,10 @@ def test_one_sentence_is_seen_as_one(line: str):
 
 def test_targets_of_links_do_not_count():
     assert length("a [b](" + "c" * 200 + ") d") == len("a [b] d")
+
+
+def test_every_picture_is_well_formed_and_shown_by_a_page():
+    text = "".join(page.read_text() for page in PAGES)
+    pictures = sorted((ROOT / "docs").glob("*.svg"))
+    assert [path.name for path in pictures if f"{path.name})" not in text] == []
+    assert {ElementTree.parse(path).getroot().tag for path in pictures} == {"{http://www.w3.org/2000/svg}svg"}
