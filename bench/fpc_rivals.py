@@ -18,7 +18,7 @@ from torch import nn
 
 from lutterfly.examples import train_fpc_digits as digits
 from lutterfly.examples.digits import as_input
-from lutterfly.examples.train_digits import load
+from lutterfly.examples.train_loop import load
 from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
 from lutterfly.host.compiler import compile_model
 from lutterfly.train import calibrate

@@ -16,12 +16,11 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import nn
-from torch.nn import functional
 
 from lutterfly.examples.digits import as_input
-from lutterfly.examples.train_digits import load, shifted
-from lutterfly.examples.train_fpc_digits import BATCH, SEEDS, accuracy, runtime_accuracy, spread
-from lutterfly.train import BinaryConv2d, BinaryLinear, clip_weights, export_onnx, parameter_groups
+from lutterfly.examples.train_fpc_digits import BATCH, SEEDS, accuracy, export, runtime_accuracy, spread
+from lutterfly.examples.train_loop import load, one_cycle, train_epoch
+from lutterfly.train import BinaryConv2d, BinaryLinear, clip_weights, parameter_groups
 
 EPOCHS, RATE, DECAY = 100, 1e-2, 1e-2
 
@@ -90,24 +89,11 @@ def train(make: Callable[[], nn.Sequential], pixels: np.ndarray, labels: np.ndar
     """A trained network; every random number comes from the seed."""
     torch.manual_seed(seed)
     model = make().train()
-    inputs, targets = torch.from_numpy(pixels), torch.from_numpy(labels.astype(np.int64))
     optimiser = torch.optim.AdamW(parameter_groups(model, DECAY), lr=RATE / 2)
-    steps = EPOCHS * -(-len(inputs) // BATCH)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=RATE, total_steps=steps)
+    rate = one_cycle(optimiser, RATE, pixels, epochs=EPOCHS, batch=BATCH)
     for _ in range(EPOCHS):
-        for chosen in torch.randperm(len(inputs)).split(BATCH):
-            optimiser.zero_grad()
-            logits = model(shifted(inputs[chosen]))
-            functional.cross_entropy(logits, targets[chosen], label_smoothing=0.05).backward()
-            optimiser.step()
-            clip_weights(model)
-            schedule.step()
+        train_epoch(model, pixels, labels, optimiser, rate, batch=BATCH, after_step=lambda: clip_weights(model))
     return model.eval()
-
-
-def export(model: nn.Module, pixels: np.ndarray) -> bytes:
-    """The quantised ONNX file of a network, from ``pixels`` to ``logits``."""
-    return export_onnx(model, pixels[:256], input_name="pixels", output_name="logits")
 
 
 def weight_bytes(model: nn.Module) -> int:

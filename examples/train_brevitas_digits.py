@@ -27,10 +27,9 @@ from brevitas.quant import (
     SignedBinaryWeightPerTensorConst,
 )
 from torch import nn
-from torch.nn import functional
 
 from lutterfly.examples import digits
-from lutterfly.examples.train_digits import load, shifted
+from lutterfly.examples.train_loop import load, one_cycle, train_epoch
 from lutterfly.host.frontend import import_model
 from lutterfly.host.model import reference
 
@@ -81,21 +80,19 @@ def train(pixels: np.ndarray, labels: np.ndarray, seed: int) -> nn.Sequential:
     """A trained network; every random number comes from the seed."""
     torch.manual_seed(seed)
     model = network().train()
-    inputs, targets = torch.from_numpy(pixels), torch.from_numpy(labels.astype(np.int64))
     optimiser = torch.optim.Adam(model.parameters(), lr=RATE)
-    steps = EPOCHS * -(-len(inputs) // BATCH)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=RATE, total_steps=steps)
+    rate = one_cycle(optimiser, RATE, pixels, epochs=EPOCHS, batch=BATCH)
+    options = {"batch": BATCH, "label_smoothing": 0.0, "after_step": lambda: _clip_weights(model)}
     for _ in range(EPOCHS):
-        for chosen in torch.randperm(len(inputs)).split(BATCH):
-            optimiser.zero_grad()
-            functional.cross_entropy(model(shifted(inputs[chosen])), targets[chosen]).backward()
-            optimiser.step()
-            schedule.step()
-            # Beyond these the straight-through gradient is 0.
-            for module in model.modules():
-                if isinstance(module, (qnn.QuantConv2d, qnn.QuantLinear)):
-                    module.weight.data.clamp_(-1, 1)
+        train_epoch(model, pixels, labels, optimiser, rate, **options)
     return model.eval()
+
+
+def _clip_weights(model: nn.Module) -> None:
+    """Beyond -1 and 1 the straight-through gradient is 0."""
+    for module in model.modules():
+        if isinstance(module, (qnn.QuantConv2d, qnn.QuantLinear)):
+            module.weight.data.clamp_(-1, 1)
 
 
 def export(model: nn.Module, pixels: np.ndarray) -> bytes:

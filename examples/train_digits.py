@@ -17,15 +17,13 @@ import onnx
 import onnxruntime
 import torch
 from onnxruntime import quantization
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 from torch import nn
 from torch.nn import functional
 
 from lutterfly.examples.digits import as_input
+from lutterfly.examples.train_loop import HELD_OUT, load, one_cycle, train_epoch
 
 SEED = 1
-HELD_OUT = 360
 EPOCHS = 80
 BATCH = 32
 OPSET = 18
@@ -73,21 +71,6 @@ class Calibration(quantization.CalibrationDataReader):
         return next(self.batches, None)
 
 
-def load() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Images, uint8[images, 8, 8] from 0 to 16, to train on and held out; then the labels of both, uint8[images]."""
-    digits = load_digits()
-    images, labels = digits.images.astype(np.uint8), digits.target.astype(np.uint8)
-    return tuple(train_test_split(images, labels, test_size=HELD_OUT, random_state=SEED, stratify=labels))
-
-
-def shifted(pixels: torch.Tensor) -> torch.Tensor:
-    """Each image moved by at most one pixel each way, zeros moving in: more data than there is."""
-    padded = functional.pad(pixels, (1, 1, 1, 1))
-    tops, lefts = torch.randint(0, 3, (2, len(pixels)))
-    crops = zip(padded, tops, lefts, strict=True)
-    return torch.stack([image[:, top : top + 8, left : left + 8] for image, top, left in crops])
-
-
 def train(pixels: np.ndarray, labels: np.ndarray) -> DigitsNet:
     """A trained network; every random number comes from ``SEED``."""
     torch.manual_seed(SEED)
@@ -95,16 +78,9 @@ def train(pixels: np.ndarray, labels: np.ndarray) -> DigitsNet:
     torch.use_deterministic_algorithms(True)
     network = DigitsNet()
     optimiser = torch.optim.AdamW(network.parameters(), lr=2e-3, weight_decay=1e-2)
-    steps = EPOCHS * -(-len(pixels) // BATCH)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=4e-3, total_steps=steps)
-    inputs, targets = torch.from_numpy(pixels), torch.from_numpy(labels.astype(np.int64))
+    rate = one_cycle(optimiser, 4e-3, pixels, epochs=EPOCHS, batch=BATCH)
     for _ in range(EPOCHS):
-        for chosen in torch.randperm(len(inputs)).split(BATCH):
-            optimiser.zero_grad()
-            logits = network(shifted(inputs[chosen]))
-            functional.cross_entropy(logits, targets[chosen], label_smoothing=0.05).backward()
-            optimiser.step()
-            schedule.step()
+        train_epoch(network, pixels, labels, optimiser, rate, batch=BATCH)
     return network.eval()
 
 

@@ -20,10 +20,9 @@ import onnxruntime
 import torch
 from sklearn.model_selection import train_test_split
 from torch import nn
-from torch.nn import functional
 
 from lutterfly.examples.digits import as_input
-from lutterfly.examples.train_digits import load, shifted
+from lutterfly.examples.train_loop import load, one_cycle, train_epoch
 from lutterfly.train import FastPointwiseConv2d, analyse, calibrate, export_onnx, parameter_groups, plot, propose
 
 SEEDS = (1, 2, 3, 4, 5)
@@ -118,17 +117,10 @@ def tune(model: nn.Sequential, pixels: np.ndarray, labels: np.ndarray, seed: int
 
 def _fit(model: nn.Sequential, pixels: np.ndarray, labels: np.ndarray, epochs: int, rate: float) -> None:
     model.train()
-    inputs, targets = torch.from_numpy(pixels), torch.from_numpy(labels.astype(np.int64))
     optimiser = torch.optim.AdamW(parameter_groups(model, DECAY), lr=rate / 2)
-    steps = epochs * -(-len(inputs) // BATCH)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=rate, total_steps=steps)
+    schedule = one_cycle(optimiser, rate, pixels, epochs=epochs, batch=BATCH)
     for _ in range(epochs):
-        for chosen in torch.randperm(len(inputs)).split(BATCH):
-            optimiser.zero_grad()
-            logits = model(shifted(inputs[chosen]))
-            functional.cross_entropy(logits, targets[chosen], label_smoothing=0.05).backward()
-            optimiser.step()
-            schedule.step()
+        train_epoch(model, pixels, labels, optimiser, schedule, batch=BATCH)
 
 
 def accuracy(model: nn.Module, pixels: np.ndarray, labels: np.ndarray) -> float:

@@ -21,8 +21,8 @@ from torch import nn
 from torch.nn import functional
 
 from lutterfly.examples.digits import as_input
-from lutterfly.examples.train_digits import load, shifted
 from lutterfly.examples.train_fpc_digits import BATCH, export, runtime_accuracy
+from lutterfly.examples.train_loop import load, one_cycle, train_epoch
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.files.configuration import find_config
 from lutterfly.train import (
@@ -121,21 +121,14 @@ def train(
     model = SparseDigits(recipe.width)
     graph = channel_graph(model, torch.zeros(1, 1, 8, 8))
     optimiser = torch.optim.AdamW(parameter_groups(model, DECAY), lr=RATE / 2)
-    inputs, targets = torch.from_numpy(pixels), torch.from_numpy(labels.astype(np.int64))
-    steps = recipe.epochs * -(-len(inputs) // BATCH)
-    rate = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=RATE, total_steps=steps)
+    rate = one_cycle(optimiser, RATE, pixels, epochs=recipe.epochs, batch=BATCH)
     schedule = Densification(model, graph, optimiser, recipe.densities, seed=seed, rewiring=recipe.rewiring)
     parts = {"model": model, "optimiser": optimiser, "rate": rate, "schedule": schedule}
     start = load_checkpoint(checkpoint, **parts) if checkpoint is not None and checkpoint.exists() else 0
     model.train()
     for epoch in range(start, recipe.epochs):
         schedule.step(epoch)
-        for chosen in torch.randperm(len(inputs)).split(BATCH):
-            optimiser.zero_grad()
-            logits = model(shifted(inputs[chosen]))
-            functional.cross_entropy(logits, targets[chosen], label_smoothing=0.05).backward()
-            optimiser.step()
-            rate.step()
+        train_epoch(model, pixels, labels, optimiser, rate, batch=BATCH)
         if checkpoint is not None:
             save_checkpoint(checkpoint, epoch + 1, **parts)
     return model.eval()

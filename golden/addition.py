@@ -3,8 +3,8 @@
 Source: ONNX Runtime, MLAS, ``qladd.cpp``: with ``ra = sa / sy`` and ``rb = sb / sy`` in float32,
 ``fixed = f32(zy - f32(fma(ra, za, f32(rb * zb))))`` and ``y = rint(fma(a, ra, fma(b, rb, fixed)))``.
 
-The elements of uint8 tensors are greater by 128 than their codes, and where float32 rounds depends on that: their
-tables give the uint8 element, and :data:`UNSIGNED_OFFSET` behind the rounding its code.
+The elements of uint8 tensors are greater by 128 than their codes, and float32's rounding depends on that. So their
+tables give the uint8 element, and :data:`UNSIGNED_OFFSET` is added after the rounding to get its code.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .requant import SUM_FRACTION_BITS, Int64, pack_parameters, requantise_sum
 
 #: Most bits of a table's entry behind the binary point.
 MOST_FRACTION = 32
-#: What turns an element of a uint8 tensor into its code.
+#: Added to an element of a uint8 tensor, it gives its code.
 UNSIGNED_OFFSET = -128
 
 _CODES = np.arange(-128, 128)
@@ -29,7 +29,7 @@ _CODES = np.arange(-128, 128)
 def sum_tables(
     scales: tuple[float, float, float], zero_points: tuple[int, int, int], *, unsigned: bool = False
 ) -> tuple[Int64, Int64, int]:
-    """Make the tables that a sum is read from.
+    """Make the tables from which a sum is computed.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def sum_tables(
     (first_zero, second_zero, result_zero) = (zero + offset for zero in zero_points)
     first_scale, second_scale, result_scale = (np.float32(scale) for scale in scales)
     first_ratio, second_ratio = np.float64(first_scale / result_scale), np.float64(second_scale / result_scale)
-    # A fused multiplication and addition rounds once; float64 holds both exactly enough to round once as well.
+    # A fused multiply-add rounds once; float64 is exact enough here to round once as well.
     zeros = np.float32(first_ratio * first_zero + np.float64(np.float32(second_ratio * second_zero)))
     fixed = np.float64(np.float32(result_zero - zeros))
     elements = (_CODES + offset).astype(np.float64)
@@ -88,7 +88,7 @@ def add(
     fraction : int
         Bits of their entries behind the binary point.
     offset : int
-        Added behind the rounding: 0, or :data:`UNSIGNED_OFFSET`.
+        Added after the rounding: 0, or :data:`UNSIGNED_OFFSET`.
     low, high : int
         int8 codes, ``low <= high``.
 

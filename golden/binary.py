@@ -26,7 +26,7 @@ def pack(values: npt.NDArray[np.number], *, word_bits: int = 8) -> UInt8:
     values : [..., channels]
         Any numbers; zero counts as +1.
     word_bits : int
-        A pixel takes whole words of so many bits, a multiple of 8; bits behind the channels are 0.
+        A pixel takes whole words of this many bits, a multiple of 8; bits beyond the channels are 0.
 
     Returns
     -------
@@ -75,7 +75,7 @@ def inner_product(x: UInt8, w: UInt8, channels: int) -> Int32:
     Parameters
     ----------
     x, w : uint8[..., bytes]
-        Broadcast against each other; their bits behind the channels are equal.
+        Broadcast against each other; their bits beyond the channels are equal.
     channels : int
 
     Returns
@@ -88,7 +88,7 @@ def inner_product(x: UInt8, w: UInt8, channels: int) -> Int32:
 
 
 def bordered(height: int, width: int, channels: int, pads: Pads, value: int) -> tuple[UInt8, UInt8]:
-    """A binary map with its border: so that results which are written to its middle need no padding pass.
+    """A binary map with its border: results that are written to its middle need no padding pass.
 
     Parameters
     ----------
@@ -211,7 +211,7 @@ def fully_connected(values: npt.NDArray[np.number], weights: npt.NDArray[np.numb
 
 
 def _as_words(packed: UInt8) -> npt.NDArray[np.uint64]:
-    """Words of eight bytes, the last one with zeros behind: so that more is counted at a time."""
+    """Words of eight bytes, the last one filled with zeros, so that more bits are counted at a time."""
     size = packed.shape[-1]
     words = np.zeros((*packed.shape[:-1], -(-size // 8) * 8), np.uint8)
     words[..., :size] = packed
@@ -219,7 +219,7 @@ def _as_words(packed: UInt8) -> npt.NDArray[np.uint64]:
 
 
 def require_pad_value(value: int) -> None:
-    """Refuse a border that is no binary value."""
+    """Refuse a border that is not a binary value."""
     if value not in (1, -1):
         raise ValueError(f"the pad value of a binary map must be +1 or -1, not {value}: it cannot hold another one")
 

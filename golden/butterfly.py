@@ -4,7 +4,7 @@ Source: "Efficient inferencing with fast pointwise convolution", US application 
 
 A pointwise convolution of N input and M output channels becomes n = ceil(log2(max(N, M))) stages on 2**n values each.
 The stage with the pair distance D gives value i the sum ``own * value[i] + cross * value[i ^ D]``. Channels beyond the
-inputs are null, and only the first M values behind the last stage are kept.
+inputs are null, and only the first M values after the last stage are kept.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _Kind = TypeVar("_Kind", bound=enum.StrEnum)
 
 
 def count_stages(inputs: int, outputs: int) -> int:
-    """Stages that so many channels need: ``ceil(log2(max(inputs, outputs)))``."""
+    """Stages that a number of channels needs: ``ceil(log2(max(inputs, outputs)))``."""
     return (max(inputs, outputs) - 1).bit_length()
 
 
 def pixel_words(width: int, lanes: int) -> int:
-    """Words of ``lanes`` values that so many values take."""
+    """Words of ``lanes`` values that a number of values takes."""
     return max(width // lanes, 1)
 
 
@@ -73,7 +73,7 @@ class Pattern:
     densities : tuple of Density
         Of each stage.
     skips : tuple of (int, int)
-        Of the skip (i, j) the values entering stage i are added to those leaving stage j, j not less than i.
+        A skip (i, j) adds the values entering stage i to those leaving stage j, j not less than i.
 
     Raises
     ------
@@ -168,7 +168,7 @@ class Pattern:
 
     @property
     def live_multiplications(self) -> int:
-        """Multiplications of a pixel that a kept output depends on and whose value is not null: what has to be done."""
+        """Multiplications of a pixel that are needed: a kept output depends on them, and their value is not null."""
         return sum(sum(own) + sum(cross) for own, cross in self.live_weights())
 
     @property
@@ -192,14 +192,14 @@ class Pattern:
         return live
 
     def _reached(self) -> list[list[bool]]:
-        """For each stage, which values entering it some input reaches; last those leaving the last stage."""
+        """For each stage, which of its input values some input reaches; the last entry has the last outputs."""
         reached = [[index < self.inputs for index in range(self.width)]]
         for distance in self.distances:
             reached.append(_with_partners(reached[-1], distance))
         return reached
 
     def _needed(self) -> list[list[bool]]:
-        """For each stage, which values entering it some kept output depends on; last those leaving the last stage."""
+        """For each stage, on which of its input values a kept output depends; the last entry has the last outputs."""
         needed = [[index < self.outputs for index in range(self.width)]]
         for distance in reversed(self.distances):
             needed.append(_with_partners(needed[-1], distance))

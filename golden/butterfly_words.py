@@ -1,4 +1,4 @@
-"""How a butterfly's weights lie in the words that hardware for a greater one reads.
+"""How a butterfly's weights lie in the words of hardware that is built for a larger one.
 
 Hardware for a pattern runs every function whose stages are among its own, in their order: the other stages pass values
 on.
@@ -126,7 +126,7 @@ def unplace(words: Int8, hardware: Pattern, stages: int) -> tuple[list[Int8], li
     Parameters
     ----------
     words : int8[positions, columns, lanes]
-        As :func:`place` makes them, of so many stages; further columns do not count.
+        As :func:`place` makes them, for this many stages; further columns are ignored.
     hardware : Pattern
     stages : int
 

@@ -1,6 +1,6 @@
-"""A network as its channels are connected, and the channels that lie on no path from an input to a prediction.
+"""How the channels of a network are connected, and which of them lie on no path from an input to a prediction.
 
-Kernels, strides and sizes do not count here: a layer says which channels of its sources each channel of its result
+Kernels, strides and sizes do not matter here: a layer says which channels of its sources each channel of its result
 depends on. Source: "Sparse channel connectivity", on connection patterns without dead filters.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 class Kind(enum.StrEnum):
     """What a channel of a layer's result depends on."""
 
-    #: On the channels of its source that a connection pattern says: a convolution.
+    #: On the channels of its source that a connection pattern names: a convolution.
     SPARSE = "sparse"
     #: On all channels of its source: a convolution, a fully connected layer.
     DENSE = "dense"
@@ -33,14 +33,14 @@ class Kind(enum.StrEnum):
 
 @dataclass(frozen=True)
 class ChannelLayer:
-    """A layer, and the tensor that it results in, which has its name.
+    """A layer, and the tensor that it computes, which has its name.
 
     Attributes
     ----------
     name : str
     kind : Kind
     sources : tuple of str
-        Names of the tensors that it reads: two or more of a SUM, one or more of a CONCATENATION, else one.
+        Names of the tensors that it reads: two or more for a SUM, one or more for a CONCATENATION, else one.
     channels : int
         Of its result.
     first : int
@@ -116,8 +116,8 @@ class ChannelGraph:
     def covering_layers(self) -> frozenset[str]:
         """Names of the sparse layers that have to connect each channel of their source.
 
-        Of a tensor that sparse layers alone read it is the one with the most possible connections, the first of
-        equals. Where another layer reads it too (a sum around the convolution), or it is an output, it is none.
+        For a tensor that only sparse layers read, this is the one with the most possible connections, the first of
+        equals. If another layer reads the tensor too (a sum around the convolution), or it is an output, it is none.
         """
         found = set()
         for name in self.channels:
@@ -129,7 +129,7 @@ class ChannelGraph:
 
 @dataclass(frozen=True)
 class DeadChannel:
-    """A channel on no path from an input to a prediction: a dead filter of the layer that makes it.
+    """A channel on no path from an input to a prediction: a dead filter of the layer that computes it.
 
     Attributes
     ----------
@@ -228,7 +228,7 @@ def _check_channels(name: str, channels: int) -> None:
 
 
 def _check_layer(layer: ChannelLayer, before: list[int]) -> None:
-    """That its sources are as many, and have the channels, that its kind asks for."""
+    """Check that the number of its sources, and their channels, are what its kind requires."""
     least, most = {Kind.SUM: (2, None), Kind.CONCATENATION: (1, None)}.get(layer.kind, (1, 1))
     if len(before) < least or (most is not None and len(before) > most):
         count = f"{least} or more" if most is None else "1"

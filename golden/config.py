@@ -33,7 +33,7 @@ class Config:
     array, memory, axi
         The parts, see their classes.
     engines : EngineConfigs
-        The engines that exist, and what each is built with; a command for another one is illegal.
+        The engines that are built, with the configuration of each; a command for any other is illegal.
     resident_commands : int
         Commands of each queue that the program memory holds; longer programs stream through it.
     """
@@ -132,7 +132,7 @@ class Config:
 
     @property
     def hash(self) -> int:
-        """32 bits that tell configurations apart; the hardware and every program carry it."""
+        """32 bits that distinguish configurations; the hardware and every program carry them."""
         return int.from_bytes(hashlib.sha256(self.to_json().encode()).digest()[:4], "little")
 
 

@@ -37,7 +37,7 @@ def convolve(
     stride, dilation : (vertical, horizontal)
     pads : (top, left, bottom, right)
     groups : int
-        The output channels of each group read its share of the input channels alone.
+        The output channels of each group read only its share of the input channels.
 
     Returns
     -------
@@ -50,7 +50,7 @@ def convolve(
         If an array has another type.
     ValueError
         If shapes do not fit, the groups do not divide the channels, the kernel is larger than the map with its borders,
-        or the zero point is no int8 code.
+        or the zero point is not an int8 code.
     """
     codes, weights, bias = np.asarray(codes), np.asarray(weights), np.asarray(bias)
     for name, array, dtype in (("codes", codes, np.int8), ("weights", weights, np.int8), ("bias", bias, np.int32)):
@@ -92,7 +92,8 @@ def patches(codes: Int8, *, kernel: Pair, stride: Pair, dilation: Pair, pads: Pa
     Raises
     ------
     ValueError
-        If the kernel is larger than the map with its borders, a size is out of range, or the border is no int8 code.
+        If the kernel is larger than the map with its borders, a size is out of range, or the border is not an
+        int8 code.
     """
     if not -128 <= border <= 127:
         raise ValueError(f"border must be between -128 and 127, not {border}")

@@ -52,12 +52,12 @@ def folding_multiple(channels: int, alignment: int) -> int:
     Returns
     -------
     int
-        ``alignment / aligned_channels(channels)``; 1 means that folding is not worth while.
+        ``alignment / aligned_channels(channels)``; 1 means that folding is not worthwhile.
 
     Raises
     ------
     ValueError
-        If the alignment is no power of two.
+        If the alignment is not a power of two.
     """
     if alignment < 1 or alignment & (alignment - 1):
         raise ValueError(f"alignment must be a power of two, not {alignment}")
@@ -98,7 +98,7 @@ def plan_fold(kernel: tuple[int, int], stride: tuple[int, int], channels: int, a
     multiple = folding_multiple(channels, alignment)
     splits = [(multiple // columns, columns) for columns in _powers(multiple)]
     if stride[1] > 1:
-        # The effective multiple in x: beyond the stride, folded pixels overlap, and that is better borne by the height.
+        # The effective multiple in x: beyond the stride, folded pixels overlap, so the height takes the rest.
         columns = max(columns for columns in _powers(multiple) if stride[1] % columns == 0)
         splits = [(multiple // columns, columns)]
     return min((fold_split(kernel, stride, split) for split in splits), key=lambda plan: (plan.padding, -plan.folds[1]))

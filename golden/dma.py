@@ -24,7 +24,7 @@ def load(
     external : uint8[arena_bytes]
         External memory from EXTERNAL_BASE on.
     memories : mapping of LocalMemory to uint8[size_bytes]
-        All that the core has; written in place.
+        All memories of the core; written in place.
     lanes : int
         Bytes of an activation word.
 

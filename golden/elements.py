@@ -1,4 +1,4 @@
-"""Elements: how many bytes a tensor's elements take, wherever they lie. Standard library only."""
+"""How many bytes a tensor's elements take, wherever they lie. Standard library only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ BINARY_BITS = 1
 
 
 def run_bytes(elements: int, bits: int) -> int:
-    """Bytes that elements of so many bits take which lie side by side; the last one may be taken in part."""
+    """Bytes that a number of adjacent elements takes, given the bits of each; the last byte may be used in part."""
     return -(-elements * bits // 8)
 
 

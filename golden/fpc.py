@@ -1,8 +1,8 @@
 """Fast pointwise convolution in integers: a butterfly of stages between the codes of two feature maps.
 
 The values between stages have 16 bits. A code enters as ``(code - zero_point) << input_shift``. A stage rounds the sum
-of its two products once, half to even, adds what a skip brings, and saturates once; the finish requantises the first
-values to codes. Every sum stays below 2**24 in magnitude, so that float32 computes the same.
+of its two products once, half to even, adds the values of skips, and saturates once; the finish requantises the first
+values to codes. Every sum stays below 2**24 in magnitude, so float32 computes the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .butterfly import Pattern
 from .convolution import Int8, Int32
 from .requant import pack_parameters, requantise
 
-#: Bits of a weight behind the binary point, and the weight one.
+#: Fraction bits of a weight, and the weight one.
 FRACTION_BITS = 6
 UNIT_WEIGHT = 1 << FRACTION_BITS
 #: Bits of a value between stages, and of a bias.
@@ -25,7 +25,7 @@ VALUE_BITS = 16
 #: The greatest shift of the codes that still fits them, and the greatest one of a finish without a multiplication.
 MOST_INPUT_SHIFT = 7
 MOST_FINISH_SHIFT = 7
-#: What a stage may divide by beyond the unit of its weights, against growth: powers of two with these exponents.
+#: Exponents of the powers of two by which a stage may divide, beyond the unit of its weights, to limit growth.
 GROWTH_SHIFTS = (0, 1)
 
 _LEAST, _GREATEST = -(1 << VALUE_BITS - 1), (1 << VALUE_BITS - 1) - 1
@@ -52,7 +52,7 @@ class Stages:
     Raises
     ------
     TypeError
-        If weights are no integers.
+        If weights are not integers.
     ValueError
         If weights or shifts do not fit the pattern, or are out of range.
     """
@@ -109,7 +109,7 @@ class Finish:
     Raises
     ------
     TypeError
-        If the biases are no integers, or the scales not float32.
+        If the biases are not integers, or the scales not float32.
     ValueError
         If a bias needs more than 16 bits, a scale is negative or not finite, a code has more than 8 bits, or the shapes
         differ.
@@ -129,12 +129,12 @@ class Finish:
 
     @property
     def parameters(self) -> npt.NDArray[np.uint64]:
-        """What requantises: uint64[outputs], see :func:`.requant.pack_parameters`."""
+        """The parameters of the requantiser: uint64[outputs], see :func:`.requant.pack_parameters`."""
         return pack_parameters(self.bias.astype(np.int32), self.scale)
 
     @property
     def shift(self) -> int | None:
-        """k where all scales are ``2**-k``, k from 0 to 7, so that nothing need be multiplied; None elsewhere."""
+        """k if all scales are ``2**-k``, k from 0 to 7, so that a shift replaces the multiplication; else None."""
         shifts = range(MOST_FINISH_SHIFT + 1)
         return next((shift for shift in shifts if (self.scale == np.float32(2.0**-shift)).all()), None)
 
@@ -168,7 +168,7 @@ def fast_pointwise(codes: Int8, zero_point: int, stages: Stages, finish: Finish)
 
 
 def enter(codes: Int8, zero_point: int, stages: Stages) -> Int16:
-    """Make codes values: ``(code - zero_point) << input_shift``, and null behind the last channel.
+    """Turn codes into values: ``(code - zero_point) << input_shift``, and zero beyond the last channel.
 
     Returns
     -------
@@ -204,9 +204,9 @@ def run_stages(values: Int16, stages: Stages) -> Int16:
     Returns
     -------
     int16[..., width]
-        Behind the last stage. Each gives for every index i, with D its pair distance,
+        After the last stage. Each gives for every index i, with D its pair distance,
         ``saturate(rint((own[i] * value[i] + cross[i] * value[i ^ D]) / 2**(6 + growth_shift)) + skipped)``; halves go
-        to even, and ``skipped`` is the sum of what the skips that end there bring.
+        to even, and ``skipped`` is the sum of the skips that end there.
 
     Raises
     ------
@@ -273,7 +273,7 @@ def round_shift(total: Int32, shift: int) -> Int32:
 
 
 def dense_matrix(stages: Stages) -> npt.NDArray[np.object_]:
-    """The matrix that the stages are if nothing is rounded or saturated, without the shift of the codes.
+    """The matrix that the stages compute without rounding and saturation, without the shift of the codes.
 
     Returns
     -------

@@ -17,13 +17,13 @@ class HalfTable:
     Attributes
     ----------
     stored : tuple of int
-        ``size`` entries, by their distance from the middle. The first is that of the distance ``size``, which there is
-        below the middle only.
+        ``size`` entries, by their distance from the middle. The first one is at the distance ``size``, which exists
+        only below the middle.
     middle : int
     is_upper : bool
         Which side of the middle is stored: the one above it.
     total : int or None
-        Entries of the other side are ``clip(total - entry, low, high)``, or, where there is none, the same as these.
+        Entries of the other side are ``clip(total - entry, low, high)``; if it is None, they equal the stored ones.
     low, high : int
     """
 
@@ -45,9 +45,9 @@ class HalfTable:
 def halve(table: Int64) -> HalfTable | None:
     """Find a half that gives the same entries; None if there is none.
 
-    What is found is compared with the table, entry by entry: nothing is assumed of the function behind it. Functions
-    are found that are even or odd about the middle, or odd about another result than zero, as a sigmoid is, also if
-    they saturate on either side; and so are some that are neither, as Relu is, one side of which saturates throughout.
+    The half is compared with the table, entry by entry: nothing is assumed of the function behind it. This finds
+    functions that are even or odd about the middle, or odd about a result other than zero, such as a sigmoid, even if
+    they saturate on either side. It also finds some that are neither, such as Relu, which saturates on one side.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def halve(table: Int64) -> HalfTable | None:
     Raises
     ------
     ValueError
-        If there is no such number of entries.
+        If the number of entries is another one.
     """
     size = check_entries(len(table)) // 2
     middle, low, high = int(table[size]), int(table.min()), int(table.max())
@@ -67,7 +67,7 @@ def halve(table: Int64) -> HalfTable | None:
     halves = [HalfTable((first, *below.tolist()), middle, False, None, low, high)]
     for total in _totals(above, below, low, high):
         halves.append(HalfTable((first, *below.tolist()), middle, False, total, low, high))
-        # Of what is stored above the middle, the first entry gives the least code's as any other does.
+        # If the upper half is stored, its first entry gives that of the least code, like any other.
         halves.append(HalfTable((total - first, *above.tolist()), middle, True, total, low, high))
     for half in halves:
         if low <= half.stored[0] <= high and np.array_equal(half.expand(), table):
@@ -76,7 +76,7 @@ def halve(table: Int64) -> HalfTable | None:
 
 
 def _totals(above: Int64, below: Int64, low: int, high: int) -> list[int]:
-    """What the two entries of a distance may add up to where they do not saturate."""
+    """The possible sums of the two entries of a distance, where they do not saturate."""
     sums = above + below
     free = (low < above) & (above < high) & (low < below) & (below < high)
     if free.any():

@@ -1,7 +1,7 @@
 """The instruction set: the one definition that hardware, compiler, golden machine and docs share.
 
 A command has 64 bytes, little-endian. Two queues execute commands in order, each at its own pace: the DMA queue (LOAD,
-STORE, FILL) and the compute queue (COMPUTE); SYNC and END stand in both. Standard library only.
+STORE, FILL) and the compute queue (COMPUTE); SYNC and END may be in both. Standard library only.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ COMMAND_BYTES = 64
 COMMAND_BITS = 8 * COMMAND_BYTES
 OPCODE_BITS = 4
 
-#: A step-list entry in external memory: 4 bytes, the offset in the low bits, the two flags on top, and under these how
-#: many bytes of the word count, the first ones; 0 for all. Only XNOR asks.
+#: A step-list entry in external memory: 4 bytes, the offset in the low bits, the two flags on top. Below these stands
+#: how many bytes of the word count, from the first on; 0 for all. Only XNOR uses it.
 LIST_ENTRY_BYTES = 4
 LIST_COUNT_LSB = 24
 LIST_COUNT_BITS = 6
@@ -72,7 +72,7 @@ def place_fields(*specs: FieldSpec, lsb: int = 0) -> tuple[Field, ...]:
 
 
 def fields_end(fields: tuple[Field, ...]) -> int:
-    """The bit behind the last field; 0 where there is none."""
+    """The bit after the last field; 0 if there is none."""
     return max((field.lsb + field.width for field in fields), default=0)
 
 
@@ -90,7 +90,7 @@ class Format:
         return next(field for field in self.fields if field.name == name)
 
     def with_argument(self, fields: tuple[Field, ...]) -> Format:
-        """This format with the fields of an engine in the place of ``argument``."""
+        """This format with the fields of an engine in place of ``argument``."""
         argument = self.field("argument")
         own = tuple(dataclasses.replace(field, lsb=field.lsb + argument.lsb) for field in fields)
         return dataclasses.replace(self, fields=(*(field for field in self.fields if field is not argument), *own))

@@ -1,8 +1,9 @@
-"""The golden machine: executes compiled programs on memory images, command by command, as freely as the hardware may.
+"""The golden machine: executes compiled programs on memory images, command by command, in any order the hardware may.
 
-Commands that nothing orders overlap in the hardware. Here a command begins and completes as two events, in an order
-that the caller chooses; between them everything that it writes is poisoned, and so is whatever of its inputs the other
-queue begins to write meanwhile. A program whose tokens and `after` flags are right gives the same bytes in every order.
+Unordered commands overlap in the hardware. Here the beginning and the completion of a command are two events, in an
+order that the caller chooses. Between them everything that it writes is poisoned, and so is any input of it that the
+other queue begins to write meanwhile. A program whose tokens and `after` flags are right gives the same bytes in every
+order.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ ORDERS = ("dma-first", "compute-first", "random")
 
 
 class MachineError(Exception):
-    """A run that stopped, with what the hardware's error registers say.
+    """A run that stopped, with the contents of the hardware's error registers.
 
     Attributes
     ----------
@@ -102,7 +103,7 @@ class Machine:
     ----------
     config : Config
     seed : int
-        Of what the memories hold at first, of the poison, and of the order ``random``.
+        For the initial contents of the memories, the poison, and the order ``random``.
 
     Attributes
     ----------
@@ -123,7 +124,7 @@ class Machine:
         Parameters
         ----------
         queues : Queues
-            Where the commands lie in the arena, and how many they are.
+            Where the commands lie in the arena, and how many there are.
         arena : uint8[arena_bytes]
             External memory, read and written.
         order : str
@@ -136,7 +137,7 @@ class Machine:
         Raises
         ------
         MachineError
-            When the hardware would stop with an error, for want of tokens too.
+            If the hardware would stop with an error, or would wait for tokens for ever.
         ValueError
             If ``order`` is not one of these.
         """
@@ -254,7 +255,7 @@ class Machine:
         return memory, scratch[memory] != 0
 
     def _scramble(self, image: UInt8, where: npt.NDArray[np.bool_]) -> None:
-        """Change every byte of ``image`` where the mask says so."""
+        """Change every byte of ``image`` that the mask selects."""
         image[where] ^= self._rng.integers(1, 256, np.count_nonzero(where), dtype=np.uint8)
 
 

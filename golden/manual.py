@@ -41,15 +41,15 @@ _REGISTERS_HEAD = f"""\
 
 Generated from `golden/registers.py` by `python -m lutterfly.golden.manual`; do not edit.
 
-Registers are 32 bits wide and stand behind AXI4-Lite; addresses are in bytes, in a window of
-{1 << registers.ADDRESS_BITS} bytes. Write strobes are honoured. Bits outside of the mask do not exist: they read zero.
+Registers are 32 bits wide, on AXI4-Lite; addresses are in bytes, in a window of
+{1 << registers.ADDRESS_BITS} bytes. Write strobes are honoured. Bits outside the mask do not exist: they read zero.
 An access that the table does not allow, or to an address that is not in it, is answered with SLVERR (and reads zero).
 """
 
 _RUN = """\
 ## A run
 
-1. Behind a reset of the pins, wait until STATUS bit 3 is zero; it takes as long as a soft reset.
+1. After a reset of the pins, wait until STATUS bit 3 is zero; it takes as long as a soft reset.
 2. Write EXTERNAL_BASE and the program registers. If they have not been written since the last run, and all commands of
    a queue fit into the program memory, they run from there: do not change commands in external memory without writing
    the registers again.

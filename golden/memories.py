@@ -18,19 +18,19 @@ class LocalMemory(int):
     """Where a LOAD writes: its code in the field ``memory``. Local addresses are in bytes; all memories but FEATURE
     take one run, aligned to its unit.
 
-    Those of every core stand here; an engine may bring one of its own, see :class:`.engines.engine.OwnMemory`.
+    Those of every core are here; an engine may have one of its own, see :class:`.engines.engine.OwnMemory`.
 
     Attributes
     ----------
     name, title : str
         In the manual and in error reports; for people.
     write_bytes : function of int
-        Bytes that are written at a time, of the lanes of the array: ``local`` and ``piece_bytes`` of a LOAD are
+        Bytes that are written at a time, given the lanes of the array: ``local`` and ``piece_bytes`` of a LOAD are
         multiples of it.
     unit_bytes : function of Config
-        What a COMPUTE command counts its addresses in, in bytes; a multiple of ``write_bytes``.
+        The unit of a COMPUTE command's addresses, in bytes; a multiple of ``write_bytes``.
     size_bytes : function of Config
-        All of it, a power of two; 0 where a configuration has none.
+        Its size, a power of two; 0 if a configuration has none.
     """
 
     name: str
@@ -55,7 +55,7 @@ class LocalMemory(int):
         unit_bytes: Callable[[Config], int],
         size_bytes: Callable[[Config], int],
     ) -> LocalMemory:
-        """Make a memory of its code, as of a number, and of what belongs to it."""
+        """Make a memory from its code, which is also its integer value, and its attributes."""
         memory = super().__new__(cls, code)
         memory.name, memory.title = name, title
         memory.write_bytes, memory.unit_bytes, memory.size_bytes = write_bytes, unit_bytes, size_bytes

@@ -1,7 +1,7 @@
 """Packed results: a bit for each code, 1 where it is not negative, as the hardware collects and writes them.
 
-With eight columns or more a piece of results is whole bytes. Where a byte takes several pieces, the windows of an inner
-loop of tiles write one string of bits: each piece is written with what stands before it in its byte.
+With eight columns or more a piece of results is whole bytes. If a byte takes several pieces, the windows of an inner
+loop of tiles write one string of bits: each piece is written together with the earlier bits of its byte.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BYTE_BITS = 8
 
 
 def packs(config: Config) -> bool:
-    """Whether the hardware of a configuration can pack results: where one of its engines takes binary values."""
+    """Whether the hardware of a configuration can pack results: if one of its engines takes binary values."""
     return any(specification(code).is_binary for code in config.engines)
 
 
@@ -35,8 +35,8 @@ def is_narrow(config: Config) -> bool:
 
 
 def packing_conditions(command: Any, config: Config) -> list[Any]:
-    """What a command whose results are packed must meet, in expressions that mean the same for NumPy integers and for
-    Amaranth values, as those of :attr:`.engines.specification.EngineSpecification.conditions`."""
+    """The conditions of a command whose results are packed, in expressions that mean the same for NumPy integers and
+    for Amaranth values, as those of :attr:`.engines.specification.EngineSpecification.conditions`."""
     packed = command["packed"].any()
     if not packs(config):
         return [~packed]
@@ -50,7 +50,7 @@ def is_packed_legally(command: Mapping[str, int], config: Config) -> bool:
 
 
 def written_span(command: Mapping[str, int], tile: int, results: int, config: Config) -> tuple[int, int]:
-    """What a window of a tile writes, for so many results: its first byte, from its destination on, and its bytes."""
+    """Where a window of a tile writes its results: its first byte, counted from its destination, and its bytes."""
     if not command["packed"]:
         return 0, results
     if not is_narrow(config):
@@ -86,9 +86,9 @@ def pack_windows(command: Mapping[str, int], results: Int8, valid: npt.NDArray[n
     apart[..., :lanes] = bits
     string = np.packbits(apart.reshape(*outside, -1), axis=-1, bitorder="little")
     number = np.arange(inner)[:, None]
-    # A window of a few bits may end in the byte behind.
+    # A window of a few bits may end in the next byte.
     byte = number * pitch // _BYTE_BITS + np.arange(run_bytes(pitch, BINARY_BITS) + 1)
-    # Of each byte, the bits of windows that have been.
+    # For each byte, the bits of earlier windows.
     known = np.clip((number + 1) * pitch - byte * _BYTE_BITS, 0, _BYTE_BITS)
     mask = ((1 << known) - 1).astype(np.uint8)
     found: UInt8 = string[..., np.minimum(byte, string.shape[-1] - 1)] & mask
@@ -96,5 +96,5 @@ def pack_windows(command: Mapping[str, int], results: Int8, valid: npt.NDArray[n
 
 
 def _window_bits(results: int, config: Config) -> int:
-    """Bits from a window of so many results to the next: those of whole pieces."""
+    """Bits from one window to the next: its results, rounded up to whole pieces."""
     return -(-results // config.array.columns) * config.array.columns

@@ -13,7 +13,7 @@ import numpy as np
 
 from .channel_graph import ChannelGraph
 
-#: Input channels and output channels of a block: what a word and a tile of the preset `ecp5-85k` have.
+#: Input channels and output channels of a block: those of a word and of a tile of the preset `ecp5-85k`.
 GRANULARITY = (16, 8)
 
 
@@ -26,7 +26,7 @@ class ConnectionPattern:
     inputs, outputs : int
         Channels.
     granularity : (int, int)
-        Input channels and output channels of a block; the last ones have what is left. (1, 1) is single channels.
+        Input channels and output channels of a block; the last blocks have the rest. (1, 1) is single channels.
     blocks : bool[rows, columns]
         Which blocks are connected: a row of blocks for every ``granularity[0]`` input channels, a column for every
         ``granularity[1]`` output channels.
@@ -34,7 +34,7 @@ class ConnectionPattern:
     Raises
     ------
     TypeError, ValueError
-        If channels or granularity are less than one, or the blocks are not so many booleans.
+        If channels or granularity are less than one, or the blocks are not booleans of the right shape.
     """
 
     inputs: int
@@ -66,12 +66,12 @@ class ConnectionPattern:
         return int(self.connections.sum()) / (self.inputs * self.outputs)
 
     def contains(self, other: ConnectionPattern) -> bool:
-        """Whether every connection of another pattern of the same channels is one of this, too."""
+        """Whether this pattern has every connection of another pattern of the same channels."""
         return not bool((other.connections & ~self.connections).any())
 
 
 def grid(inputs: int, outputs: int, granularity: tuple[int, int]) -> tuple[int, int]:
-    """Rows and columns of the blocks of so many channels.
+    """Rows and columns of blocks, given the channels.
 
     Raises
     ------
@@ -113,9 +113,9 @@ def draw(
 
     Patterns of the same graph, granularity and seed *nest*: each contains those of lesser densities. All blocks are put
     into one random order that does not depend on the density, and the first ones are taken. Each output channel has at
-    least one connection, and each input channel that nothing else needs
-    (:meth:`.ChannelGraph.covering_layers`): the fewest blocks with which that holds come first in the order. So a
-    pattern has exactly ``round(density * blocks)`` blocks, or those fewest, where they are more.
+    least one connection, and so has each input channel that nothing else needs
+    (:meth:`.ChannelGraph.covering_layers`): the fewest blocks that guarantee this come first in the order. So a
+    pattern has exactly ``round(density * blocks)`` blocks, or those fewest, if they are more.
 
     Parameters
     ----------
@@ -169,8 +169,8 @@ def _densities(graph: ChannelGraph, densities: float | Mapping[str, float]) -> M
 def _order(rows: int, columns: int, covers_rows: bool, random: np.random.Generator) -> np.ndarray:
     """Numbers of all blocks, ``row * columns + column``; the first ones connect every column, and row if asked.
 
-    Rows and columns are paired at random; where one kind is more than the other, random ones of the other are taken
-    again, as evenly as can be.
+    Rows and columns are paired at random. If there are more of one kind than of the other, random ones of the other
+    are taken again, as evenly as possible.
     """
     count = least_blocks(rows, columns, covers_rows=covers_rows)
     first = _repeated(rows, count, random) * columns + _repeated(columns, count, random)
@@ -179,6 +179,6 @@ def _order(rows: int, columns: int, covers_rows: bool, random: np.random.Generat
 
 
 def _repeated(size: int, count: int, random: np.random.Generator) -> np.ndarray:
-    """``count`` numbers below ``size`` in rounds: none again before all have been."""
+    """``count`` numbers below ``size`` in rounds: none comes again before all have come."""
     rounds = [random.permutation(size) for _ in range(-(-count // size))]
     return np.concatenate(rounds)[:count]

@@ -55,6 +55,6 @@ def average_multiplier(input_scale: float, output_scale: float, elements: int) -
     Returns
     -------
     float32
-        ``input_scale / (output_scale * elements)``, rounded behind each operation.
+        ``input_scale / (output_scale * elements)``, rounded after each operation.
     """
     return np.float32(np.float32(input_scale) / np.float32(np.float32(output_scale) * np.float32(elements)))

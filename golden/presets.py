@@ -1,4 +1,4 @@
-"""The accelerators that have a name. Standard library only."""
+"""The presets: accelerators that have a name. Standard library only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program: what the compiler hands to driver and golden machine, and its file format.
+"""The program: the compiler's output for driver and golden machine, and its file format.
 
 A program addresses one *arena* of external memory by offsets from its start: commands, constants, inputs, outputs and
 spilled tensors. Standard library only.
@@ -45,7 +45,7 @@ class Port:
     Attributes
     ----------
     name : str
-        Name of the ONNX tensor that crosses the border between host and accelerator.
+        Name of the ONNX tensor that passes between host and accelerator.
     shape : tuple of int
         (height, width, channels).
     address : int
@@ -93,7 +93,7 @@ class WrittenTensor:
     bits : int
         Of an element.
     order : tuple of int
-        Which channel of the model's tensor each channel is; empty where none is in another place.
+        Which channel of the model's tensor each channel is; empty if the order is the model's.
     """
 
     name: str
@@ -107,7 +107,7 @@ class WrittenTensor:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of its elements, without what lies between them."""
+        """Bytes of its elements, without gaps between them."""
         return tensor_bytes(self.shape, self.bits)
 
 
@@ -126,7 +126,7 @@ class SpilledTensor:
     bits : int
         Of an element.
     order : tuple of int
-        Which channel of the model's tensor each channel is; empty where none is in another place.
+        Which channel of the model's tensor each channel is; empty if the order is the model's.
     """
 
     name: str
@@ -148,7 +148,7 @@ class LayerPrediction:
     Attributes
     ----------
     name, kind : str
-        The ONNX node that the layer comes from, and what it is.
+        The ONNX node that the layer comes from, and the kind of the layer.
     commands : tuple of int
         Its commands in the body's compute queue.
     macs : int
@@ -158,20 +158,20 @@ class LayerPrediction:
     array_cycles : int
         Steps that it issues.
     bus_cycles : int
-        Beats of its inputs, outputs and constants on the bus, as far as they do not stay on the chip.
+        Beats of its inputs, outputs and constants on the bus, for those that do not stay on the chip.
     bound : str
         ``"bus"`` or ``"array"``, whichever takes longer.
     fold : str
         How its input is folded, for people.
     at_once : int
-        Multiply-accumulates that are made in the place of one multiplier in a cycle: 8 of binary values.
+        Multiply-accumulates that one multiplier's place does in a cycle: 8 for binary values.
     connections, live_connections : int
-        Of a convolution on the multiplier array: pairs of an input and an output channel, and those with a weight.
+        For a convolution on the multiplier array: pairs of an input and an output channel, and those with a weight.
     dense_words, model_words, words : int
         Words that all its tiles read for a pixel: if no connection were off, with channels in the model's order, and as
         it is. 1 for other layers.
     dense_cycles : int
-        What it would take if no connection were off: as predicted, and the steps that there are not.
+        Cycles if no connection were off: the predicted ones, and the steps that are skipped.
     """
 
     name: str
@@ -193,12 +193,12 @@ class LayerPrediction:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether it leaves out words, because connections are off."""
+        """Whether it skips words, because connections are off."""
         return self.words != self.dense_words
 
     @property
     def multiplier_cycles(self) -> float:
-        """Cycles of single multipliers that its multiply-accumulates take, but those of words that are not read."""
+        """Multiplier cycles that its multiply-accumulates take, without those of skipped words."""
         return self.macs * self.words / self.dense_words / self.at_once
 
 
@@ -221,7 +221,7 @@ class Program:
     constants_address : int
         Where they lie in the arena.
     inputs, outputs : tuple of Port
-        What crosses the border.
+        The tensors that pass between host and accelerator.
     layers : tuple of LayerPrediction
         In order of execution.
     written, spilled : tuple of WrittenTensor, tuple of SpilledTensor
@@ -233,7 +233,7 @@ class Program:
     batch : int
         Samples of an inference: ports, layers and cycles are those of all of them.
     head, tail : bytes
-        ONNX models that run on the host before and behind the accelerator, sample by sample; empty if there is none.
+        ONNX models that run on the host before and after the accelerator, sample by sample; empty if there is none.
     model : bytes
         The ONNX model as the user gave it, for `verify`.
 
@@ -266,7 +266,7 @@ class Program:
         program_check.check(self)
 
     def utilisation(self, cycles: int, multipliers: int) -> float:
-        """The part of all multipliers in so many cycles that its multiply-accumulates take."""
+        """The share of the multipliers' cycles that its multiply-accumulates take, given the cycles."""
         return sum(layer.multiplier_cycles for layer in self.layers) / (cycles * multipliers)
 
     def to_bytes(self) -> bytes:

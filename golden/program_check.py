@@ -1,6 +1,6 @@
-"""What must hold of every program, whoever wrote its file: places within the arena, sizes that fit one another.
+"""What must hold for every program, whoever wrote its file: addresses within the arena, consistent sizes.
 
-Whether the commands are right is the accelerator's to say: it stops with an error that names the first wrong one.
+The accelerator checks the commands themselves: it stops with an error that names the first wrong one.
 Standard library only.
 """
 

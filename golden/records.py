@@ -1,4 +1,4 @@
-"""Records from JSON that anybody may have written: frozen dataclasses, with every field's kind checked by its name.
+"""Records from untrusted JSON: frozen dataclasses, with the kind of every field checked by its name.
 
 Standard library only.
 """
@@ -16,7 +16,7 @@ _SHOWN_CHARACTERS = 40
 
 
 def parse(text: str | bytes) -> Any:
-    """JSON without what readers disagree about: a key that stands twice, NaN, infinities.
+    """Parse JSON without ambiguities: no key given twice, no NaN, no infinities.
 
     Raises
     ------
@@ -43,7 +43,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def read(hint: Any, plain: Any, name: str, blobs: bytes = b"") -> Any:
-    """What a type hint describes, from parsed JSON.
+    """Build the value that a type hint describes from parsed JSON.
 
     Parameters
     ----------
@@ -53,9 +53,9 @@ def read(hint: Any, plain: Any, name: str, blobs: bytes = b"") -> Any:
     plain : object
         From :func:`parse`.
     name : str
-        For messages; what is within gets its own behind it, as in ``layers[2].macs``.
+        For messages; inner values append their own, as in ``layers[2].macs``.
     blobs : bytes
-        What bytes are taken from.
+        The binary data from which bytes are taken.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def wrong(name: str, constraint: str, value: object) -> ValueError:
 
 
 def brief(value: object) -> str:
-    """A value as JSON spells it, and not all of a long one."""
+    """A value as JSON writes it, shortened if it is long."""
     if isinstance(value, list | dict):
         return "an array" if isinstance(value, list) else "an object"
     text = json.dumps(value)

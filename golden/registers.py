@@ -1,6 +1,6 @@
 """The register map: the one definition that hardware, driver and docs share.
 
-Registers are 32 bits wide and stand behind AXI4-Lite; addresses are in bytes. Standard library only.
+Registers are 32 bits wide, on AXI4-Lite; addresses are in bytes. Standard library only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WATCHDOG_DEFAULT = 65_536
 
 
 class Access(enum.Enum):
-    """What software may do with a register."""
+    """The access that software has to a register."""
 
     READ = "read"
     WRITE = "write"
@@ -36,7 +36,7 @@ class Access(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """One 32-bit register; the bits outside of ``mask`` do not exist and read zero."""
+    """One 32-bit register; the bits outside ``mask`` do not exist and read zero."""
 
     name: str
     address: int

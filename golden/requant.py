@@ -45,7 +45,7 @@ def encode_scale(multiplier: npt.NDArray[np.float32]) -> tuple[Int64, Int64]:
         0, or at least 2**23 and less than 2**24.
     exponent : int64[...]
         6 bits. ``multiplier == mantissa * 2**-exponent``; but below 2**-32 the mantissa is 0, and from 2**10 on the
-        scale is 2**9, both without a difference in any result.
+        scale is 2**9; neither changes any result.
 
     Raises
     ------
@@ -134,7 +134,7 @@ def requantise(acc: Int32, parameters: UInt64, zero_point: int, low: int = -128,
     TypeError
         If ``acc`` is not int32 or ``parameters`` not uint64.
     ValueError
-        If the zero point or a limit is no int8 code, or ``low`` is above ``high``.
+        If the zero point or a limit is not an int8 code, or ``low`` is above ``high``.
     """
     acc = np.asarray(acc)
     _check_dtype("acc", acc, np.int32)
@@ -152,7 +152,7 @@ def requantise_sum(total: Int64, parameters: UInt64, zero_point: int, low: int =
     total : int64[..., channels]
         Of ``SUM_BITS`` bits.
     parameters : uint64[channels]
-        Their scales are powers of two, and the biases do not count.
+        Their scales are powers of two, and the biases are ignored.
     zero_point, low, high : int
 
     Returns

@@ -26,7 +26,7 @@ def parse(text: str) -> Scheme:
     Raises
     ------
     ValueError
-        If it is no name of a scheme; says what is wrong, and what would be right.
+        If it is not the name of a scheme; the message says what is wrong, and what would be right.
     """
     kind, colon, rest = text.partition(":")
     fixed, integer = _FIXED_POINT.fullmatch(kind), _INTEGER.fullmatch(kind)
@@ -60,7 +60,7 @@ def name_of(scheme: Scheme) -> str:
     if fraction == 0.5 and not scheme.zero_point and 0 <= fraction_bits <= value_bits:
         name = f"{'' if scheme.is_signed else 'u'}q{value_bits - fraction_bits}.{fraction_bits}"
         return ":".join([name, *symmetric])
-    # Few digits if they are enough: repr of the float64 would have those of what float32 rounds away.
+    # As few digits as float32 needs: repr of the float64 would have more.
     scale = next(text for digits in range(1, 18) if _is_same(text := f"{scheme.scale:.{digits}g}", scheme))
     zero_point = [f"zero_point={scheme.zero_point}"] if scheme.zero_point else []
     return f"{scheme.dtype}:{','.join([f'scale={scale}', *zero_point, *symmetric])}"

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 WIDTHS = (8, 16)
-#: Of scales: they are normal numbers of float32, and so is what the greatest codes stand for.
+#: Of scales: they are normal float32 numbers, and so are the values of the greatest codes.
 LEAST_SCALE, GREATEST_SCALE = float(np.finfo(np.float32).tiny), 2.0**111
 
 Float32 = npt.NDArray[np.float32]
@@ -30,16 +30,16 @@ class Scheme:
         8 or 16.
     is_signed : bool
     scale : float
-        What a step between codes stands for; rounded to float32.
+        The step between the values of neighbouring codes; rounded to float32.
     zero_point : int
         The code that stands for zero.
     is_symmetric : bool
-        The least code is unused: as many codes stand for negative numbers as for positive ones.
+        The least code is unused: there are as many negative codes as positive ones.
 
     Raises
     ------
     ValueError
-        If there is no such width, the scale is not between 2**-126 and 2**111, the zero point is no code, or a
+        If the width is another one, the scale is not between 2**-126 and 2**111, the zero point is not a code, or a
         symmetric scheme is unsigned or has a zero point other than 0.
     """
 
@@ -86,12 +86,12 @@ class Scheme:
 
     @property
     def limits(self) -> tuple[float, float]:
-        """What the least and the greatest code stand for."""
+        """The values of the least and the greatest code."""
         low, high = self.dequantise(np.array([self.least, self.greatest], self.dtype))
         return float(low), float(high)
 
     def quantise(self, values: Float32) -> Codes:
-        """Give every number the code of the nearest one that has a code.
+        """Quantise: give every number the code whose value is nearest.
 
         Parameters
         ----------
@@ -102,7 +102,7 @@ class Scheme:
         -------
         dtype[...]
             ``clip(rint(f32(values / scale)) + zero_point, least, greatest)``: halves are rounded to the even integer,
-            before the zero point is added, and what lies beyond the codes saturates.
+            before the zero point is added, and values beyond the codes saturate.
 
         Raises
         ------
@@ -123,7 +123,7 @@ class Scheme:
         return np.clip(steps + self.zero_point, self.least, self.greatest).astype(self.dtype)
 
     def dequantise(self, codes: Codes) -> Float32:
-        """Give what codes stand for.
+        """Dequantise: give the values of codes.
 
         Parameters
         ----------
@@ -162,7 +162,7 @@ def fixed_point(integer_bits: int, fraction_bits: int, *, is_signed: bool = True
     Raises
     ------
     ValueError
-        If the bits do not add up; says what would.
+        If the bits do not add up; the message says which would.
     """
     bits = integer_bits + fraction_bits + is_signed
     if bits not in WIDTHS or min(integer_bits, fraction_bits) < 0:

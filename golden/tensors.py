@@ -32,7 +32,7 @@ def tensor_image(codes: Int8, bits: int) -> UInt8:
 
 
 def model_order(codes: Int8, order: Sequence[int]) -> Int8:
-    """Codes int8[height, width, channels] with every channel where the model has it; an empty order changes nothing."""
+    """Codes int8[height, width, channels] with channels in the model's order; an empty order changes nothing."""
     if not order:
         return codes
     found = np.empty_like(codes)

@@ -13,7 +13,7 @@ import numpy as np
 from .scheme_names import name_of
 from .schemes import Codes, Float32, Scheme
 
-#: Of float32 numbers, place by place.
+#: Elementwise, on float32 numbers.
 Operator = Callable[[Float32], Float32]
 
 
@@ -25,7 +25,7 @@ def transfer_table(source: Scheme, operator: Operator, target: Scheme) -> Codes:
     source, target : Scheme
         Of the operator's input and of its result; widths and kinds may differ.
     operator : callable
-        From float32[n] to float32[n], place by place: NumPy's function, or what
+        Elementwise, from float32[n] to float32[n]: a function of NumPy, or what
         :mod:`lutterfly.host.transfer` makes of ONNX operators.
 
     Returns
@@ -42,7 +42,7 @@ def transfer_table(source: Scheme, operator: Operator, target: Scheme) -> Codes:
         If its shape is another one, or a result is infinite or not a number: no code stands for it.
     """
     values = source.dequantise(source.codes)
-    # What is no number is found below, with the code that leads to it.
+    # NaN and infinity are found below, with the code that leads to them.
     with np.errstate(all="ignore"):
         results = np.asarray(operator(values))
     if results.dtype != np.float32:

@@ -65,13 +65,13 @@ def step_offsets(command: Mapping[str, int], entries: npt.NDArray[np.uint32], *,
 
 
 def step_counts(command: Mapping[str, int], entries: npt.NDArray[np.uint32], *, lanes: int) -> Int64:
-    """How many bytes of each step's word count, int64[steps]; the list memory keeps as many bits as lanes need."""
+    """How many bytes of each step's word count, int64[steps]; the list memory keeps as many bits as the lanes need."""
     counts = _entries(command, entries) >> LIST_COUNT_LSB & (1 << LIST_COUNT_BITS) - 1 & lanes - 1
     return np.where(counts, counts, lanes)
 
 
 def is_framed(command: Mapping[str, int], entries: npt.NDArray[np.uint32], *, has_streams: bool) -> bool:
-    """Whether the flags of the command's list frame one window, so that one result comes of it.
+    """Whether the flags of the command's list enclose one window, so that it gives one result.
 
     ``has_streams``: its engine may begin the sum of a window at a later step than the first.
     """
@@ -93,16 +93,16 @@ def _entries(command: Mapping[str, int], entries: npt.NDArray[np.uint32]) -> Int
 
 
 def in_issue_order(command: Mapping[str, int], steps: npt.NDArray, axis: int) -> npt.NDArray:
-    """Those steps of an inner loop that are issued: every window but its first leaves ``skip`` steps out.
+    """The steps of an inner loop that are issued: every window but its first skips ``skip`` steps.
 
     Parameters
     ----------
     command : mapping
         Fields of :data:`isa.COMPUTE`.
     steps : [..., inner, steps, ...]
-        Something for every step of every window.
+        One value for every step of every window.
     axis : int
-        That of the inner loop, before that of the steps.
+        The axis of the inner loop; that of the steps follows it.
 
     Returns
     -------

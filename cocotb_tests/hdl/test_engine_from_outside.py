@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 from cocotb.task import bridge
 
-from benches.toy_borrower import WEIGHTED, FirstElement, add_borrower
-from benches.toy_engine import MINIMUM, MinPool, add_toy
 from lutterfly.golden.engines import ADD, FPC, MAC
 from lutterfly.golden.engines.configurations import EngineConfigs
 from lutterfly.golden.engines.fpc.configuration import FpcConfig
@@ -24,6 +22,8 @@ from lutterfly.host.driver.transport import Transport
 from lutterfly.host.graph import Graph, Window
 from lutterfly.host.graph.evaluate import evaluate, to_onnx
 from quantised.graphs import GraphMaker
+from toys.toy_borrower import WEIGHTED, FirstElement, add_borrower
+from toys.toy_engine import MINIMUM, MinPool, add_toy
 from transports.cocotb_transport import start
 
 #: Beside them one that borrows, and has weight times and a whole finish of its own, and one with addends.

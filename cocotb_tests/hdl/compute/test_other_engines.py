@@ -13,8 +13,6 @@ import pytest
 
 from benches.compute_bench import ComputeBench, expected
 from benches.random_commands import random_scenario
-from benches.toy_borrower import WEIGHTED, add_borrower
-from benches.toy_engine import MINIMUM, add_toy
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, XNOR
 from lutterfly.golden.engines.engine import Engine, EngineConfig
@@ -23,6 +21,8 @@ from lutterfly.golden.engines.specifications import SPECIFICATIONS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.compute.compute import Compute
 from lutterfly.hdl.parts.verilog import to_verilog
+from toys.toy_borrower import WEIGHTED, add_borrower
+from toys.toy_engine import MINIMUM, add_toy
 
 #: All engines there are, FPC for as many channels as there are columns.
 TINY = dataclasses.replace(PRESETS["tiny"], engines=PRESETS["tiny"].engines.having(FPC, FpcConfig(2)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benches.dma_bench import GOOD_LOAD, ILLEGAL_LOADS
+from benches.transfers import GOOD_LOAD, ILLEGAL_LOADS
 from lutterfly.golden import isa
 from lutterfly.golden.command_error import CommandError
 from lutterfly.golden.dma import fill, load, store

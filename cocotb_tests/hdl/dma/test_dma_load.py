@@ -8,8 +8,9 @@ import pytest
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiResp
 
-from benches.dma_bench import BASE, GOOD_LOAD, ILLEGAL_LOADS, ONE_RUN, Bench, DmaBench, random_fill, random_load
+from benches.dma_bench import BASE, Bench, DmaBench
 from benches.responses import answer_reads
+from benches.transfers import GOOD_LOAD, ILLEGAL_LOADS, ONE_RUN, random_fill, random_load
 from lutterfly.golden import isa
 from lutterfly.golden.command_error import CommandError
 from lutterfly.golden.engines import ADD, FPC

@@ -8,8 +8,9 @@ import pytest
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiResp
 
-from benches.dma_bench import Bench, DmaBench, random_load, random_store
+from benches.dma_bench import Bench, DmaBench
 from benches.responses import answer_writes
+from benches.transfers import random_load, random_store
 from lutterfly.golden import isa
 from lutterfly.golden.command_error import CommandError
 from lutterfly.golden.isa import ErrorCode, Unit

@@ -12,6 +12,7 @@ from lutterfly.host.graph.evaluate import evaluate, from_onnx, to_onnx
 from lutterfly.host.model import executed, reference
 from networks.generated import FORMS, TINY, Maker, layer
 from oracles.exactness import assert_exact, needs_reference
+from oracles.kinds import tabled_names
 
 pytestmark = needs_reference
 
@@ -34,12 +35,6 @@ def convolved(form: str = "qdq", *, unsigned: bool = False, channels: int = 4) -
     return made
 
 
-def kinds(graph) -> list[str]:
-    return [
-        type(item).__name__ + (" + table" if getattr(item, "table", None) is not None else "") for item in graph.layers
-    ]
-
-
 def region(operators: list[str], form: str = "qdq", *, scale: float = 0.02) -> Maker:
     """A convolution, then ``operators`` between DequantizeLinear and QuantizeLinear."""
     made = convolved(form)
@@ -55,7 +50,7 @@ def region(operators: list[str], form: str = "qdq", *, scale: float = 0.02) -> M
 def test_the_demo_network(form: str):
     data = digits.model_path(form).read_bytes()
     graph = assert_exact(data, {"pixels": digits.images()[:1]})
-    assert kinds(graph) == [
+    assert tabled_names(graph) == [
         "Convolution + table",
         "Convolution",
         "MaxPool",
@@ -96,7 +91,7 @@ def test_head_and_tail_around_the_middle_give_the_answer(form: str):
 @pytest.mark.parametrize("operators", [["Tanh"], ["Erf"], ["Neg"], ["Relu", "Tanh"]])
 def test_a_pointwise_chain_fuses_as_a_table_into_the_convolution(form: str, operators: list[str]):
     graph = assert_exact(region(operators, form).serialise(), codes((1, 3, 6, 6)))
-    assert kinds(graph) == ["Convolution + table"]
+    assert tabled_names(graph) == ["Convolution + table"]
     assert graph.layers[0].inner != graph.layers[0].output
 
 
@@ -115,7 +110,7 @@ def test_a_pointwise_chain_fuses_as_a_table_into_the_convolution(form: str, oper
     ],
 )
 def test_pooling_inside_a_region_works_on_codes(form: str, operators: list[str], expected: list[str]):
-    assert kinds(assert_exact(region(operators, form).serialise(), codes((1, 3, 6, 6)))) == expected
+    assert tabled_names(assert_exact(region(operators, form).serialise(), codes((1, 3, 6, 6)))) == expected
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -124,7 +119,7 @@ def test_a_table_stays_a_layer_where_the_codes_in_front_of_it_are_needed(form: s
     before = made.tensor
     made.activation("Tanh")
     graph = assert_exact(made.serialise([before, made.tensor]), codes((1, 3, 6, 6)))
-    assert kinds(graph) == ["Convolution", "Pointwise + table"]
+    assert tabled_names(graph) == ["Convolution", "Pointwise + table"]
     assert graph.outputs == [before, made.tensor]
 
 
@@ -138,7 +133,7 @@ def test_branches_read_the_same_tensor(form: str):
     made.activation("Sigmoid")
     made.product("Conv", (4, 4, 1, 1), 0, (1, 4, 4, 4))
     graph = assert_exact(made.serialise([first, made.tensor]), codes((1, 3, 6, 6)))
-    assert kinds(graph) == ["Convolution", "Convolution", "Pointwise + table", "Convolution"]
+    assert tabled_names(graph) == ["Convolution", "Convolution", "Pointwise + table", "Convolution"]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -281,7 +276,7 @@ def test_what_onnx_runtime_moves_behind_a_convolution_in_qdq_form(operators: lis
         tensor = made.node(operator, [tensor], **({"kernel_shape": [2, 2]} if operator == "MaxPool" else {}))
     made.quantise(tensor, scale, zero, ())
     graph = assert_exact(made.serialise(), codes((1, 3, 6, 6)))
-    assert kinds(graph) == ["Convolution", "MaxPool"][: 1 + operators.count("MaxPool")]
+    assert tabled_names(graph) == ["Convolution", "MaxPool"][: 1 + operators.count("MaxPool")]
 
 
 def unquantised_convolution(made: Maker, *, bias: np.ndarray | None = None) -> str:
@@ -316,7 +311,7 @@ def test_matrix_product_and_addition_become_one_layer(codes_of_bias: bool):
     else:
         bias = made.constant("bias", np.float32([0.1, 0.2, -0.3, 0, 1]))
     made.quantise(made.node("Add", [product, bias]), *made.quantisation(0.3), ())
-    assert kinds(assert_exact(made.serialise(), codes((1, 12)))) == ["Convolution"]
+    assert tabled_names(assert_exact(made.serialise(), codes((1, 12)))) == ["Convolution"]
 
 
 def test_requantisation_that_is_an_output_as_well_is_a_table():
@@ -325,14 +320,14 @@ def test_requantisation_that_is_an_output_as_well_is_a_table():
     made.quantise(made.dequantised(), *made.quantisation(0.05, 3), made.shape)
     made.product("Conv", (2, 4, 1, 1), 0, (1, 2, 4, 4))
     graph = assert_exact(made.serialise([leaving, made.tensor]), codes((1, 3, 6, 6)))
-    assert kinds(graph) == ["Convolution", "Pointwise + table", "Convolution"]
+    assert tabled_names(graph) == ["Convolution", "Pointwise + table", "Convolution"]
 
 
 def test_equal_quantisation_is_nothing():
     made = convolved()
     made.quantise(made.node("Identity", [made.dequantised()]), made.scale, made.zero, made.shape)
     made.product("Conv", (2, 4, 1, 1), 0, (1, 2, 4, 4), bias=False)
-    assert kinds(assert_exact(made.serialise(), codes((1, 3, 6, 6)))) == ["Convolution", "Convolution"]
+    assert tabled_names(assert_exact(made.serialise(), codes((1, 3, 6, 6)))) == ["Convolution", "Convolution"]
 
 
 def test_a_shift_of_the_zero_point_alone_is_a_table():
@@ -343,7 +338,7 @@ def test_a_shift_of_the_zero_point_alone_is_a_table():
     shifted = made.node("Add", [made.dequantised(), made.constant("shift", scale * np.float32(3))])
     made.quantise(shifted, *made.quantisation(float(scale), 2), made.shape)
     made.product("Conv", (2, 4, 3, 3), 0, (1, 2, 4, 4), pads=[1, 1, 1, 1])
-    assert kinds(assert_exact(made.serialise(), codes((1, 3, 6, 6)))) == ["Convolution + table", "Convolution"]
+    assert tabled_names(assert_exact(made.serialise(), codes((1, 3, 6, 6)))) == ["Convolution + table", "Convolution"]
 
 
 def test_a_tail_keeps_softmax_and_what_follows_it():
@@ -353,7 +348,7 @@ def test_a_tail_keeps_softmax_and_what_follows_it():
     made.quantise(made.node("Softmax", [made.dequantised()], axis=-1), *made.quantisation(1 / 256, -128), (1, 8))
     made.activation("Tanh")
     graph = assert_exact(made.serialise(), codes((1, 20)), covered=False)
-    assert (kinds(graph), graph.outputs) == (["Convolution"], [leaving])
+    assert (tabled_names(graph), graph.outputs) == (["Convolution"], [leaving])
     assert [row.kind for row in describe(graph)][1:] == ["QLinearSoftmax", "DequantizeLinear", "Tanh", "QuantizeLinear"]
 
 

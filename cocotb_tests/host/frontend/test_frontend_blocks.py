@@ -20,6 +20,7 @@ from lutterfly.host.graph import (
 )
 from networks.generated import FORMS, TINY, Maker
 from oracles.exactness import assert_exact, needs_reference
+from oracles.kinds import layer_types
 
 pytestmark = needs_reference
 BOTH_TYPES = pytest.mark.parametrize("unsigned", [False, True])
@@ -40,10 +41,6 @@ def exact(made: Maker, *, outputs: tuple[str, ...] = (), covered: bool = True) -
         codes = np.random.default_rng(seed).integers(limits.min, limits.max + 1, made.input_shape, made.dtype)
         graph = assert_exact(data, {"x": codes}, covered=covered)
     return graph
-
-
-def kinds(graph: Graph) -> list[type]:
-    return [type(layer) for layer in graph.layers]
 
 
 @BOTH_TYPES
@@ -90,7 +87,7 @@ def test_a_residual_sum(relu: bool, swap: bool, form: str, unsigned: bool):
     residual(made, swap=swap, relu=relu)
     made.product("Conv", (2, 3, 1, 1), 0, (1, 2, 6, 6))
     graph = exact(made)
-    assert kinds(graph) == [Convolution, Add, Convolution]
+    assert layer_types(graph) == [Convolution, Add, Convolution]
     assert graph.layers[1].inputs == tuple(("x", graph.layers[0].output)[:: -1 if swap else 1])
     assert [row.kind for row in describe(graph)][1] == "addition"
 
@@ -101,7 +98,7 @@ def test_a_table_behind_a_sum_is_fused(form: str):
     residual(made)
     made.activation("Tanh")
     graph = exact(made)
-    assert kinds(graph) == [Convolution, Add]
+    assert layer_types(graph) == [Convolution, Add]
     assert graph.layers[1].table is not None
     assert graph.layers[1].inner != graph.layers[1].output
 
@@ -118,7 +115,7 @@ def test_a_tensor_plus_itself_is_a_table(form: str, unsigned: bool):
     else:
         tensor = made.dequantised()
         made.quantise(made.node("Add", [tensor, tensor]), scale, zero, made.shape)
-    assert kinds(exact(made)) == [Pointwise]
+    assert layer_types(exact(made)) == [Pointwise]
 
 
 def test_sums_of_the_two_sums_before():
@@ -131,7 +128,7 @@ def test_sums_of_the_two_sums_before():
         made.scale, made.zero = made.quantisation(0.03)
         made.tensor = made.node("QLinearAdd", [*ends, made.scale, made.zero], domain="com.microsoft")
     made.product("Conv", (2, 3, 1, 1), 0, (1, 2, 2, 2))
-    assert kinds(exact(made)) == [Pointwise, *[Add] * 59, Convolution]
+    assert layer_types(exact(made)) == [Pointwise, *[Add] * 59, Convolution]
 
 
 def test_a_tensor_plus_a_view_of_it():
@@ -160,7 +157,7 @@ def test_the_average_of_a_map(sides: tuple[int, ...], form: str, unsigned: bool)
     made.flatten()
     made.product("Gemm", (7, 5), 0, (1, 7), transB=1)
     graph = exact(made)
-    assert kinds(graph)[0] is AveragePool
+    assert layer_types(graph)[0] is AveragePool
     assert graph.layers[0].window.kernel == (1, *sides)[-2:]
 
 
@@ -182,7 +179,7 @@ def test_averages_of_an_odd_number_of_elements_with_one_scale(attributes: dict, 
         made.tensor = made.node("QLinearAveragePool", ends, domain="com.microsoft", **attributes)
     else:
         made.quantise(made.node("AveragePool", [made.dequantised()], **attributes), made.scale, made.zero, ())
-    assert kinds(exact(made)) == [AveragePool]
+    assert layer_types(exact(made)) == [AveragePool]
 
 
 @BOTH_FORMS
@@ -194,7 +191,7 @@ def test_an_average_that_reads_codes_with_another_scale_than_they_were_made_with
     leaving = made.quantisation(0.04, 0)
     made.quantise(made.node("GlobalAveragePool", [made.dequantised()]), *leaving, (1, 4, 1, 1))
     made.product("Conv", (3, 4, 1, 1), 0, (1, 3, 1, 1))
-    assert kinds(exact(made)) == [Convolution, AveragePool, Convolution]
+    assert layer_types(exact(made)) == [Convolution, AveragePool, Convolution]
 
 
 @pytest.mark.parametrize("keepdims", [0, 1])
@@ -202,7 +199,7 @@ def test_the_mean_over_the_spatial_axes(keepdims: int):
     made = maker((1, 4, 3, 5))
     mean = made.node("ReduceMean", [made.dequantised(), made.constant("axes", np.array([-1, 2]))], keepdims=keepdims)
     made.quantise(mean, made.scale, made.zero, ())
-    assert kinds(exact(made)) == [AveragePool]
+    assert layer_types(exact(made)) == [AveragePool]
 
 
 def joined(made: Maker, axis: int = 1) -> None:
@@ -229,7 +226,7 @@ def test_concatenated_channels(axis: int, form: str, unsigned: bool):
     joined(made, axis)
     made.product("Conv", (2, 11, 3, 3), 0, (1, 2, 2, 3))
     graph = exact(made)
-    assert kinds(graph) == [Convolution, Concat, Convolution]
+    assert layer_types(graph) == [Convolution, Concat, Convolution]
     assert [table is None for table in graph.layers[1].tables] == [True, False, True]
     assert graph.layers[1].inputs == ("x", graph.layers[0].output, "x")
 
@@ -240,7 +237,7 @@ def test_operators_beside_a_concatenation_become_tables():
     tensor = made.node("Relu", [made.node("Concat", [plain, squashed], axis=1)])
     made.quantise(tensor, made.scale, made.zero, ())
     graph = exact(made)
-    assert kinds(graph) == [Concat]
+    assert layer_types(graph) == [Concat]
 
 
 def test_concatenated_vectors_and_channels_that_are_last():
@@ -253,7 +250,7 @@ def test_concatenated_vectors_and_channels_that_are_last():
     made.tensor = made.node("Concat", [made.tensor, made.tensor], axis=1)
     made.shape = (1, 4)
     made.product("Gemm", (3, 4), 0, (1, 3), transB=1)
-    assert kinds(exact(made)) == [Concat, Convolution, Concat, Convolution]
+    assert layer_types(exact(made)) == [Concat, Convolution, Concat, Convolution]
 
 
 @BOTH_TYPES
@@ -294,7 +291,7 @@ def test_operators_behind_a_split_become_tables():
     left = made.tensor
     made.quantise(made.node("Tanh", ["right"]), scale, zero, ())
     graph = exact(made, outputs=(left, made.tensor))
-    assert kinds(graph) == [Slice, Pointwise] * 2
+    assert layer_types(graph) == [Slice, Pointwise] * 2
 
 
 def padded(made: Maker, pads: list[int], shape: tuple[int, ...]) -> None:
@@ -320,7 +317,7 @@ def test_a_border_becomes_part_of_the_windows_that_read_it(form: str, unsigned: 
     made.tensor, made.scale, made.zero, made.shape = trunk
     made.product("Conv", (2, 4, 3, 3), 0, (1, 2, 7, 9), pads=[0, 1, 0, 1])
     graph = exact(made, outputs=(first, made.tensor))
-    assert kinds(graph) == [Convolution] * 3
+    assert layer_types(graph) == [Convolution] * 3
     assert graph.layers[1].window == Window((3, 3), (2, 2), pads=(1, 0, 2, 3))
     assert graph.layers[2].window == Window((3, 3), pads=(1, 1, 2, 4))
 
@@ -344,7 +341,7 @@ def test_a_border_of_max_pooling(zero_point: int, form: str):
     made.max_pool()
     made.flatten()
     made.product("Gemm", (2, made.shape[1]), 0, (1, 2), transB=1)
-    assert kinds(exact(made)) == ([MaxPool, Convolution] if zero_point == -128 else [Pad, MaxPool, Convolution])
+    assert layer_types(exact(made)) == ([MaxPool, Convolution] if zero_point == -128 else [Pad, MaxPool, Convolution])
 
 
 @BOTH_FORMS
@@ -353,7 +350,7 @@ def test_a_border_that_leaves_the_accelerator(form: str):
     padded(made, [0, 0, 1, 1, 0, 0, 1, 1], (1, 3, 8, 8))
     leaving = made.tensor
     made.product("Conv", (2, 3, 3, 3), 0, (1, 2, 6, 6))
-    assert kinds(exact(made, outputs=(leaving, made.tensor))) == [Pad, Convolution]
+    assert layer_types(exact(made, outputs=(leaving, made.tensor))) == [Pad, Convolution]
 
 
 def test_a_border_in_front_of_a_transpose():
@@ -372,7 +369,7 @@ def test_a_border_with_operators_around_it():
     made.quantise(tensor, *made.quantisation(0.01), (1, 3, 6, 9))
     made.product("Conv", (2, 3, 3, 3), 0, (1, 2, 4, 7))
     graph = exact(made)
-    assert kinds(graph) == [Pointwise, Convolution]
+    assert layer_types(graph) == [Pointwise, Convolution]
     assert graph.layers[1].window.pads == (0, 2, 0, 1)
 
 
@@ -415,7 +412,7 @@ def test_operators_on_a_tensor_and_a_function_of_it_are_one_table(form: str, uns
     gated(made)
     made.product("Conv", (2, 4, 1, 1), 0, (1, 2, 6, 6))
     graph = exact(made)
-    assert kinds(graph) == [Convolution, Convolution]
+    assert layer_types(graph) == [Convolution, Convolution]
     assert graph.layers[0].table is not None
     assert [view.table is None for view in graph.tensors[graph.layers[0].inner].views] == [True, False]
 
@@ -424,7 +421,7 @@ def test_a_gate_that_leaves_the_accelerator_is_computed():
     made = maker((1, 3, 6, 6))
     gated(made)
     gate = next(node.output[0] for node in made.nodes if node.op_type == "QuantizeLinear")
-    assert kinds(exact(made, outputs=(gate, made.tensor))) == [Pointwise, Pointwise]
+    assert layer_types(exact(made, outputs=(gate, made.tensor))) == [Pointwise, Pointwise]
 
 
 @BOTH_FORMS
@@ -434,7 +431,7 @@ def test_what_the_accelerator_cannot_run_runs_on_the_host_at_the_end(form: str):
     leaving = made.tensor
     made.quantise(made.node("AveragePool", [made.dequantised()], kernel_shape=[2, 2]), made.scale, made.zero, ())
     graph = exact(made, covered=False)
-    assert (kinds(graph), graph.outputs) == ([Convolution], [leaving])
+    assert (layer_types(graph), graph.outputs) == ([Convolution], [leaving])
     assert [row.where for row in describe(graph)] == ["accelerator", "host"]
 
 
@@ -445,4 +442,4 @@ def test_what_the_accelerator_cannot_run_runs_on_the_host_at_the_beginning():
     joined_codes = made.tensor
     made.product("Conv", (2, 4, 3, 3), 0, (1, 2, 10, 4))
     graph = exact(made, covered=False)
-    assert (kinds(graph), graph.inputs) == ([Convolution], [joined_codes])
+    assert (layer_types(graph), graph.inputs) == ([Convolution], [joined_codes])

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pytest
 
-from lutterfly.host.frontend import import_model
+from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.graph import Graph
 from lutterfly.host.graph.evaluate import evaluate, from_onnx, to_onnx
 from lutterfly.host.model import executed, reference, runtime
 from lutterfly.host.session.verification import Verification
+from networks.generated import Generated
+from oracles.kept import kept
 
 needs_reference = pytest.mark.skipif(runtime.probe() is not None, reason=str(runtime.probe()))
 
@@ -76,6 +78,25 @@ def assert_exact(data: bytes, feeds: Mapping[str, np.ndarray], *, covered: bool 
     if covered:
         assert differences.keys() == integer_tensors(data, feeds)
     return graph
+
+
+def accepted(networks: Iterable[Generated], name: str, *, samples: int) -> int:
+    """How many networks are accepted; in these no byte differs, of any tensor or answer.
+
+    One that fails is kept under ``name``.
+    """
+    count = 0
+    for network in networks:
+        with kept(network, name):
+            try:
+                import_model(network.model)
+            except ModelError:
+                continue
+            assert_exact(network.model, network.feeds(0), covered=False)
+            for sample in range(1, samples):
+                assert_answers(network.model, network.feeds(sample))
+        count += 1
+    return count
 
 
 def assert_right(found: Verification) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from lutterfly.golden.config import Config
-from lutterfly.golden.machine import Machine, new_arena
+from lutterfly.golden.machine import ORDERS, Machine, new_arena
 from lutterfly.golden.program import Port, Program
 from lutterfly.golden.tensors import tensor_codes, tensor_image
+from lutterfly.host.compiler import Plan, plan_graph
+from lutterfly.host.compiler.emit import emit
 from lutterfly.host.graph import Concat, Graph, Slice
 from quantised.graphs import evaluate_float
 
@@ -39,6 +41,15 @@ def differing_bytes(graph: Graph, program: Program, config: Config, *, order: st
             for name, port in zip(graph.outputs, program.outputs, strict=True)
         )
     return wrong
+
+
+def exact_plan(graph: Graph, config: Config) -> Plan:
+    """Compile a graph, and execute it in all orders: no byte differs."""
+    plan = plan_graph(graph, config)
+    program = emit(plan, "custom")
+    for order in ORDERS:
+        assert differing_bytes(graph, program, config, order=order) == 0
+    return plan
 
 
 def _hidden(graph: Graph) -> set[str]:

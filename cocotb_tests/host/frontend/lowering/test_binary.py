@@ -12,25 +12,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
-from lutterfly.host.frontend import ModelError, describe, import_model
+from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.frontend.functions.binary_body import read_body
 from lutterfly.host.frontend.functions.body import BodyError
-from lutterfly.host.graph import BinaryConvolution, Concat, Convolution, Graph, MaxPool, Pointwise
+from lutterfly.host.graph import BinaryConvolution, Concat, Convolution, MaxPool, Pointwise
 from lutterfly.host.model.functions.binary_function import make_function
 from networks.binaries import BinaryNetwork, random_layer
 from networks.binary_networks import binary_network
 from networks.bodies import Change, at, attribute, extra, node, operator, reads, shuffle, value
 from oracles.exactness import assert_answers, assert_exact, needs_reference
+from oracles.kinds import described_kinds
 
 SAME = {"pads": (1, 1, 1, 1)}
 
 
 def codes(*shape: int, seed: int = 0) -> dict[str, np.ndarray]:
     return {"x": np.random.default_rng(seed).integers(-128, 128, (1, *shape)).astype(np.int8)}
-
-
-def kinds(graph: Graph) -> list[str]:
-    return [row.kind for row in describe(graph)]
 
 
 @needs_reference
@@ -53,7 +50,7 @@ def test_a_layer_is_exact(inputs: int, outputs: int, kernel: tuple, shape: tuple
     graph = assert_exact(network.data(result), codes(inputs, *shape))
     kind = "fully connected" if kernel in ((), (1, 1)) and shape == () else f"convolution {'x'.join(map(str, kernel))}"
     # The result is an output of the network: its signs are codes.
-    assert kinds(graph) == ["table + signs", f"binary {kind}" + " + table" * (not is_codes)]
+    assert described_kinds(graph) == ["table + signs", f"binary {kind}" + " + table" * (not is_codes)]
     assert {tensor.bits for tensor in graph.tensors.values() if tensor.views} == {8}
 
 
@@ -101,7 +98,7 @@ def test_maps_that_binary_layers_alone_read_are_packed():
     fourth = network.binary(pooled, 33, 16, (2, 2), input_zero_point=1)
     result = network.binary(network.add("Flatten", fourth), 16 * 9, 10, (), codes=True)
     graph = assert_exact(network.data(result), codes(3, 8, 8))
-    assert kinds(graph) == [
+    assert described_kinds(graph) == [
         "convolution 3x3 + table + signs",
         "binary convolution 3x3 + signs",
         "binary convolution 3x3 + signs",
@@ -164,7 +161,7 @@ def test_only_dense_convolutions_take_signs(groups: int):
     middle = network.convolution("x", 6, 6, 3, groups=groups)
     graph = assert_exact(network.data(network.binary(middle, 6, 4, input_zero_point=3)), codes(6, 5, 5))
     expected = "convolution 3x3 + table + signs" if groups == 1 else "depthwise 3x3"
-    assert kinds(graph)[0] == expected
+    assert described_kinds(graph)[0] == expected
     assert isinstance(graph.layers[1], BinaryConvolution if groups == 1 else Pointwise)
 
 
@@ -182,7 +179,7 @@ def test_tables_in_front_of_signs_are_composed_with_them():
     network = BinaryNetwork((6, 5, 5))
     middle = network.table(network.convolution("x", 6, 9, 3), "HardSwish")
     graph = assert_exact(network.data(network.binary(middle, 9, 4, input_zero_point=3)), codes(6, 5, 5))
-    assert kinds(graph) == ["convolution 3x3 + table + signs", "binary convolution 3x3 + table"]
+    assert described_kinds(graph) == ["convolution 3x3 + table + signs", "binary convolution 3x3 + table"]
     assert isinstance(graph.layers[0], Convolution)
 
 
@@ -204,7 +201,12 @@ def test_layouts_around_it_vanish_as_around_a_convolution():
     assert_answers(data, codes(5, 4, 6))
     graph = import_model(data)
     assert graph.tensors[graph.inputs[0]].shape == (5, 4, 6)
-    assert kinds(graph) == ["signs", "binary convolution 3x3 + signs", "binary convolution 3x3 + table", "Transpose"]
+    assert described_kinds(graph) == [
+        "signs",
+        "binary convolution 3x3 + signs",
+        "binary convolution 3x3 + table",
+        "Transpose",
+    ]
 
 
 @needs_reference
@@ -272,7 +274,7 @@ def test_the_example_of_the_manual_is_a_network_of_two_layers(tmp_path: Path, mo
     monkeypatch.chdir(tmp_path)
     exec(compile(example, "docs/binary.md", "exec"), {})
     graph = assert_exact((tmp_path / "two_layers.onnx").read_bytes(), {"codes": codes(3, 8, 8)["x"]})
-    assert kinds(graph) == ["table + signs", "binary convolution 3x3 + signs", "binary fully connected"]
+    assert described_kinds(graph) == ["table + signs", "binary convolution 3x3 + signs", "binary fully connected"]
 
 
 @given(st.integers(0, 1 << 32))

@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 
 from lutterfly.examples import digits, write_fpc
 from lutterfly.golden.butterfly import Density, Direction, Pattern
-from lutterfly.host.frontend import ModelError, describe, import_model
+from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.frontend.functions.fpc_body import BodyError, read_body
 from lutterfly.host.graph import Convolution, FastPointwise
 from lutterfly.host.model import executed, reference
@@ -24,14 +24,11 @@ from networks.bodies import Change, at, attribute, extra, node, operator, reads,
 from networks.butterflies import Network, patterns, random_finish, random_stages, with_fast_pointwise
 from networks.fast_networks import fast_network
 from oracles.exactness import assert_answers, assert_exact, needs_reference
+from oracles.kinds import described_kinds
 
 
 def codes(*shape: int, seed: int = 0) -> dict[str, np.ndarray]:
     return {"x": np.random.default_rng(seed).integers(-128, 128, (1, *shape)).astype(np.int8)}
-
-
-def kinds(data: bytes) -> list[str]:
-    return [row.kind for row in describe(import_model(data))]
 
 
 @needs_reference
@@ -54,7 +51,7 @@ def test_a_layer_is_exact_with_and_without_a_table(
     assert layer.stages.pattern == pattern
     assert (layer.table is not None) == bool(behind)
     stages = f"fast pointwise convolution, {pattern.stages} stages"
-    assert kinds(data) == [stages + " + table" * bool(behind)]
+    assert described_kinds(import_model(data)) == [stages + " + table" * bool(behind)]
 
 
 @needs_reference
