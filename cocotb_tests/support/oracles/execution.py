@@ -9,7 +9,7 @@ from lutterfly.golden.machine import ORDERS, Machine, new_arena
 from lutterfly.golden.program import Port, Program
 from lutterfly.golden.tensors import tensor_codes, tensor_image
 from lutterfly.host.compiler import Plan, plan_graph
-from lutterfly.host.compiler.emit import emit
+from lutterfly.host.compiler.outcome.emit import emit
 from lutterfly.host.graph import Concat, Graph, Slice
 from quantised.graphs import evaluate_float
 
