@@ -59,7 +59,7 @@ def test_without_standard_error_the_answer_is_the_same() -> None:
 def test_a_file_never_gets_the_number_of_a_closed_stream() -> None:
     """What libraries print to standard error would stand in it."""
     script = (
-        "from lutterfly.host import standard_streams; standard_streams.prepare(); "
+        "from lutterfly.host.files import standard_streams; standard_streams.prepare(); "
         "file = open(standard_streams.__file__); print(file.fileno()); file.close()"
     )
     for closed in ("", "<&-", "2>&-", "<&- 2>&-"):
