@@ -11,7 +11,7 @@ from lutterfly.host.model.model_file import read_model_file
 
 _READ = """\
 import sys
-from lutterfly.host.model_file import read_model_file
+from lutterfly.host.model.model_file import read_model_file
 read_model_file(sys.argv[1])
 print("onnx" in sys.modules)
 """
