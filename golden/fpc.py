@@ -15,13 +15,14 @@ import numpy.typing as npt
 
 from .butterfly import Pattern
 from .convolution import Int8, Int32
+from .engines.engine import NARROW_BITS
 from .requant import pack_parameters, requantise
 
 #: Fraction bits of a weight, and the weight one.
 FRACTION_BITS = 6
 UNIT_WEIGHT = 1 << FRACTION_BITS
 #: Bits of a value between stages, and of a bias.
-VALUE_BITS = 16
+VALUE_BITS = NARROW_BITS
 #: The greatest shift of the codes that still fits them, and the greatest one of a finish without a multiplication.
 MOST_INPUT_SHIFT = 7
 MOST_FINISH_SHIFT = 7

@@ -183,8 +183,9 @@ class EngineSpecification:
 
     def finish_of(self, command: Command) -> Finish:
         """What makes codes of the totals of a command of plain integers."""
-        fields = as_numpy(command, self.engine)
-        return next((finish for finish, chosen in self.choices(fields) if chosen), self.finishes[-1])
+        return next(
+            finish for finish in self.finishes if finish.chosen is None or finish.chosen(as_numpy(command, self.engine))
+        )
 
 
 def as_numpy(command: Command, engine: Engine[Any]) -> dict[str, np.bool_ | np.int64]:

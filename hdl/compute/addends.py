@@ -11,8 +11,7 @@ from amaranth.lib.wiring import In, Out
 from ...golden.config import Config
 from ...golden.timing import addends_latency
 from ..engines.engine import ACCUMULATOR_BITS
-from ..engines.fields import take_fields
-from ..engines.finish import AddendsComponent, addend_of, addends_layout
+from ..engines.finish import AddendsComponent, addend_of, addends_layout, take_finish_settings
 from ..parts.pipeline import delay
 from .settings import settings_layout
 
@@ -56,8 +55,7 @@ class Addends(wiring.Component):
         chosen = {name: delay(m, self.settings[name], latest, name=name) for name in self.finishes}
         for component in self.finishes.values():
             m.d.comb += [
-                *(component.settings[field].eq(self.settings[field]) for field in ("zero_point", "low", "high")),
-                *take_fields(component.settings, self.settings),
+                *take_finish_settings(component.settings, self.settings),
                 component.accumulators.eq(self.accumulators),
                 component.biases.eq(self.biases),
             ]

@@ -12,13 +12,13 @@ from ...golden.config import Config
 from ...golden.memories import PARAMETER_BYTES, LocalMemory
 from ...golden.timing import addends_latency
 from ..engines.engine import ACCUMULATOR_BITS
-from ..engines.fields import take_fields
 from ..engines.finish import (
     FinishComponent,
     built_finishes,
     codes_layout,
     finish_flag,
     has_whole_finish,
+    take_finish_settings,
     values_layout,
 )
 from ..parts.device import RAM_LATENCY
@@ -153,8 +153,7 @@ class Finishing(wiring.Component):
             if not component.finish.is_whole:
                 continue
             m.d.comb += [
-                *(component.settings[field].eq(self.settings[field]) for field in ("zero_point", "low", "high")),
-                *take_fields(component.settings, self.settings),
+                *take_finish_settings(component.settings, self.settings),
                 component.values.eq(self.values),
                 component.biases.eq(biases),
             ]

@@ -18,7 +18,7 @@ from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, field_shape, rep
 from ..parts.pipeline import delay
 from .foresight import foreseen_layout
 
-__all__ = ["ISSUE_LATENCY", "Lookup", "issued_layout"]
+__all__ = ["ISSUE_LATENCY", "Lookup", "issued_layout", "lookup_members"]
 
 #: From the cycle in which a step is issued to the one in which its address is out: list, add.
 ISSUE_LATENCY = RAM_LATENCY + 1
@@ -41,6 +41,20 @@ def issued_layout(config: Config) -> data.StructLayout:
             "last": unsigned(1),
         }
     )
+
+
+def lookup_members(config: Config) -> dict[str, wiring.Member]:
+    """The port of the step lists, and what becomes of a step: those of :class:`.windows.Windows` as well."""
+    return {
+        "list_write": Out(
+            memory.WritePort.Signature(addr_width=ceil_log2(config.memory.list_entries), shape=8 * isa.LIST_ENTRY_BYTES)
+        ),
+        "step": Out(step_layout(config, config.engines)),
+        "engine": Out(_COMMAND["engine"].shape),
+        "address": Out(isa.LOCAL_BITS),
+        "weight": Out(ceil_log2(config.weight_words)),
+        "reads": Out(1),
+    }
 
 
 class Lookup(wiring.Component):
@@ -71,16 +85,7 @@ class Lookup(wiring.Component):
                 "issue": In(1),
                 "issued": In(issued_layout(config)),
                 "halt": In(1),
-                "list_write": Out(
-                    memory.WritePort.Signature(
-                        addr_width=ceil_log2(config.memory.list_entries), shape=8 * isa.LIST_ENTRY_BYTES
-                    )
-                ),
-                "step": Out(step_layout(config, config.engines)),
-                "engine": Out(_COMMAND["engine"].shape),
-                "address": Out(isa.LOCAL_BITS),
-                "weight": Out(ceil_log2(config.weight_words)),
-                "reads": Out(1),
+                **lookup_members(config),
                 "problem": Out(ErrorReport),
             }
         )

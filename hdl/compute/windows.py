@@ -1,21 +1,20 @@
 """Issue: walk the windows of COMPUTE commands, one step per cycle, from the step lists."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
 from ...golden.engines.engine import Engine
-from ..engines.engine import step_layout
 from ..engines.fields import take_fields
 from ..engines.finish import has_whole_finish, is_whole
 from ..parts.isa import ErrorReport, command_shape, report
 from ..parts.lookahead import Lookahead
 from .foresight import Foresight
 from .intake import Intake, is_burst
-from .lookup import ISSUE_LATENCY, Lookup, issued_layout
+from .lookup import ISSUE_LATENCY, Lookup, issued_layout, lookup_members
 from .loops import Loops
 from .position import Position, follow
 
@@ -67,16 +66,7 @@ class Windows(wiring.Component):
                 "command": In(stream.Signature(_COMMAND)),
                 "context": Out(stream.Signature(_COMMAND)),
                 "halt": In(1),
-                "list_write": Out(
-                    memory.WritePort.Signature(
-                        addr_width=ceil_log2(config.memory.list_entries), shape=8 * isa.LIST_ENTRY_BYTES
-                    )
-                ),
-                "step": Out(step_layout(config, config.engines)),
-                "engine": Out(_COMMAND["engine"].shape),
-                "address": Out(isa.LOCAL_BITS),
-                "weight": Out(ceil_log2(config.weight_words)),
-                "reads": Out(1),
+                **lookup_members(config),
                 "first": Out(1),
                 "last": Out(1),
                 "dependent": Out(1),

@@ -16,7 +16,7 @@ from ...golden.engines.specification import EngineSpecification
 from ...golden.engines.specifications import specification
 from ...golden.memories import LocalMemory
 from ..parts.isa import EngineCommand, field_shape
-from .fields import finish_fields
+from .fields import finish_fields, take_fields
 
 __all__ = [
     "AddendsComponent",
@@ -31,6 +31,7 @@ __all__ = [
     "has_whole_finish",
     "is_chosen",
     "is_whole",
+    "take_finish_settings",
     "values_layout",
 ]
 
@@ -73,6 +74,11 @@ def finish_settings_layout(code: int) -> data.StructLayout:
     """What a command says of a finish of this engine: the codes' zero point and limits, and its own ``fields``."""
     codes = {name: field_shape(isa.COMPUTE, name) for name in _CODES}
     return data.StructLayout({**codes, **finish_fields((code,))})
+
+
+def take_finish_settings(target: data.View, settings: data.View) -> list:
+    """Assign the settings of a finish, of those of a group of results."""
+    return [*(target[name].eq(settings[name]) for name in _CODES), *take_fields(target, settings)]
 
 
 def addends_layout(config: Config) -> data.ArrayLayout:
