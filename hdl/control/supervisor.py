@@ -8,8 +8,8 @@ from ...golden import registers
 from ...golden.config import Config
 from ...golden.isa import ErrorCode, Unit
 from ..parts.isa import ErrorReport, report
-from .queue import Standing
 from .registers import read_layout
+from .standing import Standing
 
 __all__ = ["ERROR_SOURCES", "Events", "Supervisor"]
 

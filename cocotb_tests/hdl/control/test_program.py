@@ -18,7 +18,8 @@ from lutterfly.golden.config import Config
 from lutterfly.golden.isa import COMMAND_BYTES, ErrorCode, Unit
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.bus.axi import Response, read_beat_layout, request_layout
-from lutterfly.hdl.control.program import Program, program_layout
+from lutterfly.hdl.control.program import Program
+from lutterfly.hdl.control.ring import program_layout
 from lutterfly.hdl.parts.isa import ErrorReport
 
 RING = 8

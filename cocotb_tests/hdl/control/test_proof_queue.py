@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from amaranth.hdl import Assert, Assume, Cat, Const, Cover, Module, Mux, Signal, Value
@@ -15,7 +15,7 @@ from lutterfly.golden import isa
 from lutterfly.golden.config_parts import ArrayConfig, AxiConfig
 from lutterfly.golden.isa import Opcode, Unit
 from lutterfly.golden.presets import PRESETS
-from lutterfly.hdl.control import queue as queue_module
+from lutterfly.hdl.control import dispatch, flight, legality, queue, tokens
 
 pytestmark = needs_yosys
 #: With few words in a command, so that a run is short.
@@ -29,13 +29,19 @@ BUFFER = 2
 
 
 MUTATIONS = (
-    ("idle.eq(~head.valid & ~flight.output.valid)", "idle.eq(~head.valid)"),
-    ("head.valid & (by_itself | self.finished | has_finished)", "head.valid"),
-    ("finished + self.finished - (self.completed & ~by_itself)", "finished + self.finished - self.completed"),
-    ('with m.State("DRAIN"), m.If(idle):', 'with m.State("DRAIN"):'),
-    ("has_tokens = tokens >= header.wait", "has_tokens = (tokens >= header.wait) | (header.wait == 1)"),
-    ("tokens + self.granted - Mux(begin", "tokens + Mux(begin, 0, self.granted) - Mux(begin"),
-    ('("SETTLE", "GATHER"), ("GATHER", "CHECK"), ("CHECK", "BEGIN")', '("SETTLE", "GATHER"), ("GATHER", "BEGIN")'),
+    (flight, "idle.eq(~head.valid & ~fifo.output.valid)", "idle.eq(~head.valid)"),
+    (flight, "head.valid & (by_itself | self.finished | has_finished)", "head.valid"),
+    (flight, "finished + self.finished - (self.completed & ~by_itself)", "finished + self.finished - self.completed"),
+    (queue, 'with m.State("DRAIN"), m.If(parts.flight.idle):', 'with m.State("DRAIN"):'),
+    (tokens, "enough.eq(count >= self.needed)", "enough.eq((count >= self.needed) | (self.needed == 1))"),
+    (tokens, "count + self.granted - Mux(self.take", "count + Mux(self.take, 0, self.granted) - Mux(self.take"),
+    (dispatch, "m.d.sync += [port.valid.eq(0) for port in ports]", "m.d.sync += ports[0].valid.eq(0)"),
+    (legality, "unused.eq(compute.argument[end:].any())", "unused.eq(compute.argument[end + 1 :].any())"),
+    (
+        queue,
+        '("SETTLE", "GATHER"), ("GATHER", "CHECK"), ("CHECK", "BEGIN")',
+        '("SETTLE", "GATHER"), ("GATHER", "BEGIN")',
+    ),
 )
 
 
@@ -45,16 +51,19 @@ class QueueProof(Proof):
     Stated bound: the tokens that are there at a time fit into their counter.
     """
 
-    def __init__(self, module=queue_module, *, unit: Unit) -> None:
+    def __init__(self, *, unit: Unit) -> None:
         super().__init__()
-        self.unit = module.Queue(CONFIG, unit=unit)
+        self.unit = queue.Queue(CONFIG, unit=unit)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.unit = unit = self.unit
         found = inside(unit)
+        parts = found.parts
+        self.flight, self.tokens = inside(parts.flight), inside(parts.tokens)
+        self.legality, self.dispatch = inside(parts.legality), inside(parts.dispatch)
         kinds = ("load", "store") if unit.is_dma else ("compute",)
-        granted_most = (1 << len(found.tokens)) - 1
+        granted_most = (1 << len(self.tokens.count)) - 1
         m.d.comb += [
             unit.start.eq(self.free(name="start")),
             unit.halt.eq(self.free(name="halt")),
@@ -63,7 +72,7 @@ class QueueProof(Proof):
             unit.exhausted.eq(self.free(name="exhausted")),
             unit.granted.eq(self.free(8, name="granted")),
             Assume(~unit.start | found.fsm.ongoing("IDLE")),
-            Assume(found.tokens + unit.granted <= granted_most),
+            Assume(self.tokens.count + unit.granted <= granted_most),
         ]
         # Commands that their unit has accepted and not completed.
         accepted = {kind: Signal(8, name=f"accepted_{kind}") for kind in kinds}
@@ -95,12 +104,12 @@ class QueueProof(Proof):
 
     def check_states(self, m: Module, found: SimpleNamespace, outstanding: Value) -> None:
         unit, at = self.unit, found.fsm.ongoing
-        offers = Cat(port.valid for port in unit._ports())
+        offers = Cat(port.valid for port in self.dispatch.ports)
         m.d.comb += [
             Assert(sum(at(state) for state in found.fsm.encoding) == 1),
             Assert((offers.any()) == at("OFFER")),
             # A run ends with everything done, and nothing begins before the next one.
-            Assert(~at("IDLE") | (outstanding == 0) & found.idle),
+            Assert(~at("IDLE") | (outstanding == 0) & found.parts.flight.idle),
             Assert(~unit.done | at("IDLE")),
             Cover(unit.done),
         ]
@@ -108,31 +117,31 @@ class QueueProof(Proof):
     def check_flight(self, m: Module, found: SimpleNamespace, outstanding: Value) -> None:
         """Commands complete in order, each one after its unit and those before it."""
         unit = self.unit
-        flight = found.m.submodules.flight
-        size = flight.depth
-        fifo, buffer = inside(flight), inside(found.oldest_in_flight)
-        in_fifo, first, second = flight.output, found.oldest_in_flight.output, buffer.has_spare
+        flight, begun = self.flight, found.parts.flight.begun
+        size = flight.fifo.depth
+        fifo, buffer = inside(flight.fifo), inside(flight.buffer)
+        in_fifo, first, second = flight.fifo.output, flight.buffer.output, buffer.has_spare
         buffered = first.valid + second
         m.d.comb += [
             Assert(fifo.level <= size),
             Assert(in_fifo.valid == (fifo.level != 0)),
-            Assert(~found.flight.ready | (fifo.level < size)),
+            Assert(~begun.ready | (fifo.level < size)),
             Assert(fifo.write.addr == (fifo.read.addr + fifo.level)[: len(fifo.read.addr)]),
             Assert(~second | first.valid),
-            Assert(~found.oldest_in_flight.input.ready | ~second),
+            Assert(~flight.buffer.input.ready | ~second),
         ]
         m.submodules.marked = marked = Marked(len(first.payload.as_value()), size + BUFFER)
         # Completions of units that the marked command and those before it wait for.
         needed, was_completed, left = Signal(8), Signal(), Signal()
         with m.If(marked.mark & marked.push & ~marked.was_marked):
-            m.d.sync += needed.eq(outstanding + (found.flight.payload.unit != Unit.NONE) - unit.finished)
+            m.d.sync += needed.eq(outstanding + (begun.payload.unit != Unit.NONE) - unit.finished)
         with m.Elif((needed != 0) & unit.finished):
             m.d.sync += needed.eq(needed - 1)
         m.d.sync += [was_completed.eq(unit.completed), left.eq(marked.leaves)]
         m.d.comb += [
             marked.mark.eq(self.free(name="mark")),
             marked.push.eq(unit.began),
-            marked.pushed.eq(found.flight.payload),
+            marked.pushed.eq(begun.payload),
             marked.pop.eq(unit.completed),
             Assert(marked.level == fifo.level + buffered),
             Assert(~marked.leaves | (needed == unit.finished) | (needed == 0)),
@@ -150,13 +159,13 @@ class QueueProof(Proof):
         waits = [data.View(first.payload.shape(), word).unit != Unit.NONE for word in words]
         needs = sum(v & w & (p <= marked.ahead) for v, w, p in zip(valid, waits, place, strict=True))
         m.d.comb += [
-            Assert(sum(v & w for v, w in zip(valid, waits, strict=True)) == outstanding + found.finished),
-            Assert(found.has_finished == (found.finished != 0)),
-            Assert(found.finished <= size + BUFFER),
+            Assert(sum(v & w for v, w in zip(valid, waits, strict=True)) == outstanding + flight.finished),
+            Assert(flight.has_finished == (flight.finished != 0)),
+            Assert(flight.finished <= size + BUFFER),
         ]
         with m.If(marked.inside):
             m.d.comb += [
-                Assert((needs == found.finished + needed) | (needed == 0) & (needs <= found.finished)),
+                Assert((needs == flight.finished + needed) | (needed == 0) & (needs <= flight.finished)),
                 *(
                     Assert(~v | (p != marked.ahead) | (word == marked.word))
                     for v, p, word in zip(valid, place, words, strict=True)
@@ -166,21 +175,22 @@ class QueueProof(Proof):
     def check_beginning(self, m: Module, found: SimpleNamespace) -> None:
         """What begins is legal, is the program's next command, has its tokens, and comes in its turn."""
         unit, header, at = self.unit, found.header, found.fsm.ongoing
-        given, taken = Signal.like(found.tokens), Signal.like(found.tokens)
+        count, flight, dispatch = self.tokens.count, found.parts.flight, self.dispatch
+        given, taken = Signal.like(count), Signal.like(count)
         m.d.sync += [given.eq(given + unit.granted), taken.eq(taken + Mux(unit.began, header.wait, 0))]
         m.d.comb += [
-            Assert(found.tokens == (given - taken)[: len(found.tokens)]),
-            Assert(~unit.began | (found.tokens >= header.wait)),
-            Assert(~unit.began | found.flight.ready),
-            Assert(unit.tokens_left == (found.tokens != 0)),
+            Assert(count == (given - taken)[: len(count)]),
+            Assert(~unit.began | (count >= header.wait)),
+            Assert(~unit.began | flight.begun.ready),
+            Assert(unit.tokens_left == (count != 0)),
         ]
         # COMPUTE obeys `after` in its unit.
         turn = Const(1)
         if unit.is_dma:
-            turn = found.idle | ~header.after & (~found.is_transfer | (found.is_store == found.last_was_store))
-            m.d.comb += Assert(~unit.began | ~header.after | found.idle)
+            turn = flight.idle | ~header.after & (~found.is_transfer | (found.is_store == found.last_was_store))
+            m.d.comb += Assert(~unit.began | ~header.after | flight.idle)
         with m.If(at("BEGIN") & found.may_begin):
-            m.d.comb += Assert((found.tokens >= header.wait) & turn & found.flight.ready)
+            m.d.comb += Assert((count >= header.wait) & turn & flight.begun.ready)
 
         # The command as its words have come, whatever way they take.
         text, position = Signal(isa.COMMAND_BITS), Signal.like(found.position)
@@ -201,18 +211,20 @@ class QueueProof(Proof):
         with m.If(Cat(settled).any()):
             m.d.comb += Assert(found.index == begun)
         with m.If(at("OFFER")):
-            m.d.comb += [Assert(found.offered == (begun - 1)[: len(begun)]), Assert(found.index == begun)]
+            m.d.comb += [Assert(dispatch.index == (begun - 1)[: len(begun)]), Assert(found.index == begun)]
         for port, fmt in self.formats():
             for field in fmt.fields:
                 if field.lsb >= 32:
                     value = Value.cast(port[field.name]).as_unsigned()
                     m.d.comb += Assert(~at("OFFER") | (value == text[field.lsb :][: field.width]))
-            m.d.comb += Assert(~at("OFFER") | (port.index == found.offered))
+            m.d.comb += Assert(~at("OFFER") | (port.index == dispatch.index))
         with m.If(at("CHECK") | at("BEGIN")):
-            for (end, used), stop in zip(found.stretches.items(), [*found.ends[1:], isa.COMMAND_BITS], strict=True):
+            for (end, used), stop in zip(
+                self.legality.stretches.items(), [*self.legality.ends[1:], isa.COMMAND_BITS], strict=True
+            ):
                 m.d.comb += Assert(used == text[end:stop].any())
         with m.If(at("BEGIN")):
-            m.d.comb += Assert(found.legal == self.is_legal(text))
+            m.d.comb += Assert(found.parts.legality.legal == self.is_legal(text))
 
     def formats(self) -> list:
         unit = self.unit
@@ -248,21 +260,27 @@ class QueueProof(Proof):
     ],
 )
 def test_queue(unit: Unit, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_module, "_IN_FLIGHT", count)
+    monkeypatch.setattr(flight, "_IN_FLIGHT", count)
     prove(QueueProof(unit=unit), tmp_path, depth=2, cover_depth=24, time_limit_s=3600)
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("part", "old", "new"),
     [
         # A LOAD behind a SYNC behind a STORE overtakes the STORE.
-        ("with m.If(self.began & is_transfer):", "with m.If(self.began):"),
+        (queue, "with m.If(self.began & is_transfer):", "with m.If(self.began):"),
         *(pytest.param(*change, marks=pytest.mark.regress) for change in MUTATIONS),
     ],
 )
-def test_a_broken_queue_is_found(old: str, new: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = broken(queue_module, old, new)
-    monkeypatch.setattr(module, "_IN_FLIGHT", 2)
+def test_a_broken_queue_is_found(
+    part: ModuleType, old: str, new: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flight, "_IN_FLIGHT", 2)
+    changed = broken(part, old, new)
+    for name in part.__all__:
+        # The queue has its parts by their names.
+        monkeypatch.setattr(queue, name, getattr(changed, name), raising=False)
+    unit = Unit.COMPUTE_QUEUE if part is legality else Unit.DMA_QUEUE
     # What goes wrong takes several commands: more cycles than the solver can look at from reset on.
     with pytest.raises(ProofError, match="does not follow"):
-        prove(QueueProof(module, unit=Unit.DMA_QUEUE), tmp_path, depth=2)
+        prove(QueueProof(unit=unit), tmp_path, depth=2)

@@ -16,7 +16,8 @@ from lutterfly.golden import isa
 from lutterfly.golden.engines import DEPTHWISE, find_engine
 from lutterfly.golden.isa import ErrorCode, Opcode, Unit, fields_end
 from lutterfly.golden.presets import PRESETS
-from lutterfly.hdl.control.queue import Queue, Standing
+from lutterfly.hdl.control.queue import Queue
+from lutterfly.hdl.control.standing import Standing
 from lutterfly.hdl.dma.dma_load import load_command_layout
 from lutterfly.hdl.parts.isa import ErrorReport, command_shape
 

@@ -11,8 +11,8 @@ from benches.clocking import start
 from lutterfly.golden import registers
 from lutterfly.golden.isa import ErrorCode, Unit
 from lutterfly.golden.presets import PRESETS
-from lutterfly.hdl.control.queue import Standing
 from lutterfly.hdl.control.registers import read_layout
+from lutterfly.hdl.control.standing import Standing
 from lutterfly.hdl.control.supervisor import ERROR_SOURCES, Events, Supervisor
 
 CONFIG = PRESETS["tiny"]

@@ -13,8 +13,8 @@ from amaranth.hdl import Assert, Assume, Cover, Module, Mux, Signal
 from benches.formal import Proof, ProofError, broken, constant, entry, inside, leave_out, needs_yosys, prove
 from lutterfly.golden.config_parts import ArrayConfig, AxiConfig
 from lutterfly.golden.presets import PRESETS
-from lutterfly.hdl.control import program as program_module
-from lutterfly.hdl.control.program import program_layout
+from lutterfly.hdl.control import ring
+from lutterfly.hdl.control.ring import program_layout
 from lutterfly.hdl.core import Core
 
 pytestmark = needs_yosys
@@ -39,7 +39,7 @@ class RingProof(Proof):
     program changes. Memory gives the words that were asked for, in order, at any pace.
     """
 
-    def __init__(self, module=program_module) -> None:
+    def __init__(self, module=ring) -> None:
         super().__init__()
         self.unit = module.Ring(CONFIG)
 
@@ -254,4 +254,4 @@ def test_what_changes_a_program_reaches_its_ring(tmp_path: Path) -> None:
 def test_a_broken_ring_is_found(old: str, new: str, tmp_path: Path) -> None:
     # What goes wrong takes several commands: more cycles than the solver can look at from reset on.
     with pytest.raises(ProofError, match="does not follow"):
-        prove(RingProof(broken(program_module, old, new)), tmp_path, depth=3)
+        prove(RingProof(broken(ring, old, new)), tmp_path, depth=3)
