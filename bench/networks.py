@@ -11,7 +11,7 @@ import numpy as np
 
 from lutterfly.examples import digits
 from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
-from lutterfly.golden.program import Program
+from lutterfly.golden.program.program import Program
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.driver import ports
 from lutterfly.host.driver.driver import Driver

@@ -1,4 +1,4 @@
-"""How many bytes a tensor's elements take, wherever they lie. Standard library only."""
+"""Widths of elements, totals and addends, and how many bytes elements take. Standard library only."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ CODE_BITS = 8
 
 #: Bits of a binary value.
 BINARY_BITS = 1
+
+#: Bits of narrow results, of what a whole finish takes, and of the factors of those who borrow multipliers.
+NARROW_BITS = 16
+
+#: Bits of each of two addends that a finish may give the requantiser in place of accumulator and bias.
+ADDEND_BITS = 36
 
 
 def run_bytes(elements: int, bits: int) -> int:

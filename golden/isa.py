@@ -10,6 +10,8 @@ import dataclasses
 import enum
 from dataclasses import dataclass
 
+from .fields import Field, FieldSpec, fields_end, place_fields
+
 COMMAND_BYTES = 64
 COMMAND_BITS = 8 * COMMAND_BYTES
 OPCODE_BITS = 4
@@ -38,42 +40,6 @@ class Opcode(enum.IntEnum):
     STORE = 4
     FILL = 5
     COMPUTE = 6
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """Bits ``lsb`` to ``lsb + width - 1`` of a command; two's complement if ``signed``."""
-
-    name: str
-    lsb: int
-    width: int
-    signed: bool
-    doc: str
-
-    @property
-    def limits(self) -> tuple[int, int]:
-        """Least and greatest value."""
-        if self.signed:
-            return -(1 << self.width - 1), (1 << self.width - 1) - 1
-        return 0, (1 << self.width) - 1
-
-
-#: Name, width (negative if the field is signed) and meaning.
-FieldSpec = tuple[str, int, str]
-
-
-def place_fields(*specs: FieldSpec, lsb: int = 0) -> tuple[Field, ...]:
-    """Lay fields one above the other, from bit ``lsb`` on."""
-    placed = list[Field]()
-    for name, width, doc in specs:
-        placed.append(Field(name, lsb, abs(width), width < 0, doc))
-        lsb += abs(width)
-    return tuple(placed)
-
-
-def fields_end(fields: tuple[Field, ...]) -> int:
-    """The bit after the last field; 0 if there is none."""
-    return max((field.lsb + field.width for field in fields), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,33 +231,3 @@ for i, j, k in product(range(outer), range(middle), range(inner)):
 FORMATS: dict[Opcode, Format] = {fmt.opcode: fmt for fmt in (END, SYNC, LOAD, STORE, FILL, COMPUTE)}
 DMA_OPCODES = (Opcode.END, Opcode.SYNC, Opcode.LOAD, Opcode.STORE, Opcode.FILL)
 COMPUTE_OPCODES = (Opcode.END, Opcode.SYNC, Opcode.COMPUTE)
-
-
-class ErrorCode(enum.IntEnum):
-    """Why a run stopped."""
-
-    NONE = 0
-    ILLEGAL_OPCODE = 1
-    ILLEGAL_ENGINE = 2
-    ILLEGAL_FIELD = 3
-    ADDRESS_RANGE = 4
-    AXI_SLAVE = 5
-    AXI_DECODE = 6
-    WATCHDOG = 7
-    TOKENS_LEFT = 8
-    PROGRAM_END = 9
-    OVERFLOW = 10
-
-
-class Unit(enum.IntEnum):
-    """Where a run stopped."""
-
-    NONE = 0
-    DMA_QUEUE = 1
-    COMPUTE_QUEUE = 2
-    PREFETCH = 3
-    LOAD = 4
-    STORE = 5
-    FILL = 6
-    FETCH = 7
-    WRITE_BACK = 8

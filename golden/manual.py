@@ -14,7 +14,9 @@ from typing import Any
 from . import isa, registers
 from .engines.engine import Engine
 from .engines.specifications import SPECIFICATIONS
+from .fields import Field
 from .memories import OWN_MEMORY, SHARED_MEMORIES, LocalMemory
+from .units import ErrorCode, Unit
 
 _FIELD_HEAD = ("Bits", "Field", "", "Meaning")
 
@@ -67,7 +69,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "".join(f"| {' | '.join(str(cell).replace('|', chr(92) + '|') for cell in row)} |\n" for row in lines)
 
 
-def _bits(field: isa.Field) -> str:
+def _bits(field: Field) -> str:
     return f"{field.lsb + field.width - 1}:{field.lsb}" if field.width > 1 else str(field.lsb)
 
 
@@ -75,7 +77,7 @@ def _codes(title: str, codes: Iterable[enum.IntEnum | LocalMemory]) -> str:
     return f"## {title}\n\n{_table(('Code', 'Name'), ((int(code), f'`{code.name}`') for code in codes))}"
 
 
-def _fields(fields: Iterable[isa.Field]) -> list[tuple[str, str, str, str]]:
+def _fields(fields: Iterable[Field]) -> list[tuple[str, str, str, str]]:
     return [(_bits(field), f"`{field.name}`", "signed" if field.signed else "", field.doc) for field in fields]
 
 
@@ -133,8 +135,8 @@ def isa_page() -> str:
     """The text of ``docs/isa.md``: every command as Format, Action and Notes, then engines and codes."""
     codes = (
         ("Local memories", SHARED_MEMORIES),
-        ("Error codes", isa.ErrorCode),
-        ("Units", isa.Unit),
+        ("Error codes", ErrorCode),
+        ("Units", Unit),
     )
     step_list = (
         f"## Step lists\n\nAn entry has {isa.LIST_ENTRY_BYTES} bytes: a byte offset in bits {isa.LOCAL_BITS - 1}:0 "

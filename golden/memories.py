@@ -10,7 +10,7 @@ from .isa import LIST_ENTRY_BYTES, TABLE_BYTES
 if TYPE_CHECKING:
     from .config import Config
 
-#: Bytes of a channel's parameters, see :mod:`.requant`.
+#: Bytes of a channel's parameters, see :mod:`~lutterfly.golden.numerics.requant`.
 PARAMETER_BYTES = 8
 
 

@@ -7,7 +7,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..golden.config import Config
-from ..golden.isa import Unit
+from ..golden.units import Unit
 from .bus.axi import ReadSignature, WriteSignature
 from .compute.compute import Compute
 from .control.program import Program
@@ -54,7 +54,7 @@ class Core(wiring.Component):
     Members
     -------
     reset : In(1)
-        A soft reset, for :func:`lutterfly.golden.timing.reset_cycles` at least.
+        A soft reset, for :func:`lutterfly.golden.timing.latencies.reset_cycles` at least.
     resetting : Out(1)
         The last unit is in reset.
     start : In(1)

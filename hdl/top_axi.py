@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..golden import registers
 from ..golden.config import Config
-from ..golden.timing import reset_cycles
+from ..golden.timing.latencies import reset_cycles
 from .bus.axi import axi4_lite_signature, axi4_signature
 from .bus.axi_guard import AxiGuard
 from .control.registers import Registers

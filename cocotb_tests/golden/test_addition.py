@@ -7,8 +7,8 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from lutterfly.golden.addition import UNSIGNED_OFFSET, add, sum_tables
 from lutterfly.golden.engines.add.memory import ENTRY_BITS
+from lutterfly.golden.numerics.addition import UNSIGNED_OFFSET, add, sum_tables
 from oracles.exactness import needs_reference
 
 PAIRS = np.meshgrid(np.arange(-128, 128, dtype=np.int8), np.arange(-128, 128, dtype=np.int8), indexing="ij")

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import MAC, MAXIMUM
 from lutterfly.golden.engines.configurations import EngineConfigs
-from lutterfly.golden.machine import ORDERS
+from lutterfly.golden.machine.machine import ORDERS
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_graph, plan_graph

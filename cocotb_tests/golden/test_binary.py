@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lutterfly.golden import binary
-from lutterfly.golden.convolution import convolve
+from lutterfly.golden.numerics import binary
+from lutterfly.golden.numerics.convolution import convolve
 
 
 def signs(rng: np.random.Generator, *shape: int) -> np.ndarray:

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 
-from lutterfly.golden.butterfly import Density, Direction, Pattern
+from lutterfly.golden.numerics.butterfly import Density, Direction, Pattern
 from networks.butterflies import patterns
 
 #: Stage, and indices of the value and of the result.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lutterfly.golden.butterfly import Pattern
-from lutterfly.golden.butterfly_words import place, unplace
+from lutterfly.golden.numerics.butterfly import Pattern
+from lutterfly.golden.numerics.butterfly_words import place, unplace
 from networks.butterflies import random_stages
 
 

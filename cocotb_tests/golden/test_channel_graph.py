@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lutterfly.golden.channel_graph import ChannelGraph, ChannelLayer, DeadChannel, Kind, find_dead
+from lutterfly.golden.connections.channel_graph import ChannelGraph, ChannelLayer, Kind
+from lutterfly.golden.connections.dead_channels import DeadChannel, find_dead
 from quantised.channel_graphs import graphs, live_channels
 
 SPARSE, DENSE, CHANNELWISE, SUM, CONCATENATION, SLICE = Kind

@@ -7,8 +7,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from lutterfly.golden.convolution import convolve, patches
-from lutterfly.golden.requant import pack_parameters, requantise
+from lutterfly.golden.numerics.convolution import convolve, patches
+from lutterfly.golden.numerics.requant import pack_parameters, requantise
 from lutterfly.host.model.executed import open_session
 from oracles.exactness import needs_reference
 

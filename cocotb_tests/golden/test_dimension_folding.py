@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lutterfly.golden.dimension_folding import fold_split, folding_multiple, plan_fold
+from lutterfly.golden.connections.dimension_folding import fold_split, folding_multiple, plan_fold
 
 
 @pytest.mark.parametrize(("channels", "multiple"), [(3, 16), (5, 8), (4, 16), (32, 2), (33, 1), (64, 1), (1, 64)])

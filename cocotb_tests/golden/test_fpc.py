@@ -12,10 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lutterfly.golden.butterfly import Direction, Pattern
-from lutterfly.golden.fpc import (
-    Finish,
-    Stages,
+from lutterfly.golden.numerics.butterfly import Direction, Pattern
+from lutterfly.golden.numerics.fpc import (
     dense_matrix,
     enter,
     fast_pointwise,
@@ -23,6 +21,7 @@ from lutterfly.golden.fpc import (
     run_stages,
     shift_values,
 )
+from lutterfly.golden.numerics.fpc_layer import Finish, Stages
 from networks.butterflies import patterns, random_finish, random_stages
 
 #: Names of the weights in the source's figures, by stage and index of the result: own and cross.

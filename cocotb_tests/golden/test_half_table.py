@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lutterfly.golden.half_table import halve
-from lutterfly.golden.scheme_names import parse
-from lutterfly.golden.transfer_table import transfer_table
+from lutterfly.golden.transfer.half_table import halve
+from lutterfly.golden.transfer.scheme_names import parse
+from lutterfly.golden.transfer.transfer_table import transfer_table
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:

@@ -10,12 +10,13 @@ import pytest
 
 from lutterfly.golden import isa
 from lutterfly.golden.engines import MAC, MAXIMUM, find_engine
-from lutterfly.golden.isa import COMPUTE, END, FILL, LIST_CLEAR, LIST_FIRE, LOAD, STORE, SYNC, ErrorCode, Unit
-from lutterfly.golden.machine import ORDERS, Machine, MachineError
+from lutterfly.golden.isa import COMPUTE, END, FILL, LIST_CLEAR, LIST_FIRE, LOAD, STORE, SYNC
+from lutterfly.golden.machine.machine import ORDERS, Machine, MachineError
 from lutterfly.golden.memories import LocalMemory
+from lutterfly.golden.numerics.requant import pack_parameters, requantise
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.program import Queues
-from lutterfly.golden.requant import pack_parameters, requantise
+from lutterfly.golden.program.queues import Queues
+from lutterfly.golden.units import ErrorCode, Unit
 
 CONFIG = PRESETS["tiny"]
 LANES, COLUMNS = CONFIG.array.lanes, CONFIG.array.columns

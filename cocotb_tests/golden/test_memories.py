@@ -7,17 +7,19 @@ import dataclasses
 import numpy as np
 import pytest
 
-from lutterfly.golden import dma, requant
-from lutterfly.golden.command_error import CommandError
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import ADD, FPC, MAC
 from lutterfly.golden.engines.configurations import EngineConfigs
 from lutterfly.golden.engines.fpc.configuration import FpcConfig
-from lutterfly.golden.isa import LOAD, ErrorCode
-from lutterfly.golden.machine import Machine
+from lutterfly.golden.isa import LOAD
+from lutterfly.golden.machine import dma
+from lutterfly.golden.machine.command_error import CommandError
+from lutterfly.golden.machine.machine import Machine
 from lutterfly.golden.memories import PARAMETER_BYTES, SHARED_MEMORIES, LocalMemory
 from lutterfly.golden.memories import memories as built
+from lutterfly.golden.numerics import requant
 from lutterfly.golden.presets import PRESETS
+from lutterfly.golden.units import ErrorCode
 
 MEMORIES = [*SHARED_MEMORIES, FPC.memory, ADD.memory]
 

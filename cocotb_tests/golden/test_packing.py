@@ -12,7 +12,7 @@ from lutterfly.golden.engines import BINARY_MAXIMUM, FPC, MAC, MAXIMUM, XNOR
 from lutterfly.golden.engines.configurations import EngineConfigs
 from lutterfly.golden.engines.engine import Engine
 from lutterfly.golden.engines.fpc.configuration import FpcConfig
-from lutterfly.golden.packing import is_packed_legally, pack_windows, packs, written_span
+from lutterfly.golden.machine.packing import is_packed_legally, pack_windows, packs, written_span
 from lutterfly.golden.presets import PRESETS
 
 WITHOUT = dataclasses.replace(PRESETS["tiny"], engines=EngineConfigs.of(MAC, MAXIMUM))

@@ -7,9 +7,9 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from lutterfly.golden.convolution import convolve
-from lutterfly.golden.pooling import average_multiplier, pool_maximum
-from lutterfly.golden.requant import pack_parameters, requantise
+from lutterfly.golden.numerics.convolution import convolve
+from lutterfly.golden.numerics.pooling import average_multiplier, pool_maximum
+from lutterfly.golden.numerics.requant import pack_parameters, requantise
 from oracles.exactness import needs_reference
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lutterfly.golden.scheme_names import FORMS, name_of, parse
-from lutterfly.golden.schemes import Scheme, fixed_point
+from lutterfly.golden.transfer.scheme_names import FORMS, name_of, parse
+from lutterfly.golden.transfer.schemes import Scheme, fixed_point
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 
-from lutterfly.golden.schemes import Scheme, fixed_point
+from lutterfly.golden.transfer.schemes import Scheme, fixed_point
 
 AFFINE = [
     Scheme(8, True, 0.05, -9),

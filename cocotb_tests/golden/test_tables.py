@@ -7,7 +7,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from lutterfly.golden.tables import apply_table
+from lutterfly.golden.transfer.tables import apply_table
 
 
 @pytest.mark.parametrize("op", ["Tanh", "Sigmoid", "HardSwish", "Erf", "Exp"])

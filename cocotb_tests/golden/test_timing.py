@@ -8,12 +8,25 @@ import numpy as np
 import pytest
 from amaranth.sim import Simulator, SimulatorContext
 
-from lutterfly.golden import timing
 from lutterfly.golden.engines.add.specification import SUM
 from lutterfly.golden.engines.mac import specification as mac
 from lutterfly.golden.engines.specification import EngineSpecification
 from lutterfly.golden.engines.specifications import SPECIFICATIONS
 from lutterfly.golden.presets import PRESETS
+from lutterfly.golden.timing.bus import burst_beats
+from lutterfly.golden.timing.depths import BACKLOG_LIMIT, WORDS_AHEAD
+from lutterfly.golden.timing.issue import issue_windows
+from lutterfly.golden.timing.latencies import (
+    FETCH_LATENCY,
+    ISSUE_LATENCY,
+    REQUANTISE_LATENCY,
+    RESULTS_LATENCY,
+    TABLE_LATENCY,
+    WRITE_BACK_LATENCY,
+    WRITE_LATENCY,
+    reset_cycles,
+)
+from lutterfly.golden.timing.overheads import OVERHEADS
 from lutterfly.hdl.compute import requant, results, windows, write_back
 from lutterfly.hdl.dma.dma_store import DmaStore
 from lutterfly.hdl.engines import COMPONENTS
@@ -29,22 +42,22 @@ SAME = Window((3, 3), pads=(1, 1, 1, 1))
 
 
 def test_the_ideal_bus_is_what_the_simulator_has_by_default() -> None:
-    settings, assumed = MemorySettings(), timing.OVERHEADS
+    settings, assumed = MemorySettings(), OVERHEADS
     assert (settings.read_latency, settings.write_latency) == (assumed.read_latency, assumed.write_latency)
     assert (settings.outstanding, settings.beat_interval, settings.stall_probability) == (assumed.bursts, 1, 0)
 
 
 def test_latencies_are_those_of_the_components() -> None:
-    assert windows.ISSUE_LATENCY == timing.ISSUE_LATENCY
-    assert feature_memory.FETCH_LATENCY == timing.FETCH_LATENCY
-    assert feature_memory.WRITE_LATENCY == timing.WRITE_LATENCY
-    assert device.RAM_LATENCY + 2 == timing.WORDS_AHEAD
+    assert windows.ISSUE_LATENCY == ISSUE_LATENCY
+    assert feature_memory.FETCH_LATENCY == FETCH_LATENCY
+    assert feature_memory.WRITE_LATENCY == WRITE_LATENCY
+    assert device.RAM_LATENCY + 2 == WORDS_AHEAD
     assert device.MULTIPLIER_LATENCY == mac.MULTIPLIER_LATENCY
-    assert results.RESULTS_LATENCY == timing.RESULTS_LATENCY
+    assert results.RESULTS_LATENCY == RESULTS_LATENCY
     assert SUM.addends_latency == device.RAM_LATENCY
-    assert requant.LATENCY == timing.REQUANTISE_LATENCY
-    assert device.RAM_LATENCY == timing.TABLE_LATENCY
-    assert write_back.WRITE_BACK_LATENCY == timing.WRITE_BACK_LATENCY
+    assert requant.LATENCY == REQUANTISE_LATENCY
+    assert device.RAM_LATENCY == TABLE_LATENCY
+    assert write_back.WRITE_BACK_LATENCY == WRITE_BACK_LATENCY
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -56,7 +69,7 @@ def test_a_store_begins_to_read_as_predicted(preset: str) -> None:
         ctx.set(unit.command.payload.row_bytes, 1)
         for port in (unit.command.valid, unit.read.ready, unit.bus.aw.ready):
             ctx.set(port, 1)
-        for _ in range(2 * timing.OVERHEADS.store):
+        for _ in range(2 * OVERHEADS.store):
             reads.append(ctx.get(unit.read.valid))
             await ctx.tick()
 
@@ -64,7 +77,7 @@ def test_a_store_begins_to_read_as_predicted(preset: str) -> None:
     simulator.add_clock(1e-6)
     simulator.add_testbench(give_command)
     simulator.run()
-    assert reads.index(1) == timing.OVERHEADS.store
+    assert reads.index(1) == OVERHEADS.store
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -92,17 +105,17 @@ def test_issue_follows_the_backlog_cycle_by_cycle(seed: int) -> None:
         size = groups + (begins and number == 0)
         step = 0
         while step < steps:
-            held = step == steps - 1 and backlog > timing.BACKLOG_LIMIT
+            held = step == steps - 1 and backlog > BACKLOG_LIMIT
             backlog = max(backlog - 1, 0) + (size if step == steps - 1 and not held else 0)
             step += not held
             cycle += 1
-    assert timing.issue_windows(start, windows, rounds, begins=begins) == (cycle, backlog)
+    assert issue_windows(start, windows, rounds, begins=begins) == (cycle, backlog)
 
 
 def test_bursts_end_at_multiples_of_sixteen_beats() -> None:
-    assert timing.burst_beats(CONFIG, 0, 256) == [16, 16]
-    assert timing.burst_beats(CONFIG, 100, 100) == [4, 9]
-    assert timing.burst_beats(CONFIG, 7, 2) == [2]
+    assert burst_beats(CONFIG, 0, 256) == [16, 16]
+    assert burst_beats(CONFIG, 100, 100) == [4, 9]
+    assert burst_beats(CONFIG, 7, 2) == [2]
 
 
 def test_dependent_layers_turn_around_within_fifty_cycles() -> None:
@@ -140,7 +153,7 @@ def test_a_streamed_input_hides_behind_the_first_layer() -> None:
 
 def test_pipelines_run_out_during_a_reset() -> None:
     """From issue to landing, a full result FIFO of the widest windows included."""
-    assert {name: timing.reset_cycles(config) for name, config in PRESETS.items()} == {
+    assert {name: reset_cycles(config) for name, config in PRESETS.items()} == {
         "tiny": 128,
         # Bursts of 16 results of 4 groups, two of them, behind 100 cycles.
         "ecp5-85k": 256,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lutterfly.golden import binary
 from lutterfly.golden.engines.xnor.specification import agreeing
 from lutterfly.golden.isa import LIST_COUNT_LSB, LIST_FIRE
-from lutterfly.golden.windows import step_counts
+from lutterfly.golden.numerics import binary
+from lutterfly.golden.numerics.windows import step_counts
 
 
 @pytest.mark.parametrize(("steps", "lanes", "columns"), [(1, 4, 2), (9, 16, 8), (5, 32, 3)])

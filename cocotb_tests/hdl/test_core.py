@@ -18,9 +18,10 @@ from benches.responses import answer_reads, answer_writes
 from lutterfly.golden import isa, registers
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import decode
-from lutterfly.golden.isa import ErrorCode, Unit
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.timing import issue_steps, reset_cycles
+from lutterfly.golden.timing.issue import issue_steps
+from lutterfly.golden.timing.latencies import reset_cycles
+from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.bus.axi import Response
 from lutterfly.hdl.top_axi import TopAxi, generate
 

@@ -12,12 +12,13 @@ import pytest
 from benches.edges import Case, arena_of, cases
 from lutterfly.golden import registers
 from lutterfly.golden.config import Config
-from lutterfly.golden.isa import COMMAND_BYTES, ErrorCode, Unit
-from lutterfly.golden.machine import ORDERS, Machine, MachineError
+from lutterfly.golden.isa import COMMAND_BYTES
+from lutterfly.golden.machine.machine import ORDERS, Machine, MachineError
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.program import Queues
+from lutterfly.golden.program.queues import Queues
 from lutterfly.golden.registers import REGISTERS
+from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.host.simulation.settings import Fault
 from lutterfly.host.simulation.verilator_transport import VerilatorTransport
 

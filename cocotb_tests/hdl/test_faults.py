@@ -10,9 +10,11 @@ import pytest
 
 from lutterfly.examples import digits
 from lutterfly.golden import isa
-from lutterfly.golden.isa import COMMAND_BYTES, ErrorCode, Opcode, Unit
+from lutterfly.golden.isa import COMMAND_BYTES, Opcode
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.program import Program, Queues
+from lutterfly.golden.program.program import Program
+from lutterfly.golden.program.queues import Queues
+from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.driver.driver import Driver
 from lutterfly.host.driver.errors import AcceleratorError

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from lutterfly.examples import digits
-from lutterfly.golden.butterfly import Density, Direction, Pattern
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import FPC
+from lutterfly.golden.numerics.butterfly import Density, Direction, Pattern
 from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
 from lutterfly.host.compiler import CompileError, compile_model
 from lutterfly.host.frontend import ModelError

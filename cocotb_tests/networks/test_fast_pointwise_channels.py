@@ -8,10 +8,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from lutterfly.golden.butterfly import Density, Pattern, count_stages
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import FPC
 from lutterfly.golden.engines.fpc.configuration import FpcConfig
+from lutterfly.golden.numerics.butterfly import Density, Pattern, count_stages
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.session.verify import verify
 from networks.butterflies import Network, random_finish, random_stages, rotating_stages

@@ -8,7 +8,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from lutterfly.golden.butterfly import Pattern
+from lutterfly.golden.numerics.butterfly import Pattern
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.session.verify import verify
 from networks.butterflies import Network, random_finish, rotating_stages, with_fast_pointwise

@@ -14,7 +14,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lutterfly.golden.config import Config
-from lutterfly.golden.machine import ORDERS
+from lutterfly.golden.machine.machine import ORDERS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_graph
 from lutterfly.host.frontend import import_model

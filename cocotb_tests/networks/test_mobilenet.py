@@ -7,10 +7,10 @@ import functools
 import numpy as np
 import pytest
 
-from lutterfly.golden import machine
+from lutterfly.golden.machine import machine
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.program import Program
+from lutterfly.golden.program.program import Program
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.compiler.data.plan import Plan
 from lutterfly.host.compiler.layout.parts import Geometry

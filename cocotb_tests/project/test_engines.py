@@ -28,9 +28,6 @@ PLACES = (
 )
 #: What other parts of the project may take of a room: numbers that are part of how they compute, and its butterfly.
 SHARED = {
-    # The requantiser adds what is as wide as entries of the Add tables.
-    ("golden/requant.py", "add"),
-    ("golden/addition.py", "add"),
     # Engines that work on the multipliers of the array, or as it does.
     *((f"golden/engines/{room}/specification.py", "mac") for room in ("depthwise", "fpc", "xnor")),
     ("golden/engines/binary_maximum/specification.py", "maximum"),

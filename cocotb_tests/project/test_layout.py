@@ -32,7 +32,7 @@ ALLOWED = {
 #: What the subfolders may import from one another, lowest first: each from itself, from those before it and from the
 #: files of their folder that stand in no subfolder. Those files may import everything.
 ORDER = {
-    "golden": ("engines",),
+    "golden": ("numerics", "transfer", "connections", "engines", "timing", "program", "machine"),
     "hdl": ("parts", "bus", "memories", "butterfly", "engines", "dma", "compute", "control"),
     "host": (
         *("files", "model", "graph", "frontend", "quantize", "program", "compiler", "driver", "simulation", "session"),
@@ -49,7 +49,6 @@ ORDER = {
 MOST_FILES = 15
 #: Folders that have more, and why.
 LARGE_FOLDERS = {
-    "golden": "rooms for numerics, program and configuration come with the engines' own configurations",
     "hdl/compute": "a room of its own for what finishes results is to come",
 }
 #: The extras that the modules of each folder may need beyond the dependencies.
@@ -75,8 +74,9 @@ DISTRIBUTIONS = {
 }
 #: The contract, which every tool must be able to read without installing anything.
 STANDARD_LIBRARY_ONLY = (
-    *("butterfly", "checks", "config", "config_parts", "elements", "isa", "memories", "outline", "presets", "program"),
-    *("program_check", "records", "registers"),
+    *("checks", "config", "config_parts", "elements", "fields", "isa", "memories", "presets", "records", "registers"),
+    *("units", "numerics/__init__", "numerics/butterfly"),
+    *(f"program/{path.stem}" for path in sorted((ROOT / "golden/program").glob("*.py"))),
     *("engines/__init__", "engines/configurations", "engines/engine"),
     *(
         f"engines/{room}/{name}"

@@ -146,7 +146,7 @@ def test_the_sample_is_of_every_folder_and_the_same_each_time() -> None:
 
 
 def test_a_sample_does_not_know_of_other_folders() -> None:
-    text = mutants.sources()["golden/requant.py"].read_text()
+    text = mutants.sources()["golden/numerics/requant.py"].read_text()
     samples = [mutants.sample(mutants.generated(f"{folder}/requant.py", text), 9, 1) for folder in ("golden", "host")]
     first, second = ([mutant.name.split(": ", 1)[1] for mutant in found] for found in samples)
     assert first == second
@@ -171,7 +171,7 @@ def test_every_file_has_near_tests_that_take_about_a_minute(file: str) -> None:
     assert all((mutants.ROOT / name).exists() for name in every)
 
 
-@pytest.mark.parametrize("file", ["golden/requant.py", "host/command/cli.py", "hdl/core.py"])
+@pytest.mark.parametrize("file", ["golden/numerics/requant.py", "host/command/cli.py", "hdl/core.py"])
 @pytest.mark.parametrize("far", [False, True])
 def test_tests_are_run_together_in_their_order(file: str, far: bool) -> None:
     runs = list(mutant_tests.runs_for(file, far=far))
@@ -187,10 +187,10 @@ def test_tests_of_the_same_name_come_first() -> None:
     def first(file: str) -> str:
         return next(mutant_tests.tests_for(file, far=False))[0]
 
-    assert first("golden/fpc.py") == "cocotb_tests/golden/test_fpc.py"
+    assert first("golden/numerics/fpc.py") == "cocotb_tests/golden/test_fpc.py"
     assert first("host/compiler/rewrite/permute.py") == "cocotb_tests/host/compiler/rewrite/test_permute.py"
     assert first("host/frontend/qonnx/__init__.py") == "cocotb_tests/host/frontend/qonnx/test_qonnx.py"
-    assert first("golden/requant.py") == "cocotb_tests/hdl/compute/test_requant.py"
+    assert first("golden/numerics/requant.py") == "cocotb_tests/hdl/compute/test_requant.py"
     assert first("host/compiler/clock/load.py") == "cocotb_tests/host/compiler/clock/test_clock.py"
 
 

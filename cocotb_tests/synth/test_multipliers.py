@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lutterfly.golden.butterfly import Density, Direction, Pattern
+from lutterfly.golden.numerics.butterfly import Density, Direction, Pattern
 from lutterfly.hdl.butterfly.butterfly import Butterfly
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.synth import flow

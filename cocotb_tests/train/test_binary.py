@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
-from lutterfly.golden.binary import convolve_binary, fully_connected
+from lutterfly.golden.numerics.binary import convolve_binary, fully_connected
 from lutterfly.host.frontend import describe
 from lutterfly.host.model.executed import open_session
 from lutterfly.host.model.reference import run as run_reference

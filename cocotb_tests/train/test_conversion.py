@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from lutterfly.golden.butterfly import Direction, Pattern
 from lutterfly.golden.config import Config
+from lutterfly.golden.numerics.butterfly import Direction, Pattern
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import CompileError, compile_model
 from networks.fast_networks import Network

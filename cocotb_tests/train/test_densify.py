@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lutterfly.golden.channel_graph import ChannelGraph, find_dead
-from lutterfly.golden.patterns import draw
+from lutterfly.golden.connections.channel_graph import ChannelGraph
+from lutterfly.golden.connections.dead_channels import find_dead
+from lutterfly.golden.connections.patterns import draw
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lutterfly.golden.dimension_folding import fold_split, plan_fold
+from lutterfly.golden.connections.dimension_folding import fold_split, plan_fold
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch.nn import functional  # noqa: E402

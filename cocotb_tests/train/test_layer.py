@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lutterfly.golden.butterfly import Density, Direction, Pattern
-from lutterfly.golden.fpc import fast_pointwise
+from lutterfly.golden.numerics.butterfly import Density, Direction, Pattern
+from lutterfly.golden.numerics.fpc import fast_pointwise
 from networks.butterflies import patterns
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")

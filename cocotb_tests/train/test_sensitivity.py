@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lutterfly.golden.butterfly import Density, Pattern
+from lutterfly.golden.numerics.butterfly import Density, Pattern
 
 pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from lutterfly.train import analyse, plot, propose

@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from lutterfly.golden.patterns import ConnectionPattern
+from lutterfly.golden.connections.patterns import ConnectionPattern
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ..isa import ARGUMENT_BITS, COMPUTE, Field, Format, fields_end
+from ..fields import Field, fields_end
+from ..isa import ARGUMENT_BITS, COMPUTE, Format
 from ..memories import OWN_MEMORY, LocalMemory
 
 if TYPE_CHECKING:
     from ..config import Config
-
-#: Bits of narrow results, of what a whole finish takes, and of the factors of those who borrow multipliers.
-NARROW_BITS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ class Engine(int, Generic[C]):
     configuration : subclass of EngineConfig
         What it is built with.
     fields : tuple of Field
-        Its own, from bit 0 of the argument on, see :func:`~lutterfly.golden.isa.place_fields`.
+        Its own, from bit 0 of the argument on, see :func:`~lutterfly.golden.fields.place_fields`.
     memory : OwnMemory, optional
 
     Attributes

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..config import Config
-from ..requant import requantise
-from .engine import NARROW_BITS
+from ..elements import NARROW_BITS
+from ..numerics.requant import requantise
 
 #: Cycles from the addends of all finishes to the choice between them.
 CHOICE_LATENCY = 1

@@ -10,9 +10,9 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from ...golden.butterfly import Density, Pattern, lane_exchange, pixel_words
 from ...golden.engines.fpc.specification import ROUND_LATENCY
-from ...golden.fpc import FRACTION_BITS, MOST_INPUT_SHIFT, VALUE_BITS
+from ...golden.numerics.butterfly import Density, Pattern, lane_exchange, pixel_words
+from ...golden.numerics.fpc_layer import FRACTION_BITS, MOST_INPUT_SHIFT, VALUE_BITS
 from ..parts.device import MULTIPLIER_LATENCY, Multiplier, MultiplierColumns
 from ..parts.pipeline import delay, spread
 from .pair_line import SETTING_LATENCY, PairLine, values_layout
@@ -61,7 +61,7 @@ def stage_multipliers(columns: int, lanes: int) -> MultiplierColumns:
 
 
 class Stage(wiring.Component):
-    """One stage, a word each cycle; bit-exact with :func:`lutterfly.golden.fpc.run_stages`.
+    """One stage, a word each cycle; bit-exact with :func:`lutterfly.golden.numerics.fpc.run_stages`.
 
     Parameters
     ----------
@@ -170,9 +170,9 @@ class Stage(wiring.Component):
 class Butterfly(wiring.Component):
     """The stages of a pattern, ``lanes`` values a cycle: a pixel of N channels takes N / ``lanes`` cycles.
 
-    Bit-exact with :func:`lutterfly.golden.fpc.run_stages` behind :func:`lutterfly.golden.fpc.enter`, a word ``latency``
-    cycles after its codes. The words of a pixel come one after the other, between pixels any number of cycles may
-    pass. A layer of fewer stages has the others pass values on.
+    Bit-exact with :func:`lutterfly.golden.numerics.fpc.run_stages` behind :func:`lutterfly.golden.numerics.fpc.enter`,
+    a word ``latency`` cycles after its codes. The words of a pixel come one after the other, between pixels any number
+    of cycles may pass. A layer of fewer stages has the others pass values on.
 
     Parameters
     ----------

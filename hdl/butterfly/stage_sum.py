@@ -7,7 +7,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...golden.engines.fpc.specification import ROUND_LATENCY
-from ...golden.fpc import FRACTION_BITS, VALUE_BITS
+from ...golden.numerics.fpc_layer import FRACTION_BITS, VALUE_BITS
 from ..parts.pipeline import spread
 from .pair_line import SETTING_LATENCY, values_layout
 
@@ -26,7 +26,7 @@ def _differ(bits: Value) -> Value:
 class StageSum(wiring.Component):
     """Add own values and terms with a fraction, divide by one or two, round, add what a skip brings, and saturate.
 
-    Bit-exact with :func:`lutterfly.golden.fpc.run_stages`, with a latency of :func:`sum_latency`.
+    Bit-exact with :func:`lutterfly.golden.numerics.fpc.run_stages`, with a latency of :func:`sum_latency`.
 
     Parameters
     ----------

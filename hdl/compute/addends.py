@@ -9,7 +9,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...golden.config import Config
-from ...golden.timing import addends_latency
+from ...golden.timing.latencies import addends_latency
 from ..engines.engine import ACCUMULATOR_BITS
 from ..engines.finish import AddendsComponent, addend_of, addends_layout, take_finish_settings
 from ..parts.pipeline import delay
@@ -19,7 +19,8 @@ __all__ = ["Addends"]
 
 
 class Addends(wiring.Component):
-    """Give two addends for each accumulator of a group, :func:`~lutterfly.golden.timing.addends_latency` cycles later.
+    """Give two addends for each accumulator of a group, :func:`~lutterfly.golden.timing.latencies.addends_latency`
+    cycles later.
 
     Parameters
     ----------

@@ -8,7 +8,8 @@ from amaranth.lib.wiring import In, Out
 
 from ...golden import isa
 from ...golden.config import Config
-from ...golden.engines.engine import NARROW_BITS, Engine
+from ...golden.elements import NARROW_BITS
+from ...golden.engines.engine import Engine
 from ...golden.engines.specifications import specification
 from ...golden.memories import LocalMemory
 from ..dma.local_write import local_write_layout

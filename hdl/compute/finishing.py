@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from ...golden.config import Config
 from ...golden.memories import PARAMETER_BYTES, LocalMemory
-from ...golden.timing import addends_latency
+from ...golden.timing.latencies import addends_latency
 from ..engines.engine import ACCUMULATOR_BITS
 from ..engines.finish import (
     FinishComponent,

@@ -9,7 +9,7 @@ from ...golden import isa
 from ...golden.config import Config
 from ...golden.engines.engine import Engine
 from ...golden.engines.specifications import specification
-from ...golden.timing import BACKLOG_LIMIT, burst_limit, burst_results
+from ...golden.timing.depths import BACKLOG_LIMIT, burst_limit, burst_results
 from ..parts.assertions import Assertions
 from ..parts.isa import field_shape
 

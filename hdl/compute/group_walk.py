@@ -10,8 +10,8 @@ from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
-from ...golden.packing import is_narrow, packs
-from ...golden.timing import burst_results
+from ...golden.machine.packing import is_narrow, packs
+from ...golden.timing.depths import burst_results
 from ..engines import COMPONENTS
 from ..engines.finish import has_whole_finish, is_whole
 from ..parts.fifo import Fifo, Slot

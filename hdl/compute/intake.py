@@ -11,7 +11,7 @@ from ...golden import isa
 from ...golden.config import Config
 from ...golden.engines.specification import leaves_nothing_out
 from ...golden.engines.specifications import specification
-from ...golden.packing import packing_conditions
+from ...golden.machine.packing import packing_conditions
 from ..parts.isa import EngineCommand, command_shape
 from .position import Position, begin
 

@@ -11,6 +11,7 @@ from amaranth.utils import ceil_log2
 from ...golden import isa
 from ...golden.config import Config
 from ...golden.engines.specifications import specification
+from ...golden.units import ErrorCode, Unit
 from ..engines.engine import step_layout
 from ..engines.fields import step_fields, take_fields
 from ..parts.device import RAM_LATENCY, Ram
@@ -126,7 +127,7 @@ class Lookup(wiring.Component):
         ]
         place = Mux(bad_address, self.address, weight)
         m.d.comb += [
-            report(self.problem, isa.ErrorCode.ADDRESS_RANGE, isa.Unit.FETCH, index, place),
+            report(self.problem, ErrorCode.ADDRESS_RANGE, Unit.FETCH, index, place),
             self.problem.valid.eq(valid_address & (bad_address | bad_weight)),
         ]
         return m

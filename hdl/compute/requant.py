@@ -6,7 +6,7 @@ from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, signed, unsigne
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...golden import requant
+from ...golden.numerics import requant
 from ..parts.device import MULTIPLIER_LATENCY, Multiplier
 
 __all__ = ["LATENCY", "Parameter", "Requantiser", "Scale"]
@@ -33,14 +33,14 @@ _SHIFT_BITS = 7
 
 Scale = data.StructLayout({"mantissa": unsigned(requant.MANTISSA_BITS), "exponent": unsigned(requant.EXPONENT_BITS)})
 
-#: One channel's word of the parameter memory, as :func:`lutterfly.golden.requant.pack_parameters` packs it.
+#: One channel's word of the parameter memory, as :func:`lutterfly.golden.numerics.requant.pack_parameters` packs it.
 Parameter = data.StructLayout({"bias": signed(_ACC_BITS), "scale": Scale, "spare": unsigned(2)})
 
 
 class Requantiser(wiring.Component):
     """Requantise the sum of two addends each cycle, with a latency of ``LATENCY`` cycles.
 
-    Bit-exact with :func:`lutterfly.golden.requant.requantise` and :func:`lutterfly.golden.requant.requantise_sum`.
+    Bit-exact with :func:`~lutterfly.golden.numerics.requant.requantise` and ``requantise_sum``.
     Nothing stalls and nothing is reset: a result is as valid as the inputs were ``LATENCY`` cycles before. All inputs
     belong to one cycle and may change in the next. There is no combinational path from an input to the output.
 

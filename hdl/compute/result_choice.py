@@ -9,7 +9,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ...golden.config import Config
-from ...golden.engines.engine import NARROW_BITS
+from ...golden.elements import NARROW_BITS
 from ..engines.engine import result_layout
 from ..parts.pipeline import copy_of
 from .result_fifo import any_result_layout

@@ -6,8 +6,8 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from ...golden.config import Config
-from ...golden.engines.engine import NARROW_BITS
-from ...golden.timing import RESULT_WINDOWS, result_windows
+from ...golden.elements import NARROW_BITS
+from ...golden.timing.depths import RESULT_WINDOWS, result_windows
 from ..engines.engine import ACCUMULATOR_BITS
 from ..engines.finish import has_whole_finish, values_layout
 from ..parts.device import RAM_LATENCY

@@ -9,6 +9,7 @@ from ...golden import isa
 from ...golden.config import Config
 from ...golden.engines.specifications import specification
 from ...golden.memories import PARAMETER_BYTES
+from ...golden.units import ErrorCode, Unit
 from ..engines import COMPONENTS
 from ..engines.engine import ACCUMULATOR_BITS
 from ..engines.finish import has_whole_finish, values_layout
@@ -138,8 +139,8 @@ class Results(wiring.Component):
 
     def _elaborate_errors(self, m: Module, serve: Value, group: data.View, overflows: Value) -> None:
         """A parameter word that does not exist; a result for which there is no place, which must never come."""
-        code = Mux(overflows, isa.ErrorCode.OVERFLOW, isa.ErrorCode.ADDRESS_RANGE)
+        code = Mux(overflows, ErrorCode.OVERFLOW, ErrorCode.ADDRESS_RANGE)
         m.d.sync += [
-            report(self.error, code, isa.Unit.WRITE_BACK, group.place.index, group.word),
+            report(self.error, code, Unit.WRITE_BACK, group.place.index, group.word),
             self.error.valid.eq(overflows | serve & (group.word >= self.config.parameter_words)),
         ]

@@ -20,8 +20,8 @@ class TransferTables(wiring.Component):
     """Look ``requant_lanes`` codes up in a table each cycle, or let them pass, with a latency of ``RAM_LATENCY``
     cycles.
 
-    Bit-exact with :func:`lutterfly.golden.tables.apply_table`. Every lane has its own copy of all tables, and they are
-    written alike.
+    Bit-exact with :func:`lutterfly.golden.transfer.tables.apply_table`. Every lane has its own copy of all tables, and
+    they are written alike.
 
     Parameters
     ----------

@@ -8,6 +8,7 @@ from amaranth.utils import ceil_log2
 from ...golden import isa
 from ...golden.config import Config
 from ...golden.engines.engine import Engine
+from ...golden.units import ErrorCode, Unit
 from ..engines.fields import take_fields
 from ..engines.finish import has_whole_finish, is_whole
 from ..parts.isa import ErrorReport, command_shape, report
@@ -28,7 +29,7 @@ class Windows(wiring.Component):
 
     A walker finds the steps and runs ahead of the issue, where :class:`.foresight.Foresight` lets them
     pass. Two commands that are not dependent follow with one cycle between. Golden twin:
-    :mod:`lutterfly.golden.windows`.
+    :mod:`lutterfly.golden.numerics.windows`.
 
     Parameters
     ----------
@@ -111,7 +112,7 @@ class Windows(wiring.Component):
         ]
         self._elaborate_lookup(m, lookup, issue, step.payload)
         with m.If(intake.illegal):
-            m.d.sync += report(self.error, isa.ErrorCode.ILLEGAL_FIELD, isa.Unit.FETCH, intake.offered.index)
+            m.d.sync += report(self.error, ErrorCode.ILLEGAL_FIELD, Unit.FETCH, intake.offered.index)
         with m.Else():
             m.d.sync += self.error.eq(lookup.problem)
         return m

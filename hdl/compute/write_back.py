@@ -9,7 +9,8 @@ from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
-from ...golden.packing import packs
+from ...golden.machine.packing import packs
+from ...golden.units import ErrorCode, Unit
 from ..engines.finish import codes_layout, has_whole_finish
 from ..memories.feature_memory import feature_write_layout
 from ..parts.assertions import Assertions
@@ -91,7 +92,7 @@ class WriteBack(wiring.Component):
             write.data.eq(self._bytes(m, piece, place)),
             self.write_valid.eq(place.valid & place.write & ~outside & ~self.halt),
             self.done.eq(place.valid & place.finish & ~outside & ~self.halt),
-            report(self.error, isa.ErrorCode.ADDRESS_RANGE, isa.Unit.WRITE_BACK, place.index, place.address),
+            report(self.error, ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK, place.index, place.address),
             self.error.valid.eq(place.valid & place.write & outside),
         ]
         checks = Assertions(m, platform)

@@ -5,7 +5,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...golden import isa
-from ...golden.isa import Opcode, Unit
+from ...golden.isa import Opcode
+from ...golden.units import Unit
 from ..dma.dma_load import load_command_layout
 from ..parts.isa import INDEX_BITS, command_shape, view
 

@@ -4,7 +4,7 @@ from amaranth.hdl import Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...golden.isa import Unit
+from ...golden.units import Unit
 from ..parts.assertions import Assertions
 from ..parts.fifo import Buffer, Fifo
 from ..parts.isa import INDEX_BITS

@@ -6,7 +6,9 @@ from amaranth.lib.wiring import In, Out
 
 from ...golden import isa
 from ...golden.config import Config
-from ...golden.isa import ErrorCode, Opcode, fields_end
+from ...golden.fields import fields_end
+from ...golden.isa import Opcode
+from ...golden.units import ErrorCode
 from ..parts.isa import view
 
 __all__ = ["Legality"]

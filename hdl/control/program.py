@@ -9,6 +9,7 @@ from amaranth.lib.wiring import In, Out
 from ...golden import isa
 from ...golden.config import Config
 from ...golden.config_parts import AxiConfig
+from ...golden.units import ErrorCode, Unit
 from ..bus.axi import ReadSignature, Response
 from ..parts.fifo import Fifo
 from ..parts.isa import INDEX_BITS, ErrorReport, report
@@ -134,8 +135,8 @@ class Program(wiring.Component):
             m.d.sync += [ring.word.eq(beat.data), ring.word_valid.eq(valid & mine & ~bad & ~failed[position])]
             with m.If(bad & mine):
                 m.d.sync += failed[position].eq(1)
-        code = Mux(beat.response == Response.DECERR, isa.ErrorCode.AXI_DECODE, isa.ErrorCode.AXI_SLAVE)
+        code = Mux(beat.response == Response.DECERR, ErrorCode.AXI_DECODE, ErrorCode.AXI_SLAVE)
         m.d.sync += [
-            report(self.error, code, isa.Unit.PREFETCH, asked.index, asked.address),
+            report(self.error, code, Unit.PREFETCH, asked.index, asked.address),
             self.error.valid.eq(bad),
         ]

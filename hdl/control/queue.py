@@ -10,7 +10,8 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ...golden import isa
 from ...golden.config import Config
-from ...golden.isa import ErrorCode, Opcode, Unit
+from ...golden.isa import Opcode
+from ...golden.units import ErrorCode, Unit
 from ..parts.isa import INDEX_BITS, ErrorReport, report, view
 from .dispatch import Dispatch, offers
 from .flight import Flight

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ...golden import registers
 from ...golden.config import Config
-from ...golden.isa import ErrorCode, Unit
+from ...golden.units import ErrorCode, Unit
 from ..parts.isa import ErrorReport, report
 from .registers import read_layout
 from .standing import Standing

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from ...golden import isa
 from ...golden.config import Config
-from ...golden.isa import ErrorCode, Unit
+from ...golden.units import ErrorCode, Unit
 from ..parts.fifo import push_signature
 from ..parts.isa import ErrorReport, report
 from .load_chunks import step_layout

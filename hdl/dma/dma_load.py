@@ -8,8 +8,8 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ...golden import isa
 from ...golden.config import Config
-from ...golden.isa import ErrorCode, Unit
-from ...golden.timing import BEATS_AHEAD, load_beats
+from ...golden.timing.depths import BEATS_AHEAD, load_beats
+from ...golden.units import ErrorCode, Unit
 from ..bus.axi import ReadSignature, Response
 from ..bus.burst import BurstSplitter
 from ..memories.feature_memory import WRITE_LATENCY, feature_write_layout
@@ -32,9 +32,9 @@ class DmaLoad(wiring.Component):
     """Execute LOAD and FILL in order, moving one beat, piece or unit of a memory each cycle, whichever is the least.
 
     A FILL writes ``lanes`` bytes or one piece each cycle. Bursts of later commands are requested while the data of
-    earlier ones arrive. Bit-exact with :func:`lutterfly.golden.dma.load` and :func:`lutterfly.golden.dma.fill`; after
-    an error nothing is written and no burst begins until reset. An address out of range is that of its piece; that of
-    a failed burst is relative to EXTERNAL_BASE.
+    earlier ones arrive. Bit-exact with :func:`lutterfly.golden.machine.dma.load` and
+    :func:`lutterfly.golden.machine.dma.fill`; after an error nothing is written and no burst begins until reset. An
+    address out of range is that of its piece; that of a failed burst is relative to EXTERNAL_BASE.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
-from ...golden.isa import ErrorCode, Unit
+from ...golden.units import ErrorCode, Unit
 from ..bus.axi import Response, WriteSignature
 from ..bus.burst import BurstSplitter
 from ..parts.fifo import Buffer, Fifo
@@ -24,9 +24,9 @@ class DmaStore(wiring.Component):
     """Execute STORE in order, one beat each cycle in which the feature memory can be read.
 
     Each beat is read at the feature address of its first byte, which may lie before the row, and strobes leave out
-    what does not belong to the row: nothing has to be aligned. Bit-exact with :func:`lutterfly.golden.dma.store`;
-    after an error no burst begins until reset. An address out of range is that of its row; that of a failed burst is
-    relative to EXTERNAL_BASE.
+    what does not belong to the row: nothing has to be aligned. Bit-exact with
+    :func:`lutterfly.golden.machine.dma.store`; after an error no burst begins until reset. An address out of range is
+    that of its row; that of a failed burst is relative to EXTERNAL_BASE.
 
     Parameters
     ----------

@@ -9,8 +9,8 @@ from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
-from ...golden.isa import ErrorCode, Unit
 from ...golden.memories import LocalMemory, memories
+from ...golden.units import ErrorCode, Unit
 from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, report
 from .load_chunks import chunk_bytes, transfer_nest
 from .loop_nest import Nest

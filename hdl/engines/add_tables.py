@@ -26,7 +26,7 @@ class AddTables(AddendsComponent):
     """Look the operands of ``requant_lanes`` sums up each cycle, with a latency of ``RAM_LATENCY`` cycles.
 
     Every lane has its own copy of all tables, and they are written alike. Bit-exact with
-    :func:`lutterfly.golden.engines.add.specification.add`.
+    :func:`lutterfly.golden.numerics.addition.add_words`.
 
     Parameters
     ----------

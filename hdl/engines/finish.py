@@ -8,13 +8,14 @@ from typing import Any, ClassVar
 from amaranth.hdl import Cat, Const, Value, signed, unsigned
 from amaranth.lib import data, wiring
 
-from ...golden import isa, requant
+from ...golden import isa
 from ...golden.config import Config
-from ...golden.engines.engine import NARROW_BITS
+from ...golden.elements import NARROW_BITS
 from ...golden.engines.finish import Finish
 from ...golden.engines.specification import EngineSpecification
 from ...golden.engines.specifications import specification
 from ...golden.memories import LocalMemory
+from ...golden.numerics import requant
 from ..parts.isa import EngineCommand, field_shape
 from .fields import finish_fields, take_fields
 

@@ -28,9 +28,9 @@ _INTAKE_LATENCY = 1
 class FastPointwise(EngineComponent):
     """Take the words of a pixel, one per cycle, through the stages of a butterfly.
 
-    Bit-exact with :func:`lutterfly.golden.fpc.run_stages`. The words of a pixel come one after the other, and what a
-    command says is the same until all its results are out. Columns of weights that the array has not are multiplied
-    here, from a memory of the engine's own.
+    Bit-exact with :func:`lutterfly.golden.numerics.fpc.run_stages`. The words of a pixel come one after the other, and
+    what a command says is the same until all its results are out. Columns of weights that the array has not are
+    multiplied here, from a memory of the engine's own.
 
     Parameters
     ----------

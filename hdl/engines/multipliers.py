@@ -8,7 +8,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ...golden.config import Config
-from ...golden.engines.engine import NARROW_BITS
+from ...golden.elements import NARROW_BITS
 from ...golden.engines.specifications import specification
 from ..parts.assertions import Assertions
 from ..parts.device import MultiplierColumns

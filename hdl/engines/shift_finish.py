@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In, Out
 from ...golden.config import Config
 from ...golden.engines import FPC
 from ...golden.engines.fpc.specification import SHIFT
-from ...golden.fpc import MOST_FINISH_SHIFT
+from ...golden.numerics.fpc_layer import MOST_FINISH_SHIFT
 from ..parts.pipeline import delay, spread
 from .finish import WholeFinishComponent, codes_layout, finish_settings_layout, values_layout
 
@@ -36,7 +36,7 @@ def _differs(bits: Value, bit: Value) -> Value:
 class ShiftFinish(WholeFinishComponent):
     """Make codes of values, ``lanes`` a cycle.
 
-    Bit-exact with :func:`lutterfly.golden.fpc.shift_values`.
+    Bit-exact with :func:`lutterfly.golden.numerics.fpc.shift_values`.
 
     Parameters
     ----------

@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from ...golden import isa
 from ...golden.engines.engine import Engine
+from ...golden.units import ErrorCode, Unit
 
 __all__ = [
     "INDEX_BITS",
@@ -71,7 +72,7 @@ class ErrorReport(data.Struct):
     address: unsigned(32)
 
 
-def report(target: data.View, code: isa.ErrorCode, unit: isa.Unit, index, address=0) -> list:
+def report(target: data.View, code: ErrorCode, unit: Unit, index, address=0) -> list:
     """Assignments that raise an error in ``target``; combinational or registered, as the caller's domain."""
     return [
         target.valid.eq(1),

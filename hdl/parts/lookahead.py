@@ -6,7 +6,7 @@ from amaranth.hdl import Module, Shape, ShapeLike, Signal
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...golden.timing import LOOKAHEAD
+from ...golden.timing.depths import LOOKAHEAD
 from .assertions import Assertions
 from .fifo import push_signature, remains
 

@@ -11,7 +11,7 @@ def delay(m: Module, value: Value | ValueCastable, cycles: int, *, name: str):
     """``value`` as it was ``cycles`` cycles ago.
 
     Nothing is reset, flags neither: a soft reset lasts long enough for them to run out
-    (:func:`lutterfly.golden.timing.reset_cycles`), and its wires need not reach all over the device.
+    (:func:`lutterfly.golden.timing.latencies.reset_cycles`), and its wires need not reach all over the device.
     """
     for stage in range(cycles):
         later = Signal.like(value, name=f"{name}_{stage}", reset_less=True)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...golden.memories import LocalMemory, constant_memories
-from ...golden.outline import NONE, LayerOutline, Row
-from ...golden.program import LayerPrediction
+from ...golden.program.outline import NONE, LayerOutline, Row
+from ...golden.program.prediction import LayerPrediction
 from ..files.phrases import tables_text
 from ..program import Outcome
 

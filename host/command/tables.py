@@ -23,7 +23,7 @@ def table(
     progress: Progress,
 ) -> Answer:
     """Compute a transfer table, and write its ROM as Verilog."""
-    from ...golden import scheme_names
+    from ...golden.transfer import scheme_names
     from .. import report as reports
     from ..transfer import answer, facts, pointwise, verilog
     from ..transfer import operators as chains

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ...golden.config import Config
 from ...golden.presets import PRESETS
-from ...golden.program import Program
+from ...golden.program.program import Program
 from ..graph import Graph
 from .clock.cycles import predict
 from .constants.placing import check_constants, place_constants

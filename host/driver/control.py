@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from ...golden import registers
 from ...golden.config import Config
-from ...golden.isa import COMMAND_BYTES, ErrorCode, Unit
-from ...golden.program import Queues
+from ...golden.isa import COMMAND_BYTES
+from ...golden.program.queues import Queues
 from ...golden.registers import REGISTERS
-from ...golden.timing import reset_cycles
+from ...golden.timing.latencies import reset_cycles
+from ...golden.units import ErrorCode, Unit
 from .errors import AcceleratorError, HardwareError
 from .transport import Transport
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from ...golden import registers
 from ...golden.config import Config
-from ...golden.isa import ErrorCode, Unit
-from ...golden.program import Program, Queues
+from ...golden.program.program import Program
+from ...golden.program.queues import Queues
+from ...golden.units import ErrorCode, Unit
 from . import ports
 from .control import Control
 from .errors import AcceleratorError

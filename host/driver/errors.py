@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...golden.isa import ErrorCode, Unit
+from ...golden.units import ErrorCode, Unit
 
 
 class HardwareError(RuntimeError):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from ...golden.isa import COMMAND_BYTES, ErrorCode, Opcode, Unit
-from ...golden.program import Program, Queues
+from ...golden.isa import COMMAND_BYTES, Opcode
+from ...golden.program.program import Program
+from ...golden.program.queues import Queues
+from ...golden.units import ErrorCode, Unit
 from .errors import AcceleratorError
 
 _DMA_UNITS = (Unit.DMA_QUEUE, Unit.LOAD, Unit.STORE, Unit.FILL)

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Self
 
-from ...golden.program import Program, Queues
+from ...golden.program.program import Program
+from ...golden.program.queues import Queues
 from .turns import Turns
 
 

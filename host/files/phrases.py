@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...golden.program import Program
+from ...golden.program.program import Program
 
 
 def macs_of(program: Program) -> int:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from ...golden.tables import apply_table
+from ...golden.transfer.tables import apply_table
 from .tensor import Int8
 
 
 @dataclass(frozen=True, eq=False)
 class CodeFinish:
-    """What becomes of codes. (How values become codes is another matter, see :class:`~lutterfly.golden.fpc.Finish`.)
+    """What becomes of codes. (How values become codes is another matter, see
+    :class:`~lutterfly.golden.numerics.fpc_layer.Finish`.)
 
     Attributes
     ----------

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from ...golden.binary import signs
 from ...golden.elements import BINARY_BITS
+from ...golden.numerics.binary import signs
 from .finish import CodeFinish, looked_up
 from .layer import Layer
 from .tensor import Int8, Tensor

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from ...golden.tables import apply_table
+from ...golden.transfer.tables import apply_table
 from ..model.runtime import plain_session
 from . import Int8
 

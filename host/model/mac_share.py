@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto, helper, inliner
 
-from ...golden.program import Program
+from ...golden.program.program import Program
 from .arrays import TensorInfo
 from .model_graph import computed_tensors, expose
 from .runtime import plain_session

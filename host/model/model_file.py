@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...golden.program import MAGIC
+from ...golden.program.program import MAGIC
 from ..files.reading import read_file
 
 if TYPE_CHECKING:

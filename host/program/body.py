@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...golden.engines import decode
 from ...golden.isa import COMMAND_BYTES, Opcode
-from ...golden.outline import NONE, QueueOutline
+from ...golden.program.outline import NONE, QueueOutline
 
 
 @dataclass(frozen=True, eq=False, slots=True)

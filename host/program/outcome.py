@@ -9,8 +9,8 @@ from functools import cached_property
 from ...golden.config import Config
 from ...golden.isa import TABLE_BYTES
 from ...golden.memories import LocalMemory, constant_memories
-from ...golden.outline import Block, Outline, Stay
-from ...golden.program import Program
+from ...golden.program.outline import Block, Outline, Stay
+from ...golden.program.program import Program
 from .body import BodyCommand, read_queue
 
 

@@ -10,8 +10,9 @@ import numpy as np
 from ...golden.config import Config
 from ...golden.isa import TABLE_BYTES
 from ...golden.memories import LocalMemory
-from ...golden.outline import Block, LayerOutline
-from ...golden.program import LayerPrediction, Program
+from ...golden.program.outline import Block, LayerOutline
+from ...golden.program.prediction import LayerPrediction
+from ...golden.program.program import Program
 from ..program import ConstantMemory, Outcome, bus_bytes
 from .observe import Observation
 from .occupancy import Occupant, occupants

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...golden import timing
+from ...golden.timing.issue import issue_steps
 from .observe import Observation, Ran
 
 #: Why no step was issued, in the order in which a cycle is charged.
@@ -67,7 +67,7 @@ def shares(observation: Observation, layers: Sequence[Sequence[int]]) -> list[Sh
         for ran in (observation.compute[index] for index in commands):
             for reason, cycles in _gap(ran, before, end, observation.dma).items():
                 waits[reason] += cycles
-            issued = timing.issue_steps(ran.command.fields)
+            issued = issue_steps(ran.command.fields)
             steps += issued
             waits[REQUANTISER] += ran.issued - ran.begin - issued
             before, end = ran, ran.issued

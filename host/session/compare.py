@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...golden import machine
 from ...golden.config import Config
 from ...golden.isa import COMMAND_BYTES, Opcode
-from ...golden.program import Program
-from ...golden.tensors import tensor_image
+from ...golden.machine import machine
+from ...golden.machine.tensors import tensor_image
+from ...golden.program.program import Program
 from ..driver import ports
 from ..graph import Graph, Int8, evaluate
 from ..model import reference

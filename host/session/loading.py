@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ...golden.config import Config
 from ...golden.presets import DEFAULT_PRESET
-from ...golden.program import MAGIC, Program
+from ...golden.program.program import MAGIC, Program
 from ..driver.driver import check_config
 from ..files.configuration import find_config
 from ..model.model_file import read_model_file

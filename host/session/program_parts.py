@@ -7,7 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from ...golden.program import Port, Program
+from ...golden.program.program import Program
+from ...golden.program.tensors import Port
 from ..driver.ports import port_dtype
 from ..model.arrays import describe_model
 from ..model.executed import open_host_part

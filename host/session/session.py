@@ -11,7 +11,7 @@ import numpy as np
 
 from ...golden.config import Config
 from ...golden.presets import DEFAULT_PRESET
-from ...golden.program import Program
+from ...golden.program.program import Program
 from ..driver.driver import Driver
 from ..driver.transport import Transport
 from ..files.configuration import find_config

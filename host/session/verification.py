@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ...golden.program import Program
+from ...golden.program.program import Program
 
 #: A prediction is right within this part of the measured cycles, or this many cycles, whichever is more.
 TOLERANCE, TOLERANCE_CYCLES = 0.02, 16

@@ -6,10 +6,10 @@ import itertools
 
 import numpy as np
 
-from ...golden import machine
 from ...golden.config import Config
 from ...golden.elements import BINARY_BITS, CODE_BITS
-from ...golden.program import MAGIC, Program
+from ...golden.machine import machine
+from ...golden.program.program import MAGIC, Program
 from ..compiler import batched, compile_graph
 from ..files.progress import Progress, silent
 from ..frontend import import_model

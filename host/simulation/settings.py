@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from ...golden.timing import OVERHEADS
+from ...golden.timing.overheads import OVERHEADS
 
 
 @dataclass(frozen=True, slots=True)

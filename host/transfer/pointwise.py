@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import onnx
 
-from ...golden.schemes import Float32
+from ...golden.transfer.schemes import Float32
 from ..model.model_graph import model_inputs
 from ..model.runtime import RUNTIME_ERRORS, plain_session
 

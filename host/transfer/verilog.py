@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ...golden.scheme_names import name_of
-from ...golden.schemes import Scheme
+from ...golden.transfer.scheme_names import name_of
+from ...golden.transfer.schemes import Scheme
 from ...hdl.parts.verilog import to_verilog
 from .facts import TableFacts
 

@@ -9,7 +9,7 @@ from torch import fx
 from torch.fx.passes.shape_prop import TensorMetadata
 from torch.nn import functional
 
-from ...golden.channel_graph import Kind
+from ...golden.connections.channel_graph import Kind
 
 _REMEDY = "write the ChannelGraph by hand"
 #: Operations by the names of their methods.

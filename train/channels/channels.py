@@ -6,7 +6,7 @@ import torch
 from torch import fx, nn
 from torch.fx.passes.shape_prop import ShapeProp
 
-from ...golden.channel_graph import ChannelGraph, ChannelLayer, Kind
+from ...golden.connections.channel_graph import ChannelGraph, ChannelLayer, Kind
 from ..layers.binary import BinaryLayer
 from ..layers.layer import FastPointwiseConv2d
 from ..layers.sparse import SparseConv2d

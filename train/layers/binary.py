@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ...golden.binary import signs
+from ...golden.numerics.binary import signs
 
 #: Bias of a channel that is always +1: no inner product reaches it.
 ALWAYS = 1 << 30

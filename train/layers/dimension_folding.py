@@ -1,7 +1,7 @@
 """Dimension folding while a network trains: filter and input folded on the fly, gradients those of the original layer.
 
 Source: *Data processing apparatus and method for executing a neural network model*. The splits are those of
-:mod:`lutterfly.golden.dimension_folding`.
+:mod:`lutterfly.golden.connections.dimension_folding`.
 """
 
 from __future__ import annotations

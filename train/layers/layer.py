@@ -15,8 +15,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ...golden.butterfly import Direction, Pattern
-from ...golden.fpc import FRACTION_BITS, Finish, Stages
+from ...golden.numerics.butterfly import Direction, Pattern
+from ...golden.numerics.fpc_layer import FRACTION_BITS, Finish, Stages
 from .fixed_point import GREATEST, LEAST, FixedPoint, Ranges, default_growth, rotations, rounded, whole_weights, widened
 
 
@@ -128,7 +128,7 @@ class FastPointwiseConv2d(nn.Module):
         return entering
 
     def run_codes(self, codes: torch.Tensor) -> torch.Tensor:
-        """Codes to codes, as floats, exactly as :func:`lutterfly.golden.fpc.fast_pointwise`; needs ``fixed_point``."""
+        """Codes to codes, as floats, exactly as ``golden.numerics.fpc.fast_pointwise``; needs ``fixed_point``."""
         settings = self.fixed_point
         null = self.pattern.width - self.pattern.inputs
         values = (codes - settings.input_zero_point) * 2.0**settings.input_shift

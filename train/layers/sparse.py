@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ...golden.patterns import ConnectionPattern
+from ...golden.connections.patterns import ConnectionPattern
 
 
 class SparseConv2d(nn.Conv2d):

@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from ...golden.channel_graph import ChannelGraph, find_dead
-from ...golden.patterns import GRANULARITY, ConnectionPattern, draw
+from ...golden.connections.channel_graph import ChannelGraph
+from ...golden.connections.dead_channels import find_dead
+from ...golden.connections.patterns import GRANULARITY, ConnectionPattern, draw
 from ..layers.sparse import SparseConv2d
 from .blocks import block_norms, drop, grow
 

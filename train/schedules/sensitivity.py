@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...golden.butterfly import Density, Pattern
+from ...golden.numerics.butterfly import Density, Pattern
 
 #: From the lightest to the heaviest.
 _ORDER = (Density.UNIT, Density.CROSS, Density.FULL)

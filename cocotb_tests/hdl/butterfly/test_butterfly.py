@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""The butterfly against golden.fpc: patterns of every kind, smaller layers, gaps between pixels, extremes."""
+"""The butterfly against golden.numerics.fpc: patterns of every kind, smaller layers, gaps between pixels, extremes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import pytest
 
 from benches.clocking import cycle, start
 from benches.streams import pack
-from lutterfly.golden.butterfly import Density, Pattern, count_stages
-from lutterfly.golden.butterfly_words import place, stages_on
-from lutterfly.golden.fpc import Stages, enter, run_stages
+from lutterfly.golden.numerics.butterfly import Density, Pattern, count_stages
+from lutterfly.golden.numerics.butterfly_words import place, stages_on
+from lutterfly.golden.numerics.fpc import enter, run_stages
+from lutterfly.golden.numerics.fpc_layer import Stages
 from lutterfly.hdl.butterfly.butterfly import Butterfly, settings_layout, step_layout
 from networks.butterflies import random_stages
 

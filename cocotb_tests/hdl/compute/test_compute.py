@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""The compute unit against golden.compute: random commands of every shape, dependent and not, beside DMA traffic."""
+"""The compute unit against the golden machine: random commands of every shape, dependent or not, with DMA traffic."""
 
 from __future__ import annotations
 

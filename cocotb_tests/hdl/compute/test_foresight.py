@@ -14,7 +14,7 @@ from benches.streams import pack
 from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, XNOR
 from lutterfly.golden.engines.specifications import specification
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.timing import BACKLOG_LIMIT, burst_limit, burst_results
+from lutterfly.golden.timing.depths import BACKLOG_LIMIT, burst_limit, burst_results
 from lutterfly.hdl.compute.foresight import Foresight, foreseen_layout
 
 LANDING = {

@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""The nested loops against golden.windows: both pointers, the flags, one command after the other without a gap."""
+"""The nested loops against golden.numerics.windows: both pointers, the flags, commands without a gap between them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import pytest
 from benches.clocking import cycle, start
 from benches.random_commands import payload, random_scenario
 from benches.streams import pack
-from lutterfly.golden import isa, windows
+from lutterfly.golden import isa
+from lutterfly.golden.numerics import windows
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.compute.loops import Loops
 from lutterfly.hdl.parts.isa import command_shape

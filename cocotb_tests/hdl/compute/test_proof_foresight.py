@@ -18,10 +18,11 @@ from amaranth.lib import data
 from amaranth.utils import ceil_log2
 
 from benches.formal import Proof, ProofError, broken, entry, inside, needs_yosys, prove
-from lutterfly.golden import isa, timing
+from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines.specifications import specification
 from lutterfly.golden.presets import PRESETS
+from lutterfly.golden.timing.depths import BACKLOG_LIMIT, LOOKAHEAD, burst_limit, burst_results
 from lutterfly.hdl.compute import foresight, group_walk, result_fifo, results
 from lutterfly.hdl.parts.isa import command_shape
 from quantised.fpc_configs import BURST_CONFIGS
@@ -85,7 +86,7 @@ class Row:
 
     def __init__(self, proof: Proof, m: Module, config: Config, *, length: int, runs: Signal, moves: Value):
         self.result_groups = config.array.lanes // config.array.requant_lanes
-        self.results = timing.burst_results(config)
+        self.results = burst_results(config)
         self.ends: dict[str, list[Signal]] = {}
         #: Of the commands to which the groups belong.
         self.kinds: dict[str, list[Signal]] = {}
@@ -216,8 +217,8 @@ class ForesightProof(Proof):
 
         # Groups that were issued, those of them whose results have arrived, and groups that the walker has found; none
         # of them served.
-        window_groups = self.config.array.lanes // self.config.array.requant_lanes * timing.burst_results(self.config)
-        length = max(timing.BACKLOG_LIMIT, timing.burst_limit(self.config)) + 2 * window_groups + 2
+        window_groups = self.config.array.lanes // self.config.array.requant_lanes * burst_results(self.config)
+        length = max(BACKLOG_LIMIT, burst_limit(self.config)) + 2 * window_groups + 2
         issued, arrived, walked = Signal(range(length)), Signal(range(length)), Signal(range(length))
         row = Row(self, m, self.config, length=length, runs=runs, moves=unit.serve)
 
@@ -292,7 +293,7 @@ class ForesightProof(Proof):
         self._check_results(m, unit, row, issued, arrived, coming, arrives=arrives, begins=issues)
         m.d.comb += [
             Assert(backlog >= Mux(issues, arrived, issued)),
-            Assert(~issues | was_burst | (backlog <= timing.BACKLOG_LIMIT)),
+            Assert(~issues | was_burst | (backlog <= BACKLOG_LIMIT)),
             Assert((coming == 0) | was_burst),
             Assert(~arrives | issues | was_burst),
             Assert(~arrives | ~unit.result_is_wide | ~was_burst),
@@ -322,7 +323,7 @@ class ForesightProof(Proof):
             is_kind = (row.kinds["burst"][0] == burst) & (row.kinds["whole"][0] == whole)
             for number in {max(groups - 2, 0), groups - 1}:
                 m.d.comb += Cover(unit.serve & is_kind & row.ends["window"][0] & (row.numbers[0] == number))
-        if timing.burst_limit(self.config) <= timing.BACKLOG_LIMIT:
+        if burst_limit(self.config) <= BACKLOG_LIMIT:
             # It takes more than a minute to find the commands that fill a greater backlog.
             m.d.comb += Cover(self.gate.steps.valid & gate.is_full & (is_burst == has_bursts))
 
@@ -410,7 +411,7 @@ class ForesightProof(Proof):
         queue, output = inside(unit.lookahead), unit.lookahead.output
         underway = unit.walked + unit.lookahead.input.valid
         m.d.comb += [
-            Assert(queue.free + queue.stored + underway == timing.LOOKAHEAD),
+            Assert(queue.free + queue.stored + underway == LOOKAHEAD),
             Assert(queue.waits == (queue.stored != 0)),
             Assert(unit.lookahead.room == (runs & (queue.free != 0))),
             Assert(queue.write.addr == (queue.read.addr + queue.stored)[: len(queue.read.addr)]),
@@ -418,7 +419,7 @@ class ForesightProof(Proof):
             Assert(~output.valid | (output.payload.pops == row.ends["result"][0])),
         ]
         # Each place of the queue, and the two registers in front of it, hold the group that they should.
-        for place in range(timing.LOOKAHEAD):
+        for place in range(LOOKAHEAD):
             held = data.View(unit.lookahead.shape, entry(m, queue.storage, queue.read.addr + place))
             stands = row.ends_at("result", place + output.valid)
             m.d.comb += Assert((place >= queue.stored) | (held.pops == stands))

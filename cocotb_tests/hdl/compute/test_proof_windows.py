@@ -16,9 +16,9 @@ from amaranth.lib import data
 from amaranth.utils import ceil_log2
 
 from benches.formal import Proof, ProofError, broken, entry, inside, leave_out, needs_yosys, prove
-from lutterfly.golden import timing
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import FPC
+from lutterfly.golden.timing.depths import LOOKAHEAD, burst_results
 from lutterfly.hdl.compute import intake, windows
 from lutterfly.hdl.engines.finish import is_whole
 from quantised.fpc_configs import BURST_CONFIGS
@@ -28,7 +28,7 @@ pytestmark = needs_yosys
 #: A command's positions are worked out in so many cycles.
 DEPTH = 3
 #: Steps in the lookahead, in its output, and in the walker's two registers; and the one that is walked.
-LENGTH = timing.LOOKAHEAD + 4
+LENGTH = LOOKAHEAD + 4
 _WALK = "walk.eq(active & lookahead.room)"
 
 
@@ -177,7 +177,7 @@ class WindowsProof(Proof):
     def _is_legal(self, command: data.View) -> Value:
         """Whether so much of a command is as it must be."""
         lanes = self.config.array.lanes
-        most = Mux(_is_burst(command), timing.burst_results(self.config) * lanes, lanes)
+        most = Mux(_is_burst(command), burst_results(self.config) * lanes, lanes)
         counts = (command.lanes, command.last_lanes, command.steps)
         return (
             (command.lanes <= most)
@@ -220,7 +220,7 @@ class WindowsProof(Proof):
         queue, input_, output = inside(unit.lookahead), unit.lookahead.input, unit.lookahead.output
         pushed = walked - 1 - unit.walked
         m.d.comb += [
-            Assert(queue.free + queue.stored + unit.walked + input_.valid == timing.LOOKAHEAD),
+            Assert(queue.free + queue.stored + unit.walked + input_.valid == LOOKAHEAD),
             Assert(queue.waits == (queue.stored != 0)),
             Assert(unit.lookahead.room == (runs & (queue.free != 0))),
             Assert(queue.write.addr == (queue.read.addr + queue.stored)[: len(queue.read.addr)]),
@@ -228,10 +228,10 @@ class WindowsProof(Proof):
             Assert(~input_.valid | self._is_right(unit.pushed.foreseen, row, pushed)),
             # Within a window nothing is missing: behind each step comes the next one, unless many are waiting.
             Assert(~output.valid | row.ends_window[0] | queue.waits),
-            Assert(row.begins_window[walked] | unit.walked | (queue.stored + input_.valid >= timing.LOOKAHEAD - 1)),
-            Assert(row.begins_window[walked - unit.walked] | input_.valid | (queue.stored >= timing.LOOKAHEAD - 2)),
+            Assert(row.begins_window[walked] | unit.walked | (queue.stored + input_.valid >= LOOKAHEAD - 1)),
+            Assert(row.begins_window[walked - unit.walked] | input_.valid | (queue.stored >= LOOKAHEAD - 2)),
         ]
-        for place in range(timing.LOOKAHEAD):
+        for place in range(LOOKAHEAD):
             held = data.View(unit.lookahead.shape, entry(m, queue.storage, queue.read.addr + place))
             m.d.comb += Assert((place >= queue.stored) | self._is_right(held.foreseen, row, place + output.valid))
 

@@ -16,7 +16,7 @@ from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge
 
 from lutterfly.golden.engines.add.memory import ENTRY_BITS
-from lutterfly.golden.requant import (
+from lutterfly.golden.numerics.requant import (
     SUM_BITS,
     SUM_FRACTION_BITS,
     encode_scale,

@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""Results: every group with accumulators, parameters and place, in the order and at the addresses of golden.windows."""
+"""Results: every group with accumulators, parameters and place, in the order and where the windows have it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ import pytest
 from benches.clocking import cycle, start
 from benches.random_commands import payload, random_scenario
 from benches.streams import send, unpack
-from lutterfly.golden import isa, windows
+from lutterfly.golden import isa
 from lutterfly.golden.config_parts import ArrayConfig
 from lutterfly.golden.engines import FPC, MAC, find_engine
 from lutterfly.golden.engines.fpc.configuration import FpcConfig
 from lutterfly.golden.engines.specifications import SPECIFICATIONS
-from lutterfly.golden.isa import ErrorCode, Unit
+from lutterfly.golden.numerics import windows
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.timing import BACKLOG_LIMIT, RESULT_WINDOWS, burst_limit, burst_results, result_windows
+from lutterfly.golden.timing.depths import BACKLOG_LIMIT, RESULT_WINDOWS, burst_limit, burst_results, result_windows
+from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.compute.place import Place
 from lutterfly.hdl.compute.results import RESULTS_LATENCY, Results
 from lutterfly.hdl.compute.settings import settings_layout

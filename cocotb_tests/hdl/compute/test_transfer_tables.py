@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""Transfer tables against golden.tables: every table, every code, and codes that pass."""
+"""Transfer tables against golden.transfer.tables: every table, every code, and codes that pass."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from benches.clocking import cycle, start
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.tables import apply_table
+from lutterfly.golden.transfer.tables import apply_table
 from lutterfly.hdl.compute.transfer_tables import TransferTables
 from lutterfly.hdl.parts.device import RAM_LATENCY
 

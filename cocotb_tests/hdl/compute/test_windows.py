@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""Issue: addresses against golden.windows, windows held back for the FIFO, turnaround to the cycle, errors."""
+"""Issue: addresses against golden.numerics.windows, windows held back for the FIFO, turnaround to the cycle, errors."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ import pytest
 from benches.clocking import cycle, start
 from benches.random_commands import Scenario, payload, random_scenario
 from benches.streams import pack, send, unpack
-from lutterfly.golden import isa, windows
+from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, XNOR
 from lutterfly.golden.engines.specifications import SPECIFICATIONS
-from lutterfly.golden.isa import ErrorCode, Unit
 from lutterfly.golden.memories import LocalMemory
+from lutterfly.golden.numerics import windows
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.timing import OVERHEADS, result_windows
+from lutterfly.golden.timing.depths import result_windows
+from lutterfly.golden.timing.overheads import OVERHEADS
+from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.compute.windows import ISSUE_LATENCY, Windows
 from lutterfly.hdl.engines.engine import step_layout
 from lutterfly.hdl.parts.isa import ErrorReport, command_shape

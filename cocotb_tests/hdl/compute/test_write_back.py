@@ -14,9 +14,9 @@ from benches.clocking import cycle, start
 from benches.streams import pack, unpack
 from lutterfly.golden.engines import DEPTHWISE, ENGINES
 from lutterfly.golden.engines.configurations import EngineConfigs
-from lutterfly.golden.isa import ErrorCode, Unit
-from lutterfly.golden.packing import packs
+from lutterfly.golden.machine.packing import packs
 from lutterfly.golden.presets import PRESETS
+from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.compute.results import Place
 from lutterfly.hdl.compute.write_back import WRITE_BACK_LATENCY, WriteBack
 from lutterfly.hdl.memories.feature_memory import feature_write_layout

@@ -15,8 +15,9 @@ from cocotb.triggers import FallingEdge, ReadOnly, RisingEdge
 
 from benches.streams import StreamMonitor, unpack
 from lutterfly.golden.config import Config
-from lutterfly.golden.isa import COMMAND_BYTES, ErrorCode, Unit
+from lutterfly.golden.isa import COMMAND_BYTES
 from lutterfly.golden.presets import PRESETS
+from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.bus.axi import Response, read_beat_layout, request_layout
 from lutterfly.hdl.control.program import Program
 from lutterfly.hdl.control.ring import program_layout

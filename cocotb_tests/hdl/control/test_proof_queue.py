@@ -13,8 +13,10 @@ from amaranth.lib import data
 from benches.formal import Marked, Proof, ProofError, broken, entry, inside, needs_yosys, prove
 from lutterfly.golden import isa
 from lutterfly.golden.config_parts import ArrayConfig, AxiConfig
-from lutterfly.golden.isa import Opcode, Unit
+from lutterfly.golden.fields import fields_end
+from lutterfly.golden.isa import Opcode
 from lutterfly.golden.presets import PRESETS
+from lutterfly.golden.units import Unit
 from lutterfly.hdl.control import dispatch, flight, legality, queue, tokens
 
 pytestmark = needs_yosys
@@ -244,7 +246,7 @@ class QueueProof(Proof):
                 engine = fmt.field("engine")
                 argument = text[fmt.field("argument").lsb :][: isa.ARGUMENT_BITS]
                 clean &= Cat(
-                    (text[engine.lsb :][: engine.width] == own) & ~argument[isa.fields_end(own.fields) :].any()
+                    (text[engine.lsb :][: engine.width] == own) & ~argument[fields_end(own.fields) :].any()
                     for own in CONFIG.engines
                 ).any()
             legal |= (text[:4] == opcode) & clean

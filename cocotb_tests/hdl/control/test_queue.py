@@ -14,8 +14,10 @@ from cocotb.triggers import FallingEdge, RisingEdge
 from benches.streams import StreamMonitor, receive, send
 from lutterfly.golden import isa
 from lutterfly.golden.engines import DEPTHWISE, find_engine
-from lutterfly.golden.isa import ErrorCode, Opcode, Unit, fields_end
+from lutterfly.golden.fields import fields_end
+from lutterfly.golden.isa import Opcode
 from lutterfly.golden.presets import PRESETS
+from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.control.queue import Queue
 from lutterfly.hdl.control.standing import Standing
 from lutterfly.hdl.dma.dma_load import load_command_layout

@@ -9,8 +9,8 @@ from cocotb.triggers import FallingEdge, RisingEdge
 
 from benches.clocking import start
 from lutterfly.golden import registers
-from lutterfly.golden.isa import ErrorCode, Unit
 from lutterfly.golden.presets import PRESETS
+from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.control.registers import read_layout
 from lutterfly.hdl.control.standing import Standing
 from lutterfly.hdl.control.supervisor import ERROR_SOURCES, Events, Supervisor

@@ -1,4 +1,4 @@
-"""golden.dma against the pseudo-code of the instruction set, executed byte by byte."""
+"""golden.machine.dma against the pseudo-code of the instruction set, executed byte by byte."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import pytest
 
 from benches.transfers import GOOD_LOAD, ILLEGAL_LOADS
 from lutterfly.golden import isa
-from lutterfly.golden.command_error import CommandError
-from lutterfly.golden.dma import fill, load, store
-from lutterfly.golden.isa import ErrorCode, Unit
+from lutterfly.golden.machine.command_error import CommandError
+from lutterfly.golden.machine.dma import fill, load, store
 from lutterfly.golden.memories import SHARED_MEMORIES, LocalMemory
+from lutterfly.golden.units import ErrorCode, Unit
 
 LANES = 4
 

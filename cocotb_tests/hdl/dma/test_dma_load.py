@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""DmaLoad behind the guard, on AXI memory, against golden.dma."""
+"""DmaLoad behind the guard, on AXI memory, against golden.machine.dma."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from benches.dma_bench import BASE, Bench, DmaBench
 from benches.responses import answer_reads
 from benches.transfers import GOOD_LOAD, ILLEGAL_LOADS, ONE_RUN, random_fill, random_load
 from lutterfly.golden import isa
-from lutterfly.golden.command_error import CommandError
 from lutterfly.golden.engines import ADD, FPC
-from lutterfly.golden.isa import ErrorCode, Unit
+from lutterfly.golden.machine.command_error import CommandError
 from lutterfly.golden.memories import SHARED_MEMORIES, LocalMemory
 from lutterfly.golden.presets import PRESETS
+from lutterfly.golden.units import ErrorCode, Unit
 
 
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])

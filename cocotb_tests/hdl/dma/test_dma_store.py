@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""DmaStore behind the guard, on AXI memory, against golden.dma."""
+"""DmaStore behind the guard, on AXI memory, against golden.machine.dma."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from benches.dma_bench import Bench, DmaBench
 from benches.responses import answer_writes
 from benches.transfers import random_load, random_store
 from lutterfly.golden import isa
-from lutterfly.golden.command_error import CommandError
-from lutterfly.golden.isa import ErrorCode, Unit
+from lutterfly.golden.machine.command_error import CommandError
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
+from lutterfly.golden.units import ErrorCode, Unit
 
 
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])

@@ -13,9 +13,9 @@ from benches.clocking import cycle, start
 from benches.streams import pack
 from lutterfly.golden.engines import ADD
 from lutterfly.golden.engines.add.memory import ENTRIES, ENTRY_BITS
-from lutterfly.golden.engines.add.specification import add
+from lutterfly.golden.numerics.addition import add_words
+from lutterfly.golden.numerics.requant import SUM_BITS
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.requant import SUM_BITS
 from lutterfly.hdl.engines.add_tables import AddTables
 from lutterfly.hdl.engines.finish import finish_settings_layout
 from lutterfly.hdl.parts.device import RAM_LATENCY
@@ -62,4 +62,4 @@ async def looks_up(dut) -> None:
         outputs += await cycle(dut, inputs, "addends")
     for number, word in enumerate(outputs[RAM_LATENCY:]):
         operands = accumulators[number].view(np.int8).reshape(lanes, 4)[:, :2].T
-        np.testing.assert_array_equal(signed_addends(word, lanes).sum(1), add(operands, tables[pairs[number]]))
+        np.testing.assert_array_equal(signed_addends(word, lanes).sum(1), add_words(operands, tables[pairs[number]]))

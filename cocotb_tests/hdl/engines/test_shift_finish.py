@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""The shifting finish against golden.fpc: every shift, ties, and values far outside of the codes."""
+"""The shifting finish against golden.numerics.fpc: every shift, ties, and values far outside of the codes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 from benches.clocking import cycle, start
 from benches.streams import pack
 from lutterfly.golden.engines import FPC
-from lutterfly.golden.fpc import Finish, shift_values
+from lutterfly.golden.numerics.fpc import shift_values
+from lutterfly.golden.numerics.fpc_layer import Finish
 from lutterfly.hdl.engines.finish import finish_settings_layout
 from lutterfly.hdl.engines.shift_finish import LATENCY, ShiftFinish
 from quantised.fpc_configs import FPC_CONFIGS

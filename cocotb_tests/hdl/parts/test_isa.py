@@ -8,7 +8,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.sim import Simulator, SimulatorContext
 
 from lutterfly.golden import isa
-from lutterfly.golden.isa import ErrorCode, Unit
+from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.parts.isa import ErrorReport, command_shape, report, report_first, view
 
 FORMATS = [isa.SYNC, isa.LOAD, isa.STORE, isa.FILL, isa.COMPUTE]

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lutterfly.examples import digits
-from lutterfly.golden.outline import Outline
 from lutterfly.golden.presets import PRESETS
+from lutterfly.golden.program.outline import Outline
 from lutterfly.host.command.main import main
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.files.phrases import tables_text

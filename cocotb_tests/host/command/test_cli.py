@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.program import Program
+from lutterfly.golden.program.program import Program
 from lutterfly.host.command.main import main
 
 MODEL = str(digits.model_path("qop"))

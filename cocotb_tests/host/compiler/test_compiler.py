@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from lutterfly.golden.engines import MAC
-from lutterfly.golden.machine import ORDERS, MachineError
+from lutterfly.golden.machine.machine import ORDERS, MachineError
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.program import Program
+from lutterfly.golden.program.program import Program
 from lutterfly.host.compiler import CompileError, compile_graph, encode, plan_graph
 from lutterfly.host.compiler.outcome.emit import emit
 from lutterfly.host.graph import Graph, Window

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lutterfly.golden.config import Config
-from lutterfly.golden.machine import ORDERS
+from lutterfly.golden.machine.machine import ORDERS
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import CompileError, compile_graph, encode, plan_graph

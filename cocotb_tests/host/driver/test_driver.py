@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from lutterfly.examples import digits
-from lutterfly.golden.isa import ErrorCode, Unit
-from lutterfly.golden.machine import MachineError
+from lutterfly.golden.machine.machine import MachineError
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.program import Program
+from lutterfly.golden.program.program import Program
+from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.host.driver.driver import Driver
 from lutterfly.host.driver.errors import AcceleratorError, HardwareError
 from lutterfly.host.session.loading import load_program

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from lutterfly.golden.butterfly import Pattern
+from lutterfly.golden.numerics.butterfly import Pattern
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.frontend import describe

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lutterfly.golden.program import MAGIC
+from lutterfly.golden.program.program import MAGIC
 from lutterfly.host.model.model_file import read_model_file
 
 _READ = """\

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.program import Program
+from lutterfly.golden.program.program import Program
 from lutterfly.host.program import Outcome
 from oracles.reported import NETWORKS, report_of
 

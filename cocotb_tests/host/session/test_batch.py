@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from lutterfly.golden.isa import Opcode
-from lutterfly.golden.machine import ORDERS
+from lutterfly.golden.machine.machine import ORDERS
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.program import Program
+from lutterfly.golden.program.program import Program
 from lutterfly.host import InferenceSession, compiler
 from lutterfly.host.command.main import main
 from lutterfly.host.compiler import CompileError, compile_graph, plan_graph

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from lutterfly.examples import digits
-from lutterfly.golden.isa import ErrorCode, Unit
-from lutterfly.golden.machine import MachineError
+from lutterfly.golden.machine.machine import MachineError
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.program import Program
+from lutterfly.golden.program.program import Program
+from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.host import InferenceSession
 from lutterfly.host.compiler import compile_graph
 from lutterfly.host.driver import ports

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import ImageColor
 
-from lutterfly.golden.scheme_names import parse
+from lutterfly.golden.transfer.scheme_names import parse
 from lutterfly.host.report import style
 from lutterfly.host.transfer.facts import TableFacts, tabulate_chain
 from lutterfly.host.transfer.plot import curve, error, plot

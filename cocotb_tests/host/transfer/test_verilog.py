@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from benches.table_bench import check_every_entry, environment, facts, look_up
-from lutterfly.golden.scheme_names import parse
+from lutterfly.golden.transfer.scheme_names import parse
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.host.command.main import main
 from lutterfly.host.simulation import toolchain

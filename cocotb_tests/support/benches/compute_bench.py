@@ -11,8 +11,8 @@ from cocotb.triggers import FallingEdge, RisingEdge
 from benches.random_commands import Scenario, payload
 from benches.streams import pack, send
 from lutterfly.golden import isa
-from lutterfly.golden.compute import compute_results, write_results
 from lutterfly.golden.config import Config
+from lutterfly.golden.machine.compute import compute_results, write_results
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.hdl.dma.local_write import local_write_layout
 from lutterfly.hdl.memories.feature_memory import feature_write_layout

@@ -6,9 +6,10 @@ from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from lutterfly.golden import isa, registers
+from lutterfly.golden import registers
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import AxiConfig
+from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.bus.axi import Response, axi4_lite_signature, axi4_signature
 from lutterfly.hdl.control.registers import Registers
 from lutterfly.hdl.memories.feature_memory import FeatureMemory
@@ -48,8 +49,8 @@ class Copier(wiring.Component):
 
         m.d.comb += [
             control.read.STATUS.eq(Cat(busy, pending & ~failed.any(), failed.any())),
-            control.read.ERROR.eq(Cat(code, Const(isa.Unit.LOAD, 8), burst)),
-            code.eq(failed + (isa.ErrorCode.AXI_SLAVE - Response.SLVERR)),
+            control.read.ERROR.eq(Cat(code, Const(Unit.LOAD, 8), burst)),
+            code.eq(failed + (ErrorCode.AXI_SLAVE - Response.SLVERR)),
             control.read.INTERRUPT.eq(pending),
             self.interrupt.eq(pending & control.kept.INTERRUPT_ENABLE[0]),
             bus.araddr.eq(control.kept.EXTERNAL_BASE + control.kept.DMA_PROGRAM + burst * burst_bytes),

@@ -17,11 +17,11 @@ from benches.random_commands import random_scenario
 from lutterfly.golden import isa, registers
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import find_engine
-from lutterfly.golden.isa import ErrorCode, Unit
-from lutterfly.golden.machine import Machine
+from lutterfly.golden.machine.machine import Machine
 from lutterfly.golden.memories import LocalMemory
-from lutterfly.golden.program import Queues
+from lutterfly.golden.program.queues import Queues
 from lutterfly.golden.registers import REGISTERS
+from lutterfly.golden.units import ErrorCode, Unit
 
 BASE = 0x9000_4000
 PAGE = 0x1000

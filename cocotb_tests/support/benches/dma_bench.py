@@ -18,11 +18,11 @@ from benches.streams import send
 from benches.transfers import ARENA_BYTES
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
-from lutterfly.golden.dma import fill, load, store
 from lutterfly.golden.engines import find_memory
-from lutterfly.golden.isa import ErrorCode, Unit
+from lutterfly.golden.machine.dma import fill, load, store
 from lutterfly.golden.memories import LocalMemory, memories
 from lutterfly.golden.presets import PRESETS
+from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.bus.axi import axi4_signature
 from lutterfly.hdl.bus.axi_guard import AxiGuard
 from lutterfly.hdl.dma.dma_load import DmaLoad, load_command_layout

@@ -15,11 +15,13 @@ from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import ADD, DEPTHWISE, ENGINES, FPC, MAC, MAXIMUM, find_memory
 from lutterfly.golden.engines.add.memory import ENTRIES, ENTRY_BITS
-from lutterfly.golden.isa import COMMAND_BITS, Opcode, Unit
+from lutterfly.golden.fields import fields_end
+from lutterfly.golden.isa import COMMAND_BITS, Opcode
+from lutterfly.golden.machine.packing import packs
 from lutterfly.golden.memories import LocalMemory, memories
-from lutterfly.golden.packing import packs
-from lutterfly.golden.program import Queues
-from lutterfly.golden.requant import pack_parameters
+from lutterfly.golden.numerics.requant import pack_parameters
+from lutterfly.golden.program.queues import Queues
+from lutterfly.golden.units import Unit
 
 PAGE = 4096
 #: Of every program: commands that do nothing, so that an index of zero is no accident.
@@ -160,7 +162,7 @@ def _headers(config: Config) -> Iterator[Case]:
     argument = isa.COMPUTE.field("argument")
     for engine in config.engines:
         word = int.from_bytes(engine.format.encode(**_of_engine(config, engine)[0]), "little")
-        for bit in {isa.fields_end(engine.fields), argument.width - 1}:
+        for bit in {fields_end(engine.fields), argument.width - 1}:
             changed = (word | 1 << argument.lsb + bit).to_bytes(isa.COMMAND_BYTES, "little")
             yield Case(f"{engine.name} argument bit {bit}", False, compute=(*[SYNC] * LEAD, changed, END))
     for code in range(16):

@@ -11,10 +11,10 @@ from lutterfly.golden.config import Config
 from lutterfly.golden.engines import ADD, find_engine
 from lutterfly.golden.engines.specification import EngineSpecification, RandomWindow
 from lutterfly.golden.engines.specifications import SPECIFICATIONS
+from lutterfly.golden.machine.packing import is_packed_legally
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.memories import memories as built
-from lutterfly.golden.packing import is_packed_legally
-from lutterfly.golden.requant import pack_parameters
+from lutterfly.golden.numerics.requant import pack_parameters
 
 #: What is filled of the larger memories: loading all of them would take most of the simulation.
 WEIGHT_WORDS = 48

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lutterfly.golden.butterfly import Density, Direction, Pattern, count_stages
+from lutterfly.golden.numerics.butterfly import Density, Direction, Pattern, count_stages
 from networks.butterflies import Network, random_finish, random_stages, rotating_stages
 
 #: Of all activations.

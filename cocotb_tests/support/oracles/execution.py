@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from lutterfly.golden.config import Config
-from lutterfly.golden.machine import ORDERS, Machine, new_arena
-from lutterfly.golden.program import Port, Program
-from lutterfly.golden.tensors import tensor_codes, tensor_image
+from lutterfly.golden.machine.machine import ORDERS, Machine, new_arena
+from lutterfly.golden.machine.tensors import tensor_codes, tensor_image
+from lutterfly.golden.program.program import Program
+from lutterfly.golden.program.tensors import Port
 from lutterfly.host.compiler import Plan, plan_graph
 from lutterfly.host.compiler.outcome.emit import emit
 from lutterfly.host.graph import Concat, Graph, Slice

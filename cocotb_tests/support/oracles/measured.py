@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lutterfly.golden.config import Config
-from lutterfly.golden.program import Program
+from lutterfly.golden.program.program import Program
 from lutterfly.host.compiler import compile_graph
 from lutterfly.host.driver.driver import Driver
 from lutterfly.host.graph import Graph

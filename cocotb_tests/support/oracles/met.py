@@ -19,8 +19,9 @@ from lutterfly.golden.engines.specifications import specification
 from lutterfly.golden.isa import COMMAND_BYTES, Opcode
 from lutterfly.golden.memories import memories
 from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
-from lutterfly.golden.program import Program
-from lutterfly.golden.timing import RESULT_WINDOWS, result_groups
+from lutterfly.golden.program.program import Program
+from lutterfly.golden.timing.depths import RESULT_WINDOWS
+from lutterfly.golden.timing.issue import result_groups
 
 #: Of the accelerators that the networks run on; fast pointwise convolutions and binary layers have sources of their
 #: own.

@@ -13,7 +13,7 @@ _FENCED = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 #: What is no Python to run, and why. Keys are pages, or snippets.
 EXEMPT = {
-    "docs/isa.md": "actions of commands, generated from golden/isa.py; golden/machine.py executes them",
+    "docs/isa.md": "actions of commands, generated from golden/isa.py; golden/machine/machine.py executes them",
     "docs/qonnx.md 1": "needs the extra brevitas; cocotb_tests/exported/qonnx/make.py makes this call",
 }
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from hypothesis import strategies as st
 
-from lutterfly.golden.channel_graph import ChannelGraph, ChannelLayer, Kind
+from lutterfly.golden.connections.channel_graph import ChannelGraph, ChannelLayer, Kind
 
 #: Name of the tensor and number of the channel.
 Channel = tuple[str, int]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lutterfly.golden.addition import UNSIGNED_OFFSET, sum_tables
+from lutterfly.golden.numerics.addition import UNSIGNED_OFFSET, sum_tables
 from lutterfly.host.graph import (
     Add,
     AveragePool,

@@ -25,9 +25,9 @@ from lutterfly.golden.engines.engine import Engine, EngineConfig
 from lutterfly.golden.engines.finish import REQUANTISE, Finish, clamp_of
 from lutterfly.golden.engines.specification import EngineSpecification, RandomWindow, TileWindows
 from lutterfly.golden.engines.specifications import SPECIFICATIONS
-from lutterfly.golden.isa import place_fields
+from lutterfly.golden.fields import place_fields
 from lutterfly.golden.memories import LocalMemory
-from lutterfly.golden.requant import requantise
+from lutterfly.golden.numerics.requant import requantise
 from lutterfly.hdl.engines import COMPONENTS
 from lutterfly.hdl.engines.engine import ACCUMULATOR_BITS, EngineComponent, engine_members
 from lutterfly.hdl.engines.finish import (

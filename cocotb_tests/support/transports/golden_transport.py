@@ -7,8 +7,8 @@ import numpy as np
 from lutterfly.golden import registers
 from lutterfly.golden.config import Config
 from lutterfly.golden.isa import COMMAND_BYTES
-from lutterfly.golden.machine import Machine, MachineError
-from lutterfly.golden.program import Queues
+from lutterfly.golden.machine.machine import Machine, MachineError
+from lutterfly.golden.program.queues import Queues
 from lutterfly.golden.registers import REGISTERS
 from lutterfly.host.driver.transport import Transport
 

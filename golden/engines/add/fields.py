@@ -1,5 +1,5 @@
 """The fields of ADD."""
 
-from ...isa import place_fields
+from ...fields import place_fields
 
 FIELDS = place_fields(("add_table", 4, "The pair of Add tables."))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from ...elements import ADDEND_BITS
 from ..engine import OwnMemory
 
 #: Entries of a pair, one table after the other, each indexed by an operand's code plus 128. An entry is a signed
 #: fixed-point number of ``ENTRY_BITS`` in the low bits of ``ENTRY_BYTES``.
 ENTRIES = 2 * 256
-ENTRY_BITS = 36
+ENTRY_BITS = ADDEND_BITS
 ENTRY_BYTES = 8
 
 ADD_TABLE = OwnMemory(

@@ -1,6 +1,6 @@
 """The fields of DEPTHWISE."""
 
-from ...isa import place_fields
+from ...fields import place_fields
 
 FIELDS = place_fields(
     ("rows", 5, "Weight words of a tile, and steps by which each column's words are behind the one before."),

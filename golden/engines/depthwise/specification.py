@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ... import windows
 from ...config import Config
 from ...memories import LocalMemory
+from ...numerics import windows
 from ..issue import Issue
 from ..mac.specification import MULTIPLIER_LATENCY
 from ..specification import Command, EngineSpecification, Int8, Int32, Int64, RandomWindow, TileWindows, require_int8

@@ -1,4 +1,4 @@
-"""Fast pointwise convolution: a butterfly on a pixel's channels, see :mod:`lutterfly.golden.fpc`."""
+"""Fast pointwise convolution: a butterfly on a pixel's channels, see :mod:`lutterfly.golden.numerics.fpc`."""
 
 from ..engine import Engine
 from .configuration import FpcConfig

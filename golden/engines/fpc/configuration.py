@@ -1,12 +1,12 @@
-"""What FPC is built with: the greatest butterfly, see :mod:`lutterfly.golden.butterfly`."""
+"""What FPC is built with: the greatest butterfly, see :mod:`lutterfly.golden.numerics.butterfly`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...butterfly import Pattern
 from ...checks import check, check_integers, is_power_of_two
 from ...config_parts import ArrayConfig
+from ...numerics.butterfly import Pattern
 from ..engine import EngineConfig
 from .fields import FIELDS
 

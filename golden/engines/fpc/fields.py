@@ -1,6 +1,6 @@
 """The fields of FPC."""
 
-from ...isa import place_fields
+from ...fields import place_fields
 
 FIELDS = place_fields(
     ("stages", 4, "The stages of pairs nearer than `2 ** stages` work; the others pass values on."),

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ...butterfly import Density, Pattern, pixel_words
-from ...butterfly_words import unplace
 from ...config import Config
-from ...fpc import Finish as ShiftSettings
-from ...fpc import Stages, enter, run_stages, shift_values
+from ...numerics.butterfly import Density, Pattern, pixel_words
+from ...numerics.butterfly_words import unplace
+from ...numerics.fpc import enter, run_stages, shift_values
+from ...numerics.fpc_layer import Finish as ShiftSettings
+from ...numerics.fpc_layer import Stages
 from ..finish import REQUANTISE, Finish
 from ..issue import Issue
 from ..mac.specification import MULTIPLIER_LATENCY

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...memories import LocalMemory
-from ...windows import step_counts
+from ...numerics.windows import step_counts
 from ..issue import Issue
 from ..mac.specification import SPECIFICATION as ARRAY
 from ..specification import Bool, EngineSpecification, Int8, Int32, TileWindows, any_steps, require_words
@@ -15,8 +15,8 @@ from . import XNOR
 def agreeing(words: Int8, weights: Int8, counted: Bool | None = None) -> Int32:
     """Twice the bits in which words and weights agree, column by column.
 
-    The inner product of n values is that less n, see :func:`~lutterfly.golden.binary.inner_product`; the bias has the
-    rest.
+    The inner product of n values is that less n, see :func:`~lutterfly.golden.numerics.binary.inner_product`; the bias
+    has the rest.
 
     Parameters
     ----------

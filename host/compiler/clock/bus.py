@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
-from ....golden.timing import OVERHEADS
+from ....golden.timing.overheads import OVERHEADS
 from .agenda import Agenda, Wait
 
 

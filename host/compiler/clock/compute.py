@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from ....golden import timing
 from ....golden.config import Config
 from ....golden.engines.specifications import specification
-from ....golden.timing import LOOKAHEAD, OVERHEADS
+from ....golden.timing.depths import LOOKAHEAD, burst_limit
+from ....golden.timing.issue import issue_steps
+from ....golden.timing.latencies import landing_latency
+from ....golden.timing.overheads import OVERHEADS
 from ..data.command import Command
 from .agenda import Events
 from .issue import Part, hide, parts
@@ -68,8 +70,8 @@ class ComputeClock:
             first = max(first, self.landed)
         self.backlog = max(self.backlog - (first - behind), 0)
         self.engine = fields["engine"]
-        latency = timing.landing_latency(config, fields)
-        limit = timing.burst_limit(config) if spec.issue.is_burst else None
+        latency = landing_latency(config, fields)
+        limit = burst_limit(config) if spec.issue.is_burst else None
         unread = fields["steps"] - spec.issue.steps_read(fields, config)
         now = first
         for windows, rounds, slots in parts(fields, config):
@@ -90,6 +92,6 @@ class ComputeClock:
             self.writes.take(self.landed + 1, part.writes)
         self.issues.append((first, now - 1))
         # The walker is ahead of the issue by what lies between them, the gate's own register included, and no more.
-        self.walked = max(taken + timing.issue_steps(fields), self.latest[0] if len(self.latest) == AHEAD else 0)
+        self.walked = max(taken + issue_steps(fields), self.latest[0] if len(self.latest) == AHEAD else 0)
         self.completed.add(self.landed - self.hidden + OVERHEADS.completion)
         command.begin, command.end = first, self.completed.last

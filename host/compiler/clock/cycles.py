@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from ....golden import timing
 from ....golden.isa import Opcode
-from ....golden.program import LayerPrediction
-from ....golden.timing import OVERHEADS
+from ....golden.program.prediction import LayerPrediction
+from ....golden.timing.bus import burst_beats, commands_at_once
+from ....golden.timing.issue import issue_steps
+from ....golden.timing.overheads import OVERHEADS
 from ...graph import Layer
 from ..data.command import Command
 from ..data.plan import Plan
@@ -38,9 +39,7 @@ def predict(plan: Plan) -> Plan:
                 tuple(indices[index]),
                 macs=layer.macs(plan.graph.tensors[layer.output].shape),
                 cycles=last - before,
-                array_cycles=sum(
-                    timing.issue_steps(command.fields) for command in commands if command.queue == "compute"
-                ),
+                array_cycles=sum(issue_steps(command.fields) for command in commands if command.queue == "compute"),
                 bus_cycles=moving,
                 bound="bus" if moving > busy else "array",
                 fold=plan.operations[index].fold,
@@ -62,7 +61,7 @@ def _served_last(plan: Plan) -> str:
     """The queue whose commands the prologue fetches last: its compute queue has END alone, which takes the second
     turn."""
     loads = sum(bool(image) for image in plan.images.values())
-    return "dma" if loads + 1 > timing.commands_at_once(plan.config) else "compute"
+    return "dma" if loads + 1 > commands_at_once(plan.config) else "compute"
 
 
 def _bus_cycles(plan: Plan, command: Command) -> int:
@@ -74,7 +73,7 @@ def _bus_cycles(plan: Plan, command: Command) -> int:
         runs, size = fields["rows"], fields["row_bytes"]
     else:
         return 0
-    return runs * sum(timing.burst_beats(plan.config, fields["external"], size))
+    return runs * sum(burst_beats(plan.config, fields["external"], size))
 
 
 def _kind(plan: Plan, layer: Layer) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from ....golden import timing
 from ....golden.config import Config
-from ....golden.timing import OVERHEADS
+from ....golden.timing.bus import command_beats, commands_at_once
+from ....golden.timing.depths import WORDS_AHEAD
+from ....golden.timing.overheads import OVERHEADS
 from .agenda import Agenda, Events, Process, Signal, Wait
 from .bus import ReadBus, held
 
@@ -39,9 +40,9 @@ class Ring:
 
     def __init__(self, agenda: Agenda, config: Config, commands: int):
         self.agenda, self.commands = agenda, commands
-        self.beats = timing.command_beats(config)
+        self.beats = command_beats(config)
         # A burst may hold two commands, of which the first has an even number.
-        self.pairs = timing.commands_at_once(config) > 1
+        self.pairs = commands_at_once(config) > 1
         self.room = Events(agenda, [0] * config.resident_commands)
         self.arrived, self.started = Events(agenda), Events(agenda)
         self.asked, self.offers, self.taken = 0, 0, Signal()
@@ -70,7 +71,7 @@ class Ring:
     def read(self) -> Process:
         """Make room: words leave the ring as soon as those that are so many before them have left for the queue."""
         for index in range(self.commands):
-            number, word = divmod((index + 1) * self.beats - 1 - timing.WORDS_AHEAD, self.beats)
+            number, word = divmod((index + 1) * self.beats - 1 - WORDS_AHEAD, self.beats)
             left = 0
             if number >= 0:
                 begin = (yield from self.started.of(number)) + 1

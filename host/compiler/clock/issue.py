@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ....golden import timing
 from ....golden.config import Config
 from ....golden.engines.specifications import specification
+from ....golden.timing.depths import PAUSES_HIDDEN
+from ....golden.timing.issue import issue_rounds, result_groups
 from .port import Rounds, Run
 
 
@@ -29,7 +30,7 @@ class Part:
     hidden : int
         See :func:`hide`.
     burst_limit : int or None
-        See :func:`.timing.burst_limit`.
+        See :func:`~lutterfly.golden.timing.depths.burst_limit`.
     reads : int
         Steps of a window that are left out at most where it reads.
     slots : int
@@ -50,10 +51,10 @@ class Part:
     latency: int
 
     def issue(self) -> Iterator[tuple[int, int, list[tuple[int, int]], int]]:
-        """Rounds: when the first one begins, how often they come, and as :func:`.timing.issue_rounds`."""
+        """Rounds: when the first one begins, how often they come, and as ``golden.timing.issue.issue_rounds``."""
         begin = self.begin
         steps = sum(steps for steps, _ in self.windows)
-        for count, issued, backlog in timing.issue_rounds(
+        for count, issued, backlog in issue_rounds(
             self.backlog, self.windows, self.rounds, begins=self.begins, burst_limit=self.burst_limit
         ):
             yield begin, count, issued, backlog
@@ -110,7 +111,7 @@ class Part:
 def hide(hidden: int, waiting: int, *, begins: bool) -> int:
     """How many cycles the results of a window come before what the gate foresees: of the pauses between the commands
     whose results wait, one for each, some are hidden, as groups are found ahead."""
-    return min(min(hidden, waiting) + begins, timing.PAUSES_HIDDEN)
+    return min(min(hidden, waiting) + begins, PAUSES_HIDDEN)
 
 
 def parts(fields: dict[str, int], config: Config) -> Iterator[tuple[list[tuple[int, int]], int, int]]:
@@ -131,5 +132,5 @@ def parts(fields: dict[str, int], config: Config) -> Iterator[tuple[list[tuple[i
     finish = specification(fields["engine"]).finish_of(fields)
     slots = 1 if finish.is_whole else config.array.columns // config.array.requant_lanes
     for row, lanes, rounds in found:
-        groups = [timing.result_groups(config, count, finish) for count in lanes]
+        groups = [result_groups(config, count, finish) for count in lanes]
         yield list(zip(row, groups, strict=True)), rounds, slots

@@ -7,10 +7,11 @@ from collections import deque
 from collections.abc import Generator
 from dataclasses import dataclass
 
-from ....golden import timing
 from ....golden.config import Config
 from ....golden.isa import Opcode
-from ....golden.timing import OVERHEADS
+from ....golden.timing.bus import burst_beats, fill_cycles
+from ....golden.timing.depths import BEATS_AHEAD, CHUNKS_AHEAD, LOAD_RUNS_AHEAD, load_beats
+from ....golden.timing.overheads import OVERHEADS
 from ..data.command import Command
 from .agenda import Agenda, Events, Process, Signal, Wait
 from .bus import ReadBus, held
@@ -83,7 +84,7 @@ class LoadClock:
         self.walked, self.behind = begin + OVERHEADS.load - 6, -1
         if command.opcode is Opcode.LOAD:
             self.walked += fields["row_pieces"].bit_length()
-            self.behind = self.runs - timing.LOAD_RUNS_AHEAD
+            self.behind = self.runs - LOAD_RUNS_AHEAD
             self.runs += fields["rows"] * fields["folds"]
 
     def accepts(self) -> Generator[Wait, None, int]:
@@ -102,15 +103,15 @@ class LoadClock:
             self.write.accept(command, begin)
             fields = command.fields
             if command.opcode is Opcode.FILL:
-                chunks += timing.fill_cycles(self.config, fields["rows"], fields["piece_bytes"])
+                chunks += fill_cycles(self.config, fields["rows"], fields["piece_bytes"])
                 continue
-            behind = len(self.split.times) - timing.LOAD_RUNS_AHEAD
+            behind = len(self.split.times) - LOAD_RUNS_AHEAD
             before = self.split.times[behind] if behind >= 0 else 0
             now = max(now, max(begin + OVERHEADS.load - 7 + fields["row_pieces"].bit_length(), before + 2) + 3)
             for run in runs(self.config, fields):
                 self.split.add(now)
                 come = 0
-                for count in timing.burst_beats(self.config, run.address, run.size):
+                for count in burst_beats(self.config, run.address, run.size):
                     # Two are found ahead.
                     now = max(now, (yield from self.asked.of(len(self.bursts) - 2))) + 1
                     self.bursts.append(Found(run, come, count, beats, chunks))
@@ -134,7 +135,7 @@ class LoadClock:
 
     def _room(self, beats: int) -> Generator[Wait, None, int]:
         """When the ``beats`` that have been asked for leave room for two bursts more, which is asked of their queue."""
-        leaves = beats - (timing.load_beats(self.config) - 2 * self.config.axi.BURST_BEATS)
+        leaves = beats - (load_beats(self.config) - 2 * self.config.axi.BURST_BEATS)
         if leaves <= 0:
             return 0
         while self.bursts[self.queued].beats_before + self.bursts[self.queued].beats < leaves:
@@ -142,7 +143,7 @@ class LoadClock:
         burst, first = self.bursts[self.queued], self.begins[self.queued]
         beats = leaves - burst.beats_before
         # It leaves when the beat that is so many before it is used up, by a chunk for which there is a place.
-        used = burst.begin + beats - timing.BEATS_AHEAD - 1
-        chunk = burst.chunks_before + burst.run.begun(used) - timing.CHUNKS_AHEAD
+        used = burst.begin + beats - BEATS_AHEAD - 1
+        chunk = burst.chunks_before + burst.run.begun(used) - CHUNKS_AHEAD
         written = yield from self.write.written(chunk)
         return max(first + beats + OVERHEADS.leave, written + OVERHEADS.leave_late)

@@ -8,11 +8,12 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from operator import attrgetter
 
-from ....golden import timing
 from ....golden.config import Config
 from ....golden.isa import Opcode
 from ....golden.memories import LocalMemory
-from ....golden.timing import OVERHEADS
+from ....golden.timing.bus import burst_beats, fill_cycles
+from ....golden.timing.depths import PIECES_AHEAD
+from ....golden.timing.overheads import OVERHEADS
 from ..data.command import Command
 from .agenda import Agenda, Events, Process, Signal, Wait
 from .chunks import runs
@@ -102,7 +103,7 @@ class WriteClock:
         is_feature, end = fields["memory"] == LocalMemory.FEATURE, 0
         for run in runs(self.config, fields):
             come = 0
-            for _ in timing.burst_beats(self.config, run.address, run.size):
+            for _ in burst_beats(self.config, run.address, run.size):
                 while not self.bursts:
                     yield self.comes
                 first, count = self.bursts.popleft()
@@ -121,7 +122,7 @@ class WriteClock:
 
     def _fill(self, fields: dict[str, int], begin: int) -> Generator[Wait, None, int]:
         rows = fields["rows"]
-        cycles = timing.fill_cycles(self.config, rows, fields["piece_bytes"])
+        cycles = fill_cycles(self.config, rows, fields["piece_bytes"])
         finds = max(begin + OVERHEADS.fill_write, self.found + OVERHEADS.next_pieces)
         yield from self._write(max(self.now, finds), cycles, is_feature=True)
         self._find(finds, rows, cycles, self.now)
@@ -143,5 +144,5 @@ class WriteClock:
 
     def _find(self, begin: int, pieces: int, cycles: int, written: int) -> None:
         """Find a piece a cycle from ``begin`` on, where there is room for it: a few are found ahead."""
-        ahead = min(timing.PIECES_AHEAD, pieces - 1) * cycles // pieces
+        ahead = min(PIECES_AHEAD, pieces - 1) * cycles // pieces
         self.found = max(begin + pieces - 1, written - cycles // pieces - ahead)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ....golden import timing
 from ....golden.config import Config
 from ....golden.isa import Opcode
-from ....golden.timing import OVERHEADS
+from ....golden.timing.bus import command_cycles
+from ....golden.timing.overheads import OVERHEADS
 from ..data.command import Command
 from .agenda import Agenda, Events, Process
 from .bus import ReadBus
@@ -61,7 +61,7 @@ class Queues:
             allowed = 0
             if command.waits_for is not None:
                 allowed = (yield from self.done["dma"].of(command.waits_for)) + OVERHEADS.token
-            before = max(before + timing.command_cycles(self.config), unit.accepts, allowed, arrival)
+            before = max(before + command_cycles(self.config), unit.accepts, allowed, arrival)
             if not self.agenda.is_next(before):
                 yield before
             unit.run(command, before)
@@ -80,7 +80,7 @@ class Queues:
             was_store = is_store
             unit = self.store if is_store else self.load
             allowed = max(allowed, (yield from unit.accepts()))
-            before = max(before + timing.command_cycles(self.config), allowed, arrival)
+            before = max(before + command_cycles(self.config), allowed, arrival)
             if not self.agenda.is_next(before):
                 yield before
             unit.accept(command, before)

@@ -6,9 +6,9 @@ import itertools
 from collections import deque
 from collections.abc import Generator
 
-from ....golden import timing
 from ....golden.config import Config
-from ....golden.timing import OVERHEADS
+from ....golden.timing.bus import burst_beats
+from ....golden.timing.overheads import OVERHEADS
 from ..data.command import Command
 from .agenda import Agenda, Events, Process, Signal, Wait
 from .port import Port, free_cycles
@@ -71,9 +71,7 @@ class StoreClock:
                 self.walked.add(walked)
                 split = max(walked, self.found.last) + 1
                 now, last = split, row == fields["rows"] - 1
-                beats = timing.burst_beats(
-                    self.config, fields["external"] + row * fields["external_row"], fields["row_bytes"]
-                )
+                beats = burst_beats(self.config, fields["external"] + row * fields["external_row"], fields["row_bytes"])
                 for number, count in enumerate(beats):
                     ends = last and number == len(beats) - 1
                     now = max(now, (yield from self.begun.of(len(self.bursts) - 2))) + 1

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ....golden.config import Config
 from ....golden.memories import LocalMemory
-from ....golden.timing import OVERHEADS
+from ....golden.timing.overheads import OVERHEADS
 from ..data.arrival import Segment
 from ..data.errors import CompileError
 from ..data.job import Job

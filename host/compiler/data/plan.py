@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ....golden.memories import LocalMemory
-from ....golden.program import LayerPrediction
+from ....golden.program.prediction import LayerPrediction
 from ...graph import Graph
 from .arrival import Arrival, Segment
 from .command import Command

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from ....golden.timing import OVERHEADS, run_cycles, stored_run_cycles
+from ....golden.timing.bus import run_cycles, stored_run_cycles
+from ....golden.timing.overheads import OVERHEADS
 from ..data.errors import CompileError
 from ..data.job import Cut
 from ..data.plan import Plan

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from ....golden.config import Config
-from ....golden.timing import run_cycles
+from ....golden.timing.bus import run_cycles
 from ...graph import Tensor, Window
 from ..data.plan import Plan
 from ..data.storage import Fold, Storage

@@ -9,8 +9,8 @@ import numpy as np
 from ....golden.engines import ADD
 from ....golden.isa import Opcode
 from ....golden.memories import LocalMemory
-from ....golden.requant import SUM_FRACTION_BITS, pack_parameters
-from ....golden.timing import result_groups
+from ....golden.numerics.requant import SUM_FRACTION_BITS, pack_parameters
+from ....golden.timing.issue import result_groups
 from ...graph import Add
 from ..data.command import Command
 from ..data.constant import Constant

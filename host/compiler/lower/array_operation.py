@@ -7,7 +7,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from ....golden.timing import command_cycles, result_groups
+from ....golden.timing.bus import command_cycles
+from ....golden.timing.issue import result_groups
 from ..data.network import Network
 from ..data.operation import Connectivity, Operation
 from ..data.storage import Storage

@@ -17,11 +17,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from ....golden.binary import pack
 from ....golden.elements import BINARY_BITS, CODE_BITS
 from ....golden.engines import XNOR
 from ....golden.memories import PARAMETER_BYTES
-from ....golden.timing import result_groups
+from ....golden.numerics.binary import pack
+from ....golden.timing.issue import result_groups
 from ...graph import BinaryConvolution
 from ..data.command import Command
 from ..data.constant import Constant

@@ -7,11 +7,11 @@ import dataclasses
 import json
 from collections.abc import Iterable
 
-from ....golden.butterfly import Pattern
-from ....golden.butterfly_words import stages_on
 from ....golden.config import Config
 from ....golden.engines import FPC
 from ....golden.engines.fpc.configuration import FpcConfig
+from ....golden.numerics.butterfly import Pattern
+from ....golden.numerics.butterfly_words import stages_on
 from ....golden.presets import PRESETS
 
 

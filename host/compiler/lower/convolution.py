@@ -13,7 +13,7 @@ from ....golden.elements import BINARY_BITS, CODE_BITS
 from ....golden.engines import MAC
 from ....golden.isa import Opcode
 from ....golden.memories import LIST_ENTRY_BYTES, LocalMemory
-from ....golden.timing import result_groups
+from ....golden.timing.issue import result_groups
 from ...graph import Layer
 from ..data.command import Command
 from ..data.constant import Constant

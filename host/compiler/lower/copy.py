@@ -10,7 +10,7 @@ from ....golden.elements import BINARY_BITS, CODE_BITS, run_bytes
 from ....golden.engines import MAXIMUM
 from ....golden.isa import Opcode
 from ....golden.memories import LocalMemory
-from ....golden.timing import result_groups
+from ....golden.timing.issue import result_groups
 from ...graph import Concat, Layer, Selection, Slice
 from ..data.command import Command
 from ..data.constant import Constant

@@ -19,7 +19,7 @@ from ....golden.config import Config
 from ....golden.engines import DEPTHWISE
 from ....golden.isa import Opcode
 from ....golden.memories import LocalMemory
-from ....golden.timing import result_groups
+from ....golden.timing.issue import result_groups
 from ...graph import Product, Window
 from ..data.command import Command
 from ..data.constant import Constant

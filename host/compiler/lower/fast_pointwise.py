@@ -6,13 +6,13 @@ from functools import cached_property
 
 import numpy as np
 
-from ....golden.butterfly_words import Placed, place
 from ....golden.engines import FPC
 from ....golden.engines.finish import REQUANTISE
 from ....golden.engines.fpc.specification import SHIFT, positions
 from ....golden.isa import Opcode
 from ....golden.memories import LocalMemory
-from ....golden.timing import result_groups
+from ....golden.numerics.butterfly_words import Placed, place
+from ....golden.timing.issue import result_groups
 from ...graph import FastPointwise
 from ..data.command import Command
 from ..data.constant import Constant

@@ -14,7 +14,7 @@ from ....golden.elements import BINARY_BITS
 from ....golden.engines import BINARY_MAXIMUM, MAXIMUM
 from ....golden.isa import Opcode
 from ....golden.memories import LocalMemory
-from ....golden.timing import result_groups
+from ....golden.timing.issue import result_groups
 from ...graph import MaxPool, Pointwise
 from ..data.command import Command
 from ..data.constant import Constant

@@ -10,9 +10,9 @@ import numpy as np
 from ....golden.elements import BINARY_BITS, CODE_BITS
 from ....golden.engines import MAXIMUM
 from ....golden.isa import Opcode
+from ....golden.machine.packing import is_narrow
 from ....golden.memories import LocalMemory
-from ....golden.packing import is_narrow
-from ....golden.timing import result_groups
+from ....golden.timing.issue import result_groups
 from ...graph import Pointwise
 from ..data.command import Command
 from ..data.constant import Constant

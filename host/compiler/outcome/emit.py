@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from ....golden.isa import COMMAND_BYTES, END, LOAD
 from ....golden.memories import LocalMemory
-from ....golden.program import Port, Program, Queues, SpilledTensor, WrittenTensor
+from ....golden.program.program import Program
+from ....golden.program.queues import Queues
+from ....golden.program.tensors import Port, SpilledTensor, WrittenTensor
 from ...graph import Tensor
 from ..data.plan import Plan
 from ..layout.arena import ALIGNMENT, aligned

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ....golden.isa import Opcode
 from ....golden.memories import LocalMemory
-from ....golden.outline import Block, LayerOutline
+from ....golden.program.outline import Block, LayerOutline
 from ...graph import ChannelRule
 from ...program.body import bus_bytes
 from ..constants.segments import segment_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ....golden.outline import NONE, Outline, QueueOutline, Row
+from ....golden.program.outline import NONE, Outline, QueueOutline, Row
 from ...graph import Graph
 from ...graph.describe import describe
 from ..data.command import Command

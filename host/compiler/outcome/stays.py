@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ....golden.isa import Opcode
 from ....golden.memories import LocalMemory
-from ....golden.outline import Stay
+from ....golden.program.outline import Stay
 from ..data.command import Command
 from ..data.plan import Plan
 from ..data.residence import Residence

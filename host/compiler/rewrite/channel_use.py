@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....golden.config import Config
-from ....golden.timing import result_groups
+from ....golden.timing.issue import result_groups
 from ...graph import Graph, Layer
 from .channel_parts import Order
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ....golden import timing
 from ....golden.isa import Opcode
+from ....golden.timing.bus import chunk_cycles, fill_cycles, run_cycles, stored_run_cycles
 from ..data.arrival import Arrival
 from ..data.command import Command
 from ..data.plan import Plan
@@ -239,9 +239,9 @@ def _dma_cycles(plan: Plan, command: Command) -> int:
     """Cycles of a command if the array leaves the memories to it."""
     fields, config = command.fields, plan.config
     if command.opcode is Opcode.FILL:
-        return timing.fill_cycles(config, fields["rows"], fields["piece_bytes"])
+        return fill_cycles(config, fields["rows"], fields["piece_bytes"])
     if command.opcode is Opcode.STORE:
-        return fields["rows"] * timing.stored_run_cycles(config, fields["row_bytes"])
-    run = timing.run_cycles(config, fields["row_pieces"] * fields["piece_bytes"])
-    chunks = timing.chunk_cycles(config, fields["row_pieces"], fields["piece_bytes"])
+        return fields["rows"] * stored_run_cycles(config, fields["row_bytes"])
+    run = run_cycles(config, fields["row_pieces"] * fields["piece_bytes"])
+    chunks = chunk_cycles(config, fields["row_pieces"], fields["piece_bytes"])
     return fields["rows"] * fields["folds"] * max(run, chunks)

@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ....golden.config import Config
-from ....golden.convolution import Int32
 from ....golden.isa import LIST_CLEAR, LIST_COUNT_BITS, LIST_COUNT_LSB, LIST_FIRE
 from ....golden.memories import LocalMemory
-from ....golden.requant import pack_parameters
+from ....golden.numerics.convolution import Int32
+from ....golden.numerics.requant import pack_parameters
 from ...graph import Layer
 from ..data.constant import Constant
 from ..data.errors import CompileError

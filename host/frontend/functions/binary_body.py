@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import FunctionProto, NodeProto, TensorProto
 
-from ....golden.requant import pack_parameters, requantise
+from ....golden.numerics.requant import pack_parameters, requantise
 from ...graph import Int8
 from ...model.functions.binary_function import EXACT
 from ..reading.layer_body import Geometry

@@ -6,8 +6,8 @@ import dataclasses
 
 import numpy as np
 
-from ....golden.binary import signs
 from ....golden.elements import BINARY_BITS
+from ....golden.numerics.binary import signs
 from ...graph import CodeFinish, Graph, Int8, Layer
 from ...graph.finish import looked_up
 from ...graph.tabulate import CODES

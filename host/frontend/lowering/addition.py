@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto
 
-from ....golden.addition import UNSIGNED_OFFSET, add, sum_tables
+from ....golden.numerics.addition import UNSIGNED_OFFSET, add, sum_tables
 from ...graph import Add, CodeFinish, Int8
 from ...graph.tabulate import CODES, code_offset, from_codes, open_part, to_codes
 from ...model.model_graph import has_unsigned

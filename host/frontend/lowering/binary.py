@@ -12,8 +12,8 @@ import math
 import numpy as np
 from onnx import NodeProto
 
-from ....golden.binary import signs
 from ....golden.elements import BINARY_BITS
+from ....golden.numerics.binary import signs
 from ...graph import BinaryConvolution, CodeFinish, Pointwise, Tensor, Window
 from ...graph.tabulate import CODES
 from ..building.build import Build, image_place

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ....golden.tables import apply_table
+from ....golden.transfer.tables import apply_table
 from ...graph import CodeFinish, Graph, Int8, Pointwise
 from ...graph.tabulate import CODES
 from ..building.build import Build

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from onnx import NodeProto
 
-from ....golden.convolution import Int32
+from ....golden.numerics.convolution import Int32
 from ...graph import CodeFinish, Convolution, Int8
 from ...graph.tabulate import code_offset
 from ..building.build import Build, attributes

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ....golden.addition import add
+from ....golden.numerics.addition import add
 from ..channels import ChannelRule
 from ..finished import Finished
 from ..tensor import Int8, Shape, Tensor

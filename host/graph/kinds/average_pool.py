@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ....golden.convolution import Int32
+from ....golden.numerics.convolution import Int32
 from ..tensor import Int8, Shape
 from .unit_product import UnitProduct
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ....golden.binary import convolve_binary
-from ....golden.convolution import convolve
-from ....golden.requant import pack_parameters, requantise
+from ....golden.numerics.binary import convolve_binary
+from ....golden.numerics.convolution import convolve
+from ....golden.numerics.requant import pack_parameters, requantise
 from ..channels import ChannelRule
 from ..tensor import Int8, Shape, Tensor
 from .convolution import Convolution

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ....golden.convolution import Int32
+from ....golden.numerics.convolution import Int32
 from ..tensor import Int8, Shape
 from .product import Product
 

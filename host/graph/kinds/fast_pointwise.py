@@ -9,14 +9,15 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from ....golden.fpc import Finish, Stages, fast_pointwise
+from ....golden.numerics.fpc import fast_pointwise
+from ....golden.numerics.fpc_layer import Finish, Stages
 from ..finished import Finished
 from ..tensor import Int8, Shape, Tensor
 
 
 @dataclass(frozen=True, eq=False)
 class FastPointwise(Finished):
-    """Pointwise convolution by the stages of a butterfly, requantised, see ``golden/fpc.py``.
+    """Pointwise convolution by the stages of a butterfly, requantised, see ``golden/numerics/fpc.py``.
 
     Attributes
     ----------

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ....golden.pooling import pool_maximum
+from ....golden.numerics.pooling import pool_maximum
 from ..channels import ChannelRule
 from ..finish import CodeFinish
 from ..finished import Finished

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from ....golden.convolution import Int32, convolve
 from ....golden.elements import CODE_BITS
-from ....golden.requant import pack_parameters, requantise
+from ....golden.numerics.convolution import Int32, convolve
+from ....golden.numerics.requant import pack_parameters, requantise
 from ..channels import ChannelRule
 from ..finished import Finished
 from ..tensor import Int8, Tensor

@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from ....golden.convolution import Int32
+from ....golden.numerics.convolution import Int32
 from ..tensor import Int8
 from .product import Product
 

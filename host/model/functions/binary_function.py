@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from onnx import FunctionProto, TensorProto
 
-from ....golden.requant import pack_parameters, requantise
+from ....golden.numerics.requant import pack_parameters, requantise
 from .onnx_function import LEAST_OPSET, Body, add_function, make_call
 
 __all__ = ["EXACT", "NAME", "add_function", "make_call", "make_function"]

@@ -2,7 +2,7 @@
 
 ``docs/fpc.md`` shows the body; ``host/frontend/functions/fpc_body.py`` reads it back. Every sum in it is an integer
 below 2**24, and everything that gives a code its meaning stands in it, so that ONNX Runtime gives the bytes of
-:func:`lutterfly.golden.fpc.fast_pointwise` whatever stands around it.
+:func:`lutterfly.golden.numerics.fpc.fast_pointwise` whatever stands around it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import FunctionProto, TensorProto
 
-from ....golden.fpc import FRACTION_BITS, UNIT_WEIGHT, VALUE_BITS, Finish, Stages
+from ....golden.numerics.fpc_layer import FRACTION_BITS, UNIT_WEIGHT, VALUE_BITS, Finish, Stages
 from .onnx_function import LEAST_OPSET, Body, add_function, make_call
 
 __all__ = ["GREATEST_VALUE", "LEAST_VALUE", "NAME", "add_function", "make_call", "make_function"]

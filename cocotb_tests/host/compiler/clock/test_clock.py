@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lutterfly.golden import timing
 from lutterfly.golden.engines import find_memory
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.timing import BACKLOG_LIMIT
+from lutterfly.golden.timing.bus import chunk_cycles, fill_cycles
+from lutterfly.golden.timing.depths import BACKLOG_LIMIT
+from lutterfly.golden.timing.overheads import OVERHEADS
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.compiler.clock.agenda import Agenda, Events, Process, Signal
 from lutterfly.host.compiler.clock.bus import ReadBus
@@ -168,12 +169,12 @@ def test_every_chunk_of_a_load_is_counted_once(preset: str) -> None:
     for command in plan.queue("dma"):
         fields = command.fields
         if command.opcode is Opcode.FILL:
-            chunks += timing.fill_cycles(config, fields["rows"], fields["piece_bytes"])
+            chunks += fill_cycles(config, fields["rows"], fields["piece_bytes"])
         elif command.opcode is Opcode.LOAD:
             memory, size = find_memory(fields["memory"]), fields["piece_bytes"]
             runs = fields["rows"] * fields["folds"]
             if memory is LocalMemory.FEATURE:
-                chunks += runs * timing.chunk_cycles(config, fields["row_pieces"], size)
+                chunks += runs * chunk_cycles(config, fields["row_pieces"], size)
             else:
                 unit = min(config.axi.data_bytes, memory.write_bytes(config.array.lanes))
                 chunks += runs * -(-size // unit)
@@ -215,4 +216,4 @@ def test_a_load_writes_from_its_first_beat_on(pieces: int, piece_bytes: int, cyc
     command = Command(Opcode.LOAD, load_of(row_pieces=pieces, piece_bytes=piece_bytes))
     load.accept(command, 0)
     agenda.run()
-    assert command.end == load.begins[0] + timing.OVERHEADS.load_write + cycles + timing.OVERHEADS.write_finish
+    assert command.end == load.begins[0] + OVERHEADS.load_write + cycles + OVERHEADS.write_finish

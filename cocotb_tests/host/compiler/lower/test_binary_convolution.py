@@ -7,12 +7,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from lutterfly.golden import dma
 from lutterfly.golden.engines import BINARY_MAXIMUM, DEPTHWISE, ENGINES, MAXIMUM, XNOR, decode
 from lutterfly.golden.engines.configurations import EngineConfigs
 from lutterfly.golden.engines.engine import Engine
 from lutterfly.golden.engines.fpc.configuration import FpcConfig
-from lutterfly.golden.machine import ORDERS
+from lutterfly.golden.machine import dma
+from lutterfly.golden.machine.machine import ORDERS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import CompileError, compile_graph, plan_graph
 from lutterfly.host.compiler.schedule.transfers import fill_border

@@ -7,8 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from lutterfly.golden import dma
 from lutterfly.golden.engines import decode
+from lutterfly.golden.machine import dma
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import CompileError, plan_graph

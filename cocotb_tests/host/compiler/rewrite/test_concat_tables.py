@@ -8,7 +8,7 @@ from itertools import count
 import numpy as np
 import pytest
 
-from lutterfly.golden.machine import ORDERS
+from lutterfly.golden.machine.machine import ORDERS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_graph, plan_graph
 from lutterfly.host.compiler.data.job import Cut

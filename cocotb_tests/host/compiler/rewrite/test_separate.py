@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lutterfly.golden.machine import ORDERS
+from lutterfly.golden.machine.machine import ORDERS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_graph, plan_graph
 from lutterfly.host.graph import Graph, Window

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lutterfly.golden.machine import ORDERS
+from lutterfly.golden.machine.machine import ORDERS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_graph, plan_graph
 from lutterfly.host.compiler.outcome.emit import emit

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
 from lutterfly.examples import digits, write_fpc
-from lutterfly.golden.butterfly import Density, Direction, Pattern
+from lutterfly.golden.numerics.butterfly import Density, Direction, Pattern
 from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.frontend.functions.fpc_body import BodyError, read_body
 from lutterfly.host.graph import Convolution, FastPointwise

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from onnx import numpy_helper
 
-from lutterfly.golden.requant import pack_parameters, requantise
+from lutterfly.golden.numerics.requant import pack_parameters, requantise
 from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.graph import Convolution
 from networks.qonnx_networks import QonnxNetwork

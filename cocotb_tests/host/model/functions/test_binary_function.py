@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lutterfly.golden.binary import signs
+from lutterfly.golden.numerics.binary import signs
 from lutterfly.host.graph import BinaryConvolution, CodeFinish, Tensor, Window
 from lutterfly.host.model.functions.binary_function import add_function, make_call, make_function
 from networks.binaries import BinaryNetwork, random_layer

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lutterfly.golden.butterfly import Density, Direction, Pattern
-from lutterfly.golden.fpc import Finish, Stages, fast_pointwise
+from lutterfly.golden.numerics.butterfly import Density, Direction, Pattern
+from lutterfly.golden.numerics.fpc import fast_pointwise
+from lutterfly.golden.numerics.fpc_layer import Finish, Stages
 from lutterfly.host.model.functions.fpc_function import add_function, make_call, make_function
 from networks.butterflies import Network, patterns, random_finish, random_stages
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lutterfly.golden.config import Config
-from lutterfly.golden.program import Program
+from lutterfly.golden.program.program import Program
 from lutterfly.host.compiler import batched, encode, plan_graph
 from lutterfly.host.compiler.rewrite.permute import in_orders
 from lutterfly.host.frontend import import_model

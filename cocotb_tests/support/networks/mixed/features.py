@@ -12,7 +12,7 @@ from onnx import TensorProto
 
 from lutterfly.golden.config import Config
 from lutterfly.golden.isa import COMMAND_BYTES
-from lutterfly.golden.program import Program
+from lutterfly.golden.program.program import Program
 from lutterfly.host.graph import (
     Add,
     AveragePool,

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import onnx
 
-from lutterfly.golden.butterfly import Density, Pattern, count_stages
-from lutterfly.golden.butterfly_words import stages_on
+from lutterfly.golden.numerics.butterfly import Density, Pattern, count_stages
+from lutterfly.golden.numerics.butterfly_words import stages_on
 from lutterfly.host.model.functions import binary_function, fpc_function
 from lutterfly.host.model.functions.onnx_function import DOMAIN, add_function
 from networks.binaries import random_layer, random_window

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from .....golden.requant import pack_parameters, requantise
+from .....golden.numerics.requant import pack_parameters, requantise
 from .line import Line, find_line
 from .wanted import Wanted
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .isa import ErrorCode, Unit
+from ..units import ErrorCode, Unit
 
 
 class CommandError(Exception):

@@ -73,7 +73,7 @@ class Block:
     Attributes
     ----------
     memory : str
-        Its name, see :mod:`.memories`.
+        Its name, see :mod:`~lutterfly.golden.memories`.
     address, size_bytes : int
         Where; for what is streamed, the first time that it is loaded.
     layers : tuple of int

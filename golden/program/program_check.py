@@ -10,11 +10,14 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from .elements import BINARY_BITS, CODE_BITS
-from .isa import COMMAND_BYTES, EXTERNAL_BITS, LOCAL_BITS
+from ..elements import BINARY_BITS, CODE_BITS
+from ..isa import COMMAND_BYTES, EXTERNAL_BITS, LOCAL_BITS
 
 if TYPE_CHECKING:
-    from .program import LayerPrediction, Port, Program, Queues, WrittenTensor
+    from .prediction import LayerPrediction
+    from .program import Program
+    from .queues import Queues
+    from .tensors import Port, WrittenTensor
 
 #: Cycles are counted in a register.
 _CYCLES = 1 << 32
@@ -26,7 +29,7 @@ def check(program: Program) -> None:
     Raises
     ------
     ValueError
-        If a number is out of range; the message names it as ``lutterfly.golden.program`` does.
+        If a number is out of range; the message names it as ``lutterfly.golden.program.program`` does.
     """
     _between("config_hash", program.config_hash, 0, (1 << 32) - 1)
     _between("arena_bytes", program.arena_bytes, 1, 1 << EXTERNAL_BITS)

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .config import Config
-from .elements import BINARY_BITS, run_bytes
-from .engines import find_engine
-from .engines.specification import as_numpy
-from .engines.specifications import specification
+from ..config import Config
+from ..elements import BINARY_BITS, run_bytes
+from ..engines import find_engine
+from ..engines.specification import as_numpy
+from ..engines.specifications import specification
 
 Int8 = npt.NDArray[np.int8]
 UInt8 = npt.NDArray[np.uint8]

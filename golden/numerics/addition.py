@@ -12,10 +12,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from ..elements import ADDEND_BITS
+from ..isa import TABLE_BYTES
 from .convolution import Int8
-from .engines.add.memory import ENTRY_BITS
-from .engines.add.specification import add as add_words
-from .isa import TABLE_BYTES
 from .requant import SUM_FRACTION_BITS, Int64, pack_parameters, requantise_sum
 
 #: Most bits of a table's entry behind the binary point.
@@ -55,15 +54,15 @@ def sum_tables(
     # A fused multiply-add rounds once; float64 is exact enough here to round once as well.
     zeros = np.float32(first_ratio * first_zero + np.float64(np.float32(second_ratio * second_zero)))
     fixed = np.float64(np.float32(result_zero - zeros))
-    elements = (_CODES + offset).astype(np.float64)
+    elements: npt.NDArray[np.float64] = (_CODES + offset).astype(np.float64)
     first = elements * first_ratio
-    second = np.float32(elements * second_ratio + fixed).astype(np.float64)
+    second = (elements * second_ratio + fixed).astype(np.float32).astype(np.float64)
     largest = np.abs(first[[0, -1], None] + second[None, [0, -1]]).max()
     largest = max(largest, np.abs(first).max(), np.abs(second).max())
     fraction = MOST_FRACTION
-    while largest * 2.0**fraction >= 2 ** (ENTRY_BITS - 1) - 4:
+    while largest * 2.0**fraction >= 2 ** (ADDEND_BITS - 1) - 4:
         fraction -= 1
-    return (*(np.rint(table * 2.0**fraction).astype(np.int64) for table in (first, second)), fraction)
+    return np.rint(first * 2.0**fraction).astype(np.int64), np.rint(second * 2.0**fraction).astype(np.int64), fraction
 
 
 def add(
@@ -84,7 +83,7 @@ def add(
     first_codes, second_codes : int8[...]
         Of one shape.
     first, second : int64[256]
-        Tables of at most ``ENTRY_BITS`` bits, indexed by the code plus 128.
+        Tables of at most ``ADDEND_BITS`` bits, indexed by the code plus 128.
     fraction : int
         Bits of their entries behind the binary point.
     offset : int
@@ -123,17 +122,52 @@ def add(
     return requantise_sum(add_words(words, tables), parameters, offset, low, high)
 
 
+def add_words(words: Int8, tables: Int64) -> Int64:
+    """Sums of two table entries for each lane.
+
+    Parameters
+    ----------
+    words : int8[..., 2, lanes]
+        The operands' codes.
+    tables : int64[2, 256]
+        One table for each operand, indexed by the code plus 128; of each entry the low ``ADDEND_BITS`` count, two's
+        complement.
+
+    Returns
+    -------
+    int64[..., lanes]
+
+    Raises
+    ------
+    TypeError
+        If ``words`` is not int8 or ``tables`` not int64.
+    ValueError
+        If there are not two operands.
+    """
+    words, tables = np.asarray(words), np.asarray(tables)
+    if words.dtype != np.int8:
+        raise TypeError(f"words must be int8, not {words.dtype}")
+    if tables.dtype != np.int64:
+        raise TypeError(f"tables must be int64, not {tables.dtype}")
+    if words.shape[-2] != 2:
+        raise ValueError(f"words must be those of 2 operands, not {words.shape[-2]}")
+    unused = 64 - ADDEND_BITS
+    first, second = tables << unused >> unused
+    index = words.astype(np.int64) + 128
+    return first[index[..., 0, :]] + second[index[..., 1, :]]
+
+
 def sum_parameters(fraction: int) -> npt.NDArray[np.uint64]:
     """uint64[1], the parameter word with which the requantiser reads sums with ``fraction`` bits behind the point."""
     return pack_parameters(np.zeros(1, np.int32), np.full(1, 2.0 ** (SUM_FRACTION_BITS - fraction), np.float32))
 
 
 def _check_tables(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64], fraction: int) -> None:
-    limit = 1 << ENTRY_BITS - 1
+    limit = 1 << ADDEND_BITS - 1
     for name, table in (("first", first), ("second", second)):
         if table.shape != (TABLE_BYTES,):
             raise ValueError(f"{name} must have the shape ({TABLE_BYTES},), not {table.shape}")
         if table.min() < -limit or table.max() >= limit:
-            raise ValueError(f"{name} must have entries of {ENTRY_BITS} bits")
+            raise ValueError(f"{name} must have entries of {ADDEND_BITS} bits")
     if not 0 <= fraction <= MOST_FRACTION:
         raise ValueError(f"fraction must be between 0 and {MOST_FRACTION}, not {fraction}")

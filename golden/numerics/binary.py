@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from ..elements import BINARY_BITS, run_bytes
 from .convolution import patches
-from .elements import BINARY_BITS, run_bytes
 
 UInt8 = npt.NDArray[np.uint8]
 Int32 = npt.NDArray[np.int32]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .convolution import Int8
-from .isa import TABLE_BYTES
+from ..isa import TABLE_BYTES
+from ..numerics.convolution import Int8
 
 
 def apply_table(codes: Int8, table: Int8) -> Int8:

@@ -15,16 +15,20 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from . import dma, isa
+from .. import isa
+from ..config import Config
+from ..elements import run_bytes
+from ..engines import find_memory, format_of
+from ..engines.configurations import EngineConfigs
+from ..isa import COMMAND_BYTES, Opcode
+from ..memories import LocalMemory, memories
+from ..program.program import Program
+from ..program.queues import Queues
+from ..program.tensors import SpilledTensor, WrittenTensor
+from ..units import ErrorCode, Unit
+from . import dma
 from .command_error import CommandError
 from .compute import compute_results, write_results, written_bytes
-from .config import Config
-from .elements import run_bytes
-from .engines import find_memory, format_of
-from .engines.configurations import EngineConfigs
-from .isa import COMMAND_BYTES, ErrorCode, Opcode, Unit
-from .memories import LocalMemory, memories
-from .program import Program, Queues, SpilledTensor, WrittenTensor
 from .tensors import model_order, tensor_codes
 
 UInt8 = npt.NDArray[np.uint8]

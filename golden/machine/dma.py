@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from ..engines import find_memory
+from ..isa import EXTERNAL_BITS, LOCAL_BITS
+from ..memories import LocalMemory
+from ..units import ErrorCode, Unit
 from .command_error import CommandError
-from .engines import find_memory
-from .isa import EXTERNAL_BITS, LOCAL_BITS, ErrorCode, Unit
-from .memories import LocalMemory
 
 
 def load(

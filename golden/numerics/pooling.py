@@ -1,6 +1,6 @@
 """Pooling of int8 codes.
 
-An average pooling is a depthwise convolution of unit weights (``golden/convolution.py``), requantised with
+An average pooling is a depthwise convolution of unit weights (``golden/numerics/convolution.py``), requantised with
 :func:`average_multiplier`.
 
 Source: ONNX Runtime, MLAS, ``qlgavgpool.cpp``.

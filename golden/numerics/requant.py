@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from .engines.add.memory import ENTRY_BITS
+from ..elements import ADDEND_BITS
 
 #: Bits of a channel's parameters: bias [31:0], mantissa [55:32], exponent [61:56], zero [63:62].
 MANTISSA_BITS = 24
@@ -17,8 +17,8 @@ MANTISSA_LSB = 32
 EXPONENT_BITS = 6
 EXPONENT_LSB = 56
 
-#: Sums of Add tables: their bits, and how many of them are a fraction.
-SUM_BITS = ENTRY_BITS + 1
+#: Sums of two addends: their bits, and how many of them are a fraction.
+SUM_BITS = ADDEND_BITS + 1
 SUM_FRACTION_BITS = SUM_BITS - 32
 
 #: Exponents of the scales that matter. Beyond the greatest (below 2**-32) the product with any accumulator rounds to
@@ -145,7 +145,7 @@ def requantise(acc: Int32, parameters: UInt64, zero_point: int, low: int = -128,
 
 
 def requantise_sum(total: Int64, parameters: UInt64, zero_point: int, low: int = -128, high: int = 127) -> Int8:
-    """As :func:`requantise`, for sums of Add tables: multiples of ``2**-SUM_FRACTION_BITS``, without a bias.
+    """As :func:`requantise`, for sums of two addends: multiples of ``2**-SUM_FRACTION_BITS``, without a bias.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .butterfly import Density, Pattern, lane_exchange, pixel_words
 from .convolution import Int8
-from .fpc import UNIT_WEIGHT, Stages
+from .fpc_layer import UNIT_WEIGHT, Stages
 
 
 @dataclass(frozen=True, eq=False)

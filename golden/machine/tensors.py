@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from .binary import pack, unpack
-from .elements import BINARY_BITS, run_bytes
+from ..elements import BINARY_BITS, run_bytes
+from ..numerics.binary import pack, unpack
 
 Int8 = npt.NDArray[np.int8]
 UInt8 = npt.NDArray[np.uint8]

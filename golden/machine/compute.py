@@ -7,13 +7,14 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from . import windows
+from ..config import Config
+from ..engines.specification import TileWindows
+from ..engines.specifications import specification
+from ..isa import TABLE_BYTES
+from ..memories import LocalMemory
+from ..numerics import windows
+from ..units import ErrorCode, Unit
 from .command_error import CommandError
-from .config import Config
-from .engines.specification import TileWindows
-from .engines.specifications import specification
-from .isa import TABLE_BYTES, ErrorCode, Unit
-from .memories import LocalMemory
 from .packing import is_narrow, is_packed_legally, pack_windows, written_span
 
 UInt8 = npt.NDArray[np.uint8]

@@ -1,0 +1,1 @@
+"""The golden machine: executes programs as the hardware does."""

@@ -1,0 +1,55 @@
+"""Depths: how far ahead parts of the hardware are, and how much their queues hold."""
+
+from __future__ import annotations
+
+from ..config import Config
+from ..engines.specifications import specification
+
+#: Results of windows that the result FIFO holds at least.
+RESULT_WINDOWS = 8
+
+#: A window is held back while the results before it take more cycles than this: each window takes at least one.
+BACKLOG_LIMIT = RESULT_WINDOWS - 1
+
+
+def burst_results(config: Config) -> int:
+    """Results, each of as many lanes as the array has, that a window has at most."""
+    most = max(specification(code).most_results(config) for code in config.engines)
+    return -(-most // config.array.lanes)
+
+
+def result_windows(config: Config) -> int:
+    """Results that the result FIFO holds."""
+    # Twice as many, so that bursts with a whole finish follow one another without a pause.
+    results = burst_results(config)
+    return max(RESULT_WINDOWS, 2 * results if results > 1 else 0)
+
+
+def burst_limit(config: Config) -> int:
+    """A burst is held back while the results before it take more cycles than this: each of them takes at least one."""
+    return result_windows(config) - burst_results(config)
+
+
+#: Steps, or groups of results, that a walker is ahead of its gate at most.
+LOOKAHEAD = 8
+
+#: Pauses between commands that groups found ahead of their results hide: those that have left the walker's registers.
+PAUSES_HIDDEN = LOOKAHEAD - 3
+
+#: Pieces of a LOAD or FILL that are found ahead of their chunks.
+PIECES_AHEAD = 4
+
+#: Beats of a LOAD between their queue and the aligner, which holds one more, and chunks between it and the memory.
+BEATS_AHEAD, CHUNKS_AHEAD = 4, LOOKAHEAD + 3
+
+#: Runs of LOADs that lie between a command that is taken and the splitting into bursts.
+LOAD_RUNS_AHEAD = 3
+
+#: Words of commands that are read from their ring ahead of the queue: as many as the place of one takes cycles to come
+#: back.
+WORDS_AHEAD = 4
+
+
+def load_beats(config: Config) -> int:
+    """Beats that a LOAD's queue holds: those of all bursts in flight and two more, rounded up to a power of two."""
+    return 1 << ((config.axi.outstanding + 2) * config.axi.BURST_BEATS - 1).bit_length()

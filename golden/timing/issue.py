@@ -1,0 +1,86 @@
+"""How long a COMPUTE command issues: its steps, and the pauses that its results ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from ..config import Config
+from ..engines.finish import REQUANTISE, Finish
+from .depths import BACKLOG_LIMIT
+
+
+def result_groups(config: Config, lanes: int, finish: Finish = REQUANTISE) -> int:
+    """Groups in which the results of a window are finished, one each cycle."""
+    return -(-lanes // finish.at_once(config))
+
+
+def issue_steps(command: Mapping[str, int]) -> int:
+    """Steps that a COMPUTE command issues; ``command`` holds its fields."""
+    skip = command.get("skip", 0)
+    return command["outer"] * command["middle"] * (command["inner"] * (command["steps"] - skip) + skip)
+
+
+def issue_rounds(
+    backlog: int,
+    windows: Sequence[tuple[int, int]],
+    rounds: int,
+    *,
+    begins: bool = False,
+    burst_limit: int | None = None,
+) -> Iterator[tuple[int, list[tuple[int, int]], int]]:
+    """Issue windows as fast as their results allow.
+
+    Parameters
+    ----------
+    backlog : int
+        Cycles that the results of earlier windows take.
+    windows : sequence of (int, int)
+        Steps of each window of a round, and groups of its results.
+    rounds : int
+        How often these windows come, one round after the other.
+    begins : bool
+        The first of them is the first of its command, and its results take a cycle more.
+    burst_limit : int or None
+        Each window is a burst, see :func:`burst_limit`.
+
+    Yields
+    ------
+    count : int
+        So many rounds are like this one.
+    issued : list of (int, int)
+        Of each window, for how many cycles it is held, and how many the results before it take when it counts.
+    backlog : int
+        Cycles that the results of all windows so far take behind the round's last issue.
+    """
+    done = 0
+    while done < rounds:
+        backlog_before, issued = backlog, []
+        for number, (steps, groups) in enumerate(windows):
+            is_first = begins and not done and not number
+            # Held is the last step of a window, of a burst the first; from there on its results count.
+            before_held = steps - 1 if burst_limit is None else 0
+            waiting = max(backlog - before_held, 0)
+            hold = max(waiting - (BACKLOG_LIMIT if burst_limit is None else burst_limit), 0)
+            waiting -= hold
+            issued.append((hold, waiting))
+            backlog = max(max(waiting - 1, 0) + groups + is_first - (steps - 1 - before_held), 0)
+        # The next rounds are like this one, if they begin like it.
+        count = rounds - done if backlog == backlog_before and not (begins and not done) else 1
+        yield count, issued, backlog
+        done += count
+
+
+def issue_windows(
+    backlog: int,
+    windows: Sequence[tuple[int, int]],
+    rounds: int,
+    *,
+    begins: bool = False,
+    burst_limit: int | None = None,
+) -> tuple[int, int]:
+    """Cycles of :func:`issue_rounds` from the first issue to the one behind the last, and the backlog then."""
+    steps, cycles = sum(steps for steps, _ in windows), 0
+    for count, issued, after in issue_rounds(backlog, windows, rounds, begins=begins, burst_limit=burst_limit):
+        cycles += count * (steps + sum(hold for hold, _ in issued))
+        backlog = after
+    return cycles, backlog

@@ -1,0 +1,1 @@
+"""Transfer functions as tables, and the quantisation schemes around them."""
