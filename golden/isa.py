@@ -11,6 +11,7 @@ import enum
 from dataclasses import dataclass
 
 from .fields import Field, FieldSpec, fields_end, place_fields
+from .units import Queue
 
 COMMAND_BYTES = 64
 COMMAND_BITS = 8 * COMMAND_BYTES
@@ -229,5 +230,8 @@ for i, j, k in product(range(outer), range(middle), range(inner)):
 )
 
 FORMATS: dict[Opcode, Format] = {fmt.opcode: fmt for fmt in (END, SYNC, LOAD, STORE, FILL, COMPUTE)}
-DMA_OPCODES = (Opcode.END, Opcode.SYNC, Opcode.LOAD, Opcode.STORE, Opcode.FILL)
-COMPUTE_OPCODES = (Opcode.END, Opcode.SYNC, Opcode.COMPUTE)
+#: Which commands each queue executes.
+OPCODES: dict[Queue, tuple[Opcode, ...]] = {
+    Queue.DMA: (Opcode.END, Opcode.SYNC, Opcode.LOAD, Opcode.STORE, Opcode.FILL),
+    Queue.COMPUTE: (Opcode.END, Opcode.SYNC, Opcode.COMPUTE),
+}

@@ -21,9 +21,7 @@ from .units import ErrorCode, Unit
 _FIELD_HEAD = ("Bits", "Field", "", "Meaning")
 
 _QUEUES = {
-    opcode: " and ".join(
-        name for name, opcodes in (("DMA", isa.DMA_OPCODES), ("compute", isa.COMPUTE_OPCODES)) if opcode in opcodes
-    )
+    opcode: " and ".join(queue.title for queue, opcodes in isa.OPCODES.items() if opcode in opcodes)
     for opcode in isa.Opcode
 }
 

@@ -33,3 +33,25 @@ class Unit(enum.IntEnum):
     FILL = 6
     FETCH = 7
     WRITE_BACK = 8
+
+
+class Queue(enum.Enum):
+    """A queue of a core: it executes its commands in order, at its own pace. The values are prefixes of names."""
+
+    DMA = "dma"
+    COMPUTE = "compute"
+
+    @property
+    def unit(self) -> Unit:
+        """What error registers call it."""
+        return Unit.DMA_QUEUE if self is Queue.DMA else Unit.COMPUTE_QUEUE
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        return "DMA" if self is Queue.DMA else "compute"
+
+    @property
+    def peer(self) -> Queue:
+        """The queue that it gives tokens to and has tokens from."""
+        return Queue.COMPUTE if self is Queue.DMA else Queue.DMA

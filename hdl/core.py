@@ -7,11 +7,11 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..golden.config import Config
-from ..golden.units import Unit
+from ..golden.units import Queue
 from .bus.axi import ReadSignature, WriteSignature
 from .compute.compute import Compute
 from .control.program import Program
-from .control.queue import Queue
+from .control.queue import CommandQueue
 from .control.registers import kept_layout, read_layout, write_layout
 from .control.supervisor import Supervisor
 from .dma.dma_load import DmaLoad
@@ -22,8 +22,6 @@ __all__ = ["RESET_LATENCY", "Core", "TraceSignature"]
 
 #: From ``reset`` to that of the last unit, which is the supervisor.
 RESET_LATENCY = 7
-
-_QUEUES = ("dma", "compute")
 
 
 class TraceSignature(wiring.Signature):
@@ -92,8 +90,7 @@ class Core(wiring.Component):
         self._units = {
             "supervisor": Supervisor(self.config),
             "program": Program(self.config),
-            "dma_queue": Queue(self.config, unit=Unit.DMA_QUEUE),
-            "compute_queue": Queue(self.config, unit=Unit.COMPUTE_QUEUE),
+            **{f"{queue.value}_queue": CommandQueue(self.config, queue) for queue in Queue},
             "load": DmaLoad(self.config),
             "store": DmaStore(self.config),
             "compute": Compute(self.config),
@@ -123,24 +120,24 @@ class Core(wiring.Component):
             store.word.eq(compute.store_word),
             dma_queue.finished.eq(load.done | store.done),
             compute_queue.finished.eq(compute.done),
-            dma_queue.granted.eq(compute_queue.grant),
-            compute_queue.granted.eq(dma_queue.grant),
         ]
-        for name, queue in zip(_QUEUES, (dma_queue, compute_queue), strict=True):
-            self._elaborate_queue(m, name, queue)
+        for queue in Queue:
+            self._elaborate_queue(m, queue)
         self._elaborate_supervision(m)
         self._elaborate_trace(m)
         self._elaborate_assertions(m, Assertions(m, platform))
         return m
 
-    def _elaborate_queue(self, m: Module, name: str, queue: Queue) -> None:
-        """A queue between its ring and the supervisor."""
+    def _elaborate_queue(self, m: Module, which: Queue) -> None:
+        """A queue between its ring, its peer and the supervisor."""
         program, supervisor = self._units["program"], self._units["supervisor"]
+        name, queue, peer = which.value, self._units[f"{which.value}_queue"], self._units[f"{which.peer.value}_queue"]
         connect(m, getattr(program, f"{name}_words"), queue.words)
         settings = getattr(program, f"{name}_program")
         registers = (f"{name.upper()}_PROGRAM", f"{name.upper()}_COMMANDS")
         m.d.comb += [
             queue.start.eq(supervisor.begin),
+            queue.granted.eq(peer.grant),
             queue.exhausted.eq(getattr(program, f"{name}_exhausted")),
             settings.address.eq(self.kept[registers[0]]),
             settings.commands.eq(self.kept[registers[1]]),

@@ -8,14 +8,16 @@ import re
 import numpy as np
 import pytest
 
+from benches.programs import place
 from lutterfly.golden import isa
 from lutterfly.golden.engines import MAC, MAXIMUM, find_engine
 from lutterfly.golden.isa import COMPUTE, END, FILL, LIST_CLEAR, LIST_FIRE, LOAD, STORE, SYNC
-from lutterfly.golden.machine.machine import ORDERS, Machine, MachineError
+from lutterfly.golden.machine.flights import MachineError
+from lutterfly.golden.machine.machine import ORDERS, Machine
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.numerics.requant import pack_parameters, requantise
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.program.queues import Queues
+from lutterfly.golden.program.queues import QueueProgram, Queues
 from lutterfly.golden.units import ErrorCode, Unit
 
 CONFIG = PRESETS["tiny"]
@@ -42,10 +44,9 @@ COPY = {
 def queues(dma: list[bytes], compute: list[bytes]) -> tuple[Queues, np.ndarray]:
     """Both queues, and an arena that holds them."""
     arena = np.zeros(ARENA_BYTES, np.uint8)
-    streams = [b"".join(commands) for commands in (dma, compute)]
-    for stream, address in zip(streams, (0, COMPUTE_AT), strict=True):
-        arena[address : address + len(stream)] = np.frombuffer(stream, np.uint8)
-    return Queues(*streams, 0, COMPUTE_AT), arena
+    both = Queues(QueueProgram(b"".join(dma), 0), QueueProgram(b"".join(compute), COMPUTE_AT))
+    place(arena, both)
+    return both, arena
 
 
 def prepared() -> Machine:

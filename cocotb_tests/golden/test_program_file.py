@@ -27,6 +27,8 @@ from lutterfly.host.graph import Window
 from quantised.graphs import GraphMaker
 
 HEAD = struct.Struct("<8sIIIII")
+#: Where the only core is, in program and outline.
+CORE = ("cores", 0)
 
 
 @functools.cache
@@ -78,41 +80,61 @@ def test_round_trip() -> None:
         (
             lambda: written(b"[]"),
             (
-                "program must be an object with the fields config_hash, config_name, prologue, body, "
-                "arena_bytes, constants, constants_address, inputs, outputs, layers, written, "
+                "program must be an object with the fields config_hash, config_name, cores, "
+                "arena_bytes, constants, constants_address, inputs, outputs, "
                 "spilled, predicted_cycles, outline, batch, head, tail, model, not an array"
             ),
         ),
-        (lambda: changed("body", value=...), "program.body must be given, and is missing"),
-        (lambda: changed("body", "dma", value=...), "program.body.dma must be given, and is missing"),
+        (lambda: changed("cores", value=[]), "program: cores must be 1, as many as a configuration has, not 0"),
         (
-            lambda: changed("body", "speed", value=1),
-            ('program.body must have no fields but dma, compute, dma_address, compute_address, and has "speed"'),
+            lambda: changed("outline", "cores", value=[]),
+            "program: outline.cores must be 1, as the program's, not 0",
         ),
-        (lambda: changed("layers", value=3), "program.layers must be an array, not 3"),
-        (lambda: changed("layers", 0, "macs", value="many"), 'program.layers[0].macs must be an integer, not "many"'),
-        (lambda: changed("layers", 0, "macs", value=1.5), "program.layers[0].macs must be an integer, not 1.5"),
+        (lambda: changed(*CORE, "body", value=...), "program.cores[0].body must be given, and is missing"),
+        (
+            lambda: changed(*CORE, "body", "dma", "commands", value=...),
+            "program.cores[0].body.dma.commands must be given, and is missing",
+        ),
+        (
+            lambda: changed(*CORE, "body", "speed", value=1),
+            ('program.cores[0].body must have no fields but dma, compute, and has "speed"'),
+        ),
+        (lambda: changed(*CORE, "layers", value=3), "program.cores[0].layers must be an array, not 3"),
+        (
+            lambda: changed(*CORE, "layers", 0, "macs", value="many"),
+            'program.cores[0].layers[0].macs must be an integer, not "many"',
+        ),
+        (
+            lambda: changed(*CORE, "layers", 0, "macs", value=1.5),
+            "program.cores[0].layers[0].macs must be an integer, not 1.5",
+        ),
         (lambda: changed("inputs", 0, "unsigned", value=0), "program.inputs[0].unsigned must be true or false, not 0"),
         (
             lambda: changed("inputs", 0, "shape", value=[6, 6]),
             ("program.inputs[0].shape must be an array of 3 values, not of 2"),
         ),
         (
-            lambda: changed("body", "dma", value={"blob": [0, 1 << 40]}),
-            rf"program.body.dma must be within the \d+ bytes of binary data, not {1 << 40} bytes at 0",
+            lambda: changed(*CORE, "body", "dma", "commands", value={"blob": [0, 1 << 40]}),
+            r"program.cores[0].body.dma.commands must be within the \d+ bytes of binary data, not \d+ bytes at 0",
         ),
         (
-            lambda: changed("body", "dma", value={"blob": [-1, 1]}),
-            r"program.body.dma must be within the \d+ bytes of binary data, not 1 bytes at -1",
+            lambda: changed(*CORE, "body", "dma", "commands", value={"blob": [-1, 1]}),
+            r"program.cores[0].body.dma.commands must be within the \d+ bytes of binary data, not 1 bytes at -1",
         ),
-        (lambda: changed("body", "dma", value="AAAA"), "program.body.dma.blob must be an array, not null"),
         (
-            lambda: changed("body", "dma", value={"blob": [0, 63]}),
-            ("program: body.dma must be whole commands of 64 bytes, not 63 bytes"),
+            lambda: changed(*CORE, "body", "dma", "commands", value="AAAA"),
+            "program.cores[0].body.dma.commands.blob must be an array, not null",
         ),
-        (lambda: changed("body", "dma_address", value=1), "program: body.dma_address must be a multiple of 64, not 1"),
         (
-            lambda: changed("body", "dma_address", value=1 << 30),
+            lambda: changed(*CORE, "body", "dma", "commands", value={"blob": [0, 63]}),
+            ("program: body.dma.commands must be whole commands of 64 bytes, not 63 bytes"),
+        ),
+        (
+            lambda: changed(*CORE, "body", "dma", "address", value=1),
+            "program: body.dma.address must be a multiple of 64, not 1",
+        ),
+        (
+            lambda: changed(*CORE, "body", "dma", "address", value=1 << 30),
             r"program: body.dma must be in the arena of \d+ bytes, not \d+ bytes at 1073741824",
         ),
         (
@@ -153,55 +175,55 @@ def test_round_trip() -> None:
             rf"program: x must be in the arena of \d+ bytes, not 144 bytes at {1 << 40}",
         ),
         (
-            lambda: changed("layers", 0, "commands", value=[]),
+            lambda: changed(*CORE, "layers", 0, "commands", value=[]),
             r"program: \w+: commands must be some of the \d+ in the compute queue, not ()",
         ),
         (
-            lambda: changed("layers", 0, "words", value=1 << 20),
+            lambda: changed(*CORE, "layers", 0, "words", value=1 << 20),
             rf"program: \w+: words must be between 1 and \d+, not {1 << 20}",
         ),
         (
-            lambda: changed("written", 0, "command", value=99),
+            lambda: changed(*CORE, "written", 0, "command", value=99),
             r"program: \w+: commands must be some of the \d+ in the compute queue, not (99,)",
         ),
         (
-            lambda: changed("written", 0, "order", value=[0, 1, 1, 3]),
+            lambda: changed(*CORE, "written", 0, "order", value=[0, 1, 1, 3]),
             r"program: \w+: order must name each of \d+ channels once, or none, not (0, 1, 1, 3)",
         ),
         (
-            lambda: changed("written", 0, "row_pitch", value=1 << 30),
+            lambda: changed(*CORE, "written", 0, "row_pitch", value=1 << 30),
             r"program: \w+: row_pitch must be between 0 and 16777216, not 1073741824",
         ),
         (
-            lambda: changed("outline", "layers", value=[]),
+            lambda: changed("outline", *CORE, "layers", value=[]),
             r"program: outline.layers must be \d+, one for each of the program's, not 0",
         ),
         (
-            lambda: changed("outline", "dma", "begins", value=[]),
+            lambda: changed("outline", *CORE, "dma", "begins", value=[]),
             r"program: outline.dma.begins must be \d+, one for each command, not 0",
         ),
         (
-            lambda: changed("outline", "compute", "layers", 0, value=99),
+            lambda: changed("outline", *CORE, "compute", "layers", 0, value=99),
             r"program: outline.compute.layers must be from -1 to \d+, not 99",
         ),
         (
-            lambda: changed("outline", "compute", "waits_for", 0, value=999),
+            lambda: changed("outline", *CORE, "compute", "waits_for", 0, value=999),
             r"program: outline.compute.waits_for must be from -1 to \d+, not 999",
         ),
         (
-            lambda: changed("outline", "compute", "ends", 0, value=-1),
+            lambda: changed("outline", *CORE, "compute", "ends", 0, value=-1),
             rf"program: outline.compute: cycles must be from 0 to {(1 << 63) - 2}, not -1",
         ),
         (
-            lambda: changed("outline", "blocks", 0, "layers", value=[-1]),
+            lambda: changed("outline", *CORE, "blocks", 0, "layers", value=[-1]),
             r"program: outline.blocks: layers must be from 0 to \d+, not -1",
         ),
         (
-            lambda: changed("outline", "blocks", 0, "size_bytes", value=-5),
+            lambda: changed("outline", *CORE, "blocks", 0, "size_bytes", value=-5),
             rf"program: outline.blocks: bytes must be from 0 to {(1 << 63) - 2}, not -5",
         ),
         (
-            lambda: changed("outline", "stays", 0, "dma", value=[999]),
+            lambda: changed("outline", *CORE, "stays", 0, "dma", value=[999]),
             r"program: outline.stays: dma of \w+ must be from 0 to \d+, not 999",
         ),
         (
@@ -288,13 +310,15 @@ def test_parts_that_do_not_fit_one_another(
 
 
 def test_tensors_that_the_model_has_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first, *others = digits_program().written
+    first, *others = digits_program().core.written
     for change, message in (
         ({"name": "zz"}, "zz must be in the model, and is not"),
         ({"shape": (1, 1, 1)}, f"{first.name} must be int8[8, 8, 16], not int8[1, 1, 1]"),
         ({"bits": 1}, f"{first.name} must be int8[8, 8, 16], not binary[8, 8, 16]"),
     ):
-        damaged = dataclasses.replace(digits_program(), written=(dataclasses.replace(first, **change), *others))
+        written = (dataclasses.replace(first, **change), *others)
+        core = dataclasses.replace(digits_program().core, written=written)
+        damaged = dataclasses.replace(digits_program(), cores=(core,))
         assert refusal(damaged, tmp_path / "net.program", capsys, "verify") == message
 
 

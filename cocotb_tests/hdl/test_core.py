@@ -13,15 +13,16 @@ import pytest
 from cocotb.triggers import RisingEdge
 from cocotb.utils import get_sim_time
 
-from benches.core_bench import BASE, END, Core, Job, encode, random_job
+from benches.core_bench import BASE, Core, Job, encode, random_job
 from benches.responses import answer_reads, answer_writes
 from lutterfly.golden import isa, registers
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import decode
 from lutterfly.golden.presets import PRESETS
+from lutterfly.golden.program.queues import QueueProgram, Queues
 from lutterfly.golden.timing.issue import issue_steps
 from lutterfly.golden.timing.latencies import reset_cycles
-from lutterfly.golden.units import ErrorCode, Unit
+from lutterfly.golden.units import ErrorCode, Queue, Unit
 from lutterfly.hdl.bus.axi import Response
 from lutterfly.hdl.top_axi import TopAxi, generate
 
@@ -73,20 +74,20 @@ async def matches_the_machine(dut) -> None:
     np.testing.assert_array_equal(core.get(len(arena)), job.expected(arena))
 
     programs = {
-        name: range(
-            BASE + getattr(job.body, f"{name}_address"),
-            BASE + getattr(job.body, f"{name}_address") + len(getattr(job.body, name)),
+        queue: range(
+            BASE + job.body[queue].address,
+            BASE + job.body[queue].address + len(job.body[queue].commands),
         )
-        for name in ("dma", "compute")
+        for queue in Queue
     }
     fetched = {
-        name
+        queue
         for address, _, _ in core.monitor.requests["ar"][requests:]
-        for name, place in programs.items()
+        for queue, place in programs.items()
         if address in place
     }
     assert fetched == {
-        name for name, place in programs.items() if len(place) // isa.COMMAND_BYTES > core.config.resident_commands
+        queue for queue, place in programs.items() if len(place) // isa.COMMAND_BYTES > core.config.resident_commands
     }
     assert core.trace == {
         "compute_issue_first": COMMANDS,
@@ -127,9 +128,9 @@ async def counters_and_interrupt(dut) -> None:
     counters = {
         name: await core.read(name) for name in ("CYCLES", "DMA_BUSY", "DMA_STALLED", "COMPUTE_BUSY", "COMPUTE_STALLED")
     }
-    assert await core.read("DMA_DONE") == len(job.body.dma) // isa.COMMAND_BYTES
-    assert await core.read("COMPUTE_DONE") == len(job.body.compute) // isa.COMMAND_BYTES
-    commands = [decode(job.body.compute[at : at + 64])[1] for at in range(64, 64 * (COMMANDS + 1), 64)]
+    assert await core.read("DMA_DONE") == len(job.body.dma)
+    assert await core.read("COMPUTE_DONE") == len(job.body.compute)
+    commands = [decode(job.body.compute.commands[at : at + 64])[1] for at in range(64, 64 * (COMMANDS + 1), 64)]
     assert counters["COMPUTE_BUSY"] == sum(issue_steps(c) for c in commands)
     beats = (job.input.stop - job.input.start + job.output.stop - job.output.start) // core.config.axi.data_bytes
     assert beats < counters["DMA_BUSY"] < counters["CYCLES"]
@@ -154,7 +155,7 @@ LOAD, FILL, STORE, FIRST = 0, 3, 4, 1
 
 def _broken(job: Job, case: str) -> tuple[Job, tuple[ErrorCode, Unit, int, int]]:
     """A job with one fault in its program, and the error that it ends in."""
-    dma, compute = _commands(job.body.dma), _commands(job.body.compute)
+    dma, compute = _commands(job.body.dma.commands), _commands(job.body.compute.commands)
     size = job.config.memory.feature_bytes
     missing_engine = max(job.config.engines) + 1
     match case:
@@ -253,7 +254,7 @@ async def faults_on_the_bus(dut, response: Response, where: str) -> None:
         bad, error = (
             (job.input.start + 4096, (Unit.LOAD, LOAD, job.input.start + 4096))
             if where == "load"
-            else (job.body.dma_address, (Unit.PREFETCH, 0, job.body.dma_address))
+            else (job.body.dma.address, (Unit.PREFETCH, 0, job.body.dma.address))
         )
         answer_reads(
             core.ram,
@@ -268,7 +269,7 @@ async def faults_on_the_bus(dut, response: Response, where: str) -> None:
     await core.go()
     assert await core.status() == registers.STATUS_ERROR
     # Which of the two queues asks first is nobody's business.
-    first = (code, *error), (code, Unit.PREFETCH, 0, job.body.compute_address)
+    first = (code, *error), (code, Unit.PREFETCH, 0, job.body.compute.address)
     assert await core.error() in (first if where == "program" else first[:1])
     await core.reset()
     broken = False
@@ -278,7 +279,7 @@ async def faults_on_the_bus(dut, response: Response, where: str) -> None:
 
 def _without_second_load(job: Job) -> Job:
     """One LOAD of all features, so that the page that fails is of the first command."""
-    commands = _commands(job.body.dma)
+    commands = _commands(job.body.dma.commands)
     commands = _changed(commands, LOAD, isa.LOAD, piece_bytes=job.input.stop - job.input.start)
     commands[2] = encode(isa.SYNC)
     return job.with_body(dma=commands)
@@ -387,7 +388,7 @@ async def a_program_elsewhere_is_another_one(dut) -> None:
     """EXTERNAL_BASE alone changes between two runs, and the commands of the first are resident."""
     core, job = await _core(dut)
     await core.check(job)
-    commands = _commands(job.body.dma)
+    commands = _commands(job.body.dma.commands)
     other = job.with_body(dma=_changed(commands, STORE, isa.STORE, external=job.output.start + 16))
     shift = 1 << 19
     core.ram.write((BASE + shift) % core.ram.size, other.arena.tobytes())
@@ -404,11 +405,11 @@ async def a_program_elsewhere_is_another_one(dut) -> None:
 async def empty_program(dut) -> None:
     core, job = await _core(dut)
     core.put(job.arena)
-    await core.select(dataclasses.replace(job.body, dma=b"", compute=b""))
+    await core.select(Queues(QueueProgram(b"", job.body.dma.address), QueueProgram(b"", job.body.compute.address)))
     await core.go()
     assert await core.status() == registers.STATUS_ERROR
     assert (await core.error())[:2] == (ErrorCode.PROGRAM_END, Unit.DMA_QUEUE)
     await core.reset()
-    alone = dataclasses.replace(job.prologue, dma=END, dma_address=job.prologue.compute_address)
+    alone = dataclasses.replace(job.prologue, dma=job.prologue.compute)
     await core.run(alone)
     await core.check(job)

@@ -12,13 +12,13 @@ import pytest
 from benches.edges import Case, arena_of, cases
 from lutterfly.golden import registers
 from lutterfly.golden.config import Config
-from lutterfly.golden.isa import COMMAND_BYTES
-from lutterfly.golden.machine.machine import ORDERS, Machine, MachineError
+from lutterfly.golden.machine.flights import MachineError
+from lutterfly.golden.machine.machine import ORDERS, Machine
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.queues import Queues
 from lutterfly.golden.registers import REGISTERS
-from lutterfly.golden.units import ErrorCode, Unit
+from lutterfly.golden.units import ErrorCode, Queue, Unit
 from lutterfly.host.simulation.settings import Fault
 from lutterfly.host.simulation.verilator_transport import VerilatorTransport
 
@@ -76,9 +76,9 @@ class Core:
             "INTERRUPT": 1,
             "INTERRUPT_ENABLE": 1,
         }
-        for name in ("dma", "compute"):
-            values[f"{name.upper()}_PROGRAM"] = getattr(queues, f"{name}_address")
-            values[f"{name.upper()}_COMMANDS"] = len(getattr(queues, name)) // COMMAND_BYTES
+        for queue in Queue:
+            values[f"{queue.name}_PROGRAM"] = queues[queue].address
+            values[f"{queue.name}_COMMANDS"] = len(queues[queue])
         for name, value in values.items():
             self.write(name, value)
         self.write("CONTROL", registers.CONTROL_START)

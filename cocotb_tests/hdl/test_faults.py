@@ -3,18 +3,16 @@ after a soft reset the next inference is right."""
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 
+from benches.programs import with_body, with_commands
 from lutterfly.examples import digits
 from lutterfly.golden import isa
 from lutterfly.golden.isa import COMMAND_BYTES, Opcode
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.program import Program
-from lutterfly.golden.program.queues import Queues
-from lutterfly.golden.units import ErrorCode, Unit
+from lutterfly.golden.units import ErrorCode, Queue, Unit
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.driver.driver import Driver
 from lutterfly.host.driver.errors import AcceleratorError
@@ -102,50 +100,49 @@ def test_a_memory_that_hangs_through_many_resets(settings: dict[str, bool]) -> N
     bench.recovers()
 
 
-def _changed(program: Program, queue: str, opcode: Opcode, fields: dict[str, int]) -> Program:
+def _changed(program: Program, queue: Queue, opcode: Opcode, fields: dict[str, int]) -> Program:
     """``program`` with fields changed in the first command of this opcode; a field ``opcode`` replaces the code."""
-    data = bytearray(getattr(program.body, queue))
+    data = bytearray(program.core.body[queue].commands)
     at = next(at for at in range(0, len(data), COMMAND_BYTES) if data[at] & 15 == opcode)
     if "opcode" in fields:
         data[at] = data[at] & 0xF0 | fields["opcode"]
     else:
         fmt = isa.FORMATS[opcode]
         data[at : at + COMMAND_BYTES] = fmt.encode(**(fmt.decode(bytes(data[at : at + COMMAND_BYTES])) | fields))
-    queues: Queues = dataclasses.replace(program.body, **{queue: bytes(data)})
-    return dataclasses.replace(program, body=queues)
+    return with_body(program, with_commands(program.core.body, queue, bytes(data)))
 
 
 @pytest.mark.parametrize(
     ("queue", "opcode", "fields", "code", "unit"),
     [
-        ("dma", Opcode.LOAD, {"opcode": 9}, ErrorCode.ILLEGAL_OPCODE, Unit.DMA_QUEUE),
-        ("dma", Opcode.LOAD, {"opcode": 6}, ErrorCode.ILLEGAL_OPCODE, Unit.DMA_QUEUE),
-        ("dma", Opcode.LOAD, {"rows": 0}, ErrorCode.ILLEGAL_FIELD, Unit.LOAD),
-        ("dma", Opcode.LOAD, {"local": CONFIG.memory.feature_bytes - 5}, ErrorCode.ADDRESS_RANGE, Unit.LOAD),
-        ("dma", Opcode.FILL, {"local": CONFIG.memory.feature_bytes}, ErrorCode.ADDRESS_RANGE, Unit.FILL),
-        ("dma", Opcode.STORE, {"local": 1 << 20}, ErrorCode.ADDRESS_RANGE, Unit.STORE),
-        ("compute", Opcode.COMPUTE, {"opcode": 3}, ErrorCode.ILLEGAL_OPCODE, Unit.COMPUTE_QUEUE),
-        ("compute", Opcode.COMPUTE, {"engine": 7}, ErrorCode.ILLEGAL_ENGINE, Unit.COMPUTE_QUEUE),
-        ("compute", Opcode.COMPUTE, {"steps": 0}, ErrorCode.ILLEGAL_FIELD, Unit.FETCH),
-        ("compute", Opcode.COMPUTE, {"source": 1 << 22}, ErrorCode.ADDRESS_RANGE, Unit.FETCH),
-        ("compute", Opcode.COMPUTE, {"weight": (1 << 20) - 1}, ErrorCode.ADDRESS_RANGE, Unit.FETCH),
-        ("compute", Opcode.COMPUTE, {"destination": 1 << 23}, ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK),
-        ("compute", Opcode.COMPUTE, {"parameter": 60_000}, ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK),
+        (Queue.DMA, Opcode.LOAD, {"opcode": 9}, ErrorCode.ILLEGAL_OPCODE, Unit.DMA_QUEUE),
+        (Queue.DMA, Opcode.LOAD, {"opcode": 6}, ErrorCode.ILLEGAL_OPCODE, Unit.DMA_QUEUE),
+        (Queue.DMA, Opcode.LOAD, {"rows": 0}, ErrorCode.ILLEGAL_FIELD, Unit.LOAD),
+        (Queue.DMA, Opcode.LOAD, {"local": CONFIG.memory.feature_bytes - 5}, ErrorCode.ADDRESS_RANGE, Unit.LOAD),
+        (Queue.DMA, Opcode.FILL, {"local": CONFIG.memory.feature_bytes}, ErrorCode.ADDRESS_RANGE, Unit.FILL),
+        (Queue.DMA, Opcode.STORE, {"local": 1 << 20}, ErrorCode.ADDRESS_RANGE, Unit.STORE),
+        (Queue.COMPUTE, Opcode.COMPUTE, {"opcode": 3}, ErrorCode.ILLEGAL_OPCODE, Unit.COMPUTE_QUEUE),
+        (Queue.COMPUTE, Opcode.COMPUTE, {"engine": 7}, ErrorCode.ILLEGAL_ENGINE, Unit.COMPUTE_QUEUE),
+        (Queue.COMPUTE, Opcode.COMPUTE, {"steps": 0}, ErrorCode.ILLEGAL_FIELD, Unit.FETCH),
+        (Queue.COMPUTE, Opcode.COMPUTE, {"source": 1 << 22}, ErrorCode.ADDRESS_RANGE, Unit.FETCH),
+        (Queue.COMPUTE, Opcode.COMPUTE, {"weight": (1 << 20) - 1}, ErrorCode.ADDRESS_RANGE, Unit.FETCH),
+        (Queue.COMPUTE, Opcode.COMPUTE, {"destination": 1 << 23}, ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK),
+        (Queue.COMPUTE, Opcode.COMPUTE, {"parameter": 60_000}, ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK),
     ],
 )
-def test_bad_commands(queue: str, opcode: Opcode, fields: dict[str, int], code: ErrorCode, unit: Unit) -> None:
+def test_bad_commands(queue: Queue, opcode: Opcode, fields: dict[str, int], code: ErrorCode, unit: Unit) -> None:
     good = compile_model(digits.model_path("qop").read_bytes(), CONFIG)
     bench = Bench(_changed(good, queue, opcode, fields))
     error = bench.fails()
     assert (error.code, error.unit) == (code, unit)
-    data = getattr(good.body, queue)
+    data = good.core.body[queue].commands
     assert data[error.index * COMMAND_BYTES] & 15 == opcode
     bench.recovers()
 
 
 def test_queues_that_wait_for_each_other() -> None:
     good = compile_model(digits.model_path("qop").read_bytes(), CONFIG)
-    bench = Bench(_changed(good, "compute", Opcode.COMPUTE, {"wait": 100}))
+    bench = Bench(_changed(good, Queue.COMPUTE, Opcode.COMPUTE, {"wait": 100}))
     error = bench.fails()
     assert error.code is ErrorCode.WATCHDOG
     assert error.unit in (Unit.DMA_QUEUE, Unit.COMPUTE_QUEUE)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from lutterfly.golden.machine import machine
+from lutterfly.golden.machine.images import new_arena
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.program import Program
@@ -89,7 +90,7 @@ def test_the_bound_of_each_layer_is_reported():
 def test_every_byte_of_every_layer_on_the_golden_machine():
     (plan, program), feeds = planned(), image(2)
     graph, known = plan.graph, reference.run(network(), feeds)
-    golden, arena = machine.Machine(CONFIG, seed=0), machine.new_arena(program)
+    golden, arena = machine.Machine(CONFIG, seed=0), new_arena(program)
     golden.run_prologue(program, arena, order="random")
     (name,), (port,) = graph.inputs, program.inputs
     tensor = graph.tensors[name]

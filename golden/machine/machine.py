@@ -8,96 +8,30 @@ order.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from .. import isa
 from ..config import Config
-from ..elements import run_bytes
-from ..engines import find_memory, format_of
-from ..engines.configurations import EngineConfigs
-from ..isa import COMMAND_BYTES, Opcode
+from ..engines import find_memory
+from ..isa import Opcode
 from ..memories import LocalMemory, memories
 from ..program.program import Program
 from ..program.queues import Queues
-from ..program.tensors import SpilledTensor, WrittenTensor
-from ..units import ErrorCode, Unit
+from ..program.tensors import WrittenTensor
+from ..units import ErrorCode, Queue
 from . import dma
 from .command_error import CommandError
 from .compute import compute_results, write_results, written_bytes
-from .tensors import model_order, tensor_codes
+from .flights import CommandQueue, Flight, MachineError, Memories
+from .images import read_spilled, read_tensor
 
 UInt8 = npt.NDArray[np.uint8]
-Memories = dict[LocalMemory, UInt8]
 Observer = Callable[[int, UInt8], None]
 
 ORDERS = ("dma-first", "compute-first", "random")
-
-
-class MachineError(Exception):
-    """A run that stopped, with the contents of the hardware's error registers.
-
-    Attributes
-    ----------
-    code : ErrorCode
-    unit : Unit
-    index : int
-        Of the command in its queue.
-    address : int
-        The address out of range; 0 where there is none.
-    """
-
-    def __init__(self, code: ErrorCode, unit: Unit, index: int, address: int = 0):
-        super().__init__(f"{unit.name}: {code.name} in command {index} at address {address:#x}")
-        self.code = code
-        self.unit = unit
-        self.index = index
-        self.address = address
-
-
-@dataclass(eq=False)
-class _Flight:
-    """A command between its beginning and its completion, with the memories as it sees them."""
-
-    index: int
-    opcode: Opcode
-    fields: dict[str, int]
-    memories: Memories
-    read: UInt8 | None = None
-
-
-@dataclass(eq=False)
-class _Queue:
-    unit: Unit
-    opcodes: tuple[Opcode, ...]
-    engines: EngineConfigs
-    commands: bytes
-    next: int = 0
-    tokens: int = 0
-    done: bool = False
-    flights: deque[_Flight] = field(default_factory=deque)
-
-    def peek(self) -> tuple[Opcode, dict[str, int]]:
-        """Opcode and fields of the next command, checked as the hardware's queue does."""
-        command = self.commands[self.next * COMMAND_BYTES : (self.next + 1) * COMMAND_BYTES]
-        if len(command) < COMMAND_BYTES:
-            raise MachineError(ErrorCode.PROGRAM_END, self.unit, self.next)
-        code = command[0] & 15
-        if code not in self.opcodes:
-            raise MachineError(ErrorCode.ILLEGAL_OPCODE, self.unit, self.next)
-        opcode = Opcode(code)
-        engine = isa.COMPUTE.decode(command)["engine"]
-        if opcode is Opcode.COMPUTE and engine not in self.engines:
-            raise MachineError(ErrorCode.ILLEGAL_ENGINE, self.unit, self.next)
-        fmt = format_of(opcode, engine)
-        fields = fmt.decode(command)
-        if fmt.encode(**{**fields, "reserved": 0}) != command:
-            raise MachineError(ErrorCode.ILLEGAL_FIELD, self.unit, self.next)
-        return opcode, fields
 
 
 class Machine:
@@ -118,6 +52,9 @@ class Machine:
     def __init__(self, config: Config, *, seed: int = 0):
         self.config = config
         self._rng = np.random.default_rng(seed)
+        self._queues: dict[Queue, CommandQueue] = {}
+        #: Tokens that are given and not taken, of each pair of peers: giver, taker.
+        self._tokens: Counter[tuple[Queue, Queue]] = Counter()
         self.memories: Memories = {
             memory: self._rng.integers(0, 256, config.size_bytes(memory), dtype=np.uint8) for memory in memories(config)
         }
@@ -147,38 +84,34 @@ class Machine:
         """
         if order not in ORDERS:
             raise ValueError(f"order must be one of {', '.join(ORDERS)}, not {order}")
-        sides = {}
-        for name, unit, opcodes in (
-            ("dma", Unit.DMA_QUEUE, isa.DMA_OPCODES),
-            ("compute", Unit.COMPUTE_QUEUE, isa.COMPUTE_OPCODES),
-        ):
-            start, size = getattr(queues, f"{name}_address"), len(getattr(queues, name))
-            sides[name] = _Queue(unit, opcodes, self.config.engines, arena[start : start + size].tobytes())
-        first, second = (
-            (sides["compute"], sides["dma"]) if order == "compute-first" else (sides["dma"], sides["compute"])
-        )
-        other = {first: second, second: first}
+        for queue in Queue:
+            start, size = queues[queue].address, len(queues[queue].commands)
+            commands = arena[start : start + size].tobytes()
+            self._queues[queue] = CommandQueue(queue, self.config.engines, commands)
+        self._tokens.clear()
+        # Where both can go on, the first one does.
+        sides = [self._queues[queue] for queue in (reversed(Queue) if order == "compute-first" else Queue)]
 
-        while not (first.done and second.done):
-            events = [(self._begin, queue) for queue in (first, second) if self._may_begin(queue)]
-            events += [(self._complete, queue) for queue in (first, second) if queue.flights]
+        while not all(side.done for side in sides):
+            events = [(self._begin, side) for side in sides if self._may_begin(side)]
+            events += [(self._complete, side) for side in sides if side.flights]
             if not events:
-                stuck = sides["dma"] if sides["compute"].done else sides["compute"]
-                raise MachineError(ErrorCode.WATCHDOG, stuck.unit, stuck.next)
-            event, queue = events[self._rng.integers(len(events)) if order == "random" else 0]
-            event(queue, other[queue], arena, observe)
-        for queue in sides.values():
-            if queue.tokens:
-                raise MachineError(ErrorCode.TOKENS_LEFT, queue.unit, queue.next - 1)
+                stuck = next(side for side in (self._queues[queue] for queue in reversed(Queue)) if not side.done)
+                raise MachineError(ErrorCode.WATCHDOG, stuck.queue.unit, stuck.next)
+            event, side = events[self._rng.integers(len(events)) if order == "random" else 0]
+            event(side, arena, observe)
+        for queue in Queue:
+            if self._tokens[queue.peer, queue]:
+                raise MachineError(ErrorCode.TOKENS_LEFT, queue.unit, self._queues[queue].next - 1)
 
     def run_prologue(self, program: Program, arena: UInt8, *, order: str = "dma-first") -> None:
         """Load what stays resident."""
-        self.run(program.prologue, arena, order=order)
+        self.run(program.core.prologue, arena, order=order)
 
     def run_body(self, program: Program, arena: UInt8, *, order: str = "dma-first") -> dict[str, npt.NDArray[np.int8]]:
         """Run one inference; returns every tensor that leaves the array, int8[height, width, channels], by name."""
         completed_by: dict[int, list[WrittenTensor]] = {}
-        for tensor in program.written:
+        for tensor in program.core.written:
             completed_by.setdefault(tensor.command, []).append(tensor)
         tensors = {}
 
@@ -186,29 +119,31 @@ class Machine:
             for tensor in completed_by.get(index, ()):
                 tensors[tensor.name] = read_tensor(tensor, feature)
 
-        self.run(program.body, arena, order=order, observe=observe)
+        self.run(program.core.body, arena, order=order, observe=observe)
         return tensors | {tensor.name: read_spilled(tensor, arena) for tensor in program.spilled}
 
-    def _may_begin(self, queue: _Queue) -> bool:
-        if queue.done:
+    def _may_begin(self, side: CommandQueue) -> bool:
+        if side.done:
             return False
-        opcode, fields = queue.peek()
-        if fields["wait"] > queue.tokens or (queue.flights and (fields["after"] or opcode is Opcode.END)):
+        opcode, fields = side.peek()
+        if fields["wait"] > self._tokens[side.queue.peer, side.queue]:
+            return False
+        if side.flights and (fields["after"] or opcode is Opcode.END):
             return False
         # Loads and fills share a unit; a store waits for them, and they for stores.
-        stores = {flight.opcode is Opcode.STORE for flight in queue.flights if flight.opcode is not Opcode.SYNC}
+        stores = {flight.opcode is Opcode.STORE for flight in side.flights if flight.opcode is not Opcode.SYNC}
         return opcode in (Opcode.SYNC, Opcode.END, Opcode.COMPUTE) or stores <= {opcode is Opcode.STORE}
 
-    def _begin(self, queue: _Queue, other: _Queue, arena: UInt8, _observe: Observer | None) -> None:
-        opcode, fields = queue.peek()
-        queue.tokens -= fields["wait"]
-        index = queue.next
-        queue.next += 1
+    def _begin(self, side: CommandQueue, arena: UInt8, _observe: Observer | None) -> None:
+        opcode, fields = side.peek()
+        self._tokens[side.queue.peer, side.queue] -= fields["wait"]
+        index = side.next
+        side.next += 1
         if opcode is Opcode.END:
-            queue.done = True
-            other.tokens += fields["signal"]
+            side.done = True
+            self._tokens[side.queue, side.queue.peer] += fields["signal"]
             return
-        flight = _Flight(index, opcode, fields, self.memories)
+        flight = Flight(index, opcode, fields, self.memories)
         if opcode in (Opcode.COMPUTE, Opcode.STORE):
             flight.memories = {memory: array.copy() for memory, array in self.memories.items()}
         try:
@@ -216,17 +151,15 @@ class Machine:
                 self._scramble(arena, _written_by_store(fields, arena, self.memories[LocalMemory.FEATURE]))
             elif opcode is not Opcode.SYNC:
                 memory, written = self._written_locally(opcode, fields, arena)
-                for image in (
-                    self.memories,
-                    *(flight.memories for flight in other.flights if flight.memories is not self.memories),
-                ):
+                begun = (flight.memories for flight in self._queues[side.queue.peer].flights)
+                for image in (self.memories, *(own for own in begun if own is not self.memories)):
                     self._scramble(image[memory], written)
         except CommandError as error:
             raise MachineError(error.code, error.unit, index, error.address) from error
-        queue.flights.append(flight)
+        side.flights.append(flight)
 
-    def _complete(self, queue: _Queue, other: _Queue, arena: UInt8, observe: Observer | None) -> None:
-        flight = queue.flights.popleft()
+    def _complete(self, side: CommandQueue, arena: UInt8, observe: Observer | None) -> None:
+        flight = side.flights.popleft()
         feature = self.memories[LocalMemory.FEATURE]
         if flight.opcode is Opcode.LOAD:
             dma.load(flight.fields, arena, self.memories, lanes=self.config.array.lanes)
@@ -242,7 +175,7 @@ class Machine:
             write_results(flight.fields, results, feature, self.config)
             if observe is not None:
                 observe(flight.index, feature)
-        other.tokens += flight.fields["signal"]
+        self._tokens[side.queue, side.queue.peer] += flight.fields["signal"]
 
     def _written_locally(
         self, opcode: Opcode, fields: dict[str, int], arena: UInt8
@@ -261,35 +194,6 @@ class Machine:
     def _scramble(self, image: UInt8, where: npt.NDArray[np.bool_]) -> None:
         """Change every byte of ``image`` that the mask selects."""
         image[where] ^= self._rng.integers(1, 256, np.count_nonzero(where), dtype=np.uint8)
-
-
-def new_arena(program: Program) -> UInt8:
-    """External memory with the commands and constants of a program, uint8[arena_bytes]; the rest is zero."""
-    arena = np.zeros(program.arena_bytes, np.uint8)
-    parts = [(program.constants_address, program.constants)]
-    for queues in (program.prologue, program.body):
-        parts += [(queues.dma_address, queues.dma), (queues.compute_address, queues.compute)]
-    for address, data in parts:
-        arena[address : address + len(data)] = np.frombuffer(data, np.uint8)
-    return arena
-
-
-def read_tensor(tensor: WrittenTensor, feature: UInt8) -> npt.NDArray[np.int8]:
-    """The tensor that lies in the feature memory uint8[feature_bytes]: a copy, int8[height, width, channels]."""
-    height, width, channels = tensor.shape
-    y, x, byte = np.ogrid[:height, :width, : run_bytes(channels, tensor.bits)]
-    image = feature[tensor.address + y * tensor.row_pitch + x * tensor.pixel_pitch + byte]
-    return model_order(tensor_codes(image, tensor.shape, tensor.bits), tensor.order)
-
-
-def read_spilled(tensor: SpilledTensor, arena: UInt8) -> npt.NDArray[np.int8]:
-    """The tensor that lies in the arena uint8[arena_bytes]: a copy, int8[height, width, channels]."""
-    return spilled_codes(tensor, arena[tensor.address : tensor.address + tensor.size_bytes].copy())
-
-
-def spilled_codes(tensor: SpilledTensor, data: UInt8) -> npt.NDArray[np.int8]:
-    """The tensor from its bytes in the arena: int8[height, width, channels]."""
-    return model_order(tensor_codes(data, tensor.shape, tensor.bits), tensor.order)
 
 
 def _written_by_store(fields: dict[str, int], arena: UInt8, feature: UInt8) -> npt.NDArray[np.bool_]:

@@ -5,8 +5,10 @@ Nothing is executed of it. Standard library only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+
+from ..units import Queue
 
 #: In place of an index where there is none.
 NONE = -1
@@ -144,21 +146,65 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Outline:
-    """What the compiler has decided. A program that no compiler made has an empty one.
+class CoreOutline:
+    """What the compiler has decided for one core.
 
     Attributes
     ----------
     dma, compute : QueueOutline
         Of the body.
     layers : tuple of LayerOutline
-        In order of execution, as the program's predictions.
-    rows : tuple of Row
-        In order of execution.
+        In order of execution, as the core's predictions.
     blocks : tuple of Block
         All constants: by memory, what stays first, then by address.
     stays : tuple of Stay
         What lies in the feature memory, in the order of the first use.
+    """
+
+    dma: QueueOutline
+    compute: QueueOutline
+    layers: tuple[LayerOutline, ...]
+    blocks: tuple[Block, ...]
+    stays: tuple[Stay, ...]
+
+    def __getitem__(self, queue: Queue) -> QueueOutline:
+        return self.dma if queue is Queue.DMA else self.compute
+
+    def check(self, commands: Mapping[Queue, int], layers: int) -> None:
+        """Check it against a core with so many commands in its queues, END left out, and so many layers."""
+        if len(self.layers) != layers:
+            raise ValueError(f"outline.layers must be {layers}, one for each of the program's, not {len(self.layers)}")
+        for queue, own in commands.items():
+            outline, name = self[queue], f"outline.{queue.value}"
+            for column in fields(outline):
+                found = len(getattr(outline, column.name))
+                if found != own:
+                    raise ValueError(f"{name}.{column.name} must be {own}, one for each command, not {found}")
+            _within(f"{name}.layers", outline.layers, NONE, layers)
+            _within(f"{name}.waits_for", outline.waits_for, NONE, commands[queue.peer])
+            _within(f"{name}: cycles", (*outline.begins, *outline.ends), 0, _MOST)
+        for block in self.blocks:
+            _within("outline.blocks: layers", block.layers, 0, layers)
+            _within("outline.blocks: bytes", (block.address, block.size_bytes), 0, _MOST)
+            if block.tables and len(block.tables) != block.size_bytes:
+                raise ValueError(f"outline.blocks: tables must be {block.size_bytes} bytes, not {len(block.tables)}")
+        for stay in self.stays:
+            _within(f"outline.stays: dma of {stay.tensor}", stay.dma, 0, commands[Queue.DMA])
+            _within(f"outline.stays: compute of {stay.tensor}", (*stay.written, *stay.read), 0, commands[Queue.COMPUTE])
+            if not (*stay.dma, *stay.written, *stay.read):
+                raise ValueError(f"outline.stays: {stay.tensor} must have commands that touch it, and has none")
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What the compiler has decided. A program that no compiler made has an empty one.
+
+    Attributes
+    ----------
+    cores : tuple of CoreOutline
+        As the program's.
+    rows : tuple of Row
+        In order of execution.
     notes : tuple of str
         What the frontend has to say of the model.
     transfer_functions : int
@@ -169,19 +215,15 @@ class Outline:
         Of all tensors that go through external memory because the feature memory does not hold them.
     """
 
-    dma: QueueOutline = QueueOutline()
-    compute: QueueOutline = QueueOutline()
-    layers: tuple[LayerOutline, ...] = ()
+    cores: tuple[CoreOutline, ...] = ()
     rows: tuple[Row, ...] = ()
-    blocks: tuple[Block, ...] = ()
-    stays: tuple[Stay, ...] = ()
     notes: tuple[str, ...] = ()
     transfer_functions: int = 0
     streamed_bytes: int = 0
     spilled_bytes: int = 0
 
-    def check(self, dma: int, compute: int, layers: int) -> None:
-        """Check it against a program with so many commands in its queues, END left out, and so many layers.
+    def check(self, cores: Sequence[tuple[Mapping[Queue, int], int]]) -> None:
+        """Check it against a program: for each core the commands of its queues, END left out, and its layers.
 
         Raises
         ------
@@ -190,33 +232,18 @@ class Outline:
         """
         if self == Outline():
             return
-        if len(self.layers) != layers:
-            raise ValueError(f"outline.layers must be {layers}, one for each of the program's, not {len(self.layers)}")
-        for name, queue, own, other in (("dma", self.dma, dma, compute), ("compute", self.compute, compute, dma)):
-            for column in fields(queue):
-                found = len(getattr(queue, column.name))
-                if found != own:
-                    raise ValueError(f"outline.{name}.{column.name} must be {own}, one for each command, not {found}")
-            _within(f"outline.{name}.layers", queue.layers, NONE, layers)
-            _within(f"outline.{name}.waits_for", queue.waits_for, NONE, other)
-            _within(f"outline.{name}: cycles", (*queue.begins, *queue.ends), 0, _MOST)
-        for block in self.blocks:
-            _within("outline.blocks: layers", block.layers, 0, layers)
-            _within("outline.blocks: bytes", (block.address, block.size_bytes), 0, _MOST)
-            if block.tables and len(block.tables) != block.size_bytes:
-                raise ValueError(f"outline.blocks: tables must be {block.size_bytes} bytes, not {len(block.tables)}")
-        for stay in self.stays:
-            _within(f"outline.stays: dma of {stay.tensor}", stay.dma, 0, dma)
-            _within(f"outline.stays: compute of {stay.tensor}", (*stay.written, *stay.read), 0, compute)
-            if not (*stay.dma, *stay.written, *stay.read):
-                raise ValueError(f"outline.stays: {stay.tensor} must have commands that touch it, and has none")
+        if len(self.cores) != len(cores):
+            raise ValueError(f"outline.cores must be {len(cores)}, as the program's, not {len(self.cores)}")
+        for core, (commands, layers) in zip(self.cores, cores, strict=True):
+            core.check(commands, layers)
+        most = max(layers for _, layers in cores)
         for row in self.rows:
-            _within(f"outline.rows: layer of {row.name}", (row.layer,), NONE, layers)
+            _within(f"outline.rows: layer of {row.name}", (row.layer,), NONE, most)
             if row.where not in ("accelerator", "host"):
                 raise ValueError(f"outline.rows: where of {row.name} must be accelerator or host, not {row.where}")
 
 
-def _within(name: str, values: Iterable[int], first: int, behind: int) -> None:
-    wrong = [value for value in values if not first <= value < behind]
+def _within(name: str, values: Iterable[int], first: int, end: int) -> None:
+    wrong = [value for value in values if not first <= value < end]
     if wrong:
-        raise ValueError(f"{name} must be from {first} to {behind - 1}, not {wrong[0]}")
+        raise ValueError(f"{name} must be from {first} to {end - 1}, not {wrong[0]}")

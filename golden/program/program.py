@@ -10,14 +10,16 @@ import dataclasses
 import json
 import struct
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from .. import records, registers
+from ..units import Queue
 from . import program_check
 from .outline import Outline
 from .prediction import LayerPrediction
-from .queues import Queues
-from .tensors import Port, SpilledTensor, WrittenTensor
+from .queues import CoreProgram
+from .tensors import Port, SpilledTensor
 
 MAGIC = b"LUTPROG\n"
 _HEAD = struct.Struct("<8sIIIII")  # magic, version, configuration hash, bytes of JSON, bytes of blobs, CRC-32 of both
@@ -33,8 +35,8 @@ class Program:
         Of the configuration that it was compiled for.
     config_name : str
         For messages.
-    prologue, body : Queues
-        Run once after loading and after a soft reset; run for every inference.
+    cores : tuple of CoreProgram
+        What each core executes: of one core, as long as a configuration has no more.
     arena_bytes : int
         Size of the arena.
     constants : bytes
@@ -43,10 +45,8 @@ class Program:
         Where they lie in the arena.
     inputs, outputs : tuple of Port
         The tensors that pass between host and accelerator.
-    layers : tuple of LayerPrediction
-        In order of execution.
-    written, spilled : tuple of WrittenTensor, tuple of SpilledTensor
-        For comparison with a reference.
+    spilled : tuple of SpilledTensor
+        What verification finds in the arena.
     predicted_cycles : int
         Of one inference, from start to done, on the ideal bus.
     outline : Outline
@@ -66,15 +66,12 @@ class Program:
 
     config_hash: int
     config_name: str
-    prologue: Queues
-    body: Queues
+    cores: tuple[CoreProgram, ...]
     arena_bytes: int
     constants: bytes
     constants_address: int
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
-    layers: tuple[LayerPrediction, ...]
-    written: tuple[WrittenTensor, ...]
     spilled: tuple[SpilledTensor, ...]
     predicted_cycles: int
     outline: Outline = field(default=Outline(), repr=False)
@@ -85,6 +82,24 @@ class Program:
 
     def __post_init__(self) -> None:
         program_check.check(self)
+
+    @property
+    def core(self) -> CoreProgram:
+        """What the only core executes."""
+        (core,) = self.cores
+        return core
+
+    @property
+    def layers(self) -> tuple[LayerPrediction, ...]:
+        """Of all cores, each in order of execution."""
+        return tuple(layer for core in self.cores for layer in core.layers)
+
+    def contents(self) -> Iterator[tuple[int, bytes]]:
+        """What must lie in the arena before a run: address and bytes of constants and commands."""
+        yield self.constants_address, self.constants
+        for core in self.cores:
+            for queues in (core.prologue, core.body):
+                yield from ((queues[queue].address, queues[queue].commands) for queue in Queue)
 
     def utilisation(self, cycles: int, multipliers: int) -> float:
         """The share of the multipliers' cycles that its multiply-accumulates take, given the cycles."""

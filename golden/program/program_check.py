@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from ..elements import BINARY_BITS, CODE_BITS
 from ..isa import COMMAND_BYTES, EXTERNAL_BITS, LOCAL_BITS
+from ..units import Queue
 
 if TYPE_CHECKING:
     from .prediction import LayerPrediction
     from .program import Program
-    from .queues import Queues
+    from .queues import CoreProgram, QueueProgram
     from .tensors import Port, WrittenTensor
 
 #: Cycles are counted in a register.
@@ -35,8 +36,10 @@ def check(program: Program) -> None:
     _between("arena_bytes", program.arena_bytes, 1, 1 << EXTERNAL_BITS)
     _between("predicted_cycles", program.predicted_cycles, 1, _CYCLES - 1)
     _between("batch", program.batch, 1, program.arena_bytes)
-    for name, queues in (("prologue", program.prologue), ("body", program.body)):
-        _check_queues(name, queues, program.arena_bytes)
+    if len(program.cores) != 1:
+        raise ValueError(f"cores must be 1, as many as a configuration has, not {len(program.cores)}")
+    for core in program.cores:
+        _check_core(core, program.arena_bytes)
     _in_arena("constants", program.constants_address, len(program.constants), program.arena_bytes)
     for kind, ports in (("inputs", program.inputs), ("outputs", program.outputs)):
         names = [port.name for port in ports]
@@ -44,28 +47,34 @@ def check(program: Program) -> None:
             raise ValueError(f"{kind} must be one or more, with different names, not {', '.join(names) or 'none'}")
         for port in ports:
             _check_port(port, program)
-    commands = len(program.body.compute) // COMMAND_BYTES
-    for layer in program.layers:
-        _check_layer(layer, commands)
-    for tensor in program.written:
-        _check_written(tensor, commands)
-    program.outline.check(len(program.body.dma) // COMMAND_BYTES - 1, commands - 1, len(program.layers))
+    # Without END.
+    program.outline.check(
+        [({queue: len(core.body[queue]) - 1 for queue in Queue}, len(core.layers)) for core in program.cores]
+    )
     for spilled in program.spilled:
         _check_elements(spilled.name, spilled.shape, spilled.bits)
         _check_order(spilled.name, spilled.shape, spilled.order)
         _in_arena(spilled.name, spilled.address, spilled.size_bytes, program.arena_bytes)
 
 
-def _check_queues(run: str, queues: Queues, arena_bytes: int) -> None:
-    for name, data, address in (
-        ("dma", queues.dma, queues.dma_address),
-        ("compute", queues.compute, queues.compute_address),
-    ):
-        if not data or len(data) % COMMAND_BYTES:
-            raise ValueError(f"{run}.{name} must be whole commands of {COMMAND_BYTES} bytes, not {len(data)} bytes")
-        if address % COMMAND_BYTES:
-            raise ValueError(f"{run}.{name}_address must be a multiple of {COMMAND_BYTES}, not {address}")
-        _in_arena(f"{run}.{name}", address, len(data), arena_bytes)
+def _check_core(core: CoreProgram, arena_bytes: int) -> None:
+    for run, queues in (("prologue", core.prologue), ("body", core.body)):
+        for queue in Queue:
+            _check_queue(f"{run}.{queue.value}", queues[queue], arena_bytes)
+    commands = len(core.body.compute)
+    for layer in core.layers:
+        _check_layer(layer, commands)
+    for tensor in core.written:
+        _check_written(tensor, commands)
+
+
+def _check_queue(name: str, queue: QueueProgram, arena_bytes: int) -> None:
+    size = len(queue.commands)
+    if not size or size % COMMAND_BYTES:
+        raise ValueError(f"{name}.commands must be whole commands of {COMMAND_BYTES} bytes, not {size} bytes")
+    if queue.address % COMMAND_BYTES:
+        raise ValueError(f"{name}.address must be a multiple of {COMMAND_BYTES}, not {queue.address}")
+    _in_arena(name, queue.address, size, arena_bytes)
 
 
 def _check_port(port: Port, program: Program) -> None:

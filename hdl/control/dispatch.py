@@ -6,16 +6,16 @@ from amaranth.lib.wiring import In, Out
 
 from ...golden import isa
 from ...golden.isa import Opcode
-from ...golden.units import Unit
+from ...golden.units import Queue
 from ..dma.dma_load import load_command_layout
 from ..parts.isa import INDEX_BITS, command_shape, view
 
 __all__ = ["Dispatch", "offers"]
 
 
-def offers(unit: Unit) -> dict[str, wiring.Member]:
+def offers(queue: Queue) -> dict[str, wiring.Member]:
     """The streams from a queue to its units, by name."""
-    if unit is Unit.DMA_QUEUE:
+    if queue is Queue.DMA:
         shapes = {"load": load_command_layout(), "store": command_shape(isa.STORE)}
     else:
         shapes = {"compute": command_shape(isa.COMPUTE)}
@@ -27,8 +27,7 @@ class Dispatch(wiring.Component):
 
     Parameters
     ----------
-    unit : Unit
-        The queue, ``DMA_QUEUE`` or ``COMPUTE_QUEUE``.
+    queue : Queue
 
     Members
     -------
@@ -46,15 +45,15 @@ class Dispatch(wiring.Component):
         Of the compute queue.
     """
 
-    def __init__(self, unit: Unit):
-        self.is_dma = unit is Unit.DMA_QUEUE
+    def __init__(self, queue: Queue):
+        self.is_dma = queue is Queue.DMA
         super().__init__(
             {
                 "command": In(isa.COMMAND_BITS),
                 "index": In(INDEX_BITS),
                 "offer": In(1),
                 "accepted": Out(1),
-                **offers(unit),
+                **offers(queue),
             }
         )
 

@@ -9,15 +9,13 @@ from amaranth.lib.wiring import In, Out
 from ...golden import isa
 from ...golden.config import Config
 from ...golden.config_parts import AxiConfig
-from ...golden.units import ErrorCode, Unit
+from ...golden.units import ErrorCode, Queue, Unit
 from ..bus.axi import ReadSignature, Response
 from ..parts.fifo import Fifo
 from ..parts.isa import INDEX_BITS, ErrorReport, report
 from .ring import Ring, burst_layout, program_layout
 
 __all__ = ["Program"]
-
-_QUEUES = ("dma", "compute")
 
 
 class Program(wiring.Component):
@@ -60,7 +58,7 @@ class Program(wiring.Component):
             "progress": Out(1),
             "error": Out(ErrorReport),
         }
-        for name in _QUEUES:
+        for name in (queue.value for queue in Queue):
             ports |= {
                 f"{name}_program": In(program_layout()),
                 f"{name}_changed": In(1),
@@ -73,7 +71,7 @@ class Program(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         rings = []
-        for name in _QUEUES:
+        for name in (queue.value for queue in Queue):
             m.submodules[name] = ring = Ring(self.config)
             rings.append(ring)
             for port in ("program", "changed", "stop"):

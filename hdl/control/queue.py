@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ...golden import isa
 from ...golden.config import Config
 from ...golden.isa import Opcode
-from ...golden.units import ErrorCode, Unit
+from ...golden.units import ErrorCode, Queue, Unit
 from ..parts.isa import INDEX_BITS, ErrorReport, report, view
 from .dispatch import Dispatch, offers
 from .flight import Flight
@@ -19,7 +19,7 @@ from .legality import Legality
 from .standing import Standing
 from .tokens import SIGNAL_BITS, Tokens
 
-__all__ = ["Queue"]
+__all__ = ["CommandQueue"]
 
 _UNITS = {Opcode.LOAD: Unit.LOAD, Opcode.FILL: Unit.FILL, Opcode.STORE: Unit.STORE, Opcode.COMPUTE: Unit.FETCH}
 
@@ -31,7 +31,7 @@ class _Parts(NamedTuple):
     dispatch: Dispatch
 
 
-class Queue(wiring.Component):
+class CommandQueue(wiring.Component):
     """Begin commands in order, at most one every ``COMMAND_BITS / data_bits`` + 5 cycles; give tokens as they complete.
 
     A command is read and checked while those before it run. Commands complete in order: a SYNC completes with the
@@ -40,8 +40,8 @@ class Queue(wiring.Component):
     Parameters
     ----------
     config : Config
-    unit : Unit
-        ``DMA_QUEUE`` or ``COMPUTE_QUEUE``: whose commands are legal here, and the name in errors.
+    queue : Queue
+        Whose commands are legal here.
 
     Members
     -------
@@ -75,26 +75,19 @@ class Queue(wiring.Component):
     standing : Out(Standing)
     error : Out(ErrorReport)
 
-    Raises
-    ------
-    ValueError
-        If ``unit`` is not a queue.
     """
 
-    def __init__(self, config: Config, *, unit: Unit):
-        if unit not in (Unit.DMA_QUEUE, Unit.COMPUTE_QUEUE):
-            raise ValueError(f"unit must be DMA_QUEUE or COMPUTE_QUEUE, not {unit.name}")
+    def __init__(self, config: Config, queue: Queue):
         self.config = config
-        self.unit = unit
-        self.is_dma = unit is Unit.DMA_QUEUE
-        self.opcodes = isa.DMA_OPCODES if self.is_dma else isa.COMPUTE_OPCODES
+        self.queue = queue
+        self.opcodes = isa.OPCODES[queue]
         super().__init__(
             {
                 "start": In(1),
                 "halt": In(1),
                 "words": In(stream.Signature(config.axi.data_bits)),
                 "exhausted": In(1),
-                **offers(unit),
+                **offers(queue),
                 "finished": In(1),
                 "granted": In(SIGNAL_BITS),
                 "grant": Out(SIGNAL_BITS),
@@ -151,14 +144,14 @@ class Queue(wiring.Component):
                     with m.If(last):
                         m.next = "SETTLE"
                 with m.Elif(self.exhausted):
-                    m.d.sync += report(self.error, ErrorCode.PROGRAM_END, self.unit, index)
+                    m.d.sync += report(self.error, ErrorCode.PROGRAM_END, self.queue.unit, index)
                     m.next = "STOP"
             for state, following in (("SETTLE", "GATHER"), ("GATHER", "CHECK"), ("CHECK", "BEGIN")):
                 with m.State(state):
                     m.next = following
             with m.State("BEGIN"):
                 with m.If(~parts.legality.legal):
-                    m.d.sync += report(self.error, parts.legality.error, self.unit, index)
+                    m.d.sync += report(self.error, parts.legality.error, self.queue.unit, index)
                     m.next = "STOP"
                 with m.If(self.began), m.Switch(header.opcode):
                     with m.Case(Opcode.SYNC):
@@ -183,11 +176,11 @@ class Queue(wiring.Component):
 
     def _elaborate_parts(self, m: Module, command: Signal) -> _Parts:
         header = view(isa.SYNC, command)
-        m.submodules.flight = flight = Flight(self.unit.name)
-        m.submodules.tokens = tokens = Tokens(self.unit.name)
+        m.submodules.flight = flight = Flight(self.queue.unit.name)
+        m.submodules.tokens = tokens = Tokens(self.queue.unit.name)
         m.submodules.legality = legality = Legality(self.config, self.opcodes)
-        m.submodules.dispatch = dispatch = Dispatch(self.unit)
-        for name in offers(self.unit):
+        m.submodules.dispatch = dispatch = Dispatch(self.queue)
+        for name in offers(self.queue):
             connect(m, getattr(dispatch, name), flipped(getattr(self, name)))
         m.d.comb += [
             legality.command.eq(command),
@@ -227,7 +220,7 @@ class Queue(wiring.Component):
 
     def _in_turn(self, m: Module, header, idle):
         """Whether the commands in flight let the next one begin."""
-        if not self.is_dma:
+        if self.queue is Queue.COMPUTE:
             # Commands go to one unit, which obeys `after` itself.
             return 1
         # LOAD and FILL are done by one unit, STORE by another: what one of them writes, the other may be about to read.

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ...golden import registers
 from ...golden.config import Config
-from ...golden.units import ErrorCode, Unit
+from ...golden.units import ErrorCode, Queue, Unit
 from ..parts.isa import ErrorReport, report
 from .registers import read_layout
 from .standing import Standing
@@ -127,11 +127,11 @@ class Supervisor(wiring.Component):
         """The report that counts, two cycles late: the sources', then the watchdog's, then that of tokens left."""
         stuck = self._elaborate_watchdog(m, busy)
         left = Signal(ErrorReport)
-        for name in ("compute", "dma"):
-            with m.If(closes & getattr(self, f"{name}_tokens_left")):
-                m.d.comb += report(
-                    left, ErrorCode.TOKENS_LEFT, Unit[f"{name.upper()}_QUEUE"], getattr(self, f"{name}_standing").index
-                )
+        # Later assignments win.
+        for queue in reversed(Queue):
+            with m.If(closes & getattr(self, f"{queue.value}_tokens_left")):
+                index = getattr(self, f"{queue.value}_standing").index
+                m.d.comb += report(left, ErrorCode.TOKENS_LEFT, queue.unit, index)
         half = len(ERROR_SOURCES) // 2
         sources = [self.errors[name] for name in ERROR_SOURCES]
         firsts = [_first(m, group, name) for name, group in (("early", sources[:half]), ("late", sources[half:]))]

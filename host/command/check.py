@@ -45,9 +45,7 @@ def layer_table(outcome: Outcome) -> tuple[list[tuple[str, ...]], list[dict[str,
     table, values = [HEAD], []
     for row in outcome.outline.rows:
         prediction, needed = (
-            (None, None)
-            if row.layer == NONE
-            else (outcome.program.layers[row.layer], outcome.outline.layers[row.layer])
+            (None, None) if row.layer == NONE else (outcome.program.layers[row.layer], outcome.core.layers[row.layer])
         )
         table.append(_cells(row, prediction, needed))
         values.append(

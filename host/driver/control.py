@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from ...golden import registers
 from ...golden.config import Config
-from ...golden.isa import COMMAND_BYTES
 from ...golden.program.queues import Queues
 from ...golden.registers import REGISTERS
 from ...golden.timing.latencies import reset_cycles
-from ...golden.units import ErrorCode, Unit
+from ...golden.units import ErrorCode, Queue, Unit
 from .errors import AcceleratorError, HardwareError
 from .transport import Transport
 
@@ -48,10 +47,8 @@ class Control:
         """Write what a run needs, which ends with an interrupt, before it is started."""
         settings = {
             "EXTERNAL_BASE": self._transport.arena_base,
-            "DMA_PROGRAM": queues.dma_address,
-            "DMA_COMMANDS": len(queues.dma) // COMMAND_BYTES,
-            "COMPUTE_PROGRAM": queues.compute_address,
-            "COMPUTE_COMMANDS": len(queues.compute) // COMMAND_BYTES,
+            **{f"{queue.name}_PROGRAM": queues[queue].address for queue in Queue},
+            **{f"{queue.name}_COMMANDS": len(queues[queue]) for queue in Queue},
             "WATCHDOG": watchdog_cycles,
             "INTERRUPT_ENABLE": 1,
         }

@@ -126,7 +126,7 @@ class Driver:
             self._prepare()
             for port, array in zip(program.inputs, checked, strict=True):
                 self._write_arena(port.address, ports.to_image(port, array))
-            self._start(program.body)
+            self._start(program.core.body)
 
     def finish(self) -> list[np.ndarray]:
         """Wait for the inference that :meth:`begin` started, and read its outputs.
@@ -188,13 +188,9 @@ class Driver:
         # Other commands may lie where the hardware has fetched the ones that it holds.
         state.settings.clear()
         # All of it, also after a reset: what a failed run wrote into external memory is not known.
-        for address, data in (
-            (program.constants_address, program.constants),
-            *((queues.dma_address, queues.dma) for queues in (program.prologue, program.body)),
-            *((queues.compute_address, queues.compute) for queues in (program.prologue, program.body)),
-        ):
+        for address, data in program.contents():
             self._write_arena(address, data)
-        self._start(program.prologue)
+        self._start(program.core.prologue)
         self._wait()
         state.program = program
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from ...golden.isa import COMMAND_BYTES, Opcode
 from ...golden.program.program import Program
 from ...golden.program.queues import Queues
-from ...golden.units import ErrorCode, Unit
+from ...golden.units import ErrorCode, Queue, Unit
 from .errors import AcceleratorError
 
-_DMA_UNITS = (Unit.DMA_QUEUE, Unit.LOAD, Unit.STORE, Unit.FILL)
-_COMPUTE_UNITS = (Unit.COMPUTE_QUEUE, Unit.FETCH, Unit.WRITE_BACK)
+#: The queue whose command a unit executes.
+_QUEUES = dict.fromkeys((Unit.DMA_QUEUE, Unit.LOAD, Unit.STORE, Unit.FILL), Queue.DMA) | dict.fromkeys(
+    (Unit.COMPUTE_QUEUE, Unit.FETCH, Unit.WRITE_BACK), Queue.COMPUTE
+)
 #: ERROR_ADDRESS means something with these: a local address, or an external one relative to EXTERNAL_BASE.
 _WITH_ADDRESS = (ErrorCode.ADDRESS_RANGE, ErrorCode.AXI_SLAVE, ErrorCode.AXI_DECODE)
 _REMEDIES = {
@@ -53,14 +55,15 @@ def stopped(program: Program, queues: Queues, word: int, address: int) -> Accele
 
 def _describe(program: Program, queues: Queues, unit: Unit, index: int) -> str:
     """The command in words, as far as its queue is known."""
-    run = "prologue" if queues is program.prologue else "body"
-    if unit not in _DMA_UNITS + _COMPUTE_UNITS:
+    run = "prologue" if queues is program.core.prologue else "body"
+    queue = _QUEUES.get(unit)
+    if queue is None:
         return f"command {index} of the {run}"
-    name, data = ("DMA", queues.dma) if unit in _DMA_UNITS else ("compute", queues.compute)
+    data = queues[queue].commands
     start = index * COMMAND_BYTES
     code = data[start] & 15 if start < len(data) else None
     opcode = Opcode(code).name if code in Opcode.__members__.values() else f"opcode {code}"
-    words = f"command {index} ({opcode}) of the {run}'s {name} queue"
-    if name == "compute" and run == "body":
-        words += "".join(f", layer {layer.name}" for layer in program.layers if index in layer.commands)
+    words = f"command {index} ({opcode}) of the {run}'s {queue.title} queue"
+    if queue is Queue.COMPUTE and run == "body":
+        words += "".join(f", layer {layer.name}" for layer in program.core.layers if index in layer.commands)
     return words

@@ -11,6 +11,7 @@ from ...golden.isa import TABLE_BYTES
 from ...golden.memories import LocalMemory, constant_memories
 from ...golden.program.outline import Block, Outline, Stay
 from ...golden.program.program import Program
+from ...golden.units import Queue
 from .body import BodyCommand, read_queue
 
 
@@ -58,6 +59,8 @@ class Outcome:
         As given.
     outline : Outline
         The program's.
+    core : CoreOutline
+        That of its core.
 
     Raises
     ------
@@ -72,18 +75,16 @@ class Outcome:
                 "program must have an outline of what its compiler has decided, and has none; "
                 "compile the model with `lutterfly compile`"
             )
-        self._queues = {
-            "dma": read_queue(program.body.dma, self.outline.dma),
-            "compute": read_queue(program.body.compute, self.outline.compute),
-        }
+        (self.core,) = self.outline.cores
+        self._queues = {queue: read_queue(program.core.body[queue].commands, self.core[queue]) for queue in Queue}
 
-    def queue(self, name: str) -> Sequence[BodyCommand]:
-        """The commands of the queue ``"compute"`` or ``"dma"``."""
-        return self._queues[name]
+    def queue(self, queue: Queue) -> Sequence[BodyCommand]:
+        """The commands of a queue, END left out."""
+        return self._queues[queue]
 
     def touching(self, stay: Stay) -> tuple[list[BodyCommand], list[BodyCommand]]:
         """The commands that bring, write or store what lies in the feature memory, and those that read it there."""
-        dma, compute = self._queues["dma"], self._queues["compute"]
+        dma, compute = self._queues[Queue.DMA], self._queues[Queue.COMPUTE]
         moved = [*(dma[index] for index in stay.dma), *(compute[index] for index in stay.written)]
         return moved, [compute[index] for index in stay.read]
 
@@ -94,7 +95,7 @@ class Outcome:
             ConstantMemory(
                 memory.title,
                 self.config.size_bytes(memory),
-                tuple(block for block in self.outline.blocks if block.memory == memory.name),
+                tuple(block for block in self.core.blocks if block.memory == memory.name),
             )
             for memory in constant_memories(self.config)
         )
@@ -102,15 +103,15 @@ class Outcome:
     @property
     def transfer_tables(self) -> int:
         """Tables of the table memory, which transfer functions share where they are equal."""
-        tables = [block for block in self.outline.blocks if block.memory == LocalMemory.TABLE.name]
+        tables = [block for block in self.core.blocks if block.memory == LocalMemory.TABLE.name]
         return sum(block.size_bytes for block in tables) // TABLE_BYTES
 
     @property
     def feature_bytes(self) -> int:
         """Taken in the feature memory where it is fullest."""
-        return max((layer.feature_bytes for layer in self.outline.layers), default=0)
+        return max((layer.feature_bytes for layer in self.core.layers), default=0)
 
     @property
     def spilled(self) -> frozenset[str]:
         """Tensors that go through external memory because the feature memory does not hold them."""
-        return frozenset(name for layer in self.outline.layers for name in layer.spilled)
+        return frozenset(name for layer in self.core.layers for name in layer.spilled)

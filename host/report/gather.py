@@ -135,7 +135,7 @@ def gather(name: str, program: Program, config: Config, outcome: Outcome, observ
         Of one inference.
     """
     divided = shares(observation, [layer.commands for layer in program.layers])
-    rows = zip(program.layers, divided, outcome.outline.layers, strict=True)
+    rows = zip(program.layers, divided, outcome.core.layers, strict=True)
     layers = tuple(
         LayerFacts(
             _label(index, prediction.name),
@@ -157,7 +157,7 @@ def gather(name: str, program: Program, config: Config, outcome: Outcome, observ
         tuple(occupants(outcome, observation)),
         tuple(_use(memory, layers) for memory in outcome.constant_memories),
         _external(program, outcome.outline.streamed_bytes),
-        tuple(_tables(outcome.outline.blocks)),
+        tuple(_tables(outcome.core.blocks)),
         outcome.outline.transfer_functions,
     )
 
@@ -182,7 +182,7 @@ def _use(memory: ConstantMemory, layers: tuple[LayerFacts, ...]) -> Use:
 
 def _external(program: Program, streamed_bytes: int) -> Use:
     """The arena: what lies in external memory."""
-    commands = sum(len(queue) for run in (program.prologue, program.body) for queue in (run.dma, run.compute))
+    commands = sum(len(data) for _, data in program.contents()) - len(program.constants)
     parts = {"inputs": 0, "outputs": 0, "spilled tensors": 0}
     # A tensor that the host reads is often one that was spilled: it lies there once.
     seen: set[int] = set()

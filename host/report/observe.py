@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...golden.isa import Opcode
+from ...golden.units import Queue
 from ..program import BodyCommand, Outcome
 from ..session.session import InferenceSession
 from ..simulation.settings import EventKind
@@ -104,9 +105,9 @@ def observe(
         *(
             tuple(
                 Ran(command, index, *(int(cycle) - start for cycle in cycles))
-                for index, (command, *cycles) in enumerate(zip(outcome.queue(name), *columns, strict=True))
+                for index, (command, *cycles) in enumerate(zip(outcome.queue(queue), *columns, strict=True))
             )
-            for name, columns in (("dma", moved), ("compute", computed))
+            for queue, columns in ((Queue.DMA, moved), (Queue.COMPUTE, computed))
         ),
         outputs,
     )

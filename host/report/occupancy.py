@@ -39,7 +39,7 @@ def occupants(outcome: Outcome, observation: Observation) -> list[Occupant]:
     """Everything that lies in the feature memory in the course of an inference, in the order of its first use."""
     ran = {ran.command: ran for ran in (*observation.dma, *observation.compute)}
     found = []
-    for stay in outcome.outline.stays:
+    for stay in outcome.core.stays:
         moved, read = outcome.touching(stay)
         begins = [ran[command].begin for command in (*moved, *read)]
         ends = [ran[command].end for command in moved] + [ran[command].issued for command in read]

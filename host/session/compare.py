@@ -10,7 +10,7 @@ import numpy as np
 
 from ...golden.config import Config
 from ...golden.isa import COMMAND_BYTES, Opcode
-from ...golden.machine import machine
+from ...golden.machine import images, machine
 from ...golden.machine.tensors import tensor_image
 from ...golden.program.program import Program
 from ..driver import ports
@@ -125,7 +125,7 @@ class Comparison:
 
     def _run_machine(self, codes: Mapping[str, Int8], order: str) -> dict[str, Int8]:
         golden = machine.Machine(self.config, seed=self.found.samples)
-        arena = machine.new_arena(self.program)
+        arena = images.new_arena(self.program)
         golden.run_prologue(self.program, arena, order=order)
         for name, port in zip(self.graph.inputs, self.program.inputs, strict=True):
             image = tensor_image(codes[name], port.bits)
@@ -139,7 +139,7 @@ class Comparison:
         driver.begin(inputs)
         self._started = simulator.cycle
         tensors = {}
-        written = sorted(self.program.written, key=lambda tensor: tensor.command)
+        written = sorted(self.program.core.written, key=lambda tensor: tensor.command)
         for command, group in itertools.groupby(written, lambda tensor: tensor.command):
             ordinal = sum(opcode is Opcode.COMPUTE for opcode in self._compute_opcodes()[: command + 1])
             if (
@@ -149,16 +149,16 @@ class Comparison:
                 break
             simulator.run(_LANDING_CYCLES)
             feature = np.frombuffer(simulator.read_feature(0, self.config.memory.feature_bytes), np.uint8)
-            tensors |= {tensor.name: machine.read_tensor(tensor, feature) for tensor in group}
+            tensors |= {tensor.name: images.read_tensor(tensor, feature) for tensor in group}
         self._outputs = driver.finish()
         self.found.cycles = driver.counters()["cycles"]
         for tensor in self.program.spilled:
             data = self.transport.read_memory(self.transport.arena_base + tensor.address, tensor.size_bytes)
-            tensors[tensor.name] = machine.spilled_codes(tensor, np.frombuffer(data, np.uint8))
+            tensors[tensor.name] = images.spilled_codes(tensor, np.frombuffer(data, np.uint8))
         return tensors
 
     def _compute_opcodes(self) -> list[Opcode]:
-        commands = self.program.body.compute
+        commands = self.program.core.body.compute.commands
         return [Opcode(commands[start] & 15) for start in range(0, len(commands), COMMAND_BYTES)]
 
     def measure(self) -> list[LayerCycles]:
@@ -168,7 +168,7 @@ class Comparison:
             index: next(issues) for index, opcode in enumerate(self._compute_opcodes()) if opcode is Opcode.COMPUTE
         }
         layers, before = [], self._started
-        for layer in self.program.layers:
+        for layer in self.program.core.layers:
             now = last_issue[layer.commands[-1]]
             layers.append(LayerCycles(layer.name, layer.cycles, now - before))
             before = now

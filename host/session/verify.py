@@ -102,7 +102,7 @@ def _check_tensors(program: Program, graph: Graph, name: str) -> None:
     """What a program says of its tensors must be what its model has."""
     ports = [*zip(program.inputs, graph.inputs, strict=False), *zip(program.outputs, graph.outputs, strict=False)]
     places = [(known, port.shape, port.bits) for port, known in ports]
-    places += [(tensor.name, tensor.shape, tensor.bits) for tensor in (*program.written, *program.spilled)]
+    places += [(tensor.name, tensor.shape, tensor.bits) for tensor in (*program.core.written, *program.spilled)]
     for tensor, shape, bits in places:
         known = graph.tensors.get(tensor)
         if known is None:

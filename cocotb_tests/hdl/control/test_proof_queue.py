@@ -16,7 +16,7 @@ from lutterfly.golden.config_parts import ArrayConfig, AxiConfig
 from lutterfly.golden.fields import fields_end
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.units import Unit
+from lutterfly.golden.units import Queue, Unit
 from lutterfly.hdl.control import dispatch, flight, legality, queue, tokens
 
 pytestmark = needs_yosys
@@ -53,9 +53,9 @@ class QueueProof(Proof):
     Stated bound: the tokens that are there at a time fit into their counter.
     """
 
-    def __init__(self, *, unit: Unit) -> None:
+    def __init__(self, which: Queue) -> None:
         super().__init__()
-        self.unit = queue.Queue(CONFIG, unit=unit)
+        self.unit = queue.CommandQueue(CONFIG, which)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -64,7 +64,7 @@ class QueueProof(Proof):
         parts = found.parts
         self.flight, self.tokens = inside(parts.flight), inside(parts.tokens)
         self.legality, self.dispatch = inside(parts.legality), inside(parts.dispatch)
-        kinds = ("load", "store") if unit.is_dma else ("compute",)
+        kinds = ("load", "store") if unit.queue is Queue.DMA else ("compute",)
         granted_most = (1 << len(self.tokens.count)) - 1
         m.d.comb += [
             unit.start.eq(self.free(name="start")),
@@ -95,7 +95,7 @@ class QueueProof(Proof):
         self.check_beginning(m, found)
 
         busy = {kind: (accepted[kind] != 0) | getattr(unit, kind).valid for kind in kinds}
-        if unit.is_dma:
+        if unit.queue is Queue.DMA:
             m.d.comb += [
                 Assert(~(busy["load"] & busy["store"])),
                 Assert(~busy["load"] | ~found.last_was_store),
@@ -188,7 +188,7 @@ class QueueProof(Proof):
         ]
         # COMPUTE obeys `after` in its unit.
         turn = Const(1)
-        if unit.is_dma:
+        if unit.queue is Queue.DMA:
             turn = flight.idle | ~header.after & (~found.is_transfer | (found.is_store == found.last_was_store))
             m.d.comb += Assert(~unit.began | ~header.after | flight.idle)
         with m.If(at("BEGIN") & found.may_begin):
@@ -230,7 +230,7 @@ class QueueProof(Proof):
 
     def formats(self) -> list:
         unit = self.unit
-        if unit.is_dma:
+        if unit.queue is Queue.DMA:
             load = unit.load.payload
             return [(load.load, isa.LOAD), (load.fill, isa.FILL), (unit.store.payload, isa.STORE)]
         return [(unit.compute.payload, isa.COMPUTE)]
@@ -254,16 +254,16 @@ class QueueProof(Proof):
 
 
 @pytest.mark.parametrize(
-    ("unit", "count"),
+    ("which", "count"),
     [
-        (Unit.DMA_QUEUE, 2),
-        (Unit.COMPUTE_QUEUE, 2),
-        pytest.param(Unit.DMA_QUEUE, 4, marks=pytest.mark.regress),
+        (Queue.DMA, 2),
+        (Queue.COMPUTE, 2),
+        pytest.param(Queue.DMA, 4, marks=pytest.mark.regress),
     ],
 )
-def test_queue(unit: Unit, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queue(which: Queue, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flight, "_IN_FLIGHT", count)
-    prove(QueueProof(unit=unit), tmp_path, depth=2, cover_depth=24, time_limit_s=3600)
+    prove(QueueProof(which), tmp_path, depth=2, cover_depth=24, time_limit_s=3600)
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_a_broken_queue_is_found(
     for name in part.__all__:
         # The queue has its parts by their names.
         monkeypatch.setattr(queue, name, getattr(changed, name), raising=False)
-    unit = Unit.COMPUTE_QUEUE if part is legality else Unit.DMA_QUEUE
+    which = Queue.COMPUTE if part is legality else Queue.DMA
     # What goes wrong takes several commands: more cycles than the solver can look at from reset on.
     with pytest.raises(ProofError, match="does not follow"):
-        prove(QueueProof(unit=unit), tmp_path, depth=2)
+        prove(QueueProof(which), tmp_path, depth=2)

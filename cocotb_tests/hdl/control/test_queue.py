@@ -17,8 +17,8 @@ from lutterfly.golden.engines import DEPTHWISE, find_engine
 from lutterfly.golden.fields import fields_end
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.units import ErrorCode, Unit
-from lutterfly.hdl.control.queue import Queue
+from lutterfly.golden.units import ErrorCode, Queue, Unit
+from lutterfly.hdl.control.queue import CommandQueue
 from lutterfly.hdl.control.standing import Standing
 from lutterfly.hdl.dma.dma_load import load_command_layout
 from lutterfly.hdl.parts.isa import ErrorReport, command_shape
@@ -28,21 +28,16 @@ COUNT = 60
 
 
 @pytest.mark.parametrize(
-    ("preset", "unit"),
+    ("preset", "queue"),
     [
-        ("tiny", Unit.DMA_QUEUE),
-        ("ecp5-85k", Unit.COMPUTE_QUEUE),
-        ("large", Unit.DMA_QUEUE),
+        ("tiny", Queue.DMA),
+        ("ecp5-85k", Queue.COMPUTE),
+        ("large", Queue.DMA),
     ],
     ids=lambda value: getattr(value, "name", value),
 )
-def test_queue(simulate, preset: str, unit: Unit) -> None:
-    simulate(Queue(PRESETS[preset], unit=unit), env={"PRESET": preset, "QUEUE": unit.name})
-
-
-def test_bad_unit() -> None:
-    with pytest.raises(ValueError, match=r"^unit must be DMA_QUEUE or COMPUTE_QUEUE, not LOAD$"):
-        Queue(PRESETS["tiny"], unit=Unit.LOAD)
+def test_queue(simulate, preset: str, queue: Queue) -> None:
+    simulate(CommandQueue(PRESETS[preset], queue), env={"PRESET": preset, "QUEUE": queue.name})
 
 
 class Bench:
@@ -53,8 +48,8 @@ class Bench:
         self.rng = np.random.default_rng(seed)
         self.p_stall = p_stall
         self.config = PRESETS[os.environ["PRESET"]]
-        self.unit = Unit[os.environ["QUEUE"]]
-        self.is_dma = self.unit is Unit.DMA_QUEUE
+        self.queue = Queue[os.environ["QUEUE"]]
+        self.is_dma = self.queue is Queue.DMA
         self.shapes = (
             {"load": load_command_layout(), "store": command_shape(isa.STORE)}
             if self.is_dma
@@ -154,7 +149,7 @@ class Bench:
 
 def _random_commands(bench: Bench, count: int) -> list[tuple[Opcode, dict[str, int]]]:
     rng = bench.rng
-    opcodes = [code for code in (isa.DMA_OPCODES if bench.is_dma else isa.COMPUTE_OPCODES) if code is not Opcode.END]
+    opcodes = [code for code in isa.OPCODES[bench.queue] if code is not Opcode.END]
     commands = []
     for position in range(count + 1):
         opcode = opcodes[rng.integers(len(opcodes))] if position < count else Opcode.END
@@ -324,7 +319,7 @@ async def illegal_commands(dut, case: str) -> None:
     if code is None:
         assert not bench.errors
         return
-    assert bench.errors == [{"code": code, "unit": bench.unit, "index": 2, "address": 0}]
+    assert bench.errors == [{"code": code, "unit": bench.queue.unit, "index": 2, "address": 0}]
     for _ in range(100):
         await RisingEdge(dut.clk)
     assert len(bench.handed) <= 1
@@ -338,7 +333,7 @@ async def program_without_end(dut, count: int) -> None:
     bench = Bench(dut, 1, 0.0)
     await bench.reset()
     await bench.run([isa.SYNC.encode()] * count, 0)
-    assert bench.errors == [{"code": ErrorCode.PROGRAM_END, "unit": bench.unit, "index": count, "address": 0}]
+    assert bench.errors == [{"code": ErrorCode.PROGRAM_END, "unit": bench.queue.unit, "index": count, "address": 0}]
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

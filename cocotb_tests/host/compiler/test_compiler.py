@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from lutterfly.golden.engines import MAC
-from lutterfly.golden.machine.machine import ORDERS, MachineError
+from lutterfly.golden.machine.flights import MachineError
+from lutterfly.golden.machine.machine import ORDERS
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.program import Program
+from lutterfly.golden.units import Queue
 from lutterfly.host.compiler import CompileError, compile_graph, encode, plan_graph
 from lutterfly.host.compiler.outcome.emit import emit
 from lutterfly.host.graph import Graph, Window
@@ -108,8 +110,8 @@ def test_no_layer_waits_for_a_border_that_could_be_filled_before() -> None:
         assert layer.cycles <= layer.array_cycles + 50, layer
 
 
-@pytest.mark.parametrize("queue", ["compute", "dma"])
-def test_every_wait_and_every_after_is_needed(queue: str) -> None:
+@pytest.mark.parametrize("queue", Queue)
+def test_every_wait_and_every_after_is_needed(queue: Queue) -> None:
     """Leave out one of them, and the orders no longer agree: what the machine poisons is what the compiler orders."""
     maker = GraphMaker((16, 16, 4), zero_point=9)
     name = maker.convolution("x", 16, SAME)
@@ -126,7 +128,7 @@ def test_every_wait_and_every_after_is_needed(queue: str) -> None:
             if flaw == "after":
                 victim.after = False
             else:
-                plan.queue("dma" if queue == "compute" else "compute")[victim.waits_for].signal -= 1
+                plan.queue(queue.peer)[victim.waits_for].signal -= 1
                 victim.waits_for = None
             program = emit(plan, "tiny")
             wrong = [differing_bytes(graph, program, config, order=order) for order in ORDERS]
@@ -139,7 +141,7 @@ def test_a_token_too_few_or_too_many_is_found() -> None:
     graph, config = random_graph(3), PRESETS["ecp5-85k"]
     for change in (-1, 1):
         plan = plan_graph(graph, config)
-        next(command for command in plan.queue("dma") if command.signal).signal += change
+        next(command for command in plan.queue(Queue.DMA) if command.signal).signal += change
         with pytest.raises(MachineError, match="WATCHDOG" if change < 0 else "TOKENS_LEFT"):
             differing_bytes(graph, emit(plan, "ecp5-85k"), config, order="random")
 
@@ -221,7 +223,7 @@ def test_a_scale_that_is_no_number_is_refused_by_name() -> None:
 def test_a_window_of_a_depthwise_row_reads_only_what_the_one_before_did_not() -> None:
     maker = GraphMaker((16, 16, 16))
     plan = plan_graph(maker.finish(maker.depthwise("x", SAME)), PRESETS["ecp5-85k"])
-    (command,) = plan.queue("compute")
+    (command,) = plan.queue(Queue.COMPUTE)
     assert plan.predictions[0].array_cycles == 16 * (3 * 3 + 15 * 3)
     assert (command.fields["rows"], command.fields["steps"], command.fields["skip"]) == (3, 9, 6)
 
@@ -230,7 +232,7 @@ def test_a_window_of_a_depthwise_row_reads_only_what_the_one_before_did_not() ->
 def test_a_depthwise_kernel_runs_along_its_longer_side(kernel: tuple[int, int], along: int) -> None:
     maker = GraphMaker((9, 9, 16))
     plan = plan_graph(maker.finish(maker.depthwise("x", Window(kernel))), PRESETS["ecp5-85k"])
-    (command,) = plan.queue("compute")
+    (command,) = plan.queue(Queue.COMPUTE)
     inner = plan.graph.tensors[plan.graph.layers[0].output].shape[along]
     assert command.fields["inner"] == inner
     assert plan.operations[0].stream.along == along
@@ -240,7 +242,7 @@ def test_a_depthwise_kernel_beyond_the_chain_runs_as_groups() -> None:
     maker, config = GraphMaker((13, 13, 3)), PRESETS["tiny"]
     graph = maker.finish(maker.depthwise("x", Window((9, 9))))
     plan = plan_graph(graph, config)
-    assert plan.queue("compute")[0].fields["engine"] == MAC
+    assert plan.queue(Queue.COMPUTE)[0].fields["engine"] == MAC
     assert differing_bytes(graph, emit(plan, "tiny"), config, order="random") == 0
 
 

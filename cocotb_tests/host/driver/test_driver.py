@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lutterfly.examples import digits
-from lutterfly.golden.machine.machine import MachineError
+from lutterfly.golden.machine.flights import MachineError
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.program import Program
 from lutterfly.golden.units import ErrorCode, Unit
@@ -45,7 +45,7 @@ def test_inferences_back_to_back_load_the_weights_once(program: Program, transpo
     driver.load(program)
     for seed in (0, 1):
         np.testing.assert_array_equal(driver.infer(codes(seed)), fresh_answer(program, seed))
-    assert transport.starts == [program.prologue.dma_address, *2 * [program.body.dma_address]]
+    assert transport.starts == [program.core.prologue.dma.address, *2 * [program.core.body.dma.address]]
     assert driver.counters()["cycles"] == 1000
 
 
@@ -134,7 +134,7 @@ def test_after_a_reset_the_prologue_runs_again(program: Program, transport: Gold
     driver.begin(codes(0))
     driver.reset()
     np.testing.assert_array_equal(driver.infer(codes(1)), fresh_answer(program, 1))
-    prologue, body = program.prologue.dma_address, program.body.dma_address
+    prologue, body = program.core.prologue.dma.address, program.core.body.dma.address
     assert transport.starts == [prologue, body, prologue, body]
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
+from benches.programs import with_body, with_commands
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.program import Program
+from lutterfly.golden.units import Queue
 from lutterfly.host.program import Outcome
 from oracles.reported import NETWORKS, report_of
 
@@ -16,7 +16,7 @@ from oracles.reported import NETWORKS, report_of
 def test_commands_are_the_plans(network: str) -> None:
     plan, facts = report_of(network)
     outcome = Outcome(Program.from_bytes(facts.program.to_bytes()), PRESETS["tiny"])
-    for queue in ("dma", "compute"):
+    for queue in Queue:
         commands = plan.queue(queue)
         assert commands
         for found, known in zip(outcome.queue(queue), commands, strict=True):
@@ -37,14 +37,15 @@ def test_rows_lead_to_every_layer_once(network: str) -> None:
 @pytest.mark.parametrize("network", NETWORKS)
 def test_every_command_that_touches_the_feature_memory_has_its_stay(network: str) -> None:
     plan, facts = report_of(network)
-    outcome, touching = facts.program.outline, set()
+    outcome, touching = facts.program.outline.cores[0], set()
     for stay in outcome.stays:
-        touching |= {("dma", index) for index in stay.dma} | {("compute", index) for index in stay.written}
-    assert {index for queue, index in touching if queue == "compute"} == {*range(len(plan.queue("compute")))}
+        touching |= {(Queue.DMA, index) for index in stay.dma} | {(Queue.COMPUTE, index) for index in stay.written}
+    assert {index for queue, index in touching if queue is Queue.COMPUTE} == {*range(len(plan.queue(Queue.COMPUTE)))}
 
 
 def test_a_command_that_there_is_not_is_refused() -> None:
     program = report_of("digits")[1].program
-    body = dataclasses.replace(program.body, dma=b"\x0f" + program.body.dma[1:])
+    known = program.core.body
+    body = with_commands(known, Queue.DMA, b"\x0f" + known.dma.commands[1:])
     with pytest.raises(ValueError, match="15"):
-        Outcome(dataclasses.replace(program, body=body), PRESETS["tiny"])
+        Outcome(with_body(program, body), PRESETS["tiny"])

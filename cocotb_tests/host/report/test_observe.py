@@ -18,11 +18,14 @@ from oracles.reported import NETWORKS, feeds, report_of
 @pytest.mark.parametrize("network", NETWORKS)
 def test_every_command_of_the_program_is_there(network: str) -> None:
     _, facts = report_of(network)
-    ran, body = facts.observation, facts.program.body
+    ran, body = facts.observation, facts.program.core.body
     # Each queue ends with END, which the trace does not show and the counters count.
-    assert len(ran.dma) == len(body.dma) // COMMAND_BYTES - 1 == ran.counters["dma_done"] - 1
-    assert len(ran.compute) == len(body.compute) // COMMAND_BYTES - 1 == ran.counters["compute_done"] - 1
-    opcodes = [Opcode(body.dma[start] & 15) for start in range(0, len(body.dma) - COMMAND_BYTES, COMMAND_BYTES)]
+    assert len(ran.dma) == len(body.dma) - 1 == ran.counters["dma_done"] - 1
+    assert len(ran.compute) == len(body.compute) - 1 == ran.counters["compute_done"] - 1
+    opcodes = [
+        Opcode(body.dma.commands[start] & 15)
+        for start in range(0, len(body.dma.commands) - COMMAND_BYTES, COMMAND_BYTES)
+    ]
     assert [command.command.opcode for command in ran.dma] == opcodes
     assert ran.cycles == ran.counters["cycles"]
 

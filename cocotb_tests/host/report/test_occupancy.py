@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from lutterfly.golden.presets import PRESETS
+from lutterfly.golden.units import Queue
 from lutterfly.host.compiler.data.command import Command
 from lutterfly.host.compiler.data.plan import Plan
 from lutterfly.host.report.observe import Ran
@@ -17,7 +18,7 @@ from oracles.reported import NETWORKS, report_of
 
 def planned(plan: Plan, ran: Ran) -> Command:
     """The compiler's command, which knows every byte that it touches."""
-    return plan.queue("compute" if ran.kind == "COMPUTE" else "dma")[ran.index]
+    return plan.queue(Queue.COMPUTE if ran.kind == "COMPUTE" else Queue.DMA)[ran.index]
 
 
 def feature_spans(plan: Plan, ran: Ran) -> Iterator[tuple[int, int, int]]:

@@ -13,6 +13,7 @@ from lutterfly.golden.machine.machine import ORDERS
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.program import Program
+from lutterfly.golden.units import Queue
 from lutterfly.host import InferenceSession, compiler
 from lutterfly.host.command.main import main
 from lutterfly.host.compiler import CompileError, compile_graph, plan_graph
@@ -56,7 +57,7 @@ def test_streamed_weights_are_loaded_once_for_a_batch() -> None:
     def loaded(samples: int) -> tuple[int, int]:
         """Bytes of weights that an inference loads, and its cycles."""
         plan = plan_graph(batched(large(), samples), ECP5)
-        loads = [command.fields for command in plan.queue("dma") if command.opcode is Opcode.LOAD]
+        loads = [command.fields for command in plan.queue(Queue.DMA) if command.opcode is Opcode.LOAD]
         return sum(
             load["rows"] * load["folds"] * load["row_pieces"] * load["piece_bytes"]
             for load in loads

@@ -58,7 +58,10 @@ def test_outputs_are_named_as_for_onnx_runtime(names: list[str] | None) -> None:
 
 def loads(queues: Queues) -> list[tuple[LocalMemory, int]]:
     """Memory and bytes of every LOAD."""
-    commands = [queues.dma[start : start + COMMAND_BYTES] for start in range(0, len(queues.dma), COMMAND_BYTES)]
+    commands = [
+        queues.dma.commands[start : start + COMMAND_BYTES]
+        for start in range(0, len(queues.dma.commands), COMMAND_BYTES)
+    ]
     fields = [FORMATS[Opcode.LOAD].decode(word) for word in commands if word[0] & 15 == Opcode.LOAD]
     return [
         (
@@ -74,8 +77,8 @@ def test_a_batch_runs_the_prologue_once_and_no_body_loads_what_stays() -> None:
     session = InferenceSession(digits.model_path("qop"), CONFIG, transport)
     session.run(None, {"pixels": digits.images()[:5]})
     session.run(None, {"pixels": digits.images()[:2]})
-    prologue, body = session.program.prologue, session.program.body
-    assert transport.starts == [prologue.dma_address] + 7 * [body.dma_address]
+    prologue, body = session.program.core.prologue, session.program.core.body
+    assert transport.starts == [prologue.dma.address] + 7 * [body.dma.address]
     assert {memory for memory, _ in loads(prologue)} >= {LocalMemory.WEIGHT, LocalMemory.PARAMETER, LocalMemory.TABLE}
     (port,) = session.program.inputs
     assert {memory for memory, _ in loads(body)} == {LocalMemory.FEATURE}
@@ -93,7 +96,7 @@ def test_a_batch_on_the_simulated_core_never_reads_the_weights_again() -> None:
     transport.write_memory(address, bytes(byte ^ 0x55 for byte in program.constants))
     np.testing.assert_array_equal(session.run(None, {"pixels": images})[0], expected)
     completed = [int(kind) for _, kind in transport.simulator.events()].count(EventKind.DMA_DONE)
-    once, each = (len(queues.dma) // COMMAND_BYTES for queues in (program.prologue, program.body))
+    once, each = (len(queues.dma) for queues in (program.core.prologue, program.core.body))
     # The trace leaves out END.
     assert completed == once - 1 + len(images) * (each - 1)
     assert [counters["dma_done"] for counters in session.counters] == len(images) * [each]

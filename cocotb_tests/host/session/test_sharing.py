@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from lutterfly.examples import digits
-from lutterfly.golden.machine.machine import MachineError
+from lutterfly.golden.machine.flights import MachineError
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.program import Program
 from lutterfly.golden.units import ErrorCode, Unit
@@ -102,8 +102,8 @@ def test_the_networks_lie_at_equal_addresses(networks: list[Network]) -> None:
     assert first != second
     for kind in ("prologue", "body"):
         layouts = [
-            (queues.dma_address, len(queues.dma), queues.compute_address, len(queues.compute))
-            for queues in (getattr(first, kind), getattr(second, kind))
+            (queues.dma.address, len(queues.dma.commands), queues.compute.address, len(queues.compute.commands))
+            for queues in (getattr(first.core, kind), getattr(second.core, kind))
         ]
         assert layouts[0] == layouts[1]
 
@@ -124,7 +124,7 @@ def test_the_prologue_runs_when_it_must_and_only_then(networks: list[Network]) -
     copy = Program.from_bytes(first.program.to_bytes())
     drivers = {"a": (loaded(transport, first.program), first), "A": (loaded(transport, copy), first)}
     drivers["b"] = loaded(transport, second.program), second
-    prologue, body = (getattr(first.program, kind).dma_address for kind in ("prologue", "body"))
+    prologue, body = (getattr(first.program.core, kind).dma_address for kind in ("prologue", "body"))
     assert transport.starts == [prologue, prologue]
     del transport.starts[:]
     for name in "bbaaAAabA":

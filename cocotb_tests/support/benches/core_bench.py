@@ -13,15 +13,16 @@ from cocotb.triggers import FallingEdge, RisingEdge
 from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiRam, AxiResp
 
 from benches.axi_monitor import AxiMonitor
+from benches.programs import place, with_commands
 from benches.random_commands import random_scenario
 from lutterfly.golden import isa, registers
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import find_engine
 from lutterfly.golden.machine.machine import Machine
 from lutterfly.golden.memories import LocalMemory
-from lutterfly.golden.program.queues import Queues
+from lutterfly.golden.program.queues import QueueProgram, Queues
 from lutterfly.golden.registers import REGISTERS
-from lutterfly.golden.units import ErrorCode, Unit
+from lutterfly.golden.units import ErrorCode, Queue, Unit
 
 BASE = 0x9000_4000
 PAGE = 0x1000
@@ -64,18 +65,11 @@ class Job:
     def with_body(self, *, dma: list[bytes] | None = None, compute: list[bytes] | None = None) -> Job:
         """The same with other commands in the body; they must not be longer."""
         body, arena = self.body, self.arena.copy()
-        queues = replace(
-            body,
-            dma=b"".join(dma) if dma is not None else body.dma,
-            compute=b"".join(compute) if compute is not None else body.compute,
-        )
-        _place(arena, queues)
-        return replace(self, arena=arena, body=queues)
-
-
-def _place(arena: np.ndarray, queues: Queues) -> None:
-    for address, commands in ((queues.dma_address, queues.dma), (queues.compute_address, queues.compute)):
-        arena[address : address + len(commands)] = np.frombuffer(commands, np.uint8)
+        for queue, commands in ((Queue.DMA, dma), (Queue.COMPUTE, compute)):
+            if commands is not None:
+                body = with_commands(body, queue, b"".join(commands))
+        place(arena, body)
+        return replace(self, arena=arena, body=body)
 
 
 def random_job(config: Config, rng: np.random.Generator, count: int) -> Job:
@@ -92,7 +86,7 @@ def random_job(config: Config, rng: np.random.Generator, count: int) -> Job:
             )
         at += -(-filled // PAGE) * PAGE
     features, output = images[LocalMemory.FEATURE], at + PAGE
-    prologue = Queues(dma=b"".join([*prologue_dma, END]), compute=END, dma_address=0, compute_address=PAGE // 2)
+    prologue = Queues(QueueProgram(b"".join([*prologue_dma, END]), 0), QueueProgram(END, PAGE // 2))
 
     row = {"rows": 1, "folds": 1, "row_pieces": 1}
     dma = [
@@ -116,13 +110,11 @@ def random_job(config: Config, rng: np.random.Generator, count: int) -> Job:
     for number, fields in enumerate(scenario.commands):
         fmt = find_engine(fields["engine"]).format
         compute.append(encode(fmt, **fields, wait=int(number == 0), signal=int(number == count - 1)))
-    body = Queues(
-        dma=b"".join(dma), compute=b"".join([*compute, END]), dma_address=2 * PAGE, compute_address=2 * PAGE + 64 * 11
-    )
+    body = Queues(QueueProgram(b"".join(dma), 2 * PAGE), QueueProgram(b"".join([*compute, END]), 2 * PAGE + 64 * 11))
 
     arena = rng.integers(0, 256, output + half + PAGE, dtype=np.uint8)
     for queues in (prologue, body):
-        _place(arena, queues)
+        place(arena, queues)
     for memory, address in images.items():
         arena[address : address + scenario.filled[memory]] = scenario.memories[memory][: scenario.filled[memory]]
     return Job(config, arena, prologue, body, slice(features, features + size), slice(output, output + half))
@@ -197,9 +189,9 @@ class Core:
 
     async def select(self, queues: Queues) -> None:
         """Write the registers that name a program."""
-        for name in ("dma", "compute"):
-            await self.write(f"{name.upper()}_PROGRAM", getattr(queues, f"{name}_address"))
-            await self.write(f"{name.upper()}_COMMANDS", len(getattr(queues, name)) // isa.COMMAND_BYTES)
+        for queue in Queue:
+            await self.write(f"{queue.name}_PROGRAM", queues[queue].address)
+            await self.write(f"{queue.name}_COMMANDS", len(queues[queue]))
 
     async def go(self) -> None:
         """Start what is selected, and wait for the interrupt."""

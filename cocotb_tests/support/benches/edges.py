@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from benches.programs import place
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import ADD, DEPTHWISE, ENGINES, FPC, MAC, MAXIMUM, find_memory
@@ -20,14 +21,13 @@ from lutterfly.golden.isa import COMMAND_BITS, Opcode
 from lutterfly.golden.machine.packing import packs
 from lutterfly.golden.memories import LocalMemory, memories
 from lutterfly.golden.numerics.requant import pack_parameters
-from lutterfly.golden.program.queues import Queues
-from lutterfly.golden.units import Unit
+from lutterfly.golden.program.queues import QueueProgram, Queues
+from lutterfly.golden.units import Queue
 
 PAGE = 4096
 #: Of every program: commands that do nothing, so that an index of zero is no accident.
 LEAD = 2
 SYNC, END = isa.SYNC.encode(), isa.END.encode()
-_QUEUES = {Unit.DMA_QUEUE: ("dma", isa.DMA_OPCODES), Unit.COMPUTE_QUEUE: ("compute", isa.COMPUTE_OPCODES)}
 
 
 @dataclass(frozen=True)
@@ -82,11 +82,10 @@ def arena_of(case: Case, config: Config) -> tuple[np.ndarray, Queues, Queues]:
     for memory, address in places.items():
         arena[address : address + len(filled[memory])] = filled[memory]
         loads.append(_load(external=address, memory=memory, piece_bytes=len(filled[memory])))
-    prologue = Queues(b"".join([*loads, END]), END, 0, PAGE)
-    body = Queues(b"".join(case.dma), b"".join(case.compute), 2 * PAGE, 32 * PAGE)
+    prologue = Queues(QueueProgram(b"".join([*loads, END]), 0), QueueProgram(END, PAGE))
+    body = Queues(QueueProgram(b"".join(case.dma), 2 * PAGE), QueueProgram(b"".join(case.compute), 32 * PAGE))
     for queues in (prologue, body):
-        for at, data in ((queues.dma_address, queues.dma), (queues.compute_address, queues.compute)):
-            arena[at : at + len(data)] = np.frombuffer(data, np.uint8)
+        place(arena, queues)
     return arena, prologue, body
 
 
@@ -142,14 +141,14 @@ def _mac(config: Config) -> dict[str, int]:
 
 
 def _headers(config: Config) -> Iterator[Case]:
-    for unit, (queue, opcodes) in _QUEUES.items():
+    for queue, opcodes in isa.OPCODES.items():
         for code in range(16):
             if code in opcodes:
                 word = isa.FORMATS[Opcode(code)].encode(**_base(Opcode(code), config))
             else:
                 word = bytes([code]) + bytes(isa.COMMAND_BYTES - 1)
             words = (*[SYNC] * LEAD, word, END)
-            yield Case(f"{unit.name} opcode {code}", code in opcodes, **{queue: words})
+            yield Case(f"{queue.unit.name} opcode {code}", code in opcodes, **{queue.value: words})
         for opcode in opcodes:
             fmt = isa.FORMATS[opcode]
             word = int.from_bytes(fmt.encode(**_base(opcode, config)), "little")
@@ -158,7 +157,9 @@ def _headers(config: Config) -> Iterator[Case]:
             # The last bit of a field is tried with its limits; here, those that belong to none.
             for bit in {reserved.lsb, reserved.lsb + reserved.width - 1, end, COMMAND_BITS - 1}:
                 changed = (word | 1 << bit).to_bytes(isa.COMMAND_BYTES, "little")
-                yield Case(f"{unit.name} {opcode.name} bit {bit}", False, **{queue: (*[SYNC] * LEAD, changed, END)})
+                yield Case(
+                    f"{queue.unit.name} {opcode.name} bit {bit}", False, **{queue.value: (*[SYNC] * LEAD, changed, END)}
+                )
     argument = isa.COMPUTE.field("argument")
     for engine in config.engines:
         word = int.from_bytes(engine.format.encode(**_of_engine(config, engine)[0]), "little")
@@ -173,22 +174,21 @@ def _headers(config: Config) -> Iterator[Case]:
 def _programs(config: Config) -> Iterator[Case]:
     """Ends of programs and of their rings, and tokens."""
     resident = config.resident_commands
-    for unit, (queue, _) in _QUEUES.items():
+    for queue in Queue:
         for count in (1, resident - 1, resident, resident + 1, 2 * resident, 2 * resident + 1):
-            yield Case(f"{unit.name} of {count} commands", True, **{queue: (*[SYNC] * (count - 1), END)})
-            yield Case(f"{unit.name} of {count} commands, none END", False, **{queue: (SYNC,) * count})
-        other = "compute" if queue == "dma" else "dma"
+            yield Case(f"{queue.unit.name} of {count} commands", True, **{queue.value: (*[SYNC] * (count - 1), END)})
+            yield Case(f"{queue.unit.name} of {count} commands, none END", False, **{queue.value: (SYNC,) * count})
         for given, taken in ((255, 255), (255, 256), (256, 255)):
             giver = [isa.SYNC.encode(signal=min(255, given - at)) for at in range(0, given, 255)]
-            words = {other: (*giver, END), queue: (isa.SYNC.encode(wait=taken), END)}
-            yield Case(f"{unit.name} takes {taken} of {given} tokens", given == taken, **words)
+            words = {queue.peer.value: (*giver, END), queue.value: (isa.SYNC.encode(wait=taken), END)}
+            yield Case(f"{queue.unit.name} takes {taken} of {given} tokens", given == taken, **words)
         most = (1 << 16) - 1
         yield Case(
-            f"{unit.name} takes {most} tokens",
+            f"{queue.unit.name} takes {most} tokens",
             True,
             **{
-                other: (*[isa.SYNC.encode(signal=255)] * (most // 255), END),
-                queue: (isa.SYNC.encode(wait=most), END),
+                queue.peer.value: (*[isa.SYNC.encode(signal=255)] * (most // 255), END),
+                queue.value: (isa.SYNC.encode(wait=most), END),
             },
         )
     yield Case("END gives tokens", True, dma=(isa.END.encode(signal=3),), compute=(isa.END.encode(wait=3),))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from lutterfly.golden.config import Config
-from lutterfly.golden.machine.machine import ORDERS, Machine, new_arena
+from lutterfly.golden.machine.images import new_arena
+from lutterfly.golden.machine.machine import ORDERS, Machine
 from lutterfly.golden.machine.tensors import tensor_codes, tensor_image
 from lutterfly.golden.program.program import Program
 from lutterfly.golden.program.tensors import Port

@@ -22,6 +22,7 @@ from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
 from lutterfly.golden.program.program import Program
 from lutterfly.golden.timing.depths import RESULT_WINDOWS
 from lutterfly.golden.timing.issue import result_groups
+from lutterfly.golden.units import Queue
 
 #: Of the accelerators that the networks run on; fast pointwise convolutions and binary layers have sources of their
 #: own.
@@ -99,7 +100,7 @@ def computed(program: Program, config: Config) -> Iterator[Computed]:
     """The COMPUTE commands of an inference, in order."""
     bounds = {index: layer.bound for layer in program.layers for index in layer.commands}
     before, run = None, 0
-    for index, (opcode, fields) in enumerate(_fields(program.body.compute)):
+    for index, (opcode, fields) in enumerate(_fields(program.core.body.compute.commands)):
         if opcode is not Opcode.COMPUTE:
             continue
         engine, waits = find_engine(fields["engine"]).name, _waits(fields)
@@ -137,7 +138,7 @@ class _Before:
 def moved(program: Program) -> Iterator[Moved]:
     """The commands of an inference's DMA queue, in order."""
     before = "none"
-    for opcode, fields in _fields(program.body.dma):
+    for opcode, fields in _fields(program.core.body.dma.commands):
         if opcode.name not in TRANSFERS:
             continue
         memory = find_memory(fields["memory"]).name if opcode is Opcode.LOAD else "FEATURE"
@@ -174,9 +175,9 @@ class Coverage:
             self._compute(command)
         for transfer in moved(program):
             self._move(transfer)
-        for side in ("dma", "compute"):
-            count = len(getattr(program.body, side)) // COMMAND_BYTES
-            self._program(side, "streamed" if count > config.resident_commands else "resident")
+        for queue in Queue:
+            count = len(program.core.body[queue])
+            self._program(queue, "streamed" if count > config.resident_commands else "resident")
 
     def items(self) -> dict[str, dict]:
         """Hits of each bin of each point and cross."""
@@ -243,7 +244,7 @@ class Coverage:
             pass
 
         @coverage_section(
-            point("queue", ["dma", "compute"], lambda queue, _: queue),
+            point("queue", [queue.value for queue in Queue], lambda queue, _: queue.value),
             point("place", ["resident", "streamed"], lambda _, place: place),
             cross("queue_place", "queue", "place"),
         )

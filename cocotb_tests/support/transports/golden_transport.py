@@ -7,9 +7,11 @@ import numpy as np
 from lutterfly.golden import registers
 from lutterfly.golden.config import Config
 from lutterfly.golden.isa import COMMAND_BYTES
-from lutterfly.golden.machine.machine import Machine, MachineError
-from lutterfly.golden.program.queues import Queues
+from lutterfly.golden.machine.flights import MachineError
+from lutterfly.golden.machine.machine import Machine
+from lutterfly.golden.program.queues import QueueProgram, Queues
 from lutterfly.golden.registers import REGISTERS
+from lutterfly.golden.units import Queue
 from lutterfly.host.driver.transport import Transport
 
 _NAMES = {register.address: name for name, register in REGISTERS.items()}
@@ -86,16 +88,14 @@ class GoldenTransport(Transport):
             return False
         base = self.values["EXTERNAL_BASE"] - self.arena_base
         queues = []
-        for name in ("DMA", "COMPUTE"):
-            start = self.values[f"{name}_PROGRAM"]
-            queues.append(
-                (self._memory[base + start :][: self.values[f"{name}_COMMANDS"] * COMMAND_BYTES].tobytes(), start)
-            )
-        (dma, dma_address), (compute, compute_address) = queues
+        for queue in Queue:
+            start, count = self.values[f"{queue.name}_PROGRAM"], self.values[f"{queue.name}_COMMANDS"]
+            commands = self._memory[base + start :][: count * COMMAND_BYTES].tobytes()
+            queues.append(QueueProgram(commands, start))
         try:
             if self.next_error is not None:
                 raise self.next_error
-            self._machine.run(Queues(dma, compute, dma_address, compute_address), self._memory[base:])
+            self._machine.run(Queues(*queues), self._memory[base:])
             self.values |= {"STATUS": registers.STATUS_DONE, "CYCLES": 1000}
         except MachineError as error:
             self.next_error = None

@@ -7,6 +7,7 @@ from ....golden.program.prediction import LayerPrediction
 from ....golden.timing.bus import burst_beats, commands_at_once
 from ....golden.timing.issue import issue_steps
 from ....golden.timing.overheads import OVERHEADS
+from ....golden.units import Queue
 from ...graph import Layer
 from ..data.command import Command
 from ..data.plan import Plan
@@ -23,7 +24,7 @@ def predict(plan: Plan) -> Plan:
         queues = Queues(plan.config, plan.commands, last=queues.fetch.served)
         end = queues.run()
     compute, indices = queues.compute, [[] for _ in plan.graph.layers]
-    for number, command in enumerate(plan.queue("compute")):
+    for number, command in enumerate(plan.queue(Queue.COMPUTE)):
         indices[command.layer].append(number)
     before = 0
     for index, layer in enumerate(plan.graph.layers):
@@ -39,7 +40,7 @@ def predict(plan: Plan) -> Plan:
                 tuple(indices[index]),
                 macs=layer.macs(plan.graph.tensors[layer.output].shape),
                 cycles=last - before,
-                array_cycles=sum(issue_steps(command.fields) for command in commands if command.queue == "compute"),
+                array_cycles=sum(issue_steps(command.fields) for command in commands if command.queue is Queue.COMPUTE),
                 bus_cycles=moving,
                 bound="bus" if moving > busy else "array",
                 fold=plan.operations[index].fold,
@@ -57,11 +58,11 @@ def predict(plan: Plan) -> Plan:
     return plan
 
 
-def _served_last(plan: Plan) -> str:
+def _served_last(plan: Plan) -> Queue:
     """The queue whose commands the prologue fetches last: its compute queue has END alone, which takes the second
     turn."""
     loads = sum(bool(image) for image in plan.images.values())
-    return "dma" if loads + 1 > commands_at_once(plan.config) else "compute"
+    return Queue.DMA if loads + 1 > commands_at_once(plan.config) else Queue.COMPUTE
 
 
 def _bus_cycles(plan: Plan, command: Command) -> int:

@@ -8,6 +8,7 @@ from ....golden.config import Config
 from ....golden.timing.bus import command_beats, commands_at_once
 from ....golden.timing.depths import WORDS_AHEAD
 from ....golden.timing.overheads import OVERHEADS
+from ....golden.units import Queue
 from .agenda import Agenda, Events, Process, Signal, Wait
 from .bus import ReadBus, held
 
@@ -89,17 +90,17 @@ class Fetch:
     agenda : Agenda
     bus : ReadBus
     config : Config
-    commands : dict of str to int
+    commands : dict of Queue to int
         Commands of each queue, END included.
-    last : str
+    last : Queue
         The ring that the run before this one served last: the other one goes first.
     """
 
-    def __init__(self, agenda: Agenda, bus: ReadBus, config: Config, commands: dict[str, int], last: str):
+    def __init__(self, agenda: Agenda, bus: ReadBus, config: Config, commands: dict[Queue, int], last: Queue):
         self.agenda, self.bus, self.config = agenda, bus, config
         self.served, self.offered = last, Signal()
         self.rings = {
-            name: Ring(agenda, config, count) for name, count in commands.items() if count > config.resident_commands
+            queue: Ring(agenda, config, count) for queue, count in commands.items() if count > config.resident_commands
         }
         #: When each burst ends.
         self.ends: list[int] = []
@@ -111,9 +112,9 @@ class Fetch:
             self.agenda.start(ring.read(), 0)
         self.agenda.start(self._serve(), 1)
 
-    def arrival(self, name: str, index: int, begun: int) -> Generator[Wait, None, int]:
+    def arrival(self, queue: Queue, index: int, begun: int) -> Generator[Wait, None, int]:
         """Wait until it is known when a queue has a command; it reads that from when the one before has ``begun``."""
-        ring = self.rings.get(name)
+        ring = self.rings.get(queue)
         if ring is None:
             return 0
         ring.started.add(begun)
@@ -122,7 +123,7 @@ class Fetch:
     def _serve(self) -> Process:
         """Take the bursts of the rings, in turns where both have one."""
         while any(ring.asked < ring.commands for ring in self.rings.values()):
-            offers = [name for name, ring in self.rings.items() if ring.offers]
+            offers = [queue for queue, ring in self.rings.items() if ring.offers]
             if not offers:
                 yield self.offered
                 continue
@@ -130,7 +131,7 @@ class Fetch:
             if held_until > self.agenda.now:
                 yield held_until
                 continue
-            self.served = next((name for name in offers if name != self.served), self.served)
+            self.served = next((queue for queue in offers if queue is not self.served), self.served)
             ring = self.rings[self.served]
             count, ring.offers = ring.offers, 0
             ring.asked += count

@@ -8,6 +8,7 @@ from ....golden.config import Config
 from ....golden.isa import Opcode
 from ....golden.timing.bus import command_cycles
 from ....golden.timing.overheads import OVERHEADS
+from ....golden.units import Queue
 from ..data.command import Command
 from .agenda import Agenda, Events, Process
 from .bus import ReadBus
@@ -25,23 +26,23 @@ class Queues:
     config : Config
     commands : sequence of Command
         Of both queues, in an order in which they could run one by one.
-    last : str
+    last : Queue
         The queue whose commands the run before this one fetched last.
     """
 
-    def __init__(self, config: Config, commands: Sequence[Command], *, last: str):
+    def __init__(self, config: Config, commands: Sequence[Command], *, last: Queue):
         self.config = config
-        self.commands: dict[str, list[Command]] = {"dma": [], "compute": []}
+        self.commands: dict[Queue, list[Command]] = {queue: [] for queue in Queue}
         for command in commands:
             self.commands[command.queue].append(command)
-        counts = {name: len(own) + 1 for name, own in self.commands.items()}
+        counts = {queue: len(own) + 1 for queue, own in self.commands.items()}
         self.agenda = agenda = Agenda()
         self.bus = ReadBus(agenda, shared=max(counts.values()) > config.resident_commands)
         self.fetch = Fetch(agenda, self.bus, config, counts, last=last)
-        self.done = {name: Events(agenda) for name in self.commands}
-        self.compute = ComputeClock(config, self.done["compute"])
-        self.load = LoadClock(agenda, config, self.bus, self.compute.writes, self.done["dma"])
-        self.store = StoreClock(agenda, config, self.compute.reads, self.done["dma"])
+        self.done = {queue: Events(agenda) for queue in Queue}
+        self.compute = ComputeClock(config, self.done[Queue.COMPUTE])
+        self.load = LoadClock(agenda, config, self.bus, self.compute.writes, self.done[Queue.DMA])
+        self.store = StoreClock(agenda, config, self.compute.reads, self.done[Queue.DMA])
         self.ends: list[int] = []
 
     def run(self) -> int:
@@ -56,27 +57,27 @@ class Queues:
 
     def _run_compute(self) -> Process:
         unit, before = self.compute, OVERHEADS.start
-        for index, command in enumerate(self.commands["compute"]):
-            arrival = yield from self.fetch.arrival("compute", index, before if index else 0)
+        for index, command in enumerate(self.commands[Queue.COMPUTE]):
+            arrival = yield from self.fetch.arrival(Queue.COMPUTE, index, before if index else 0)
             allowed = 0
             if command.waits_for is not None:
-                allowed = (yield from self.done["dma"].of(command.waits_for)) + OVERHEADS.token
+                allowed = (yield from self.done[Queue.DMA].of(command.waits_for)) + OVERHEADS.token
             before = max(before + command_cycles(self.config), unit.accepts, allowed, arrival)
             if not self.agenda.is_next(before):
                 yield before
             unit.run(command, before)
-        yield from self._end("compute", before)
+        yield from self._end(Queue.COMPUTE, before)
 
     def _run_dma(self) -> Process:
         before, was_store = OVERHEADS.start, False
-        for index, command in enumerate(self.commands["dma"]):
-            arrival = yield from self.fetch.arrival("dma", index, before if index else 0)
+        for index, command in enumerate(self.commands[Queue.DMA]):
+            arrival = yield from self.fetch.arrival(Queue.DMA, index, before if index else 0)
             allowed, is_store = 0, command.opcode is Opcode.STORE
             if command.waits_for is not None:
-                allowed = (yield from self.done["compute"].of(command.waits_for)) + OVERHEADS.token
+                allowed = (yield from self.done[Queue.COMPUTE].of(command.waits_for)) + OVERHEADS.token
             if index and (command.after or is_store != was_store):
                 # LOAD and FILL never work beside STORE.
-                allowed = max(allowed, (yield from self.done["dma"].of(index - 1)) + OVERHEADS.turn)
+                allowed = max(allowed, (yield from self.done[Queue.DMA].of(index - 1)) + OVERHEADS.turn)
             was_store = is_store
             unit = self.store if is_store else self.load
             allowed = max(allowed, (yield from unit.accepts()))
@@ -84,11 +85,11 @@ class Queues:
             if not self.agenda.is_next(before):
                 yield before
             unit.accept(command, before)
-        yield from self._end("dma", before)
+        yield from self._end(Queue.DMA, before)
 
-    def _end(self, name: str, before: int) -> Process:
+    def _end(self, queue: Queue, before: int) -> Process:
         """END, and what it waits for."""
-        count = len(self.commands[name])
-        arrival = yield from self.fetch.arrival(name, count, before if count else 0)
-        completed = yield from self.done[name].of(count - 1)
+        count = len(self.commands[queue])
+        arrival = yield from self.fetch.arrival(queue, count, before if count else 0)
+        completed = yield from self.done[queue].of(count - 1)
         self.ends.append(max(arrival - 2, completed))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from ....golden.engines import format_of
 from ....golden.isa import Opcode
+from ....golden.units import Queue
 from .storage import NO_ADDRESSES, Addresses
 
 
@@ -45,9 +46,9 @@ class Command:
     end: int = 0
 
     @property
-    def queue(self) -> str:
-        """``"compute"`` or ``"dma"``."""
-        return "compute" if self.opcode is Opcode.COMPUTE else "dma"
+    def queue(self) -> Queue:
+        """Which one executes it."""
+        return Queue.COMPUTE if self.opcode is Opcode.COMPUTE else Queue.DMA
 
     def encode(self) -> bytes:
         """The 64 bytes of the command."""

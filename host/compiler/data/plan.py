@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ....golden.memories import LocalMemory
 from ....golden.program.prediction import LayerPrediction
+from ....golden.units import Queue
 from ...graph import Graph
 from .arrival import Arrival, Segment
 from .command import Command
@@ -86,6 +87,6 @@ class Plan(Network):
             if not (span := spans.get(self.root(name))) or not span[0] <= index <= span[1]
         )
 
-    def queue(self, name: str) -> list[Command]:
+    def queue(self, queue: Queue) -> list[Command]:
         """The commands of one queue."""
-        return [command for command in self.commands if command.queue == name]
+        return [command for command in self.commands if command.queue is queue]

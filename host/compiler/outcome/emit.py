@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from ....golden.isa import COMMAND_BYTES, END, LOAD
 from ....golden.memories import LocalMemory
 from ....golden.program.program import Program
-from ....golden.program.queues import Queues
+from ....golden.program.queues import CoreProgram, QueueProgram, Queues
 from ....golden.program.tensors import Port, SpilledTensor, WrittenTensor
+from ....golden.units import Queue
 from ...graph import Tensor
 from ..data.plan import Plan
 from ..layout.arena import ALIGNMENT, aligned
@@ -38,33 +39,24 @@ def emit(plan: Plan, config_name: str) -> Program:
     constants += plan.streamed
     address += len(constants)
 
-    end = END.encode()
-    streams = [
-        b"".join(loads) + end,
-        end,
-        *(b"".join(command.encode() for command in plan.queue(name)) + end for name in ("dma", "compute")),
-    ]
-    addresses = []
+    # In this order in the arena, each with END behind it.
+    streams = [loads, [], *([command.encode() for command in plan.queue(queue)] for queue in Queue)]
+    placed = []
     for stream in streams:
-        addresses.append(address)
+        placed.append(QueueProgram(b"".join((*stream, END.encode())), address))
         # Two commands are one burst of 64-bit beats if they begin at a multiple of its size.
-        address += aligned(len(stream))
-    prologue, body = (
-        Queues(streams[first], streams[first + 1], addresses[first], addresses[first + 1]) for first in (0, 2)
-    )
+        address += aligned(len(placed[-1].commands))
+    core = CoreProgram(Queues(*placed[:2]), Queues(*placed[2:]), tuple(plan.predictions), tuple(_written(plan)))
 
     return Program(
         config_hash=config.hash,
         config_name=config_name,
-        prologue=prologue,
-        body=body,
+        cores=(core,),
         arena_bytes=address,
         constants=bytes(constants),
         constants_address=constants_address,
         inputs=tuple(_port(plan, graph.tensors[name]) for name in graph.inputs),
         outputs=tuple(_port(plan, graph.tensors[name]) for name in graph.outputs),
-        layers=tuple(plan.predictions),
-        written=tuple(_written(plan)),
         spilled=tuple(_spilled(plan)),
         predicted_cycles=plan.predicted_cycles,
         outline=outline(plan),
@@ -77,15 +69,16 @@ def emit(plan: Plan, config_name: str) -> Program:
 
 def check_program(plan: Plan, program: Program) -> None:
     """What only the encoded program can show: END last, everything within the arena."""
-    for queues in (program.prologue, program.body):
-        for stream, start in ((queues.dma, queues.dma_address), (queues.compute, queues.compute_address)):
-            assert stream[-COMMAND_BYTES:] == END.encode(), "a queue without END"
+    for queues in (program.core.prologue, program.core.body):
+        for queue in Queue:
+            commands, start = queues[queue].commands, queues[queue].address
+            assert commands[-COMMAND_BYTES:] == END.encode(), "a queue without END"
             assert start % COMMAND_BYTES == 0, "a queue that begins within a command"
-            assert start + len(stream) <= program.arena_bytes, "a queue beyond the arena"
+            assert start + len(commands) <= program.arena_bytes, "a queue beyond the arena"
     ports = zip((*plan.graph.inputs, *plan.graph.outputs), (*program.inputs, *program.outputs), strict=True)
     for name, size in (
         *((name, port.size_bytes) for name, port in ports),
-        *((tensor.name, tensor.size_bytes) for tensor in (*program.written, *program.spilled)),
+        *((tensor.name, tensor.size_bytes) for tensor in (*program.core.written, *program.spilled)),
     ):
         assert size == plan.graph.tensors[name].size_bytes, f"{name} of another element width"
     assert program.constants.endswith(plan.streamed), "streamed constants are not where they are looked for"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ....golden.program.outline import NONE, Outline, QueueOutline, Row
+from ....golden.program.outline import NONE, CoreOutline, Outline, QueueOutline, Row
+from ....golden.units import Queue
 from ...graph import Graph
 from ...graph.describe import describe
 from ..data.command import Command
@@ -17,13 +18,16 @@ def outline(plan: Plan) -> Outline:
     """What the compiler has decided, for reports."""
     layers = tuple(layer_outlines(plan))
     spilled = {name for layer in layers for name in layer.spilled}
-    return Outline(
-        dma=_queue(plan.queue("dma")),
-        compute=_queue(plan.queue("compute")),
+    core = CoreOutline(
+        dma=_queue(plan.queue(Queue.DMA)),
+        compute=_queue(plan.queue(Queue.COMPUTE)),
         layers=layers,
-        rows=tuple(_rows(plan.given or plan.graph, plan.graph)),
         blocks=tuple(constant_blocks(plan)),
         stays=tuple(stays_of(plan)),
+    )
+    return Outline(
+        cores=(core,),
+        rows=tuple(_rows(plan.given or plan.graph, plan.graph)),
         notes=tuple(plan.graph.notes),
         transfer_functions=sum(layer.transfer_functions for layer in plan.graph.layers),
         streamed_bytes=len(plan.streamed),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ....golden.isa import Opcode
 from ....golden.memories import LocalMemory
 from ....golden.program.outline import Stay
+from ....golden.units import Queue
 from ..data.command import Command
 from ..data.plan import Plan
 from ..data.residence import Residence
@@ -41,7 +42,7 @@ def stays_of(plan: Plan) -> list[Stay]:
             owner = _owner(plan.residences, places, address, position[command], command.opcode)
             stays[owner].moved.append(command)
     # A part that lies wholly in the border has no bytes.
-    numbers = {id(command): number for name in ("dma", "compute") for number, command in enumerate(plan.queue(name))}
+    numbers = {id(command): number for queue in Queue for number, command in enumerate(plan.queue(queue))}
     return [_shown(plan, stay, numbers) for stay in stays if stay.moved or stay.read]
 
 
@@ -52,8 +53,8 @@ def _shown(plan: Plan, stay: _Stay, numbers: Mapping[int, int]) -> Stay:
         storage.address,
         storage.size_bytes,
         is_whole=name in plan.spans and plan.storages[name] == storage,
-        dma=tuple(numbers[id(command)] for command in stay.moved if command.queue == "dma"),
-        written=tuple(numbers[id(command)] for command in stay.moved if command.queue == "compute"),
+        dma=tuple(numbers[id(command)] for command in stay.moved if command.queue is Queue.DMA),
+        written=tuple(numbers[id(command)] for command in stay.moved if command.queue is Queue.COMPUTE),
         read=tuple(numbers[id(command)] for command in stay.read),
     )
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ....golden.isa import Opcode
+from ....golden.units import Queue
 from ..data.command import Command
 from ..data.plan import Plan
 from ..data.storage import NO_ADDRESSES, Addresses
 from ..data.units import number_count
 from .observed import check_observed, observations
 
-_OTHER = {"dma": "compute", "compute": "dma"}
-
 
 @dataclass
-class _Queue:
+class _Known:
     """What is known of one queue while its commands are taken in order.
 
     ``done`` and ``other_done`` are the latest commands of this and of the other queue that are complete when the
@@ -47,10 +47,10 @@ def synchronise(plan: Plan) -> Plan:
     still be under way needs `after`: results land, and words are read, in order. Within the DMA queue the hardware
     separates loads and fills from stores.
     """
-    queues = {name: _Queue(number_count(plan.config)) for name in _OTHER}
+    queues = {name: _Known(number_count(plan.config)) for name in Queue}
     compared = observations(plan)
     for command in plan.commands:
-        own, other = queues[command.queue], queues[_OTHER[command.queue]]
+        own, other = queues[command.queue], queues[command.queue.peer]
         index = len(own.commands)
 
         needed = max(
@@ -90,22 +90,24 @@ def check_tokens(plan: Plan) -> None:
 
     Nothing may be overwritten before verification has compared it.
     """
-    queues = {name: plan.queue(name) for name in _OTHER}
-    position, tokens = dict.fromkeys(_OTHER, 0), dict.fromkeys(_OTHER, 0)
+    commands = {queue: plan.queue(queue) for queue in Queue}
+    position = dict.fromkeys(Queue, 0)
+    # Given and not taken, of each pair of peers: giver, taker.
+    tokens: Counter[tuple[Queue, Queue]] = Counter()
     moved = True
     while moved:
         moved = False
-        for name, commands in queues.items():
-            while position[name] < len(commands):
-                command = commands[position[name]]
+        for queue, own in commands.items():
+            while position[queue] < len(own):
+                command = own[position[queue]]
                 wait = int(command.waits_for is not None)
-                if tokens[name] < wait:
+                if tokens[queue.peer, queue] < wait:
                     break
-                tokens[name] -= wait
-                tokens[_OTHER[name]] += command.signal
-                position[name] += 1
+                tokens[queue.peer, queue] -= wait
+                tokens[queue, queue.peer] += command.signal
+                position[queue] += 1
                 moved = True
-    assert all(position[name] == len(commands) for name, commands in queues.items()), f"deadlock at {position}"
+    assert all(position[queue] == len(own) for queue, own in commands.items()), f"deadlock at {position}"
     assert not any(tokens.values()), f"tokens left: {tokens}"
     check_observed(plan)
 

@@ -12,6 +12,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing.bus import chunk_cycles, fill_cycles
 from lutterfly.golden.timing.depths import BACKLOG_LIMIT
 from lutterfly.golden.timing.overheads import OVERHEADS
+from lutterfly.golden.units import Queue
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.compiler.clock.agenda import Agenda, Events, Process, Signal
 from lutterfly.host.compiler.clock.bus import ReadBus
@@ -163,10 +164,10 @@ def test_every_chunk_of_a_load_is_counted_once(preset: str) -> None:
     maker = GraphMaker((24, 30, 3))
     name = maker.convolution("x", 20, Window((3, 3), pads=(1, 1, 1, 1)))
     plan = plan_graph(maker.finish(maker.convolution(name, 24, Window((3, 3), pads=(1, 1, 1, 1)))), config)
-    queues = Queues(config, plan.commands, last="dma")
+    queues = Queues(config, plan.commands, last=Queue.DMA)
     queues.run()
     chunks = 0
-    for command in plan.queue("dma"):
+    for command in plan.queue(Queue.DMA):
         fields = command.fields
         if command.opcode is Opcode.FILL:
             chunks += fill_cycles(config, fields["rows"], fields["piece_bytes"])

@@ -8,6 +8,7 @@ import pytest
 from lutterfly.golden.engines import ADD, MAXIMUM
 from lutterfly.golden.engines.engine import Engine
 from lutterfly.golden.presets import PRESETS
+from lutterfly.golden.units import Queue
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.graph import Window
 from quantised.graphs import GraphMaker, random_graph
@@ -21,7 +22,7 @@ def test_lanewise_commands_give_as_many_results_as_they_write(engine: Engine) ->
     commands = [
         command
         for graph in (dense, *map(random_graph, range(40)))
-        for command in plan_graph(graph, PRESETS["tiny"]).queue("compute")
+        for command in plan_graph(graph, PRESETS["tiny"]).queue(Queue.COMPUTE)
         if command.fields["engine"] is engine
     ]
     assert len(commands) > 5

@@ -15,6 +15,7 @@ from lutterfly.golden.config import Config
 from lutterfly.golden.engines import ADD, DEPTHWISE, MAC, MAXIMUM
 from lutterfly.golden.engines.engine import Engine
 from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
+from lutterfly.golden.units import Queue
 from lutterfly.host.command.main import main
 from lutterfly.host.compiler import CompileError, compile_graph, compile_model, encode, plan_graph
 from lutterfly.host.compiler.data.operation import Lowering, Operation
@@ -136,7 +137,9 @@ def test_the_layer_is_named(kind: str) -> None:
 def test_depthwise_layers_run_on_the_array_without_its_chain() -> None:
     maker = GraphMaker((6, 6, 4))
     graph = maker.finish(maker.depthwise("x", SAME))
-    engines = [plan_graph(graph, config).queue("compute")[0].fields["engine"] for config in (TINY, without(DEPTHWISE))]
+    engines = [
+        plan_graph(graph, config).queue(Queue.COMPUTE)[0].fields["engine"] for config in (TINY, without(DEPTHWISE))
+    ]
     assert engines == [DEPTHWISE, MAC]
 
 

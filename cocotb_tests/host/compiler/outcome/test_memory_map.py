@@ -9,6 +9,7 @@ import pytest
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.memories import LocalMemory, constant_memories
 from lutterfly.golden.presets import PRESETS
+from lutterfly.golden.units import Queue
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.compiler.outcome.memory_map import constant_blocks, layer_outlines
 from lutterfly.host.graph import Window
@@ -34,7 +35,7 @@ def test_what_is_streamed_is_what_the_body_loads(network: str) -> None:
     streamed = {(block.memory, block.size_bytes) for block in constant_blocks(plan) if block.is_streamed}
     loaded = {
         (command.fields["memory"].name, bus_bytes(command.opcode, command.fields))
-        for command in plan.queue("dma")
+        for command in plan.queue(Queue.DMA)
         if command.opcode is Opcode.LOAD and command.fields["memory"] != LocalMemory.FEATURE
     }
     assert streamed == loaded

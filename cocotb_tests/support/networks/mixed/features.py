@@ -89,7 +89,7 @@ def features(graph: Graph, program: Program, config: Config) -> set[str]:
     """What a network has, by what the frontend made of the file and the compiler of it."""
     found = {feature for layer in graph.layers for feature in _of_layer(graph, layer)}
     found |= {*_of_tensors(graph), *_of_file(onnx.load_from_string(program.model))}
-    if any(tensor.order for tensor in (*program.written, *program.spilled)):
+    if any(tensor.order for tensor in (*program.core.written, *program.spilled)):
         found.add("other order")
     if any(len(commands) // COMMAND_BYTES > config.resident_commands for commands in _queues(program)):
         found.add("longer than the ring")
@@ -111,7 +111,7 @@ def _wide_tensors(part: bytes) -> set[str]:
 
 
 def _queues(program: Program) -> tuple[bytes, bytes]:
-    return program.body.dma, program.body.compute
+    return program.core.body.dma.commands, program.core.body.compute.commands
 
 
 def _pads(layer: Layer) -> tuple[int, ...]:

@@ -1,0 +1,95 @@
+"""The commands of a queue as the golden machine sees them: read and checked, and those that have not completed."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import isa
+from ..engines import format_of
+from ..engines.configurations import EngineConfigs
+from ..isa import COMMAND_BYTES, Opcode
+from ..memories import LocalMemory
+from ..units import ErrorCode, Queue, Unit
+
+UInt8 = npt.NDArray[np.uint8]
+Memories = dict[LocalMemory, UInt8]
+
+
+class MachineError(Exception):
+    """A run that stopped, with the contents of the hardware's error registers.
+
+    Attributes
+    ----------
+    code : ErrorCode
+    unit : Unit
+    index : int
+        Of the command in its queue.
+    address : int
+        The address out of range; 0 where there is none.
+    """
+
+    def __init__(self, code: ErrorCode, unit: Unit, index: int, address: int = 0):
+        super().__init__(f"{unit.name}: {code.name} in command {index} at address {address:#x}")
+        self.code = code
+        self.unit = unit
+        self.index = index
+        self.address = address
+
+
+@dataclass(eq=False)
+class Flight:
+    """A command between its beginning and its completion, with the memories as it sees them."""
+
+    index: int
+    opcode: Opcode
+    fields: dict[str, int]
+    memories: Memories
+    read: UInt8 | None = None
+
+
+@dataclass(eq=False)
+class CommandQueue:
+    """A queue in a run.
+
+    Attributes
+    ----------
+    queue : Queue
+    engines : EngineConfigs
+        What the configuration has.
+    commands : bytes
+    next : int
+        Index of the next command.
+    done : bool
+        END has begun.
+    flights : deque of Flight
+        Commands that have begun and not completed, oldest first.
+    """
+
+    queue: Queue
+    engines: EngineConfigs
+    commands: bytes
+    next: int = 0
+    done: bool = False
+    flights: deque[Flight] = field(default_factory=deque)
+
+    def peek(self) -> tuple[Opcode, dict[str, int]]:
+        """Opcode and fields of the next command, checked as the hardware's queue does."""
+        command = self.commands[self.next * COMMAND_BYTES : (self.next + 1) * COMMAND_BYTES]
+        if len(command) < COMMAND_BYTES:
+            raise MachineError(ErrorCode.PROGRAM_END, self.queue.unit, self.next)
+        code = command[0] & 15
+        if code not in isa.OPCODES[self.queue]:
+            raise MachineError(ErrorCode.ILLEGAL_OPCODE, self.queue.unit, self.next)
+        opcode = Opcode(code)
+        engine = isa.COMPUTE.decode(command)["engine"]
+        if opcode is Opcode.COMPUTE and engine not in self.engines:
+            raise MachineError(ErrorCode.ILLEGAL_ENGINE, self.queue.unit, self.next)
+        fmt = format_of(opcode, engine)
+        fields = fmt.decode(command)
+        if fmt.encode(**{**fields, "reserved": 0}) != command:
+            raise MachineError(ErrorCode.ILLEGAL_FIELD, self.queue.unit, self.next)
+        return opcode, fields

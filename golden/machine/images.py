@@ -1,0 +1,39 @@
+"""Images of memories: the arena before a run, and the tensors that memories hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ..elements import run_bytes
+from ..program.program import Program
+from ..program.tensors import SpilledTensor, WrittenTensor
+from .tensors import model_order, tensor_codes
+
+UInt8 = npt.NDArray[np.uint8]
+
+
+def new_arena(program: Program) -> UInt8:
+    """External memory with the commands and constants of a program, uint8[arena_bytes]; the rest is zero."""
+    arena = np.zeros(program.arena_bytes, np.uint8)
+    for address, data in program.contents():
+        arena[address : address + len(data)] = np.frombuffer(data, np.uint8)
+    return arena
+
+
+def read_tensor(tensor: WrittenTensor, feature: UInt8) -> npt.NDArray[np.int8]:
+    """The tensor that lies in the feature memory uint8[feature_bytes]: a copy, int8[height, width, channels]."""
+    height, width, channels = tensor.shape
+    y, x, byte = np.ogrid[:height, :width, : run_bytes(channels, tensor.bits)]
+    image = feature[tensor.address + y * tensor.row_pitch + x * tensor.pixel_pitch + byte]
+    return model_order(tensor_codes(image, tensor.shape, tensor.bits), tensor.order)
+
+
+def read_spilled(tensor: SpilledTensor, arena: UInt8) -> npt.NDArray[np.int8]:
+    """The tensor that lies in the arena uint8[arena_bytes]: a copy, int8[height, width, channels]."""
+    return spilled_codes(tensor, arena[tensor.address : tensor.address + tensor.size_bytes].copy())
+
+
+def spilled_codes(tensor: SpilledTensor, data: UInt8) -> npt.NDArray[np.int8]:
+    """The tensor from its bytes in the arena: int8[height, width, channels]."""
+    return model_order(tensor_codes(data, tensor.shape, tensor.bits), tensor.order)
