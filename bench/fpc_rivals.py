@@ -33,9 +33,9 @@ def low_rank(inputs: int, outputs: int, *, shuffle: bool) -> nn.Module:
 
 
 def grouped(inputs: int, outputs: int, *, shuffle: bool) -> nn.Module:
-    """Each group reads its channels, and gives some to every group behind it."""
-    behind = [nn.ChannelShuffle(GROUPS)] if shuffle else []
-    return nn.Sequential(nn.Conv2d(inputs, outputs, 1, groups=GROUPS), nn.ReLU(), *behind)
+    """Each group reads its channels, and gives some to every group after it."""
+    after = [nn.ChannelShuffle(GROUPS)] if shuffle else []
+    return nn.Sequential(nn.Conv2d(inputs, outputs, 1, groups=GROUPS), nn.ReLU(), *after)
 
 
 def monarch(inputs: int, outputs: int, *, shuffle: bool) -> nn.Module:

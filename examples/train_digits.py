@@ -67,7 +67,7 @@ class Calibration(quantization.CalibrationDataReader):
         self.batches = iter([{"pixels": batch} for batch in np.array_split(pixels, 10)])
 
     def get_next(self) -> dict[str, np.ndarray] | None:
-        """The next batch, or None behind the last."""
+        """The next batch, or None after the last."""
         return next(self.batches, None)
 
 

@@ -49,7 +49,7 @@ class Measured:
     cycles : float
         Predicted, the mean.
     floats, integers : list of float
-        Accuracies of each seed on held-out images, before and behind quantisation.
+        Accuracies of each seed on held-out images, before and after quantisation.
     """
 
     name: str

@@ -95,7 +95,7 @@ class Core(wiring.Component):
             "store": DmaStore(self.config),
             "compute": Compute(self.config),
         }
-        # Each unit's reset from a register of its own, one behind the other: no wire has to reach all over the device,
+        # Each unit's reset from a register of its own, one after the other: no wire has to reach all over the device,
         # and a reset is much longer than the chain. The supervisor comes last, so that no run begins before.
         reset = self.reset
         for name, unit in reversed(self._units.items()):

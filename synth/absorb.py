@@ -1,7 +1,7 @@
 """Registers into the block RAMs and multipliers of an ECP5 that they belong to.
 
 Yosys maps memories and products to the device's blocks but leaves the registers around them in the fabric, though the
-blocks have registers of their own: MULT18X18D at its inputs, in the middle and at its output, DP16KD behind its read
+blocks have registers of their own: MULT18X18D at its inputs, in the middle and at its output, DP16KD after its read
 port (Lattice FPGA-TN-02205 and FPGA-TN-02204). `hdl/parts/device.py` has these registers in its generic bodies;
 here the mapped netlist gets them moved, so that the hardware description stays free of primitives.
 
@@ -79,8 +79,8 @@ class _Netlist:
             and self.bit(name, "LSR") in ("0", _OPEN)
         )
 
-    def register_behind(self, bits: Iterable[Bit]) -> dict[Bit, str] | None:
-        """The flip-flop behind each bit that has users; None if some have other users, or clocks differ."""
+    def register_after(self, bits: Iterable[Bit]) -> dict[Bit, str] | None:
+        """The flip-flop after each bit that has users; None if some have other users, or clocks differ."""
         found = {}
         for bit in bits:
             if bit == _OPEN or not self.users[bit]:
@@ -91,8 +91,8 @@ class _Netlist:
             found[bit] = name
         return found if len({self.bit(name, "CLK") for name in found.values()}) == 1 else None
 
-    def absorb_behind(self, cell: str, ports: Iterable[str], registers: dict[Bit, str]) -> None:
-        """Let ``ports`` drive what the registers behind them drove."""
+    def absorb_after(self, cell: str, ports: Iterable[str], registers: dict[Bit, str]) -> None:
+        """Let ``ports`` drive what the registers after them drove."""
         for port in ports:
             bit = self.bit(cell, port)
             if bit in registers:
@@ -133,16 +133,16 @@ def absorb_registers(netlist: dict[str, Any], top: str = "top") -> dict[str, int
 
 
 def _absorb_ram(net: _Netlist, name: str) -> bool:
-    """The register behind the side that is read."""
+    """The register after the side that is read."""
     parameters = net.cells[name]["parameters"]
     if any(int(parameters[f"DATA_WIDTH_{side}"], 2) == _WIDE_RAM_BITS for side in "AB"):
         return False
     done = False
     for side in "AB":
         ports = [f"DO{side}{index}" for index in range(_RAM_BITS)]
-        registers = net.register_behind(net.bit(name, port) for port in ports)
+        registers = net.register_after(net.bit(name, port) for port in ports)
         if registers and net.bit(name, f"CLK{side}") == net.bit(next(iter(registers.values())), "CLK"):
-            net.absorb_behind(name, ports, registers)
+            net.absorb_after(name, ports, registers)
             parameters[f"REGMODE_{side}"] = "OUTREG"
             net.connect(name, f"OCE{side}", "1")
             done = True
@@ -150,11 +150,11 @@ def _absorb_ram(net: _Netlist, name: str) -> bool:
 
 
 def _absorb_multiplier(net: _Netlist, name: str) -> bool:
-    """The registers of both factors, and one or two behind the product."""
+    """The registers of both factors, and one or two after the product."""
     factors = {side: [f"{side}{index}" for index in range(_FACTOR_BITS)] for side in "AB"}
     products = [f"P{index}" for index in range(_PRODUCT_BITS)]
     inputs = {side: _registers_before(net, name, ports) for side, ports in factors.items()}
-    first = net.register_behind(net.bit(name, port) for port in products)
+    first = net.register_after(net.bit(name, port) for port in products)
     if first is None or any(registers is None for registers in inputs.values()):
         return False
     clocks = {
@@ -170,11 +170,11 @@ def _absorb_multiplier(net: _Netlist, name: str) -> bool:
             bit = net.bit(name, port)
             if registers and bit in registers:
                 net.connect(name, port, net.bit(registers[bit], "DI"))
-    net.absorb_behind(name, products, first)
+    net.absorb_after(name, products, first)
     stages = ["INPUTA", "INPUTB", "OUTPUT"]
-    second = net.register_behind(net.bit(name, port) for port in products)
+    second = net.register_after(net.bit(name, port) for port in products)
     if second and {net.bit(register, "CLK") for register in second.values()} == clocks:
-        net.absorb_behind(name, products, second)
+        net.absorb_after(name, products, second)
         stages.append("PIPELINE")
     parameters = net.cells[name]["parameters"]
     for stage in stages:

@@ -38,7 +38,7 @@ def path_delays(cells: Mapping[str, Cell]) -> dict[int, float]:
     cells : mapping
         Of a flat netlist, as ``write_json`` of Yosys writes it. Loops of logic have no delay.
     """
-    behind: dict[int, list[tuple[int, float]]] = defaultdict(list)
+    after: dict[int, list[tuple[int, float]]] = defaultdict(list)
     before: Counter[int] = Counter()
     arrival: dict[int, float] = {}
     setup: dict[int, float] = {}
@@ -46,7 +46,7 @@ def path_delays(cells: Mapping[str, Cell]) -> dict[int, float]:
     for cell in cells.values():
         arcs = list(_arcs(cell))
         for source, target, delay in arcs:
-            behind[source].append((target, delay))
+            after[source].append((target, delay))
             before[target] += 1
         driven = {target for _, target, _ in arcs}
         for port, direction in cell.get("port_directions", {}).items():
@@ -59,19 +59,19 @@ def path_delays(cells: Mapping[str, Cell]) -> dict[int, float]:
     def wire(net: int) -> float:
         return 0.0 if net in carries else _WIRE
 
-    ready = [net for net in arrival.keys() | behind.keys() if not before[net]]
+    ready = [net for net in arrival.keys() | after.keys() if not before[net]]
     order = []
     while ready:
         net = ready.pop()
         order.append(net)
-        for target, delay in behind.get(net, ()):
+        for target, delay in after.get(net, ()):
             arrival[target] = max(arrival.get(target, 0.0), arrival.get(net, 0.0) + wire(net) + delay)
             before[target] -= 1
             if not before[target]:
                 ready.append(target)
     left: dict[int, float] = {}
     for net in reversed(order):
-        later = [delay + left[target] for target, delay in behind.get(net, ())]
+        later = [delay + left[target] for target, delay in after.get(net, ())]
         left[net] = wire(net) + max([setup.get(net, 0.0), *later])
     return {net: arrival.get(net, 0.0) + left[net] for net in order}
 

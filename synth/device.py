@@ -12,7 +12,7 @@ _GROUPS = (*range(4, 59, 9), *range(69, 115, 9))
 
 
 def _sites(name: str, rows: Iterable[int], offsets: Mapping[int, int]) -> tuple[Site, ...]:
-    """The sites of all groups: ``offsets`` says how many columns behind the begin of its group each one is."""
+    """The sites of all groups: ``offsets`` says how many columns after the begin of its group each one is."""
     return tuple(
         Site(f"X{column + offset}/Y{row}/{name}{number}", column + offset, row)
         for row in rows

@@ -6,7 +6,7 @@ often far from what belongs to it. With nearly all blocks of a device in use, th
 Here wires are springs, as in that placer, and stiffer where a path through them is long. Everything but the blocks is
 where the springs pull it and can be eliminated: the Schur complement of the netlist's Laplacian is a set of springs
 between blocks alone. Their energy is what simulated annealing makes small, by exchanging sites. Springs alone pull all
-cells onto one another. So there are two plans: behind the first one cells are spread over the device, and for the
+cells onto one another. So there are two plans: after the first one cells are spread over the device, and for the
 second one each is pulled a little to where it has room.
 """
 
@@ -122,7 +122,7 @@ def _nets(cells: dict[str, Any], ordered: list[str]) -> dict[int, list[int]]:
 
 
 def _laplacian(nets: Mapping[int, list[int]], delays: Mapping[int, float], cells: int) -> Any:
-    """The springs between cells, and nodes in the middle of nets behind them; SciPy's sparse array."""
+    """The springs between cells, and nodes in the middle of nets after them; SciPy's sparse array."""
     # Of the `synth` extra: who only runs networks need not have it.
     from scipy import sparse  # noqa: PLC0415
 

@@ -15,7 +15,7 @@ _FAN_IN = 4
 class Harness(wiring.Component):
     """Feed a component's inputs from a shift register, and fold its outputs into one bit.
 
-    There is a register before every input and behind every output, so that all paths of the component lie between
+    There is a register before every input and after every output, so that all paths of the component lie between
     registers, and none of its logic is unused.
 
     Parameters

@@ -29,12 +29,12 @@ def paths(pattern: Pattern) -> list[tuple[int, int, list[Edge]]]:
     #: For each stage the ways to a value that enters it.
     entering: list[list[tuple[int, int, list[Edge]]]] = [[(index, index, []) for index in range(pattern.inputs)]]
     for stage, distance in enumerate(pattern.distances):
-        behind = [
+        after = [
             (start, target, [*edges, (stage, here, target)])
             for start, here, edges in entering[-1]
             for target in (here, here ^ distance)
         ]
-        entering.append(behind + [path for first, last in pattern.skips if last == stage for path in entering[first]])
+        entering.append(after + [path for first, last in pattern.skips if last == stage for path in entering[first]])
     return [path for path in entering[-1] if path[1] < pattern.outputs]
 
 
@@ -79,7 +79,7 @@ def test_the_estimate_of_the_source_is_near_what_is_live():
     pattern = Pattern.of(5, 3)
     assert pattern.weights == 8 * 4
     assert pattern.estimated_multiplications == Fraction(32 * 15, 64)
-    # The first stage reads inputs 0 to 4, and everything behind it is needed. Outputs 0 to 2 read 0 to 2 and 4 to 6 of
+    # The first stage reads inputs 0 to 4, and everything after it is needed. Outputs 0 to 2 read 0 to 2 and 4 to 6 of
     # the last stage: the second one crosses into 0, 1, 2 and 6, but into 4 and 5 come null 6 and 7.
     assert [(sum(own), sum(cross)) for own, cross in pattern.live_weights()] == [(5, 5), (0, 4), (0, 3)]
 

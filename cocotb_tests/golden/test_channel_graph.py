@@ -17,7 +17,7 @@ SPARSE, DENSE, CHANNELWISE, SUM, CONCATENATION, SLICE = Kind
 
 
 def residual() -> ChannelGraph:
-    """A stem, a block of two convolutions with a sum around it, and a fully connected layer behind."""
+    """A stem, a block of two convolutions with a sum around it, and a fully connected layer after it."""
     return ChannelGraph(
         {"image": 3},
         (
@@ -86,7 +86,7 @@ def test_the_way_around_a_block_keeps_channels_alive():
     connections = full()
     connections["first"][1] = False
     assert find_dead(residual(), connections) == []
-    # A filter of the block without inputs is dead, though the sum behind it is not.
+    # A filter of the block without inputs is dead, though the sum after it is not.
     connections["second"][:, 3] = False
     assert list(map(str, find_dead(residual(), connections))) == ["second: channel 3 is not reached from an input"]
 

@@ -126,7 +126,7 @@ def test_what_a_fast_pointwise_command_may_say(name: str, changes: dict[str, int
 
 
 @pytest.mark.parametrize(("channels", "words"), [(1, 1), (4, 1), (5, 2), (8, 2)])
-def test_words_behind_the_channels_are_not_read(channels: int, words: int) -> None:
+def test_words_after_the_channels_are_not_read(channels: int, words: int) -> None:
     config, command = FPC_CONFIGS["bottom-up"], BUTTERFLY | {"channels": channels, "stages": 4, "steps": 4}
     assert SPECIFICATIONS[FPC].issue.steps_read(command, config) == words
     assert SPECIFICATIONS[MAC].issue.steps_read(command, config) == 4

@@ -66,11 +66,11 @@ def test_the_dense_matrix_is_what_the_stages_do_to_each_input(pattern: Pattern, 
     for source in range(pattern.inputs):
         entering = [[Fraction(int(index == source)) for index in range(pattern.width)]]
         for stage in range(pattern.stages):
-            behind = [value / 2 ** stages.growth_shifts[stage] for value in plain_stage(stages, stage, entering[-1])]
+            after = [value / 2 ** stages.growth_shifts[stage] for value in plain_stage(stages, stage, entering[-1])]
             for first, last in pattern.skips:
                 if last == stage:
-                    behind = [one + other for one, other in zip(behind, entering[first], strict=True)]
-            entering.append(behind)
+                    after = [one + other for one, other in zip(after, entering[first], strict=True)]
+            entering.append(after)
         assert matrix[:, source].tolist() == entering[-1][: pattern.outputs]
 
 

@@ -29,7 +29,7 @@ def network(
     computed: bool = False,
     **attributes,
 ) -> bytes:
-    """One integer product, behind nothing."""
+    """One integer product, after nothing."""
     constants = {"w": weights, "zx": zero_point, "zw": weight_zero_point}
     names = ["x", *(name for name, value in constants.items() if value is not None)]
     if zero_point is None and weight_zero_point is not None:
@@ -111,7 +111,7 @@ def test_sums_are_those_of_onnx_runtime(name: str) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
-def test_an_integer_product_may_stand_behind_other_layers_and_before_float_operators() -> None:
+def test_an_integer_product_may_stand_after_other_layers_and_before_float_operators() -> None:
     shape, tensor = ["batch", 2, 6, 6], helper.make_tensor_value_info
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["codes"]),

@@ -54,7 +54,7 @@ def test_fields_do_not_overlap(fmt: isa.Format) -> None:
 
 
 @EVERY
-def test_command_shape_has_the_fields_behind_the_header(fmt: isa.Format) -> None:
+def test_command_shape_has_the_fields_after_the_header(fmt: isa.Format) -> None:
     members = dict(command_shape(fmt).members)
     header = {"reserved", "signal", "wait"}
     assert set(members) == {"index"} | {field.name for field in fmt.fields} - header

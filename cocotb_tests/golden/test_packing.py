@@ -73,7 +73,7 @@ def test_windows_are_bits(columns: int, lanes: int, inner: int) -> None:
     for outside in np.ndindex(2, 3):
         string = 0
         for number in range(inner):
-            # Bits of a window begin at a whole piece behind those before it, where a byte takes several windows.
+            # Bits of a window begin at a whole piece after those before it, where a byte takes several windows.
             start = number * -(-lanes // columns) * columns if columns < 8 else 0
             string = string if columns < 8 else 0
             for lane in range(lanes):

@@ -22,7 +22,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 def chain(*channels: int) -> ChannelGraph:
-    """Sparse convolutions behind one another."""
+    """Sparse convolutions after one another."""
     names = [f"conv{i}" for i in range(1, len(channels))]
     sources = ["input", *names]
     layers = [
@@ -62,8 +62,8 @@ def test_every_connection_lies_on_a_path_from_an_input_to_a_prediction(
 @settings(max_examples=50, deadline=None)
 def test_patterns_nest_along_a_schedule(graph: ChannelGraph, granularity: tuple[int, int], seed: int):
     steps = [draw(graph, density, granularity=granularity, seed=seed) for density in SCHEDULE]
-    for before, behind in itertools.pairwise(steps):
-        assert all(behind[name].contains(pattern) for name, pattern in before.items())
+    for before, after in itertools.pairwise(steps):
+        assert all(after[name].contains(pattern) for name, pattern in before.items())
     assert all(pattern.connections.all() for pattern in steps[-1].values())
 
 

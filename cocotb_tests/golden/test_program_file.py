@@ -355,7 +355,7 @@ def test_any_value_anywhere_is_a_program_or_refused(data: st.DataObject) -> None
 @settings(deadline=None, derandomize=True, max_examples=100)
 @given(data=st.binary(max_size=60), place=st.integers(0, 10**6), fresh=st.booleans())
 def test_any_bytes_are_refused(data: bytes, place: int, fresh: bool) -> None:
-    """Bytes in place of others, with the checksum of before, and any bytes behind the magic number."""
+    """Bytes in place of others, with the checksum of before, and any bytes after the magic number."""
     file = bytearray(program().to_bytes())
     start = place % len(file)
     file[start : start + len(data)] = data

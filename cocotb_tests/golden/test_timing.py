@@ -155,7 +155,7 @@ def test_pipelines_run_out_during_a_reset() -> None:
     """From issue to landing, a full result FIFO of the widest windows included."""
     assert {name: reset_cycles(config) for name, config in PRESETS.items()} == {
         "tiny": 128,
-        # Bursts of 16 results of 4 groups, two of them, behind 100 cycles.
+        # Bursts of 16 results of 4 groups, two of them, after 100 cycles.
         "ecp5-85k": 256,
         "large": 128,
     }

@@ -76,7 +76,7 @@ def test_numbers_that_no_code_stands_for_are_refused_with_the_first_input() -> N
         transfer_table(parse("q3.4"), np.sqrt, parse("q3.4"))
     with pytest.raises(ValueError, match=r"not -inf for the code 3 \(0\), the first of 1: no code"):
         transfer_table(parse("uint8:scale=0.1,zero_point=3"), lambda x: np.log(np.abs(x)), parse("q3.4"))
-    # Clipped in front or behind, there is a table.
+    # Clipped in front or after, there is a table.
     transfer_table(parse("q3.4"), lambda x: np.sqrt(np.maximum(x, np.float32(0))), parse("q3.4"))
     table = transfer_table(parse("uq4.4"), lambda x: np.maximum(np.log(x), np.float32(-8)), parse("q3.4"))
     assert table[:2].tolist() == [-128, -44]

@@ -48,7 +48,7 @@ def wide() -> bytes:
 
 
 def several() -> bytes:
-    """Layers whose weights are in two memories, of one pixel and of many, one behind the other."""
+    """Layers whose weights are in two memories, of one pixel and of many, one after the other."""
     network = Network((16, 5, 3), seed=4)
     first = network.fast_pointwise("x", Pattern.of(16, 16))
     second = network.fast_pointwise(first, Pattern.of(16, 3), seed=1)

@@ -37,7 +37,7 @@ QUICK = {
 #: What the quick ones leave to accelerators with rings of fewer commands.
 SELDOM = {"grouped with longer than the ring", "batch with longer than the ring"}
 #: Whose cycles were predicted wrongly: turns of the two rings that go on from the prologue, a LOAD to another memory
-#: behind a FILL that waits for results, walkers that results hold up, a first LOAD beside the fetching of both rings,
+#: after a FILL that waits for results, walkers that results hold up, a first LOAD beside the fetching of both rings,
 #: pieces of a FILL that are found while it waits for a LOAD.
 LATE = {"least": (5006, 6016, 6030, FIRST_WIDE + 55), "bound": (6000,)}
 BLOCK = 20

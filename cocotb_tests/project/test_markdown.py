@@ -27,26 +27,26 @@ TARGET = re.compile(r"\]\([^)]*\)")
 SPAN = re.compile(r"`[^`]*`")
 #: The end of one sentence, and the beginning of another: a capital, a number or code. Not an ellipsis.
 BREAK = re.compile(r"(\S*[^\s.])[.!?][)\"'*_\]]*\s+[(\"'*_\[]*(?=[A-Z0-9`])")
-#: Words whose full stop ends no sentence; so does none behind an initial.
+#: Words whose full stop ends no sentence; so does none after an initial.
 ABBREVIATIONS = {"e.g", "i.e", "cf", "vs", "No", "Fig"}
 
 
 def prose(text: str) -> Iterator[tuple[int, str]]:
     """Line number and text of what is neither code, table, heading nor picture."""
     is_fenced = is_code = False
-    behind_blank = True
+    after_blank = True
     for number, line in enumerate(text.splitlines(), 1):
         if FENCE.match(line):
             is_fenced = not is_fenced
         elif not line.strip():
-            behind_blank = True
+            after_blank = True
             continue
         elif not is_fenced:
-            if behind_blank:
+            if after_blank:
                 is_code = line.startswith("    ")
             if not is_code and not line.lstrip().startswith(("|", "#", "![", "<")):
                 yield number, line
-        behind_blank = False
+        after_blank = False
 
 
 def length(line: str) -> int:

@@ -62,11 +62,11 @@ class Netlist:
 
 
 def multiplier(netlist: Netlist, factors: dict[str, int | str], stages: int, **register: Any) -> tuple[int, int]:
-    """A product of one bit behind ``stages`` registers: the product's bit and the last register's."""
+    """A product of one bit after ``stages`` registers: the product's bit and the last register's."""
     product = netlist.block("mult", "MULT18X18D", factors, ["P0", "P1"])["P0"]
     bit = product
     for stage in range(stages):
-        bit = netlist.register(f"behind_{stage}", bit, **register)
+        bit = netlist.register(f"after_{stage}", bit, **register)
     netlist.outputs.append(bit)
     return product, bit
 
@@ -87,7 +87,7 @@ def test_multiplier(stages: int) -> None:
         "PIPELINE": "CLK0" if stages > 1 else None,
         "OUTPUT": "CLK0",
     }
-    assert netlist.pin("mult", "P0") == (last if stages < 3 else netlist.pin("behind_2", "DI"))
+    assert netlist.pin("mult", "P0") == (last if stages < 3 else netlist.pin("after_2", "DI"))
 
 
 def test_a_factor_that_others_use_stays_for_them() -> None:
@@ -122,7 +122,7 @@ def ram(netlist: Netlist, width: str, **register: Any) -> int:
     read = netlist.block(
         "ram", "DP16KD", {"CLKA": CLOCK, "CLKB": CLOCK, "OCEA": "0", "OCEB": "0"}, ["DOA0", "DOB0", "DOB1"], sides
     )
-    last = netlist.register("behind", read["DOB0"], **register)
+    last = netlist.register("after", read["DOB0"], **register)
     netlist.outputs.append(last)
     return last
 

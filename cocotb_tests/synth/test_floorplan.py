@@ -40,7 +40,7 @@ def distance(one: Site, other: Site) -> int:
 
 
 def chain(blocks: int, *, between: int) -> dict[str, Any]:
-    """RAMs one behind the other, in an order that their names do not tell, each with cells of logic to the next."""
+    """RAMs one after the other, in an order that their names do not tell, each with cells of logic to the next."""
     order = np.random.default_rng(0).permutation(blocks)
     kinds, nets = {}, []
     for position, number in enumerate(order):

@@ -25,7 +25,7 @@ Fault = Callable[[onnx.ModelProto], None]
 
 
 class Mixed(nn.Module):
-    """A fast pointwise convolution and a binary one, each with batch normalisation behind it."""
+    """A fast pointwise convolution and a binary one, each with batch normalisation after it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ def set_initializer(model: onnx.ModelProto, name: str, array: np.ndarray) -> Non
 
 
 def of_depthwise(model: onnx.ModelProto) -> onnx.NodeProto:
-    """The normalisation behind the fast layer."""
+    """The normalisation after the fast layer."""
     groups = [
         node for node in model.graph.node if node.op_type == "Conv" and any(one.i == 24 for one in node.attribute)
     ]
@@ -94,7 +94,7 @@ def shift_codes(model: onnx.ModelProto, call: str) -> None:
 
 
 def shift_results(model: onnx.ModelProto, call: str) -> None:
-    """Another zero point behind a layer."""
+    """Another zero point after a layer."""
     codes = next(node.output[0] for node in model.graph.node if node.name == call)
     node = next(node for node in model.graph.node if node.op_type == "DequantizeLinear" and node.input[0] == codes)
     array = initializer(model, node.input[2])
@@ -120,12 +120,12 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     "batch normalisation lost": (skip_normalisation, "what enters binary must be within"),
     "channels in another order": (turn_channels, "what enters fast must be within"),
     "zero point in front of a fast layer": (lambda model: shift_codes(model, "fast"), "what enters fast must be"),
-    "zero point behind a fast layer": (lambda model: shift_results(model, "fast"), "what enters binary must be"),
-    "zero point behind a binary layer": (
+    "zero point after a fast layer": (lambda model: shift_results(model, "fast"), "what enters binary must be"),
+    "zero point after a binary layer": (
         lambda model: shift_results(model, "binary"),
         "what inner gives (getitem_3) must be within",
     ),
-    "zero point behind the last layer": (lambda model: shift_results(model, "head"), "what the model gives (output)"),
+    "zero point after the last layer": (lambda model: shift_results(model, "head"), "what the model gives (output)"),
     "bias of a fast layer": (
         lambda model: change_function(model, "FastPointwiseConv", "bias", swap_two),
         "fast: codes of the file must be those of the layer for the same codes that enter, and",
@@ -202,7 +202,7 @@ def ordinary() -> tuple[nn.Module, np.ndarray]:
 
 
 def shift_zero_point(model: onnx.ModelProto, operator: str) -> None:
-    """Another zero point behind the first of some operators, and the old one for whoever reads the codes."""
+    """Another zero point after the first of some operators, and the old one for whoever reads the codes."""
     tensor = next(node.output[0] for node in model.graph.node if node.op_type == operator)
     node = next(node for node in model.graph.node if node.op_type == "QuantizeLinear" and node.input[0] == tensor)
     wrong = np.asarray(initializer(model, node.input[2]) + 20, np.int8)
@@ -222,7 +222,7 @@ def shift_zero_point(model: onnx.ModelProto, operator: str) -> None:
 def test_ordinary_layers_are_compared_one_by_one(
     fault: Fault, place: str, ordinary: tuple[nn.Module, np.ndarray], monkeypatch: pytest.MonkeyPatch
 ):
-    """Behind the next layer the fault may be within what rounding explains."""
+    """After the next layer the fault may be within what rounding explains."""
     export_onnx(*ordinary)
     spoil(monkeypatch, fault)
     with pytest.raises(ValueError, match=rf"^what {re.escape(place)} \(\w+\) must be within"):

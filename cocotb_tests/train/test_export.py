@@ -110,7 +110,7 @@ def relative_error(found: np.ndarray, wanted: np.ndarray) -> float:
 
 @needs_reference
 @pytest.mark.parametrize("is_last", [False, True])
-def test_batch_normalisation_behind_a_fast_layer_is_not_lost(is_last: bool):
+def test_batch_normalisation_after_a_fast_layer_is_not_lost(is_last: bool):
     """It has factors of both signs, which no gain has; and it is what the exporter folds into a convolution."""
     torch.manual_seed(0)
     model = nn.Sequential(FastPointwiseConv2d(16, 24), nn.BatchNorm2d(24), *([] if is_last else [nn.ReLU()]))

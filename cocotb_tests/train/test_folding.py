@@ -41,7 +41,7 @@ def test_every_normalisation_of_a_mobilenet_is_folded_and_the_model_is_the_same(
         torch.testing.assert_close(model(images), wanted, rtol=1e-4, atol=1e-4)
     assert found.folded["features.1.conv.1"] == "features.1.conv.2"
     assert all(isinstance(model.get_submodule(name), nn.Identity) for name in found.folded.values())
-    # Behind depthwise convolutions it stays: the export folds that.
+    # After depthwise convolutions it stays: the export folds that.
     assert sum(isinstance(module, nn.BatchNorm2d) for module in model.modules()) == 4
     calibrate(model, [images])
     export_onnx(model, images.numpy())
@@ -69,13 +69,13 @@ class Tangled(nn.Module):
         self.norm = nn.BatchNorm2d(16)
         self.plain, self.read_twice, self.bare, self.last = (FastPointwiseConv2d(16, 16) for _ in range(4))
         self.other = nn.BatchNorm2d(16)
-        self.clipped, self.behind = FastPointwiseConv2d(16, 16, relu=True), nn.BatchNorm2d(16)
+        self.clipped, self.after = FastPointwiseConv2d(16, 16, relu=True), nn.BatchNorm2d(16)
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         values = self.norm(self.plain(values))
         twice = self.read_twice(values)
         values = torch.relu(self.bare(self.other(twice) + twice))
-        return self.last(self.behind(self.clipped(values)))
+        return self.last(self.after(self.clipped(values)))
 
 
 def test_the_order_of_calls_counts_and_every_layer_is_accounted_for():

@@ -78,9 +78,9 @@ def test_fixed_point_is_golden_bit_for_bit(pattern: Pattern, seed: int, relu: bo
         layer.gain.uniform_(0.1, 3)
     shift = 7 if kind == "extreme" else int(rng.integers(0, 8))
     scale = float(np.float32(rng.uniform(0.01, 0.1)))
-    behind = int(rng.integers(-shift, 8 - shift))
+    after = int(rng.integers(-shift, 8 - shift))
     layer.fixed_point = FixedPoint(
-        scale, int(rng.integers(-128, 128)), shift, scale * 2.0**behind, int(rng.integers(-128, 100))
+        scale, int(rng.integers(-128, 128)), shift, scale * 2.0**after, int(rng.integers(-128, 100))
     )
     codes = (
         rng.choice([-128, 127], (2, pattern.inputs, 3, 3))
@@ -89,7 +89,7 @@ def test_fixed_point_is_golden_bit_for_bit(pattern: Pattern, seed: int, relu: bo
     )
     stages, finish = layer.stages(layer.fixed_point), layer.finish(layer.fixed_point)
     if kind != "gain":
-        assert finish.shift == shift + behind
+        assert finish.shift == shift + after
     wanted = fast_pointwise(
         np.moveaxis(codes.astype(np.int8), 1, -1), layer.fixed_point.input_zero_point, stages, finish
     )

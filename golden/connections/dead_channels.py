@@ -88,18 +88,18 @@ def _needed(graph: ChannelGraph, connections: Mapping[str, np.ndarray]) -> dict[
     """Which channels of each tensor reach a prediction."""
     needed = {name: np.full(channels, name in graph.outputs) for name, channels in graph.channels.items()}
     for layer in reversed(graph.layers):
-        behind = needed[layer.name]
+        after = needed[layer.name]
         widths = [len(needed[source]) for source in layer.sources]
         if layer.kind is Kind.SPARSE:
-            parts = [np.logical_or.reduce(connections[layer.name][:, behind], axis=1)]
+            parts = [np.logical_or.reduce(connections[layer.name][:, after], axis=1)]
         elif layer.kind is Kind.DENSE:
-            parts = [np.full(widths[0], behind.any())]
+            parts = [np.full(widths[0], after.any())]
         elif layer.kind is Kind.SUM:
-            parts = [behind for _ in widths]
+            parts = [after for _ in widths]
         elif layer.kind is Kind.SLICE:
-            parts = [np.pad(behind, (layer.first, widths[0] - layer.first - layer.channels))]
+            parts = [np.pad(after, (layer.first, widths[0] - layer.first - layer.channels))]
         else:
-            parts = np.split(np.logical_or.reduce(behind.reshape(sum(widths), -1), axis=1), np.cumsum(widths)[:-1])
+            parts = np.split(np.logical_or.reduce(after.reshape(sum(widths), -1), axis=1), np.cumsum(widths)[:-1])
         for source, part in zip(layer.sources, parts, strict=True):
             needed[source] = needed[source] | part
     return needed

@@ -29,7 +29,7 @@ class Issue:
         sum may begin at any step from there on. Else ``skip`` must be zero, and a sum begins at the first step.
     is_burst : bool
         The steps of a window come one after the other, and its results likewise, ``lanes`` a cycle, the first
-        ``latency`` behind the first word. Commands wait for every earlier result.
+        ``latency`` after the first word. Commands wait for every earlier result.
     fields : tuple of str
         Fields of the engine's commands that the hardware wants to know with every step.
     """

@@ -157,8 +157,8 @@ class EngineSpecification:
         for finish, chosen in self.choices(command):
             if finish.is_whole:
                 # It writes codes as they are; where it is not built, no command may choose it.
-                behind = command["packed"] | command["table_enable"]
-                conditions.append(~(chosen & behind) if finish.is_built(config) else ~chosen)
+                after = command["packed"] | command["table_enable"]
+                conditions.append(~(chosen & after) if finish.is_built(config) else ~chosen)
         return reduce(and_, conditions if self.issue.has_streams else [*conditions, leaves_nothing_out(command)])
 
     def is_legal(self, command: Command, config: Config) -> bool:

@@ -17,7 +17,7 @@ from ..isa import TABLE_BYTES
 from .convolution import Int8
 from .requant import SUM_FRACTION_BITS, Int64, pack_parameters, requantise_sum
 
-#: Most bits of a table's entry behind the binary point.
+#: Most bits of a table's entry after the binary point.
 MOST_FRACTION = 32
 #: Added to an element of a uint8 tensor, it gives its code.
 UNSIGNED_OFFSET = -128
@@ -85,7 +85,7 @@ def add(
     first, second : int64[256]
         Tables of at most ``ADDEND_BITS`` bits, indexed by the code plus 128.
     fraction : int
-        Bits of their entries behind the binary point.
+        Bits of their entries after the binary point.
     offset : int
         Added after the rounding: 0, or :data:`UNSIGNED_OFFSET`.
     low, high : int
@@ -158,7 +158,7 @@ def add_words(words: Int8, tables: Int64) -> Int64:
 
 
 def sum_parameters(fraction: int) -> npt.NDArray[np.uint64]:
-    """uint64[1], the parameter word with which the requantiser reads sums with ``fraction`` bits behind the point."""
+    """uint64[1], the parameter word with which the requantiser reads sums with ``fraction`` bits after the point."""
     return pack_parameters(np.zeros(1, np.int32), np.full(1, 2.0 ** (SUM_FRACTION_BITS - fraction), np.float32))
 
 

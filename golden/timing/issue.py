@@ -50,7 +50,7 @@ def issue_rounds(
     issued : list of (int, int)
         Of each window, for how many cycles it is held, and how many the results before it take when it counts.
     backlog : int
-        Cycles that the results of all windows so far take behind the round's last issue.
+        Cycles that the results of all windows so far take after the round's last issue.
     """
     done = 0
     while done < rounds:
@@ -78,7 +78,7 @@ def issue_windows(
     begins: bool = False,
     burst_limit: int | None = None,
 ) -> tuple[int, int]:
-    """Cycles of :func:`issue_rounds` from the first issue to the one behind the last, and the backlog then."""
+    """Cycles of :func:`issue_rounds` from the first issue to the one after the last, and the backlog then."""
     steps, cycles = sum(steps for steps, _ in windows), 0
     for count, issued, after in issue_rounds(backlog, windows, rounds, begins=begins, burst_limit=burst_limit):
         cycles += count * (steps + sum(hold for hold, _ in issued))

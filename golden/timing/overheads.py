@@ -55,7 +55,7 @@ class Overheads:
     restore : int
         From the answer to a STORE's burst to the first read of another one that it has held up.
     store_room : int
-        From where the last row of a STORE is walked to the begin of the command behind the next one.
+        From where the last row of a STORE is walked to the begin of the command after the next one.
     store_finish : int
         From the answer to its last burst to the completion of a STORE.
     first_fetch : int

@@ -45,7 +45,7 @@ class HalfTable:
 def halve(table: Int64) -> HalfTable | None:
     """Find a half that gives the same entries; None if there is none.
 
-    The half is compared with the table, entry by entry: nothing is assumed of the function behind it. This finds
+    The half is compared with the table, entry by entry: nothing is assumed of the function after it. This finds
     functions that are even or odd about the middle, or odd about a result other than zero, such as a sigmoid, even if
     they saturate on either side. It also finds some that are neither, such as Relu, which saturates on one side.
 

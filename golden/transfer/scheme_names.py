@@ -19,7 +19,7 @@ def parse(text: str) -> Scheme:
     Parameters
     ----------
     text : str
-        ``qM.N`` or ``uqM.N`` (fixed point), or ``int8``, ``uint8``, ``int16`` or ``uint16`` with options behind a
+        ``qM.N`` or ``uqM.N`` (fixed point), or ``int8``, ``uint8``, ``int16`` or ``uint16`` with options after a
         colon, separated by commas: ``scale=S``, which these need, ``zero_point=Z`` (by default 0). Signed ones may have
         ``symmetric``: the least code is unused.
 

@@ -172,7 +172,7 @@ def fixed_point(integer_bits: int, fraction_bits: int, *, is_signed: bool = True
         instead += [(integer_bits, width - is_signed - integer_bits) for width in WIDTHS]
         near = [f"{name}{m}.{n}" for m, n in sorted(instead, key=sum) if min(m, n) >= 0]
         raise ValueError(
-            f"fixed point must have 8 or 16 bits ({sign}m before the point and n behind it), not {bits} as {found}; "
+            f"fixed point must have 8 or 16 bits ({sign}m before the point and n after it), not {bits} as {found}; "
             f"{' or '.join(dict.fromkeys(near)) or f'{name}{WIDTHS[0] - is_signed}.0'} would do"
         )
     return Scheme(bits, is_signed, 2.0**-fraction_bits, is_symmetric=is_symmetric)

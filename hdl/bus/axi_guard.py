@@ -35,7 +35,7 @@ class AxiGuard(wiring.Component):
     the pins' ready. Of the two readers the prefetcher goes first, because it asks for little and everything
     waits for it; neither blocks the other, since each asks only for what it has room for.
 
-    A soft reset never waits for the slave. What it leaves behind, and what it means for the masters afterwards:
+    A soft reset never waits for the slave. What it leaves, and what it means for the masters afterwards:
 
     * Requests and beats at the pins stay as they are; new ones queue behind them.
     * Write bursts that have begun get their missing beats from the guard, without strobes; ``store`` waits until then.

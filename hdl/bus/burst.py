@@ -100,14 +100,14 @@ class BurstSplitter(wiring.Component):
             burst.first.eq(first),
             burst.last.eq(last),
             burst.context.eq(context),
-            # Not in the cycle of the last burst as well: that would couple what comes before to what comes behind.
+            # Not in the cycle of the last burst as well: that would couple what comes before to what comes after.
             self.runs.ready.eq(~valid),
             found.input.valid.eq(valid),
         ]
         with m.If(found.input.ready & valid):
             m.d.sync += [valid.eq(~last), first.eq(0), block.eq(block + 1)]
             m.d.sync += [blocks_left.eq(blocks_left - 1), last.eq(blocks_left == 1)]
-        # Whether the first block is the last one, beside the long addition instead of behind it.
+        # Whether the first block is the last one, beside the long addition instead of after it.
         end_in_block = Signal(block_bits + 1)
         m.d.comb += end_in_block.eq(run.address[:block_bits] + run.last_byte[:block_bits])
         with m.If(self.runs.ready & self.runs.valid):

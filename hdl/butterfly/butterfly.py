@@ -1,4 +1,4 @@
-"""Fast pointwise convolution as a pipeline: a stage behind the other, with the multipliers that its weights need."""
+"""Fast pointwise convolution as a pipeline: a stage after the other, with the multipliers that its weights need."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class Stage(wiring.Component):
 class Butterfly(wiring.Component):
     """The stages of a pattern, ``lanes`` values a cycle: a pixel of N channels takes N / ``lanes`` cycles.
 
-    Bit-exact with :func:`lutterfly.golden.numerics.fpc.run_stages` behind :func:`lutterfly.golden.numerics.fpc.enter`,
+    Bit-exact with :func:`lutterfly.golden.numerics.fpc.run_stages` after :func:`lutterfly.golden.numerics.fpc.enter`,
     a word ``latency`` cycles after its codes. The words of a pixel come one after the other, between pixels any number
     of cycles may pass. A layer of fewer stages has the others pass values on.
 

@@ -25,7 +25,7 @@ class PairLine(wiring.Component):
 
     The words of a pixel come one after the other, each with its position; between pixels any number of cycles may pass.
     The first of two words waits until the second one is there, the second one still finds the first. A pair within a
-    word needs no line: there ``partner`` is the value itself, because what it is multiplied to changes its lane behind
+    word needs no line: there ``partner`` is the value itself, because what it is multiplied to changes its lane after
     the multiplier, where nothing has to be chosen.
 
     Parameters

@@ -36,7 +36,7 @@ class StageSum(wiring.Component):
     has_own : bool
         Whether there are own values; else they are part of the terms.
     skip_bits : int
-        Of what is added behind the rounding; 0 if nothing is.
+        Of what is added after the rounding; 0 if nothing is.
 
     Members
     -------

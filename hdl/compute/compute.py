@@ -120,9 +120,9 @@ class Compute(wiring.Component):
 
     def _landing_latency(self, engines: list[EngineComponent]) -> dict[Engine, int]:
         """For each engine, from the issue of a window's last step to two cycles before its result may be read."""
-        behind = RESULTS_LATENCY - 1 + finishing_latency(self.config) + WRITE_BACK_LATENCY + WRITE_LATENCY - 2
+        after = RESULTS_LATENCY - 1 + finishing_latency(self.config) + WRITE_BACK_LATENCY + WRITE_LATENCY - 2
         return {
-            code: FETCH_LATENCY + latency + behind for engine in engines for code, latency in engine.latencies.items()
+            code: FETCH_LATENCY + latency + after for engine in engines for code, latency in engine.latencies.items()
         }
 
     def _elaborate_assertions(self, m: Module, checks: Assertions, engines: list, windows: Windows) -> None:
@@ -147,7 +147,7 @@ class Compute(wiring.Component):
                     m.d.sync += inside.eq(~engine.step.fire)
                 pauses = inside & ~engine.step.valid & ~halted & ~self.halt
                 checks.never(pauses, "compute: the steps of a burst do not come one after the other")
-        # The last write may come a cycle behind the issue of a step that reads it: see FeatureMemory.
+        # The last write may come a cycle after the issue of a step that reads it: see FeatureMemory.
         begun, done = Signal(16), Signal(16)
         m.d.sync += [begun.eq(begun + windows.first), done.eq(done + self.done)]
         late = ISSUE_LATENCY - WRITE_LATENCY + 1

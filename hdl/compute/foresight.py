@@ -1,4 +1,4 @@
-"""The gate of the issue: steps go on only when nothing behind them can overflow and what they read has landed."""
+"""The gate of the issue: steps go on only when nothing after them can overflow and what they read has landed."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -35,9 +35,9 @@ def _most_groups(config: Config) -> int:
 class Foresight(wiring.Component):
     """Let steps pass, one each cycle, or hold them back.
 
-    Nothing behind the issue can stall. Two counters foresee what happens there: ``backlog``, the cycles that the
+    Nothing after the issue can stall. Two counters foresee what happens there: ``backlog``, the cycles that the
     results of all windows so far take at most, holds the last step of a window back while its result could overflow the
-    result FIFO, and the first step of a burst, behind which nothing can be held; ``landing``, the cycles until the last
+    result FIFO, and the first step of a burst, after which nothing can be held; ``landing``, the cycles until the last
     result can be read, holds the first step of a dependent command back. That neither is ever too small, whatever the
     commands, is proved in ``test_proof_foresight.py``; that the steps tell what they should, and that nothing comes
     between those of a burst, in ``test_proof_windows.py``.
@@ -79,7 +79,7 @@ class Foresight(wiring.Component):
         ]
         m.d.sync += backlog.eq(Mux(counted, working + step.work, working))
 
-        # A cycle behind the step that counts, its engine's latency is added to what waits then: its last group leaves
+        # A cycle after the step that counts, its engine's latency is added to what waits then: its last group leaves
         # the requantiser when all of that has been worked off.
         latencies = {engine: self.landing_latency[engine] for engine in self.config.engines}
         ended, engine = Signal(), Signal.like(step.engine, reset_less=True)

@@ -23,7 +23,7 @@ from .settings import settings_layout, take_settings
 
 __all__ = ["COMMANDS_IN_FLIGHT", "GroupWalk", "group_layout"]
 
-#: Commands that wait behind the one whose groups are walked, at least.
+#: Commands that wait after the one whose groups are walked, at least.
 COMMANDS_IN_FLIGHT = 4
 
 _COMMAND = command_shape(isa.COMPUTE)
@@ -136,10 +136,10 @@ class GroupWalk(wiring.Component):
         is_last = {"lanes": Signal(reset_less=True), "last_lanes": Signal(reset_less=True)}
         for field, flag in is_last.items():
             limit, is_single = Signal.like(number, name=f"last_of_{field}", reset_less=True), Signal(reset_less=True)
-            behind = next_command[field] - 1
+            after = next_command[field] - 1
             with m.If(take):
                 m.d.sync += [
-                    limit.eq(Mux(takes_all, behind >> all_bits, behind >> lane_bits)),
+                    limit.eq(Mux(takes_all, after >> all_bits, after >> lane_bits)),
                     Cat(is_single, flag).eq((next_command[field] <= most).replicate(2)),
                 ]
             with m.Elif(walk):

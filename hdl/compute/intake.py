@@ -46,7 +46,7 @@ class Intake(wiring.Component):
     waits : Out(1)
         It has to wait for every earlier result.
     beginning, continuation : Out(Position)
-        The first step of its inner loops' first windows, and of the windows behind.
+        The first step of its inner loops' first windows, and of the windows after.
     """
 
     def __init__(self, config: Config):

@@ -158,7 +158,7 @@ class Lookup(wiring.Component):
         return Cat(~masks | (count == 0) | (count > lane) for lane in lanes)
 
     def _reads(self, m: Module, step: data.View, valid: Signal, clear: Value) -> Value:
-        """Whether a step reads its word, in the cycle before its address: not behind ``read_steps`` of a window."""
+        """Whether a step reads its word, in the cycle before its address: not after ``read_steps`` of a window."""
         reads: Value = Const(1)
         for engine in self.engines:
             if engine.issue.read_steps:

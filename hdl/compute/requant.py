@@ -11,9 +11,9 @@ from ..parts.device import MULTIPLIER_LATENCY, Multiplier
 
 __all__ = ["LATENCY", "Parameter", "Requantiser", "Scale"]
 
-#: Registers before the multiplier's first, and behind its last.
-_STAGES_BEFORE, _STAGES_BEHIND = 5, 6
-LATENCY = _STAGES_BEFORE + MULTIPLIER_LATENCY + _STAGES_BEHIND
+#: Registers before the multiplier's first, and after its last.
+_STAGES_BEFORE, _STAGES_AFTER = 5, 6
+LATENCY = _STAGES_BEFORE + MULTIPLIER_LATENCY + _STAGES_AFTER
 
 _ACC_BITS = 32
 _SUM_BITS = requant.SUM_BITS
@@ -172,7 +172,7 @@ class Requantiser(wiring.Component):
         """Two stages: the magnitude, at most 256, and whether to increment it.
 
         The product is rounded to 24 significant bits and these to an integer. The first increment is never carried out:
-        behind the half's bit it only matters where the rest is zero or all ones.
+        after the half's bit it only matters where the rest is zero or all ones.
         """
         is_long = product[-1]
         significant = Mux(is_long, product[_MANTISSA_BITS:], product[_MANTISSA_BITS - 1 : -1])

@@ -26,7 +26,7 @@ WRITE_BACK_LATENCY = 2
 class WriteBack(wiring.Component):
     """Take a group each cycle and write a piece when it is complete, ``WRITE_BACK_LATENCY`` cycles later.
 
-    Of packed results a bit each is written, 1 where the value is not negative, and zeros behind them to the end of the
+    Of packed results a bit each is written, 1 where the value is not negative, and zeros after them to the end of the
     byte. A piece that is less than a byte is written with what lies before it in that byte.
 
     Parameters
@@ -102,7 +102,7 @@ class WriteBack(wiring.Component):
         )
         checks.never(
             self.place.valid & (self.place.count <= self.place.slot << ceil_log2(self.lanes)),
-            "write back: a group behind the end of its piece",
+            "write back: a group after the end of its piece",
         )
         return m
 

@@ -71,7 +71,7 @@ class Flight(wiring.Component):
         wiring.connect(m, wiring.flipped(self.begun), fifo.input)
         wiring.connect(m, fifo.output, buffer.input)
         head = buffer.output
-        # A command behind a SYNC can be done before the SYNC has left the queue.
+        # A command after a SYNC can be done before the SYNC has left the queue.
         finished, finished_later = Signal(range(_IN_FLIGHT + 1)), Signal(range(_IN_FLIGHT + 1))
         has_finished, by_itself = Signal(), Signal()
         m.d.comb += [

@@ -44,7 +44,7 @@ class Program(wiring.Component):
     progress : Out(1)
         A word has arrived.
     error : Out(ErrorReport)
-        A burst failed; its commands and those behind it in its ring are not handed out.
+        A burst failed; its commands and those after it in its ring are not handed out.
     """
 
     def __init__(self, config: Config):

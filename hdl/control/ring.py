@@ -189,7 +189,7 @@ class Ring(wiring.Component):
         arrives = Signal(RAM_LATENCY)
         m.d.comb += [
             issue.eq(waits & reading & has_credit),
-            # What was read ahead behind an early END goes nowhere.
+            # What was read ahead after an early END goes nowhere.
             taken.eq(output.output.valid & output.output.ready),
             output.input.valid.eq(arrives[-1]),
             output.input.payload.eq(storage.read_data),

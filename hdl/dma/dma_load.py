@@ -46,7 +46,7 @@ class DmaLoad(wiring.Component):
     bus : Out(ReadSignature)
         ``ar`` is registered.
     feature : Out(stream of feature_write_layout)
-        Registered; ``ready`` moves the buffer behind it, combinationally.
+        Registered; ``ready`` moves the buffer after it, combinationally.
     local : Out(local_write_layout)
         Registered.
     done : Out(1)
@@ -80,7 +80,7 @@ class DmaLoad(wiring.Component):
         m.submodules.next_beat = next_beat = Fifo(unsigned(self.config.axi.data_bits), depth=BEATS_AHEAD)
         m.submodules.beats = beats = BlockFifo(unsigned(self.config.axi.data_bits), depth=self._beats)
         m.submodules.aligner = aligner = ByteAligner(self.config)
-        # The aligner reserves a place behind it, and the buffer keeps the memory's ready from moving that queue.
+        # The aligner reserves a place after it, and the buffer keeps the memory's ready from moving that queue.
         m.submodules.aligned = aligned = Lookahead(chunk_layout(self.config))
         m.submodules.chunk_buffer = chunk_buffer = Buffer(chunk_layout(self.config))
         m.submodules.write = write = LocalWrite(self.config)
@@ -97,7 +97,7 @@ class DmaLoad(wiring.Component):
         connect(m, write.feature, flipped(self.feature))
 
         failed, stop = Signal(), Signal()
-        # Two cycles behind an error: before that no byte of a failed burst can reach a memory.
+        # Two cycles after an error: before that no byte of a failed burst can reach a memory.
         m.d.sync += stop.eq(self.halt | failed)
         m.d.comb += [
             commands.halt.eq(stop),

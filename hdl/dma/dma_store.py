@@ -75,7 +75,7 @@ class DmaStore(wiring.Component):
         m.d.comb += beats.word.eq(self.word)
 
         failed, stop = Signal(), Signal()
-        # Two cycles behind an error: before that no burst of a later row can begin.
+        # Two cycles after an error: before that no burst of a later row can begin.
         m.d.sync += stop.eq(self.halt | failed)
         rows, refused = self._elaborate_rows(m, stop)
         strayed = self._elaborate_bursts(m, rows, stop)
@@ -195,7 +195,7 @@ class DmaStore(wiring.Component):
         return strayed
 
     def _elaborate_responses(self, m: Module, failed):
-        """Tell completed commands, and what has failed; behind a failure bursts that have begun just end."""
+        """Tell completed commands, and what has failed; after a failure bursts that have begun just end."""
         b, pending = self.bus.b, m.submodules.pending.output
         m.d.comb += pending.ready.eq(b.valid)
         m.d.sync += self.done.eq(b.valid & pending.payload.last & ~b.payload.response[1] & ~failed)

@@ -92,7 +92,7 @@ class LoopNest(wiring.Component):
         m.d.comb += [
             self.iterations.payload.eq(out),
             last.eq(out.end.as_value().all()),
-            # Not in the cycle of the last iteration as well: that would couple what comes before to what comes behind.
+            # Not in the cycle of the last iteration as well: that would couple what comes before to what comes after.
             self.nests.ready.eq(~self.iterations.valid & ~begins),
         ]
         m.d.sync += begins.eq(self.nests.ready & self.nests.valid)

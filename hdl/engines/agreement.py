@@ -20,7 +20,7 @@ class Agreement(wiring.Component):
     """Count the bits in which each byte of a word agrees with its weight, a word each cycle.
 
     A count comes as late as a product would, ``MULTIPLIER_LATENCY`` cycles after the word, over two levels with a
-    register behind each, and one more that can be cleared. Three bits become a number of at most 3, and so do three
+    register after each, and one more that can be cleared. Three bits become a number of at most 3, and so do three
     others and the last two; these are added. A byte takes 15 look-up tables of four inputs, or 10 of six: every bit of
     both levels is a function of six.
 
@@ -50,7 +50,7 @@ class Agreement(wiring.Component):
         )
 
     def elaborate(self, platform) -> Module:
-        assert MULTIPLIER_LATENCY == 3, "a register behind each level, and one more"
+        assert MULTIPLIER_LATENCY == 3, "a register after each level, and one more"
         m = Module()
         for lane in range(self.lanes):
             agrees = ~(self.word.word_select(lane, 8) ^ self.weights[lane].as_unsigned())

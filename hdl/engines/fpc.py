@@ -111,7 +111,7 @@ class FastPointwise(EngineComponent):
     def _existing(self, m: Module, channels) -> Value:
         """The codes of the word in the butterfly that are channels, a bit each.
 
-        From registers: words of which all are channels are counted, the one behind them has the rest, and no comparison
+        From registers: words of which all are channels are counted, the one after them has the rest, and no comparison
         stands in front of the codes.
         """
         lane_bits = ceil_log2(self.lanes)
@@ -146,5 +146,5 @@ class FastPointwise(EngineComponent):
 
 
 def _without(count, lanes: int):
-    """What is left behind a word."""
+    """What is left after a word."""
     return Mux(count > lanes, count - lanes, 0)

@@ -88,7 +88,7 @@ class ShiftFinish(WholeFinishComponent):
             return held
 
         total = register("total", self.values[lane] + self.biases[lane])
-        # With a fraction of as many bits as the coarse shift may leave behind.
+        # With a fraction of as many bits as the coarse shift may leave.
         scaled = Cat(Const(0, _COARSE_SHIFT), total).as_signed()
         total = register("coarsely", Mux(coarse, total, scaled))
         sign = total[-1]

@@ -39,7 +39,7 @@ def _rotate(word, byte_count: int, amount, unit: int):
 
 
 class FeatureMemory(wiring.Component):
-    """Two banks of ``lanes``-byte words, even words in the one and odd words in the other, with a rotator behind and
+    """Two banks of ``lanes``-byte words, even words in the one and odd words in the other, with a rotator after and
     one before.
 
     Any ``lanes`` consecutive bytes lie in one word of each bank, so that both ports take any byte address each cycle.

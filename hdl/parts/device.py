@@ -69,7 +69,7 @@ class Ram(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        # Without the attribute Yosys guards against the collision that the contract rules out, with logic behind the
+        # Without the attribute Yosys guards against the collision that the contract rules out, with logic after the
         # output.
         m.submodules.storage = storage = memory.Memory(
             shape=unsigned(self.width), depth=self.depth, init=[], attrs={"no_rw_check": 1}

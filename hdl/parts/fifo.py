@@ -146,7 +146,7 @@ class BlockFifo(wiring.Component):
     """Queue up to ``depth`` words, one in and one out each cycle, with a latency of four cycles.
 
     Whoever writes keeps count of the room: a write into a full queue is lost. The output is registered; the stages
-    behind the RAM move when ``output.ready`` lets them, combinationally.
+    after the RAM move when ``output.ready`` lets them, combinationally.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ INDEX_BITS = 16
 
 
 def command_shape(fmt: isa.Format) -> data.StructLayout:
-    """A decoded command on its way to its unit: its index in the queue, then the fields behind the header."""
+    """A decoded command on its way to its unit: its index in the queue, then the fields after the header."""
     fields = {"index": unsigned(INDEX_BITS), "after": unsigned(1)}
     for field in fmt.fields:
         if field.lsb >= 32:

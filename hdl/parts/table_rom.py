@@ -25,7 +25,7 @@ class TableRom(wiring.Component):
     """Look one code up each cycle, with a latency of ``latency`` cycles, of which none passes while a result waits.
 
     Where half of a table gives all of it, half is stored; that takes a register in front of the memory, which folds the
-    code, and one behind it. ``codes.ready`` depends combinationally on ``results.ready``, and on nothing else that
+    code, and one after it. ``codes.ready`` depends combinationally on ``results.ready``, and on nothing else that
     comes in; results are registers.
 
     Parameters

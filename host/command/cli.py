@@ -172,7 +172,7 @@ def table(
             metavar="SCHEME",
             show_default=False,
             help="Of the codes: qM.N or uqM.N (fixed point), or int8, uint8, int16 or uint16 with :scale=S, as "
-            "int8:scale=0.05,zero_point=-3; behind signed ones also symmetric (the least code is unused).",
+            "int8:scale=0.05,zero_point=-3; after signed ones also symmetric (the least code is unused).",
         ),
     ],
     target: Annotated[str, typer.Option("--to", metavar="SCHEME", show_default=False, help="Of the results' codes.")],

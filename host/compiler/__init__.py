@@ -57,7 +57,7 @@ class Pass:
     run : callable
         Plan to plan. It may add to the plan that it is given.
     check : callable or None
-        Asserts what must hold of the plan behind the pass.
+        Asserts what must hold of the plan after the pass.
     """
 
     name: str

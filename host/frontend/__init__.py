@@ -182,7 +182,7 @@ _LOWERINGS: dict[Kind, Callable[[Build, Fragment], None]] = {
 
 
 def _cut_host_parts(state: _State) -> None:
-    """Find the accelerator's outputs, and cut out what runs on the host before and behind it."""
+    """Find the accelerator's outputs, and cut out what runs on the host before and after it."""
     source, graph = state.source, state.build.graph
     outside = {name for fragment in state.fragments if fragment not in state.middle for name in fragment.inputs} | set(
         source.outputs

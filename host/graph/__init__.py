@@ -3,7 +3,7 @@
 Every tensor is int8 codes in NHWC order without N: ``int8[height, width, channels]``. A vector of K features is
 ``int8[1, 1, K]``. uint8 tensors of the model are shifted by 128 to int8 codes, and so are their zero points. The codes
 of a binary tensor, whose elements have one bit, are +1 and -1; a layer that writes one gives +1 for each code that is
-not negative, behind its table if it has one.
+not negative, after its table if it has one.
 
 Each kind of layer has a file of its own, and all that is particular to it stands there: what it is called, what it
 computes, what border it wants, what may become part of it, and how its channels depend on those that it reads. The

@@ -18,7 +18,7 @@ class ChannelRule(enum.Enum):
     FREE = enum.auto()
     #: Each output is computed of the same channel of every input: where these move, it moves.
     TIED = enum.auto()
-    #: The outputs are the channels of all inputs, one input behind the other.
+    #: The outputs are the channels of all inputs, one input after the other.
     JOINED = enum.auto()
     #: Neither may move.
     FIXED = enum.auto()

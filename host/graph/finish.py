@@ -1,4 +1,4 @@
-"""What becomes of a layer's codes behind what it computes: a clamp and a table, or signs."""
+"""What becomes of a layer's codes after what it computes: a clamp and a table, or signs."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class CodeFinish:
     table: Int8 | None = None
     inner: str = ""
 
-    def behind(self, inner: str, table: Int8 | None) -> CodeFinish:
-        """The finish with a table, or none, behind what is the tensor ``inner`` so far."""
+    def after(self, inner: str, table: Int8 | None) -> CodeFinish:
+        """The finish with a table, or none, after what is the tensor ``inner`` so far."""
         return dataclasses.replace(self, table=composed(self.table, table), inner=self.inner or inner)
 
 
 def composed(first: Int8 | None, second: Int8 | None) -> Int8 | None:
-    """A table and another one behind it, as one; None where neither is one."""
+    """A table and another one after it, as one; None where neither is one."""
     return second if first is None else looked_up(first, second)
 
 

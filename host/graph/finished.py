@@ -1,4 +1,4 @@
-"""Layers behind which there may be a clamp and a table."""
+"""Layers after which there may be a clamp and a table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .tensor import Int8, Tensor
 
 @dataclass(frozen=True, eq=False)
 class Finished(Layer):
-    """A layer with a finish, which a table behind it may become part of."""
+    """A layer with a finish, which a table after it may become part of."""
 
     finish: CodeFinish = field(default=CodeFinish(), kw_only=True)
 
@@ -27,8 +27,8 @@ class Finished(Layer):
         return f"{super().describe(source, target)}{table}{taken}"
 
     def with_table(self, output: str, table: Int8 | None) -> Self:
-        """A table behind a table is one table."""
-        return dataclasses.replace(self, output=output, finish=self.finish.behind(self.output, table))
+        """A table after a table is one table."""
+        return dataclasses.replace(self, output=output, finish=self.finish.after(self.output, table))
 
     def finished(self, codes: Int8, tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
         """What it gives, by what it computes: int8[height, width, channels] of both by their names."""

@@ -33,7 +33,7 @@ class Layer(ABC):
     window : Window
         What it reads its inputs with.
     finish : CodeFinish or None
-        What becomes of its codes behind what it computes; None of a layer behind which there is nothing.
+        What becomes of its codes after what it computes; None of a layer after which there is nothing.
     is_table : bool
         Whether it is nothing but a table, or the signs, of a tensor: each code of the output depends on one code.
     is_copy : bool
@@ -68,7 +68,7 @@ class Layer(ABC):
         """What it is called, in a word or two, between an input and an output of these shapes."""
 
     def details(self, source: Shape, target: Shape) -> str:
-        """What :meth:`describe` says behind the kind."""
+        """What :meth:`describe` says after the kind."""
         return ""
 
     def describe(self, source: Tensor, target: Tensor) -> str:
@@ -129,16 +129,16 @@ class Layer(ABC):
 
     @property
     def takes_signs(self) -> bool:
-        """Whether it can give the signs of its codes, so that a layer behind it that takes them becomes part of it."""
+        """Whether it can give the signs of its codes, so that a layer after it that takes them becomes part of it."""
         return False
 
     def with_table(self, output: str, table: Int8 | None) -> Self:
-        """The layer with a table behind what it gives, for a layer that has a finish.
+        """The layer with a table after what it gives, for a layer that has a finish.
 
         Parameters
         ----------
         output : str
-            The tensor behind the table.
+            The tensor after the table.
         table : int8[256] or None
             None where the output is binary and holds the signs of what it gave.
         """

@@ -39,7 +39,7 @@ class TensorInfo:
 
     @property
     def sample_shape(self) -> tuple[int, ...]:
-        """The shape behind the batch axis; dimensions that are not fixed count as 1."""
+        """The shape after the batch axis; dimensions that are not fixed count as 1."""
         return tuple(size if isinstance(size, int) else 1 for size in self.shape[1:])
 
 

@@ -16,7 +16,7 @@ _SAMPLES = 2
 
 
 def mixing_node(data: bytes) -> str:
-    """Find what makes an output of a batch other than the outputs of its samples, one behind the other.
+    """Find what makes an output of a batch other than the outputs of its samples, one after the other.
 
     The model is run in ONNX Runtime on two batches that have their first sample in common.
 

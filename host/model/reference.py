@@ -55,7 +55,7 @@ class Reference:
         self._plain = open_session(model)
         executed = executed_model(loaded, exact_sums=True)
         self._exposed_names = [name for name in activation_names(executed) if name not in self.output_names]
-        self._uncertain = _behind_float_windows(executed)
+        self._uncertain = _after_float_windows(executed)
         self.random = random_tensors(loaded) | random_tensors(executed)
         self._exposed = plain_session(expose(executed, self._exposed_names))
 
@@ -71,7 +71,7 @@ class Reference:
         -------
         dict of str to array
             The model's outputs and every int8 or uint8 tensor by name, inputs included. Where the two sessions differ
-            in an output, which float convolutions can cause, tensors behind such ones are left out: they are not the
+            in an output, which float convolutions can cause, tensors after such ones are left out: they are not the
             plain model's for certain.
         """
         outputs = dict(zip(self.output_names, self._plain.run(self.output_names, dict(feeds)), strict=True))
@@ -84,7 +84,7 @@ class Reference:
         return inputs | shown | outputs
 
 
-def _behind_float_windows(executed: onnx.ModelProto) -> set[str]:
+def _after_float_windows(executed: onnx.ModelProto) -> set[str]:
     """The tensors that depend on a float convolution or average: ONNX Runtime's last level changes its layout."""
     found: set[str] = set()
     for node in executed.graph.node:

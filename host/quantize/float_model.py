@@ -117,7 +117,7 @@ def _name_averages(model: onnx.ModelProto) -> None:
 
 def _spell_depthwise(model: onnx.ModelProto) -> None:
     """Spell two operators as depthwise convolutions, which are exact where they are not: batch normalisation that has
-    nothing to fold it into, as behind a concatenation, and the average of windows in which every element counts."""
+    nothing to fold it into, as after a concatenation, and the average of windows in which every element counts."""
     constants = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     shapes = _shapes(model)
     for node in model.graph.node:

@@ -16,7 +16,7 @@ Float64 = npt.NDArray[np.float64]
 def fold_into_gemm(model: onnx.ModelProto) -> None:
     """Fold every BatchNormalization that alone reads a Gemm with constant weights into its weights and its bias.
 
-    ONNX Runtime folds those behind convolutions. PyTorch's older exporter leaves those of a Linear to whoever reads the
+    ONNX Runtime folds those after convolutions. PyTorch's older exporter leaves those of a Linear to whoever reads the
     file.
     """
     graph = model.graph

@@ -147,7 +147,7 @@ class _Reader(quantization.CalibrationDataReader):
             yield {name: array[index : index + 1] for name, array in samples.items()}
 
     def get_next(self) -> dict[str, np.ndarray] | None:
-        """The next sample, or None behind the last."""
+        """The next sample, or None after the last."""
         return next(self._feeds, None)
 
 

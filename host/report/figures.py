@@ -20,14 +20,14 @@ WAITS = (
     (REQUANTISER, "waits: requantiser", style.REQUANTISER),
     (TURNAROUND, "waits: command turnaround", style.TURNAROUND),
 )
-BEHIND = "behind the last step"
+AFTER = "after the last step"
 #: Points of the roofline that are no further apart have one label: as parts of the axes, which a label takes.
 _NEAR = (0.04, 0.055)
 
 
 def cycle_shares(facts: Facts) -> go.Figure:
     """What each layer's cycles were spent on, stacked."""
-    labels = [*(layer.label for layer in facts.layers), BEHIND]
+    labels = [*(layer.label for layer in facts.layers), AFTER]
     drawn = style.figure(height=150 + 24 * len(labels), x_title="cycles (measured)")
     style.rows(drawn, labels)
     full = [ideal_cycles(facts, layer) for layer in facts.layers]
@@ -40,8 +40,8 @@ def cycle_shares(facts: Facts) -> go.Figure:
     for name, colour, cycles in parts:
         if any(cycles):
             drawn.add_trace(_stacked(name, colour, rows, cycles))
-    behind = facts.observation.cycles - facts.layers[-1].share.end
-    drawn.add_trace(_stacked("last results land, outputs are stored", style.MUTED, [len(rows)], [behind]))
+    after = facts.observation.cycles - facts.layers[-1].share.end
+    drawn.add_trace(_stacked("last results land, outputs are stored", style.MUTED, [len(rows)], [after]))
     buttons = [
         {"label": label, "method": "relayout", "args": [{"barnorm": norm, "xaxis.title.text": title}]}
         for label, norm, title in (

@@ -28,9 +28,9 @@ class Ran:
     begin : int
         When its unit got it (LOAD, STORE, FILL), or when its first step was issued (COMPUTE).
     issued : int
-        Behind its last step (COMPUTE); else ``end``.
+        After its last step (COMPUTE); else ``end``.
     end : int
-        Behind its completion: its last byte is written, its last result can be read.
+        After its completion: its last byte is written, its last result can be read.
     """
 
     command: BodyCommand

@@ -25,7 +25,7 @@ class Share:
     Attributes
     ----------
     begin, end : int
-        The first of them, and the one behind the last.
+        The first of them, and the one after the last.
     steps : int
         Cycles in which the array took a step.
     waits : dict of str to int
@@ -58,7 +58,7 @@ def shares(observation: Observation, layers: Sequence[Sequence[int]]) -> list[Sh
     Returns
     -------
     list of Share
-        One for each layer. Behind the last one's end the results land and the outputs are stored.
+        One for each layer. After the last one's end the results land and the outputs are stored.
     """
     found, end = [], 0
     before: Ran | None = None
@@ -79,9 +79,9 @@ def _moving(dma: Sequence[Ran], begin: int, end: int) -> int:
     """Cycles from ``begin`` up to ``end`` in which a command of the DMA queue was in progress."""
     cycles, now = 0, begin
     for ran in dma:
-        first, behind = max(ran.begin, now), min(ran.end, end)
-        if first < behind:
-            cycles, now = cycles + behind - first, behind
+        first, after = max(ran.begin, now), min(ran.end, end)
+        if first < after:
+            cycles, now = cycles + after - first, after
     return cycles
 
 

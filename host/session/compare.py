@@ -27,7 +27,7 @@ _COMMAND_CYCLES, _LANDING_CYCLES = 10_000_000, 8
 
 
 def _joined(known: list[dict[str, np.ndarray]], name: str) -> np.ndarray | None:
-    """A tensor of several samples, one behind the other; None if the reference does not have it."""
+    """A tensor of several samples, one after the other; None if the reference does not have it."""
     if not known or name not in known[0]:
         return None
     arrays = [values[name] for values in known]
@@ -83,7 +83,7 @@ class Comparison:
                 if wanted is None:
                     wanted = evaluate.to_onnx(view, golden[tensor.name])
                 self._count(view.name, wanted, {by: evaluate.to_onnx(view, codes) for by, codes in found.items()})
-        # What the user gets: the outputs that the core stored, behind the tail.
+        # What the user gets: the outputs that the core stored, after the tail.
         outputs = self.session.tail(feeds, self._outputs)
         for name, array in outputs.items():
             wanted = _joined(known, name)

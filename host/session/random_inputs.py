@@ -11,7 +11,7 @@ from .session import InferenceSession
 def random_feeds(
     session: InferenceSession, graph: Graph, rng: np.random.Generator, samples: int = 1
 ) -> dict[str, np.ndarray]:
-    """Random inputs, one behind the other: every code of a quantised input, and the whole range of a float one."""
+    """Random inputs, one after the other: every code of a quantised input, and the whole range of a float one."""
     feeds = {}
     for index, info in enumerate(session.get_inputs()):
         shape = (samples, *info.sample_shape)

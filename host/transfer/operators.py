@@ -29,7 +29,7 @@ def chain_of(words: Sequence[str]) -> onnx.ModelProto:
     Parameters
     ----------
     words : sequence of str
-        ONNX's name of an operator each; behind a colon and separated by commas its attributes, and numbers for inputs
+        ONNX's name of an operator each; after a colon and separated by commas its attributes, and numbers for inputs
         other than the one that the chain goes through: ``LeakyRelu:alpha=0.1``, ``Clip:min=0,max=6``, ``Sub:A=1``.
 
     Returns

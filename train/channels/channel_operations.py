@@ -81,8 +81,8 @@ def operation_kind(node: fx.Node, read: list[fx.Node]) -> Kind:
             return Kind.CONCATENATION
     elif name in _SUMS or name in _PRODUCTS:
         # Broadcast to a constant, channels may become more, or stand elsewhere.
-        before, behind = shape(read[0]), shape(node)
-        if len(read) == 1 and (len(before), before[:2]) == (len(behind), behind[:2]):
+        before, after = shape(read[0]), shape(node)
+        if len(read) == 1 and (len(before), before[:2]) == (len(after), after[:2]):
             return Kind.CHANNELWISE
         if name in _SUMS and len(read) > 1 and all(shape(one)[1] == shape(node)[1] for one in read):
             return Kind.SUM
@@ -100,7 +100,7 @@ def operation_kind(node: fx.Node, read: list[fx.Node]) -> Kind:
     raise ValueError(f"{node.name}: operation must be one that channel_graph knows, not {what}; {_REMEDY}")
 
 
-def reshaping_kind(name: str, before: tuple[int, ...], behind: tuple[int, ...]) -> Kind:
+def reshaping_kind(name: str, before: tuple[int, ...], after: tuple[int, ...]) -> Kind:
     """That of another shape of the same elements: each channel becomes one, or several neighbours.
 
     Raises
@@ -108,11 +108,11 @@ def reshaping_kind(name: str, before: tuple[int, ...], behind: tuple[int, ...]) 
     ValueError
         If a channel of the result has elements of several.
     """
-    if len(behind) > 1 and behind[0] == before[0] and not behind[1] % before[1]:
+    if len(after) > 1 and after[0] == before[0] and not after[1] % before[1]:
         return Kind.CHANNELWISE
     raise ValueError(
         f"{name}: shape must keep the batch and the elements of each channel together, "
-        f"not be {list(behind)} of {list(before)}; {_REMEDY}"
+        f"not be {list(after)} of {list(before)}; {_REMEDY}"
     )
 
 

@@ -32,7 +32,7 @@ def export_onnx(
     """Quantise a model to int8 and write it as ONNX, its fast pointwise convolutions and binary layers as functions.
 
     They compute there, bit for bit, what they compute in PyTorch on the same numbers; real numbers that a binary layer
-    gives are rounded to codes behind it. Everything else is quantised as ``lutterfly quantize`` does. The file is
+    gives are rounded to codes after it. Everything else is quantised as ``lutterfly quantize`` does. The file is
     compared with the model on the samples, layer by layer, see :func:`.compare`.
 
     Parameters
@@ -166,7 +166,7 @@ def _numbers(node: NodeProto, constants: Mapping[str, np.ndarray]) -> list[bytes
 
 
 def _sort(model: onnx.ModelProto) -> None:
-    """Put every node behind those whose results it reads."""
+    """Put every node after those whose results it reads."""
     known = {value.name for value in model.graph.input} | {tensor.name for tensor in model.graph.initializer}
     waiting, ordered = list(model.graph.node), []
     while waiting:

@@ -2,7 +2,7 @@
 
 What such a layer gives is an input of the opened model, what enters it one of its outputs. So an exporter and a
 quantiser can fold nothing into it, and nothing of what stands around it is lost with it; and the ranges of all tensors
-behind it are those of what it really gives.
+after it are those of what it really gives.
 """
 
 from __future__ import annotations
@@ -179,13 +179,13 @@ def _put(model: onnx.ModelProto, name: str, function: LayerFunction, called: str
     body = function.make(called, entering, opset)
     add_function(model, body)
     before = _operands(model.graph, f"{name}.entering", entering)
-    behind = _operands(model.graph, f"{name}.leaving", function.leaving)
+    after = _operands(model.graph, f"{name}.leaving", function.leaving)
     codes, result = f"{name}.codes", f"{name}.result_codes"
     model.graph.node.extend(
         [
             helper.make_node("QuantizeLinear", [f"{name}.input", *before], [codes], f"{name}.quantise"),
             make_call(body, codes, result, name),
-            helper.make_node("DequantizeLinear", [result, *behind], [f"{name}.result"], f"{name}.dequantise"),
+            helper.make_node("DequantizeLinear", [result, *after], [f"{name}.result"], f"{name}.dequantise"),
         ]
     )
 

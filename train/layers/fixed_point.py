@@ -43,7 +43,7 @@ class FixedPoint:
 
 @dataclass
 class Ranges:
-    """What a layer has met: the least and the greatest number before and behind it, and the greatest magnitude between
+    """What a layer has met: the least and the greatest number before and after it, and the greatest magnitude between
     its stages."""
 
     input: tuple[float, float] = (0.0, 0.0)

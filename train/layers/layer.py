@@ -32,7 +32,7 @@ class FastPointwiseConv2d(nn.Module):
     in_channels, out_channels : int
     bias : bool
     relu : bool
-        A ReLU behind it; in fixed point it is the least code, and costs nothing.
+        A ReLU after it; in fixed point it is the least code, and costs nothing.
     direction : str
         "bottom-up" or "top-down".
     densities : iterable of str, optional

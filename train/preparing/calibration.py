@@ -79,11 +79,11 @@ def fixed_point(name: str, layer: FastPointwiseConv2d, ranges: Ranges) -> FixedP
         )
     shift = min(math.floor(math.log2(room)), MOST_INPUT_SHIFT)
     needed = _scale(ranges.output)
-    behind = max(math.ceil(math.log2(needed / input_scale)), -shift)
-    # The result's scale is the input's times 2**behind, and a shift of input_shift + behind bits.
-    shift = min(shift, MOST_FINISH_SHIFT - behind)
+    after = max(math.ceil(math.log2(needed / input_scale)), -shift)
+    # The result's scale is the input's times 2**after, and a shift of input_shift + after bits.
+    shift = min(shift, MOST_FINISH_SHIFT - after)
     is_shift = shift >= 0 and bool((layer.gain == 1).all())
-    output_scale = input_scale * 2.0**behind if is_shift else needed
+    output_scale = input_scale * 2.0**after if is_shift else needed
     output_zero = -128 if layer.relu else _zero_point(ranges.output, output_scale)
     return FixedPoint(input_scale, input_zero, max(shift, 0), output_scale, output_zero)
 

@@ -1,4 +1,4 @@
-"""Batch normalisation behind fast pointwise convolutions, folded into their gains and biases."""
+"""Batch normalisation after fast pointwise convolutions, folded into their gains and biases."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def fold_batch_norms(model: nn.Module) -> Folds:
     found = Folds()
     for name, layer in layers.items():
         try:
-            norm = _norm_behind(model, name, calls)
+            norm = _norm_after(model, name, calls)
             fold_batch_norm(layer, model.get_submodule(norm))
         except ValueError as error:
             found.kept[name] = str(error)
@@ -68,7 +68,7 @@ def fold_batch_norms(model: nn.Module) -> Folds:
     return found
 
 
-def _norm_behind(model: nn.Module, name: str, calls: dict[str, list[fx.Node]]) -> str:
+def _norm_after(model: nn.Module, name: str, calls: dict[str, list[fx.Node]]) -> str:
     """The name of the normalisation that alone reads a layer's result, and reads nothing else."""
     own = calls.get(name, [])
     if len(own) != 1:
@@ -95,7 +95,7 @@ def _check_float(name: str, layer: FastPointwiseConv2d) -> None:
 
 
 def fold_batch_norm(layer: FastPointwiseConv2d, norm: nn.BatchNorm2d) -> None:
-    """Fold the batch normalisation behind a layer into its gain and bias; an Identity may take its place then.
+    """Fold the batch normalisation after a layer into its gain and bias; an Identity may take its place then.
 
     Raises
     ------

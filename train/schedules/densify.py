@@ -138,7 +138,7 @@ class Densification:
         return {"epoch": self.epoch, "settings": self._settings()}
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Go on behind the epoch of a checkpoint.
+        """Go on after the epoch of a checkpoint.
 
         Raises
         ------
@@ -206,7 +206,7 @@ class Densification:
     def _revive(self, epoch: int) -> None:
         """Draw weights for filters that have lost all of theirs, in the range that ``Conv2d`` begins with.
 
-        With the weights 0 a filter behind which a ReLU gives 0 would have the gradient 0, and stay as it is.
+        With the weights 0 a filter after which a ReLU gives 0 would have the gradient 0, and stay as it is.
         """
         for position, layer in enumerate(self.layers.values()):
             lost = ~layer.weight.detach().flatten(1).any(dim=1)

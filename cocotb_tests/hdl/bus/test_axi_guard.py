@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""AxiGuard alone: what crosses it, and what a soft reset leaves behind."""
+"""AxiGuard alone: what crosses it, and what a soft reset leaves."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ async def a_reset_around_the_cycle_in_which_a_burst_begins(dut, beats: int, dela
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 async def an_offered_read_outlives_resets_and_its_answer_is_discarded(dut) -> None:
-    """The monitor fails if the request is withdrawn or changed; the next one waits behind it."""
+    """The monitor fails if the request is withdrawn or changed; the next one waits after it."""
     bench = GuardBench(dut)
     bench.accept["ar"] = 0.0
     await bench.start()
@@ -155,7 +155,7 @@ async def an_offered_read_outlives_resets_and_its_answer_is_discarded(dut) -> No
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize(refused=[("aw",), ("w",), ("aw", "w")], sent=[0, 1, 3])
-async def a_new_write_waits_behind_those_that_a_reset_left(dut, refused: tuple[str, ...], sent: int) -> None:
+async def a_new_write_waits_after_those_that_a_reset_left(dut, refused: tuple[str, ...], sent: int) -> None:
     """Readers do not wait; a beat that is at the pins keeps its strobes."""
     bench = GuardBench(dut)
     await bench.start()

@@ -33,14 +33,14 @@ def expected(run: dict[str, int], data_bytes: int) -> list[dict[str, Any]]:
     return [
         {
             "address": first * data_bytes,
-            "beats_minus_one": behind - first - 1,
+            "beats_minus_one": after - first - 1,
             "first_byte": address % data_bytes if first == beats[0] else 0,
-            "last_byte": (end - 1) % data_bytes if behind == cuts[-1] else data_bytes - 1,
+            "last_byte": (end - 1) % data_bytes if after == cuts[-1] else data_bytes - 1,
             "first": int(first == beats[0]),
-            "last": int(behind == cuts[-1]),
+            "last": int(after == cuts[-1]),
             "context": run["context"],
         }
-        for first, behind in itertools.pairwise(cuts)
+        for first, after in itertools.pairwise(cuts)
     ]
 
 

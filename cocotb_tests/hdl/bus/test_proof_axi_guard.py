@@ -118,7 +118,7 @@ class GuardProof(Proof):
             Assert(~marked.leaves | moves & outgoing.payload.last & (sent == marked.word)),
             Assert(~(marked.inside & (marked.ahead == 0) & moves) | (outgoing.payload.last == (sent == marked.word))),
             Assert(~moves | head.valid & (ends == outgoing.payload.last)),
-            # In the cycle of a reset nothing is taken from the masters any more, and nothing owing stays behind.
+            # In the cycle of a reset nothing is taken from the masters any more, and nothing owing remains.
             Assert((old == 0) | found.padding),
             Assert(~found.padding | (old == marked.level)),
             Assert(~moves | found.padding | unit.store.w.valid & unit.store.w.ready),

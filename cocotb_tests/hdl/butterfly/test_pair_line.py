@@ -43,8 +43,8 @@ async def each_word_meets_the_other_of_its_pair(dut) -> None:
     found = []
     for number in range(len(stream)):
         # A cycle before the partner.
-        behind = number - distance - partner_delay + 1
-        second = stream[behind] if 0 <= behind < len(stream) else None
+        after = number - distance - partner_delay + 1
+        second = stream[after] if 0 <= after < len(stream) else None
         inputs = {
             "values": stream[number][2] if stream[number] else int.from_bytes(rng.bytes(2 * LANES), "little"),
             "is_second": int(bool(second) and bool(second[1] & distance)),

@@ -28,7 +28,7 @@ def test_rounds_and_saturates(simulate, has_own: bool, skip_bits: int) -> None:
 
 
 def expected(term: int, own: int, skipped: int, halves: int) -> int:
-    """Rounded once, half to even; what is skipped is added behind that."""
+    """Rounded once, half to even; what is skipped is added after that."""
     total = Fraction(term + (own << FRACTION_BITS), 1 << FRACTION_BITS + halves)
     return min(max(round(total) + skipped, LEAST), GREATEST)
 

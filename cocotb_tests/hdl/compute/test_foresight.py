@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""The gate of the issue, cycle by cycle against what stands behind it: a requantiser, and results that land."""
+"""The gate of the issue, cycle by cycle against what stands after it: a requantiser, and results that land."""
 
 from __future__ import annotations
 

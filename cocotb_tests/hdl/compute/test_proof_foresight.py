@@ -222,7 +222,7 @@ class ForesightProof(Proof):
         issued, arrived, walked = Signal(range(length)), Signal(range(length)), Signal(range(length))
         row = Row(self, m, self.config, length=length, runs=runs, moves=unit.serve)
 
-        # The next window begins behind all that were issued, when all results of the one before are on their way.
+        # The next window begins after all that were issued, when all results of the one before are on their way.
         step, issue = self.gate.steps, Signal()
         begins, is_burst, was_burst = Signal(), Signal(), Signal()
         groups, results = row.length(m, "window", issued, row.most), Signal(range(row.results + 1))
@@ -297,7 +297,7 @@ class ForesightProof(Proof):
             Assert((coming == 0) | was_burst),
             Assert(~arrives | issues | was_burst),
             Assert(~arrives | ~unit.result_is_wide | ~was_burst),
-            # Of all places that are looked at, none lies behind the end of the row.
+            # Of all places that are looked at, none lies after the end of the row.
             Assert(issued <= length - row.most),
         ]
         self._check_lookahead(m, unit, row, walked, runs)
@@ -359,7 +359,7 @@ class ForesightProof(Proof):
         m.d.comb += [found.eq(walked - 1), pushed.eq(walked - 1 - unit.walked)]
 
         def in_time(place, cycles) -> Value:
-            # What is issued behind the group takes a cycle for each group and each command that begins there.
+            # What is issued after the group takes a cycle for each group and each command that begins there.
             return cycles + issued + commands[issued] <= gate.backlog + place + 1 + commands[place + 1]
 
         def could_be(place, cycles) -> Value:

@@ -226,7 +226,7 @@ class WindowsProof(Proof):
             Assert(queue.write.addr == (queue.read.addr + queue.stored)[: len(queue.read.addr)]),
             Assert(walked == queue.stored + unit.walked + input_.valid + output.valid),
             Assert(~input_.valid | self._is_right(unit.pushed.foreseen, row, pushed)),
-            # Within a window nothing is missing: behind each step comes the next one, unless many are waiting.
+            # Within a window nothing is missing: after each step comes the next one, unless many are waiting.
             Assert(~output.valid | row.ends_window[0] | queue.waits),
             Assert(row.begins_window[walked] | unit.walked | (queue.stored + input_.valid >= LOOKAHEAD - 1)),
             Assert(row.begins_window[walked - unit.walked] | input_.valid | (queue.stored >= LOOKAHEAD - 2)),

@@ -150,7 +150,7 @@ async def every_step(dut, p_stall: float) -> None:
     assert [weight for _, _, _, weight in bench.steps] == weights
     assert bench.reads == reads
 
-    # What stands behind the issue, in its own words: a FIFO of results, and a requantiser that takes a group each
+    # What stands after the issue, in its own words: a FIFO of results, and a requantiser that takes a group each
     # cycle. The results of a burst come from its first step on, the one of another window with its last step.
     begun = [now for now, _, step, _ in bench.steps if step["clear"]]
     fired = [now for now, _, step, _ in bench.steps if step["fire"]]

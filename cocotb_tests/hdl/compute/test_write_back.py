@@ -66,7 +66,7 @@ async def every_piece(dut, p_stall: float) -> None:
         if packed:
             written = np.packbits(data[:count] < 128, bitorder="little").tobytes()
             if columns < 8:
-                # Behind what pieces before have left of the byte, or in a new one.
+                # After what pieces before have left of the byte, or in a new one.
                 bit = int(rng.choice([0, bit + columns])) % 8 if was_packed else 0
                 byte = (byte if bit else 0) | written[0] << bit
                 written = bytes([byte])

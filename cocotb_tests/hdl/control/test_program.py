@@ -278,7 +278,7 @@ async def failed_burst(dut, response: Response) -> None:
     for _ in range(400):
         await RisingEdge(dut.clk)
     assert bench.words["dma"] == bench.expected(DMA, 6)
-    # Commands before the failed burst may have been handed out; nothing of it is, or behind it.
+    # Commands before the failed burst may have been handed out; nothing of it is, or after it.
     assert bench.words["compute"] == bench.expected(COMPUTE, 5)
     code = ErrorCode.AXI_SLAVE if response is Response.SLVERR else ErrorCode.AXI_DECODE
     assert {(error["code"], error["unit"], error["index"], error["address"]) for error in bench.errors} == {

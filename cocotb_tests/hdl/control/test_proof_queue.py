@@ -26,7 +26,7 @@ CONFIG = replace(
     axi=AxiConfig(data_bits=128),
     array=ArrayConfig(lanes=16, columns=4, requant_lanes=2),
 )
-#: Commands in flight behind their FIFO.
+#: Commands in flight after their FIFO.
 BUFFER = 2
 
 
@@ -155,9 +155,9 @@ class QueueProof(Proof):
         words = [Value.cast(first.payload), buffer.spare, *(entry(m, fifo.storage, number) for number in range(size))]
         valid, place = [first.valid, second], [Const(0, 5), Const(1, 5)]
         for number in range(size):
-            behind = (number - fifo.read.addr)[: len(fifo.read.addr)]
-            valid.append(behind < fifo.level)
-            place.append((behind + buffered)[:5])
+            after = (number - fifo.read.addr)[: len(fifo.read.addr)]
+            valid.append(after < fifo.level)
+            place.append((after + buffered)[:5])
         waits = [data.View(first.payload.shape(), word).unit != Unit.NONE for word in words]
         needs = sum(v & w & (p <= marked.ahead) for v, w, p in zip(valid, waits, place, strict=True))
         m.d.comb += [
@@ -269,7 +269,7 @@ def test_queue(which: Queue, count: int, tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("part", "old", "new"),
     [
-        # A LOAD behind a SYNC behind a STORE overtakes the STORE.
+        # A LOAD after a SYNC after a STORE overtakes the STORE.
         (queue, "with m.If(self.began & is_transfer):", "with m.If(self.began):"),
         *(pytest.param(*change, marks=pytest.mark.regress) for change in MUTATIONS),
     ],

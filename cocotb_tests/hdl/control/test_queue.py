@@ -188,7 +188,7 @@ async def random_programs(dut, p_stall: float, seed: int) -> None:
 
 
 def _check(bench: Bench, commands: list[tuple[Opcode, dict[str, int]]]) -> None:
-    """Everything arrived in order, nothing before its time; tokens are given in order, behind their commands."""
+    """Everything arrived in order, nothing before its time; tokens are given in order, after their commands."""
     handed, finished = iter(bench.handed), iter(bench.finished)
     waited = 0
     earlier: list[tuple[str, int]] = []
@@ -248,7 +248,7 @@ async def next_command_is_offered_while_the_unit_works(dut) -> None:
     between=[0, 1, 3],
 )
 async def no_transfer_overtakes_the_other_unit(dut, first: str, second: str, between: int) -> None:
-    """Not behind SYNCs either, which begin at once and say nothing of what the units do."""
+    """Not after SYNCs either, which begin at once and say nothing of what the units do."""
     bench = Bench(dut, 1, 0.0)
     if not bench.is_dma:
         return

@@ -32,7 +32,7 @@ def chunk(memory: int, address: int, data: bytes, *, void: bool = False, last: b
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def units_of_every_memory(dut) -> None:
-    """Chunks one behind the other; some between them are void."""
+    """Chunks one after the other; some between them are void."""
     config, rng = PRESETS[os.environ["PRESET"]], np.random.default_rng(8)
     lanes, data_bytes = config.array.lanes, config.axi.data_bytes
     chunks, expected, dones = [], [], 0

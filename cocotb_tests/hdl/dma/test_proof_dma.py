@@ -168,7 +168,7 @@ class LoadRoomProof(Proof):
 
 
 class ReservationProof(Proof):
-    """The aligner and the queue behind it, for any steps and beats."""
+    """The aligner and the queue after it, for any steps and beats."""
 
     def __init__(self, module=byte_aligner) -> None:
         super().__init__()

@@ -44,7 +44,7 @@ def test_a_view_reads_what_was_encoded(fmt: isa.Format) -> None:
 
 
 @pytest.mark.parametrize("fmt", FORMATS, ids=lambda fmt: fmt.opcode.name)
-def test_a_decoded_command_has_the_fields_behind_the_header(fmt: isa.Format) -> None:
+def test_a_decoded_command_has_the_fields_after_the_header(fmt: isa.Format) -> None:
     names = [name for name, _ in command_shape(fmt)]
     assert names == ["index", "after", *(field.name for field in fmt.fields if field.lsb >= 32)]
 

@@ -31,7 +31,7 @@ async def words_pass_in_order(dut, p_walk: float, p_pass: float) -> None:
     await start(dut, {"reserve": 0, "input__valid": 0, "output__ready": 0})
     reserved, left, taken, pushed = 0, [], [], None
     for now in range(10_000):
-        # Registers move just behind the edge.
+        # Registers move just after the edge.
         await Timer(1, "step")
         room = int(dut.room.value)
         inside = reserved - len(taken)

@@ -122,7 +122,7 @@ async def every_entry_with_stalls(dut) -> None:
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(is_ready=[0, 1], cycles=range(1, 7))
 async def a_reset_forgets_what_is_under_way(dut, is_ready: int, cycles: int) -> None:
-    """However far codes have come, and whether or not a result waits: only those behind the reset are answered."""
+    """However far codes have come, and whether or not a result waits: only those after the reset are answered."""
     table, least, _, _, _ = facts()
     await start(dut, {"codes__valid": 1, "codes__payload": 0, "results__ready": is_ready})
     for _ in range(cycles):

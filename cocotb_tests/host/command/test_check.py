@@ -38,7 +38,7 @@ def values_of(path: Path, capsys: pytest.CaptureFixture[str]) -> dict:
 
 
 def rows_of(path: Path, capsys: pytest.CaptureFixture[str], config: str = "tiny") -> tuple[list[str], list[str]]:
-    """The lines of the table, and those behind it."""
+    """The lines of the table, and those after it."""
     assert main(["check", str(path), "--config", config]) == 0
     table, _, rest = capsys.readouterr().out.partition("\n\n")
     return table.splitlines(), rest.splitlines()

@@ -27,7 +27,7 @@ HALF = Window((3, 3), (2, 2), pads=(0, 0, 1, 1))
 
 
 def resnet_like() -> Graph:
-    """The convolutions of ResNet-8, one behind the other."""
+    """The convolutions of ResNet-8, one after the other."""
     maker = GraphMaker((32, 32, 3))
     name = "x"
     for channels, window in ((16, SAME), (16, SAME), (16, SAME), (32, HALF), (32, SAME), (64, HALF), (64, SAME)):

@@ -268,7 +268,7 @@ def put_product(
 
 
 @pytest.mark.parametrize("operators", [["Relu"], ["MaxPool"], ["Relu", "MaxPool"]])
-def test_what_onnx_runtime_moves_behind_a_convolution_in_qdq_form(operators: list[str]):
+def test_what_onnx_runtime_moves_after_a_convolution_in_qdq_form(operators: list[str]):
     made = maker((1, 3, 6, 6))
     scale, zero = made.quantisation(0.5, -128)
     tensor = unquantised_convolution(made)
@@ -331,7 +331,7 @@ def test_equal_quantisation_is_nothing():
 
 
 def test_a_shift_of_the_zero_point_alone_is_a_table():
-    """It changes no code, but the border of the convolution behind it."""
+    """It changes no code, but the border of the convolution after it."""
     made = convolved()
     made.constants[made.zero] = np.int8(5)
     scale = made.value(made.scale)

@@ -93,7 +93,7 @@ def test_a_residual_sum(relu: bool, swap: bool, form: str, unsigned: bool):
 
 
 @BOTH_FORMS
-def test_a_table_behind_a_sum_is_fused(form: str):
+def test_a_table_after_a_sum_is_fused(form: str):
     made = maker((1, 3, 6, 6), form)
     residual(made)
     made.activation("Tanh")
@@ -282,7 +282,7 @@ def test_split_channels(operator: str, form: str, unsigned: bool):
     assert [(layer.first, layer.channels) for layer in graph.layers if isinstance(layer, Slice)] == [(0, 4), (4, 3)]
 
 
-def test_operators_behind_a_split_become_tables():
+def test_operators_after_a_split_become_tables():
     made = maker((1, 6, 4, 5))
     made.node("Split", [made.dequantised()], "left", axis=1, num_outputs=2)
     made.nodes[-1].output.append("right")
@@ -323,7 +323,7 @@ def test_a_border_becomes_part_of_the_windows_that_read_it(form: str, unsigned: 
 
 
 @BOTH_FORMS
-def test_a_border_behind_a_border(form: str):
+def test_a_border_after_a_border(form: str):
     made = maker((1, 3, 6, 6), form)
     padded(made, [0, 0, 1, 0, 0, 0, 0, 0], (1, 3, 7, 6))
     padded(made, [0, 0, 0, 1, 0, 0, 2, 0], (1, 3, 9, 7))

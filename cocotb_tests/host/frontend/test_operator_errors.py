@@ -11,7 +11,7 @@ from networks.generated import FORMS, Maker
 from oracles.refused import POWERS, convolved, main_name, maker, refusal, refusal_in_the_middle, without_numbers
 
 FOLD = (
-    "fold it into the weights of a layer before quantising, as `lutterfly quantize` does behind convolutions and Gemm "
+    "fold it into the weights of a layer before quantising, as `lutterfly quantize` does after convolutions and Gemm "
     "(Brevitas: brevitas.nn.utils.merge_bn)"
 )
 
@@ -60,7 +60,7 @@ def test_a_stack_of_weights(form: str):
 
 
 def sums(form: str = "qdq", *, relu: bool = False) -> Maker:
-    """A sum of the input and a convolution of it, and a convolution behind."""
+    """A sum of the input and a convolution of it, and a convolution after it."""
     made = maker((1, 3, 6, 6), form)
     made.constants[made.zero] = np.int8(5)
     skip = made.dequantised()
@@ -80,7 +80,7 @@ def test_a_sum_that_onnx_runtime_computes_in_float():
     text = refusal_in_the_middle(made, "Add")
     assert re.sub(r"\d+ of", "N of", text) == (
         f"for N of 65536 pairs of codes ONNX Runtime gives another sum than two tables, because {relu} makes it "
-        f"compute {add} in float; put QuantizeLinear and DequantizeLinear behind the addition, or choose other scales"
+        f"compute {add} in float; put QuantizeLinear and DequantizeLinear after the addition, or choose other scales"
     )
 
 
@@ -207,7 +207,7 @@ def test_every_second_channel():
 def test_borders_that_are_not_of_zeros(pads: list[int], value: float, mode: str, message: str):
     made = convolved()
     operands = [made.dequantised(), made.constant("pads", np.array(pads)), made.constant("value", np.float32(value))]
-    shape = tuple(size + before + behind for size, before, behind in zip(made.shape, pads[:4], pads[4:], strict=True))
+    shape = tuple(size + before + after for size, before, after in zip(made.shape, pads[:4], pads[4:], strict=True))
     made.quantise(made.node("Pad", operands, mode=mode), made.scale, made.zero, shape)
     name = made.nodes[-2].name
     assert refusal_in_the_middle(made, "Pad") == message.format(f"Pad '{name}'")
@@ -224,13 +224,13 @@ def test_batch_normalisation_between_quantised_tensors():
     assert refusal_in_the_middle(made, "BatchNormalization") == (f"the accelerator has no BatchNormalization; {FOLD}")
 
 
-def test_batch_normalisation_behind_a_convolution():
+def test_batch_normalisation_after_a_convolution():
     made = maker((1, 3, 6, 6))
     made.quantise(normalised(float_convolution(made), made), *made.quantisation(0.3), ())
     name = made.nodes[-2].name
     assert refusal(made.serialise()) == (
         f"net.onnx: ONNX Runtime computes {main_name(made)} in float, because BatchNormalization '{name}' stands "
-        f"behind it; {FOLD[:-1]}, or export_qonnx, which needs no folding)"
+        f"after it; {FOLD[:-1]}, or export_qonnx, which needs no folding)"
     )
 
 
@@ -296,7 +296,7 @@ def test_a_relu_that_onnx_runtime_cannot_fuse():
     relu = f"Relu '{made.nodes[-2].name}'"
     assert without_numbers(refusal(made.serialise())) == (
         f"net.onnx: ONNX Runtime computes {main_name(made)} in float, because {relu} cuts codes that the "
-        "QuantizeLinear behind it keeps, and float32 may round the sum to either code; quantise the output of Conv as "
+        "QuantizeLinear after it keeps, and float32 may round the sum to either code; quantise the output of Conv as "
         f"well, or let the range of that QuantizeLinear end where the Relu cuts{POWERS}"
     )
 
@@ -369,7 +369,7 @@ def test_pooling_between_two_decreasing_operators():
     made.product("Conv", (2, 4, 1, 1), 0, (1, 2, 3, 3))
     assert refusal(made.serialise()) == (
         f"net.onnx: Neg '{first}' between {main_name(made)} and {main_name(made, 1)} is not supported: "
-        f"MaxPool '{pool}' cannot pool codes: operators before it and behind it, up to the next quantised "
+        f"MaxPool '{pool}' cannot pool codes: operators before it and after it, up to the next quantised "
         "tensors, both decrease somewhere; put QuantizeLinear and DequantizeLinear around it"
     )
 
@@ -381,7 +381,7 @@ def test_pooling_in_one_branch():
     made.quantise(made.node("Mul", [trunk, pooled]), *made.quantisation(0.05), made.shape)
     pool = made.nodes[-3].name
     assert refusal_in_the_middle(made, "Abs") == (
-        f"MaxPool '{pool}' stands in one branch alone; move it before or behind the branches"
+        f"MaxPool '{pool}' stands in one branch alone; move it before or after the branches"
     )
 
 
@@ -442,7 +442,7 @@ def test_operators_that_onnx_runtime_makes_one_of():
     assert "the accelerator has no LayerNormalization, which ONNX Runtime computes for " in refusal(made.serialise())
 
 
-def sum_behind(made: Maker, zero: str) -> str:
+def sum_after(made: Maker, zero: str) -> str:
     """Why the sum of a convolution's result and its Tanh, which has some zero point, is refused."""
     first = made.dequantised()
     made.quantise(made.node("Tanh", [first]), made.constant("scale", np.float32(0.01)), zero, made.shape)
@@ -454,7 +454,7 @@ def sum_behind(made: Maker, zero: str) -> str:
 def test_a_sum_beside_products_in_the_other_form():
     """All activations of the file are int8; a tensor with one reader becomes uint8, and one with several does not."""
     made = convolved("qop")
-    assert sum_behind(made, made.constant("zero", np.int8(0))) == (
+    assert sum_after(made, made.constant("zero", np.int8(0))) == (
         "ONNX Runtime makes one of its operands uint8, as it does between QuantizeLinear and DequantizeLinear in files "
         "without a product in QDQ form, and computes in float; write all operators in QDQ form, or this one as "
         "QLinearAdd"
@@ -463,6 +463,6 @@ def test_a_sum_beside_products_in_the_other_form():
 
 def test_a_sum_of_two_types():
     made = convolved()
-    assert sum_behind(made, made.constant("zero", np.uint8(128))) == (
+    assert sum_after(made, made.constant("zero", np.uint8(128))) == (
         "its operands are int8 and uint8; quantise all activations to one type"
     )

@@ -127,7 +127,7 @@ def convolved(
     *,
     weights: tuple[int, int] = (7, -5),
     bias: tuple[int, float] | None = None,
-    behind: tuple[str, ...] = (),
+    after: tuple[str, ...] = (),
     clipped: bool = True,
 ) -> bytes:
     """A 1x1 convolution of two channels whose int8 codes become uint8 ones: those of ``PAIRS`` along one row."""
@@ -141,7 +141,7 @@ def convolved(
         value, own = bias
         operands.append(graph.dequantise(graph.constant([value], np.int32), own, graph.constant(0, np.int32)))
     tensor = graph.add("Conv", *operands)
-    for operator in behind:
+    for operator in after:
         tensor = graph.add(operator, tensor)
     return graph.finish(graph.quantise(tensor, made))
 
@@ -159,11 +159,11 @@ def refusal(data: bytes) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("behind", [(), ("Relu",)])
+@pytest.mark.parametrize("after", [(), ("Relu",)])
 @pytest.mark.parametrize("bias", [None, (3, 0.03125)])
-def test_powers_of_two_round_ties_as_float_does(bias: tuple | None, behind: tuple):
+def test_powers_of_two_round_ties_as_float_does(bias: tuple | None, after: tuple):
     """A step of the sum is a sixteenth of a code, so that sums meet ties."""
-    assert any(isinstance(layer, Convolution) for layer in exact(convolved(bias=bias, behind=behind)))
+    assert any(isinstance(layer, Convolution) for layer in exact(convolved(bias=bias, after=after)))
 
 
 def test_few_bits_with_other_scales():
@@ -202,10 +202,10 @@ def test_sums_beyond_the_mantissa_are_uncertain():
             assert "float32 may round the sum" in refusal(data)
 
 
-@pytest.mark.parametrize("behind", [(), ("Flatten",)])
-def test_a_bias_between_two_sums(behind: tuple[str, ...]):
+@pytest.mark.parametrize("after", [(), ("Flatten",)])
+def test_a_bias_between_two_sums(after: tuple[str, ...]):
     """Neither one type for all activations nor a quantisation between would help it."""
-    data = convolved(bias=(3, 0.01), behind=behind)
+    data = convolved(bias=(3, 0.01), after=after)
     assert refusal(data) == (
         "model: ONNX Runtime computes Conv 'Conv_4' in float, because the bias 'DequantizeLinear_3 result' of channel "
         "0 is no whole multiple of input scale times weight scale; use a bias quantised with that scale (Brevitas: "
@@ -214,7 +214,7 @@ def test_a_bias_between_two_sums(behind: tuple[str, ...]):
 
 
 def clipped(limits: tuple[int, int], *, shown: bool = False) -> bytes:
-    """Codes that a Clip behind them bounds, and that are shown too if ``shown``."""
+    """Codes that a Clip after them bounds, and that are shown too if ``shown``."""
     graph = Graph((2, 1, len(PAIRS)))
     read = graph.dequantise("x", 0.25, graph.constant(0, np.int8))
     codes = graph.quantise(graph.add("Conv", read, graph.weights(np.reshape((7, -5), (1, 2, 1, 1)), 0.125)), 0.5)

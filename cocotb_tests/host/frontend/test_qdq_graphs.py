@@ -55,14 +55,14 @@ def exact(made: Maker) -> None:
 
 @pytest.mark.parametrize("unsigned", [False, True], ids=["int8", "uint8"])
 @pytest.mark.parametrize("between", BETWEEN)
-@pytest.mark.parametrize("behind", ["nothing", "convolution", "sum", "concatenation"])
-def test_codes_that_are_quantised_again(between: str, behind: str, unsigned: bool):
+@pytest.mark.parametrize("after", ["nothing", "convolution", "sum", "concatenation"])
+def test_codes_that_are_quantised_again(between: str, after: str, unsigned: bool):
     made = requantised(between, unsigned=unsigned)
-    if behind == "convolution":
+    if after == "convolution":
         made.product("Conv", (2, 4, 1, 1), 0, (1, 2, 4, 4), bias=False)
-    elif behind == "sum":
+    elif after == "sum":
         made.quantise(made.node("Add", [made.dequantised()] * 2), *made.quantisation(0.1, 3), made.shape)
-    elif behind == "concatenation":
+    elif after == "concatenation":
         made.quantise(made.node("Concat", [made.dequantised()] * 2, axis=1), *made.quantisation(0.06, 3), (1, 8, 4, 4))
     exact(made)
 

@@ -22,7 +22,7 @@ def copied(plan: Plan) -> list[str]:
 
 
 def fire(size: int = 16, modules: int = 3) -> Graph:
-    """Modules of SqueezeNet: a pointwise convolution, and behind it two convolutions side by side."""
+    """Modules of SqueezeNet: a pointwise convolution, and after it two convolutions side by side."""
     maker = GraphMaker((size, size, 8))
     name = "x"
     for _ in range(modules):

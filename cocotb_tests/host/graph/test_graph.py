@@ -204,22 +204,22 @@ def test_maxima_along_the_columns_then_along_the_rows_are_the_same(seed: int) ->
     np.testing.assert_array_equal(found[layer.output], wanted[layer.output])
 
 
-def test_a_table_behind_a_layer_becomes_part_of_its_finish() -> None:
+def test_a_table_after_a_layer_becomes_part_of_its_finish() -> None:
     maker = GraphMaker((4, 4, 3))
     first, second = maker.table(), maker.table()
     maker.convolution("x", 3, SAME)
     (layer,) = maker.graph.layers
     assert (layer.inner, layer.table, layer.transfer_functions) == (layer.output, None, 0)
-    once = layer.with_table("behind", first)
+    once = layer.with_table("after", first)
     twice = once.with_table("last", second)
-    assert (once.inner, once.output, twice.inner, twice.output) == (layer.output, "behind", layer.output, "last")
+    assert (once.inner, once.output, twice.inner, twice.output) == (layer.output, "after", layer.output, "last")
     np.testing.assert_array_equal(twice.table, second[first.astype(np.int64) + 128])
     signs = once.with_table("signs", None)
     assert signs.table is first
     assert (twice.finish.low, twice.finish.high) == (layer.finish.low, layer.finish.high)
 
 
-def test_a_table_behind_a_table_has_nothing_in_between() -> None:
+def test_a_table_after_a_table_has_nothing_in_between() -> None:
     maker = GraphMaker((4, 4, 3))
     maker.pointwise("x")
     layer, second = maker.graph.layers[0], maker.table()
@@ -235,4 +235,4 @@ def test_what_has_no_finish_takes_no_table(kind: str) -> None:
     layer = maker.graph.layers[0]
     assert layer.finish is None
     with pytest.raises(TypeError, match=f"^{layer.name}: layer must have a finish to take a table, not be a "):
-        layer.with_table(f"{name} behind", maker.table())
+        layer.with_table(f"{name} after", maker.table())

@@ -19,7 +19,7 @@ CONFIG = PRESETS["tiny"]
 
 
 def network(*operators: tuple[str, dict], fixed: bool = False) -> bytes:
-    """A fully connected layer, and float operators behind it."""
+    """A fully connected layer, and float operators after it."""
     made = Maker(np.random.default_rng(0), "qdq", False, TINY)
     made.start((1, 20))
     made.product("Gemm", (8, 20), 0, (1, 8), transB=1)

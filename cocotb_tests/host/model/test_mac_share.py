@@ -193,7 +193,7 @@ def test_lines(
 def test_every_command_warns_of_a_network_that_the_host_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The LSTM of the issue: what is left for the accelerator is the layer behind it."""
+    """The LSTM of the issue: what is left for the accelerator is the layer after it."""
     monkeypatch.chdir(tmp_path)
     rng, hidden, inputs, steps = np.random.default_rng(0), 16, 8, 5
     weights = {"w": (1, 4 * hidden, inputs), "r": (1, 4 * hidden, hidden), "f": (10, hidden)}

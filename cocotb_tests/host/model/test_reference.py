@@ -64,7 +64,7 @@ def test_showing_tensors_changes_no_answer(form: str):
 
 
 def around_float_convolutions(*, ahead: bool) -> tuple[bytes, list[str]]:
-    """A quantised convolution with a float one behind, and perhaps one ahead; its quantised tensors."""
+    """A quantised convolution with a float one after, and perhaps one ahead; its quantised tensors."""
     made = Maker(np.random.default_rng(0), "qdq", False, TINY)
     made.start((1, 3, 8, 8))
     weights = (

@@ -84,7 +84,7 @@ def cnn(*, opset: int = 17, **shape: Sequence[int | str]) -> bytes:
     network.add("Relu")
     network.add("MaxPool", kernel_shape=[2, 2], strides=[2, 2])
     network.convolution((9, 6, 3, 2), pads=[1, 1, 1, 0])
-    # HardSwish as exporters spell it: becomes one table, with the Tanh behind it.
+    # HardSwish as exporters spell it: becomes one table, with the Tanh after it.
     whole = network.last
     network.add("Add", network.constant(np.float32(3)))
     gate = network.add("Clip", *(network.constant(np.float32(limit)) for limit in (0, 6)))
@@ -111,7 +111,7 @@ def residual() -> bytes:
 
 
 def densely_connected() -> bytes:
-    """Batch normalisation behind concatenations, in front of the convolutions: none of them can take it up."""
+    """Batch normalisation after concatenations, in front of the convolutions: none of them can take it up."""
     network = FloatNetwork()
     known, channels = network.bare_convolution((4, 2, 3, 3), pads=[1, 1, 1, 1]), 4
     for _ in range(2):

@@ -70,7 +70,7 @@ def test_shares_of_cycles_add_up_to_the_inference(network: str) -> None:
         np.add.at(total, trace["y"], trace["x"])
     np.testing.assert_allclose(total[:-1], [layer.share.cycles for layer in facts.layers])
     assert total.sum() == pytest.approx(facts.observation.counters["cycles"])
-    assert list(drawn.layout.yaxis.ticktext) == [*(layer.label for layer in facts.layers), figures.BEHIND]
+    assert list(drawn.layout.yaxis.ticktext) == [*(layer.label for layer in facts.layers), figures.AFTER]
 
 
 @pytest.mark.parametrize("network", NETWORKS)

@@ -44,7 +44,7 @@ def test_times_are_in_order_and_within_the_run(network: str) -> None:
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-def test_a_command_that_waits_for_another_runs_behind_it(network: str) -> None:
+def test_a_command_that_waits_for_another_runs_after_it(network: str) -> None:
     ran = report_of(network)[1].observation
     waited = 0
     for queue, other in ((ran.dma, ran.compute), (ran.compute, ran.dma)):

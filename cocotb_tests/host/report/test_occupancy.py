@@ -44,7 +44,7 @@ def test_where_two_share_bytes_the_first_is_done_with_them(network: str) -> None
         if first < last and one.begin < other.begin < one.end:
             overlapping += 1
             for command in ran:
-                # Behind its last step a command only writes.
+                # After its last step a command only writes.
                 known = planned(plan, command)
                 for touched, end in ((known.reads, command.issued), (known.writes, command.end)):
                     if one.begin <= command.begin < other.begin and ((first <= touched) & (touched < last)).any():

@@ -33,9 +33,9 @@ def test_shares_add_up_to_the_counters(network: str) -> None:
 def test_the_dma_is_in_progress_as_long_as_its_counter_says(network: str) -> None:
     _, facts = report_of(network)
     ran = facts.observation
-    behind = shares(dataclasses.replace(ran, compute=(ran.compute[-1],)), [(0,)])[0].end
+    after = shares(dataclasses.replace(ran, compute=(ran.compute[-1],)), [(0,)])[0].end
     moving = sum(layer.share.dma for layer in facts.layers)
-    later = sum(command.end - max(command.begin, behind) for command in ran.dma if command.end > behind)
+    later = sum(command.end - max(command.begin, after) for command in ran.dma if command.end > after)
     # END, which the trace does not show, is a command too; a queue knows a cycle later that its unit is done.
     assert abs(moving + later - ran.counters["dma_busy"]) <= 2 * len(ran.dma)
     assert all(layer.share.dma <= layer.share.cycles for layer in facts.layers)

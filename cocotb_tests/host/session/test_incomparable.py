@@ -89,7 +89,7 @@ def test_random_outputs_are_named_and_not_compared() -> None:
 
 
 @needs_reference
-def test_behind_random_inputs_the_golden_functions_are_the_reference() -> None:
+def test_after_random_inputs_the_golden_functions_are_the_reference() -> None:
     found = verify(with_noise(in_front=True), TINY, samples=2)
     assert found.is_right
     assert "logits" in found.random
@@ -104,7 +104,7 @@ def test_random_tensors_are_found_in_functions_and_branches() -> None:
     sides = [helper.make_graph([draw], side, [], [helper.make_empty_tensor_value_info("drawn")]) for side in "ab"]
     nodes = [
         helper.make_node("Called", ["x"], ["called"], domain="own"),
-        helper.make_node("Relu", ["called"], ["behind"]),
+        helper.make_node("Relu", ["called"], ["after"]),
         helper.make_node("If", ["condition"], ["chosen"], then_branch=sides[0], else_branch=sides[1]),
         helper.make_node("Dropout", ["x", "", "training"], ["dropped"]),
         helper.make_node("Dropout", ["x"], ["kept"]),
@@ -112,7 +112,7 @@ def test_random_tensors_are_found_in_functions_and_branches() -> None:
     ]
     body = helper.make_function("own", "Called", ["x"], ["drawn"], [draw], [helper.make_opsetid("", 18)])
     model = helper.make_model(helper.make_graph(nodes, "net", [], []), functions=[body])
-    assert random_tensors(model) == {"called", "behind", "chosen", "dropped"}
+    assert random_tensors(model) == {"called", "after", "chosen", "dropped"}
 
 
 @needs_reference

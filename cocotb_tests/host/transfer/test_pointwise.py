@@ -90,12 +90,12 @@ def gate(*nodes: onnx.NodeProto, at: float, seen: float) -> Pointwise:
         helper.make_node("Equal", ["x", "seen"], ["equal"]),
         helper.make_node("Cast", ["equal"], ["is_seen"], to=TensorProto.FLOAT),
     ]
-    behind = [
+    after = [
         helper.make_node("Equal", ["x", "at"], ["is_at"]),
         helper.make_node("Where", ["is_at", "found", "x"], ["y"]),
     ]
     ends = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"])] for name in "xy"]
-    graph = helper.make_graph([*ahead, *nodes, *behind], "g", *ends, tensors)
+    graph = helper.make_graph([*ahead, *nodes, *after], "g", *ends, tensors)
     return Pointwise(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), "chain")
 
 

@@ -79,7 +79,7 @@ CHOICE = (
         (("--operator", "Tanh", "--to", "q0.7"), "Missing option '--from'."),
         (
             ("--operator", "Tanh", "--from", "q3.5", "--to", "q0.7"),
-            "q3.5: fixed point must have 8 or 16 bits (a sign bit, m before the point and n behind it), not 9 as q3.5;",
+            "q3.5: fixed point must have 8 or 16 bits (a sign bit, m before the point and n after it), not 9 as q3.5;",
         ),
         (("--operator", "Tanh", "--from", "q3.4", "--to", "int8"), "int8: scale must be given, as int8:scale=0.05"),
         (("--operator", "tanh", *SCHEMES), "tanh: operator must be one of ONNX's (operator set 21), as Tanh or Erf"),

@@ -146,7 +146,7 @@ class Marked(Elaboratable):
     level
         Words that are inside.
     inside, ahead, word
-        The watched word is inside, behind so many others, and what it is.
+        The watched word is inside, after so many others, and what it is.
     leaves
         It comes out in this cycle, and must be ``word``.
     """

@@ -160,7 +160,7 @@ class StreamMonitor:
         waiting = None
         cycle = 0
         while True:
-            # The values just before the edge are the ones that the edge sees; drivers move just behind it.
+            # The values just before the edge are the ones that the edge sees; drivers move just after it.
             await FallingEdge(clk)
             await ReadOnly()
             word = 0 if payload is None else int(payload.value)

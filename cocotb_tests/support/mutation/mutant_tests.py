@@ -50,7 +50,7 @@ FAR = (("test_edges.py", ""), ("test_faults.py", ""), ("test_core.py", "smallest
 NETWORKS = ("test_generated_networks.py", "test_verify.py", "test_families.py", "test_mixed.py")
 #: Of the same name in both: those of the hardware judge the other as well, without what they simulate.
 WITHOUT_SIMULATION = {"cocotb_tests/hdl/compute/test_requant.py": "golden or refusals or encoding or longest or ties"}
-#: What tests all of a folder of ``golden/`` or ``host/`` and of its rooms, behind the tests of the same name.
+#: What tests all of a folder of ``golden/`` or ``host/`` and of its rooms, after the tests of the same name.
 OF_FOLDERS = {
     "golden/engines": ("engines", "machine", "timing"),
     "golden": ("machine", "program_file"),

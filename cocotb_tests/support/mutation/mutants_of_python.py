@@ -130,7 +130,7 @@ class PythonOperators:
             if keyword.arg in optional:
                 start, end = source.span(keyword)
                 at = arguments.index(keyword)
-                # With the comma in front, or the one behind of the first.
+                # With the comma in front, or the one after of the first.
                 if at:
                     start = source.span(arguments[at - 1])[1]
                 elif len(arguments) > 1:

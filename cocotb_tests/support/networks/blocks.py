@@ -65,17 +65,17 @@ def convolve(
         dilation = 2 if size > 1 and draw(st.booleans()) and not keep_size else 1
         extent = dilation * (size - 1) + 1
         before = (extent - 1) // 2 if keep_size else draw(st.integers(0, min(3, size - 1)))
-        behind = extent - 1 - before if keep_size else draw(st.integers(0, min(3, size - 1)))
-        if before + side + behind < extent:
-            size, dilation, extent, before, behind = 1, 1, 1, 0, 0
+        after = extent - 1 - before if keep_size else draw(st.integers(0, min(3, size - 1)))
+        if before + side + after < extent:
+            size, dilation, extent, before, after = 1, 1, 1, 0, 0
         stride = 1 if keep_size else draw(st.integers(1, 3))
         for values, value in (
             (kernel, size),
             (strides, stride),
             (dilations, dilation),
             (begin, before),
-            (end, behind),
-            (result, (before + side + behind - extent) // stride + 1),
+            (end, after),
+            (result, (before + side + after - extent) // stride + 1),
         ):
             values.append(value)
     outputs = outputs or groups * draw(st.integers(1, max(1, 12 // groups)))
@@ -204,14 +204,14 @@ def windowed_average(draw: Draw, made: Maker) -> None:
     kernel, strides, begin, end = [], [], [], []
     for side in made.shape[2:]:
         size = draw(st.sampled_from([3, 5]))
-        before, behind = (2 * draw(st.integers(0, size // 2)) for _ in range(2))
+        before, after = (2 * draw(st.integers(0, size // 2)) for _ in range(2))
         if side % 2 == 0 or before + side < size:
-            size, before, behind = 1, 0, 0
-        for values, value in ((kernel, size), (strides, 2), (begin, before), (end, behind)):
+            size, before, after = 1, 0, 0
+        for values, value in ((kernel, size), (strides, 2), (begin, before), (end, after)):
             values.append(value)
     result = [
-        (before + side + behind - size) // 2 + 1
-        for before, side, behind, size in zip(begin, made.shape[2:], end, kernel, strict=True)
+        (before + side + after - size) // 2 + 1
+        for before, side, after, size in zip(begin, made.shape[2:], end, kernel, strict=True)
     ]
     attributes = {"kernel_shape": kernel, "strides": strides, "pads": begin + end}
     shape = (*made.shape[:2], *result)
@@ -272,17 +272,17 @@ def pool(draw: Draw, made: Maker, *, keep_size: bool) -> None:
         # ONNX Runtime takes no border as wide as the kernel.
         most = size - 1
         before = draw(st.integers(max(reach - most, 0), min(reach, most)) if keep_size else st.integers(0, most))
-        behind = reach - before if keep_size else draw(st.integers(0, most))
-        if before + side + behind <= reach:
-            size, dilation, reach, before, behind = 1, 1, 0, 0, 0
+        after = reach - before if keep_size else draw(st.integers(0, most))
+        if before + side + after <= reach:
+            size, dilation, reach, before, after = 1, 1, 0, 0, 0
         stride = 1 if keep_size else draw(st.integers(1, 3))
         for values, value in (
             (kernel, size),
             (strides, stride),
             (dilations, dilation),
             (begin, before),
-            (end, behind),
-            (result, (before + side + behind - reach - 1) // stride + 1),
+            (end, after),
+            (result, (before + side + after - reach - 1) // stride + 1),
         ):
             values.append(value)
     made.pool([*made.shape[:2], *result], kernel_shape=kernel, strides=strides, dilations=dilations, pads=begin + end)

@@ -338,7 +338,7 @@ class Maker:
         return self.node(kind, [tensor], **attributes)
 
     def finish(self, *, float_ends: bool = False) -> Generated:
-        """The model; with ``float_ends`` a QuantizeLinear in front, DequantizeLinear and Softmax behind."""
+        """The model; with ``float_ends`` a QuantizeLinear in front, DequantizeLinear and Softmax after."""
         text = f"{self.form} {self.dtype}: {'; '.join(self.text)}"
         if not float_ends:
             return Generated(self.serialise(), text, self.input_shape, self.dtype)
@@ -400,7 +400,7 @@ def _pooled(
         steps = side + pads[i] + pads[len(sides) + i] - extent[i]
         size = (-(-steps // stride[i]) if ceil_mode else steps // stride[i]) + 1
         if ceil_mode and (size - 1) * stride[i] >= side + pads[i]:
-            size -= 1  # no window begins in the border behind
+            size -= 1  # no window begins in the border after
         out.append(size)
     return out
 

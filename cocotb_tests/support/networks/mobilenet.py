@@ -21,7 +21,7 @@ from lutterfly.host.model.runtime import plain_session
 
 IMAGE, CLASSES = (1, 3, 224, 224), 1000
 #: Output channels and stride of the first convolution, then of each depthwise convolution with the pointwise one
-#: behind it.
+#: after it.
 BLOCKS = ((32, 2), (64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2), (1024, 1))
 #: Convolutions, global average pooling, fully connected layer.
 LAYERS = 1 + 2 * (len(BLOCKS) - 1) + 2

@@ -33,7 +33,7 @@ def main_name(made: Maker, operator: str, at: int = -1) -> str:
 
 
 def repeated(count: int) -> Maker:
-    """The same activation, computed in 16 bits, behind each of several convolutions to one scale and zero point."""
+    """The same activation, computed in 16 bits, after each of several convolutions to one scale and zero point."""
     made = Maker(np.random.default_rng(3), "qdq", False, TINY)
     made.start((1, 4, 4, 4))
     for _ in range(count):

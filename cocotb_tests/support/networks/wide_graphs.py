@@ -9,7 +9,7 @@ from networks.wide_codes import WIDE, widened
 
 
 class GraphOfWideCodes(GraphOfCodes):
-    """A :class:`GraphOfCodes` with 16 bits in front of and behind activations, layout and pooling."""
+    """A :class:`GraphOfCodes` with 16 bits in front of and after activations, layout and pooling."""
 
     def __init__(self, seed: int):
         #: Its own, so that the graphs are those of the same seed without 16 bits.

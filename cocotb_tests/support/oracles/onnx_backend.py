@@ -60,7 +60,7 @@ REFUSED = {
     ),
 }
 
-#: Where operators keep their weights; their zero point stands two places behind.
+#: Where operators keep their weights; their zero point stands two places after.
 _WEIGHTS = {"QLinearConv": 3, "QLinearMatMul": 3, "ConvInteger": 1, "MatMulInteger": 1}
 
 _PAGE = """\

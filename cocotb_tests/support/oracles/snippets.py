@@ -50,7 +50,7 @@ class Snippet:
         """
         names = {"__name__": "snippet", **given}
         try:
-            # Behind as many empty lines as stand before it on its page: so its lines have the page's numbers.
+            # After as many empty lines as stand before it on its page: so its lines have the page's numbers.
             exec(compile("\n" * (self.line - 1) + self.text, self.page, "exec"), names)
         except Exception as error:
             frames = traceback.extract_tb(error.__traceback__)

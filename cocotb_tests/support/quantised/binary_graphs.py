@@ -44,7 +44,7 @@ class BinaryGraphMaker(GraphMaker):
             bias[self.rng.random(channels) < 0.05] = self.rng.choice([-(1 << 30), 1 << 30])
         finish = CodeFinish()
         if table:
-            finish = finish.behind(self._tensor(f"{name}_requantised", shape, zero_point), self.table())
+            finish = finish.after(self._tensor(f"{name}_requantised", shape, zero_point), self.table())
         self.graph.layers.append(
             BinaryConvolution(
                 f"binary_{name}",

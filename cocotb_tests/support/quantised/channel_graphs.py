@@ -51,29 +51,29 @@ def edges(graph: ChannelGraph, connections: Mapping[str, np.ndarray]) -> set[tup
         for source in layer.sources:
             for i in range(channels[source]):
                 if layer.kind is Kind.SPARSE:
-                    behind = [o for o in range(layer.channels) if connections[layer.name][i, o]]
+                    after = [o for o in range(layer.channels) if connections[layer.name][i, o]]
                 elif layer.kind is Kind.DENSE:
-                    behind = list(range(layer.channels))
+                    after = list(range(layer.channels))
                 elif layer.kind is Kind.CHANNELWISE:
                     times = layer.channels // channels[source]
-                    behind = list(range(i * times, (i + 1) * times))
+                    after = list(range(i * times, (i + 1) * times))
                 elif layer.kind is Kind.SLICE:
-                    behind = [i - layer.first] if layer.first <= i < layer.first + layer.channels else []
+                    after = [i - layer.first] if layer.first <= i < layer.first + layer.channels else []
                 else:
-                    behind = [offset + i]
-                found |= {((source, i), (layer.name, o)) for o in behind}
+                    after = [offset + i]
+                found |= {((source, i), (layer.name, o)) for o in after}
             offset += channels[source] if layer.kind is Kind.CONCATENATION else 0
     return found
 
 
 def walk(starts: set[Channel], steps: set[tuple[Channel, Channel]]) -> set[Channel]:
     """All channels that some steps lead to."""
-    behind: dict[Channel, list[Channel]] = {}
+    after: dict[Channel, list[Channel]] = {}
     for first, second in steps:
-        behind.setdefault(first, []).append(second)
+        after.setdefault(first, []).append(second)
     found, waiting = set(starts), list(starts)
     while waiting:
-        for channel in behind.get(waiting.pop(), []):
+        for channel in after.get(waiting.pop(), []):
             if channel not in found:
                 found.add(channel)
                 waiting.append(channel)

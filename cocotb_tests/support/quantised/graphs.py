@@ -73,7 +73,7 @@ class GraphMaker:
         name = self._name()
         finish = CodeFinish(low, high)
         if table:
-            finish = finish.behind(self._tensor(f"{name}_requantised", shape, zero_point), self.table())
+            finish = finish.after(self._tensor(f"{name}_requantised", shape, zero_point), self.table())
         self.graph.layers.append(
             Convolution(
                 f"conv_{name}",
@@ -130,7 +130,7 @@ class GraphMaker:
         finish = CodeFinish(-120, 115)
         if table:
             inner = self._tensor(f"{name}_requantised", tensors[first].shape, zero_points[2])
-            finish = finish.behind(inner, self.table())
+            finish = finish.after(inner, self.table())
         self.graph.layers.append(Add(f"add_{name}", (first, second), name, *tables, fraction, offset, finish=finish))
         return self._tensor(name, tensors[first].shape, zero_points[2])
 

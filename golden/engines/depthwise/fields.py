@@ -3,5 +3,5 @@
 from ...fields import place_fields
 
 FIELDS = place_fields(
-    ("rows", 5, "Weight words of a tile, and steps by which each column's words are behind the one before."),
+    ("rows", 5, "Weight words of a tile, and steps by which each column's words follow those of the one before."),
 )

@@ -64,9 +64,9 @@ def _totals(tile: TileWindows) -> Int32:
     steps, skip, rows = command["steps"], command["skip"], command["rows"]
     issued = windows.in_issue_order(command, tile.words, axis=1)
     # What columns multiply that is from before the inner loop may be anything.
-    behind = (weights.shape[1] - 1) * rows
-    before = tile.rng.integers(-128, 128, (len(issued), behind, issued.shape[-1]), dtype=np.int8)
-    ends = behind + steps - 1 + np.arange(command["inner"]) * (steps - skip)
+    after = (weights.shape[1] - 1) * rows
+    before = tile.rng.integers(-128, 128, (len(issued), after, issued.shape[-1]), dtype=np.int8)
+    ends = after + steps - 1 + np.arange(command["inner"]) * (steps - skip)
     start = windows.sum_start(command, tile.memories[LocalMemory.LIST].view(np.uint32))
     assert start is not None, "the list of a legal command frames one window"
     return depthwise(np.concatenate([before, issued], axis=1), weights, ends=ends, count=steps - start)

@@ -4,7 +4,7 @@ from ...fields import place_fields
 
 FIELDS = place_fields(
     ("stages", 4, "The stages of pairs nearer than `2 ** stages` work; the others pass values on."),
-    ("channels", 9, "Codes of a window; what is read behind them counts as zero."),
+    ("channels", 9, "Codes of a window; what is read after them counts as zero."),
     ("input_zero_point", -8, "Subtracted from every code."),
     ("input_shift", 3, "Bits by which the differences are shifted to the left."),
     ("halves", 9, "The stages that divide by two, a bit each, the first stage's lowest."),

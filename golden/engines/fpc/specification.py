@@ -167,8 +167,8 @@ def _random_window(config: Config, rng: np.random.Generator, size: int) -> Rando
 
 SPECIFICATION = EngineSpecification(
     engine=FPC,
-    notes="Gives a pixel's channels behind the `stages` of a butterfly, those of pairs nearer than `2 ** stages`. A "
-    "window is a pixel: `steps` is `2 ** stages / LANES`, at least 1; those behind the channels read nothing, and "
+    notes="Gives a pixel's channels after the `stages` of a butterfly, those of pairs nearer than `2 ** stages`. A "
+    "window is a pixel: `steps` is `2 ** stages / LANES`, at least 1; those after the channels read nothing, and "
     "every step takes one weight word "
     "(`weight_words` is `steps`), a column for each weight of a value: stage by stage own weights where they are "
     "trained, then partners' weights where those are, a partner within the word in its own lane; columns that the "

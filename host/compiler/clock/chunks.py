@@ -12,7 +12,7 @@ from ....golden.memories import LocalMemory
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run of a LOAD: pieces without a gap between them on the bus, each of chunks and what is left behind the last
+    """A run of a LOAD: pieces without a gap between them on the bus, each of chunks and what is left after the last
     whole one.
 
     Attributes

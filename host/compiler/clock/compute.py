@@ -63,12 +63,12 @@ class ComputeClock:
         taken = max(accepted + OVERHEADS.intake, self.walked + 1)
         # One command waits in the unit while the one before it is walked.
         self.accepts = taken + 2
-        behind = self.issues[-1][1] + 1 if self.issues else 0
-        first = max(behind, taken + OVERHEADS.issue)
+        after = self.issues[-1][1] + 1 if self.issues else 0
+        first = max(after, taken + OVERHEADS.issue)
         spec = specification(fields["engine"])
         if command.after or fields["engine"] != self.engine or spec.issue.is_burst:
             first = max(first, self.landed)
-        self.backlog = max(self.backlog - (first - behind), 0)
+        self.backlog = max(self.backlog - (first - after), 0)
         self.engine = fields["engine"]
         latency = landing_latency(config, fields)
         limit = burst_limit(config) if spec.issue.is_burst else None

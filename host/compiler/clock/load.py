@@ -59,7 +59,7 @@ class LoadClock:
         self.write = WriteClock(agenda, config, writes, completed)
         #: When the last command could be walked if nothing were in its way, the run that must be split before that, and
         #: the runs of all LOADs so far.
-        self.walked, self.behind, self.runs = 0, -1, 0
+        self.walked, self.after, self.runs = 0, -1, 0
         self.waiting: deque[tuple[Command, int]] = deque()
         self.comes = Signal()
         #: Runs that begin to be split; bursts that are found in them, and asked for.
@@ -81,17 +81,17 @@ class LoadClock:
         fields = command.fields
         self.waiting.append((command, begin))
         self.agenda.fire(self.comes)
-        self.walked, self.behind = begin + OVERHEADS.load - 6, -1
+        self.walked, self.after = begin + OVERHEADS.load - 6, -1
         if command.opcode is Opcode.LOAD:
             self.walked += fields["row_pieces"].bit_length()
-            self.behind = self.runs - LOAD_RUNS_AHEAD
+            self.after = self.runs - LOAD_RUNS_AHEAD
             self.runs += fields["rows"] * fields["folds"]
 
     def accepts(self) -> Generator[Wait, None, int]:
         """Wait until it is known when the next command can be taken."""
-        if self.behind < 0:
+        if self.after < 0:
             return self.walked
-        return max(self.walked, (yield from self.split.of(self.behind)) + 3)
+        return max(self.walked, (yield from self.split.of(self.after)) + 3)
 
     def _split(self) -> Process:
         """Split all runs into bursts."""
@@ -105,8 +105,8 @@ class LoadClock:
             if command.opcode is Opcode.FILL:
                 chunks += fill_cycles(self.config, fields["rows"], fields["piece_bytes"])
                 continue
-            behind = len(self.split.times) - LOAD_RUNS_AHEAD
-            before = self.split.times[behind] if behind >= 0 else 0
+            after = len(self.split.times) - LOAD_RUNS_AHEAD
+            before = self.split.times[after] if after >= 0 else 0
             now = max(now, max(begin + OVERHEADS.load - 7 + fields["row_pieces"].bit_length(), before + 2) + 3)
             for run in runs(self.config, fields):
                 self.split.add(now)

@@ -22,7 +22,7 @@ class Rounds:
     runs: tuple[Run, ...]
 
     def after(self, now: int, count: int) -> tuple[int, int]:
-        """Go on from ``now``, not before ``begin``, for ``count`` free cycles; gives the time behind the last of them
+        """Go on from ``now``, not before ``begin``, for ``count`` free cycles; gives the time after the last of them
         that lies in here, and how many are missing then."""
         free = self.period - sum(length for _, length in self.runs)
         number, offset = divmod(now - self.begin, self.period)
@@ -54,12 +54,12 @@ class Port:
     _parts: list[Callable[[], Iterable[Rounds]] | list[Rounds]] = field(default_factory=list)
 
     def take(self, end: int, part: Callable[[], Iterable[Rounds]]) -> None:
-        """Some cycles before ``end`` are taken, behind those that were taken before."""
+        """Some cycles before ``end`` are taken, after those that were taken before."""
         self._ends.append(end)
         self._parts.append(part)
 
     def after(self, begin: int, count: int) -> int:
-        """The time behind ``count`` cycles that nothing takes, the first of them not before ``begin``."""
+        """The time after ``count`` cycles that nothing takes, the first of them not before ``begin``."""
         now = begin
         for index in range(bisect.bisect_right(self._ends, begin), len(self._ends)):
             part = self._parts[index]

@@ -17,7 +17,7 @@ from .port import Port, free_cycles
 class StoreClock:
     """The unit of STORE: it reads in the cycles in which no step does.
 
-    Rows, their runs and the bursts of these wait in stages one behind the other, each for room in the next one.
+    Rows, their runs and the bursts of these wait in stages one after the other, each for room in the next one.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class StoreClock:
     def __init__(self, agenda: Agenda, config: Config, reads: Port, completed: Events):
         self.agenda, self.config, self.reads, self.completed = agenda, config, reads, completed
         #: Of the commands that the unit has taken, and of those before the last one, which must be walked first.
-        self.rows, self.behind = 0, -1
+        self.rows, self.after = 0, -1
         self.waiting: deque[tuple[Command, int]] = deque()
         self.comes = Signal()
         #: Of rows: walked. Of bursts: found, begun, read to their last beat, answered.
@@ -49,12 +49,12 @@ class StoreClock:
         """Take a command."""
         self.waiting.append((command, begin))
         self.agenda.fire(self.comes)
-        self.behind, self.rows = self.rows - 1, self.rows + command.fields["rows"]
+        self.after, self.rows = self.rows - 1, self.rows + command.fields["rows"]
 
     def accepts(self) -> Generator[Wait, None, int]:
         """Wait until it is known when the next command can be taken: the last one is walked, as all rows before its own
         are."""
-        return (yield from self.walked.of(self.behind)) + OVERHEADS.store_room
+        return (yield from self.walked.of(self.after)) + OVERHEADS.store_room
 
     def _find(self) -> Process:
         """Walk rows, and find the bursts of each."""

@@ -136,7 +136,7 @@ def _cycles(plan: Plan, job: Job) -> int:
 
 
 class _Ring:
-    """What is streamed into the rest of a memory, one image behind the other, over and over.
+    """What is streamed into the rest of a memory, one image after the other, over and over.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ class Constant:
     image : bytes
         From the first unit of the memory on that holds it.
     tile_bytes : tuple of int
-        Bytes of each output tile, which lie one behind the other. Empty where all tiles share the image.
+        Bytes of each output tile, which lie one after the other. Empty where all tiles share the image.
     """
 
     image: bytes = field(repr=False)

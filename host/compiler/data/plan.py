@@ -47,7 +47,7 @@ class Plan(Network):
     arrivals : list of Arrival
         What is loaded into them in every inference.
     streamed : bytes
-        Where that comes from; it lies in the arena behind the images.
+        Where that comes from; it lies in the arena after the images.
     external : dict of str to int
         Address in the arena of each tensor that lies there.
     external_bytes : int

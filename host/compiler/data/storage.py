@@ -112,7 +112,7 @@ class Storage:
 
     @property
     def first(self) -> int:
-        """Address of the first byte behind the border above and to the left."""
+        """Address of the first byte after the border above and to the left."""
         return self.address + self.top * self.row_pitch + self.left * self.pixel_pitch
 
     @property

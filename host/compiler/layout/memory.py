@@ -64,7 +64,7 @@ def check_memory(plan: Plan) -> None:
 
 
 def _whole(plan: Plan, index: int) -> list[Span]:
-    """First byte, and the byte behind the last, of each tensor that is whole in the memory while a layer runs."""
+    """First byte, and the byte after the last, of each tensor that is whole in the memory while a layer runs."""
     return [
         (plan.storages[name].address, plan.storages[name].address + plan.storages[name].size_bytes)
         for name, (first, last) in plan.spans.items()
@@ -157,7 +157,7 @@ class _Spilling:
 
     def _needs(self, times: Mapping[_Key, Span], sizes: Mapping[_Key, int]) -> list[int]:
         """Bytes that are there during each layer."""
-        # A span may begin before the first layer and end behind the last.
+        # A span may begin before the first layer and end after the last.
         change = [0] * (len(self.graph.layers) + 3)
         for key, (first, last) in times.items():
             change[first + 1] += sizes[key]

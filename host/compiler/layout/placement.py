@@ -10,7 +10,7 @@ import numpy as np
 from ..data.plan import Plan
 from ..data.residence import Span
 
-#: First byte, and the byte behind the last.
+#: First byte, and the byte after the last.
 Gap = tuple[int, int]
 
 Key = TypeVar("Key", bound=Hashable)
@@ -19,7 +19,7 @@ Key = TypeVar("Key", bound=Hashable)
 def lifetimes(plan: Plan) -> dict[str, Span]:
     """First and last layer, both included, during which each tensor that is no view is written or read.
 
-    Inputs live from before the first layer (-1), outputs until behind the last one.
+    Inputs live from before the first layer (-1), outputs until after the last one.
     """
     graph = plan.graph
     spans = {name: [-1, -1] for name in graph.inputs}
@@ -49,7 +49,7 @@ def place(spans: Mapping[Key, Span], sizes: Mapping[Key, int], unit: int) -> dic
 
 
 def extent(addresses: Mapping[Key, int], sizes: Mapping[Key, int]) -> int:
-    """The byte behind the last one that is taken."""
+    """The byte after the last one that is taken."""
     return max((address + sizes[key] for key, address in addresses.items()), default=0)
 
 
@@ -90,7 +90,7 @@ def fit(sizes: Mapping[Key, Sequence[int]], gaps: Sequence[Gap], unit: int) -> d
 
 def _first_fit(names: list[Key], spans: Mapping[Key, Span], sizes: Mapping[Key, int], unit: int) -> dict[Key, int]:
     addresses: dict[Key, int] = {}
-    # Of what is placed: first and last layer, first byte and the byte behind the last.
+    # Of what is placed: first and last layer, first byte and the byte after the last.
     placed = np.zeros((4, len(names)), np.int64)
     for count, name in enumerate(names):
         first, last = spans[name]

@@ -110,7 +110,7 @@ class ArrayOperation(Operation):
 
     @cached_property
     def _tile_weights(self) -> npt.NDArray[np.int8]:
-        """int8[tiles, columns of a tile, elements of a window], zeros behind the last output."""
+        """int8[tiles, columns of a tile, elements of a window], zeros after the last output."""
         weights = self._packed_weights().reshape(self.outputs, -1)
         columns = self.array_tiles * self.config.array.columns
         filled = np.zeros((self.tiles * columns, weights.shape[1]), np.int8)

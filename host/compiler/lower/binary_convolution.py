@@ -1,7 +1,7 @@
 """Binary convolutions and fully connected layers: windows on XNOR and population count, eight channels in a byte.
 
 A result of the engine is twice the bits that agree. With n values in a window it is the inner product plus n, which the
-bias takes away. Words hold runs of wanted bytes only, and the list says how many: what lies behind them may be
+bias takes away. Words hold runs of wanted bytes only, and the list says how many: what lies after them may be
 anything. Bits of a last byte that are no channels are 0 in activations and 1 in weights, and so never agree.
 
 A border is stored as +1 or -1. Where that is not what a layer's border counts as, all windows of a border class differ

@@ -1,7 +1,7 @@
 """Depthwise convolutions and average pooling: each lane a channel of its own, on the array's chained columns.
 
 The columns of the array see neighbouring image columns: a stream of words runs along a row of windows, image column by
-image column, and every column of the array is one image column behind the one before. A window needs the words of the
+image column, and every column of the array is one image column after the one before. A window needs the words of the
 image columns that the window before did not have, so that a 3x3 kernel takes 3 words for each output and not 9. Where
 the kernel is wider than the chain, each image column's words are followed by those of image columns further to the
 left.

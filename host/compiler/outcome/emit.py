@@ -39,7 +39,7 @@ def emit(plan: Plan, config_name: str) -> Program:
     constants += plan.streamed
     address += len(constants)
 
-    # In this order in the arena, each with END behind it.
+    # In this order in the arena, each with END after it.
     streams = [loads, [], *([command.encode() for command in plan.queue(queue)] for queue in Queue)]
     placed = []
     for stream in streams:

@@ -24,7 +24,7 @@ def batched(graph: Graph, samples: int) -> Graph:
     Returns
     -------
     Graph
-        Its tensors are int8[samples, 1, channels], and the ONNX tensors that they are those of the samples, one behind
+        Its tensors are int8[samples, 1, channels], and the ONNX tensors that they are those of the samples, one after
         the other along their first axis.
 
     Raises

@@ -26,7 +26,7 @@ class Part:
 
 
 class Parts:
-    """Of which parts the channels of each tensor are, one behind the other."""
+    """Of which parts the channels of each tensor are, one after the other."""
 
     def __init__(self) -> None:
         self._parts: dict[str, list[Part]] = {}
@@ -107,7 +107,7 @@ def parts_of(graph: Graph) -> Parts:
             continue
         parts[layer.output] = [Part(channels)]
         if rule is ChannelRule.TIED:
-            # What is concatenated stays so behind such layers.
+            # What is concatenated stays so after such layers.
             parts[layer.output] = [Part(part.size) for part in parts[layer.input]]
             parts.tie(*layer.inputs, layer.output)
         elif rule is ChannelRule.FIXED:

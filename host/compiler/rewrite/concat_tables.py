@@ -10,7 +10,7 @@ from ..data.plan import Plan
 def move_tables(plan: Plan) -> Plan:
     """Give the tables of each concatenation to the layers that write its inputs, where nothing else reads these.
 
-    A table behind a table is one table. The tensor between the two is then in no memory, like that in front of any
+    A table after a table is one table. The tensor between the two is then in no memory, like that in front of any
     other table.
     """
     graph = plan.graph

@@ -1,4 +1,4 @@
-"""What verification compares: the tensors that it reads in the feature memory, and behind which command.
+"""What verification compares: the tensors that it reads in the feature memory, and after which command.
 
 A byte that no layer reads, as a channel that a slice leaves or a column that a stride skips, is compared too. So it has
 to stay until then, although no command waits for it otherwise.
@@ -48,7 +48,7 @@ def observations(plan: Plan) -> dict[Command, Addresses]:
 def check_observed(plan: Plan) -> None:
     """The DMA overwrites no byte before it has been compared."""
     observers = observations(plan)
-    #: The COMPUTE command behind which each byte is compared, and the latest one that the DMA queue has waited for.
+    #: The COMPUTE command after which each byte is compared, and the latest one that the DMA queue has waited for.
     observer, done, index = np.full(number_count(plan.config), -1), -1, -1
     for command in plan.commands:
         if command.opcode is Opcode.COMPUTE:
@@ -58,5 +58,5 @@ def check_observed(plan: Plan) -> None:
             continue
         done = max(done, -1 if command.waits_for is None else command.waits_for)
         needed = int(observer[command.writes].max(initial=-1))
-        assert needed <= done, f"{command} overwrites what is compared behind COMPUTE {needed}"
+        assert needed <= done, f"{command} overwrites what is compared after COMPUTE {needed}"
         observer[command.writes] = -1

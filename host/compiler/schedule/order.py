@@ -29,7 +29,7 @@ class _Task:
     ----------
     commands : list of Command
     release : int
-        The job behind which they may stand, because it is the last to use the memory that they write, or to write what
+        The job after which they may stand, because it is the last to use the memory that they write, or to write what
         they store; -1 where they may stand before all jobs.
     deadline : int
         The job before which they must stand.
@@ -53,7 +53,7 @@ def order_commands(plan: Plan) -> Plan:
     """Put LOADs, FILLs and STOREs among the COMPUTE commands.
 
     What is needed first stands first. What has time stands as early as the DMA would otherwise have nothing to do; but
-    a STORE that the next job leaves no time to read only where it must, because what stands behind it waits as well.
+    a STORE that the next job leaves no time to read only where it must, because what stands after it waits as well.
     """
     tasks = _tasks(plan)
     for task in tasks:
@@ -79,7 +79,7 @@ def order_commands(plan: Plan) -> Plan:
 
 def _next(loads: _Heap, stores: _Heap, queue: _DmaQueue, job: int) -> _Heap | None:
     """Which of the two gives the next task that stands before ``job``; None if none does."""
-    # A LOAD behind a STORE is held up by fewer results than one that runs beside the job.
+    # A LOAD after a STORE is held up by fewer results than one that runs beside the job.
     is_quick = bool(stores) and queue.is_quick_during(job, stores[0][-1])
     load_is_due, store_is_due = (bool(heap) and heap[0][0] <= job for heap in (loads, stores))
     if load_is_due or store_is_due:
@@ -201,7 +201,7 @@ class _DmaQueue:
             self.begin[task.deadline] = max(self.begin[task.deadline], self.moved)
 
     def is_idle_during(self, job: int) -> bool:
-        """Whether the DMA is done before a job, the next one, ends; behind the last job it always is."""
+        """Whether the DMA is done before a job, the next one, ends; after the last job it always is."""
         if job >= len(self.plan.jobs):
             return True
         return self.moved < max(self.begin[job], self._end_of(job - 1)) + self._cycles(job)

@@ -43,7 +43,7 @@ def synchronise(plan: Plan) -> Plan:
 
     Commands are taken in an order in which they could run one by one, so that all waiting points backwards and cannot
     go round. A command waits for the latest command of the other queue that writes what it reads or writes, or reads
-    what it writes, or behind which verification compares what it writes. Within the compute queue only reading what may
+    what it writes, or after which verification compares what it writes. Within the compute queue only reading what may
     still be under way needs `after`: results land, and words are read, in order. Within the DMA queue the hardware
     separates loads and fills from stores.
     """

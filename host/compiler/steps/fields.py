@@ -65,7 +65,7 @@ class Codes:
     Attributes
     ----------
     zero_point, low, high : int
-        What is added, and the clamp behind it.
+        What is added, and the clamp after it.
     parameter : int
         Words from those of the job to the ones that are used.
     is_shared : bool

@@ -66,12 +66,12 @@ def cover(offsets: Addresses, lanes: int) -> Addresses:
         them.
     """
     wanted = np.unique(offsets)
-    # Of each byte, the first one behind a word that begins there.
-    behind = np.searchsorted(wanted, wanted + lanes).tolist()
+    # Of each byte, the first one after a word that begins there.
+    after = np.searchsorted(wanted, wanted + lanes).tolist()
     firsts, index = [], 0
     while index < len(wanted):
         firsts.append(index)
-        index = behind[index]
+        index = after[index]
     return wanted[firsts].astype(np.int64)
 
 

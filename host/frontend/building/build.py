@@ -56,7 +56,7 @@ def attributes(node: NodeProto) -> dict[str, object]:
 
 
 def follow_layout(build: Build, node: NodeProto, place: Place) -> Place:
-    """The place behind a layout operator.
+    """The place after a layout operator.
 
     Raises
     ------

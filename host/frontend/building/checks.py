@@ -46,7 +46,7 @@ def check_layers(build: Build, fragment: Fragment, first_layer: int, values: Map
     fragment : Fragment
         Its outputs have their places.
     first_layer : int
-        Index of its first layer in the graph; those behind it are its own.
+        Index of its first layer in the graph; those after it are its own.
     values : mapping of str to int8[height, width, channels]
         Codes of the graph's tensors that they read, by default random ones.
 

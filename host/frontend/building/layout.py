@@ -36,7 +36,7 @@ def same_order(one: Shape3, other: Shape3, feature_shape: Shape3) -> bool:
 
 
 def transposed(axes: Shape3, shape: Shape, permutation: Shape, feature_shape: Shape3) -> Shape3 | None:
-    """The order of the axes behind a transpose.
+    """The order of the axes after a transpose.
 
     Parameters
     ----------

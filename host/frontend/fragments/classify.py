@@ -121,10 +121,10 @@ def _judge_special(
 
 def _judge_combination(source: Source, fragment: Fragment) -> tuple[Kind, str]:
     """A fragment that combines several activations: the addition of two, or perhaps a function of a single one."""
-    first, *behind = (node for node in fragment.nodes if node.op_type not in (*QUANTISERS, *TRANSPARENT))
+    first, *after = (node for node in fragment.nodes if node.op_type not in (*QUANTISERS, *TRANSPARENT))
     # ONNX' own Add of codes adds them as integers, without their scales.
     quantised = first.op_type in ADDITION and not (first.op_type == "Add" and source.is_codes(first.output[0]))
-    is_addition = len(fragment.inputs) == 2 and quantised and {node.op_type for node in behind} <= {"Relu", "Clip"}
+    is_addition = len(fragment.inputs) == 2 and quantised and {node.op_type for node in after} <= {"Relu", "Clip"}
     if is_addition and not wide_tensor(source, fragment):
         return Kind.ADDITION, ""
     fragment.cause = next((node for node in fragment.nodes if len(source.dynamic_inputs(node)) > 1), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import NodeProto, TensorProto
 
-from ..reading.errors import FOLD_BEHIND, ModelError, OperandError, UnsupportedError
+from ..reading.errors import FOLD_AFTER, ModelError, OperandError, UnsupportedError
 from ..reading.measure import fix_batch, measure
 from ..reading.source import Source
 from .fragments import FLOAT_PRODUCTS, LAYOUT, POOLING, QUANTISERS, TRANSPARENT, Fragment, label
@@ -62,7 +62,7 @@ def explain_float(given: Source, name: str, doubt: UnsupportedError) -> ModelErr
         return ModelError(
             f"{begin} is combined with {len(fragment.inputs)} activations "
             f"({', '.join(map(repr, fragment.inputs))}) in float; put QuantizeLinear and DequantizeLinear "
-            "behind it"
+            "after it"
         )
     return ModelError(_remedy(given, node, fragment, doubt))
 
@@ -87,13 +87,13 @@ def check_weights(given: Source, name: str) -> None:
 
 def _remedy(given: Source, node: NodeProto, fragment: Fragment, doubt: UnsupportedError) -> str:
     at = fragment.nodes.index(node)
-    before, behind = (
+    before, after = (
         [other for other in nodes if other.op_type not in QUANTISERS]
         for nodes in (fragment.nodes[:at], fragment.nodes[at + 1 :])
     )
     foreign = [other for other in before if other.op_type not in (*LAYOUT, *POOLING, *TRANSPARENT)]
-    foreign += [other for other in behind if other.op_type not in (*LAYOUT, *POOLING, *_REMOVED_BY_FUSION)]
-    others = foreign or [*behind, *before]
+    foreign += [other for other in after if other.op_type not in (*LAYOUT, *POOLING, *_REMOVED_BY_FUSION)]
+    others = foreign or [*after, *before]
     begin = f"{given.name}: ONNX Runtime computes {label(node)} in float, because"
     again = _quantised_again(given, fragment.inputs[0])
     if again is not None and not foreign:
@@ -103,7 +103,7 @@ def _remedy(given: Source, node: NodeProto, fragment: Fragment, doubt: Unsupport
         )
     shown = " and ".join(map(label, others))
     if others and others[0].op_type == "BatchNormalization":
-        return f"{begin} {shown} stands behind it; {FOLD_BEHIND}"
+        return f"{begin} {shown} stands after it; {FOLD_AFTER}"
     cause = _cause(given, node, fragment, others, doubt) or ("" if isinstance(doubt, OperandError) else _RULES)
     if not cause:
         return f"{begin} {doubt.reason}; use {doubt.remedy}"
@@ -132,7 +132,7 @@ def _cause(
     shown = " and ".join(map(label, others))
     if others and all(other.op_type in ("Relu", "Clip") for other in others):
         return (
-            f"{shown} cuts codes that the QuantizeLinear behind it keeps",
+            f"{shown} cuts codes that the QuantizeLinear after it keeps",
             (
                 f"quantise the output of {node.op_type} as well, or let the range of that QuantizeLinear end where the "
                 f"{others[0].op_type} cuts"

@@ -62,7 +62,7 @@ def _replace(source: Source, model: onnx.ModelProto, node: NodeProto) -> list[No
     is_convolution = node.op_type == "ConvInteger"
     codes, output = node.input[0], node.output[0]
     zero_point, weights = _operands(source, node)
-    # Output channels first, and everything that one of them adds up behind.
+    # Output channels first, and everything that one of them adds up after.
     weights = weights if is_convolution else weights.T
     least, count = _bounds(source, node, weights, zero_point)
     channels, dtype = len(weights), zero_point.dtype
@@ -78,11 +78,11 @@ def _replace(source: Source, model: onnx.ModelProto, node: NodeProto) -> list[No
     one = constant("scale", np.float32(1))
     ahead = [codes, one, constant("input zero point", zero_point)]
     weighted = [constant("weights", kernel), one, constant("weight zero point", np.int8(0))]
-    behind = [one, constant("least code", first)]
+    after = [one, constant("least code", first)]
     shape = source.shapes[output]
     if is_convolution:
         product = helper.make_node(
-            "QLinearConv", [*ahead, *weighted, *behind, constant("bias", bias)], [f"{output} codes"], name=node.name
+            "QLinearConv", [*ahead, *weighted, *after, constant("bias", bias)], [f"{output} codes"], name=node.name
         )
         product.attribute.extend(node.attribute)
         nodes, axis, split, bound = [product], 2, (*shape[:1], channels, count, *shape[2:]), (-1, *[1] * len(shape[2:]))
@@ -91,7 +91,7 @@ def _replace(source: Source, model: onnx.ModelProto, node: NodeProto) -> list[No
         ahead[0] = f"{output} rows of codes"
         product = helper.make_node(
             "QGemm",
-            [*ahead, *weighted, constant("bias", bias), *behind],
+            [*ahead, *weighted, constant("bias", bias), *after],
             [f"{output} codes"],
             name=node.name,
             domain="com.microsoft",

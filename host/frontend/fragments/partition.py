@@ -11,7 +11,7 @@ from .wide import NARROW, wide_tensor
 def partition(source: Source, fragments: list[Fragment]) -> list[Fragment]:
     """Choose the fragments that run on the accelerator.
 
-    Fragments that it cannot run belong to the head or the tail; whatever they need before, or lead to behind, runs on
+    Fragments that it cannot run belong to the head or the tail; whatever they need before, or lead to after, runs on
     the host with them. Layout operators at the ends stay with the host.
 
     Returns
@@ -32,13 +32,13 @@ def partition(source: Source, fragments: list[Fragment]) -> list[Fragment]:
         if fragment.kind is not Kind.HOST:
             continue
         before = [anchor for anchor in anchors if anchor in graph.above[fragment]]
-        behind = [anchor for anchor in anchors if anchor in graph.below[fragment]]
-        if before and behind:
+        after = [anchor for anchor in anchors if anchor in graph.below[fragment]]
+        if before and after:
             raise ModelError(
-                f"{source.name}: {fragment.label} between {before[-1].label} and {behind[0].label} is not "
+                f"{source.name}: {fragment.label} between {before[-1].label} and {after[0].label} is not "
                 f"supported: {fragment.reason}; {fragment.remedy}"
             )
-        host |= {fragment} | (graph.above[fragment] if behind else graph.below[fragment])
+        host |= {fragment} | (graph.above[fragment] if after else graph.below[fragment])
     middle = [fragment for fragment in fragments if fragment not in host]
     middle = [
         fragment

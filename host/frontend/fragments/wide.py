@@ -37,12 +37,12 @@ def wide_tensor(source: Source, fragment: Fragment) -> str:
 def wide_between(source: Source, fragment: Fragment, one: NodeProto, other: NodeProto) -> str:
     """Likewise of what lies between two nodes of a fragment."""
     first, last = (node for node in fragment.nodes if node in (one, other))
-    behind, ahead = set(first.output), set(source.dynamic_inputs(last))
+    after, ahead = set(first.output), set(source.dynamic_inputs(last))
     for node in fragment.nodes:
-        behind |= set(node.output) if behind.intersection(node.input) else set()
+        after |= set(node.output) if after.intersection(node.input) else set()
     for node in reversed(fragment.nodes):
         ahead |= set(source.dynamic_inputs(node)) if ahead.intersection(node.output) else set()
-    return next((shown(source, name) for name in behind & ahead if is_wide(source, name)), "")
+    return next((shown(source, name) for name in after & ahead if is_wide(source, name)), "")
 
 
 def shown(source: Source, tensor: str) -> str:
@@ -62,7 +62,7 @@ def check_wide(source: Source) -> None:
         if not _is_quantised(source, node):
             continue
         found = [f"it reads {shown(source, name)}" for name in _codes_ahead(source, node) if is_wide(source, name)]
-        found += [f"it makes {shown(source, name)}" for name in _codes_behind(source, node) if is_wide(source, name)]
+        found += [f"it makes {shown(source, name)}" for name in _codes_after(source, node) if is_wide(source, name)]
         if found:
             raise ModelError(
                 f"{source.name}: ONNX Runtime computes {label(node)} in float, because {found[0]}; {REMEDY}"
@@ -89,10 +89,10 @@ def _codes_ahead(source: Source, node: NodeProto) -> Iterator[str]:
             yield from _codes_ahead(source, producer)
 
 
-def _codes_behind(source: Source, node: NodeProto) -> Iterator[str]:
+def _codes_after(source: Source, node: NodeProto) -> Iterator[str]:
     """The quantised tensors that the result of a product becomes."""
     for reader in source.consumers.get(node.output[0], []):
         if reader.op_type == "QuantizeLinear":
             yield reader.output[0]
         elif reader.op_type in _BESIDE:
-            yield from _codes_behind(source, reader)
+            yield from _codes_after(source, reader)

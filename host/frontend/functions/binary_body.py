@@ -63,7 +63,7 @@ class BinaryBody:
 
     @property
     def spatial(self) -> int:
-        """Dimensions behind the channels."""
+        """Dimensions after the channels."""
         return self.weights.ndim - 2
 
 

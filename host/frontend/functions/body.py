@@ -37,7 +37,7 @@ class BodyReader:
     Attributes
     ----------
     spatial : int or None
-        Dimensions behind the channels; None where no constant has told so far.
+        Dimensions after the channels; None where no constant has told so far.
     """
 
     def __init__(self, function: FunctionProto):
@@ -142,16 +142,16 @@ class BodyReader:
             return np.full(count, array.item(), dtype)
         if array.shape != (count, *[1] * (array.ndim - 1)):
             raise BodyError(
-                f"{place} must have the shape [{count}, 1, ...] with a 1 for each dimension behind the channels, "
+                f"{place} must have the shape [{count}, 1, ...] with a 1 for each dimension after the channels, "
                 f"not {list(array.shape)}"
             )
         self.agree(array.ndim - 1, place)
         return array.reshape(-1)
 
     def agree(self, spatial: int, place: str) -> None:
-        """Note how many dimensions are behind the channels, or refuse that it was another number before."""
+        """Note how many dimensions are after the channels, or refuse that it was another number before."""
         if self.spatial not in (None, spatial):
-            raise BodyError(f"{place} must be for {self.spatial} dimensions behind the channels, not for {spatial}")
+            raise BodyError(f"{place} must be for {self.spatial} dimensions after the channels, not for {spatial}")
         self.spatial = spatial
 
 

@@ -30,7 +30,7 @@ class FastPointwiseBody:
     zero_point : int
         int8 code, of the input.
     spatial : int or None
-        Dimensions behind the channels; None where no constant tells.
+        Dimensions after the channels; None where no constant tells.
     """
 
     stages: Stages
@@ -72,7 +72,7 @@ def read_body(function: FunctionProto) -> FastPointwiseBody:
 
 @dataclass
 class _Stage:
-    """A stage as it is read, from behind: names of the tensors that enter it and that skips bring."""
+    """A stage as it is read, from its end: names of the tensors that enter it and that skips bring."""
 
     distance: int
     density: Density
@@ -214,7 +214,7 @@ class _Reader(BodyReader):
         spatial, others = len(pads) // 2 - 2, [pad for at, pad in enumerate(pads) if at != len(pads) // 2 + 1]
         value = self.constants.get(node.input[2], np.ones(1)) if len(node.input) > 2 and node.input[2] else np.zeros(1)
         if spatial < 0 or any(others) or value.any() or len(node.input) > 3:
-            raise BodyError(f"{shown(node)} must put zeros behind the channels of axis 1")
+            raise BodyError(f"{shown(node)} must put zeros after the channels of axis 1")
         self.agree(spatial, shown(node))
         return pads[len(pads) // 2 + 1]
 

@@ -151,7 +151,7 @@ def _check_input(source: Source, node: NodeProto, body: LayerBody) -> None:
         wanted = f"[batch, {body.inputs}" + ", ..." * (body.spatial != 0) + "]"
         raise ModelError(
             f"{source.name}: {label(node)} must read a tensor of the shape {wanted} with "
-            f"{'any number of' if body.spatial is None else body.spatial} dimensions behind its channels, and "
+            f"{'any number of' if body.spatial is None else body.spatial} dimensions after its channels, and "
             f"{name!r} has the shape {list(shape)}; write the function for it"
         )
 

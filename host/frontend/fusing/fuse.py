@@ -10,7 +10,7 @@ from .signs import gives_signs, simplified
 
 
 def compose_tables(graph: Graph) -> None:
-    """Let a table behind a table read what that one reads, where nothing else reads the codes in between."""
+    """Let a table after a table read what that one reads, where nothing else reads the codes in between."""
     for at, layer in enumerate(graph.layers):
         before = next((other for other in graph.layers if other.output == layer.input), None)
         readers = sum(layer.input in other.inputs for other in graph.layers)
@@ -22,7 +22,7 @@ def compose_tables(graph: Graph) -> None:
 
 
 def fuse_tables(graph: Graph) -> None:
-    """Let layers take the table behind them, or signs, where nothing else reads the codes in between."""
+    """Let layers take the table after them, or signs, where nothing else reads the codes in between."""
     producer = {layer.output: layer for layer in graph.layers}
     fused: dict[Layer, Layer] = {}
     dropped: set[Layer] = set()

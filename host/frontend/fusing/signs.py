@@ -21,7 +21,7 @@ def share_signs(graph: Graph) -> None:
     same: dict[str, str] = {}
     for layer in graph.layers:
         if gives_signs(graph, layer):
-            key = layer.inputs[0], _signs_behind(layer.table).tobytes()
+            key = layer.inputs[0], _signs_after(layer.table).tobytes()
             same[layer.output] = first.setdefault(key, layer.output)
     _read_instead(graph, {name: other for name, other in same.items() if name != other})
 
@@ -42,13 +42,13 @@ def pack_signs(graph: Graph) -> None:
 
 
 def gives_signs(graph: Graph, layer: Layer) -> bool:
-    """Whether a layer is nothing but the signs of a tensor, behind a table or not."""
+    """Whether a layer is nothing but the signs of a tensor, after a table or not."""
     return layer.is_table and graph.tensors[layer.output].bits == BINARY_BITS
 
 
 def simplified(graph: Graph, layer: Layer) -> Layer:
     """Signs without a table that does not change them."""
-    if gives_signs(graph, layer) and (_signs_behind(layer.table) == signs(CODES)).all():
+    if gives_signs(graph, layer) and (_signs_after(layer.table) == signs(CODES)).all():
         return dataclasses.replace(layer, finish=CodeFinish())
     return layer
 
@@ -87,8 +87,8 @@ def _repeats_signs(graph: Graph, layer: Layer) -> bool:
     return gives_signs(graph, layer) and (signs(looked_up(_SIGNS, layer.table)) == _SIGNS).all()
 
 
-def _signs_behind(table: Int8 | None) -> Int8:
-    """The sign of every code behind a table."""
+def _signs_after(table: Int8 | None) -> Int8:
+    """The sign of every code after a table."""
     return signs(looked_up(CODES, table))
 
 

@@ -46,7 +46,7 @@ def lower_addition(build: Build, fragment: Fragment) -> None:
     if wrong:
         raise UnsupportedError(
             _difference(fragment, node, wrong),
-            "put QuantizeLinear and DequantizeLinear behind the addition, or choose other scales",
+            "put QuantizeLinear and DequantizeLinear after the addition, or choose other scales",
         )
     first_layer = len(build.graph.layers)
     build.add_tensor(end, build.shape_of(first_place), end)
@@ -124,6 +124,6 @@ def _tabulate(source: Source, fragment: Fragment, names: list[str]) -> Int8:
 
 
 def _difference(fragment: Fragment, node: NodeProto, wrong: int) -> str:
-    behind = [other for other in fragment.nodes if other.op_type in ("Relu", "Clip")]
-    cause = f", because {label(behind[0])} makes it compute {label(node)} in float" if behind else ""
+    after = [other for other in fragment.nodes if other.op_type in ("Relu", "Clip")]
+    cause = f", because {label(after[0])} makes it compute {label(node)} in float" if after else ""
     return f"for {wrong} of 65536 pairs of codes ONNX Runtime gives another sum than two tables{cause}"

@@ -38,7 +38,7 @@ def lower_average(build: Build, fragment: Fragment) -> None:
     """
     node = next(node for node in fragment.nodes if node.op_type in AVERAGE)
     at, start, end = fragment.nodes.index(node), fragment.inputs[0], fragment.outputs[0]
-    before, behind = (
+    before, after = (
         [other for other in nodes if other.op_type not in (*QUANTISERS, *TRANSPARENT)]
         for nodes in (fragment.nodes[:at], fragment.nodes[at + 1 :])
     )
@@ -47,8 +47,8 @@ def lower_average(build: Build, fragment: Fragment) -> None:
     # What reads codes may take them for other numbers than what computes them.
     (_, scale), *_ = quantisation_operands(fragment.nodes[0])
     entering = float(build.source.constants[scale].item())
-    place = _average(build, node, place, node.output[0] if behind else end, end, entering)
-    build.add_view(end, follow_trunk(build, behind, place, end, end))
+    place = _average(build, node, place, node.output[0] if after else end, end, entering)
+    build.add_view(end, follow_trunk(build, after, place, end, end))
     check_layers(build, fragment, first_layer)
 
 
@@ -99,8 +99,8 @@ def _window(build: Build, node: NodeProto, shape: tuple[int, int, int]) -> Windo
         )
     if not _counts_border(node):
         return window
-    behind = (0, 0, *given.get("pads", (0,)))[-len(kernel) :]
-    if given.get("ceil_mode", 0) and any(np.greater(window.pads[-len(kernel) :], behind)):
+    after = (0, 0, *given.get("pads", (0,)))[-len(kernel) :]
+    if given.get("ceil_mode", 0) and any(np.greater(window.pads[-len(kernel) :], after)):
         raise UnsupportedError(f"{label(node)} averages fewer elements in its last windows", "set ceil_mode to 0")
     return window
 

@@ -50,7 +50,7 @@ def lower_concat(build: Build, fragment: Fragment) -> None:
 
 
 def lower_slice(build: Build, fragment: Fragment) -> None:
-    """Add a layer for each output of a Split or Slice, and for each table behind it.
+    """Add a layer for each output of a Split or Slice, and for each table after it.
 
     Raises
     ------

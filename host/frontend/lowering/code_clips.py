@@ -1,4 +1,4 @@
-"""Clip of codes behind QuantizeLinear, as Brevitas writes fewer than 8 bits, moved in front of it."""
+"""Clip of codes after QuantizeLinear, as Brevitas writes fewer than 8 bits, moved in front of it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def clip_ahead(source: Source) -> None:
 
 
 def _is_product(source: Source, name: str) -> bool:
-    """Whether a float tensor is a product, with what only cuts or moves its results behind it."""
+    """Whether a float tensor is a product, with what only cuts or moves its results after it."""
     node = source.producer.get(name)
     while node is not None and node.op_type in ("Relu", "Clip", *LAYOUT, *POOLING, *TRANSPARENT):
         node = source.producer.get(node.input[0])

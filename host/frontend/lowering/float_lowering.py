@@ -28,7 +28,7 @@ def lower_float_product(build: Build, fragment: Fragment) -> None:
     check_zero_point(build, node, given, product.zero_points[0] - input_offset)
     place = follow_trunk(build, product.before, Place(given.tensor, given.axes, source.shapes[start]), start)
     place = Place(place.tensor, place.axes, source.shapes[node.input[0]])
-    is_pooled = any(other.op_type in POOLING for other in product.behind)
+    is_pooled = any(other.op_type in POOLING for other in product.after)
     multiplier = product.ends[0] * product.scales / product.ends[1]
     result = add_convolution(
         build,
@@ -42,7 +42,7 @@ def lower_float_product(build: Build, fragment: Fragment) -> None:
         low=product.low - output_offset,
         high=product.high - output_offset,
     )
-    build.add_view(end, follow_trunk(build, product.behind, result, end, end))
+    build.add_view(end, follow_trunk(build, product.after, result, end, end))
     # Codes that the network never has need not be those of float32.
     bounds = (code - input_offset for code in product.codes)
     codes = np.clip(random_codes(build, given.tensor), *bounds).astype(np.int8)

@@ -44,7 +44,7 @@ class FloatProduct:
     Attributes
     ----------
     node : NodeProto
-    before, behind : list of NodeProto
+    before, after : list of NodeProto
         Layout operators and max pooling around it.
     weights : int8[outputs, ...]
         Of a matrix product int8[outputs, features].
@@ -63,7 +63,7 @@ class FloatProduct:
 
     node: NodeProto
     before: list[NodeProto]
-    behind: list[NodeProto]
+    after: list[NodeProto]
     weights: Int8
     bias: npt.NDArray[np.int32]
     scales: npt.NDArray[np.float32]
@@ -122,11 +122,11 @@ def read_float_product(source: Source, fragment: Fragment) -> FloatProduct:
         it, or it is no product that has an integer form.
     """
     node = fragment.main
-    before, behind = _around(fragment, node)
+    before, after = _around(fragment, node)
     given = attributes(node)
     reads_codes = len(fragment.inputs) == 1 and source.dynamic_inputs(node) == [node.input[0]]
     foreign = [other for other in before if other.op_type not in _TRUNK]
-    foreign += [other for other in behind if other.op_type not in (*_TRUNK, *_CUTTING)]
+    foreign += [other for other in after if other.op_type not in (*_TRUNK, *_CUTTING)]
     plain = given.get("alpha", 1.0) == given.get("beta", 1.0) == 1 and not given.get("transA", 0)
     plain = plain and given.get("activation", b"Relu") in (b"Relu", b"Clip")
     if node.op_type not in (*_CONVOLUTIONS, *_MATRICES) or foreign or not (reads_codes and plain):
@@ -143,7 +143,7 @@ def read_float_product(source: Source, fragment: Fragment) -> FloatProduct:
     return FloatProduct(
         node=node,
         before=before,
-        behind=[other for other in behind if other.op_type in _TRUNK],
+        after=[other for other in after if other.op_type in _TRUNK],
         weights=weights,
         bias=bias,
         scales=scales,
@@ -193,11 +193,11 @@ def _numbers(source: Source, node: NodeProto) -> tuple[float, float]:
 
 def _around(fragment: Fragment, node: NodeProto) -> tuple[list[NodeProto], list[NodeProto]]:
     at = fragment.nodes.index(node)
-    before, behind = (
+    before, after = (
         [other for other in nodes if other.op_type not in (*QUANTISERS, *TRANSPARENT)]
         for nodes in (fragment.nodes[:at], fragment.nodes[at + 1 :])
     )
-    return before, behind
+    return before, after
 
 
 def _zero_point(source: Source, node: NodeProto) -> int:

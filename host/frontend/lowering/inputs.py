@@ -24,7 +24,7 @@ def place_input(build: Build, name: str) -> None:
 def feature_shape(source: Source, name: str) -> tuple[Shape3, Shape3]:
     """The feature map that a tensor of codes is, and the order of its axes.
 
-    The first spatial operator behind it decides; where there is none, or values would move on the way, the tensor is
+    The first spatial operator after it decides; where there is none, or values would move on the way, the tensor is
     taken as it lies: an image, or a vector.
     """
     found = _find_spatial(source, name)

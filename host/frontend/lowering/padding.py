@@ -54,24 +54,24 @@ def _border(build: Build, node: NodeProto, place: Place) -> tuple[Shape3, Pads]:
     given = attributes(node)
     if given.get("mode", b"constant") != b"constant":
         raise UnsupportedError(f"{label(node)} pads with mode {given['mode'].decode()}", "pad with zeros")
-    before, behind = padded_axes(build.source, node)
+    before, after = padded_axes(build.source, node)
     order, shape, rank = border_order(build.source, node), build.shape_of(place), len(place.shape)
     if order == CHANNELS_FIRST:
         fits, spatial = image_shape(place.shape) == shape, range(2, rank)
     else:
         fits, spatial = place.shape[1:] == shape, range(1, 3)
     fits = fits and same_order(place.axes, order, shape)
-    if not fits or min(*before, *behind) < 0 or any(before[at] or behind[at] for at in {*range(rank)} - {*spatial}):
+    if not fits or min(*before, *after) < 0 or any(before[at] or after[at] for at in {*range(rank)} - {*spatial}):
         raise UnsupportedError(
             f"{label(node)} does not put a border around a feature map",
             "pad the spatial axes alone, with positive sizes",
         )
-    (top, left), (bottom, right) = ([0, *(sizes[at] for at in spatial)][-2:] for sizes in (before, behind))
+    (top, left), (bottom, right) = ([0, *(sizes[at] for at in spatial)][-2:] for sizes in (before, after))
     return order, (top, left, bottom, right)
 
 
 def padded_axes(source: Source, node: NodeProto) -> tuple[list[int], list[int]]:
-    """What a Pad adds before and behind each axis.
+    """What a Pad adds before and after each axis.
 
     Raises
     ------
@@ -86,10 +86,10 @@ def padded_axes(source: Source, node: NodeProto) -> tuple[list[int], list[int]]:
     axes = list(range(rank))
     if len(constants) > 2 and constants[2] is not None:
         axes = [int(axis) % rank for axis in constants[2]]
-    before, behind = [0] * rank, [0] * rank
+    before, after = [0] * rank, [0] * rank
     for at, axis in enumerate(axes):
-        before[axis], behind[axis] = pads[at], pads[len(axes) + at]
-    return before, behind
+        before[axis], after[axis] = pads[at], pads[len(axes) + at]
+    return before, after
 
 
 def border_order(source: Source, node: NodeProto) -> Shape3:

@@ -67,7 +67,7 @@ def _check_passed_by_all(source: Source, fragment: Fragment, node: NodeProto) ->
     for other in fragment.nodes:
         bypasses = other is not node and below & set(other.input) and not set(source.dynamic_inputs(other)) <= below
         if bypasses or not (set(other.output) & (above | below)):
-            raise UnsupportedError(f"{label(node)} stands in one branch alone", "move it before or behind the branches")
+            raise UnsupportedError(f"{label(node)} stands in one branch alone", "move it before or after the branches")
 
 
 def _bypass(source: Source, fragment: Fragment, steps: list[NodeProto]) -> onnx.ModelProto:
@@ -83,7 +83,7 @@ def _bypass(source: Source, fragment: Fragment, steps: list[NodeProto]) -> onnx.
 def _count_leading(source: Source, fragment: Fragment, pointwise: onnx.ModelProto, pools: list[NodeProto]) -> int:
     """How many of the poolings stand before the table.
 
-    A pooling may stand before the table if the operators ahead of it never decrease, and behind it if those behind
+    A pooling may stand before the table if the operators ahead of it never decrease, and after it if those after
     never decrease, on every code.
     """
     names = [node.input[0] for node in pools]
@@ -105,7 +105,7 @@ def _count_leading(source: Source, fragment: Fragment, pointwise: onnx.ModelProt
         if all(may_lead[:leading]) and all(may_follow[leading:]):
             return leading
     raise UnsupportedError(
-        f"{label(pools[0])} cannot pool codes: operators before it and behind it, up to the next "
+        f"{label(pools[0])} cannot pool codes: operators before it and after it, up to the next "
         "quantised tensors, both decrease somewhere",
         "put QuantizeLinear and DequantizeLinear around it",
     )

@@ -1,6 +1,6 @@
 """QONNX networks, as Brevitas exports them, rewritten to what plain ONNX Runtime runs and the other passes read.
 
-Every quantised activation becomes int8 codes, behind which DequantizeLinear gives its values to those who need them.
+Every quantised activation becomes int8 codes, after which DequantizeLinear gives its values to those who need them.
 Products of codes become binary convolutions, as functions of the model, or quantised products. What is left, at the
 ends of the network, stays in float.
 """
@@ -157,10 +157,10 @@ class _Rewriting:
         return first, second
 
     def _write_pointwise(self, quantiser: Quantiser, scale: np.float32) -> Coded:
-        """A quantiser of what is computed in float: behind codes, a table of them; elsewhere the host's."""
+        """A quantiser of what is computed in float: after codes, a table of them; elsewhere the host's."""
         writer, name = self._writer, quantiser.node.output[0]
         values = quantiser.node.input[0]
-        # Behind codes ONNX Runtime might fuse QuantizeLinear with what stands between, and round otherwise.
+        # After codes ONNX Runtime might fuse QuantizeLinear with what stands between, and round otherwise.
         if self._reads_codes(quantiser) or not quantiser.is_plain:
             values = writer.name(f"{name} in float")
             writer.keep(*quantiser.spell(values))

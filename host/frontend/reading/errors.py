@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 FOLD = (
-    "fold it into the weights of a layer before quantising, as `lutterfly quantize` does behind convolutions and Gemm "
+    "fold it into the weights of a layer before quantising, as `lutterfly quantize` does after convolutions and Gemm "
     "(Brevitas: brevitas.nn.utils.merge_bn)"
 )
-FOLD_BEHIND = FOLD.replace("merge_bn)", "merge_bn, or export_qonnx, which needs no folding)")
+FOLD_AFTER = FOLD.replace("merge_bn)", "merge_bn, or export_qonnx, which needs no folding)")
 NORMALISE = (
     "train the network with batch normalisation, whose mean and deviation are constants that are folded into weights, "
     "or end the quantised network before it"

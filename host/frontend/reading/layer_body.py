@@ -30,7 +30,7 @@ class LayerBody(Protocol):
     inputs, outputs : int
         Channels.
     spatial : int or None
-        Dimensions behind the channels; None where no constant tells.
+        Dimensions after the channels; None where no constant tells.
     geometry : Geometry
     zero_point, result_zero_point : int
         int8 codes, of input and output.

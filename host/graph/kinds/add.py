@@ -26,7 +26,7 @@ class Add(Finished):
     first, second : int64[256]
         Fixed point, signed, of at most 36 bits; all zero points are inside ``second``.
     fraction : int
-        Bits behind the binary point, at most 32.
+        Bits after the binary point, at most 32.
     offset : int
         -128 where the tensors of the model are uint8, else 0: float32 rounds the uint8 element, not the code.
     """

@@ -18,7 +18,7 @@ from ..tensor import Int8, Shape, Tensor
 
 @dataclass(frozen=True, eq=False)
 class Concat(Layer):
-    """The channels of all inputs, one input behind the other.
+    """The channels of all inputs, one input after the other.
 
     Attributes
     ----------

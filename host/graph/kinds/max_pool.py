@@ -20,7 +20,7 @@ _LEAST = -128
 
 @dataclass(frozen=True, eq=False)
 class MaxPool(Finished):
-    """Maximum over a window; borders count as the least code. Nothing is clamped behind it."""
+    """Maximum over a window; borders count as the least code. Nothing is clamped after it."""
 
     keeps_signs: ClassVar[bool] = True
 

@@ -38,7 +38,7 @@ def make_function(
     zero_point : int
         int8 code, of the input.
     spatial : int
-        Dimensions behind the channels: 2 for images, 0 for vectors.
+        Dimensions after the channels: 2 for images, 0 for vectors.
     name : str
         Functions of one model need different names: the weights are in the body.
     opset : int

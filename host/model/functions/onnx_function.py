@@ -14,7 +14,7 @@ LEAST_OPSET = 13
 
 
 class Body:
-    """The nodes of a function with the input ``codes`` and the output ``result``, one behind the other."""
+    """The nodes of a function with the input ``codes`` and the output ``result``, one after the other."""
 
     def __init__(self, spatial: int):
         self.nodes: list[NodeProto] = []

@@ -74,7 +74,7 @@ def test_windows_take_the_cycles_of_their_steps_and_pieces(seed: int) -> None:
             reads.append(cycle)
             backlog, cycle = max(backlog - 1, 0), cycle + 1
         backlog += groups
-        # The groups of a window come one after the other, behind those of the windows before.
+        # The groups of a window come one after the other, after those of the windows before.
         first = max(reads[-1] + latency, served)
         served = first + groups
         writes += [first + group for group in range(groups) if (group + 1) % slots == 0 or group == groups - 1]

@@ -1,4 +1,4 @@
-"""Networks whose weights, parameters, tables or lists are more than their memories: streamed behind the array."""
+"""Networks whose weights, parameters, tables or lists are more than their memories: streamed after the array."""
 
 from __future__ import annotations
 

@@ -95,5 +95,5 @@ def test_a_moved_table_is_one_with_that_before_it() -> None:
     first, second = maker.pointwise("x"), maker.pointwise("x")
     plan = exact_plan(maker.finish(maker.convolution(joined(maker, first, second), 4, SAME)), CONFIG)
     codes = np.arange(-128, 128)
-    for layer, (before, behind) in zip(plan.graph.layers, ((1, 3), (2, 4)), strict=False):
-        np.testing.assert_array_equal(layer.table, ((codes * 3 + before) * 3 + behind).astype(np.int8))
+    for layer, (before, after) in zip(plan.graph.layers, ((1, 3), (2, 4)), strict=False):
+        np.testing.assert_array_equal(layer.table, ((codes * 3 + before) * 3 + after).astype(np.int8))

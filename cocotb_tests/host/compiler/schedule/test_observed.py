@@ -58,5 +58,5 @@ def test_bytes_that_nobody_reads_are_compared_before_they_are_overwritten() -> N
 
 def test_the_compiler_notices_what_is_overwritten_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokens, "observations", lambda plan: dict.fromkeys(plan.commands, NO_ADDRESSES))
-    with pytest.raises(AssertionError, match=r"overwrites what is compared behind COMPUTE \d+$"):
+    with pytest.raises(AssertionError, match=r"overwrites what is compared after COMPUTE \d+$"):
         compiler.compile_graph(import_model(sliced(), "sliced"), TINY)

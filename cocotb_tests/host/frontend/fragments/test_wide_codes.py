@@ -31,7 +31,7 @@ def feeds(made: Maker, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def finish(made: Maker, tensor: str, scale: float = 0.02, shape: tuple[int, ...] = ()) -> None:
-    """Quantise to 8 bits, and a convolution behind it."""
+    """Quantise to 8 bits, and a convolution after it."""
     made.quantise(tensor, *made.quantisation(scale, 3), shape or made.shape)
     channels, *sides = made.shape[1:]
     made.product("Conv", (2, channels, 1, 1), 0, (1, 2, *sides), bias=False)
@@ -315,7 +315,7 @@ def test_nothing_but_16_bits():
     )
 
 
-def test_a_product_in_float_behind_16_bits_for_another_reason():
+def test_a_product_in_float_after_16_bits_for_another_reason():
     made = convolved()
     made.quantise(widened(made, made.dequantised()), *made.quantisation(0.02, 3), made.shape)
     made.product("Conv", (2, 4, 1, 1), 0, (1, 2, 4, 4))

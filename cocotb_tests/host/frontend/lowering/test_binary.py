@@ -425,7 +425,7 @@ WEIGHTS = "the weights of Conv 'products' must be "
         (value("result_zero_point", lambda _: np.float32(0.5)), "the result's zero point must be a whole number", {}),
         (value("bias", lambda array: array.astype(np.float32) / 2), "the bias must be int32, not float32", {}),
         (value("bias", lambda array: array[:3]), "the bias must have the shape [7, 1, ...]", {}),
-        (value("bias", lambda array: array[..., 0]), "the bias must be for 2 dimensions behind the channels, not", {}),
+        (value("bias", lambda array: array[..., 0]), "the bias must be for 2 dimensions after the channels, not", {}),
         (value("scale", at(0, -1)), "multiplier must be finite and not negative, not -1.0", {}),
         (value("scale", at(0, np.inf)), "multiplier must be finite and not negative, not inf", {}),
         (value("low", lambda _: np.float32(-200)), "low must be between -128 and 127, not -200", {}),

@@ -36,22 +36,22 @@ def codes(*shape: int, seed: int = 0) -> dict[str, np.ndarray]:
     ("inputs", "outputs", "shape"),
     [(3, 256, (2, 3)), (256, 3, (2, 2)), (5, 7, (4, 4)), (64, 64, (5, 5)), (100, 33, (7,)), (129, 200, ())],
 )
-@pytest.mark.parametrize("behind", ["", "HardSwish"])
+@pytest.mark.parametrize("after", ["", "HardSwish"])
 @pytest.mark.parametrize("direction", ["bottom-up", "top-down"])
 def test_a_layer_is_exact_with_and_without_a_table(
-    inputs: int, outputs: int, shape: tuple[int, ...], behind: str, direction: str
+    inputs: int, outputs: int, shape: tuple[int, ...], after: str, direction: str
 ):
     network = Network((inputs, *shape))
     pattern = Pattern.of(inputs, outputs, direction, skips=[(0, 1)])
     result = network.fast_pointwise("x", pattern, spatial=len(shape))
-    data = network.data(network.table(result, behind) if behind else result)
+    data = network.data(network.table(result, after) if after else result)
     graph = assert_exact(data, codes(inputs, *shape))
     (layer,) = graph.layers
     assert isinstance(layer, FastPointwise)
     assert layer.stages.pattern == pattern
-    assert (layer.table is not None) == bool(behind)
+    assert (layer.table is not None) == bool(after)
     stages = f"fast pointwise convolution, {pattern.stages} stages"
-    assert described_kinds(import_model(data)) == [stages + " + table" * bool(behind)]
+    assert described_kinds(import_model(data)) == [stages + " + table" * bool(after)]
 
 
 @needs_reference
@@ -126,11 +126,11 @@ def test_transposes_around_it_vanish_as_around_a_convolution(spatial: int):
     """ONNX Runtime may move them through a function that it has inlined."""
     shape = (5, 4)[:spatial]
     ahead = [0, spatial + 1, *range(1, spatial + 1)]
-    behind = [0, *range(2, spatial + 2), 1]
+    after = [0, *range(2, spatial + 2), 1]
     network = Network((*shape, 6))
     first = network.fast_pointwise(network.add("Transpose", "x", perm=ahead), Pattern.of(6, 9), spatial=spatial, seed=1)
     second = network.fast_pointwise(network.table(first), Pattern.of(9, 4), spatial=spatial, seed=2)
-    data = network.data(network.add("Transpose", second, perm=behind))
+    data = network.data(network.add("Transpose", second, perm=after))
     assert_answers(data, codes(*shape, 6))
     graph = import_model(data)
     assert graph.tensors[graph.inputs[0]].shape == (*(1, *shape)[-2:], 6)
@@ -234,7 +234,7 @@ def test_attributes_may_say_what_holds_without_them(change: Change):
         (value("stage0_own", at(2, 1.5)), "the weights of stage 0 must be whole numbers, not 1.5"),
         (value("stage1_own", lambda _: np.float32(63)), "the one own weight of stage 1 must be 64, not 63"),
         (value("stage1_cross", lambda array: array[:4]), "the weights of stage 1 must have the shape [8, 1, ...]"),
-        (value("stage1_cross", lambda array: array[..., 0]), "must be for 2 dimensions behind the channels, not for 1"),
+        (value("stage1_cross", lambda array: array[..., 0]), "must be for 2 dimensions after the channels, not for 1"),
         (
             value("stage1_order", lambda order: order[::-1]),
             "stage 1 must pair values whose indices differ in one bit",
@@ -254,8 +254,8 @@ def test_attributes_may_say_what_holds_without_them(change: Change):
         (value("scale", at(0, np.nan)), "multiplier must be finite and not negative, not nan"),
         (value("low", lambda _: np.float32(-200)), "low must be between -128 and 127, not -200"),
         (value("kept_start", lambda _: np.array([1])), "Slice 'kept' must keep the first channels of axis 1"),
-        (value("null_channels", at(1, 1)), "Pad 'extended' must put zeros behind the channels of axis 1"),
-        (padded_with(np.float32(1)), "Pad 'extended' must put zeros behind the channels of axis 1"),
+        (value("null_channels", at(1, 1)), "Pad 'extended' must put zeros after the channels of axis 1"),
+        (padded_with(np.float32(1)), "Pad 'extended' must put zeros after the channels of axis 1"),
         (attribute("extended", mode="edge"), "Pad 'extended' must have the attributes by default, not"),
         (attribute("result", to=3, saturate=0), "Cast 'result' must have the attributes {'to': 3}, not"),
         (reads("biased", 1, "kept"), "Add 'biased' must have a computed operand and a Constant"),
@@ -345,7 +345,7 @@ def test_a_function_of_another_name_and_body_is_taken_for_its_operators():
         (
             (4, 3),
             onnx.TensorProto.INT8,
-            "must read a tensor of the shape [batch, 4, ...] with 2 dimensions behind its channels, and 'x' has",
+            "must read a tensor of the shape [batch, 4, ...] with 2 dimensions after its channels, and 'x' has",
         ),
     ],
 )

@@ -57,15 +57,15 @@ def drawn(seed: int) -> bytes:
         bias = None if rng.integers(2) else rng.integers(-9, 9, outputs) * 2.0**-8
         strides = [int(step) for step in rng.integers(1, 3, 2)]
         x = net.conv(x, weights, pads=pads, strides=strides, dilations=dilations, bias=bias)
-        x = behind(net, x, rng, np.sqrt(inputs * kernel[0] * kernel[1]) / 4)
+        x = after(net, x, rng, np.sqrt(inputs * kernel[0] * kernel[1]) / 4)
     x = net.flatten(x, str(rng.choice(["Flatten", "Reshape"])))
     features = net.shapes[x][0]
     x = net.linear(x, net.signs((24, features), 2.0**-3), str(rng.choice(["Gemm", "MatMul"])))
-    x = behind(net, x, rng, np.sqrt(features) / 8)
+    x = after(net, x, rng, np.sqrt(features) / 8)
     return net.model(net.linear(x, net.signs((7, 24), 0.5)))
 
 
-def behind(net: QonnxNetwork, x: str, rng: np.random.Generator, spread: float) -> str:
+def after(net: QonnxNetwork, x: str, rng: np.random.Generator, spread: float) -> str:
     """What stands between a product and the next signs, in any order."""
 
     def is_large() -> bool:
@@ -152,7 +152,7 @@ def test_a_whole_bias_needs_one_layer():
     assert layer_names(graph) == ["Pointwise", "BinaryConvolution"]
 
 
-def test_integers_behind_a_batch_normalisation_are_noted():
+def test_integers_after_a_batch_normalisation_are_noted():
     net = QonnxNetwork((3, 6, 6))
     x = net.norm(net.conv(net.quant("x", 2.0**-5), net.integers((8, 3, 3, 3))), 2.0)
     x = net.quant(x, 2.0**-5)
@@ -187,7 +187,7 @@ def test_the_greatest_sum_of_a_channel_is_among_those_that_are_tried(monkeypatch
 
 
 @pytest.mark.parametrize("zero_point", [0.0, 4.0])
-def test_a_zero_point_behind_a_product_is_noted(zero_point: float):
+def test_a_zero_point_after_a_product_is_noted(zero_point: float):
     # It is added before the numbers are rounded, so that ties may go the other way.
     net = QonnxNetwork((40,))
     x = net.linear(net.quant("x", 2.0**-6), net.integers((30, 40), 2.0**-7))

@@ -79,7 +79,7 @@ TIES = (
     "scales that are powers of two and average 2, 4, 8 ... numbers (restrict_scaling_type=POWER_OF_TWO), give both "
     "ends one scale and average an odd number, or use a convolution with a group for each channel"
 )
-NEAREST = f"must be rounded to the nearest number with the zero point 0, not as {{}} does it; {QUANTISE} behind it"
+NEAREST = f"must be rounded to the nearest number with the zero point 0, not as {{}} does it; {QUANTISE} after it"
 REFUSED: dict[str, tuple[Operator, str]] = {
     "ties": (lambda net, x: net.quant(windows(net, x, 2), 0.1), "AveragePool 'AveragePool_4' " + TIES.format(4)),
     "other scale": (
@@ -90,7 +90,7 @@ REFUSED: dict[str, tuple[Operator, str]] = {
         lambda net, x: net.conv(net.quant(whole(net, x), 0.1), net.integers((4, 4, 1, 1))),
         "GlobalAveragePool 'GlobalAveragePool_4' " + TIES.format(36),
     ),
-    "Relu behind": (
+    "Relu after": (
         lambda net, x: net.quant(net.add("Relu", windows(net, x, 2))),
         f"AveragePool 'AveragePool_4' must not be combined with Relu 'Relu_5'; {QUANTISE} between them",
     ),

@@ -19,8 +19,8 @@ def refused(data: bytes, message: str) -> None:
         import_model(data)
 
 
-def behind(quantiser, shape: tuple[int, ...] = (4, 6, 6)) -> bytes:
-    """A network whose input is quantised in some way, and a binary product behind."""
+def after(quantiser, shape: tuple[int, ...] = (4, 6, 6)) -> bytes:
+    """A network whose input is quantised in some way, and a binary product after it."""
     net = QonnxNetwork(shape)
     return net.model(net.bipolar(net.conv(quantiser(net), net.signs((3, 4, 3, 3)))))
 
@@ -84,7 +84,7 @@ QUANTISERS = {
 @pytest.mark.parametrize("name", QUANTISERS)
 def test_quantisers(name: str):
     quantiser, message = QUANTISERS[name]
-    refused(behind(quantiser), message)
+    refused(after(quantiser), message)
 
 
 def test_an_old_operator_set():
@@ -208,7 +208,7 @@ def test_results_that_are_rounded_otherwise(mode: str):
 
 
 @pytest.mark.parametrize("operator", ["Tanh", "Div"])
-def test_other_operators_behind_sums_that_round(operator: str):
+def test_other_operators_after_sums_that_round(operator: str):
     net = QonnxNetwork((9,))
     x = net.linear(net.bipolar("x"), net.signs((3, 9), 0.1))
     x = net.add("Tanh", x) if operator == "Tanh" else net.add("Div", net.constant(1.0), x, shape=(3,))
@@ -220,7 +220,7 @@ def test_other_operators_behind_sums_that_round(operator: str):
     )
 
 
-def test_other_operators_behind_exact_sums_are_tried():
+def test_other_operators_after_exact_sums_are_tried():
     net = QonnxNetwork((9,))
     x = net.add("Tanh", net.linear(net.bipolar("x"), net.signs((3, 9))))
     import_model(net.model(net.bipolar(net.scalar("Sub", x, 0.5))))
@@ -237,7 +237,7 @@ def test_an_operand_for_each_position():
     )
 
 
-def test_an_operand_for_each_channel_behind_a_layout():
+def test_an_operand_for_each_channel_after_a_layout():
     net = QonnxNetwork((4, 6, 6))
     x = net.flatten(net.conv(net.bipolar("x"), net.signs((3, 4, 3, 3))))
     x = net.norm(x, 3.0)
@@ -248,7 +248,7 @@ def test_an_operand_for_each_channel_behind_a_layout():
     )
 
 
-def test_an_operand_for_all_channels_behind_a_layout():
+def test_an_operand_for_all_channels_after_a_layout():
     net = QonnxNetwork((4, 6, 6))
     x = net.flatten(net.conv(net.bipolar("x"), net.signs((3, 4, 3, 3))))
     assert_same(net.model(net.bipolar(net.scalar("Sub", x, 3.5))))
@@ -260,7 +260,7 @@ def test_pooling_of_numbers_that_fall():
     refused(
         net.model(net.quant(x, 0.5)),
         "Quant 'Quant_5': MaxPool 'MaxPool_3' must pool what rises with its codes, not channel 0, which falls; put the "
-        "pooling behind the batch normalisation",
+        "pooling after the batch normalisation",
     )
 
 
@@ -285,7 +285,7 @@ def test_signs_of_sums():
     refused(
         net.model(net.bipolar(total)),
         "BipolarQuant 'BipolarQuant_4': the sum 'Add_3' in front of it must be quantised to 8 bits before other "
-        "operators; put a QuantIdentity behind it",
+        "operators; put a QuantIdentity after it",
     )
 
 

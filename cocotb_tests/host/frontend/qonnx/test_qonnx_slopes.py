@@ -32,7 +32,7 @@ class Drawn:
     data : bytes
     weights : int64[channels, terms]
     factor, shift : float64[channels]
-        What is quantised is ``factor * sum + shift``, Relu behind it if ``relu``.
+        What is quantised is ``factor * sum + shift``, Relu after it if ``relu``.
     codes : tuple of int
         Least and greatest of the activation's.
     scale, zero_point, bits, signed, narrow : of the quantiser

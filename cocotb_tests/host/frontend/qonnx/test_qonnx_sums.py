@@ -207,7 +207,7 @@ def test_which_sign_pooling_takes():
     other = decided(decisions, [pooled, -pooled])
     wanted = (
         "here: MaxPool 'pool' must pool what goes the same way with the sum as MaxPool 'pool' does, not channel 0 the "
-        "other way; put both behind the batch normalisation"
+        "other way; put both after the batch normalisation"
     )
     with pytest.raises(ModelError, match=f"^{re.escape(wanted)}$"):
         other.takes_least("here", [node, node])

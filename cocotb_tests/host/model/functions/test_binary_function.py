@@ -113,7 +113,7 @@ def test_every_operator_set_has_it(opset: int):
 
 @pytest.mark.parametrize("bias", [0, 7])
 def test_scales_are_not_multiplied_into_the_weights(bias: int):
-    """ONNX Runtime does that to a convolution and a product right behind it, and then rounds every weight: the inner
+    """ONNX Runtime does that to a convolution and a product right after it, and then rounds every weight: the inner
     product 9 * 25 and its scale are a tie."""
     weights = np.ones((1, 225, 1, 1), np.int8)
     for scale in np.float32(np.arange(1, 200, 2) / (2 * (225 + bias))):

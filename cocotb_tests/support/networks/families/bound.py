@@ -36,7 +36,7 @@ def widening(net: Net, scope: Scope) -> None:
 
 
 def tables(net: Net, scope: Scope) -> None:
-    """Functions of single elements, one behind the other and side by side."""
+    """Functions of single elements, one after the other and side by side."""
     x = _map(net, scope, scope.one_of(1, 3, 8, 17), 24)
     branches = []
     for kind in ("Sigmoid", "Tanh", "LeakyRelu", "HardSwish", "Elu")[: scope.depth(2, 5)]:

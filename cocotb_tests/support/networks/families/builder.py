@@ -135,11 +135,11 @@ class Net:
         if not padded and any(r >= size for r, size in zip(reach, x.shape[1:], strict=True)):
             dilation, reach = 1, [side - 1 for side in sides]
         ahead = [r // 2 if padded else 0 for r in reach]
-        behind = [r - a if padded else 0 for r, a in zip(reach, ahead, strict=True)]
+        after = [r - a if padded else 0 for r, a in zip(reach, ahead, strict=True)]
         strides = tuple(stride) if isinstance(stride, Sequence) else (stride,) * rank
         spatial = [
             (size + a + b - r - 1) // s + 1
-            for size, a, b, r, s in zip(x.shape[1:], ahead, behind, reach, strides, strict=True)
+            for size, a, b, r, s in zip(x.shape[1:], ahead, after, reach, strides, strict=True)
         ]
         depth = x.channels // groups
         y, weights, scales = self._product(x, (channels, depth, *sides), (channels, *spatial), activation, like)
@@ -149,7 +149,7 @@ class Net:
             "strides": strides,
             "dilations": [dilation] * rank,
             "group": groups,
-            "pads": [*ahead, *behind],
+            "pads": [*ahead, *after],
         }
         return self._finish(self._write_product("Conv", x, weights, scales, y, activation, **attributes), activation)
 
@@ -215,15 +215,15 @@ class Net:
             if kind == "Gemm":
                 attributes["transB"] = 1
             return self._quantise(self._activate(self._node(kind, inputs, **attributes), activation), y)
-        behind = [self._constant(y.scale), self._code(y.zero_point)]
+        after = [self._constant(y.scale), self._code(y.zero_point)]
         ahead = [x.name, self._constant(x.scale), self._code(x.zero_point), *names]
         biases = [self._constant(bias)] if has_bias else []
         if kind == "Gemm":
-            name = self._node("QGemm", [*ahead, *(biases or [""]), *behind], domain="com.microsoft", transB=1)
+            name = self._node("QGemm", [*ahead, *(biases or [""]), *after], domain="com.microsoft", transB=1)
         elif kind == "MatMul":
-            name = self._node("QLinearMatMul", [*ahead, *behind])
+            name = self._node("QLinearMatMul", [*ahead, *after])
         else:
-            name = self._node("QLinearConv", [*ahead, *behind, *biases], **attributes)
+            name = self._node("QLinearConv", [*ahead, *after, *biases], **attributes)
         return replace(y, name=name)
 
     def _activate(self, name: str, activation: str) -> str:
@@ -242,16 +242,16 @@ class Net:
         """Max pooling on codes."""
         rank = len(x.shape) - 1
         kernel = min(kernel, *x.shape[1:])
-        ahead, behind = ((kernel - 1) // 2, kernel // 2) if padded else (0, 0)
+        ahead, after = ((kernel - 1) // 2, kernel // 2) if padded else (0, 0)
         attributes = {
             "kernel_shape": [kernel] * rank,
             "strides": [stride] * rank,
-            "pads": [ahead] * rank + [behind] * rank,
+            "pads": [ahead] * rank + [after] * rank,
             "ceil_mode": int(ceil),
         }
-        free = [size + ahead + behind - kernel for size in x.shape[1:]]
+        free = [size + ahead + after - kernel for size in x.shape[1:]]
         counts = [(-(-f // stride) if ceil else f // stride) + 1 for f in free]
-        # A window that begins behind the map and its border does not count.
+        # A window that begins after the map and its border does not count.
         spatial = [
             n - int(ceil and (n - 1) * stride >= size + ahead) for n, size in zip(counts, x.shape[1:], strict=True)
         ]

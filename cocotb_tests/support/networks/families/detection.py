@@ -23,7 +23,7 @@ def wide_heads(net: Net, scope: Scope) -> None:
 
 
 def pyramid(net: Net, scope: Scope, x: Codes) -> Codes:
-    """Max pooling of several sizes side by side (SPP), or one behind the other (SPPF)."""
+    """Max pooling of several sizes side by side (SPP), or one after the other (SPPF)."""
     x = net.conv(x, scope.one_of(2, 4, 8), activation="relu")
     levels = [x]
     for kernel in (5, 9, 13)[: scope.depth(2, 3)]:
@@ -34,7 +34,7 @@ def pyramid(net: Net, scope: Scope, x: Codes) -> Codes:
 
 
 def partial_stage(net: Net, scope: Scope, x: Codes) -> Codes:
-    """A cross stage partial block: half of the channels through residual layers, all of them side by side behind."""
+    """A cross stage partial block: half of the channels through residual layers, all of them side by side after."""
     x = net.conv(x, 2 * scope.one_of(2, 4, 8))
     kept, y = net.split(x, 2)
     parts = [kept, y]

@@ -9,7 +9,7 @@ from .scope import Scope
 
 
 def integer_products(net: Net, scope: Scope) -> None:
-    """Quantised layers, and products of ternary weights behind them."""
+    """Quantised layers, and products of ternary weights after them."""
     if scope.coin():
         side = scope.depth(3, 10)
         x = net.conv(net.input(2, side, side), scope.one_of(2, 4, 5), 3, activation="relu")

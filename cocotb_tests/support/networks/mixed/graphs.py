@@ -34,7 +34,7 @@ def movable(net: MixedNet, scope: Scope) -> None:
     """Likewise, most layers such that channels may move, and few outputs, whose channels may not."""
     drawable = kinds(scope.config)
     drawable += [kind for kind in _MOVABLE if kind in drawable] * 4
-    _grow(net, scope, (scope.side(large=0), scope.side(large=0)), drawable, outputs=0.03, is_behind=True)
+    _grow(net, scope, (scope.side(large=0), scope.side(large=0)), drawable, outputs=0.03, is_after=True)
 
 
 def _grow(
@@ -44,15 +44,15 @@ def _grow(
     drawable: Sequence[str],
     *,
     outputs: float = 0.15,
-    is_behind: bool = False,
+    is_after: bool = False,
 ) -> None:
-    """``outputs``: part of the layers; ``is_behind``: what nothing reads is an output by way of a layer."""
+    """``outputs``: part of the layers; ``is_after``: what nothing reads is an output by way of a layer."""
     channels = scope.width()
     drawn = Drawn(net, scope, [net.input(channels, *size) for _ in range(scope.one_of(1, 1, 1, 2))])
     for _ in range(scope.depth(5, 14)):
         net.draw_form()
         _add(drawn, scope.one_of(*drawable), outputs)
-    for name, x in drawn.unread.items() if is_behind else ():
+    for name, x in drawn.unread.items() if is_after else ():
         drawn.unread[name] = net.conv(x, scope.one_of(1, 2, 4))
     _finish(drawn)
 

@@ -16,7 +16,7 @@ from lutterfly.host.simulation.settings import SimulationError
 from . import network
 from .features import features
 
-#: Of inferences back to back, behind the one that fetches the program.
+#: Of inferences back to back, after the one that fetches the program.
 _INFERENCES = 2
 
 

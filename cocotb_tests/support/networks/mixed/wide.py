@@ -28,7 +28,7 @@ _OFTEN = 0.3
 
 
 class WideNet(MixedNet):
-    """As :class:`MixedNet`, with 16 bits behind products, before sums and averages, around what moves or chooses codes
+    """As :class:`MixedNet`, with 16 bits after products, before sums and averages, around what moves or chooses codes
     and functions of one, and at the ends of the file.
 
     Parameters

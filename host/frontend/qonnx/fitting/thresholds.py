@@ -67,7 +67,7 @@ class Thresholds:
                 channel = int((other != against[0]).argmax())
                 raise ModelError(
                     f"{place}: {label(node)} must pool what goes the same way with the sum as {label(pools[0])} does, "
-                    f"not channel {channel} the other way; put both behind the batch normalisation"
+                    f"not channel {channel} the other way; put both after the batch normalisation"
                 )
         return against[0]
 
@@ -188,6 +188,6 @@ def _joined(place: str, parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> npt.N
         channel = int((rises & falls).argmax())
         raise ModelError(
             f"{place}: what its pooling reads must rise or fall with the sum, not both, as channel {channel} does; put "
-            "the pooling behind the sign"
+            "the pooling after the sign"
         )
     return rises.astype(np.int64) - falls

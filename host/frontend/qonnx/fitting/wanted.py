@@ -140,5 +140,5 @@ def _check_pooling(chain: Chain, wanted: Wanted, pooled: list[np.ndarray], place
         if against.any():
             raise ModelError(
                 f"{place}: {label(node)} must pool what rises with its codes, not channel {int(against.argmax())}, "
-                "which falls; put the pooling behind the batch normalisation"
+                "which falls; put the pooling after the batch normalisation"
             )

@@ -29,7 +29,7 @@ _AT_ONCE = 1 << 22
 
 @dataclass(frozen=True)
 class Chain:
-    """The operators behind a tensor, up to a quantiser.
+    """The operators after a tensor, up to a quantiser.
 
     Attributes
     ----------

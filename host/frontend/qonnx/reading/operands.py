@@ -136,6 +136,6 @@ def _bias(network: Network, node: NodeProto, at: int, outputs: int) -> npt.NDArr
         found = "computed" if bias is None else f"of the shape {list(bias.shape)}"
         raise ModelError(
             f"{network.name}: the bias {node.input[at]!r} of {label(node)} must be {outputs} constants, not {found}; "
-            "add something else behind it"
+            "add something else after it"
         )
     return np.broadcast_to(bias.reshape(-1), outputs).astype(np.float32)

@@ -54,7 +54,7 @@ class Product:
     node : NodeProto
     source : Coded
     weights : int8[outputs, inputs / groups, ...]
-        The kernel behind them, if there is one.
+        The kernel after them, if there is one.
     scale : float32[outputs]
         Of the weights.
     bias : float32[outputs] or None

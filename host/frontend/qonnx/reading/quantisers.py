@@ -59,7 +59,7 @@ class Quantiser:
 
     @property
     def is_plain(self) -> bool:
-        """Whether QuantizeLinear computes its codes: it adds the zero point behind the rounding."""
+        """Whether QuantizeLinear computes its codes: it adds the zero point after the rounding."""
         is_whole = self.greatest - self.least == (1 << _BITS) - 1
         return not self.is_binary and is_whole and not self.zero_point and self.rounding == "Round"
 

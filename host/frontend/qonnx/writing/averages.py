@@ -1,4 +1,4 @@
-"""Quant behind an average of codes."""
+"""Quant after an average of codes."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def write_average(
 
 
 def _check_form(quantiser: Quantiser, chain: Chain, node: NodeProto, source: Coded) -> None:
-    behind = [other for other in chain.nodes[1:] if other.op_type not in (*LAYOUT, *TRANSPARENT)]
-    others = behind if chain.nodes[0] is node else chain.nodes[:1]
+    after = [other for other in chain.nodes[1:] if other.op_type not in (*LAYOUT, *TRANSPARENT)]
+    others = after if chain.nodes[0] is node else chain.nodes[:1]
     if others:
         raise UnsupportedError(f"must not be combined with {label(others[0])}", f"{_QUANTISE} between them")
     if source.is_binary:
@@ -69,7 +69,7 @@ def _check_form(quantiser: Quantiser, chain: Chain, node: NodeProto, source: Cod
     if quantiser.is_binary or quantiser.zero_point or quantiser.rounding != "Round":
         raise UnsupportedError(
             f"must be rounded to the nearest number with the zero point 0, not as {label(quantiser.node)} does it",
-            f"{_QUANTISE} behind it",
+            f"{_QUANTISE} after it",
         )
 
 
@@ -95,7 +95,7 @@ def _check_codes(network: Network, node: NodeProto, source: Coded, target: tuple
 
 
 def _is_inner(network: Network, node: NodeProto) -> bool:
-    """Whether there are products in front of a node and behind it; else the host may compute it."""
+    """Whether there are products in front of a node and after it; else the host may compute it."""
     above, below = set(node.input), set(node.output)
     is_fed = is_read = False
     for other in reversed(network.nodes):

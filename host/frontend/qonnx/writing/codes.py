@@ -1,4 +1,4 @@
-"""Quant behind a product: codes of its sums, requantised as the accelerator does it."""
+"""Quant after a product: codes of its sums, requantised as the accelerator does it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BipolarQuant behind a product, or behind codes with a batch normalisation between: thresholds of whole numbers."""
+"""BipolarQuant after a product, or after codes with a batch normalisation between: thresholds of whole numbers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def write_product_signs(
     found = _thresholds_of(network, quantiser, chain, product, place)
     pools = [node for node in chain.steps if node.op_type in POOLING]
     least = found.takes_least(place, pools)
-    # Where pooling must take the least sign, it takes the greatest of the contrary ones, which turn round behind it:
+    # Where pooling must take the least sign, it takes the greatest of the contrary ones, which turn round after it:
     # a code is negative where its contrary, -1 less the code, is not.
     weights, bias = _decide(product, found, least, place)
     codes = writer.name(f"{name} codes")
@@ -143,10 +143,10 @@ def write_integer_product(
         constant("weight scale", scales[1]),
         constant("weight zero point", np.zeros_like(scales[1]), np.int8),
     ]
-    behind = [constant("scale", scales[2]), constant("zero point", scales[3], np.int8)]
+    after = [constant("scale", scales[2]), constant("zero point", scales[3], np.int8)]
     added = constant("bias", bias, np.int32)
     if product.window is None:
-        return writer.add("QGemm", [*ahead, *weighted, added, *behind], result, name, transB=1)
+        return writer.add("QGemm", [*ahead, *weighted, added, *after], result, name, transB=1)
     window, one_row = product.window, product.weights.ndim == 3
     attributes = {
         "strides": window.stride[one_row:],
@@ -154,7 +154,7 @@ def write_integer_product(
         "pads": window.pads if not one_row else window.pads[1::2],
         "group": product.groups,
     }
-    return writer.add("QLinearConv", [*ahead, *weighted, *behind, added], result, name, **attributes)
+    return writer.add("QLinearConv", [*ahead, *weighted, *after, added], result, name, **attributes)
 
 
 def write_code_signs(

@@ -1,4 +1,4 @@
-"""Quant behind the sum of two quantised activations."""
+"""Quant after the sum of two quantised activations."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def write_sum(
     if quantiser.is_binary or any(node.op_type != "Relu" for node in pointwise):
         raise ModelError(
             f"{place}: the sum {add.name!r} in front of it must be quantised to 8 bits before other operators; put a "
-            "QuantIdentity behind it"
+            "QuantIdentity after it"
         )
     zero_point = quantiser.zero_point - quantiser.shift
     low, high = quantiser.least - quantiser.shift, quantiser.greatest - quantiser.shift

@@ -116,7 +116,7 @@ class Writer:
         return len(self._model.graph.node)
 
     def since(self, mark: int) -> tuple[list[NodeProto], list[onnx.TensorProto]]:
-        """The nodes behind a mark, and the constants that they read."""
+        """The nodes after a mark, and the constants that they read."""
         nodes = list(self._model.graph.node)[mark:]
         _tell_apart(nodes)
         names = dict.fromkeys(name for node in nodes for name in node.input if name in self._values)
