@@ -192,15 +192,15 @@ class Core(wiring.Component):
         ]
 
     def _elaborate_assertions(self, m: Module, checks: Assertions) -> None:
-        """LOAD and FILL never work beside STORE: what the one writes, the other may be about to read."""
+        """LOAD and FILL never run beside STORE: what the one writes, the other may be about to read."""
         if not checks.wanted:
             return
-        works = []
+        busy = []
         for name in ("load", "store"):
             unit, under_way = self._units[name], Signal(8, name=f"{name}_under_way")
             with m.If(self.resetting):
                 m.d.sync += under_way.eq(0)
             with m.Else():
                 m.d.sync += under_way.eq(under_way + (unit.command.valid & unit.command.ready) - unit.done)
-            works.append(under_way != 0)
-        checks.never(works[0] & works[1] & ~self.resetting, "core: LOAD or FILL works beside STORE")
+            busy.append(under_way != 0)
+        checks.never(busy[0] & busy[1] & ~self.resetting, "core: LOAD or FILL runs beside STORE")

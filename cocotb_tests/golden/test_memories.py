@@ -60,7 +60,7 @@ def test_a_channels_parameters_fill_their_bytes() -> None:
             {FPC.memory},
         ),
     ],
-    ids=["all", "without FPC", "without ADD", "without further columns"],
+    ids=["all", "without FPC", "without ADD", "without columns of its own"],
 )
 def test_a_load_to_a_memory_that_is_not_built_is_refused(config: Config, absent: set[LocalMemory]) -> None:
     assert set(built(config)) == set(MEMORIES) - absent

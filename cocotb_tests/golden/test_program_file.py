@@ -223,8 +223,8 @@ def test_round_trip() -> None:
             rf"program: outline.blocks: bytes must be from 0 to {(1 << 63) - 2}, not -5",
         ),
         (
-            lambda: changed("outline", *CORE, "stays", 0, "dma", value=[999]),
-            r"program: outline.stays: dma of \w+ must be from 0 to \d+, not 999",
+            lambda: changed("outline", *CORE, "residences", 0, "dma", value=[999]),
+            r"program: outline.residences: \w+: dma must be from 0 to \d+, not 999",
         ),
         (
             lambda: changed("outline", "rows", 0, "layer", value=99),

@@ -15,7 +15,7 @@ from ..memories import LocalMemory
 from ..numerics import windows
 from ..units import ErrorCode, Unit
 from .command_error import CommandError
-from .packing import is_narrow, is_packed_legally, pack_windows, written_span
+from .packing import is_packed_legally, pack_windows, shares_bytes, written_span
 
 UInt8 = npt.NDArray[np.uint8]
 Int8 = npt.NDArray[np.int8]
@@ -191,7 +191,7 @@ class _Fetch:
 def _piece_bytes(command: Command, config: Config) -> int:
     """Bytes that are written at a time."""
     if command["packed"]:
-        return 1 if is_narrow(config) else config.array.columns // 8
+        return 1 if shares_bytes(config) else config.array.columns // 8
     is_whole = specification(command["engine"]).finish_of(command).is_whole
     return config.array.lanes if is_whole else config.array.columns
 

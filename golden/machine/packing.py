@@ -29,7 +29,7 @@ def packs(config: Config) -> bool:
     return any(specification(code).is_binary for code in config.engines)
 
 
-def is_narrow(config: Config) -> bool:
+def shares_bytes(config: Config) -> bool:
     """Whether a piece of packed results is less than a byte."""
     return config.array.columns < _BYTE_BITS
 
@@ -40,7 +40,7 @@ def packing_conditions(command: Any, config: Config) -> list[Any]:
     packed = command["packed"].any()
     if not packs(config):
         return [~packed]
-    return [~packed | command["tile_inner"].any()] if is_narrow(config) else []
+    return [~packed | command["tile_inner"].any()] if shares_bytes(config) else []
 
 
 def is_packed_legally(command: Mapping[str, int], config: Config) -> bool:
@@ -53,7 +53,7 @@ def written_span(command: Mapping[str, int], tile: int, results: int, config: Co
     """Where a window of a tile writes its results: its first byte, counted from its destination, and its bytes."""
     if not command["packed"]:
         return 0, results
-    if not is_narrow(config):
+    if not shares_bytes(config):
         return 0, run_bytes(results, BINARY_BITS)
     start = tile * _window_bits(command["lanes"], config)
     first = start // _BYTE_BITS
@@ -78,7 +78,7 @@ def pack_windows(command: Mapping[str, int], results: Int8, valid: npt.NDArray[n
         From the first byte of each on, see :func:`written_span`.
     """
     bits = (results >= 0) & valid
-    if not is_narrow(config):
+    if not shares_bytes(config):
         return np.packbits(bits, axis=-1, bitorder="little")
     *outside, inner, lanes = bits.shape
     pitch = _window_bits(lanes, config)

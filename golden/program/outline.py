@@ -95,7 +95,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Stay:
+class Residence:
     """A tensor, or a part of one, in the feature memory.
 
     Attributes
@@ -157,7 +157,7 @@ class CoreOutline:
         In order of execution, as the core's predictions.
     blocks : tuple of Block
         All constants: by memory, what stays first, then by address.
-    stays : tuple of Stay
+    residences : tuple of Residence
         What lies in the feature memory, in the order of the first use.
     """
 
@@ -165,7 +165,7 @@ class CoreOutline:
     compute: QueueOutline
     layers: tuple[LayerOutline, ...]
     blocks: tuple[Block, ...]
-    stays: tuple[Stay, ...]
+    residences: tuple[Residence, ...]
 
     def __getitem__(self, queue: Queue) -> QueueOutline:
         return self.dma if queue is Queue.DMA else self.compute
@@ -188,11 +188,12 @@ class CoreOutline:
             _within("outline.blocks: bytes", (block.address, block.size_bytes), 0, _MOST)
             if block.tables and len(block.tables) != block.size_bytes:
                 raise ValueError(f"outline.blocks: tables must be {block.size_bytes} bytes, not {len(block.tables)}")
-        for stay in self.stays:
-            _within(f"outline.stays: dma of {stay.tensor}", stay.dma, 0, commands[Queue.DMA])
-            _within(f"outline.stays: compute of {stay.tensor}", (*stay.written, *stay.read), 0, commands[Queue.COMPUTE])
-            if not (*stay.dma, *stay.written, *stay.read):
-                raise ValueError(f"outline.stays: {stay.tensor} must have commands that touch it, and has none")
+        for place in self.residences:
+            name, dma, compute = f"outline.residences: {place.tensor}", commands[Queue.DMA], commands[Queue.COMPUTE]
+            _within(f"{name}: dma", place.dma, 0, dma)
+            _within(f"{name}: compute", (*place.written, *place.read), 0, compute)
+            if not (*place.dma, *place.written, *place.read):
+                raise ValueError(f"{name} must have commands that touch it, and has none")
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ def settings_layout(pattern: Pattern) -> data.StructLayout:
             "zero_point": signed(8),
             "input_shift": range(MOST_INPUT_SHIFT + 1),
             "halves": unsigned(pattern.stages),
-            "works": unsigned(pattern.stages),
+            "is_used": unsigned(pattern.stages),
             **({"skips": unsigned(len(pattern.skips))} if pattern.skips else {}),
         }
     )
@@ -91,7 +91,7 @@ class Stage(wiring.Component):
     multipliers : Out(stage_multipliers), if there are any columns
         A partner within the word is multiplied in its own lane.
     halves : In(1)
-    works : In(1)
+    is_used : In(1)
         Else partners are zero, and values pass, with own weights of one where there are any.
     skipped : In(lanes x signed(skip_bits)), if there are any
     results : Out(lanes x signed(16))
@@ -119,7 +119,7 @@ class Stage(wiring.Component):
                 "is_second": In(1),
                 **({"multipliers": Out(stage_multipliers(self.columns, lanes))} if self.columns else {}),
                 "halves": In(1),
-                "works": In(1),
+                "is_used": In(1),
                 **({"skipped": In(data.ArrayLayout(signed(skip_bits), lanes))} if skip_bits else {}),
                 "results": Out(values),
             }
@@ -134,7 +134,7 @@ class Stage(wiring.Component):
             own_delay=self.terms_time - self.words if has_own else 0,
             partner_delay=self.partner_time - self.words,
         )
-        m.d.comb += [line.values.eq(self.values), line.is_second.eq(self.is_second), line.enable.eq(self.works)]
+        m.d.comb += [line.values.eq(self.values), line.is_second.eq(self.is_second), line.enable.eq(self.is_used)]
         terms = self._terms(m, line)
         m.submodules.sum = total = StageSum(
             lanes=self.lanes, term_bits=len(terms[0]), has_own=has_own, skip_bits=self.skip_bits
@@ -247,7 +247,7 @@ class Butterfly(wiring.Component):
             m.d.comb += [
                 stage.values.eq(entering[-1]),
                 stage.halves.eq(self.settings.halves[index]),
-                stage.works.eq(self.settings.works[index] & (self.is_selected if self.borrowed else 1)),
+                stage.is_used.eq(self.settings.is_used[index] & (self.is_selected if self.borrowed else 1)),
             ]
             for column in range(stage.columns):
                 self._multiply(m, first_column + column, stage, column)

@@ -10,7 +10,7 @@ from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
-from ...golden.machine.packing import is_narrow, packs
+from ...golden.machine.packing import packs, shares_bytes
 from ...golden.timing.depths import burst_results
 from ..engines import COMPONENTS
 from ..engines.finish import has_whole_finish, is_whole
@@ -63,7 +63,7 @@ class GroupWalk(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         self.has_whole = has_whole_finish(config)
-        self.has_bits = packs(config) and is_narrow(config)
+        self.has_bits = packs(config) and shares_bytes(config)
         self.requant_lanes = config.array.requant_lanes
         self.layout = group_layout(config)
         super().__init__(

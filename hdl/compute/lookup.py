@@ -15,7 +15,7 @@ from ...golden.units import ErrorCode, Unit
 from ..engines.engine import step_layout
 from ..engines.fields import step_fields, take_fields
 from ..parts.device import RAM_LATENCY, Ram
-from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, field_shape, report
+from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, field_shape, report_error
 from ..parts.pipeline import delay
 from .foresight import foreseen_layout
 
@@ -127,7 +127,7 @@ class Lookup(wiring.Component):
         ]
         place = Mux(bad_address, self.address, weight)
         m.d.comb += [
-            report(self.problem, ErrorCode.ADDRESS_RANGE, Unit.FETCH, index, place),
+            report_error(self.problem, ErrorCode.ADDRESS_RANGE, Unit.FETCH, index, place),
             self.problem.valid.eq(valid_address & (bad_address | bad_weight)),
         ]
         return m

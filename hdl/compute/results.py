@@ -14,7 +14,7 @@ from ..engines import COMPONENTS
 from ..engines.engine import ACCUMULATOR_BITS
 from ..engines.finish import has_whole_finish, values_layout
 from ..parts.device import RAM_LATENCY, Ram
-from ..parts.isa import ErrorReport, command_shape, report
+from ..parts.isa import ErrorReport, command_shape, report_error
 from ..parts.pipeline import delay
 from .group_walk import GroupWalk
 from .place import Place
@@ -141,6 +141,6 @@ class Results(wiring.Component):
         """A parameter word that does not exist; a result for which there is no place, which must never come."""
         code = Mux(overflows, ErrorCode.OVERFLOW, ErrorCode.ADDRESS_RANGE)
         m.d.sync += [
-            report(self.error, code, Unit.WRITE_BACK, group.place.index, group.word),
+            report_error(self.error, code, Unit.WRITE_BACK, group.place.index, group.word),
             self.error.valid.eq(overflows | serve & (group.word >= self.config.parameter_words)),
         ]

@@ -11,7 +11,7 @@ from ...golden.engines.engine import Engine
 from ...golden.units import ErrorCode, Unit
 from ..engines.fields import take_fields
 from ..engines.finish import has_whole_finish, is_whole
-from ..parts.isa import ErrorReport, command_shape, report
+from ..parts.isa import ErrorReport, command_shape, report_error
 from ..parts.lookahead import Lookahead
 from .foresight import Foresight
 from .intake import Intake, is_burst
@@ -112,7 +112,7 @@ class Windows(wiring.Component):
         ]
         self._elaborate_lookup(m, lookup, issue, step.payload)
         with m.If(intake.illegal):
-            m.d.sync += report(self.error, ErrorCode.ILLEGAL_FIELD, Unit.FETCH, intake.offered.index)
+            m.d.sync += report_error(self.error, ErrorCode.ILLEGAL_FIELD, Unit.FETCH, intake.offered.index)
         with m.Else():
             m.d.sync += self.error.eq(lookup.problem)
         return m

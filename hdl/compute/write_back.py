@@ -14,7 +14,7 @@ from ...golden.units import ErrorCode, Unit
 from ..engines.finish import codes_layout, has_whole_finish
 from ..memories.feature_memory import feature_write_layout
 from ..parts.assertions import Assertions
-from ..parts.isa import ErrorReport, report
+from ..parts.isa import ErrorReport, report_error
 from .place import Place
 
 __all__ = ["WRITE_BACK_LATENCY", "WriteBack"]
@@ -92,7 +92,7 @@ class WriteBack(wiring.Component):
             write.data.eq(self._bytes(m, piece, place)),
             self.write_valid.eq(place.valid & place.write & ~outside & ~self.halt),
             self.done.eq(place.valid & place.finish & ~outside & ~self.halt),
-            report(self.error, ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK, place.index, place.address),
+            report_error(self.error, ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK, place.index, place.address),
             self.error.valid.eq(place.valid & place.write & outside),
         ]
         checks = Assertions(m, platform)

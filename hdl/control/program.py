@@ -12,7 +12,7 @@ from ...golden.config_parts import AxiConfig
 from ...golden.units import ErrorCode, Queue, Unit
 from ..bus.axi import ReadSignature, Response
 from ..parts.fifo import Fifo
-from ..parts.isa import INDEX_BITS, ErrorReport, report
+from ..parts.isa import INDEX_BITS, ErrorReport, report_error
 from .ring import Ring, burst_layout, program_layout
 
 __all__ = ["Program"]
@@ -135,6 +135,6 @@ class Program(wiring.Component):
                 m.d.sync += failed[position].eq(1)
         code = Mux(beat.response == Response.DECERR, ErrorCode.AXI_DECODE, ErrorCode.AXI_SLAVE)
         m.d.sync += [
-            report(self.error, code, Unit.PREFETCH, asked.index, asked.address),
+            report_error(self.error, code, Unit.PREFETCH, asked.index, asked.address),
             self.error.valid.eq(bad),
         ]

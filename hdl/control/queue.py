@@ -12,7 +12,7 @@ from ...golden import isa
 from ...golden.config import Config
 from ...golden.isa import Opcode
 from ...golden.units import ErrorCode, Queue, Unit
-from ..parts.isa import INDEX_BITS, ErrorReport, report, view
+from ..parts.isa import INDEX_BITS, ErrorReport, report_error, view
 from .dispatch import Dispatch, offers
 from .flight import Flight
 from .legality import Legality
@@ -144,14 +144,14 @@ class CommandQueue(wiring.Component):
                     with m.If(last):
                         m.next = "SETTLE"
                 with m.Elif(self.exhausted):
-                    m.d.sync += report(self.error, ErrorCode.PROGRAM_END, self.queue.unit, index)
+                    m.d.sync += report_error(self.error, ErrorCode.PROGRAM_END, self.queue.unit, index)
                     m.next = "STOP"
             for state, following in (("SETTLE", "GATHER"), ("GATHER", "CHECK"), ("CHECK", "BEGIN")):
                 with m.State(state):
                     m.next = following
             with m.State("BEGIN"):
                 with m.If(~parts.legality.legal):
-                    m.d.sync += report(self.error, parts.legality.error, self.queue.unit, index)
+                    m.d.sync += report_error(self.error, parts.legality.error, self.queue.unit, index)
                     m.next = "STOP"
                 with m.If(self.began), m.Switch(header.opcode):
                     with m.Case(Opcode.SYNC):

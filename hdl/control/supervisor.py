@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from ...golden import registers
 from ...golden.config import Config
 from ...golden.units import ErrorCode, Queue, Unit
-from ..parts.isa import ErrorReport, report
+from ..parts.isa import ErrorReport, report_error
 from .registers import read_layout
 from .standing import Standing
 
@@ -131,7 +131,7 @@ class Supervisor(wiring.Component):
         for queue in reversed(Queue):
             with m.If(closes & getattr(self, f"{queue.value}_tokens_left")):
                 index = getattr(self, f"{queue.value}_standing").index
-                m.d.comb += report(left, ErrorCode.TOKENS_LEFT, queue.unit, index)
+                m.d.comb += report_error(left, ErrorCode.TOKENS_LEFT, queue.unit, index)
         half = len(ERROR_SOURCES) // 2
         sources = [self.errors[name] for name in ERROR_SOURCES]
         firsts = [_first(m, group, name) for name, group in (("early", sources[:half]), ("late", sources[half:]))]
@@ -149,17 +149,17 @@ class Supervisor(wiring.Component):
         dma, compute = self.dma_standing, self.compute_standing
         stuck = Signal(ErrorReport)
         with m.If(dma.in_flight):
-            m.d.comb += report(stuck, ErrorCode.WATCHDOG, dma.unit, dma.oldest)
+            m.d.comb += report_error(stuck, ErrorCode.WATCHDOG, dma.unit, dma.oldest)
         with m.Elif(compute.in_flight):
-            m.d.comb += report(stuck, ErrorCode.WATCHDOG, compute.unit, compute.oldest)
+            m.d.comb += report_error(stuck, ErrorCode.WATCHDOG, compute.unit, compute.oldest)
         with m.Elif(dma.missing):
-            m.d.comb += report(stuck, ErrorCode.WATCHDOG, Unit.PREFETCH, dma.index)
+            m.d.comb += report_error(stuck, ErrorCode.WATCHDOG, Unit.PREFETCH, dma.index)
         with m.Elif(compute.missing):
-            m.d.comb += report(stuck, ErrorCode.WATCHDOG, Unit.PREFETCH, compute.index)
+            m.d.comb += report_error(stuck, ErrorCode.WATCHDOG, Unit.PREFETCH, compute.index)
         with m.Elif(compute.waiting):
-            m.d.comb += report(stuck, ErrorCode.WATCHDOG, Unit.COMPUTE_QUEUE, compute.index)
+            m.d.comb += report_error(stuck, ErrorCode.WATCHDOG, Unit.COMPUTE_QUEUE, compute.index)
         with m.Else():
-            m.d.comb += report(stuck, ErrorCode.WATCHDOG, Unit.DMA_QUEUE, dma.index)
+            m.d.comb += report_error(stuck, ErrorCode.WATCHDOG, Unit.DMA_QUEUE, dma.index)
         later = Signal.like(stuck)
         m.d.sync += [later.eq(stuck), later.valid.eq(expired & busy)]
         return later

@@ -10,7 +10,7 @@ from ...golden import isa
 from ...golden.config import Config
 from ...golden.units import ErrorCode, Unit
 from ..parts.fifo import push_signature
-from ..parts.isa import ErrorReport, report
+from ..parts.isa import ErrorReport, report_error
 from .load_chunks import step_layout
 
 __all__ = ["ByteAligner", "chunk_layout"]
@@ -103,7 +103,7 @@ class ByteAligner(wiring.Component):
             ),
         ]
         m.d.sync += [
-            report(
+            report_error(
                 self.strayed, ErrorCode.ADDRESS_RANGE, Mux(step.is_fill, Unit.FILL, Unit.LOAD), step.index, step.address
             ),
             self.strayed.valid.eq(move & step.out_of_range & ~stopped),

@@ -14,7 +14,7 @@ from ..bus.axi import ReadSignature, Response
 from ..bus.burst import BurstSplitter
 from ..memories.feature_memory import WRITE_LATENCY, feature_write_layout
 from ..parts.fifo import BlockFifo, Buffer, Fifo
-from ..parts.isa import INDEX_BITS, ErrorReport, report, report_first, unit_members
+from ..parts.isa import INDEX_BITS, ErrorReport, report_error, report_first, unit_members
 from ..parts.lookahead import Lookahead
 from .byte_aligner import ByteAligner, chunk_layout
 from .load_chunks import LoadChunks, step_layout
@@ -177,5 +177,7 @@ class DmaLoad(wiring.Component):
         problem = Signal(ErrorReport, name="burst_failed")
         with m.If(r.valid & r.payload.response[1]):
             code = Mux(r.payload.response == Response.DECERR, ErrorCode.AXI_DECODE, ErrorCode.AXI_SLAVE)
-            m.d.comb += report(problem, code, Unit.LOAD, pending.output.payload.index, pending.output.payload.address)
+            m.d.comb += report_error(
+                problem, code, Unit.LOAD, pending.output.payload.index, pending.output.payload.address
+            )
         return problem

@@ -13,7 +13,7 @@ from ...golden.units import ErrorCode, Unit
 from ..bus.axi import Response, WriteSignature
 from ..bus.burst import BurstSplitter
 from ..parts.fifo import Buffer, Fifo
-from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, report, report_first, unit_members
+from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, report_error, report_first, unit_members
 from .loop_nest import LoopNest, Nest
 from .store_beats import StoreBeats, feature_word_layout
 
@@ -118,7 +118,7 @@ class DmaStore(wiring.Component):
         ]
         refused = Signal(ErrorReport, name="refused")
         with m.If(checked & ~legal):
-            m.d.comb += report(refused, ErrorCode.ILLEGAL_FIELD, Unit.STORE, command.index)
+            m.d.comb += report_error(refused, ErrorCode.ILLEGAL_FIELD, Unit.STORE, command.index)
         return rows.iterations, refused
 
     def _elaborate_bursts(self, m: Module, rows: stream.Interface, stop):
@@ -172,7 +172,7 @@ class DmaStore(wiring.Component):
         # The bursts of the rows before it begin first.
         strayed = Signal(ErrorReport, name="strayed")
         with m.If(checked & out_of_range & runs.ready & ~splitter.bursts.valid):
-            m.d.comb += report(strayed, ErrorCode.ADDRESS_RANGE, Unit.STORE, run.context.index, local)
+            m.d.comb += report_error(strayed, ErrorCode.ADDRESS_RANGE, Unit.STORE, run.context.index, local)
 
         m.submodules.requests = requests = Buffer(self.bus.aw.payload.shape())
         connect(m, requests.output, wiring.flipped(self.bus.aw))
@@ -202,5 +202,5 @@ class DmaStore(wiring.Component):
         problem = Signal(ErrorReport, name="burst_failed")
         with m.If(b.valid & b.payload.response[1]):
             code = Mux(b.payload.response == Response.DECERR, ErrorCode.AXI_DECODE, ErrorCode.AXI_SLAVE)
-            m.d.comb += report(problem, code, Unit.STORE, pending.payload.index, pending.payload.address)
+            m.d.comb += report_error(problem, code, Unit.STORE, pending.payload.index, pending.payload.address)
         return problem

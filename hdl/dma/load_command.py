@@ -11,7 +11,7 @@ from ...golden import isa
 from ...golden.config import Config
 from ...golden.memories import LocalMemory, memories
 from ...golden.units import ErrorCode, Unit
-from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, report
+from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, report_error
 from .load_chunks import chunk_bytes, transfer_nest
 from .loop_nest import Nest
 
@@ -131,7 +131,7 @@ class LoadCommands(wiring.Component):
                     m.d.sync += [self.commands.ready.eq(~self.halt), follows.eq(1)]
                     m.next = "TAKE"
             with m.State("REFUSE"):
-                m.d.comb += report(
+                m.d.comb += report_error(
                     self.refused, ErrorCode.ILLEGAL_FIELD, Mux(is_fill, Unit.FILL, Unit.LOAD), load.index
                 )
                 m.next = "STOP"

@@ -50,19 +50,19 @@ class FastPointwise(EngineComponent):
     def __init__(self, config: Config):
         self.config = config
         self.own = config.engines[FPC]
-        self.has_further = bool(self.own.further_columns(config.array))
+        self.has_own_columns = bool(self.own.own_columns(config.array))
         self.lanes = config.array.lanes
         self.borrowed_columns = specification(FPC).borrowed_columns(config)
         self.butterfly = Butterfly(self.own.pattern, lanes=self.lanes, borrowed=self.borrowed_columns)
         self.latencies = {FPC: _INTAKE_LATENCY + self.butterfly.latency}
         times = [_INTAKE_LATENCY + time for time in self.butterfly.weight_times]
-        self.weight_times, self.further_times = times[: config.array.columns], times[config.array.columns :]
+        self.weight_times, self.own_times = times[: config.array.columns], times[config.array.columns :]
         members = engine_members(config, self.latencies)
         super().__init__({**members, **borrower_members(self.borrowed_columns, self.lanes), **self._write_member()})
 
     def _write_member(self) -> dict[str, wiring.Member]:
-        """The port of the memory for further columns of weights, if there are any."""
-        if not self.has_further:
+        """The port of the memory for columns of weights of its own, if there are any."""
+        if not self.has_own_columns:
             return {}
         self.memory = FPC.memory
         address_bits = ceil_log2(self.config.size_bytes(self.memory) // self.lanes)
@@ -74,7 +74,7 @@ class FastPointwise(EngineComponent):
         fields = self.step.fields.fpc
         # What is left of the pixel's results, this word's included.
         position, results_left = Signal(butterfly.step.position.shape()), Signal.like(fields.lanes)
-        further = Signal.like(fields.further)
+        own_weight = Signal.like(fields.own_weight)
         settings, valid = Signal.like(butterfly.settings, name="settings"), Signal()
         m.d.sync += valid.eq(self.step.valid)
         with m.If(self.step.valid):
@@ -85,10 +85,12 @@ class FastPointwise(EngineComponent):
                 settings.zero_point.eq(fields.input_zero_point),
                 settings.input_shift.eq(fields.input_shift),
                 settings.halves.eq(fields.halves),
-                settings.works.eq(Cat(fields.stages > ceil_log2(distance) for distance in butterfly.pattern.distances)),
+                settings.is_used.eq(
+                    Cat(fields.stages > ceil_log2(distance) for distance in butterfly.pattern.distances)
+                ),
             ]
-            if self.has_further:
-                m.d.sync += further.eq(fields.further)
+            if self.has_own_columns:
+                m.d.sync += own_weight.eq(fields.own_weight)
             if butterfly.pattern.skips:
                 m.d.sync += settings.skips.eq(fields.skips)
         m.d.comb += [
@@ -103,8 +105,8 @@ class FastPointwise(EngineComponent):
         if self.borrowed_columns:
             m.d.comb += butterfly.is_selected.eq(self.selected.fpc)
             wiring.connect(m, butterfly.borrowed_multipliers, wiring.flipped(self.borrowed_multipliers))
-        if self.further_times:
-            weights = self._further_weights(m, (further + position)[: len(further)])
+        if self.own_times:
+            weights = self._own_weights(m, (own_weight + position)[: len(own_weight)])
             m.d.comb += [target.eq(source) for target, source in zip(butterfly.weights, weights, strict=True)]
         return m
 
@@ -128,13 +130,13 @@ class FastPointwise(EngineComponent):
             m.d.sync += rest.eq(0)
         return rest | whole_words.any().replicate(self.lanes)
 
-    def _further_weights(self, m: Module, word) -> list:
+    def _own_weights(self, m: Module, word) -> list:
         """What the columns of its own memory give, each when its stage wants it; ``word`` is that of a step's word."""
         columns, waited = [], _INTAKE_LATENCY
-        column_bits = ceil_log2(self.own.further_word_bytes(self.config.array) // self.lanes)
-        for column, time in enumerate(self.further_times):
-            word, waited = delay(m, word, time - RAM_LATENCY - waited, name=f"further_{column}"), time - RAM_LATENCY
-            m.submodules[f"weights_{column}"] = ram = Ram(width=8 * self.lanes, depth=self.own.further_words)
+        column_bits = ceil_log2(self.own.own_word_bytes(self.config.array) // self.lanes)
+        for column, time in enumerate(self.own_times):
+            word, waited = delay(m, word, time - RAM_LATENCY - waited, name=f"own_weight_{column}"), time - RAM_LATENCY
+            m.submodules[f"weights_{column}"] = ram = Ram(width=8 * self.lanes, depth=self.own.own_words)
             m.d.comb += [
                 ram.read_address.eq(word),
                 ram.write_address.eq(self.write.addr[column_bits:]),

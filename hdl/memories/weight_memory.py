@@ -38,7 +38,7 @@ class WeightMemory(wiring.Component):
     address : In
         Word.
     selected : In(a bit for each of ``times``, by name), if there are any
-        Which of these engines works, if any: stays while addresses are under way.
+        Which of these engines is selected, if any: constant while addresses are under way.
     weights : Out(columns x lanes x signed(8))
     write : Out(memory.WritePort.Signature)
         Of ``lanes`` bytes; the address is the word times ``columns`` plus the column.

@@ -16,7 +16,7 @@ __all__ = [
     "ErrorReport",
     "command_shape",
     "field_shape",
-    "report",
+    "report_error",
     "report_first",
     "unit_members",
     "view",
@@ -72,7 +72,7 @@ class ErrorReport(data.Struct):
     address: unsigned(32)
 
 
-def report(target: data.View, code: ErrorCode, unit: Unit, index, address=0) -> list:
+def report_error(target: data.View, code: ErrorCode, unit: Unit, index, address=0) -> list:
     """Assignments that raise an error in ``target``; combinational or registered, as the caller's domain."""
     return [
         target.valid.eq(1),

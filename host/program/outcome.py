@@ -9,7 +9,7 @@ from functools import cached_property
 from ...golden.config import Config
 from ...golden.isa import TABLE_BYTES
 from ...golden.memories import LocalMemory, constant_memories
-from ...golden.program.outline import Block, Outline, Stay
+from ...golden.program.outline import Block, Outline, Residence
 from ...golden.program.program import Program
 from ...golden.units import Queue
 from .body import BodyCommand, read_queue
@@ -82,11 +82,11 @@ class Outcome:
         """The commands of a queue, END left out."""
         return self._queues[queue]
 
-    def touching(self, stay: Stay) -> tuple[list[BodyCommand], list[BodyCommand]]:
+    def touching(self, residence: Residence) -> tuple[list[BodyCommand], list[BodyCommand]]:
         """The commands that bring, write or store what lies in the feature memory, and those that read it there."""
         dma, compute = self._queues[Queue.DMA], self._queues[Queue.COMPUTE]
-        moved = [*(dma[index] for index in stay.dma), *(compute[index] for index in stay.written)]
-        return moved, [compute[index] for index in stay.read]
+        moved = [*(dma[index] for index in residence.dma), *(compute[index] for index in residence.written)]
+        return moved, [compute[index] for index in residence.read]
 
     @cached_property
     def constant_memories(self) -> tuple[ConstantMemory, ...]:

@@ -39,11 +39,15 @@ def occupants(outcome: Outcome, observation: Observation) -> list[Occupant]:
     """Everything that lies in the feature memory in the course of an inference, in the order of its first use."""
     ran = {ran.command: ran for ran in (*observation.dma, *observation.compute)}
     found = []
-    for stay in outcome.core.stays:
-        moved, read = outcome.touching(stay)
+    for residence in outcome.core.residences:
+        moved, read = outcome.touching(residence)
         begins = [ran[command].begin for command in (*moved, *read)]
         ends = [ran[command].end for command in moved] + [ran[command].issued for command in read]
-        found.append(Occupant(stay.tensor, stay.address, stay.size_bytes, min(begins), max(ends), stay.is_whole))
+        found.append(
+            Occupant(
+                residence.tensor, residence.address, residence.size_bytes, min(begins), max(ends), residence.is_whole
+            )
+        )
     return found
 
 

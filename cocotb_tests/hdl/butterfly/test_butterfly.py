@@ -112,7 +112,7 @@ class Bench:
             "zero_point": zero_point,
             "input_shift": stages.input_shift,
             "halves": placed.halves,
-            "works": sum(1 << index for index in stages_on(stages.pattern, self.pattern)),
+            "is_used": sum(1 << index for index in stages_on(stages.pattern, self.pattern)),
             **({"skips": placed.skips} if self.pattern.skips else {}),
         }
         self.dut.settings.value = pack(settings, settings_layout(self.pattern))

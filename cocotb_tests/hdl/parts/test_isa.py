@@ -9,7 +9,7 @@ from amaranth.sim import Simulator, SimulatorContext
 
 from lutterfly.golden import isa
 from lutterfly.golden.units import ErrorCode, Unit
-from lutterfly.hdl.parts.isa import ErrorReport, command_shape, report, report_first, view
+from lutterfly.hdl.parts.isa import ErrorReport, command_shape, report_error, report_first, view
 
 FORMATS = [isa.SYNC, isa.LOAD, isa.STORE, isa.FILL, isa.COMPUTE]
 
@@ -56,7 +56,7 @@ def test_the_first_error_is_kept_and_of_several_the_latest_stage() -> None:
     problems = [Signal(ErrorReport, name=f"problem_{number}") for number in range(2)]
     for number, problem in enumerate(problems):
         with m.If(raised[number]):
-            m.d.comb += report(problem, ErrorCode.ADDRESS_RANGE, Unit.LOAD, 5 + number, 0x100 * number)
+            m.d.comb += report_error(problem, ErrorCode.ADDRESS_RANGE, Unit.LOAD, 5 + number, 0x100 * number)
     report_first(m, error, problems, failed)
 
     def once(*wanted: list[int]) -> list[tuple[int, int, int]]:

@@ -35,11 +35,13 @@ def test_rows_lead_to_every_layer_once(network: str) -> None:
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-def test_every_command_that_touches_the_feature_memory_has_its_stay(network: str) -> None:
+def test_every_command_that_touches_the_feature_memory_has_its_residence(network: str) -> None:
     plan, facts = report_of(network)
     outcome, touching = facts.program.outline.cores[0], set()
-    for stay in outcome.stays:
-        touching |= {(Queue.DMA, index) for index in stay.dma} | {(Queue.COMPUTE, index) for index in stay.written}
+    for residence in outcome.residences:
+        touching |= {(Queue.DMA, index) for index in residence.dma} | {
+            (Queue.COMPUTE, index) for index in residence.written
+        }
     assert {index for queue, index in touching if queue is Queue.COMPUTE} == {*range(len(plan.queue(Queue.COMPUTE)))}
 
 

@@ -90,7 +90,7 @@ BESIDE_NAMES = {
     "program_parts": ("program_file",),
     "registers": ("manual",),
     "segments": ("placing",),
-    "stays": ("tiles", "occupancy"),
+    "residences": ("tiles", "occupancy"),
 }
 #: About the seconds that tests take, where it is more than a few; with the folder where others have the same name.
 SECONDS = {

@@ -18,9 +18,7 @@ FPC_CONFIGS: dict[str, Config] = {
     # Two columns of weights in the weight memory, three in that of the engine.
     "further": dataclasses.replace(
         _TINY,
-        engines=EngineConfigs.of(
-            MAC, DEPTHWISE, FPC, DEPTHWISE=DepthwiseConfig(2), FPC=FpcConfig(16, further_words=16)
-        ),
+        engines=EngineConfigs.of(MAC, DEPTHWISE, FPC, DEPTHWISE=DepthwiseConfig(2), FPC=FpcConfig(16, own_words=16)),
     ),
     "bottom-up": dataclasses.replace(
         _TINY,

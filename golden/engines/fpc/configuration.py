@@ -28,7 +28,7 @@ class FpcConfig(EngineConfig):
         Of each stage; none for those that belong to the direction.
     skips : tuple of (int, int)
         Those that there can be.
-    further_words : int
+    own_words : int
         Words of a memory for the columns of weights that are more than the weight memory has, if there are any.
     """
 
@@ -36,12 +36,12 @@ class FpcConfig(EngineConfig):
     direction: str = "bottom-up"
     densities: tuple[str, ...] = ()
     skips: tuple[tuple[int, int], ...] = ()
-    further_words: int = 64
+    own_words: int = 64
 
     def __post_init__(self) -> None:
-        check_integers(self, "width", "further_words")
-        check(is_power_of_two(self.further_words), "further_words", "a power of two", self.further_words)
-        check(self.further_words <= 256, "further_words", "at most 256", self.further_words)
+        check_integers(self, "width", "own_words")
+        check(is_power_of_two(self.own_words), "own_words", "a power of two", self.own_words)
+        check(self.own_words <= 256, "own_words", "at most 256", self.own_words)
         check(is_power_of_two(self.width), "width", "a power of two", self.width)
         check(2 <= self.width <= 256, "width", "between 2 and 256", self.width)
         check(len(self.skips) <= _MOST_SKIPS, "skips", f"at most {_MOST_SKIPS}", len(self.skips))
@@ -58,10 +58,10 @@ class FpcConfig(EngineConfig):
         """Weights of a value: columns of weights."""
         return self.pattern.weights // self.width
 
-    def further_columns(self, array: ArrayConfig) -> int:
+    def own_columns(self, array: ArrayConfig) -> int:
         """Columns of weights that the weight memory has not."""
         return max(self.columns - array.columns, 0)
 
-    def further_word_bytes(self, array: ArrayConfig) -> int:
+    def own_word_bytes(self, array: ArrayConfig) -> int:
         """Bytes of a word of those, a power of two: lanes weights for each."""
-        return array.lanes << max(self.further_columns(array) - 1, 0).bit_length()
+        return array.lanes << max(self.own_columns(array) - 1, 0).bit_length()

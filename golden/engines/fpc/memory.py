@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def _size_bytes(config: Config, own: FpcConfig) -> int:
-    return own.further_words * own.further_word_bytes(config.array) if own.further_columns(config.array) else 0
+    return own.own_words * own.own_word_bytes(config.array) if own.own_columns(config.array) else 0
 
 
 FPC_WEIGHT = OwnMemory(
     "FPC_WEIGHT",
     "FPC weight memory",
     write_bytes=lambda lanes: lanes,
-    unit_bytes=lambda config, own: own.further_word_bytes(config.array),
+    unit_bytes=lambda config, own: own.own_word_bytes(config.array),
     size_bytes=_size_bytes,
 )

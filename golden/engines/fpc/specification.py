@@ -63,13 +63,13 @@ def _totals(tile: TileWindows) -> Int32:
 
 
 def _weight_columns(tile: TileWindows) -> Int8:
-    """The weight words of a tile with their further columns: int8[steps, columns, lanes]."""
-    config, first = tile.config, tile.command["further"]
-    if not config.engines[FPC].further_columns(config.array):
+    """The weight words of a tile with the columns of the engine's own memory: int8[steps, columns, lanes]."""
+    config, first = tile.config, tile.command["own_weight"]
+    if not config.engines[FPC].own_columns(config.array):
         return tile.weights
     assert FPC.memory is not None, "it has a memory for them"
-    further = tile.memories[FPC.memory].view(np.int8).reshape(config.engines[FPC].further_words, -1)
-    words = further[first : first + len(tile.weights)].reshape(len(tile.weights), -1, config.array.lanes)
+    own = tile.memories[FPC.memory].view(np.int8).reshape(config.engines[FPC].own_words, -1)
+    words = own[first : first + len(tile.weights)].reshape(len(tile.weights), -1, config.array.lanes)
     return np.concatenate([tile.weights, words], axis=1)
 
 
@@ -97,14 +97,14 @@ def _conditions(command: Any, config: Config) -> list[Any]:
         ~command["skip"].any(),
         command["channels"].any(),
         command["last_lanes"] == command["lanes"],
-        *(_reaches_further(command, config) if config.engines[FPC].further_columns(config.array) else ()),
+        *(_within_own_memory(command, config) if config.engines[FPC].own_columns(config.array) else ()),
         reduce(or_, [_is_of(stages, command, config) for stages in range(1, config.engines[FPC].pattern.stages + 1)]),
     ]
 
 
-def _reaches_further(command: Any, config: Config) -> list[Any]:
+def _within_own_memory(command: Any, config: Config) -> list[Any]:
     """What a command meets whose weights are not in the weight memory alone: one tile, and words that exist."""
-    return [command["outer"] == 1, command["further"] + command["steps"] <= config.engines[FPC].further_words]
+    return [command["outer"] == 1, command["own_weight"] + command["steps"] <= config.engines[FPC].own_words]
 
 
 def _is_of(stages: int, command: Any, config: Config) -> Any:
@@ -132,9 +132,9 @@ def _read_steps(command: Any, config: Config) -> Any:
 def usable(stages: int, config: Config) -> tuple[int, int]:
     """The bits of the fields ``halves`` and ``skips`` that a command with so many stages may set."""
     pattern = config.engines[FPC].pattern
-    works = [distance < 1 << stages for distance in pattern.distances]
-    halves = sum(1 << index for index, used in enumerate(works) if used)
-    skips = sum(1 << bit for bit, ends in enumerate(pattern.skips) if all(works[end] for end in ends))
+    is_used = [distance < 1 << stages for distance in pattern.distances]
+    halves = sum(1 << index for index, used in enumerate(is_used) if used)
+    skips = sum(1 << bit for bit, ends in enumerate(pattern.skips) if all(is_used[end] for end in ends))
     return halves, skips
 
 
@@ -156,8 +156,8 @@ def _random_window(config: Config, rng: np.random.Generator, size: int) -> Rando
         "skips": int(rng.integers(16)) & skips,
         "direct": (direct := int(SHIFT.is_built(config) and rng.integers(2))),
         **({"table_enable": 0} if direct else {}),
-        "further": int(rng.integers(1 + config.engines[FPC].further_words - positions(stages, lanes))),
-        **({"outer": 1} if config.engines[FPC].further_columns(config.array) else {}),
+        "own_weight": int(rng.integers(1 + config.engines[FPC].own_words - positions(stages, lanes))),
+        **({"outer": 1} if config.engines[FPC].own_columns(config.array) else {}),
         "tile_inner": 0,
         "lanes": results,
         "last_lanes": results,
@@ -172,9 +172,10 @@ SPECIFICATION = EngineSpecification(
     "every step takes one weight word "
     "(`weight_words` is `steps`), a column for each weight of a value: stage by stage own weights where they are "
     "trained, then partners' weights where those are, a partner within the word in its own lane; columns that the "
-    "weight memory has not come from FPC_WEIGHT, from the word `further` on, and `outer` is 1 then. Channels, results, "
-    "`halves` and `skips` beyond the stages that work, `last_lanes` other than `lanes`, `skip`, `tile_inner`, and "
-    "`direct` with `table_enable` or with parameter words of fewer than 2 bytes for each lane are illegal.",
+    "weight memory has not come from FPC_WEIGHT, from the word `own_weight` on, and `outer` is 1 then. Channels, "
+    "results, `halves` and `skips` beyond the stages that are used, `last_lanes` other than `lanes`, `skip`, "
+    "`tile_inner`, and `direct` with `table_enable` or with parameter words of fewer than 2 bytes for each lane are "
+    "illegal.",
     results="width",
     totals=_totals,
     latency=_latency,
@@ -184,8 +185,8 @@ SPECIFICATION = EngineSpecification(
         weight_words="steps",
         read_steps=_read_steps,
         is_burst=True,
-        fields=("stages", "channels", "input_zero_point", "input_shift", "halves", "skips", "lanes", "further"),
+        fields=("stages", "channels", "input_zero_point", "input_shift", "halves", "skips", "lanes", "own_weight"),
     ),
     finishes=(SHIFT, REQUANTISE),
-    borrowed_columns=lambda config: config.engines[FPC].columns - config.engines[FPC].further_columns(config.array),
+    borrowed_columns=lambda config: config.engines[FPC].columns - config.engines[FPC].own_columns(config.array),
 )

@@ -14,7 +14,7 @@ from ..data.errors import CompileError
 from ..data.job import Job
 from ..data.plan import Plan
 from ..data.storage import NO_ADDRESSES, Addresses
-from ..data.units import capacity, numbers, unit_bytes
+from ..data.units import capacity, unit_bytes, unit_numbers
 from ..layout.arena import aligned
 from .segments import Item, choose_streamed, load_cycles, segment_of
 
@@ -51,7 +51,7 @@ def place_constants(plan: Plan) -> Plan:
             if start is None:
                 start = ring.take(number, piece.image)
                 size = len(piece.image) // unit_bytes(plan.config, memory)
-                streamed[number].append(numbers(plan.config, memory, start, size))
+                streamed[number].append(unit_numbers(plan.config, memory, start, size))
             places[number][memory] = piece.offset + start
         external += len(ring.images)
         plan.streamed += ring.images

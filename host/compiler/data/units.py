@@ -26,12 +26,12 @@ def list_share(config: Config) -> int:
     return config.memory.list_entries // 4
 
 
-def numbers(config: Config, memory: LocalMemory, first: int, count: int) -> Addresses:
+def unit_numbers(config: Config, memory: LocalMemory, first: int, count: int) -> Addresses:
     """Numbers of some units of a memory: int64[count]. Those of the feature memory are its addresses."""
     return _starts(config)[memory] + first + np.arange(count)
 
 
-def number_count(config: Config) -> int:
+def unit_count(config: Config) -> int:
     """How many units all memories hold."""
     return sum(capacity(config, memory) for memory in memories(config))
 

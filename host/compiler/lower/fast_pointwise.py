@@ -63,13 +63,13 @@ class FastPointwiseOperation(Operation):
         words = np.zeros((self.words, columns, lanes), np.int8)
         words[:, : used.shape[1]] = used[:, :columns]
         own = self.config.engines[FPC]
-        further = np.zeros((self.words, own.further_word_bytes(self.config.array) // lanes, lanes), np.int8)
-        further[:, : own.further_columns(self.config.array)] = used[:, columns:]
+        own_words = np.zeros((self.words, own.own_word_bytes(self.config.array) // lanes, lanes), np.int8)
+        own_words[:, : own.own_columns(self.config.array)] = used[:, columns:]
         # Words without a channel are null, wherever they are read.
         starts = np.arange(self.words) * lanes
         return {
             LocalMemory.WEIGHT: Constant(words.tobytes(), (words.nbytes,)),
-            **({FPC.memory: Constant(further.tobytes())} if own.further_columns(self.config.array) else {}),
+            **({FPC.memory: Constant(own_words.tobytes())} if own.own_columns(self.config.array) else {}),
             LocalMemory.PARAMETER: self._parameters(),
             LocalMemory.LIST: step_list(np.where(starts < self.pattern.inputs, starts, 0)),
             **table_constants(self.layer.table),
@@ -107,7 +107,7 @@ class FastPointwiseOperation(Operation):
         )
         fields |= {
             "weight": job.addresses[LocalMemory.WEIGHT],
-            "further": job.addresses.get(FPC.memory, 0),
+            "own_weight": job.addresses.get(FPC.memory, 0),
             "stages": self.pattern.stages,
             "channels": self.pattern.inputs,
             "input_zero_point": layer.zero_point,

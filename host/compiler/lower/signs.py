@@ -10,7 +10,7 @@ import numpy as np
 from ....golden.elements import BINARY_BITS, CODE_BITS
 from ....golden.engines import MAXIMUM
 from ....golden.isa import Opcode
-from ....golden.machine.packing import is_narrow
+from ....golden.machine.packing import shares_bytes
 from ....golden.memories import LocalMemory
 from ....golden.timing.issue import result_groups
 from ...graph import Pointwise
@@ -45,7 +45,7 @@ class SignOperation(Operation):
         """One command; its tiles are ``lanes`` channels of a pixel."""
         (source,), target, lanes = job.sources, job.target, self.config.array.lanes
         reads, writes = (storage.addresses(job.rows, job.columns) for storage in (source, target))
-        if is_narrow(self.config):
+        if shares_bytes(self.config):
             # The inner loop collects a pixel's bits.
             job = dataclasses.replace(job, tile_inner=True)
         fields = compute_fields(
@@ -61,7 +61,7 @@ class SignOperation(Operation):
             ),
             codes=Codes(table=only_table(job)),
         )
-        if is_narrow(self.config):
+        if shares_bytes(self.config):
             fields["destination_inner"] = 0
         return [Command(Opcode.COMPUTE, fields, self.index, reads, writes)]
 

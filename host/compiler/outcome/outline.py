@@ -11,7 +11,7 @@ from ...graph.describe import describe
 from ..data.command import Command
 from ..data.plan import Plan
 from .memory_map import constant_blocks, layer_outlines
-from .stays import stays_of
+from .residences import residences_of
 
 
 def outline(plan: Plan) -> Outline:
@@ -23,7 +23,7 @@ def outline(plan: Plan) -> Outline:
         compute=_queue(plan.queue(Queue.COMPUTE)),
         layers=layers,
         blocks=tuple(constant_blocks(plan)),
-        stays=tuple(stays_of(plan)),
+        residences=tuple(residences_of(plan)),
     )
     return Outline(
         cores=(core,),

@@ -14,7 +14,7 @@ from ....golden.isa import Opcode
 from ..data.command import Command
 from ..data.plan import Plan
 from ..data.storage import NO_ADDRESSES, Addresses
-from ..data.units import number_count
+from ..data.units import unit_count
 
 
 def observed(plan: Plan) -> Iterator[tuple[str, int]]:
@@ -49,7 +49,7 @@ def check_observed(plan: Plan) -> None:
     """The DMA overwrites no byte before it has been compared."""
     observers = observations(plan)
     #: The COMPUTE command after which each byte is compared, and the latest one that the DMA queue has waited for.
-    observer, done, index = np.full(number_count(plan.config), -1), -1, -1
+    observer, done, index = np.full(unit_count(plan.config), -1), -1, -1
     for command in plan.commands:
         if command.opcode is Opcode.COMPUTE:
             index += 1

@@ -14,7 +14,7 @@ from ....golden.timing.bus import chunk_cycles, fill_cycles, run_cycles, stored_
 from ..data.arrival import Arrival
 from ..data.command import Command
 from ..data.plan import Plan
-from ..data.units import number_count, numbers, unit_bytes
+from ..data.units import unit_bytes, unit_count, unit_numbers
 from .transfers import fill_border, load, store
 
 #: Tasks by their deadline, and those with one deadline by their number.
@@ -159,7 +159,7 @@ def _arrive(plan: Plan, arrival: Arrival) -> Command:
         "rows": 1,
         "folds": 1,
     }
-    return Command(Opcode.LOAD, fields, writes=numbers(plan.config, arrival.memory, arrival.address, arrival.size))
+    return Command(Opcode.LOAD, fields, writes=unit_numbers(plan.config, arrival.memory, arrival.address, arrival.size))
 
 
 def _distinct(owners: np.ndarray) -> Iterable[int]:
@@ -177,7 +177,7 @@ class _DmaQueue:
         self.begin = [0] * (len(plan.jobs) + 1)
         self.ends: list[int] = []
         #: The code that each byte of the feature memory holds because it was filled, -1 where it may be anything.
-        self.filled = np.full(number_count(plan.config), -1, np.int16)
+        self.filled = np.full(unit_count(plan.config), -1, np.int16)
 
     def compute(self, job: int) -> None:
         """Append the COMPUTE commands of the next job."""

@@ -12,7 +12,7 @@ from ....golden.units import Queue
 from ..data.command import Command
 from ..data.plan import Plan
 from ..data.storage import NO_ADDRESSES, Addresses
-from ..data.units import number_count
+from ..data.units import unit_count
 from .observed import check_observed, observations
 
 
@@ -47,7 +47,7 @@ def synchronise(plan: Plan) -> Plan:
     still be under way needs `after`: results land, and words are read, in order. Within the DMA queue the hardware
     separates loads and fills from stores.
     """
-    queues = {name: _Known(number_count(plan.config)) for name in Queue}
+    queues = {name: _Known(unit_count(plan.config)) for name in Queue}
     compared = observations(plan)
     for command in plan.commands:
         own, other = queues[command.queue], queues[command.queue.peer]

@@ -14,7 +14,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import encode, plan_graph
 from lutterfly.host.compiler.constants.segments import Item, choose_streamed
 from lutterfly.host.compiler.data.errors import CompileError
-from lutterfly.host.compiler.data.units import capacity, number_count, numbers
+from lutterfly.host.compiler.data.units import capacity, numbers, unit_count
 from lutterfly.host.compiler.outcome.emit import emit
 from lutterfly.host.graph import Graph, Window
 from lutterfly.host.program import Outcome
@@ -158,6 +158,6 @@ def test_what_would_be_loaded_often_stays() -> None:
 
 def test_numbers_of_all_memories_are_distinct() -> None:
     found = np.concatenate([numbers(TINY, memory, 0, capacity(TINY, memory)) for memory in memories(TINY)])
-    assert len(np.unique(found)) == len(found) == number_count(TINY)
+    assert len(np.unique(found)) == len(found) == unit_count(TINY)
     assert numbers(TINY, LocalMemory.FEATURE, 5, 2).tolist() == [5, 6]
     assert set(constant_memories(TINY)) == set(memories(TINY)) - {LocalMemory.FEATURE}

@@ -29,7 +29,7 @@ ODD: dict[str, Config] = {
         MemoryConfig(4 << 10, 8 << 10, 2 << 10, 4, 512),
         AxiConfig(32, 1),
         EngineConfigs.of(
-            *ENGINES.values(), DEPTHWISE=DepthwiseConfig(1), ADD=AddConfig(1), FPC=FpcConfig(8, further_words=32)
+            *ENGINES.values(), DEPTHWISE=DepthwiseConfig(1), ADD=AddConfig(1), FPC=FpcConfig(8, own_words=32)
         ),
         resident_commands=4,
     ),
@@ -66,7 +66,7 @@ ODD: dict[str, Config] = {
         ArrayConfig(8, 4, 2),
         MemoryConfig(8 << 10, 16 << 10, 4 << 10, 4, 2048),
         AxiConfig(64, 5),
-        EngineConfigs.of(MAC, FPC, ADD, ADD=AddConfig(8), FPC=FpcConfig(16, "top-down", further_words=16)),
+        EngineConfigs.of(MAC, FPC, ADD, ADD=AddConfig(8), FPC=FpcConfig(16, "top-down", own_words=16)),
         resident_commands=32,
     ),
     # A butterfly of many words, and a memory that holds little beside it.
@@ -74,7 +74,7 @@ ODD: dict[str, Config] = {
         ArrayConfig(4, 2, 2),
         MemoryConfig(2 << 10, 8 << 10, 1 << 10, 4, 256),
         AxiConfig(32, 8),
-        EngineConfigs.of(*ENGINES.values(), DEPTHWISE=DepthwiseConfig(2), FPC=FpcConfig(32, further_words=128)),
+        EngineConfigs.of(*ENGINES.values(), DEPTHWISE=DepthwiseConfig(2), FPC=FpcConfig(32, own_words=128)),
         resident_commands=4,
     ),
 }
@@ -116,7 +116,7 @@ def _draw(rng: np.random.Generator) -> Config:
     own: dict[Engine, EngineConfig] = {
         DEPTHWISE: DepthwiseConfig(int(rng.integers(1, columns + 1))),
         ADD: AddConfig(power(0, 3)),
-        FPC: FpcConfig(width, str(rng.choice(["bottom-up", "top-down"])), skips=skips, further_words=power(4, 7)),
+        FPC: FpcConfig(width, str(rng.choice(["bottom-up", "top-down"])), skips=skips, own_words=power(4, 7)),
     }
     engines = EngineConfigs({engine: own.get(engine, engine.configuration()) for engine in (MAC, *others)})
     return Config(array, memory, axi, engines, resident_commands=power(2, 6))

@@ -1,4 +1,4 @@
-"""Stays: what lies in the feature memory in the course of an inference, and which commands touch it."""
+"""Residences as reports show them: what lies in the feature memory in an inference, and which commands touch it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ....golden.isa import Opcode
 from ....golden.memories import LocalMemory
-from ....golden.program.outline import Stay
+from ....golden.program import outline
 from ....golden.units import Queue
 from ..data.command import Command
 from ..data.plan import Plan
@@ -16,7 +16,7 @@ from ..data.storage import Storage
 
 
 @dataclass(eq=False)
-class _Stay:
+class _Touched:
     """A residence with the commands that move what lies there, and those that read it."""
 
     residence: Residence
@@ -24,38 +24,38 @@ class _Stay:
     read: list[Command] = field(default_factory=list)
 
 
-def stays_of(plan: Plan) -> list[Stay]:
-    """Every stay of a finished plan that some command touches, in the order of the first job that does."""
+def residences_of(plan: Plan) -> list[outline.Residence]:
+    """Every residence of a finished plan that some command touches, in the order of the first job that does."""
     position = {command: number for number, command in enumerate(plan.commands)}
     #: Where the commands of each job stand in the order in which all could run one by one.
     places = [[position[command] for command in of_job] for of_job in plan.computes]
-    stays = [_Stay(residence) for residence in plan.residences]
-    for residence, stay in zip(plan.residences, stays, strict=True):
+    found = [_Touched(residence) for residence in plan.residences]
+    for residence, touched in zip(plan.residences, found, strict=True):
         for job in range(max(residence.first, 0), min(residence.last, len(plan.jobs) - 1) + 1):
             if _holds(residence, plan.jobs[job].target):
-                stay.moved.extend(plan.computes[job])
+                touched.moved.extend(plan.computes[job])
             elif any(_holds(residence, source) for source in plan.jobs[job].sources):
-                stay.read.extend(plan.computes[job])
+                touched.read.extend(plan.computes[job])
     for command in plan.commands:
         address = _address(command)
         if address is not None:
             owner = _owner(plan.residences, places, address, position[command], command.opcode)
-            stays[owner].moved.append(command)
+            found[owner].moved.append(command)
     # A part that lies wholly in the border has no bytes.
     numbers = {id(command): number for queue in Queue for number, command in enumerate(plan.queue(queue))}
-    return [_shown(plan, stay, numbers) for stay in stays if stay.moved or stay.read]
+    return [_shown(plan, touched, numbers) for touched in found if touched.moved or touched.read]
 
 
-def _shown(plan: Plan, stay: _Stay, numbers: Mapping[int, int]) -> Stay:
-    name, storage = stay.residence.tensor, stay.residence.storage
-    return Stay(
+def _shown(plan: Plan, touched: _Touched, numbers: Mapping[int, int]) -> outline.Residence:
+    name, storage = touched.residence.tensor, touched.residence.storage
+    return outline.Residence(
         name,
         storage.address,
         storage.size_bytes,
         is_whole=name in plan.spans and plan.storages[name] == storage,
-        dma=tuple(numbers[id(command)] for command in stay.moved if command.queue is Queue.DMA),
-        written=tuple(numbers[id(command)] for command in stay.moved if command.queue is Queue.COMPUTE),
-        read=tuple(numbers[id(command)] for command in stay.read),
+        dma=tuple(numbers[id(command)] for command in touched.moved if command.queue is Queue.DMA),
+        written=tuple(numbers[id(command)] for command in touched.moved if command.queue is Queue.COMPUTE),
+        read=tuple(numbers[id(command)] for command in touched.read),
     )
 
 
