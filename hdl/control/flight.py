@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ...golden.units import Unit
 from ..parts.assertions import Assertions
-from ..parts.fifo import Buffer, Fifo
+from ..parts.fifo import Buffer, Fifo, push_signature
 from ..parts.isa import INDEX_BITS
 from .tokens import SIGNAL_BITS
 
@@ -43,7 +43,7 @@ class Flight(wiring.Component):
         What it signals. Registered.
     idle : Out(1)
         Every command has completed.
-    oldest : Out(stream of flight_layout without ``ready``)
+    oldest : Out(push_signature of flight_layout)
         The oldest command, if there is one.
     index : Out(INDEX_BITS)
         Its index in the program.
@@ -59,7 +59,7 @@ class Flight(wiring.Component):
                 "completed": Out(1),
                 "grant": Out(SIGNAL_BITS),
                 "idle": Out(1),
-                "oldest": Out(stream.Signature(flight_layout(), always_ready=True)),
+                "oldest": Out(push_signature(flight_layout())),
                 "index": Out(INDEX_BITS),
             }
         )

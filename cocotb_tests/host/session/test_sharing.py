@@ -124,7 +124,7 @@ def test_the_prologue_runs_when_it_must_and_only_then(networks: list[Network]) -
     copy = Program.from_bytes(first.program.to_bytes())
     drivers = {"a": (loaded(transport, first.program), first), "A": (loaded(transport, copy), first)}
     drivers["b"] = loaded(transport, second.program), second
-    prologue, body = (getattr(first.program.core, kind).dma_address for kind in ("prologue", "body"))
+    prologue, body = (getattr(first.program.core, kind).dma.address for kind in ("prologue", "body"))
     assert transport.starts == [prologue, prologue]
     del transport.starts[:]
     for name in "bbaaAAabA":

@@ -1,0 +1,54 @@
+# amaranth: UnusedElaboratable=no
+"""Commands on their way to units: each at its own unit, as it is, until that takes it."""
+
+from __future__ import annotations
+
+import os
+
+import cocotb
+import numpy as np
+import pytest
+from cocotb.triggers import RisingEdge
+
+from benches.clocking import start
+from benches.streams import receive
+from lutterfly.golden import isa
+from lutterfly.golden.isa import Opcode
+from lutterfly.golden.units import Queue
+from lutterfly.hdl.control.dispatch import Dispatch, offers
+
+PORTS = {Opcode.LOAD: "load", Opcode.FILL: "load", Opcode.STORE: "store", Opcode.COMPUTE: "compute"}
+
+
+@pytest.mark.parametrize("queue", Queue, ids=lambda queue: queue.name)
+def test_dispatch(simulate, queue: Queue) -> None:
+    simulate(Dispatch(queue), env={"QUEUE": queue.name})
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(p_stall=[0.0, 0.7])
+async def every_command_reaches_its_unit(dut, p_stall: float) -> None:
+    rng, queue = np.random.default_rng(5), Queue[os.environ["QUEUE"]]
+    ports = offers(queue)
+    shapes = {name: member.signature.members["payload"].shape for name, member in ports.items()}
+    await start(dut, {"command": 0, "index": 0, "offer": 0} | {f"{name}__ready": 0 for name in ports})
+    opcodes = [opcode for opcode in isa.OPCODES[queue] if opcode in PORTS]
+    for index in range(60):
+        opcode = opcodes[rng.integers(len(opcodes))]
+        fmt, name = isa.FORMATS[opcode], PORTS[opcode]
+        values = {field.name: int(rng.integers(*field.limits, endpoint=True)) for field in fmt.fields}
+        dut.command.value = int.from_bytes(fmt.encode(**values), "little")
+        dut.index.value, dut.offer.value = index, 1
+        await RisingEdge(dut.clk)
+        # What comes next must not be seen.
+        dut.index.value, dut.offer.value = index + 1, 0
+        (found,) = await receive(
+            dut.clk, dut, name, 1, rng, p_stall, shape=ports[name].signature.members["payload"].shape
+        )
+        if name == "load":
+            assert found["is_fill"] == (opcode is Opcode.FILL)
+            found = found["fill" if found["is_fill"] else "load"]
+        wanted = {field.name: values[field.name] for field in fmt.fields if field.lsb >= 32}
+        assert found == {"index": index, "after": values["after"], **wanted}
+        await RisingEdge(dut.clk)
+        assert not any(int(getattr(dut, f"{other}__valid").value) for other in ports)

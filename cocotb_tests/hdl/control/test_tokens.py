@@ -1,0 +1,31 @@
+# amaranth: UnusedElaboratable=no
+"""Tokens of a pair of queues: given and taken in one cycle and in many, never more taken than are there."""
+
+from __future__ import annotations
+
+import cocotb
+import numpy as np
+
+from benches.clocking import cycle, start
+from lutterfly.hdl.control.tokens import Tokens
+
+
+def test_tokens(simulate) -> None:
+    simulate(Tokens("DMA_QUEUE"))
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(most=[2, 255])
+async def counts(dut, most: int) -> None:
+    rng, count = np.random.default_rng(most), 0
+    await start(dut, {"granted": 0, "needed": 0, "take": 0})
+    needed = int(rng.integers(most))
+    for _ in range(500):
+        granted = int(rng.integers(most + 1)) if rng.random() < 0.4 else 0
+        take = int(count >= needed and rng.random() < 0.7)
+        enough, left = await cycle(dut, {"granted": granted, "needed": needed, "take": take}, "enough", "left")
+        assert (enough, left) == (count >= needed, count > 0)
+        count += granted - needed * take
+        if take:
+            # All that are there, as often as not.
+            needed = min(count, 0xFFFF) if rng.random() < 0.5 else int(rng.integers(2 * most))
