@@ -42,9 +42,7 @@ async def every_command_reaches_its_unit(dut, p_stall: float) -> None:
         await RisingEdge(dut.clk)
         # What comes next must not be seen.
         dut.index.value, dut.offer.value = index + 1, 0
-        (found,) = await receive(
-            dut.clk, dut, name, 1, rng, p_stall, shape=ports[name].signature.members["payload"].shape
-        )
+        (found,) = await receive(dut.clk, dut, name, 1, rng, p_stall, shape=shapes[name])
         if name == "load":
             assert found["is_fill"] == (opcode is Opcode.FILL)
             found = found["fill" if found["is_fill"] else "load"]
