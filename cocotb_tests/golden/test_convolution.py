@@ -10,6 +10,7 @@ from onnx.reference import ReferenceEvaluator
 from lutterfly.golden.numerics.convolution import convolve, patches
 from lutterfly.golden.numerics.requant import pack_parameters, requantise
 from lutterfly.host.model.executed import open_session
+from lutterfly.host.model.model import Model
 from oracles.exactness import needs_reference
 
 GROUPINGS = ("dense", "grouped", "depthwise")
@@ -105,7 +106,7 @@ def test_bytes_are_qlinear_conv(seed: int, grouping: str, unsigned: bool) -> Non
     kind = TensorProto.UINT8 if unsigned else TensorProto.INT8
     model = onnx_model("QLinearConv", "x sx zx w sw zw sy zy b", constants, onnx_attributes(options), (kind, kind))
     x = (nchw(arrays["codes"])[None].astype(np.int16) + offset).astype(dtype)
-    expected = open_session(model.SerializeToString()).run(None, {"x": x})[0][0].astype(np.int16)
+    expected = open_session(Model.written(model)).run(None, {"x": x})[0][0].astype(np.int16)
 
     multiplier = np.broadcast_to(scale_x * scale_w / scale_y, outputs).astype(np.float32)
     bias = arrays.pop("bias")

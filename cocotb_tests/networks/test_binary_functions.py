@@ -10,6 +10,7 @@ from lutterfly.examples import digits
 from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
 from lutterfly.host.compiler import CompileError
 from lutterfly.host.model import executed
+from lutterfly.host.model.model import Model
 from lutterfly.host.session.session import InferenceSession
 from lutterfly.host.session.verify import verify
 from networks.binary_networks import binary_network
@@ -49,7 +50,7 @@ def test_the_digits_network_at_every_layer() -> None:
     feeds = {"pixels": digits.images()}
     session = InferenceSession(path, config)
     (logits,) = session.run(None, feeds)
-    (expected,) = executed.open_session(path.read_bytes()).run(None, feeds)
+    (expected,) = executed.open_session(Model(path.read_bytes())).run(None, feeds)
     np.testing.assert_array_equal(logits, expected)
     assert (logits.argmax(axis=1) == digits.labels()).mean() >= 0.93
     assert [layer.kind for layer in session.program.layers] == [

@@ -18,6 +18,7 @@ from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
 from lutterfly.host.compiler import CompileError, compile_model
 from lutterfly.host.frontend import ModelError
 from lutterfly.host.model import executed
+from lutterfly.host.model.model import Model
 from lutterfly.host.session.session import InferenceSession
 from lutterfly.host.session.verify import verify
 from networks.butterflies import Network, random_stages
@@ -167,7 +168,7 @@ def test_the_digits_network_at_every_layer() -> None:
     feeds = {"pixels": digits.images()}
     session = InferenceSession(path, config)
     (logits,) = session.run(None, feeds)
-    (expected,) = executed.open_session(path.read_bytes()).run(None, feeds)
+    (expected,) = executed.open_session(Model(path.read_bytes())).run(None, feeds)
     np.testing.assert_array_equal(logits, expected)
     assert (logits.argmax(axis=1) == digits.labels()).mean() >= 0.98
     assert [layer.kind for layer in session.program.layers].count("fast pointwise convolution") == 3

@@ -19,6 +19,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_graph
 from lutterfly.host.frontend import import_model
 from lutterfly.host.model import reference, runtime
+from lutterfly.host.model.model import Model
 from lutterfly.host.session.verify import verify
 from networks.blocks import BLOCKS, networks
 from networks.generated import Generated, Limits
@@ -33,7 +34,7 @@ CORES = ("tiny", "ecp5-85k")
 
 def assume_a_reference(network: Generated) -> None:
     try:
-        reference.reference(network.model)
+        reference.reference(Model(network.model))
     except runtime.RUNTIME_ERRORS:
         # It fuses a Pad into a MaxPool, and then refuses the result for borders as wide as the kernel.
         assume(False)

@@ -20,6 +20,7 @@ from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import AveragePool
 from lutterfly.host.graph.evaluate import from_onnx, to_onnx
 from lutterfly.host.model import reference
+from lutterfly.host.model.model import Model
 from lutterfly.host.session.verify import verify
 from networks.mobilenet import BLOCKS, IMAGE, LAYERS, MACS, WEIGHTS, mobilenet
 from oracles.exactness import assert_right, needs_reference
@@ -59,7 +60,7 @@ def test_it_is_the_network_of_the_paper():
 
 
 def test_activations_use_their_range_and_seldom_saturate():
-    one, other = (reference.run(network(), image(seed)) for seed in (0, 1))
+    one, other = (reference.run(Model(network()), image(seed)) for seed in (0, 1))
     for name, codes in one.items():
         assert codes.std() > 20, name
         # The least code is ReLU's zero.
@@ -89,7 +90,7 @@ def test_the_bound_of_each_layer_is_reported():
 
 def test_every_byte_of_every_layer_on_the_golden_machine():
     (plan, program), feeds = planned(), image(2)
-    graph, known = plan.graph, reference.run(network(), feeds)
+    graph, known = plan.graph, reference.run(Model(network()), feeds)
     golden, arena = machine.Machine(CONFIG, seed=0), new_arena(program)
     golden.run_prologue(program, arena, order="random")
     (name,), (port,) = graph.inputs, program.inputs

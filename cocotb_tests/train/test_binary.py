@@ -11,6 +11,7 @@ import pytest
 from lutterfly.golden.numerics.binary import convolve_binary, fully_connected
 from lutterfly.host.frontend import describe
 from lutterfly.host.model.executed import open_session
+from lutterfly.host.model.model import Model
 from lutterfly.host.model.reference import run as run_reference
 from oracles.exactness import assert_exact, needs_reference
 
@@ -42,7 +43,7 @@ def spread_norms(model: nn.Module) -> None:
 
 
 def run(data: bytes, values: torch.Tensor) -> np.ndarray:
-    session = open_session(data)
+    session = open_session(Model(data))
     return np.concatenate([session.run(None, {"input": value[None].numpy()})[0] for value in values])
 
 
@@ -206,7 +207,7 @@ def test_among_int8_layers_a_layer_gives_for_its_codes_what_it_gives_in_pytorch(
     ]
     exported = onnx.load_from_string(data)
     calls = {node.name: node for node in exported.graph.node if node.domain == "lutterfly"}
-    tensors = run_reference(data, {"input": values.numpy()[:1]})
+    tensors = run_reference(Model(data), {"input": values.numpy()[:1]})
     for name, layer in (("2.inner", model[2].inner), ("4", model[4])):
         codes, found = (tensors[names[0]] for names in (calls[name].input, calls[name].output))
         # The sign of what they stand for is what counts.

@@ -10,6 +10,7 @@ import pytest
 
 from lutterfly.host.graph import FastPointwise
 from lutterfly.host.model.executed import open_session
+from lutterfly.host.model.model import Model
 from oracles.exactness import assert_exact, needs_reference
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
@@ -31,7 +32,7 @@ class Twice(nn.Module):
 
 
 def run(data: bytes, values: np.ndarray) -> np.ndarray:
-    session = open_session(data)
+    session = open_session(Model(data))
     return np.concatenate([session.run(None, {"input": value[None]})[0] for value in values])
 
 

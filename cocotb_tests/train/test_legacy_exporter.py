@@ -15,6 +15,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
 from lutterfly.host.frontend import import_model
 from lutterfly.host.model.executed import open_session
+from lutterfly.host.model.model import Model
 from lutterfly.host.quantize.static_quantisation import quantize
 from oracles.exactness import needs_reference
 from transports.golden_transport import GoldenTransport
@@ -111,7 +112,7 @@ def assert_same_bytes(quantised: bytes, name: str, values: np.ndarray) -> None:
     """The golden machine's outputs are those of ONNX Runtime, and every product is in it."""
     graph = import_model(quantised)
     assert sum(hasattr(layer, "weights") for layer in graph.layers) == NETWORKS[name][2]
-    sessions = InferenceSession(quantised, CONFIG, GoldenTransport(CONFIG)), open_session(quantised)
+    sessions = InferenceSession(quantised, CONFIG, GoldenTransport(CONFIG)), open_session(Model(quantised))
     found, expected = (session.run(None, {"input": values})[0] for session in sessions)
     assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
     assert found.tobytes() == expected.tobytes()

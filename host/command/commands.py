@@ -12,7 +12,7 @@ from ..files.configuration import find_config
 from ..files.phrases import macs_of, prediction_text, table_text
 from ..files.progress import Progress
 from ..files.writing import check_writable, write_whole
-from ..session.loading import load_outcome, load_program
+from ..session.loading import load, load_outcome
 from ..simulation import cache
 from ..simulation.build import verilog as generate_verilog
 from ..simulation.toolchain import ToolError
@@ -26,9 +26,10 @@ def check(model: Path, config: str, progress: Progress) -> Answer:
 
     progress("compiling")
     found = find_config(config)
-    program, outcome = load_outcome(model, found)
+    loaded, outcome = load_outcome(model, found)
+    program = loaded.program
     table, values = layers.layer_table(outcome)
-    memories, share = layers.memories(outcome), mac_share(program)
+    memories, share = layers.memories(outcome), mac_share(program, loaded.parts)
     text = [
         table_text(table),
         "",
@@ -58,8 +59,9 @@ def compile_(model: Path, output: Path, batch: int | None, config: str, progress
 
     check_writable(output)
     progress("compiling")
-    program = load_program(model, config, batch=batch)
-    data, share = program.to_bytes(), mac_share(program)
+    loaded = load(model, config, batch=batch)
+    program = loaded.program
+    data, share = program.to_bytes(), mac_share(program, loaded.parts)
     write_whole(output, data)
     values = {
         "predicted_cycles": program.predicted_cycles,

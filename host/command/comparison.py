@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from ..files.configuration import find_config
 from ..files.phrases import inference_text, macs_of, table_text
 from ..files.progress import Progress
-from ..model.model_file import read_model_file
 from .answer import Answer
 
 if TYPE_CHECKING:
@@ -24,8 +23,8 @@ def verify(model: Path, samples: int, seed: int, batch: int | None, config: str,
 
     found = find_config(config)
     progress("compiling")
-    result = verify_model(read_model_file(model), found, samples, seed, batch=batch, name=str(model), progress=progress)
-    share = mac_share(result.program)
+    result = verify_model(model, found, samples, seed, batch=batch, progress=progress)
+    share = mac_share(result.program, result.loaded.parts)
     values = _values(result) | share.values()
     values["utilisation"] = round(result.program.utilisation(result.cycles, found.multipliers), 4)
     return Answer("\n".join(_text(result, share)), values, result.bytes_right, result.cycles_right)

@@ -81,7 +81,7 @@ def run(config: Config, *, form: str = "qdq", progress: Progress = silent) -> De
     images = digits.images()
     feeds = {session.get_inputs()[0].name: images}
     found = session.run(None, feeds)[0]
-    expected = _reference(path.read_bytes(), feeds)
+    expected = executed.open_session(session.loaded.model).run(None, feeds)[0]
     return DemoResult(
         predictions=found.argmax(axis=1),
         reference_predictions=expected.argmax(axis=1),
@@ -93,11 +93,6 @@ def run(config: Config, *, form: str = "qdq", progress: Progress = silent) -> De
         macs=sum(layer.macs for layer in session.program.layers),
         multipliers=config.multipliers,
     )
-
-
-def _reference(model: bytes, feeds: dict[str, npt.NDArray[np.float32]]) -> npt.NDArray[np.float32]:
-    """The model's output in ONNX Runtime, all images at once."""
-    return executed.open_session(model).run(None, feeds)[0]
 
 
 def picture(images: npt.NDArray[np.float32]) -> str:

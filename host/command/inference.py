@@ -33,12 +33,12 @@ def run(
     from .. import report as reports
 
     found = find_config(config)
-    outcome = None
+    outcome, given = None, model
     if report:
         reports.check_ending(report)
         reports.check_available()
-        program, outcome = load_outcome(model, found, batch=batch)
-    session = InferenceSession(program if outcome else model, found, progress=progress, batch=batch)
+        given, outcome = load_outcome(model, found, batch=batch)
+    session = InferenceSession(given, found, progress=progress, batch=batch)
     sources = assign("input", inputs, session.get_inputs())
     targets = assign("output", outputs, session.get_outputs())
     feeds = load_inputs(sources, session.get_inputs())
@@ -74,7 +74,7 @@ def _answer(
 
     # Of the last inference: a report makes one more, which leaves other counters.
     program, counters, multipliers = session.program, session.counters[-1], session.config.multipliers
-    cycles, share = counters["cycles"], mac_share(program)
+    cycles, share = counters["cycles"], mac_share(program, session.loaded.parts)
     utilisation = program.utilisation(cycles, multipliers)
     values = {
         "cycles": cycles,

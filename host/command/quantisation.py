@@ -12,8 +12,9 @@ from ..files.phrases import macs_of, prediction_text
 from ..files.progress import Progress
 from ..files.writing import check_writable, write_whole
 from ..model.arrays import sample_count
+from ..model.model import Model
 from ..model.model_file import read_model_file
-from ..session.loading import load_program
+from ..session.loading import load
 from .answer import Answer
 
 
@@ -28,22 +29,23 @@ def quantize(
 
     silence_others()
     found = find_config(config)
-    data, target = read_model_file(model), output or model.with_name(f"{model.stem}_int8.onnx")
+    file, target = read_model_file(model), output or model.with_name(f"{model.stem}_int8.onnx")
     samples, others = load_archive(calibrate), load_archive(test) if test else None
     check_writable(target)
     for other, kind in ((model, "the model"), (calibrate, "the samples"), (test, "the samples")):
         if other and target.resolve() == other.resolve():
             raise ValueError(f"output must be another file than {kind}, not {target}")
-    prepared = float_model.read_float_model(data, str(model))
-    float_model.check_samples(data, samples, str(calibrate))
+    prepared = float_model.read_float_model(file, str(model))
+    float_model.check_samples(file, samples, str(calibrate))
     if others is not None:
-        float_model.check_samples(data, others, str(test))
+        float_model.check_samples(file, others, str(test))
     parts = split(samples, others, str(calibrate))
     quantised = static_quantisation.quantize_checked(
         prepared, parts.calibrating, name=str(model), overrides={}, progress=progress
     )
     write_whole(target, quantised)
-    errors = static_quantisation.relative_errors(data, quantised, parts.judging, progress)
+    opened = Model(quantised)
+    errors = static_quantisation.relative_errors(file, opened, parts.judging, progress)
     count, judges = sample_count(parts.calibrating), sample_count(parts.judging)
     values: dict[str, Any] = {"samples": count, "file_bytes": len(quantised), "relative_errors": errors}
     values |= {"judging_samples": judges, "judges": parts.judges, "warnings": parts.warnings}
@@ -57,11 +59,11 @@ def quantize(
     ]
     progress("compiling")
     try:
-        program = load_program(quantised, found, name=str(target))
+        loaded = load(opened, found, name=str(target))
     except ValueError as error:
         text.append(f"the accelerator does not run it: {error}")
         return Answer("\n".join(text), values | {"error": str(error)}, is_right=False)
-    share = mac_share(program)
+    program, share = loaded.program, mac_share(loaded.program, loaded.parts)
     text += [prediction_text(program, found.multipliers), *share.lines()]
     values |= {"predicted_cycles": program.predicted_cycles, "macs": macs_of(program), **share.values()}
     values["warnings"] = [*parts.warnings, *share.warnings]

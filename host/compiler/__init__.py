@@ -10,6 +10,7 @@ from ...golden.config import Config
 from ...golden.presets import PRESETS
 from ...golden.program.program import Program
 from ..graph import Graph
+from ..model.model import Model
 from .clock.cycles import predict
 from .constants.placing import check_constants, place_constants
 from .constants.segments import plan_segments
@@ -85,13 +86,13 @@ PASSES = (
 )
 
 
-def compile_model(data: bytes, config: Config, name: str = "model", *, batch: int = 1) -> Program:
+def compile_model(model: bytes | Model, config: Config, name: str = "model", *, batch: int = 1) -> Program:
     """Compile an ONNX file.
 
     Parameters
     ----------
-    data : bytes
-        The file.
+    model : bytes or Model
+        The contents of the file, or what was read of it.
     config : Config
         The accelerator that the program is for.
     name : str
@@ -112,7 +113,7 @@ def compile_model(data: bytes, config: Config, name: str = "model", *, batch: in
     # ONNX Runtime takes a second to import, and who compiles graphs needs none of it.
     from ..frontend import import_model  # noqa: PLC0415
 
-    return compile_graph(batched(import_model(data, name), batch), config)
+    return compile_graph(batched(import_model(model, name), batch), config)
 
 
 def compile_graph(graph: Graph, config: Config) -> Program:

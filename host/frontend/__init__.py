@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ..graph import Graph
 from ..graph.describe import Row, describe
+from ..model.model import Model
 from .building.build import Build, follow_layout
 from .fragments.classify import classify
 from .fragments.float_products import check_weights, explain_float
@@ -34,7 +35,7 @@ from .qonnx import notes_of, rewrite
 from .reading.cut import cut_between
 from .reading.errors import ModelError, UnsupportedError
 from .reading.measure import fix_batch, measure
-from .reading.parse import parse
+from .reading.parse import check_file, parse
 from .reading.source import Source
 
 __all__ = ["PASSES", "ModelError", "Row", "describe", "import_model"]
@@ -51,20 +52,20 @@ class _State:
     middle: list[Fragment] = field(default_factory=list)
 
 
-def import_model(data: bytes, name: str = "model") -> Graph:
+def import_model(model: bytes | Model, name: str = "model") -> Graph:
     """Read a quantised ONNX model.
 
     Parameters
     ----------
-    data : bytes
-        The file: QOperator or QDQ form, int8 or uint8 activations.
+    model : bytes or Model
+        The contents of the file, or what was read of it: QOperator or QDQ form, int8 or uint8 activations.
     name : str
         What messages call it.
 
     Returns
     -------
     Graph
-        With ``model`` set to ``data``.
+        With the given ``model``, rewritten where it is of QONNX.
 
     Raises
     ------
@@ -72,7 +73,9 @@ def import_model(data: bytes, name: str = "model") -> Graph:
         If the file is no ONNX model, is not quantised, or cannot be run with the bytes of ONNX Runtime; the message
         names the node and the remedy.
     """
-    state = _State(parse(rewrite(data, name), name))
+    model = Model.of(model)
+    check_file(model, name)
+    state = _State(parse(rewrite(model, name), name))
     for _, run in PASSES:
         run(state)
     state.build.graph.notes = notes_of(state.given.model)
@@ -131,7 +134,7 @@ def _lower(state: _State) -> None:
     refused: Fragment | None = None
     while state.build is None or refused is not None:
         state.middle = partition(state.source, state.fragments)
-        state.build = Build(state.source, Graph({}, [], [], [], model=state.source.data))
+        state.build = Build(state.source, Graph({}, [], [], [], model=state.source.file))
         refused = _lower_fragments(state.build, state.middle)
     if not state.build.graph.layers:
         raise ModelError(
@@ -193,10 +196,10 @@ def _cut_host_parts(state: _State) -> None:
             graph.outputs.append(tensor)
     head_outputs = [name for name in graph.inputs if name not in source.inputs]
     if head_outputs:
-        graph.head = cut_between(source, [], head_outputs).SerializeToString()
+        graph.head = Model.written(cut_between(source, [], head_outputs))
     tail_outputs = [name for name in source.outputs if name not in graph.outputs]
     if tail_outputs:
-        graph.tail = cut_between(source, graph.outputs, tail_outputs).SerializeToString()
+        graph.tail = Model.written(cut_between(source, graph.outputs, tail_outputs))
 
 
 def _merge_pads(state: _State) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..model.model import Model
 from . import Graph, Layer, Tensor
 
 
@@ -38,11 +39,5 @@ def _row(layer: Layer, source: Tensor, target: Tensor) -> Row:
     return Row(layer.name, layer.describe(source, target), source.shape, target.shape, "accelerator")
 
 
-def _host_rows(part: bytes) -> list[Row]:
-    if not part:
-        return []
-    # Who compiles graphs without host parts needs none of it.
-    import onnx  # noqa: PLC0415
-
-    model = onnx.load_from_string(part)
-    return [Row(node.name, node.op_type, (), (), "host") for node in model.graph.node]
+def _host_rows(part: Model) -> list[Row]:
+    return [Row(node.name, node.op_type, (), (), "host") for node in part.proto.graph.node] if part else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ..model.model import Model
 from .layer import Layer
 from .tensor import Tensor
 
@@ -12,7 +13,7 @@ from .tensor import Tensor
 class Graph:
     """Layers in order of execution, and the tensors between them.
 
-    ``head`` and ``tail`` are serialised ONNX models that run on the host; empty where there is none. The graph's inputs
+    ``head`` and ``tail`` are ONNX models that run on the host; empty where there is none. The graph's inputs
     are the head's outputs (or the model's inputs), its outputs the tail's inputs (or the model's outputs). Tensors hold
     ``batch`` samples, head and tail one, see :func:`~lutterfly.host.compiler.rewrite.batch.batched`.
     """
@@ -21,9 +22,9 @@ class Graph:
     layers: list[Layer]
     inputs: list[str]
     outputs: list[str]
-    model: bytes = b""
-    head: bytes = b""
-    tail: bytes = b""
+    model: Model = field(default_factory=Model)
+    head: Model = field(default_factory=Model)
+    tail: Model = field(default_factory=Model)
     notes: list[str] = field(default_factory=list)
     batch: int = 1
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from .model import Model
 
 _NUMPY_TYPES = {
     "tensor(float)": "float32",
@@ -56,14 +60,12 @@ def contents(array: np.ndarray) -> bytes:
     return b"".join(len(text).to_bytes(4, "little") + text for text in encoded)
 
 
-def describe_model(model: bytes) -> tuple[list[TensorInfo], list[TensorInfo]]:
+def describe_model(model: Model) -> tuple[list[TensorInfo], list[TensorInfo]]:
     """Inputs and outputs of an ONNX model that ONNX Runtime runs."""
-    # These take a third of a second to import, which checks of the command line need not wait for.
-    import onnx  # noqa: PLC0415
+    # It takes a third of a second to import, which checks of the command line need not wait for.
+    from .runtime import open_with, plain_options  # noqa: PLC0415
 
-    from .runtime import plain_session  # noqa: PLC0415
-
-    session = plain_session(onnx.load_from_string(model))
+    session = open_with(model.data, plain_options())
     infos = [
         [TensorInfo(value.name, value.shape, value.type) for value in values]
         for values in (session.get_inputs(), session.get_outputs())

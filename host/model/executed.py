@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import onnx
 import onnxruntime
 from onnx import numpy_helper
 
+from .model import Model
 from .model_graph import INTEGER_PRODUCTS, has_unsigned, is_qdq, keep_inputs, model_inputs
 from .runtime import open_with, session_options
 from .zero_points import own_zero_points
@@ -19,41 +22,61 @@ from .zero_points import own_zero_points
 _EXACT_SUMS = "session.x64quantprecision"
 
 
-def _reference_options(model: onnx.ModelProto) -> onnxruntime.SessionOptions:
-    options = session_options(qdq=is_qdq(model))
-    if _needs_exact_sums(model):
-        options.add_session_config_entry(_EXACT_SUMS, "1")
-    return options
+@dataclass(frozen=True)
+class Prepared:
+    """A model as the reference opens it: where activations are uint8, its sums must be exact.
+
+    Attributes
+    ----------
+    given : Model
+        A model, or a part cut from one.
+    """
+
+    given: Model = field(repr=False)
+
+    @cached_property
+    def model(self) -> Model:
+        """What is opened instead: with the weights that the processor needs for exact sums, which may be uint8."""
+        return Model.written(own_zero_points(self.given.proto)) if self._is_unsigned else self.given
+
+    @cached_property
+    def executed(self) -> onnx.ModelProto:
+        """The graph that ONNX Runtime makes of it, see :func:`executed_model`; nobody may change it."""
+        return executed_model(self.model.proto, self.options()) if self._needs_exact_sums else self._plainly_executed
+
+    def options(self) -> onnxruntime.SessionOptions:
+        """New ones, with which it is opened."""
+        options = session_options(qdq=is_qdq(self.model.proto))
+        if self._needs_exact_sums:
+            options.add_session_config_entry(_EXACT_SUMS, "1")
+        return options
+
+    @cached_property
+    def _is_unsigned(self) -> bool:
+        return has_unsigned(self.given.proto)
+
+    @cached_property
+    def _plainly_executed(self) -> onnx.ModelProto:
+        return executed_model(self.model.proto)
+
+    @cached_property
+    def _needs_exact_sums(self) -> bool:
+        """Whether activations are uint8, and no product reads int8 codes, for which there are no kernels then."""
+        if not self._is_unsigned:
+            return False
+        graph = self._plainly_executed.graph
+        types = {tensor.name: tensor.data_type for tensor in graph.initializer}
+        zeros = {node.input[2] for node in graph.node if node.op_type in INTEGER_PRODUCTS}
+        return onnx.TensorProto.INT8 not in {types.get(name) for name in zeros}
 
 
-def _needs_exact_sums(model: onnx.ModelProto) -> bool:
-    """Whether activations are uint8, and no product reads int8 codes, for which there are no kernels then."""
-    if not has_unsigned(model):
-        return False
-    executed = executed_model(model)
-    types = {tensor.name: tensor.data_type for tensor in executed.graph.initializer}
-    zeros = {node.input[2] for node in executed.graph.node if node.op_type in INTEGER_PRODUCTS}
-    return onnx.TensorProto.INT8 not in {types.get(name) for name in zeros}
+def open_session(model: Model) -> onnxruntime.InferenceSession:
+    """Open a model, or a part cut from one, as the reference does."""
+    prepared = Prepared(model)
+    return open_with(prepared.model.data, prepared.options())
 
 
-def _shareless(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model, as it can be opened where its sums must be exact."""
-    return own_zero_points(model) if has_unsigned(model) else model
-
-
-def _prepared(model: bytes) -> tuple[bytes, onnxruntime.SessionOptions]:
-    """A serialised model as the reference opens it, and the options."""
-    loaded = onnx.load_from_string(model)
-    shareless = _shareless(loaded)
-    return model if shareless is loaded else shareless.SerializeToString(), _reference_options(shareless)
-
-
-def open_session(model: bytes) -> onnxruntime.InferenceSession:
-    """Open a serialised model, or a part cut from one, as the reference does."""
-    return open_with(*_prepared(model))
-
-
-def executed_model(model: onnx.ModelProto, *, exact_sums: bool = False) -> onnx.ModelProto:
+def executed_model(model: onnx.ModelProto, options: onnxruntime.SessionOptions | None = None) -> onnx.ModelProto:
     """The graph that ONNX Runtime makes of a model and executes, as it writes it itself under the reference's options.
 
     Every fusion is done in it: whoever shows more of its tensors, or runs a part of it, opens it with
@@ -63,11 +86,10 @@ def executed_model(model: onnx.ModelProto, *, exact_sums: bool = False) -> onnx.
     Parameters
     ----------
     model : ModelProto
-    exact_sums : bool
-        Whether the weights of uint8 activations are what the processor needs for exact sums, which may be uint8.
+    options : SessionOptions or None
+        Others than those of :func:`session_options`, which are changed.
     """
-    model = _shareless(model) if exact_sums else model
-    options = _reference_options(model) if exact_sums else session_options(qdq=is_qdq(model))
+    options = options or session_options(qdq=is_qdq(model))
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "executed.onnx"
@@ -118,7 +140,7 @@ def _digest(data: bytes) -> str:
     return hashlib.blake2s(data, digest_size=4).hexdigest()
 
 
-def open_host_part(part: bytes) -> onnxruntime.InferenceSession:
+def open_host_part(part: Model) -> onnxruntime.InferenceSession:
     """Open a head or tail that was cut out of what ONNX Runtime executes.
 
     It is opened as the reference opens a model, but with every QuantizeLinear and DequantizeLinear where it stands.
@@ -126,10 +148,11 @@ def open_host_part(part: bytes) -> onnxruntime.InferenceSession:
     quantisations has other readers too; and it would dequantise constant weights beforehand, which other kernels with
     another order of additions multiply then. What can be computed beforehand has been.
     """
-    part, options = _prepared(part)
+    prepared = Prepared(part)
+    options = prepared.options()
     options.add_session_config_entry("session.disable_quant_qdq", "1")
     return onnxruntime.InferenceSession(
-        part,
+        prepared.model.data,
         options,
         providers=["CPUExecutionProvider"],
         disabled_optimizers=["ConstantFolding", "DoubleQDQPairsRemover"],

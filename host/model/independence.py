@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-import onnx
 
 from .arrays import TensorInfo, contents, describe_model
+from .model import Model
 from .model_graph import computed_tensors, expose
 from .random_numbers import random_tensors
 from .runtime import RUNTIME_ERRORS, plain_session
@@ -15,15 +15,14 @@ from .runtime import RUNTIME_ERRORS, plain_session
 _SAMPLES = 2
 
 
-def mixing_node(data: bytes) -> str:
+def mixing_node(model: Model) -> str:
     """Find what makes an output of a batch other than the outputs of its samples, one after the other.
 
     The model is run in ONNX Runtime on two batches that have their first sample in common.
 
     Parameters
     ----------
-    data : bytes
-        The ONNX file.
+    model : Model
 
     Returns
     -------
@@ -31,21 +30,21 @@ def mixing_node(data: bytes) -> str:
         Operator and name of the first node that mixes samples or leaves the batch out; the name of the output where it
         is a constant; empty if there is none, or ONNX Runtime does not run the model on several samples.
     """
-    model = onnx.load_from_string(data)
-    outputs = [value.name for value in model.graph.output]
-    inputs = describe_model(data)[0]
+    graph = model.proto.graph
+    outputs = [value.name for value in graph.output]
+    inputs = describe_model(model)[0]
     dynamic = {info.name for info in inputs}
-    for node in model.graph.node:
+    for node in graph.node:
         if dynamic & set(node.input):
             dynamic |= set(node.output)
-    names = [name for name in computed_tensors(model) if name in dynamic]
+    names = [name for name in computed_tensors(model.proto) if name in dynamic]
     names += [name for name in outputs if name not in names]
     # Random numbers differ in every inference, for a batch or without one.
-    random = random_tensors(model)
+    random = random_tensors(model.proto)
     names = [name for name in names if name not in random]
     if not names:
         return ""
-    session = plain_session(expose(model, names))
+    session = plain_session(expose(model.proto, names))
     try:
         alone, first, second = (session.run(names, feeds) for feeds in _feeds(inputs))
     except RUNTIME_ERRORS:
@@ -60,7 +59,7 @@ def mixing_node(data: bytes) -> str:
     # What leads to a wrong output: its earliest node is the cause, unless a later one makes up for it.
     needed = wrong & set(outputs)
     found = f"output {next(name for name in outputs if name in wrong)!r}"
-    for node in reversed(model.graph.node):
+    for node in reversed(graph.node):
         if needed & set(node.output):
             needed |= wrong & set(node.input)
             found = f"{node.op_type} {node.name!r}"

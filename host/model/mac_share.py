@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ from onnx import NodeProto, helper, inliner
 
 from ...golden.program.program import Program
 from .arrays import TensorInfo
+from .model import Model
 from .model_graph import computed_tensors, expose
 from .runtime import plain_session
 
@@ -84,11 +85,11 @@ class MacShare:
         }
 
 
-def mac_share(program: Program) -> MacShare:
-    """Count what a program's layers, and the operators of its head and tail, multiply in one inference."""
+def mac_share(program: Program, parts: Iterable[Model]) -> MacShare:
+    """Count what a program's layers multiply in one inference, and the operators of the ``parts`` on the host."""
     host: Counter[str] = Counter()
     unknown = []
-    for part in (program.head, program.tail):
+    for part in parts:
         for label, macs in count(part).items() if part else ():
             if macs is None:
                 unknown.append(label)
@@ -97,12 +98,14 @@ def mac_share(program: Program) -> MacShare:
     return MacShare(sum(layer.macs for layer in program.layers), dict(host), tuple(unknown))
 
 
-def count(data: bytes) -> dict[str, int | None]:
+def count(part: Model) -> dict[str, int | None]:
     """Multiply-accumulates of each operator of an ONNX model, for one run; None where that is not known.
 
     As is usual, operators that compute element by element, average, normalise, move or compare have none.
     """
-    model = inliner.inline_local_functions(onnx.load_from_string(data))
+    model = part.proto
+    if model.functions:
+        model = inliner.inline_local_functions(model)
     shapes = _shapes(model)
     return {f"{node.op_type} {node.name or node.output[0]!r}": _macs(node, shapes) for node in model.graph.node}
 

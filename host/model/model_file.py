@@ -1,4 +1,4 @@
-"""Model files: an ONNX file with the weights that it keeps in files of their own beside it, or a program file."""
+"""ONNX files, with the weights that they keep in files of their own beside them."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...golden.program.program import MAGIC
 from ..files.reading import read_file
+from .model import Model
 
 if TYPE_CHECKING:
     import onnx
 
 
-def read_model_file(path: str | Path) -> bytes:
-    """The contents of a file, with everything that an ONNX file refers to inside.
+def read_model_file(path: str | Path) -> Model:
+    """The model in a file, with everything that it refers to inside.
 
     Raises
     ------
     ValueError
         If the file cannot be read, or what it refers to.
     """
-    data = read_file(path)
-    return data if data.startswith(MAGIC) else _with_external_data(data, Path(path))
+    return with_external_data(Model(read_file(path)), Path(path))
 
 
 def external_files(model: onnx.ModelProto) -> list[str]:
@@ -41,23 +40,30 @@ def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
                 yield from _tensors(inner)
 
 
-def _with_external_data(data: bytes, path: Path) -> bytes:
+def with_external_data(model: Model, path: Path) -> Model:
+    """The model of an ONNX file with everything that it refers to inside; what is no ONNX model stays as it is.
+
+    Raises
+    ------
+    ValueError
+        If what it refers to cannot be read.
+    """
     # It takes a while to import, which program files need not wait for.
     import onnx  # noqa: PLC0415
     from google.protobuf.message import DecodeError, EncodeError  # noqa: PLC0415
     from onnx.external_data_helper import load_external_data_for_model  # noqa: PLC0415
 
     try:
-        model = onnx.load_from_string(data)
+        files = external_files(model.proto)
     except DecodeError:
         # Who reads the model says what is wrong with it.
-        return data
-    files = external_files(model)
+        return model
     if not files:
-        return data
+        return model
     shown = ", ".join(map(repr, files))
+    whole = model.copy()
     try:
-        load_external_data_for_model(model, str(path.parent))
+        load_external_data_for_model(whole, str(path.parent))
     except (OSError, ValueError, onnx.checker.ValidationError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(
@@ -65,6 +71,6 @@ def _with_external_data(data: bytes, path: Path) -> bytes:
             "copy these files with it, or export the model again with external_data=False"
         ) from error
     try:
-        return model.SerializeToString()
+        return Model.written(whole)
     except (ValueError, EncodeError) as error:
         raise ValueError(f"{path}: must be less than 2 GB with its weights in {shown}: {error}") from error

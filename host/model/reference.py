@@ -9,10 +9,11 @@ import numpy as np
 import onnx
 
 from .arrays import contents
-from .executed import executed_model, open_session
+from .executed import Prepared
+from .model import Model
 from .model_graph import computed_tensors, expose, model_inputs
 from .random_numbers import random_tensors
-from .runtime import plain_session
+from .runtime import open_with, plain_session
 
 INTEGER_TYPES = ("tensor(int8)", "tensor(uint8)")
 
@@ -37,8 +38,8 @@ class Reference:
 
     Parameters
     ----------
-    model : bytes
-        The ONNX model as the user gave it.
+    model : Model
+        As the user gave it.
 
     Attributes
     ----------
@@ -48,15 +49,15 @@ class Reference:
         What random numbers decide, of its outputs and of what it shows: they differ from run to run.
     """
 
-    def __init__(self, model: bytes):
-        loaded = onnx.load_from_string(model)
-        self.output_names = [value.name for value in loaded.graph.output]
-        self._inputs = {value.name for value in model_inputs(loaded)}
-        self._plain = open_session(model)
-        executed = executed_model(loaded, exact_sums=True)
+    def __init__(self, model: Model):
+        self.output_names = [value.name for value in model.proto.graph.output]
+        self._inputs = {value.name for value in model_inputs(model.proto)}
+        prepared = Prepared(model)
+        self._plain = open_with(prepared.model.data, prepared.options())
+        executed = prepared.executed
         self._exposed_names = [name for name in activation_names(executed) if name not in self.output_names]
         self._uncertain = _after_float_windows(executed)
-        self.random = random_tensors(loaded) | random_tensors(executed)
+        self.random = random_tensors(model.proto) | random_tensors(executed)
         self._exposed = plain_session(expose(executed, self._exposed_names))
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -94,12 +95,12 @@ def _after_float_windows(executed: onnx.ModelProto) -> set[str]:
 
 
 @functools.lru_cache(maxsize=8)
-def reference(model: bytes) -> Reference:
+def reference(model: Model) -> Reference:
     """The :class:`Reference` of a model; the last few are kept open."""
     return Reference(model)
 
 
-def run(model: bytes, feeds: Mapping[str, np.ndarray], outputs: Collection[str] | None = None) -> dict[str, np.ndarray]:
+def run(model: Model, feeds: Mapping[str, np.ndarray], outputs: Collection[str] | None = None) -> dict[str, np.ndarray]:
     """Run one inference in ONNX Runtime, see :meth:`Reference.run`; ``outputs`` selects tensors, by default all."""
     values = reference(model).run(feeds)
     return values if outputs is None else {name: values[name] for name in outputs}

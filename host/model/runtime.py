@@ -69,8 +69,8 @@ def open_with(model: bytes, options: onnxruntime.SessionOptions) -> onnxruntime.
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def plain_session(model: onnx.ModelProto, *, threads: int = 0) -> onnxruntime.InferenceSession:
-    """Open a model without any optimisation: every node is computed as the file says, and every output has a type.
+def plain_options(*, threads: int = 0) -> onnxruntime.SessionOptions:
+    """Options without any optimisation: every node is computed as the file says, and every output has a type.
 
     ``threads`` is how many compute one operator, by default as many as the processor has cores.
     """
@@ -78,4 +78,9 @@ def plain_session(model: onnx.ModelProto, *, threads: int = 0) -> onnxruntime.In
     options.intra_op_num_threads = threads
     options.log_severity_level = _FATAL_ONLY
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return open_with(model.SerializeToString(), options)
+    return options
+
+
+def plain_session(model: onnx.ModelProto, *, threads: int = 0) -> onnxruntime.InferenceSession:
+    """Open a model that was written in memory with :func:`plain_options`."""
+    return open_with(model.SerializeToString(), plain_options(threads=threads))

@@ -13,9 +13,10 @@ from onnxruntime.quantization.shape_inference import quant_pre_process
 
 from ..frontend import ModelError
 from ..frontend.reading.measure import fix_batch, measure
-from ..frontend.reading.parse import check_inputs, read_model
+from ..frontend.reading.parse import check_file, check_inputs
 from ..frontend.reading.source import Source
 from ..model.arrays import check_feeds, describe_model
+from ..model.model import Model
 from ..model.model_graph import keep_inputs, model_inputs
 from .normalisation import affine, fold_into_gemm
 
@@ -23,7 +24,7 @@ from .normalisation import affine, fold_into_gemm
 _OPSET = 13
 
 
-def check_samples(data: bytes, samples: Mapping[str, np.ndarray], origin: str) -> None:
+def check_samples(model: Model, samples: Mapping[str, np.ndarray], origin: str) -> None:
     """Check samples for a model.
 
     Raises
@@ -32,7 +33,7 @@ def check_samples(data: bytes, samples: Mapping[str, np.ndarray], origin: str) -
         If a name, a shape, a type or a value is wrong.
     """
     try:
-        check_feeds(describe_model(data)[0], samples)
+        check_feeds(describe_model(model)[0], samples)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{origin}: {error}") from error
     for input_name, array in samples.items():
@@ -40,18 +41,19 @@ def check_samples(data: bytes, samples: Mapping[str, np.ndarray], origin: str) -
             raise ValueError(f"{origin}: input {input_name} must be finite in all samples, and is not")
 
 
-def read_float_model(data: bytes, name: str) -> onnx.ModelProto:
-    """The model that an ONNX file holds.
+def read_float_model(file: Model, name: str) -> onnx.ModelProto:
+    """The model that an ONNX file holds, to be changed.
 
     Raises
     ------
     ModelError
         If it is none that ONNX Runtime runs, is quantised already, or has a dynamic dimension beside the batch.
     """
-    model = read_model(data, name)
+    check_file(file, name)
+    model = file.copy()
     _check_float(model, name)
     keep_inputs(model, [value.name for value in model_inputs(model)])
-    sample = Source(name, copy.deepcopy(model), data, qdq=False)
+    sample = Source(name, copy.deepcopy(model), file, qdq=False)
     check_inputs(sample)
     fix_batch(sample)
     measure(sample)

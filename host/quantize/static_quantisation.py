@@ -14,6 +14,7 @@ from onnxruntime import quantization
 from ..files.progress import Progress, silent
 from ..model.arrays import sample_count
 from ..model.executed import open_session
+from ..model.model import Model
 from .float_model import check_samples, prepare, read_float_model
 
 #: Operators that are quantised. All others stay in float: a chain of pointwise ones between two quantised tensors
@@ -64,8 +65,9 @@ def quantize(
     ValueError
         If a name, a shape, a type or a value of the samples is wrong.
     """
-    model = read_float_model(data, name)
-    check_samples(data, samples, origin)
+    file = Model(data)
+    model = read_float_model(file, name)
+    check_samples(file, samples, origin)
     return quantize_checked(model, samples, name=name, overrides=overrides or {}, progress=progress)
 
 
@@ -111,7 +113,7 @@ def _overrides(known: Mapping[str, tuple[float, int]]) -> dict[str, list[dict[st
 
 
 def relative_errors(
-    data: bytes, quantised: bytes, samples: Mapping[str, np.ndarray], progress: Progress = silent
+    model: Model, quantised: Model, samples: Mapping[str, np.ndarray], progress: Progress = silent
 ) -> dict[str, float]:
     """How far the float outputs of the quantised model are from those of the float model, in ONNX Runtime.
 
@@ -120,7 +122,7 @@ def relative_errors(
     dict of str to float
         ``rms(quantised - float) / rms(float)`` of each float output over all samples.
     """
-    sessions = [open_session(model) for model in (data, quantised)]
+    sessions = [open_session(opened) for opened in (model, quantised)]
     names = [info.name for info in sessions[0].get_outputs() if info.type == "tensor(float)"]
     squares = dict.fromkeys(names, np.zeros(2))
     count = sample_count(samples)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -15,8 +16,8 @@ from ...golden.machine.tensors import tensor_image
 from ...golden.program.program import Program
 from ..driver import ports
 from ..graph import Graph, Int8, evaluate
-from ..model import reference
 from ..model.arrays import contents
+from ..model.reference import Reference
 from ..simulation.settings import EventKind, Outcome
 from ..simulation.verilator_transport import VerilatorTransport
 from .session import InferenceSession, single_samples
@@ -96,17 +97,18 @@ class Comparison:
         """What ONNX Runtime, which runs samples one by one, gives for each; nothing where it is no reference."""
         if self.found.reference:
             return []
-        random = self._random
-        runs = [reference.run(self.program.model, sample) for sample in single_samples(feeds)]
+        random = self.reference.random
+        runs = [self.reference.run(sample) for sample in single_samples(feeds)]
         return [{name: array for name, array in run.items() if name not in random} for run in runs]
 
-    @property
-    def _random(self) -> set[str]:
-        return reference.reference(self.program.model).random
+    @cached_property
+    def reference(self) -> Reference:
+        """The model in ONNX Runtime."""
+        return Reference(self.session.loaded.model)
 
     def _note_missing(self, name: str) -> None:
         """Note that ONNX Runtime is no reference for a tensor, and why."""
-        names = self.found.random if name in self._random else self.found.unseen
+        names = self.found.random if name in self.reference.random else self.found.unseen
         if name not in names:
             names.append(name)
 

@@ -3,83 +3,126 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...golden.config import Config
 from ...golden.presets import DEFAULT_PRESET
 from ...golden.program.program import MAGIC, Program
 from ..driver.driver import check_config
 from ..files.configuration import find_config
-from ..model.model_file import read_model_file
+from ..files.reading import read_file
+from ..model.model import Model
+from ..model.model_file import with_external_data
 from ..program.outcome import Outcome
+from .loaded import Loaded
+
+if TYPE_CHECKING:
+    from ..graph import Graph
+
+#: What a user hands in: the path of a file or its contents, or what was made of them.
+Given = str | Path | bytes | Model | Program | Loaded
 
 
-def load_program(
-    path_or_bytes: str | Path | bytes | Program,
-    config: str | Path | Config = DEFAULT_PRESET,
-    *,
-    name: str = "model",
-    batch: int | None = None,
-) -> Program:
-    """The program in a program file, or the program that an ONNX file compiles to; messages call bytes ``name``.
+def load(
+    given: Given, config: str | Path | Config = DEFAULT_PRESET, *, name: str = "model", batch: int | None = None
+) -> Loaded:
+    """The program in a program file, or the program that an ONNX file compiles to, with the models in it.
 
-    ``batch`` are the samples of an inference: by default those that a program was compiled for, and 1 for a model.
+    Parameters
+    ----------
+    given : str, Path, bytes, Model, Program or Loaded
+    config : str, Path or Config
+    name : str
+        What messages call what is given without a path.
+    batch : int or None
+        Samples of an inference: by default those that a program was compiled for, and 1 for a model.
 
     Raises
     ------
     ValueError
         If the file is neither, or does not fit the configuration; the message names the place and the remedy.
     """
+    return load_with_graph(given, config, name=name, batch=batch)[0]
+
+
+def load_with_graph(
+    given: Given, config: str | Path | Config = DEFAULT_PRESET, *, name: str = "model", batch: int | None = None
+) -> tuple[Loaded, Graph | None]:
+    """What :func:`load` gives, and the graph that was compiled; None where that was done before."""
     found = find_config(config)
-    if isinstance(path_or_bytes, Program):
-        return _checked(path_or_bytes, found, name, batch)
-    if isinstance(path_or_bytes, bytes):
-        data = path_or_bytes
-    else:
-        name, data = str(path_or_bytes), read_model_file(path_or_bytes)
-    if data.startswith(MAGIC):
-        try:
-            program = Program.from_bytes(data)
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from error
-        _checked(program, found, name, batch)
-        # ONNX Runtime, with which they are run, takes a while to import.
-        from .program_parts import check_parts  # noqa: PLC0415
-
-        check_parts(program, name)
-        return program
-    # A program file needs no compiler, which takes a while to import.
-    from ..compiler import compile_model  # noqa: PLC0415
-
-    return compile_model(data, found, name, batch=1 if batch is None else batch)
-
-
-def _checked(program: Program, config: Config, name: str, batch: int | None) -> Program:
-    """A program that is for this configuration and batch."""
-    try:
-        check_config(program, config)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error
-    if batch not in (None, program.batch):
-        raise ValueError(
-            f"{name}: batch must be {program.batch}, which the program is compiled for, not {batch}; "
-            "leave it out, or compile the model again"
+    if isinstance(given, Loaded):
+        return _checked(given, found, batch), None
+    if isinstance(given, Program):
+        return _checked(Loaded.of(name, given), found, batch), None
+    if isinstance(given, Model):
+        return _compiled(given, found, name, batch)
+    if isinstance(given, bytes):
+        return (
+            _read(given, found, name, batch) if given.startswith(MAGIC) else _compiled(Model(given), found, name, batch)
         )
-    return program
+    name, data = str(given), read_file(given)
+    if data.startswith(MAGIC):
+        return _read(data, found, name, batch)
+    return _compiled(with_external_data(Model(data), Path(given)), found, name, batch)
+
+
+def load_program(
+    given: Given, config: str | Path | Config = DEFAULT_PRESET, *, name: str = "model", batch: int | None = None
+) -> Program:
+    """The program alone, see :func:`load`."""
+    return load(given, config, name=name, batch=batch).program
 
 
 def load_outcome(
     path: str | Path, config: str | Path | Config = DEFAULT_PRESET, *, batch: int | None = None
-) -> tuple[Program, Outcome]:
-    """The program as :func:`load_program` gives it, and what its compiler has decided, which a program file says.
+) -> tuple[Loaded, Outcome]:
+    """What :func:`load` gives, and what the compiler of the program has decided, which a program file says.
 
     Raises
     ------
     ValueError
-        As :func:`load_program`; also if a program file says nothing of it.
+        As :func:`load`; also if a program file says nothing of it.
     """
     found = find_config(config)
-    program = load_program(path, found, batch=batch)
+    loaded = load(path, found, batch=batch)
     try:
-        return program, Outcome(program, found)
+        return loaded, Outcome(loaded.program, found)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+
+
+def _read(data: bytes, config: Config, name: str, batch: int | None) -> tuple[Loaded, None]:
+    try:
+        program = Program.from_bytes(data)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+    loaded = _checked(Loaded.of(name, program), config, batch)
+    # ONNX Runtime, with which they are run, takes a while to import.
+    from .program_parts import check_parts  # noqa: PLC0415
+
+    check_parts(loaded)
+    return loaded, None
+
+
+def _compiled(model: Model, config: Config, name: str, batch: int | None) -> tuple[Loaded, Graph]:
+    # A program file needs neither, which take a while to import.
+    from ..compiler import batched, compile_graph  # noqa: PLC0415
+    from ..frontend import import_model  # noqa: PLC0415
+
+    graph = batched(import_model(model, name), 1 if batch is None else batch)
+    return Loaded(name, compile_graph(graph, config), graph.model, graph.head, graph.tail), graph
+
+
+def _checked(loaded: Loaded, config: Config, batch: int | None) -> Loaded:
+    """A program that is for this configuration and batch."""
+    program = loaded.program
+    try:
+        check_config(program, config)
+    except ValueError as error:
+        raise ValueError(f"{loaded.name}: {error}") from error
+    if batch not in (None, program.batch):
+        raise ValueError(
+            f"{loaded.name}: batch must be {program.batch}, which the program is compiled for, not {batch}; "
+            "leave it out, or compile the model again"
+        )
+    return loaded

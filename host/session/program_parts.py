@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+import onnxruntime
 from google.protobuf.message import DecodeError
 
-from ...golden.program.program import Program
 from ...golden.program.tensors import Port
 from ..driver.ports import port_dtype
-from ..model.arrays import describe_model
-from ..model.executed import open_host_part
 from ..model.runtime import RUNTIME_ERRORS
+from .loaded import Loaded
 
 
-def check_parts(program: Program, name: str) -> None:
-    """Run head and tail once, on zeros for one sample; messages begin with ``name``.
+def check_parts(loaded: Loaded) -> None:
+    """Run head and tail once, on zeros for one sample.
 
     Raises
     ------
@@ -24,32 +23,35 @@ def check_parts(program: Program, name: str) -> None:
         If one of the models is none, or what it or a port needs is missing, or of another type or shape.
     """
     try:
-        _check(program)
+        _check(loaded)
     except (DecodeError, *RUNTIME_ERRORS) as error:
         reason = (str(error).splitlines() or [""])[0]
-        raise _damaged(f"{name}: program must hold models that ONNX Runtime runs, and does not: {reason}") from error
+        raise _damaged(
+            f"{loaded.name}: program must hold models that ONNX Runtime runs, and does not: {reason}"
+        ) from error
     except ValueError as error:
-        raise _damaged(f"{name}: program: {error}") from error
+        raise _damaged(f"{loaded.name}: program: {error}") from error
 
 
-def _check(program: Program) -> None:
-    inputs, outputs = describe_model(program.model)
+def _check(loaded: Loaded) -> None:
+    program, (inputs, outputs) = loaded.program, loaded.ends
     values = {info.name: np.zeros((1, *info.sample_shape), info.dtype) for info in inputs}
-    values |= _run("head", program.head, values)
+    values |= _run("head", loaded.head_session, values)
     for port in program.inputs:
         _find("accelerator", port.name, values)
         _check_form(port, values[port.name], program.batch)
     for port in program.outputs:
         values[port.name] = np.zeros(_sample_shape(port, program.batch), port_dtype(port))
-    values |= _run("tail", program.tail, values)
+    values |= _run("tail", loaded.tail_session, values)
     for info in outputs:
         _find("user", info.name, values)
 
 
-def _run(part: str, model: bytes, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    if not model:
+def _run(
+    part: str, session: onnxruntime.InferenceSession | None, values: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    if session is None:
         return {}
-    session = open_host_part(model)
     needed, names = ([value.name for value in end] for end in (session.get_inputs(), session.get_outputs()))
     for name in needed:
         _find(part, name, values)

@@ -11,14 +11,13 @@ import numpy as np
 
 from ...golden.config import Config
 from ...golden.presets import DEFAULT_PRESET
-from ...golden.program.program import Program
 from ..driver.driver import Driver
 from ..driver.transport import Transport
 from ..files.configuration import find_config
 from ..files.progress import Progress, silent
-from ..model.arrays import TensorInfo, check_feeds, describe_model, sample_count
+from ..model.arrays import TensorInfo, check_feeds, sample_count
 from ..simulation.verilator_transport import VerilatorTransport
-from .loading import load_program
+from .loading import Given, load
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -32,7 +31,7 @@ class InferenceSession:
 
     Parameters
     ----------
-    path_or_bytes : str, Path, bytes or Program
+    path_or_bytes : str, Path, bytes, Model, Program or Loaded
         An ONNX file, or a program that ``lutterfly compile`` made, or the contents of one.
     config : str, Path or Config
         Name of a preset, file, or the configuration itself.
@@ -47,6 +46,8 @@ class InferenceSession:
 
     Attributes
     ----------
+    loaded : Loaded
+        The program with the models in it.
     program : Program
     batch : int
     counters : list of dict
@@ -60,7 +61,7 @@ class InferenceSession:
 
     def __init__(
         self,
-        path_or_bytes: str | Path | bytes | Program,
+        path_or_bytes: Given,
         config: str | Path | Config = DEFAULT_PRESET,
         transport: Transport | None = None,
         *,
@@ -68,7 +69,8 @@ class InferenceSession:
         batch: int | None = None,
     ):
         self.config = find_config(config)
-        self.program = load_program(path_or_bytes, self.config, batch=batch)
+        self.loaded = load(path_or_bytes, self.config, batch=batch)
+        self.program = self.loaded.program
         self.batch = self.program.batch
         self.counters: list[dict[str, int]] = []
         self._transport = transport
@@ -76,9 +78,8 @@ class InferenceSession:
         self._driver: Driver | None = None
         self._mixing: str | None = None
         self._lock = threading.RLock()
-        self._inputs, self._outputs = describe_model(self.program.model)
-        self._head = _open(self.program.head)
-        self._tail = _open(self.program.tail)
+        self._inputs, self._outputs = self.loaded.ends
+        self._head, self._tail = self.loaded.head_session, self.loaded.tail_session
 
     def get_inputs(self) -> list[TensorInfo]:
         """The model's inputs."""
@@ -140,7 +141,7 @@ class InferenceSession:
             # Only who runs batches needs it.
             from ..model.independence import mixing_node  # noqa: PLC0415
 
-            self._mixing = mixing_node(self.program.model)
+            self._mixing = mixing_node(self.loaded.model)
         if self._mixing:
             raise ValueError(
                 f"input must be one sample, not {samples}: {self._mixing} makes the outputs of a batch "
@@ -189,16 +190,6 @@ class InferenceSession:
 def single_samples(feeds: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
     """The samples of a batch, each with a batch axis of 1."""
     return [{name: array[index : index + 1] for name, array in feeds.items()} for index in range(sample_count(feeds))]
-
-
-def _open(model: bytes) -> onnxruntime.InferenceSession | None:
-    """A head or tail in ONNX Runtime, or None where there is none."""
-    if not model:
-        return None
-    # A model without head and tail needs less of it.
-    from ..model.executed import open_host_part  # noqa: PLC0415
-
-    return open_host_part(model)
 
 
 def _run(session: onnxruntime.InferenceSession | None, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ...golden.program.program import Program
+from .loaded import Loaded
 
 #: A prediction is right within this part of the measured cycles, or this many cycles, whichever is more.
 TOLERANCE, TOLERANCE_CYCLES = 0.02, 16
@@ -57,7 +58,8 @@ class Verification:
 
     Attributes
     ----------
-    program : Program
+    loaded : Loaded
+        The program with the models in it.
     samples : int
     tensors : list of TensorComparison
         In order of execution, the model's outputs last.
@@ -75,7 +77,7 @@ class Verification:
         outputs not at all.
     """
 
-    program: Program
+    loaded: Loaded
     samples: int
     tensors: list[TensorComparison] = field(default_factory=list)
     layers: list[LayerCycles] = field(default_factory=list)
@@ -83,6 +85,11 @@ class Verification:
     reference: str = ""
     unseen: list[str] = field(default_factory=list)
     random: list[str] = field(default_factory=list)
+
+    @property
+    def program(self) -> Program:
+        """The program."""
+        return self.loaded.program
 
     @property
     def bytes(self) -> int:

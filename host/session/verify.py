@@ -9,8 +9,8 @@ import numpy as np
 from ...golden.config import Config
 from ...golden.elements import BINARY_BITS, CODE_BITS
 from ...golden.machine import machine
-from ...golden.program.program import MAGIC, Program
-from ..compiler import batched, compile_graph
+from ...golden.program.program import Program
+from ..compiler import batched
 from ..files.progress import Progress, silent
 from ..frontend import import_model
 from ..graph import Graph
@@ -18,7 +18,7 @@ from ..model import runtime
 from ..simulation.settings import MemorySettings
 from ..simulation.verilator_transport import VerilatorTransport
 from .compare import Comparison
-from .loading import load_program
+from .loading import Given, load_with_graph
 from .random_inputs import random_feeds
 from .session import InferenceSession
 from .verification import Verification
@@ -28,7 +28,7 @@ _KINDS = {CODE_BITS: "int8", BINARY_BITS: "binary"}
 
 
 def verify(
-    data: bytes,
+    path_or_bytes: Given,
     config: Config,
     samples: int = 8,
     seed: int = 0,
@@ -42,8 +42,8 @@ def verify(
 
     Parameters
     ----------
-    data : bytes
-        An ONNX file, or a program file (which contains one).
+    path_or_bytes : str, Path, bytes, Model, Program or Loaded
+        An ONNX file, or a program file (which contains one), or the contents of one.
     config : Config
     samples : int
         Random inputs.
@@ -53,7 +53,7 @@ def verify(
         Samples of an inference, by default those that a program was compiled for, and 1 for a model. What is missing in
         the last inference is its last input again.
     name : str
-        What messages call the model.
+        What messages call what is given without a path.
     settings : MemorySettings or None
         The simulated memory; cycles are compared on the ideal one, which is the default.
     progress : callable
@@ -67,11 +67,14 @@ def verify(
     """
     if samples < 1:
         raise ValueError(f"samples must be at least 1, not {samples}")
-    program, graph = _compiled(data, config, name, batch)
+    loaded, compiled = load_with_graph(path_or_bytes, config, name=name, batch=batch)
+    program = loaded.program
+    graph = compiled or batched(import_model(loaded.model, loaded.name), program.batch)
+    _check_tensors(program, graph, loaded.name)
     transport = VerilatorTransport(config, settings=settings, progress=progress)
-    session = InferenceSession(program, config, transport)
+    session = InferenceSession(loaded, config, transport)
     run = Comparison(
-        graph, program, config, session, transport, Verification(program, samples, reference=runtime.probe() or "")
+        graph, program, config, session, transport, Verification(loaded, samples, reference=runtime.probe() or "")
     )
     rng = np.random.default_rng(seed)
     # The first inference also fetches the program: cycles are those of a later one.
@@ -84,18 +87,6 @@ def verify(
     if settings in (None, MemorySettings()):
         run.found.layers = run.measure()
     return run.found
-
-
-def _compiled(data: bytes, config: Config, name: str, batch: int | None) -> tuple[Program, Graph]:
-    """The program of a model or of a program file, and the graph that it must compute."""
-    is_program = data.startswith(MAGIC)
-    program = load_program(data, config, name=name, batch=batch) if is_program else None
-    graph = import_model(program.model if program else data, name)
-    graph = batched(graph, program.batch if program else 1 if batch is None else batch)
-    if program is None:
-        program = compile_graph(graph, config)
-    _check_tensors(program, graph, name)
-    return program, graph
 
 
 def _check_tensors(program: Program, graph: Graph, name: str) -> None:

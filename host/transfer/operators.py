@@ -10,6 +10,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import defs, helper, numpy_helper
 
+from ..model.model import Model
 from ..model.model_graph import model_inputs
 
 OPSET = 21
@@ -54,7 +55,7 @@ def chain_of(words: Sequence[str]) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
 
 
-def read_chain(data: bytes, name: str) -> onnx.ModelProto:
+def read_chain(file: Model, name: str) -> onnx.ModelProto:
     """Take a model from a file, freed of the shapes that it was made for; only the number of axes is kept.
 
     Raises
@@ -63,7 +64,7 @@ def read_chain(data: bytes, name: str) -> onnx.ModelProto:
         If it is no model, or does not have one float input and one output.
     """
     try:
-        model = onnx.load_from_string(data)
+        model = file.copy()
     except DecodeError:
         raise ValueError(f"{name}: must be an ONNX file; export the chain of operators to ONNX") from None
     inputs = model_inputs(model)

@@ -15,6 +15,7 @@ from lutterfly.host.command import main
 from lutterfly.host.frontend import ModelError, describe, import_model
 from lutterfly.host.model.arrays import describe_model
 from lutterfly.host.model.executed import open_session
+from lutterfly.host.model.model import Model
 from lutterfly.host.model.model_file import read_model_file
 from lutterfly.host.quantize.static_quantisation import quantize
 from oracles.exactness import assert_answers, assert_exact, needs_reference
@@ -27,24 +28,24 @@ FOLDER = Path(__file__).parents[2] / "exported"
 NETWORKS = sorted(path.stem for path in FOLDER.glob("*.onnx"))
 
 
-def samples(data: bytes, count: int = 8) -> dict[str, np.ndarray]:
+def samples(model: Model, count: int = 8) -> dict[str, np.ndarray]:
     generator = np.random.default_rng(0)
     return {
         info.name: generator.normal(size=(count, *info.sample_shape)).astype(np.float32)
-        for info in describe_model(data)[0]
+        for info in describe_model(model)[0]
     }
 
 
 def quantised(name: str) -> bytes:
-    data = read_model_file(FOLDER / f"{name}.onnx")
-    return quantize(data, samples(data))
+    model = read_model_file(FOLDER / f"{name}.onnx")
+    return quantize(model.data, samples(model))
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_exports_are_quantised_and_exact(name: str, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     data = quantised(name)
-    feeds = {key: value[:1] for key, value in samples(data).items()}
+    feeds = {key: value[:1] for key, value in samples(Model(data)).items()}
     assert_exact(data, feeds, covered=False)
     assert_answers(data, feeds)
     # All but what makes codes of the input, and an output of codes.
@@ -78,7 +79,7 @@ def test_every_command_reads_the_weights_from_any_folder(tmp_path: Path, monkeyp
     model, elsewhere = external(tmp_path), tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    arrays = samples(model_bytes := read_model_file(model))
+    arrays = samples(whole := read_model_file(model))
     np.savez(tmp_path / "inputs.npz", **arrays)
     name, values = next(iter(arrays.items()))
     np.save(tmp_path / "one.npy", values[:1])
@@ -90,7 +91,7 @@ def test_every_command_reads_the_weights_from_any_folder(tmp_path: Path, monkeyp
         output = f"{Path(file).suffix[1:]}.npy"
         words = ["run", file, "--input", f"{name}=../one.npy", "--output", output, "--config", "tiny"]
         assert main.main(words) == 0
-        expected = open_session(model_bytes).run(None, {name: values[:1]})[0]
+        expected = open_session(whole).run(None, {name: values[:1]})[0]
         assert np.load(output).tobytes() == expected.tobytes()
     assert main.main(["verify", "../net.onnx", "--samples", "1", "--config", "tiny"]) == 0
     capsys.readouterr()
@@ -98,10 +99,10 @@ def test_every_command_reads_the_weights_from_any_folder(tmp_path: Path, monkeyp
 
 def test_a_session_reads_them_as_well(tmp_path: Path):
     config, model = PRESETS["tiny"], external(tmp_path, "residual")
-    data = read_model_file(model)
-    feeds = samples(data, 2)
+    whole = read_model_file(model)
+    feeds = samples(whole, 2)
     found = InferenceSession(model, config, GoldenTransport(config)).run(None, feeds)[0]
-    assert found.tobytes() == open_session(data).run(None, feeds)[0].tobytes()
+    assert found.tobytes() == open_session(whole).run(None, feeds)[0].tobytes()
 
 
 def test_weights_that_are_missing(tmp_path: Path):

@@ -15,6 +15,7 @@ from lutterfly.host.frontend import ModelError, describe, import_model
 from lutterfly.host.graph import AveragePool, Convolution, Pointwise
 from lutterfly.host.model import executed
 from lutterfly.host.model.arrays import describe_model
+from lutterfly.host.model.model import Model
 from lutterfly.host.session.verify import verify
 from oracles.exactness import assert_answers, assert_exact, assert_right, needs_reference
 from oracles.refused import POWERS, without_numbers
@@ -28,7 +29,7 @@ NETWORKS = sorted(path.stem for path in FOLDER.glob("*.onnx") if path.stem != "d
 
 def exported(name: str) -> tuple[bytes, list[dict[str, np.ndarray]]]:
     data = (FOLDER / f"{name}.onnx").read_bytes()
-    info = describe_model(data)[0][0]
+    info = describe_model(Model(data))[0][0]
     images = np.random.default_rng(0).normal(size=(4, *info.sample_shape)).astype(np.float32)
     return data, [{info.name: image[None]} for image in images]
 

@@ -12,6 +12,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
 from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.model import executed, reference, runtime
+from lutterfly.host.model.model import Model
 from lutterfly.host.session.verify import verify
 from networks.generated import TINY, Generated, Maker
 from networks.qdq_graphs import GraphOfCodes
@@ -73,7 +74,7 @@ def test_both_scales_are_seen():
     made.product("Conv", (2, 4, 1, 1), 0, (1, 2, 4, 4), bias=False)
     data = made.serialise()
     written = runtime.plain_session(onnx.load_from_string(data)).run(None, feeds(made, 0))[0]
-    assert (written != reference.run(data, feeds(made, 0), [made.tensor])[made.tensor]).mean() > 0.05
+    assert (written != reference.run(Model(data), feeds(made, 0), [made.tensor])[made.tensor]).mean() > 0.05
 
 
 def test_a_merged_scale_that_does_not_fit_a_bias():
@@ -105,7 +106,7 @@ def test_a_head_is_run_as_it_stands_in_the_network():
     samples = [rng.integers(-128, 128, shape).astype(np.int8) for _ in range(5)]
     for sample in samples:
         assert_answers(data, {"x": sample})
-    plain, session = executed.open_session(data), InferenceSession(data, PRESETS["tiny"])
+    plain, session = executed.open_session(Model(data)), InferenceSession(data, PRESETS["tiny"])
     for sample in samples[:2]:
         expected = plain.run(None, {"x": sample})
         for found, wanted in zip(session.run(None, {"x": sample}), expected, strict=True):

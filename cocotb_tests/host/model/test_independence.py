@@ -12,6 +12,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
 from lutterfly.host.model.executed import open_session
 from lutterfly.host.model.independence import mixing_node
+from lutterfly.host.model.model import Model
 from networks.generated import TINY, Maker
 from transports.golden_transport import GoldenTransport
 
@@ -50,7 +51,7 @@ def samples(count: int) -> dict[str, np.ndarray]:
     ],
 )
 def test_the_node_that_mixes_samples(operators: tuple, expected: str):
-    found = mixing_node(network(*operators))
+    found = mixing_node(Model(network(*operators)))
     assert found.partition(" ")[0] == expected
 
 
@@ -58,7 +59,7 @@ def test_a_batch_that_mixes_samples_is_refused_and_one_sample_is_not():
     data = network(("Softmax", {"axis": 0}))
     session = InferenceSession(data, CONFIG, GoldenTransport(CONFIG))
     one = samples(1)
-    assert session.run(None, one)[0].tobytes() == open_session(data).run(None, one)[0].tobytes()
+    assert session.run(None, one)[0].tobytes() == open_session(Model(data)).run(None, one)[0].tobytes()
     softmax = next(node.name for node in onnx.load_from_string(data).graph.node if node.op_type == "Softmax")
     with pytest.raises(
         ValueError,
@@ -78,11 +79,11 @@ def test_a_constant_output():
     model.graph.initializer.append(numpy_helper.from_array(np.float32([[1, 2]]), "given"))
     model.graph.output.append(helper.make_tensor_value_info("given", TensorProto.FLOAT, [1, 2]))
     data = model.SerializeToString()
-    assert mixing_node(data) == "output 'given'"
+    assert mixing_node(Model(data)) == "output 'given'"
     found = InferenceSession(data, CONFIG, GoldenTransport(CONFIG)).run(["given"], samples(1))[0]
     assert found.tolist() == [[1, 2]]
 
 
 @pytest.mark.parametrize("form", digits.FORMS)
 def test_the_samples_of_the_demo_are_independent(form: str):
-    assert mixing_node(digits.model_path(form).read_bytes()) == ""
+    assert mixing_node(Model(digits.model_path(form).read_bytes())) == ""

@@ -16,6 +16,7 @@ from lutterfly.host.command.main import main
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.model.executed import open_session
 from lutterfly.host.model.mac_share import MacShare, count, mac_share
+from lutterfly.host.model.model import Model
 
 Shape = tuple[int, ...]
 
@@ -82,8 +83,8 @@ def test_a_count_is_the_sum_of_ones(operator: str, shape: Shape, others: list[Sh
     names = [f"c{index}" if other else "" for index, other in enumerate(others)]
     node = helper.make_node(operator, ["x", *names], ["y"], "only", **attributes)
     data = model([node], shape, constants)
-    (result,) = open_session(data).run(None, {"x": ones(*shape)})
-    assert count(data) == {f"{operator} 'only'": int(result.sum())}
+    (result,) = open_session(Model(data)).run(None, {"x": ones(*shape)})
+    assert count(Model(data)) == {f"{operator} 'only'": int(result.sum())}
 
 
 @pytest.mark.parametrize(("operator", "gates"), [("RNN", 1), ("GRU", 3), ("LSTM", 4)])
@@ -96,7 +97,7 @@ def test_each_gate_of_each_step_meets_input_and_state(operator: str, gates: int,
         shape,
         {"w": ones(1, gates * hidden, inputs), "r": ones(1, gates * hidden, hidden)},
     )
-    assert count(data) == {f"{operator} 'only'": gates * steps * samples * hidden * (inputs + hidden)}
+    assert count(Model(data)) == {f"{operator} 'only'": gates * steps * samples * hidden * (inputs + hidden)}
 
 
 def test_what_is_inside_and_what_is_not_known() -> None:
@@ -108,7 +109,7 @@ def test_what_is_inside_and_what_is_not_known() -> None:
         {"w": ones(4, 5)},
         functions=[function],
     )
-    assert list(count(data).values()) == [60]
+    assert list(count(Model(data)).values()) == [60]
 
     def branches(operator: str) -> bytes:
         graphs = [
@@ -120,21 +121,21 @@ def test_what_is_inside_and_what_is_not_known() -> None:
         node = helper.make_node("If", ["c"], ["y"], "either", then_branch=graphs[0], else_branch=graphs[1])
         return model([node], (4, 4), {"w": ones(4, 4), "c": np.array(True)})
 
-    assert count(branches("Add")) == {"If 'either'": 0}
-    assert count(branches("MatMul")) == {"If 'either'": None}
+    assert count(Model(branches("Add"))) == {"If 'either'": 0}
+    assert count(Model(branches("MatMul"))) == {"If 'either'": None}
     gelu = model([helper.make_node("Gelu", ["x"], ["y"], "gelu", domain="com.microsoft")], (3, 4), {})
-    assert count(gelu) == {"Gelu 'gelu'": 0}
+    assert count(Model(gelu)) == {"Gelu 'gelu'": 0}
     norm = model([helper.make_node("Inverse", ["x"], ["y"], "inverse", domain="com.microsoft")], (4, 4), {})
-    assert count(norm) == {"Inverse 'inverse'": None}
+    assert count(Model(norm)) == {"Inverse 'inverse'": None}
 
 
 @pytest.mark.parametrize("form", digits.FORMS)
 def test_the_compiler_counts_alike(form: str) -> None:
     data = digits.model_path(form).read_bytes()
-    share = mac_share(compile_model(data, PRESETS["tiny"]))
+    share = mac_share(compile_model(data, PRESETS["tiny"]), ())
     fixed = onnx.load_from_string(data)
     fixed.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
-    assert sum(count(fixed.SerializeToString()).values()) == share.accelerator == share.total
+    assert sum(count(Model.written(fixed)).values()) == share.accelerator == share.total
     assert share.share == 1
     assert share.warnings == []
 

@@ -10,6 +10,7 @@ import pytest
 
 from lutterfly.examples import digits
 from lutterfly.host.model import executed, model_graph, reference, runtime
+from lutterfly.host.model.model import Model
 from networks.generated import FORMS, TINY, Maker, chain, layer
 from oracles.exactness import assert_answers, assert_exact, needs_reference
 
@@ -38,7 +39,7 @@ def test_the_probe_reads_the_processor(monkeypatch, machine: str, flags: str, ex
 @pytest.mark.parametrize("form", digits.FORMS)
 def test_it_shows_every_integer_tensor_and_the_outputs(form: str):
     data = digits.model_path(form).read_bytes()
-    values = reference.run(data, {"pixels": digits.images()[:2]})
+    values = reference.run(Model(data), {"pixels": digits.images()[:2]})
     model = onnx.load_from_string(data)
     operators = ("QuantizeLinear", "QLinearConv", "QGemm")
     quantised = [node.output[0] for node in model.graph.node if node.op_type in operators]
@@ -50,9 +51,9 @@ def test_it_shows_every_integer_tensor_and_the_outputs(form: str):
 def test_integer_inputs_are_shown_as_well():
     generated = layer("conv", 1)
     feeds = generated.feeds(0)
-    values = reference.run(generated.model, feeds)
+    values = reference.run(Model(generated.model), feeds)
     assert values["x"] is feeds["x"]
-    assert reference.run(generated.model, feeds, ["x"]).keys() == {"x"}
+    assert reference.run(Model(generated.model), feeds, ["x"]).keys() == {"x"}
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -60,7 +61,7 @@ def test_showing_tensors_changes_no_answer(form: str):
     for seed in range(5):
         generated = chain(seed, form=form)
         # Nothing in between would be shown otherwise.
-        assert len(reference.Reference(generated.model).run(generated.feeds(seed))) > 2
+        assert len(reference.Reference(Model(generated.model)).run(generated.feeds(seed))) > 2
 
 
 def around_float_convolutions(*, ahead: bool) -> tuple[bytes, list[str]]:
@@ -88,10 +89,10 @@ def test_what_float_convolutions_make_uncertain_is_hidden(ahead: bool):
     data, codes = around_float_convolutions(ahead=ahead)
     x = np.random.default_rng(1).integers(-128, 128, (1, 3, 8, 8), np.int8)
     feeds = {"x": x.astype(np.float32) / 64 if ahead else x}
-    opened = reference.Reference(data)
+    opened = reference.Reference(Model(data))
     found = opened.run(feeds)
     (output,) = opened.output_names
-    assert found[output].tobytes() == executed.open_session(data).run(None, feeds)[0].tobytes()
+    assert found[output].tobytes() == executed.open_session(Model(data)).run(None, feeds)[0].tobytes()
     assert found[output].tobytes() != opened._exposed.run([output], feeds)[0].tobytes(), "the two agree"
     assert [name in found for name in codes] == [not ahead] * len(codes)
 
@@ -121,7 +122,16 @@ def test_networks_without_a_product_have_a_form_too(kind: str, form: str, qdq: b
 
 def test_an_opened_reference_is_kept():
     data = digits.model_path("qop").read_bytes()
-    assert reference.reference(data) is reference.reference(bytes(data))
+    assert reference.reference(Model(data)) is reference.reference(Model(bytes(data)))
+
+
+@pytest.mark.parametrize(("form", "graphs"), [("qdq", 1), ("qop", 1), ("uint8", 2)])
+def test_onnx_runtime_is_asked_once_for_what_it_executes(monkeypatch: pytest.MonkeyPatch, form: str, graphs: int):
+    """Of uint8 codes twice: what it executes says whether sums must be made exact, and then it executes another."""
+    found, execute = [], executed.executed_model
+    monkeypatch.setattr(executed, "executed_model", lambda *given: found.append(execute(*given)) or found[-1])
+    reference.Reference(Model(digits.model_path(form).read_bytes()))
+    assert len(found) == graphs
 
 
 def shared_zero_points() -> tuple[bytes, dict[str, np.ndarray]]:

@@ -18,6 +18,7 @@ from lutterfly.host import InferenceSession
 from lutterfly.host.command.main import main
 from lutterfly.host.frontend import ModelError, describe, import_model
 from lutterfly.host.model import executed
+from lutterfly.host.model.model import Model
 from lutterfly.host.quantize.calibration import split
 from lutterfly.host.quantize.static_quantisation import quantize, relative_errors
 from oracles.exactness import needs_reference
@@ -157,9 +158,9 @@ def test_batch_normalisation_of_vectors_is_folded(transposed: bool, bias: bool) 
         "fully connected",
     ]
     feeds = samples(3, seed=1)
-    expected = executed.open_session(quantised).run(None, feeds)[0]
+    expected = executed.open_session(Model(quantised)).run(None, feeds)[0]
     np.testing.assert_array_equal(InferenceSession(quantised, "tiny").run(None, feeds)[0], expected)
-    assert relative_errors(data, quantised, feeds).popitem()[1] < 0.05
+    assert relative_errors(Model(data), Model(quantised), feeds).popitem()[1] < 0.05
 
 
 @needs_reference
@@ -181,7 +182,7 @@ def test_batch_normalisation_of_what_others_read_stays() -> None:
     product = network.add("Gemm", network.constant(weights))
     network.add("Add", network.normalisation(6), source=product)
     data = network.serialise()
-    assert relative_errors(data, quantize(data, samples()), samples(3)).popitem()[1] < 0.05
+    assert relative_errors(Model(data), Model(quantize(data, samples())), samples(3)).popitem()[1] < 0.05
 
 
 def samples(count: int = 8, seed: int = 0) -> dict[str, np.ndarray]:
@@ -194,9 +195,9 @@ def test_the_result_runs_with_the_bytes_of_onnx_runtime(make: Callable[[], bytes
     data = make()
     quantised = quantize(data, samples())
     feeds = samples(3, seed=1)
-    expected = executed.open_session(quantised).run(None, feeds)[0]
+    expected = executed.open_session(Model(quantised)).run(None, feeds)[0]
     np.testing.assert_array_equal(InferenceSession(quantised, "tiny").run(None, feeds)[0], expected)
-    assert relative_errors(data, quantised, feeds).popitem()[1] < 0.05
+    assert relative_errors(Model(data), Model(quantised), feeds).popitem()[1] < 0.05
 
 
 def test_activations_and_weights_are_what_the_accelerator_runs_best() -> None:
@@ -238,12 +239,14 @@ def test_all_layers_run_on_the_accelerator(make: Callable[[], bytes], layers: li
 
 def test_the_error_is_that_of_the_outputs() -> None:
     data = cnn()
-    assert relative_errors(data, data, samples()) == {"t14": 0.0}
+    assert relative_errors(Model(data), Model(data), samples()) == {"t14": 0.0}
     network = FloatNetwork()
     network.add("Mul", network.constant(np.float32(3)))
     tripled = network.serialise(rank=4)
     network.constants[0].CopyFrom(numpy_helper.from_array(np.float32(3.75), "c0"))
-    assert relative_errors(tripled, network.serialise(rank=4), samples()) == {"t0": pytest.approx(0.25, rel=1e-6)}
+    assert relative_errors(Model(tripled), Model(network.serialise(rank=4)), samples()) == {
+        "t0": pytest.approx(0.25, rel=1e-6)
+    }
 
 
 def write(folder: Path, model: bytes, **arrays: np.ndarray) -> list[str]:

@@ -20,6 +20,7 @@ from lutterfly.host.compiler import CompileError, compile_graph, plan_graph
 from lutterfly.host.compiler.rewrite.batch import batched
 from lutterfly.host.graph import Graph, Window
 from lutterfly.host.model import executed
+from lutterfly.host.model.model import Model
 from lutterfly.host.session.loading import load_outcome, load_program
 from lutterfly.host.session.verification import TOLERANCE, TOLERANCE_CYCLES
 from networks.generated import Generated, Limits, Maker
@@ -77,7 +78,8 @@ def test_a_session_runs_a_batch_on_the_core(form: str, *, float_ends: bool, tmp_
     session = InferenceSession(model.model, TINY, batch=4)
     (found,) = session.run(None, feeds)
     expected = [
-        executed.open_session(model.model).run(None, {"x": feeds["x"][index : index + 1]})[0] for index in range(6)
+        executed.open_session(Model(model.model)).run(None, {"x": feeds["x"][index : index + 1]})[0]
+        for index in range(6)
     ]
     np.testing.assert_array_equal(found, np.concatenate(expected))
     assert len(session.counters) == 2
@@ -85,8 +87,8 @@ def test_a_session_runs_a_batch_on_the_core(form: str, *, float_ends: bool, tmp_
     cycles, predicted = session.counters[1]["cycles"], session.program.predicted_cycles
     assert abs(cycles - predicted) <= max(TOLERANCE_CYCLES, TOLERANCE * cycles)
     (tmp_path / "net.onnx").write_bytes(model.model)
-    program, outcome = load_outcome(tmp_path / "net.onnx", TINY, batch=4)
-    assert (program, outcome.program.predicted_cycles) == (session.program, predicted)
+    loaded, outcome = load_outcome(tmp_path / "net.onnx", TINY, batch=4)
+    assert (loaded.program, outcome.program.predicted_cycles) == (session.program, predicted)
     alone = InferenceSession(model.model, TINY)
     alone.run(None, {"x": feeds["x"][:2]})
     assert cycles < 3 * alone.counters[1]["cycles"]
@@ -157,7 +159,9 @@ def test_a_program_file_says_its_batch_and_is_run_with_it(
         results.append(np.load(output))
     assert len(compilations) == 1
     assert f"{compiled['predicted_cycles']:,} predicted" in page.read_text()
-    expected = [executed.open_session(made.model).run(None, {"x": made.feeds(seed)["x"]})[0] for seed in range(5)]
+    expected = [
+        executed.open_session(Model(made.model)).run(None, {"x": made.feeds(seed)["x"]})[0] for seed in range(5)
+    ]
     for found in results:
         np.testing.assert_array_equal(found, np.concatenate(expected))
     assert main(["check", str(program), "--config", "tiny"]) == 0

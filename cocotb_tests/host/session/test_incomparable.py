@@ -11,6 +11,7 @@ from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.model.arrays import contents
 from lutterfly.host.model.independence import mixing_node
+from lutterfly.host.model.model import Model
 from lutterfly.host.model.random_numbers import random_tensors
 from lutterfly.host.session.session import InferenceSession
 from lutterfly.host.session.verification import Verification
@@ -117,5 +118,5 @@ def test_random_tensors_are_found_in_functions_and_branches() -> None:
 
 @needs_reference
 def test_strings_and_random_numbers_do_not_mix_samples() -> None:
-    assert mixing_node(with_names([str(number) for number in range(10)])) == ""
-    assert mixing_node(with_noise(in_front=False)) == ""
+    assert mixing_node(Model(with_names([str(number) for number in range(10)]))) == ""
+    assert mixing_node(Model(with_noise(in_front=False))) == ""

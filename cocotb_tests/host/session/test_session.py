@@ -16,6 +16,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.queues import Queues
 from lutterfly.host import InferenceSession
 from lutterfly.host.model import executed
+from lutterfly.host.model.model import Model
 from lutterfly.host.session.loading import load_program
 from lutterfly.host.simulation.settings import EventKind
 from lutterfly.host.simulation.verilator_transport import VerilatorTransport
@@ -43,7 +44,7 @@ def test_describes_the_model_as_onnx_runtime_does(form: str) -> None:
 def test_a_batch_has_the_bytes_of_onnx_runtime(form: str) -> None:
     session = open_session(form)
     images = digits.images()[:3]
-    expected = executed.open_session(digits.model_path(form).read_bytes()).run(None, {"pixels": images})[0]
+    expected = executed.open_session(Model(digits.model_path(form).read_bytes())).run(None, {"pixels": images})[0]
     np.testing.assert_array_equal(session.run(["logits"], {"pixels": images})[0], expected)
     assert len(session.counters) == 3
 
@@ -142,6 +143,16 @@ def test_runs_a_program_file(tmp_path: Path) -> None:
     np.testing.assert_array_equal(from_file, open_session("qop").run(None, {"pixels": image}))
     with pytest.raises(ValueError, match=r": program must be for the configuration of this hardware"):
         InferenceSession(path, "tiny")
+
+
+def test_what_a_program_file_holds_for_the_host_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = load_program(digits.model_path("qdq"), CONFIG)
+    path = tmp_path / "digits.program"
+    path.write_bytes(program.to_bytes())
+    opened, opening = [], executed.open_host_part
+    monkeypatch.setattr(executed, "open_host_part", lambda part: opened.append(part.data) or opening(part))
+    InferenceSession(path, CONFIG, GoldenTransport(CONFIG)).run(None, {"pixels": digits.images()[:1]})
+    assert opened == [program.head, program.tail]
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(
         ValueError,

@@ -14,7 +14,7 @@ from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.command.main import main
 from lutterfly.host.compiler import compile_model
-from lutterfly.host.model import reference
+from lutterfly.host.model.reference import Reference
 from lutterfly.host.session.verify import verify
 from lutterfly.host.simulation.settings import MemorySettings
 from networks.generated import FORMS, TINY, Generated, Limits, chain, layer
@@ -92,8 +92,8 @@ def test_a_wrong_constant_is_seen(place: int) -> None:
 
 
 def test_tensors_that_onnx_runtime_does_not_show_are_named(monkeypatch) -> None:
-    run = reference.run
-    monkeypatch.setattr(reference, "run", lambda *words: {"logits": run(*words)["logits"]})
+    run = Reference.run
+    monkeypatch.setattr(Reference, "run", lambda *words: {"logits": run(*words)["logits"]})
     found = verify(digits.model_path("qop").read_bytes(), PRESETS["tiny"], samples=1)
     *inner, output = found.tensors
     assert found.unseen == [tensor.name for tensor in inner]

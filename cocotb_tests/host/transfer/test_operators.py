@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from lutterfly.host.model.model import Model
 from lutterfly.host.transfer.operators import chain_of, read_chain
 from lutterfly.host.transfer.pointwise import Pointwise
 
@@ -83,7 +84,7 @@ def test_a_file_is_freed_of_its_shapes() -> None:
         helper.make_node("HardSigmoid", ["x"], ["a"], alpha=0.125), helper.make_node("Mul", ["x", "a"], ["y"])
     )
     expected = VALUES * np.clip(VALUES / 8 + np.float32(0.5), 0, 1)
-    np.testing.assert_array_equal(compute(read_chain(data, "chain.onnx")), expected)
+    np.testing.assert_array_equal(compute(read_chain(Model(data), "chain.onnx")), expected)
 
 
 @pytest.mark.parametrize(
@@ -102,4 +103,4 @@ def test_a_file_is_freed_of_its_shapes() -> None:
 )
 def test_refused_files(data: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(f'chain.onnx: {message}')}$"):
-        read_chain(data, "chain.onnx")
+        read_chain(Model(data), "chain.onnx")

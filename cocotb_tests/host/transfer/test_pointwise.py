@@ -9,6 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.golden.transfer.scheme_names import parse
 from lutterfly.golden.transfer.transfer_table import transfer_table
+from lutterfly.host.model.model import Model
 from lutterfly.host.transfer.operators import chain_of, read_chain
 from lutterfly.host.transfer.pointwise import Pointwise, PointwiseError
 
@@ -78,7 +79,7 @@ def test_a_constant_for_each_place_is_refused() -> None:
     graph = helper.make_graph([helper.make_node("Mul", ["x", "slope"], ["y"])], "g", *ends, [slope])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     with pytest.raises(ValueError, match=r"^chain: Mul must be pointwise: "):
-        Pointwise(read_chain(model.SerializeToString(), "chain"), "chain")(VALUES)
+        Pointwise(read_chain(Model.written(model), "chain"), "chain")(VALUES)
 
 
 def gate(*nodes: onnx.NodeProto, at: float, seen: float) -> Pointwise:

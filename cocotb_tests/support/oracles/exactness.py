@@ -11,6 +11,7 @@ from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.graph import Graph
 from lutterfly.host.graph.evaluate import evaluate, from_onnx, to_onnx
 from lutterfly.host.model import executed, reference, runtime
+from lutterfly.host.model.model import Model
 from lutterfly.host.session.verification import Verification
 from networks.generated import Generated
 from oracles.kept import kept
@@ -21,7 +22,7 @@ needs_reference = pytest.mark.skipif(runtime.probe() is not None, reason=str(run
 def differing(data: bytes, feeds: Mapping[str, np.ndarray]) -> tuple[Graph, dict[str, int]]:
     """The graph, and the differing bytes of each integer tensor of the ONNX file that the graph covers."""
     graph = import_model(data)
-    expected = reference.run(data, feeds)
+    expected = reference.run(Model(data), feeds)
     inputs = {}
     for name in graph.inputs:
         tensor = graph.tensors[name]
@@ -40,7 +41,7 @@ def differing(data: bytes, feeds: Mapping[str, np.ndarray]) -> tuple[Graph, dict
 
 def assert_answers(data: bytes, feeds: Mapping[str, np.ndarray]) -> None:
     """The model's outputs, through head, golden functions and tail, are those of the plain model in ONNX Runtime."""
-    graph, plain = import_model(data), executed.open_session(data)
+    graph, plain = import_model(data), executed.open_session(Model(data))
     values = dict(feeds) | run_part(graph.head, feeds)
     views = {name: graph.tensors[name].views[0] for name in graph.inputs}
     codes = evaluate(
@@ -56,7 +57,7 @@ def assert_answers(data: bytes, feeds: Mapping[str, np.ndarray]) -> None:
         np.testing.assert_array_equal(values[name], expected, name)
 
 
-def run_part(part: bytes, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def run_part(part: Model, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """What a head or tail computes; nothing where there is none."""
     if not part:
         return {}
@@ -68,7 +69,7 @@ def run_part(part: bytes, values: Mapping[str, np.ndarray]) -> dict[str, np.ndar
 
 def integer_tensors(data: bytes, feeds: Mapping[str, np.ndarray]) -> set[str]:
     """Names of the integer tensors that ONNX Runtime shows."""
-    return {name for name, value in reference.run(data, feeds).items() if value.dtype in (np.int8, np.uint8)}
+    return {name for name, value in reference.run(Model(data), feeds).items() if value.dtype in (np.int8, np.uint8)}
 
 
 def assert_exact(data: bytes, feeds: Mapping[str, np.ndarray], *, covered: bool = True) -> Graph:

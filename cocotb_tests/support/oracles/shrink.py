@@ -10,6 +10,7 @@ from onnx import helper
 
 from lutterfly.host.model import model_graph, reference
 from lutterfly.host.model.arrays import describe_model
+from lutterfly.host.model.model import Model
 
 
 def shrink(model: bytes, fails: Callable[[bytes], bool]) -> bytes:
@@ -21,11 +22,13 @@ def beginnings(model: bytes) -> Iterator[bytes]:
     """For each tensor of codes that is computed: the network that ends there."""
     rng = np.random.default_rng(0)
     feeds = {}
-    for info in describe_model(model)[0]:
+    for info in describe_model(Model(model))[0]:
         whole = rng.integers(0, 128, (1, *info.sample_shape))
         feeds[info.name] = whole.astype(info.dtype)
     loaded = onnx.load_from_string(model)
-    codes = {name: value for name, value in reference.run(model, feeds).items() if value.dtype in (np.int8, np.uint8)}
+    codes = {
+        name: value for name, value in reference.run(Model(model), feeds).items() if value.dtype in (np.int8, np.uint8)
+    }
     for name in model_graph.computed_tensors(loaded):
         if name in codes:
             yield _until(loaded, name, codes[name]).SerializeToString()

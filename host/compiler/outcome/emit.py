@@ -61,9 +61,9 @@ def emit(plan: Plan, config_name: str) -> Program:
         predicted_cycles=plan.predicted_cycles,
         outline=outline(plan),
         batch=graph.batch,
-        head=graph.head,
-        tail=graph.tail,
-        model=graph.model,
+        head=graph.head.data,
+        tail=graph.tail.data,
+        model=graph.model.data,
     )
 
 

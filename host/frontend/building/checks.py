@@ -12,6 +12,7 @@ from ...graph import Int8, View
 from ...graph.evaluate import to_onnx
 from ...graph.tabulate import CODES, open_part, tabulate
 from ...model.executed import open_session
+from ...model.model import Model
 from ..fragments.fragments import Fragment, Kind
 from ..reading.cut import cut
 from ..reading.errors import UnsupportedError
@@ -59,7 +60,7 @@ def check_layers(build: Build, fragment: Fragment, first_layer: int, values: Map
     shapes = {name: source.shapes[name] for name in fragment.inputs}
     part = cut(source, fragment.nodes, shapes, fragment.outputs)
     # Where a processor's kernels for products saturate, ONNX Runtime must replace them.
-    session = open_session(part.SerializeToString()) if fragment.kind is Kind.LINEAR else open_part(part)
+    session = open_session(Model.written(part)) if fragment.kind is Kind.LINEAR else open_part(part)
     # Two ONNX tensors may be views of one tensor.
     read = dict.fromkeys(build.places[name].tensor for name in fragment.inputs)
     values = dict(values or {name: random_codes(build, name, seed) for seed, name in enumerate(read)})

@@ -54,7 +54,7 @@ def replace_integer_products(source: Source) -> Source:
         model.opset_import.add(domain="com.microsoft", version=1)
     # ONNX Runtime must go on treating the others as it treats the model.
     mark_form(model, qdq=source.qdq)
-    return Source(source.name, model, source.data, source.qdq)
+    return Source(source.name, model, source.file, source.qdq)
 
 
 def _replace(source: Source, model: onnx.ModelProto, node: NodeProto) -> list[NodeProto]:

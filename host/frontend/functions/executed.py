@@ -37,7 +37,7 @@ def follow(source: Source) -> Source:
     _restore_names(source.model, model)
     name_nodes(model)
     put_back(source.model, model, calls)
-    return Source(source.name, model, source.data, source.qdq, functions=functions)
+    return Source(source.name, model, source.file, source.qdq, functions=functions)
 
 
 def _restore_names(given: onnx.ModelProto, model: onnx.ModelProto) -> None:

@@ -110,7 +110,7 @@ def stand_in(source: Source, functions: Functions) -> tuple[onnx.ModelProto, lis
     name_nodes(model)
     measured = onnx.ModelProto()
     measured.CopyFrom(model)
-    shown = Source(source.name, measured, source.data, source.qdq)
+    shown = Source(source.name, measured, source.file, source.qdq)
     fix_batch(shown)
     measure(shown)
     calls = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import onnx
 from onnx import NodeProto
 
 from ....golden.numerics.addition import UNSIGNED_OFFSET, add, sum_tables
@@ -107,7 +106,7 @@ def _check_alike(build: Build, names: list[str], first: Place, second: Place) ->
 
 def _of_two_types(source: Source) -> UnsupportedError:
     """Why operands of a sum are int8 and uint8: the file has both, or ONNX Runtime makes the one of the other."""
-    if has_unsigned(onnx.load_from_string(source.data)):
+    if has_unsigned(source.file.proto):
         return UnsupportedError("its operands are int8 and uint8", "quantise all activations to one type")
     return UnsupportedError(
         "ONNX Runtime makes one of its operands uint8, as it does between QuantizeLinear and DequantizeLinear in files "

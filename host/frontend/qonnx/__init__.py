@@ -11,9 +11,10 @@ import numpy as np
 import onnx
 from onnx import NodeProto
 
+from ...model.model import Model
 from ..fragments.fragments import LAYOUT, POOLING, TRANSPARENT, label
 from ..reading.errors import ModelError
-from ..reading.parse import read_model
+from ..reading.parse import check_file
 from .reading.chain import Chain, find_chain, is_scalar
 from .reading.network import Network, read_network
 from .reading.operands import check_scale, read_product
@@ -32,17 +33,19 @@ __all__ = ["notes_of", "rewrite"]
 _FLOAT = onnx.TensorProto.FLOAT
 
 
-def rewrite(data: bytes, name: str) -> bytes:
-    """Rewrite a file with operators of QONNX; every other one stays as it is.
+def rewrite(model: Model, name: str) -> Model:
+    """Rewrite a model with operators of QONNX; every other one stays as it is.
 
     Raises
     ------
     ModelError
-        If it is no ONNX file, or has what the accelerator cannot run with the values of QONNX; the message names the
-        node and the remedy.
+        If it has what the accelerator cannot run with the values of QONNX; the message names the node and the remedy.
     """
-    model = read_model(data, name)
-    return _Rewriting(read_network(model, name)).run().SerializeToString() if is_qonnx(model) else data
+    if not is_qonnx(model.proto):
+        return model
+    written = Model.written(_Rewriting(read_network(model.proto, name)).run())
+    check_file(written, name)
+    return written
 
 
 class _Rewriting:

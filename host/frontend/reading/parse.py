@@ -1,4 +1,4 @@
-"""The ONNX file: read, and checked for what needs no run of it."""
+"""The ONNX file, checked for what needs no run of it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import math
 import onnx
 from google.protobuf.message import DecodeError
 
+from ...model.model import Model
 from ...model.model_file import external_files
 from ...model.model_graph import FREE_INITIALIZERS, is_qdq, model_inputs
 from .errors import ModelError
@@ -43,22 +44,22 @@ _ELEMENTS = 256 << 20
 _MODEL_TAG = b"\x08"
 
 
-def read_model(data: bytes, name: str) -> onnx.ModelProto:
-    """Read a file.
+def check_file(file: Model, name: str) -> None:
+    """Check a file, whatever network it holds.
 
     Raises
     ------
     ModelError
         If it is not ONNX, or is truncated or invalid.
     """
-    if not data:
+    if not file:
         raise ModelError(f"{name}: must be an ONNX file, not an empty one")
     try:
-        model = onnx.load_from_string(data)
+        model = file.proto
     except DecodeError as error:
-        if data.startswith(_MODEL_TAG):
+        if file.data.startswith(_MODEL_TAG):
             raise ModelError(
-                f"{name}: the ONNX file is truncated or damaged after {len(data)} bytes; export or copy it again"
+                f"{name}: the ONNX file is truncated or damaged after {len(file.data)} bytes; export or copy it again"
             ) from error
         raise ModelError(f"{name}: must be an ONNX file; export the network to ONNX") from error
     place = wrong_text(model)
@@ -78,22 +79,21 @@ def read_model(data: bytes, name: str) -> onnx.ModelProto:
         onnx.checker.check_model(model)
     except onnx.checker.ValidationError as error:
         raise ModelError(f"{name}: is not a valid ONNX model: {str(error).splitlines()[0]}; export it again") from error
-    return model
 
 
-def parse(data: bytes, name: str) -> Source:
-    """Read the file of a quantised model.
+def parse(file: Model, name: str) -> Source:
+    """Take a quantised model from a file that :func:`check_file` accepts.
 
     Raises
     ------
     ModelError
-        If :func:`read_model` or :func:`check_inputs` raises it, or the model has no quantised operator.
+        If :func:`check_inputs` raises it, or the model has no quantised operator.
     """
-    model = read_model(data, name)
+    model = file.copy()
     _check_names(model, name)
     _check_quantised(model, name)
     name_nodes(model)
-    source = Source(name, model, data, is_qdq(model))
+    source = Source(name, model, file, is_qdq(model))
     _check_fixed(source)
     check_inputs(source)
     _check_per_tensor(source)

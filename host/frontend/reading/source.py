@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto
 
+from ...model.model import Model
 from ...model.model_graph import model_inputs
 from .layer_body import LayerBody
 
@@ -23,8 +24,8 @@ class Source:
         For messages.
     model : ModelProto
         The model with a unique name for every node; with a batch of 1 once that is fixed.
-    data : bytes
-        The file as the user gave it.
+    file : Model
+        The model as the user gave it, or as it was rewritten from QONNX.
     qdq : bool
         Whether it has the QDQ form.
     constants : dict of str to array
@@ -41,7 +42,7 @@ class Source:
 
     name: str
     model: onnx.ModelProto
-    data: bytes
+    file: Model
     qdq: bool
     constants: dict[str, np.ndarray] = field(default_factory=dict)
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)

@@ -20,6 +20,7 @@ from lutterfly.host.graph import Convolution, FastPointwise
 from lutterfly.host.model import executed, reference
 from lutterfly.host.model.arrays import describe_model
 from lutterfly.host.model.functions.fpc_function import make_function
+from lutterfly.host.model.model import Model
 from networks.bodies import Change, at, attribute, extra, node, operator, reads, shuffle, value
 from networks.butterflies import Network, patterns, random_finish, random_stages, with_fast_pointwise
 from networks.fast_networks import fast_network
@@ -148,7 +149,7 @@ def test_a_dynamic_batch_and_a_float_input_stay_on_the_host():
     assert graph.head
     assert graph.tail
     # Head and tail need none of the functions.
-    assert not onnx.load_from_string(graph.head).functions
+    assert not graph.head.proto.functions
     assert_answers(data, {"x": np.random.default_rng(0).normal(size=(1, 4, 3, 3)).astype(np.float32)})
 
 
@@ -378,7 +379,7 @@ def test_densities_are_read_from_what_is_a_number_for_each_channel():
 @pytest.mark.parametrize(("name", "count"), [("kws_qop", 4), ("vww_qop", 13)])
 def test_mlperf_tiny_with_fast_layers_is_exact(name: str, count: int, direction: Direction, models_dir: Path):
     model = with_fast_pointwise(onnx.load(models_dir / f"{name}.onnx"), direction)
-    (info,) = describe_model(model.SerializeToString())[0]
+    (info,) = describe_model(Model.written(model))[0]
     feed = np.random.default_rng(0).integers(-128, 128, (1, *info.sample_shape)).astype(np.int8)
     data = model.SerializeToString()
     # The softmax at the end runs on the host.
@@ -387,7 +388,7 @@ def test_mlperf_tiny_with_fast_layers_is_exact(name: str, count: int, direction:
     assert len(layers) == count
     assert all(layer.requantisation.shift == 3 for layer in layers)
     # They pass on what they read.
-    values = reference.run(data, {info.name: feed})
+    values = reference.run(Model(data), {info.name: feed})
     assert all(len(np.unique(values[layer.output])) > 40 for layer in layers)
 
 
@@ -403,7 +404,7 @@ def test_the_digits_are_read_and_every_layer_is_exact():
         (128, 128),
     ]
     assert all(layer.requantisation.shift is not None and layer.table is None for layer in layers)
-    (logits,) = executed.open_session(data).run(None, {"pixels": images})
+    (logits,) = executed.open_session(Model(data)).run(None, {"pixels": images})
     assert np.mean(logits.argmax(axis=1) == digits.labels()) >= 0.975
 
 
@@ -418,5 +419,5 @@ def test_the_example_that_needs_no_lutterfly_is_recognised():
     quantised = {name: (tensor.scale, tensor.zero_point) for name, tensor in graph.tensors.items()}
     assert quantised == {"codes": (np.float32(0.02), -7), "mixed": (np.float32(0.03), 3)}
     # Random weights, and yet a layer that uses its codes.
-    mixed = reference.run(data, {"features": features})["mixed"]
+    mixed = reference.run(Model(data), {"features": features})["mixed"]
     assert len(np.unique(mixed)) > 100

@@ -6,7 +6,6 @@ import re
 from fractions import Fraction
 
 import numpy as np
-import onnx
 import pytest
 from onnx import numpy_helper
 
@@ -14,6 +13,7 @@ from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.frontend.qonnx import rewrite
 from lutterfly.host.frontend.qonnx.fitting import wanted
 from lutterfly.host.frontend.qonnx.fitting.line import find_line
+from lutterfly.host.model.model import Model
 from networks.qonnx_networks import QonnxNetwork, assert_graph, executed_by_qonnx, random_feeds
 from oracles.exactness import needs_reference
 
@@ -43,7 +43,7 @@ def exact(value: np.float32) -> Fraction:
 
 def written(data: bytes) -> dict[str, np.ndarray]:
     """The constants of the one quantised product."""
-    model = onnx.load_from_string(rewrite(data, "model"))
+    model = rewrite(Model(data), "model").proto
     (node,) = [node for node in model.graph.node if node.op_type == "QGemm"]
     values = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     return {"weights": values[node.input[3]], "scale": values[node.input[4]], "bias": values[node.input[6]]}

@@ -11,6 +11,7 @@ from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.frontend import ModelError, import_model
+from lutterfly.host.model.model import Model
 from lutterfly.host.model.reference import Reference
 from lutterfly.host.quantize.static_quantisation import quantize, relative_errors
 from oracles.exactness import assert_answers, needs_reference
@@ -46,7 +47,7 @@ def test_listed_initializers_are_no_inputs_of_the_reference() -> None:
     data = listed(onnx.load(digits.model_path("qdq")), 3)
     feeds = {"pixels": np.random.default_rng(0).uniform(0, 16, (1, *digits.images()[:1].shape[1:])).astype(np.float32)}
     assert_answers(data, feeds)
-    assert len(Reference(data).run(feeds)) > 2
+    assert len(Reference(Model(data)).run(feeds)) > 2
 
 
 def test_a_float_model_with_listed_initializers_is_quantised() -> None:
@@ -62,7 +63,7 @@ def test_a_float_model_with_listed_initializers_is_quantised() -> None:
     samples = {"x": np.random.default_rng(1).normal(size=(4, 3, 6, 6)).astype(np.float32)}
     quantised = quantize(data, samples)
     assert len(import_model(quantised).layers) == 1
-    assert relative_errors(data, quantised, samples)["y"] < 0.03
+    assert relative_errors(Model(data), Model(quantised), samples)["y"] < 0.03
 
 
 def test_what_a_caller_may_replace_is_refused_where_onnx_runtime_would_not_fuse_it() -> None:

@@ -26,6 +26,7 @@ from lutterfly.host.graph import (
     Pointwise,
     Slice,
 )
+from lutterfly.host.model.model import Model
 
 #: Of the layers of a graph.
 _OF_LAYERS = (
@@ -88,14 +89,14 @@ class Meetings:
 def features(graph: Graph, program: Program, config: Config) -> set[str]:
     """What a network has, by what the frontend made of the file and the compiler of it."""
     found = {feature for layer in graph.layers for feature in _of_layer(graph, layer)}
-    found |= {*_of_tensors(graph), *_of_file(onnx.load_from_string(program.model))}
+    found |= {*_of_tensors(graph), *_of_file(graph.model.proto)}
     if any(tensor.order for tensor in (*program.core.written, *program.spilled)):
         found.add("other order")
     if any(len(commands) // COMMAND_BYTES > config.resident_commands for commands in _queues(program)):
         found.add("longer than the ring")
     if program.batch > 1:
         found.add("batch")
-    if _wide_tensors(program.model) - _wide_tensors(graph.head) - _wide_tensors(graph.tail):
+    if _wide_tensors(graph.model) - _wide_tensors(graph.head) - _wide_tensors(graph.tail):
         found.add("16 bits")
     bordered = {layer.name for layer in graph.layers if any(_pads(layer))}
     if any(layer.name in bordered and len(layer.commands) >= _MANY_CLASSES for layer in program.layers):
@@ -103,9 +104,9 @@ def features(graph: Graph, program: Program, config: Config) -> set[str]:
     return found
 
 
-def _wide_tensors(part: bytes) -> set[str]:
+def _wide_tensors(part: Model) -> set[str]:
     """Tensors that a file, or what the host runs of it, quantises to 16 bits."""
-    graph = onnx.load_from_string(part).graph
+    graph = part.proto.graph
     zeros = {tensor.name for tensor in graph.initializer if tensor.data_type in (TensorProto.INT16, TensorProto.UINT16)}
     return {node.output[0] for node in graph.node if node.op_type == "QuantizeLinear" and node.input[2] in zeros}
 

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto, numpy_helper
 
+from ....model.model import Model
 from ....model.model_graph import keep_inputs, model_inputs
 from ...fragments.fragments import label
 from ...reading.errors import ModelError
@@ -90,7 +91,7 @@ def read_network(model: onnx.ModelProto, name: str) -> Network:
     quantisers = {
         node.output[0]: read_quantiser(name, node, written) for node in given.graph.node if node.domain in DOMAINS
     }
-    measured = Source(name, _spelled(given, quantisers), b"", qdq=True)
+    measured = Source(name, _spelled(given, quantisers), Model(), qdq=True)
     initializers = list(measured.model.graph.initializer)
     check_inputs(measured)
     fix_batch(measured)

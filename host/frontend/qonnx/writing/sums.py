@@ -12,6 +12,7 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 from ....graph import Int8
 from ....graph.tabulate import CODES
 from ....model.executed import open_session
+from ....model.model import Model
 from ....model.runtime import plain_session
 from ...fragments.fragments import label
 from ...reading.errors import ModelError
@@ -91,7 +92,7 @@ def _check_pairs(
     nodes, constants = written
     result = nodes[-1].output[0]
     graph = _graph(nodes, dict.fromkeys(feeds, TensorProto.INT8), result, constants)
-    found = open_session(_model(network, graph).SerializeToString()).run([result], feeds)[0]
+    found = open_session(Model.written(_model(network, graph))).run([result], feeds)[0]
     wanted = _given_codes(network, quantiser, chain, operands, pairs, *quantisation)
     wrong = np.flatnonzero(found != wanted)
     if wrong.size:
