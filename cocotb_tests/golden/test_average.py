@@ -25,7 +25,8 @@ from networks.generated import FORMS, TINY, Generated, Maker
 from oracles.exactness import assert_right, needs_reference
 from oracles.execution import differing_bytes
 from oracles.kept import PATIENT, kept
-from quantised.graphs import GraphMaker, random_window
+from quantised.graphs import GraphMaker
+from quantised.random_graphs import random_window
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 SMALL = dataclasses.replace(PRESETS["tiny"], memory=dataclasses.replace(PRESETS["tiny"].memory, feature_bytes=512))

@@ -27,11 +27,12 @@ from lutterfly.golden.timing.latencies import (
     reset_cycles,
 )
 from lutterfly.golden.timing.overheads import OVERHEADS
-from lutterfly.hdl.compute import requant, results, windows, write_back
+from lutterfly.hdl.compute import windows
 from lutterfly.hdl.dma.dma_store import DmaStore
 from lutterfly.hdl.engines import COMPONENTS
 from lutterfly.hdl.memories import feature_memory
 from lutterfly.hdl.parts import device
+from lutterfly.hdl.results import requant, results, write_back
 from lutterfly.host.compiler import compile_graph
 from lutterfly.host.graph import Window
 from lutterfly.host.simulation.settings import MemorySettings

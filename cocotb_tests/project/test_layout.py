@@ -33,7 +33,7 @@ ALLOWED = {
 #: files of their folder that stand in no subfolder. Those files may import everything.
 ORDER = {
     "golden": ("numerics", "transfer", "connections", "engines", "timing", "program", "machine"),
-    "hdl": ("parts", "bus", "memories", "butterfly", "engines", "dma", "compute", "control"),
+    "hdl": ("parts", "bus", "memories", "butterfly", "engines", "dma", "results", "compute", "control"),
     "host": (
         *("files", "model", "graph", "frontend", "quantize", "program", "compiler", "driver", "simulation", "session"),
         *("report", "transfer", "command"),
@@ -47,10 +47,6 @@ ORDER = {
 }
 #: Python files in a folder, at most: more, and nobody sees at a glance what is there.
 MOST_FILES = 15
-#: Folders that have more, and why.
-LARGE_FOLDERS = {
-    "hdl/compute": "a room of its own for what finishes results is to come",
-}
 #: The extras that the modules of each folder may need beyond the dependencies.
 EXTRAS = {
     "bench": {"architectures", "train"},
@@ -183,7 +179,7 @@ def test_a_folder_has_few_files():
         for path in (ROOT / folder).rglob("*.py")
     )
     assert counts["host/files"] > 1
-    assert {folder for folder, count in counts.items() if count > MOST_FILES} == LARGE_FOLDERS.keys()
+    assert {folder for folder, count in counts.items() if count > MOST_FILES} == set()
 
 
 @pytest.mark.parametrize("folder", ORDER)
@@ -201,6 +197,19 @@ def test_subfolders_build_on_those_before_them(folder: str):
         and order.index(other) > order.index(own)
     ]
     assert wrong == []
+
+
+def test_every_component_has_a_test_of_its_name():
+    components = {
+        path.relative_to(ROOT)
+        for path, tree in modules("hdl")
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+        and any(isinstance(method, ast.FunctionDef) and method.name == "elaborate" for method in node.body)
+    }
+    tests = {path: Path("cocotb_tests") / path.with_name(f"test_{path.name}") for path in components}
+    assert len(tests) > 40
+    assert [path.as_posix() for path, test in sorted(tests.items()) if not (ROOT / test).is_file()] == []
 
 
 def test_the_host_knows_the_compiler_by_its_public_names():

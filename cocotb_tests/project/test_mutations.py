@@ -190,7 +190,7 @@ def test_tests_of_the_same_name_come_first() -> None:
     assert first("golden/numerics/fpc.py") == "cocotb_tests/golden/test_fpc.py"
     assert first("host/compiler/rewrite/permute.py") == "cocotb_tests/host/compiler/rewrite/test_permute.py"
     assert first("host/frontend/qonnx/__init__.py") == "cocotb_tests/host/frontend/qonnx/test_qonnx.py"
-    assert first("golden/numerics/requant.py") == "cocotb_tests/hdl/compute/test_requant.py"
+    assert first("golden/numerics/requant.py") == "cocotb_tests/hdl/results/test_requant.py"
     assert first("host/compiler/clock/load.py") == "cocotb_tests/host/compiler/clock/test_clock.py"
 
 

@@ -1,1 +1,1 @@
-"""The compute unit: from COMPUTE commands to bytes in the feature memory."""
+"""The compute unit: it finds the steps of COMPUTE commands and joins memories, engines and results."""

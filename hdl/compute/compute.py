@@ -8,7 +8,6 @@ from amaranth.lib.wiring import In, Out
 
 from ...golden import isa
 from ...golden.config import Config
-from ...golden.elements import NARROW_BITS
 from ...golden.engines.engine import Engine
 from ...golden.engines.specifications import specification
 from ...golden.memories import LocalMemory
@@ -16,7 +15,7 @@ from ..dma.local_write import local_write_layout
 from ..engines import COMPONENTS
 from ..engines.engine import EngineComponent, component_name
 from ..engines.fields import take_fields
-from ..engines.multipliers import ColumnArbiter
+from ..engines.multipliers import connect_multipliers
 from ..memories.feature_memory import FETCH_LATENCY, WRITE_LATENCY, FeatureMemory, feature_write_layout
 from ..memories.weight_memory import WeightMemory
 from ..parts.assertions import Assertions
@@ -24,11 +23,12 @@ from ..parts.device import RAM_LATENCY
 from ..parts.fifo import Buffer
 from ..parts.isa import ErrorReport, command_shape
 from ..parts.pipeline import delay
-from .finishing import Finishing, finishing_latency
-from .result_choice import ResultChoice
-from .results import RESULTS_LATENCY, Results
-from .windows import ISSUE_LATENCY, Windows
-from .write_back import WRITE_BACK_LATENCY, WriteBack
+from ..results.finishing import Finishing, finishing_latency
+from ..results.result_choice import ResultChoice
+from ..results.results import RESULTS_LATENCY, Results
+from ..results.write_back import WRITE_BACK_LATENCY, WriteBack
+from .compute_checks import check_commands, check_engines
+from .windows import Windows
 
 __all__ = ["Compute"]
 
@@ -115,7 +115,9 @@ class Compute(wiring.Component):
             m.d.sync += self.error.eq(results.error)
         with m.Else():
             m.d.sync += self.error.eq(write_back.error)
-        self._elaborate_assertions(m, Assertions(m, platform), engines, windows)
+        checks = Assertions(m, platform)
+        check_engines(m, checks, engines, self.halt)
+        check_commands(m, checks, windows, self.done)
         return m
 
     def _landing_latency(self, engines: list[EngineComponent]) -> dict[Engine, int]:
@@ -124,35 +126,6 @@ class Compute(wiring.Component):
         return {
             code: FETCH_LATENCY + latency + after for engine in engines for code, latency in engine.latencies.items()
         }
-
-    def _elaborate_assertions(self, m: Module, checks: Assertions, engines: list, windows: Windows) -> None:
-        """One engine works at a time, bursts have no pauses, and a command that waits reads nothing too early."""
-        if not checks.wanted:
-            return
-        valid = Cat(engine.result.valid for engine in engines)
-        checks.never((valid & (valid - 1)).any(), "compute: results of two engines at once")
-        for engine in engines:
-            if engine.is_narrow:
-                too_wide = [
-                    lane[NARROW_BITS - 1 :].any() & ~lane[NARROW_BITS - 1 :].all() for lane in engine.result.lanes
-                ]
-                checks.never(engine.result.valid & Cat(too_wide).any(), "compute: a narrow result is wide")
-        halted = Signal()
-        with m.If(self.halt):
-            m.d.sync += halted.eq(1)
-        for engine in engines:
-            if any(specification(code).issue.is_burst for code in engine.latencies):
-                inside = Signal()
-                with m.If(engine.step.valid):
-                    m.d.sync += inside.eq(~engine.step.fire)
-                pauses = inside & ~engine.step.valid & ~halted & ~self.halt
-                checks.never(pauses, "compute: the steps of a burst do not come one after the other")
-        # The last write may come a cycle after the issue of a step that reads it: see FeatureMemory.
-        begun, done = Signal(16), Signal(16)
-        m.d.sync += [begun.eq(begun + windows.first), done.eq(done + self.done)]
-        late = ISSUE_LATENCY - WRITE_LATENCY + 1
-        target, waited = delay(m, begun, late, name="target"), delay(m, windows.dependent, late, name="waited")
-        checks.never(waited & ((target - done)[:16] != 0), "compute: a command reads before an earlier one has written")
 
     def _elaborate_fetch(self, m: Module, windows: Windows, features: FeatureMemory, weights: WeightMemory) -> None:
         """Steps read first, STORE in between; words and weights meet at the engines."""
@@ -197,7 +170,7 @@ class Compute(wiring.Component):
             if engine.weight_times is not None:
                 name = component_name(engine)
                 m.d.comb += weights.selected[name].eq(engine.selected.as_value().any())
-        self._connect_multipliers(m, engines)
+        connect_multipliers(m, engines, self.config.array.lanes)
 
     def _select(self, m: Module, windows: Windows, engine: EngineComponent) -> None:
         """Tell an engine that it works: long before its first word, and until others begin, which wait for it."""
@@ -207,20 +180,6 @@ class Compute(wiring.Component):
             with m.If(windows.step.valid):
                 m.d.sync += selected.eq(windows.engine == code)
             m.d.comb += engine.selected[name].eq(selected)
-
-    def _connect_multipliers(self, m: Module, engines: list[EngineComponent]) -> None:
-        """Connect those who borrow multipliers with the array."""
-        name = "borrowed_multipliers"
-        flows = {one: one.signature.members[name].flow for one in engines if name in one.signature.members}
-        borrowers = [engine for engine, flow in flows.items() if flow == Out]
-        if not borrowers:
-            return
-        (lender,) = (engine for engine, flow in flows.items() if flow == In)
-        columns = [len(engine.borrowed_multipliers.factors) for engine in borrowers]
-        m.submodules.column_arbiter = arbiter = ColumnArbiter(columns, self.config.array.lanes)
-        for port, engine in zip(arbiter.borrowers, borrowers, strict=True):
-            wiring.connect(m, engine.borrowed_multipliers, port)
-        wiring.connect(m, arbiter.array, lender.borrowed_multipliers)
 
     def _elaborate_results(
         self, m: Module, engines: list[EngineComponent], results: Results, finishing: Finishing, write_back: WriteBack

@@ -1,5 +1,9 @@
 """Issue: walk the windows of COMPUTE commands, one step per cycle, from the step lists."""
 
+from __future__ import annotations
+
+from typing import NamedTuple
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -13,15 +17,27 @@ from ..engines.fields import take_fields
 from ..engines.finish import has_whole_finish, is_whole
 from ..parts.isa import ErrorReport, command_shape, report_error
 from ..parts.lookahead import Lookahead
+from ..parts.loops import Loops
 from .foresight import Foresight
 from .intake import Intake, is_burst
 from .lookup import ISSUE_LATENCY, Lookup, issued_layout, lookup_members
-from .loops import Loops
 from .position import Position, follow
 
 __all__ = ["ISSUE_LATENCY", "Windows"]
 
 _COMMAND = command_shape(isa.COMPUTE)
+
+
+class _WalkState(NamedTuple):
+    """The step at which the walk of a command is."""
+
+    #: It is walked in this cycle.
+    walk: Signal
+    position: data.View
+    #: It is the first one of its command.
+    first: Signal
+    #: It is of its command's first window.
+    first_window: Signal
 
 
 class Windows(wiring.Component):
@@ -80,7 +96,7 @@ class Windows(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         m.submodules.intake = intake = Intake(self.config)
-        m.submodules.loops = loops = Loops(side="source", word_bits=issued_layout(self.config)["weight"].width)
+        m.submodules.loops = Loops(side="source", word_bits=issued_layout(self.config)["weight"].width)
         m.submodules.lookahead = lookahead = Lookahead(issued_layout(self.config))
         m.submodules.foresight = foresight = Foresight(self.config, landing_latency=self.landing_latency)
         m.submodules.lookup = lookup = Lookup(self.config)
@@ -95,7 +111,8 @@ class Windows(wiring.Component):
         ]
         with m.If(take):
             m.d.sync += [active.eq(1), command.eq(intake.offered)]
-        self._elaborate_walk(m, intake, command, active, take, loops, lookahead)
+        state = self._elaborate_walk(m, command, active, take)
+        self._elaborate_push(m, command, self._elaborate_found(m, take, state), state)
 
         step, issue = lookahead.output, Signal()
         m.d.comb += [
@@ -130,17 +147,9 @@ class Windows(wiring.Component):
             ),
         ]
 
-    def _elaborate_walk(
-        self,
-        m: Module,
-        intake: Intake,
-        command: data.View,
-        active: Signal,
-        take: Signal,
-        loops: Loops,
-        lookahead: Lookahead,
-    ) -> None:
+    def _elaborate_walk(self, m: Module, command: data.View, active: Signal, take: Signal) -> _WalkState:
         """Walk the active command: the loops give the window, ``position`` the step within it."""
+        intake, loops, lookahead = m.submodules.intake, m.submodules.loops, m.submodules.lookahead
         position, beginning, continuation = (
             Signal(Position, name=name, reset_less=True) for name in ("position", "beginning", "continuation")
         )
@@ -175,7 +184,12 @@ class Windows(wiring.Component):
                 beginning.eq(intake.beginning),
                 continuation.eq(intake.continuation),
             ]
+        return _WalkState(walk, position, first, first_window)
 
+    def _elaborate_found(self, m: Module, take: Signal, state: _WalkState) -> data.View:
+        """What the walk says of the step: a cycle later."""
+        intake, loops, lookahead = m.submodules.intake, m.submodules.loops, m.submodules.lookahead
+        walk, position, first, _ = state
         waits, of_burst, window_begins = Signal(reset_less=True), Signal(reset_less=True), Signal(reset_less=True)
         with m.If(take):
             m.d.sync += [waits.eq(intake.waits), of_burst.eq(is_burst(intake.offered, self.config))]
@@ -190,23 +204,16 @@ class Windows(wiring.Component):
             found.foreseen.counts.eq(Mux(of_burst, window_begins, position.last)),
             found.foreseen.waits.eq(first & waits),
         ]
-        self._elaborate_push(m, command, walk, found, first_window, loops, lookahead)
+        return found
 
-    def _elaborate_push(
-        self,
-        m: Module,
-        command: data.View,
-        walk: Signal,
-        found: Signal,
-        first_window: Signal,
-        loops: Loops,
-        lookahead: Lookahead,
-    ) -> None:
+    def _elaborate_push(self, m: Module, command: data.View, found: data.View, state: _WalkState) -> None:
         """Hand the step that was found to the lookahead.
 
         A cycle after the walk the loops' pointer has arrived as well; the command is still the same then. One more for
         the sums.
         """
+        loops, lookahead = m.submodules.loops, m.submodules.lookahead
+        walk, _, _, first_window = state
         walked, last_tile, begins = Signal(), Signal(reset_less=True), Signal(reset_less=True)
         pushed = Signal(lookahead.shape, name="pushed", reset_less=True)
         m.d.sync += [walked.eq(walk), last_tile.eq(loops.last_tile), begins.eq(first_window)]

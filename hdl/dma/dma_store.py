@@ -78,7 +78,8 @@ class DmaStore(wiring.Component):
         # Two cycles after an error: before that no burst of a later row can begin.
         m.d.sync += stop.eq(self.halt | failed)
         rows, refused = self._elaborate_rows(m, stop)
-        strayed = self._elaborate_bursts(m, rows, stop)
+        strayed = self._elaborate_runs(m, rows)
+        self._elaborate_bursts(m, stop)
         burst_failed = self._elaborate_responses(m, failed)
 
         report_first(m, self.error, (refused, strayed, burst_failed), failed)
@@ -121,10 +122,9 @@ class DmaStore(wiring.Component):
             m.d.comb += report_error(refused, ErrorCode.ILLEGAL_FIELD, Unit.STORE, command.index)
         return rows.iterations, refused
 
-    def _elaborate_bursts(self, m: Module, rows: stream.Interface, stop):
-        """Check a row, split it into bursts, and begin each one at the bus and at the feature memory."""
-        axi = self.config.axi
-        byte_bits = ceil_log2(axi.data_bytes)
+    def _elaborate_runs(self, m: Module, rows: stream.Interface) -> Signal:
+        """Check that a row lies in the feature memory, and have it split into bursts."""
+        data_bytes = self.config.axi.data_bytes
         context = data.StructLayout(
             {
                 "index": unsigned(INDEX_BITS),
@@ -132,19 +132,9 @@ class DmaStore(wiring.Component):
                 "source": unsigned(isa.LOCAL_BITS),
             }
         )
-        m.submodules.splitter = splitter = BurstSplitter(data_bytes=axi.data_bytes, context=context)
-        m.submodules.pending = pending = Fifo(
-            data.StructLayout(
-                {
-                    "index": unsigned(INDEX_BITS),
-                    "address": unsigned(isa.EXTERNAL_BITS),
-                    "last": unsigned(1),
-                }
-            ),
-            depth=axi.outstanding,
-        )
+        m.submodules.splitter = splitter = BurstSplitter(data_bytes=data_bytes, context=context)
 
-        # One stage: does the row lie in the feature memory? One bit more, so that nothing wraps.
+        # One stage. One bit more, so that nothing wraps.
         run, runs, row = Signal(splitter.runs.payload.shape(), reset_less=True), splitter.runs, rows.payload
         checked, out_of_range = Signal(), Signal(reset_less=True)
         local = Signal(isa.LOCAL_BITS, reset_less=True)
@@ -165,7 +155,7 @@ class DmaStore(wiring.Component):
                 run.context.index.eq(row.context.index),
                 run.context.last_row.eq(row.end.row),
                 # Of the first beat's first byte, which may lie before the row.
-                run.context.source.eq(row.pointer.local - row.pointer.external[:byte_bits]),
+                run.context.source.eq(row.pointer.local - row.pointer.external[: ceil_log2(data_bytes)]),
             ]
         with m.Elif(runs.ready & runs.valid):
             m.d.sync += checked.eq(0)
@@ -173,10 +163,23 @@ class DmaStore(wiring.Component):
         strayed = Signal(ErrorReport, name="strayed")
         with m.If(checked & out_of_range & runs.ready & ~splitter.bursts.valid):
             m.d.comb += report_error(strayed, ErrorCode.ADDRESS_RANGE, Unit.STORE, run.context.index, local)
+        return strayed
 
+    def _elaborate_bursts(self, m: Module, stop) -> None:
+        """Begin each burst at the bus and at the feature memory."""
+        m.submodules.pending = pending = Fifo(
+            data.StructLayout(
+                {
+                    "index": unsigned(INDEX_BITS),
+                    "address": unsigned(isa.EXTERNAL_BITS),
+                    "last": unsigned(1),
+                }
+            ),
+            depth=self.config.axi.outstanding,
+        )
         m.submodules.requests = requests = Buffer(self.bus.aw.payload.shape())
         connect(m, requests.output, wiring.flipped(self.bus.aw))
-        bursts, starts = splitter.bursts, m.submodules.starts.input
+        bursts, starts = m.submodules.splitter.bursts, m.submodules.starts.input
         burst = bursts.payload
         begin = Signal()
         m.d.comb += [
@@ -192,7 +195,6 @@ class DmaStore(wiring.Component):
             pending.input.payload.address.eq(burst.address),
             pending.input.payload.last.eq(burst.last & burst.context.last_row),
         ]
-        return strayed
 
     def _elaborate_responses(self, m: Module, failed):
         """Tell completed commands, and what has failed; after a failure bursts that have begun just end."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from typing import NamedTuple
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
@@ -30,6 +32,17 @@ def run_nest() -> Nest:
     """The loops over the runs of a LOAD; ``last_byte`` is the bytes of a run minus one."""
     context = data.StructLayout({"index": unsigned(INDEX_BITS), "last_byte": unsigned(isa.EXTERNAL_BITS)})
     return Nest(counts={"row": 16, "fold": 8}, pointers={"external": isa.EXTERNAL_BITS}, context=context)
+
+
+class _Taken(NamedTuple):
+    """Registers of the command that is taken: a FILL is handled as a LOAD of rows of one piece that has no source."""
+
+    load: data.View
+    value: Signal
+    is_fill: Signal
+    last_byte: Signal
+    #: Bytes of a run.
+    product: Signal
 
 
 class LoadCommands(wiring.Component):
@@ -65,35 +78,21 @@ class LoadCommands(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        # A FILL is handled as a LOAD of rows of one piece that has no source.
         load = Signal(command_shape(isa.LOAD), reset_less=True)
         value = Signal(8, reset_less=True)
         is_fill = Signal(reset_less=True)
         last_byte = Signal(isa.LOCAL_BITS, reset_less=True)
-        # Bytes of a run by shifting and adding: few cycles, since rows have few pieces, and hidden behind the command
-        # before.
         product, addend = Signal(_PRODUCT_BITS, reset_less=True), Signal(_PRODUCT_BITS, reset_less=True)
-        pieces_left = Signal(16, reset_less=True)
+        taken = _Taken(load, value, is_fill, last_byte, product)
         runs_offered, transfers_offered = Signal(), Signal()
-        illegal = self._elaborate_check(m, load, is_fill)
+        illegal = self._elaborate_check(m, load)
         m.d.comb += [self.runs.valid.eq(runs_offered), self.transfers.valid.eq(transfers_offered)]
-        self._elaborate_outputs(m, load, is_fill, value, last_byte, product)
+        self._elaborate_outputs(m, taken)
 
-        command = self.commands.payload
         # Until a command is taken the registers follow what is offered. Not `ready` itself, which has enough to drive.
         follows = Signal(init=1)
         with m.If(follows):
-            m.d.sync += [
-                load.eq(command.load),
-                is_fill.eq(command.is_fill),
-                value.eq(command.fill.value),
-                product.eq(0),
-            ]
-            with m.If(command.is_fill):
-                m.d.sync += [
-                    load[name].eq(command.fill[name]) for name in ("index", "local", "piece_bytes", "rows", "local_row")
-                ]
-                m.d.sync += [load.memory.eq(LocalMemory.FEATURE), load.folds.eq(1), load.row_pieces.eq(1)]
+            self._follow(m, taken)
         with m.FSM():
             with m.State("TAKE"):
                 with m.If(self.commands.valid & self.commands.ready):
@@ -101,21 +100,7 @@ class LoadCommands(wiring.Component):
                     m.next = "CHECK"
                 with m.Else():
                     m.d.sync += self.commands.ready.eq(~self.halt)
-            with m.State("CHECK"):
-                m.d.sync += [
-                    last_byte.eq(load.piece_bytes - 1),
-                    addend.eq(load.piece_bytes),
-                    pieces_left.eq(load.row_pieces),
-                ]
-                m.next = "MULTIPLY"
-                with m.If(illegal):
-                    m.next = "REFUSE"
-            with m.State("MULTIPLY"):
-                m.d.sync += [addend.eq(addend << 1), pieces_left.eq(pieces_left >> 1)]
-                with m.If(pieces_left[0]):
-                    m.d.sync += product.eq(product + addend)
-                with m.If(pieces_left[1:] == 0):
-                    m.next = "COMPARE"
+            self._multiply(m, taken, addend, illegal)
             with m.State("COMPARE"):
                 with m.If(product[isa.EXTERNAL_BITS :].any()):
                     m.next = "REFUSE"
@@ -139,7 +124,45 @@ class LoadCommands(wiring.Component):
                 m.next = "STOP"
         return m
 
-    def _elaborate_check(self, m: Module, load, is_fill):
+    def _follow(self, m: Module, taken: _Taken) -> None:
+        """Copy the command that is offered."""
+        command, load = self.commands.payload, taken.load
+        m.d.sync += [
+            load.eq(command.load),
+            taken.is_fill.eq(command.is_fill),
+            taken.value.eq(command.fill.value),
+            taken.product.eq(0),
+        ]
+        with m.If(command.is_fill):
+            m.d.sync += [
+                load[name].eq(command.fill[name]) for name in ("index", "local", "piece_bytes", "rows", "local_row")
+            ]
+            m.d.sync += [load.memory.eq(LocalMemory.FEATURE), load.folds.eq(1), load.row_pieces.eq(1)]
+
+    def _multiply(self, m: Module, taken: _Taken, addend: Signal, illegal: Value) -> None:
+        """States that work out the bytes of a run, a bit of ``row_pieces`` each cycle.
+
+        By shifting and adding: few cycles, since rows have few pieces, and hidden behind the command before.
+        """
+        pieces_left = Signal(16, reset_less=True)
+        with m.State("CHECK"):
+            m.d.sync += [
+                taken.last_byte.eq(taken.load.piece_bytes - 1),
+                addend.eq(taken.load.piece_bytes),
+                pieces_left.eq(taken.load.row_pieces),
+            ]
+            m.next = "MULTIPLY"
+            with m.If(illegal):
+                m.next = "REFUSE"
+        with m.State("MULTIPLY"):
+            m.d.sync += [addend.eq(addend << 1), pieces_left.eq(pieces_left >> 1)]
+            with m.If(pieces_left[0]):
+                m.d.sync += taken.product.eq(taken.product + addend)
+            with m.If(pieces_left[1:] == 0):
+                m.next = "COMPARE"
+
+    def _elaborate_check(self, m: Module, load: data.View) -> Value:
+        """Whether a count is zero, or a memory other than the feature memory gets less than whole words."""
         counts = [load[name] for name in ("row_pieces", "piece_bytes", "rows", "folds")]
         several = Cat(load[name] != 1 for name in ("row_pieces", "rows", "folds")).any()
         misplaced = Signal()
@@ -155,7 +178,9 @@ class LoadCommands(wiring.Component):
                 m.d.comb += misplaced.eq(1)
         return Cat(count == 0 for count in counts).any() | misplaced
 
-    def _elaborate_outputs(self, m: Module, load, is_fill, value, last_byte, product) -> None:
+    def _elaborate_outputs(self, m: Module, taken: _Taken) -> None:
+        """The loops of the command over its runs and its transfers."""
+        load, value, is_fill, last_byte, product = taken
         run, transfer = self.runs.payload, self.transfers.payload
         m.d.comb += [
             [run.count[name].eq(load[f"{name}s"]) for name in ("row", "fold")],

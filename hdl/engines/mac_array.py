@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
-from amaranth.lib import data, wiring
-from amaranth.lib.wiring import In, Out
-from amaranth.utils import ceil_log2
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.lib import data
+from amaranth.lib.wiring import In
 
 from ...golden.config import Config
 from ...golden.engines import DEPTHWISE, MAC, XNOR
 from ..parts.assertions import Assertions
-from ..parts.device import MULTIPLIER_LATENCY, Multiplier
+from ..parts.device import MULTIPLIER_LATENCY
 from ..parts.pipeline import delay, spread
-from .agreement import UNCOUNTED_DELAY, Agreement
+from .agreement import UNCOUNTED_DELAY
 from .column_hop import ColumnHop
 from .engine import (
     ACCUMULATOR_BITS,
@@ -21,123 +20,10 @@ from .engine import (
     engine_members,
     step_layout,
 )
+from .mac_column import MacColumn, column_latency
 from .multipliers import borrowed_columns, lender_members
 
-__all__ = ["Column", "MacArray"]
-
-PRODUCT_BITS = 16
-
-
-def column_latency(lanes: int) -> int:
-    """Cycles from a word to the total that it completes: multiply, one for each level of the adder tree, accumulate."""
-    return MULTIPLIER_LATENCY + ceil_log2(lanes) + 1
-
-
-class Column(wiring.Component):
-    """Add up the products of each word with its weights, one word per cycle, into one accumulator.
-
-    A result comes ``latency`` cycles (:func:`column_latency`) after the word that fires it. Bit-exact with
-    :func:`lutterfly.golden.engines.mac.specification.accumulate`.
-
-    Parameters
-    ----------
-    lanes : int
-        Products per word, a power of two.
-    step : StructLayout
-        As the array's steps are; one whose flag ``chain`` is set does not fire.
-    is_borrowed : bool
-        Whether another engine multiplies here.
-    is_binary : bool
-        Whether words may be binary.
-
-    Members
-    -------
-    step : In(step)
-    word : In(8 * lanes)
-    weights : In(lanes x signed(8))
-        In the cycle of ``word``.
-    products : Out(lanes x signed(16))
-        ``MULTIPLIER_LATENCY`` cycles after ``word``.
-    borrowed_multipliers : In(borrowed_multipliers of one column), if ``is_borrowed``
-        Words are zero where factors are not, and factors where words are not.
-    binary : In(lanes x 1), if ``is_binary``
-        Products are zero; stays while words are under way.
-    uncounted : In(lanes x 1), if ``is_binary``
-        Of the word ``UNCOUNTED_DELAY`` cycles before: else add up twice the bits in which it and its weights agree.
-    fired : Out(1)
-        ``total`` is a result.
-    total : Out(signed(32))
-        The accumulator, modulo 2**32.
-    """
-
-    def __init__(self, *, lanes: int, step: data.StructLayout, is_borrowed: bool = False, is_binary: bool = False):
-        self.lanes = lanes
-        self.is_borrowed = is_borrowed
-        self.is_binary = is_binary
-        self.latency = column_latency(lanes)
-        super().__init__(
-            {
-                "step": In(step),
-                "word": In(8 * lanes),
-                "weights": In(data.ArrayLayout(signed(8), lanes)),
-                "products": Out(data.ArrayLayout(signed(PRODUCT_BITS), lanes)),
-                "fired": Out(1),
-                "total": Out(signed(ACCUMULATOR_BITS)),
-                **lender_members(int(is_borrowed), lanes),
-                **({"binary": In(lanes), "uncounted": In(lanes)} if is_binary else {}),
-            }
-        )
-
-    def elaborate(self, platform) -> Module:
-        m = Module()
-
-        for lane in range(self.lanes):
-            a = self.word.word_select(lane, 8).as_signed()
-            if self.is_binary:
-                # Masked, not chosen: see PairLine.
-                a = (a.as_unsigned() & ~self.binary[lane].replicate(8)).as_signed()
-            if self.is_borrowed:
-                # One of both is zero: nothing is to be chosen.
-                a |= self.borrowed_multipliers.factors[0][lane]
-            m.submodules[f"multiplier_{lane}"] = multiplier = Multiplier(a_width=len(a), b_width=8)
-            m.d.comb += [
-                multiplier.a.eq(a),
-                multiplier.b.eq(self.weights[lane]),
-                self.products[lane].eq(multiplier.product),
-            ]
-            if self.is_borrowed:
-                m.d.comb += self.borrowed_multipliers.products[0][lane].eq(multiplier.product)
-
-        terms, level = list(self.products), 0
-        if self.is_binary:
-            m.submodules.agreement = agreement = Agreement(self.lanes)
-            m.d.comb += [
-                agreement.word.eq(self.word),
-                agreement.weights.eq(self.weights),
-                agreement.uncounted.eq(self.uncounted),
-            ]
-            # One of both is zero here as well.
-            for lane, count in enumerate(agreement.counts):
-                terms[lane] = (terms[lane].as_unsigned() | Cat(Const(0, 1), count)).as_signed()
-        while len(terms) > 1:
-            sums = [
-                Signal(signed(PRODUCT_BITS + level + 1), name=f"sum_{level}_{pair}", reset_less=True)
-                for pair in range(len(terms) // 2)
-            ]
-            m.d.sync += [total.eq(terms[2 * pair] + terms[2 * pair + 1]) for pair, total in enumerate(sums)]
-            terms, level = sums, level + 1
-
-        step = delay(m, self.step, self.latency - 1, name="step")
-        fires = step.valid & step.fire
-        if "chain" in step.shape().members:
-            fires &= ~step.chain
-        m.d.comb += self.fired.eq(delay(m, fires, 1, name="fired"))
-        total = Signal.like(self.total, reset_less=True)
-        with m.If(step.valid):
-            m.d.sync += total.eq(Mux(step.clear, 0, total) + terms[0])
-        m.d.comb += self.total.eq(total)
-
-        return m
+__all__ = ["MacArray"]
 
 
 class MacArray(EngineComponent):
@@ -215,7 +101,7 @@ class MacArray(EngineComponent):
                 if self.is_binary:
                     uncounted = delay(m, uncounted, 1, name=f"uncounted_{index}")
             is_borrowed = index < self.borrowed_columns
-            m.submodules[f"column_{index}"] = column = Column(
+            m.submodules[f"column_{index}"] = column = MacColumn(
                 lanes=self.lanes, step=self.step_layout, is_borrowed=is_borrowed, is_binary=self.is_binary
             )
             if self.is_binary:
@@ -249,7 +135,7 @@ class MacArray(EngineComponent):
         Assertions(m, platform).never(self.step.valid & Cat(idle).any(), "MAC array: a step while it is not selected")
         return step, self.word & ~Cat(mask.replicate(8) for mask in idle)
 
-    def _lend(self, m: Module, platform, index: int, column: Column) -> None:
+    def _lend(self, m: Module, platform, index: int, column: MacColumn) -> None:
         """Let a column multiply what its borrower gives."""
         factors, products = (getattr(self.borrowed_multipliers, name)[index] for name in ("factors", "products"))
         m.d.comb += [

@@ -1,5 +1,6 @@
 """The multipliers of the array, which other engines borrow: what both sides see, and who of them is heard."""
 
+from collections.abc import Sequence
 from functools import reduce
 from operator import or_
 
@@ -12,8 +13,16 @@ from ...golden.elements import NARROW_BITS
 from ...golden.engines.specifications import specification
 from ..parts.assertions import Assertions
 from ..parts.device import MultiplierColumns
+from .engine import EngineComponent
 
-__all__ = ["ColumnArbiter", "borrowed_columns", "borrowed_multipliers", "borrower_members", "lender_members"]
+__all__ = [
+    "ColumnArbiter",
+    "borrowed_columns",
+    "borrowed_multipliers",
+    "borrower_members",
+    "connect_multipliers",
+    "lender_members",
+]
 
 
 def borrowed_columns(config: Config) -> int:
@@ -79,3 +88,18 @@ class ColumnArbiter(wiring.Component):
         asking: Value = Cat(port.factors.as_value().any() for port in self.borrowers)
         Assertions(m, platform).never((asking & (asking - 1)).any(), "column arbiter: factors of two borrowers at once")
         return m
+
+
+def connect_multipliers(m: Module, engines: Sequence[EngineComponent], lanes: int) -> None:
+    """Connect the engines that borrow multipliers with the array, if there are any."""
+    name = "borrowed_multipliers"
+    flows = {one: one.signature.members[name].flow for one in engines if name in one.signature.members}
+    borrowers = [engine for engine, flow in flows.items() if flow == Out]
+    if not borrowers:
+        return
+    (lender,) = (engine for engine, flow in flows.items() if flow == In)
+    columns = [len(engine.borrowed_multipliers.factors) for engine in borrowers]
+    m.submodules.column_arbiter = arbiter = ColumnArbiter(columns, lanes)
+    for port, engine in zip(arbiter.borrowers, borrowers, strict=True):
+        wiring.connect(m, engine.borrowed_multipliers, port)
+    wiring.connect(m, arbiter.array, lender.borrowed_multipliers)

@@ -9,10 +9,12 @@ from types import SimpleNamespace
 import pytest
 from amaranth.hdl import Assert, Assume, Cat, Const, Cover, Module, Mux, Signal, Value
 
-from benches.formal import Marked, Proof, ProofError, broken, constant, entry, inside, needs_yosys, prove
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.bus import axi_guard
 from lutterfly.hdl.core import RESET_LATENCY
+from proofs.formal import Proof, broken, constant, entry, inside, needs_yosys
+from proofs.marked import Marked
+from proofs.prove import ProofError, prove
 
 pytestmark = needs_yosys
 CONFIG = PRESETS["tiny"]

@@ -11,12 +11,12 @@ import pytest
 
 from benches.clocking import cycle, start
 from benches.streams import pack
-from lutterfly.golden.numerics.butterfly import Density, Pattern, count_stages
+from lutterfly.golden.numerics.butterfly import Density, Pattern
 from lutterfly.golden.numerics.butterfly_words import place, stages_on
 from lutterfly.golden.numerics.fpc import enter, run_stages
 from lutterfly.golden.numerics.fpc_layer import Stages
 from lutterfly.hdl.butterfly.butterfly import Butterfly, settings_layout, step_layout
-from networks.butterflies import random_stages
+from networks.butterflies import random_stages, smaller_pattern
 
 #: Hardware: its pattern and its lanes.
 HARDWARE: dict[str, tuple[Pattern, int]] = {
@@ -41,23 +41,6 @@ HARDWARE: dict[str, tuple[Pattern, int]] = {
 def test_matches_golden(simulate, name: str) -> None:
     pattern, lanes = HARDWARE[name]
     simulate(Butterfly(pattern, lanes=lanes), env={"HARDWARE": name})
-
-
-def smaller(hardware: Pattern, rng: np.random.Generator) -> Pattern:
-    """A layer that the hardware can run: fewer channels, fewer trained weights, fewer skips."""
-    most = int(rng.choice([2, 3, hardware.width // 2, hardware.width - 1, hardware.width]))
-    channels = [most, int(rng.integers(1, 1 + most))]
-    rng.shuffle(channels)
-    used = [index for index, distance in enumerate(hardware.distances) if distance < 1 << count_stages(*channels)]
-    lighter = {Density.FULL: list(Density), Density.CROSS: [Density.CROSS, Density.UNIT], Density.UNIT: [Density.UNIT]}
-    densities = [lighter[hardware.densities[index]] for index in used]
-    skips = [skip for skip in hardware.skips if set(skip) <= set(used) and rng.random() < 0.7]
-    return Pattern(
-        *channels,
-        tuple(hardware.distances[index] for index in used),
-        tuple(choices[int(rng.integers(len(choices)))] for choices in densities),
-        tuple((used.index(first), used.index(last)) for first, last in skips),
-    )
 
 
 class Bench:
@@ -136,7 +119,7 @@ async def every_layer_that_fits(dut, p_gap: float) -> None:
     bench = Bench(dut)
     await bench.start()
     for number in range(40):
-        pattern = bench.pattern if number < 4 else smaller(bench.pattern, bench.rng)
+        pattern = bench.pattern if number < 4 else smaller_pattern(bench.pattern, bench.rng)
         stages = random_stages(pattern, number, extreme=number % 4 == 1)
         codes = bench.rng.integers(-128, 128, (3, pattern.inputs), dtype=np.int8)
         if number % 4 == 1:

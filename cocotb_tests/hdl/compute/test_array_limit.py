@@ -13,7 +13,8 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.host.graph import Window
 from lutterfly.host.session.verification import TOLERANCE, TOLERANCE_CYCLES
 from oracles.measured import Measured, measure
-from quantised.graphs import GraphMaker, random_graph
+from quantised.graphs import GraphMaker
+from quantised.random_graphs import random_graph
 
 CONFIG = PRESETS["ecp5-85k"]
 TURNAROUND = 50

@@ -17,14 +17,16 @@ from amaranth.hdl import Array, Assert, Assume, Cat, Const, Cover, Elaboratable,
 from amaranth.lib import data
 from amaranth.utils import ceil_log2
 
-from benches.formal import Proof, ProofError, broken, entry, inside, needs_yosys, prove
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines.specifications import specification
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing.depths import BACKLOG_LIMIT, LOOKAHEAD, burst_limit, burst_results
-from lutterfly.hdl.compute import foresight, group_walk, result_fifo, results
+from lutterfly.hdl.compute import foresight
 from lutterfly.hdl.parts.isa import command_shape
+from lutterfly.hdl.results import group_walk, result_fifo, results
+from proofs.formal import Proof, broken, entry, inside, needs_yosys
+from proofs.prove import ProofError, prove
 from quantised.fpc_configs import BURST_CONFIGS
 
 pytestmark = needs_yosys

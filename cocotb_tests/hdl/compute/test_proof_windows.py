@@ -15,12 +15,13 @@ from amaranth.hdl import Array, Assert, Assume, Cat, Const, Cover, Module, Mux, 
 from amaranth.lib import data
 from amaranth.utils import ceil_log2
 
-from benches.formal import Proof, ProofError, broken, entry, inside, leave_out, needs_yosys, prove
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import FPC
 from lutterfly.golden.timing.depths import LOOKAHEAD, burst_results
 from lutterfly.hdl.compute import intake, windows
 from lutterfly.hdl.engines.finish import is_whole
+from proofs.formal import Proof, broken, entry, inside, leave_out, needs_yosys
+from proofs.prove import ProofError, prove
 from quantised.fpc_configs import BURST_CONFIGS
 
 pytestmark = needs_yosys

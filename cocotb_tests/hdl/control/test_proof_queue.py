@@ -10,7 +10,6 @@ import pytest
 from amaranth.hdl import Assert, Assume, Cat, Const, Cover, Module, Mux, Signal, Value
 from amaranth.lib import data
 
-from benches.formal import Marked, Proof, ProofError, broken, entry, inside, needs_yosys, prove
 from lutterfly.golden import isa
 from lutterfly.golden.config_parts import ArrayConfig, AxiConfig
 from lutterfly.golden.fields import fields_end
@@ -18,6 +17,9 @@ from lutterfly.golden.isa import Opcode
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import Queue, Unit
 from lutterfly.hdl.control import dispatch, flight, legality, queue, tokens
+from proofs.formal import Proof, broken, entry, inside, needs_yosys
+from proofs.marked import Marked
+from proofs.prove import ProofError, prove
 
 pytestmark = needs_yosys
 #: With few words in a command, so that a run is short.

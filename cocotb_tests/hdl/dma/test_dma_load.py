@@ -8,12 +8,12 @@ import pytest
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiResp
 
-from benches.dma_bench import BASE, Bench, DmaBench
-from benches.responses import answer_reads
+from benches.dma_bench import BASE, Bench
+from benches.dma_units import DmaBench
+from benches.responses import FAILURES, answer_reads
 from benches.transfers import GOOD_LOAD, ILLEGAL_LOADS, ONE_RUN, random_fill, random_load
 from lutterfly.golden import isa
 from lutterfly.golden.engines import ADD, FPC
-from lutterfly.golden.machine.command_error import CommandError
 from lutterfly.golden.memories import SHARED_MEMORIES, LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Unit
@@ -173,23 +173,13 @@ async def a_piece_out_of_range_stops_after_those_before_it(dut, fmt: isa.Format,
     bench = Bench(dut, 9, 0.3)
     await bench.start()
     fields = {**(GOOD_LOAD if fmt is isa.LOAD else {}), **case}
-    if fields["local"] < 0:
-        # Counted from the end of the memory.
-        fields["local"] += len(bench.memories[fields.get("memory", LocalMemory.FEATURE)])
-    with pytest.raises(CommandError) as refused:
-        bench.execute(fmt, fmt.decode(fmt.encode(**fields)))
-    await bench.run([(fmt, fields), (isa.LOAD, GOOD_LOAD)], wait=False)
-    assert await bench.until_error() == (ErrorCode.ADDRESS_RANGE, refused.value.unit, 0, refused.value.address)
     # A unit that is cut in the middle is not written, so only the order of pieces can tell.
-    await bench.cycles(100)
-    bench.compare()
+    await bench.stop_out_of_range(fmt, fields, (isa.LOAD, GOOD_LOAD))
     assert not bench.done["load"]
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
-@cocotb.parametrize(
-    (("response", "code"), [(AxiResp.SLVERR, ErrorCode.AXI_SLAVE), (AxiResp.DECERR, ErrorCode.AXI_DECODE)])
-)
+@cocotb.parametrize((("response", "code"), FAILURES))
 async def a_failed_read_stops_the_unit(dut, response: AxiResp, code: ErrorCode) -> None:
     bench = Bench(dut, 10, 0.2)
     await bench.start()

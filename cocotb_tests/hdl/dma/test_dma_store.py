@@ -8,11 +8,11 @@ import pytest
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiResp
 
-from benches.dma_bench import Bench, DmaBench
-from benches.responses import answer_writes
+from benches.dma_bench import Bench
+from benches.dma_units import DmaBench
+from benches.responses import FAILURES, answer_writes
 from benches.transfers import random_load, random_store
 from lutterfly.golden import isa
-from lutterfly.golden.machine.command_error import CommandError
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Unit
@@ -104,15 +104,7 @@ async def a_row_out_of_range_stops_after_those_before_it(dut, case: dict[str, in
     bench = Bench(dut, 5, 0.3)
     await bench.start()
     fields = {"external": 77, "external_row": 301, **case}
-    if fields["local"] < 0:
-        # Counted from the end of the memory.
-        fields["local"] += len(bench.memories[LocalMemory.FEATURE])
-    with pytest.raises(CommandError) as refused:
-        bench.execute(isa.STORE, isa.STORE.decode(isa.STORE.encode(**fields)))
-    await bench.run([(isa.STORE, fields), (isa.STORE, {"row_bytes": 4, "rows": 1})], wait=False)
-    assert await bench.until_error() == (ErrorCode.ADDRESS_RANGE, Unit.STORE, 0, refused.value.address)
-    await bench.cycles(600)
-    bench.compare()
+    await bench.stop_out_of_range(isa.STORE, fields, (isa.STORE, {"row_bytes": 4, "rows": 1}))
     assert not bench.done["store"]
 
 
@@ -130,9 +122,7 @@ async def a_row_may_end_at_the_last_byte(dut, row_bytes: int) -> None:
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
-@cocotb.parametrize(
-    (("response", "code"), [(AxiResp.SLVERR, ErrorCode.AXI_SLAVE), (AxiResp.DECERR, ErrorCode.AXI_DECODE)])
-)
+@cocotb.parametrize((("response", "code"), FAILURES))
 async def a_failed_write_stops_the_unit(dut, response: AxiResp, code: ErrorCode) -> None:
     bench = Bench(dut, 6, 0.2)
     await bench.start()

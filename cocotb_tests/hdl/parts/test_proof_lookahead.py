@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from amaranth.hdl import Assert, Assume, Cover, Module, Mux, Signal
 
-from benches.formal import Marked, Proof, ProofError, broken, entry, inside, needs_yosys, prove
 from lutterfly.hdl.parts import lookahead
+from proofs.formal import Proof, broken, entry, inside, needs_yosys
+from proofs.marked import Marked
+from proofs.prove import ProofError, prove
 
 WIDTH = 3
 pytestmark = needs_yosys

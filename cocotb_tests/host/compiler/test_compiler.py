@@ -20,7 +20,8 @@ from lutterfly.host.compiler.outcome.emit import emit
 from lutterfly.host.graph import Graph, Window
 from lutterfly.host.program import Outcome
 from oracles.execution import differing_bytes
-from quantised.graphs import GraphMaker, random_graph
+from quantised.graphs import GraphMaker
+from quantised.random_graphs import random_graph
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 HALF = Window((3, 3), (2, 2), pads=(0, 0, 1, 1))

@@ -10,7 +10,8 @@ from lutterfly.host.compiler.layout import views
 from lutterfly.host.graph import Concat, Graph, Slice, Window
 from oracles.execution import exact_plan
 from oracles.measured import measure
-from quantised.graphs import GraphMaker, random_fork
+from quantised.graphs import GraphMaker
+from quantised.random_graphs import random_fork
 
 CONFIG = PRESETS["ecp5-85k"]
 SAME = Window((3, 3), pads=(1, 1, 1, 1))

@@ -25,7 +25,8 @@ from lutterfly.host.graph import (
 )
 from networks.butterflies import random_finish, random_stages
 from quantised.binary_graphs import BinaryGraphMaker
-from quantised.graphs import GraphMaker, random_window
+from quantised.graphs import GraphMaker
+from quantised.random_graphs import random_window
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 TINY = PRESETS["tiny"]

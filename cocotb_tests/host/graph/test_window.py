@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lutterfly.host.graph import Reach, Window
-from quantised.graphs import random_window
+from quantised.random_graphs import random_window
 
 
 def read(window: Window, axis: int, output: int) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benches.programs import with_body, with_commands
+from edges.programs import with_body, with_commands
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.program import Program
 from lutterfly.golden.units import Queue

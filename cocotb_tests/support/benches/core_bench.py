@@ -13,8 +13,8 @@ from cocotb.triggers import FallingEdge, RisingEdge
 from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiRam, AxiResp
 
 from benches.axi_monitor import AxiMonitor
-from benches.programs import place, with_commands
 from benches.random_commands import random_scenario
+from edges.programs import place, with_commands
 from lutterfly.golden import isa, registers
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import find_engine

@@ -1,4 +1,4 @@
-"""DMA units and guard as one component, with models of the memories around them."""
+"""What surrounds the DMA units in a cocotb test: models of the memories, and what golden makes of commands."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import os
 
 import cocotb
 import numpy as np
-from amaranth.hdl import Module, ResetInserter, unsigned
-from amaranth.lib import stream, wiring
-from amaranth.lib.wiring import In, Out, connect, flipped
+import pytest
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, ReadOnly, RisingEdge
 from cocotbext.axi import AxiBus, AxiRam
@@ -17,16 +15,13 @@ from benches.axi_monitor import AxiMonitor
 from benches.streams import send
 from benches.transfers import ARENA_BYTES
 from lutterfly.golden import isa
-from lutterfly.golden.config import Config
 from lutterfly.golden.engines import find_memory
+from lutterfly.golden.machine.command_error import CommandError
 from lutterfly.golden.machine.dma import fill, load, store
 from lutterfly.golden.memories import LocalMemory, memories
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Unit
-from lutterfly.hdl.bus.axi import axi4_signature
-from lutterfly.hdl.bus.axi_guard import AxiGuard
-from lutterfly.hdl.dma.dma_load import DmaLoad, load_command_layout
-from lutterfly.hdl.dma.dma_store import DmaStore
+from lutterfly.hdl.dma.dma_load import load_command_layout
 from lutterfly.hdl.dma.local_write import local_write_layout
 from lutterfly.hdl.dma.store_beats import feature_word_layout
 from lutterfly.hdl.memories.feature_memory import feature_write_layout
@@ -36,60 +31,6 @@ from lutterfly.hdl.parts.isa import ErrorReport, command_shape
 BASE = 0x8001_3000
 RAM_BYTES = 1 << 17
 READ_LATENCY = 5
-
-
-class DmaBench(wiring.Component):
-    """DmaLoad and DmaStore, in reset while the guard performs a soft reset, with everything else as ports."""
-
-    def __init__(self, config: Config):
-        self.config = config
-        super().__init__(
-            {
-                "load": In(stream.Signature(load_command_layout())),
-                "store": In(stream.Signature(command_shape(isa.STORE))),
-                "feature": Out(stream.Signature(feature_write_layout(config))),
-                "local": Out(local_write_layout(config)),
-                "read": Out(stream.Signature(unsigned(isa.LOCAL_BITS))),
-                "word": In(feature_word_layout(config)),
-                "load_done": Out(1),
-                "store_done": Out(1),
-                "load_error": Out(ErrorReport),
-                "store_error": Out(ErrorReport),
-                "halt": In(1),
-                "soft_reset": In(1),
-                "resetting": Out(1),
-                "base": In(32),
-                "memory": Out(axi4_signature(config.axi.data_bits)),
-            }
-        )
-
-    def elaborate(self, platform) -> Module:
-        m = Module()
-        m.submodules.guard = guard = AxiGuard(self.config, reset_cycles=4)
-        load_unit, store_unit = DmaLoad(self.config), DmaStore(self.config)
-        m.submodules.load_unit = ResetInserter(self.soft_reset | self.resetting)(load_unit)
-        m.submodules.store_unit = ResetInserter(self.soft_reset | self.resetting)(store_unit)
-        connect(m, load_unit.bus, guard.load)
-        connect(m, store_unit.bus, guard.store)
-        connect(m, guard.memory, flipped(self.memory))
-        connect(m, flipped(self.load), load_unit.command)
-        connect(m, flipped(self.store), store_unit.command)
-        connect(m, load_unit.feature, flipped(self.feature))
-        connect(m, store_unit.read, flipped(self.read))
-        m.d.comb += [
-            self.local.eq(load_unit.local),
-            store_unit.word.eq(self.word),
-            self.load_done.eq(load_unit.done),
-            self.store_done.eq(store_unit.done),
-            self.load_error.eq(load_unit.error),
-            self.store_error.eq(store_unit.error),
-            load_unit.halt.eq(self.halt),
-            store_unit.halt.eq(self.halt),
-            guard.soft_reset.eq(self.soft_reset),
-            self.resetting.eq(guard.resetting),
-            guard.base.eq(self.base),
-        ]
-        return m
 
 
 class _Requests:
@@ -289,6 +230,20 @@ class Bench:
             fill(fields, self.expected[LocalMemory.FEATURE])
         else:
             store(fields, self.external, self.expected[LocalMemory.FEATURE])
+
+    async def stop_out_of_range(self, fmt: isa.Format, fields: dict[str, int], after: tuple) -> None:
+        """Run a command that golden refuses because of its range, and one after it: what comes before is moved, and
+        the report is that of golden. A negative ``local`` counts from the end of its memory."""
+        if fields["local"] < 0:
+            size = len(self.memories[fields.get("memory", LocalMemory.FEATURE)])
+            fields = fields | {"local": fields["local"] + size}
+        with pytest.raises(CommandError) as refused:
+            self.execute(fmt, fmt.decode(fmt.encode(**fields)))
+        await self.run([(fmt, fields), after], wait=False)
+        error = refused.value
+        assert await self.until_error() == (ErrorCode.ADDRESS_RANGE, error.unit, 0, error.address)
+        await self.cycles(600)
+        self.compare()
 
     def compare(self) -> None:
         """All bursts are complete, and all memories and the whole RAM must be as golden says, to the last byte around

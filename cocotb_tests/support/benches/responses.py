@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cocotbext.axi import AxiRam
+from cocotbext.axi import AxiRam, AxiResp
+
+from lutterfly.golden.units import ErrorCode
+
+#: A response that says that something failed, and the code of the report.
+FAILURES = [(AxiResp.SLVERR, ErrorCode.AXI_SLAVE), (AxiResp.DECERR, ErrorCode.AXI_DECODE)]
 
 
 def answer_reads(ram: AxiRam, response: Callable[[int], int]) -> None:

@@ -14,6 +14,7 @@ from mutation.mutants import ROOT, sources
 LARGE = "ecp5 or large or default"
 #: What tests a module of the hardware beside the tests of the same name, nearest first.
 NEIGHBOURS = {
+    "addends": ("finishing", "compute"),
     "agreement": ("mac_array",),
     "assertions": ("simulator",),
     "axi": ("axi_guard",),
@@ -21,26 +22,39 @@ NEIGHBOURS = {
     "burst": ("dma_store", "dma_load"),
     "byte_aligner": ("dma_load",),
     "column_hop": ("mac_array",),
+    "compute_checks": ("compute", "other_engines"),
     "device": ("weight_memory", "requant"),
     "dispatch": ("queue",),
     "engine": ("mac_array", "add_operands"),
     "feature_memory": ("write_back", "compute"),
     "fifo": ("axi_guard", "program", "dma_load"),
+    "finishing": ("compute",),
     "flight": ("queue",),
     "foresight": ("windows", "compute"),
     "fpc": ("compute", "other_engines"),
+    "group_walk": ("results",),
+    "intake": ("windows",),
     "isa": ("queue", "dma_load"),
     "legality": ("queue",),
     "load_chunks": ("dma_load",),
     "load_command": ("dma_load",),
     "local_write": ("dma_load",),
     "lookahead": ("windows",),
+    "lookup": ("windows",),
     "loop_nest": ("dma_store", "dma_load"),
     "loops": ("windows", "results"),
+    "mac_column": ("mac_array",),
+    "multipliers": ("mac_array", "compute"),
     "pair_line": ("butterfly",),
     "pipeline": ("mac_array", "transfer_tables"),
+    "place": ("write_back", "group_walk"),
+    "position": ("intake", "windows"),
+    "result_choice": ("compute",),
+    "result_fifo": ("results",),
     "results": ("compute",),
     "ring": ("program",),
+    "settings": ("group_walk", "results"),
+    "stage": ("butterfly",),
     "stage_sum": ("butterfly",),
     "store_beats": ("dma_store",),
     "tokens": ("queue",),
@@ -53,7 +67,7 @@ FAR = (("test_edges.py", ""), ("test_faults.py", ""), ("test_core.py", "smallest
 #: What compiles and runs networks of all kinds.
 NETWORKS = ("test_generated_networks.py", "test_verify.py", "test_families.py", "test_mixed.py")
 #: Of the same name in both: those of the hardware judge the other as well, without what they simulate.
-WITHOUT_SIMULATION = {"cocotb_tests/hdl/compute/test_requant.py": "golden or refusals or encoding or longest or ties"}
+WITHOUT_SIMULATION = {"cocotb_tests/hdl/results/test_requant.py": "golden or refusals or encoding or longest or ties"}
 #: What tests all of a folder of ``golden/`` or ``host/`` and of its rooms, after the tests of the same name.
 OF_FOLDERS = {
     "golden/engines": ("engines", "machine", "timing"),
@@ -206,7 +220,9 @@ def _distance(name: str, away: Mapping[str, int]) -> tuple[int, int, int, str]:
 
 @functools.cache
 def _tests_by_name() -> dict[str, str]:
-    return {path.name: path.relative_to(ROOT).as_posix() for path in (ROOT / "cocotb_tests").rglob("test_*.py")}
+    """Those of the hardware first, where others have the same name."""
+    paths = [path.relative_to(ROOT) for path in (ROOT / "cocotb_tests").rglob("test_*.py")]
+    return {path.name: path.as_posix() for path in sorted(paths, key=lambda path: path.parts[1] == "hdl")}
 
 
 def _called(name: str, folder: str) -> list[str]:

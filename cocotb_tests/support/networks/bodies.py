@@ -1,12 +1,18 @@
-"""Bodies of ONNX functions, written otherwise or altered, for tests."""
+"""Layers that are written as ONNX functions, for tests: called otherwise, written otherwise, or altered."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 from onnx import helper, numpy_helper
+
+from lutterfly.host.frontend import ModelError, import_model
+from lutterfly.host.frontend.functions.body import BodyError
 
 
 def shuffle(function: onnx.FunctionProto, seed: int) -> None:
@@ -83,3 +89,41 @@ def at(index: int, new: float) -> Callable[[np.ndarray], np.ndarray]:
         return array
 
     return change
+
+
+def codes(*shape: int, seed: int = 0) -> dict[str, np.ndarray]:
+    """Random codes for the input ``x``."""
+    return {"x": np.random.default_rng(seed).integers(-128, 128, (1, *shape)).astype(np.int8)}
+
+
+def call_from_another(network: Any) -> None:
+    """Move the last node of a network, a call, into a function ``Block`` of the domain ``com.example``, as exporters
+    write modules of modules."""
+    call = network.nodes.pop()
+    opsets = [helper.make_opsetid("", network.opset), helper.make_opsetid(call.domain, 1)]
+    body = [helper.make_node(call.op_type, ["a"], ["b"], "mix", domain=call.domain)]
+    network.functions.append(helper.make_function("com.example", "Block", ["a"], ["b"], body, opsets))
+
+
+def rename(model: onnx.ModelProto, domain: str) -> None:
+    """Give the one function of a model another name, and its domain another one if ``domain`` says any."""
+    (function,), (caller,) = model.functions, model.graph.node
+    function.name = caller.op_type = "mixing"
+    if domain:
+        function.domain = caller.domain = domain
+        model.opset_import.add(domain=domain, version=3)
+
+
+def assert_refused(
+    model: onnx.ModelProto, read_body: Callable[[onnx.FunctionProto], object], message: str, *, called: str, page: str
+) -> None:
+    """The one function is refused with what differs, and the model with the function's name and the remedy.
+
+    ``called``: the function's name, its node's and what its body must be, as the message has them.
+    """
+    with pytest.raises(BodyError, match=re.escape(message)):
+        read_body(model.functions[0])
+    place = re.escape(f"net.onnx: function lutterfly.{called}, and has another: ")
+    remedy = re.escape(f"; write it as {page} says, or call it otherwise to have its operators taken one by one")
+    with pytest.raises(ModelError, match=f"^{place}.*{remedy}$"):
+        import_model(model.SerializeToString(), "net.onnx")

@@ -34,6 +34,23 @@ def random_stages(pattern: Pattern, seed: int, *, extreme: bool = False) -> Stag
     )
 
 
+def smaller_pattern(hardware: Pattern, rng: np.random.Generator) -> Pattern:
+    """A layer that the hardware can run: fewer channels, fewer trained weights, fewer skips."""
+    most = int(rng.choice([2, 3, hardware.width // 2, hardware.width - 1, hardware.width]))
+    channels = [most, int(rng.integers(1, 1 + most))]
+    rng.shuffle(channels)
+    used = [index for index, distance in enumerate(hardware.distances) if distance < 1 << count_stages(*channels)]
+    lighter = {Density.FULL: list(Density), Density.CROSS: [Density.CROSS, Density.UNIT], Density.UNIT: [Density.UNIT]}
+    densities = [lighter[hardware.densities[index]] for index in used]
+    skips = [skip for skip in hardware.skips if set(skip) <= set(used) and rng.random() < 0.7]
+    return Pattern(
+        *channels,
+        tuple(hardware.distances[index] for index in used),
+        tuple(choices[int(rng.integers(len(choices)))] for choices in densities),
+        tuple((used.index(first), used.index(last)) for first, last in skips),
+    )
+
+
 def random_finish(outputs: int, seed: int, *, shift: int | None = None) -> Finish:
     """Any bias; scales that use the whole range of codes, or ``2**-shift``."""
     rng = np.random.default_rng(seed)

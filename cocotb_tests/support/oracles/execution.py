@@ -13,7 +13,7 @@ from lutterfly.golden.program.tensors import Port
 from lutterfly.host.compiler import Plan, plan_graph
 from lutterfly.host.compiler.outcome.emit import emit
 from lutterfly.host.graph import Concat, Graph, Slice
-from quantised.graphs import evaluate_float
+from quantised.evaluation import evaluate_float
 
 
 def put_input(arena: np.ndarray, port: Port, codes: np.ndarray) -> None:

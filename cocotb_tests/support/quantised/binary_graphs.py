@@ -7,7 +7,8 @@ import dataclasses
 import numpy as np
 
 from lutterfly.host.graph import BinaryConvolution, CodeFinish, Graph, Pointwise, Window
-from quantised.graphs import GraphMaker, random_window
+from quantised.graphs import GraphMaker
+from quantised.random_graphs import random_window
 
 
 class BinaryGraphMaker(GraphMaker):

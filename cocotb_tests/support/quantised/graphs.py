@@ -1,4 +1,4 @@
-"""Quantised graphs for tests, and their evaluation in float32, apart from everything under test."""
+"""Quantised graphs for tests, layer by layer."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from lutterfly.golden.numerics.addition import UNSIGNED_OFFSET, sum_tables
 from lutterfly.host.graph import (
     Add,
     AveragePool,
-    BinaryConvolution,
     CodeFinish,
     Concat,
     Convolution,
     Graph,
     MaxPool,
-    Pad,
     Pointwise,
     Slice,
     Tensor,
     View,
     Window,
 )
+from quantised.evaluation import counts_inside
 
 
 class GraphMaker:
@@ -104,7 +103,7 @@ class GraphMaker:
         size = self.graph.tensors[source].shape[:2]
         name = self.depthwise(source, window, unit=True, table=table)
         layer = self.graph.layers.pop()
-        counts = {int(count) for row in _counts(window, size) for count in row}
+        counts = {int(count) for row in counts_inside(window, size) for count in row}
         scale = float(self.rng.uniform(0.3, 1.5))
         multipliers = {count: np.float32(scale / count) for count in sorted(counts)}
         self.graph.layers.append(
@@ -166,191 +165,3 @@ class GraphMaker:
     def finish(self, *outputs: str) -> Graph:
         self.graph.outputs = list(outputs)
         return self.graph
-
-
-def evaluate_float(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Every tensor that a layer writes, int8[height, width, channels], by the formulas of ``docs/numerics.md`` in
-    float32."""
-    tensors = dict(inputs)
-    for layer in graph.layers:
-        codes = tensors[layer.input]
-        if isinstance(layer, Convolution | AveragePool | Pad):
-            zero_point = graph.tensors[layer.input].zero_point
-            border = layer.pad if isinstance(layer, BinaryConvolution) else 0
-            taps = _taps(codes.astype(np.int64) - zero_point, layer.window, border)
-            inputs = layer.weights.shape[3]
-            acc = np.stack(
-                [
-                    np.einsum("tyxc,tc->yx", taps[..., group * inputs : (group + 1) * inputs], kernel)
-                    for group, kernel in (
-                        (
-                            output * layer.groups // len(layer.weights),
-                            weights.reshape(len(taps), inputs).astype(np.int64),
-                        )
-                        for output, weights in enumerate(layer.weights)
-                    )
-                ],
-                axis=-1,
-            )
-            acc = (acc + layer.bias).astype(np.int32)
-            target = graph.tensors[layer.finish.inner or layer.output].zero_point
-            multiplier = layer.multiplier
-            if isinstance(layer, AveragePool) and layer.multipliers:
-                counts = _counts(layer.window, tensors[layer.input].shape[:2])
-                multiplier = np.vectorize(layer.multipliers.get, otypes=[np.float32])(counts)[..., None]
-            scaled = acc.astype(np.float32) * multiplier
-            codes = (
-                np.rint(np.clip(scaled, layer.finish.low - target, layer.finish.high - target)).astype(np.int64)
-                + target
-            ).astype(np.int8)
-        elif isinstance(layer, Add):
-            first, second = (
-                table[tensors[name].astype(np.int64) + 128]
-                for name, table in zip(layer.inputs, (layer.first, layer.second), strict=True)
-            )
-            total = (first + second).astype(np.float32) * np.float32(2.0**-layer.fraction)
-            codes = np.clip(np.rint(total) + layer.offset, layer.finish.low, layer.finish.high).astype(np.int8)
-        elif isinstance(layer, Concat):
-            looked_up = [
-                tensors[name] if table is None else table[tensors[name].astype(np.int64) + 128]
-                for name, table in zip(layer.inputs, layer.tables, strict=True)
-            ]
-            codes = np.concatenate(looked_up, axis=2)
-        elif isinstance(layer, Slice):
-            codes = codes[..., layer.first : layer.first + layer.channels]
-        elif isinstance(layer, MaxPool):
-            codes = _taps(codes.astype(np.int64), layer.window, -128).max(axis=0).astype(np.int8)
-        if layer.table is not None:
-            codes = layer.table[codes.astype(np.int64) + 128]
-        if graph.tensors[layer.output].bits == 1:
-            codes = np.where(codes < 0, -1, 1).astype(np.int8)
-        tensors[layer.output] = codes
-    return tensors
-
-
-def _counts(window: Window, size: tuple[int, int]) -> np.ndarray:
-    """How many elements of each window lie in the map, int64[output rows, output columns]."""
-    return _taps(np.ones((*size, 1), np.int64), window, 0).sum(axis=0)[..., 0]
-
-
-def _taps(codes: np.ndarray, window: Window, pad: int) -> np.ndarray:
-    """int64[taps, output rows, output columns, channels]."""
-    top, left, bottom, right = window.pads
-    rows, columns = window.output_size(*codes.shape[:2])
-    padded = np.pad(codes, ((top, bottom), (left, right), (0, 0)), constant_values=pad)
-    (sy, sx), (dy, dx) = window.stride, window.dilation
-    return np.stack(
-        [
-            padded[i * dy : i * dy + (rows - 1) * sy + 1 : sy, j * dx : j * dx + (columns - 1) * sx + 1 : sx]
-            for i in range(window.kernel[0])
-            for j in range(window.kernel[1])
-        ]
-    )
-
-
-#: Of the layers in random graphs.
-KINDS = (
-    "convolution",
-    "convolution",
-    "pool",
-    "table",
-    "fully connected",
-    "depthwise",
-    "depthwise",
-    "groups",
-    "average",
-    "residual",
-    "concat",
-    "slice",
-)
-
-
-def random_graph(seed: int) -> Graph:
-    """A few layers with geometry at random, small enough for every configuration."""
-    rng = np.random.default_rng(seed)
-    shape = (int(rng.integers(1, 11)), int(rng.integers(1, 11)), int(rng.choice([1, 2, 3, 5, 8, 17])))
-    maker = GraphMaker(shape, seed=seed, zero_point=int(rng.integers(-128, 128)))
-    name = "x"
-    outputs = []
-    for _ in range(int(rng.integers(1, 5))):
-        kind = rng.choice(KINDS)
-        window = random_window(rng, maker.graph.tensors[name].shape)
-        channels = maker.graph.tensors[name].shape[2]
-        table = bool(rng.integers(2)) and len(maker.graph.layers) < 4
-        if kind == "pool":
-            name = maker.max_pool(name, window, table=table)
-        elif kind == "table":
-            name = maker.pointwise(name)
-        elif kind == "depthwise":
-            name = maker.depthwise(name, window, multiplier=int(rng.choice([1, 1, 1, 2, 3])), table=table)
-        elif kind == "groups":
-            groups = int(rng.choice([n for n in range(1, channels + 1) if channels % n == 0]))
-            name = maker.convolution(name, groups * int(rng.integers(1, 12)), window, groups=groups, table=table)
-        elif kind == "average":
-            name = maker.global_average(name)
-        elif kind == "residual":
-            beside = maker.convolution(name, channels, Window((3, 3), pads=(1, 1, 1, 1)))
-            name = maker.add(*((name, beside) if rng.integers(2) else (beside, name)), table=table)
-        elif kind == "concat":
-            name = maker.concat(name, maker.convolution(name, int(rng.integers(1, 20)), Window((1, 1))), name)
-        elif kind == "slice":
-            first = int(rng.integers(channels))
-            name = maker.slice(name, first, int(rng.integers(1, channels - first + 1)))
-        elif kind == "fully connected":
-            name = maker.fully_connected(name, int(rng.integers(1, 20)), table=table)
-        else:
-            name = maker.convolution(name, int(rng.integers(1, 20)), window, table=table)
-        if rng.integers(4) == 0:
-            outputs.append(name)
-    return maker.finish(*dict.fromkeys([*outputs, name]))
-
-
-def random_fork(seed: int) -> Graph:
-    """Layers that read any of the tensors before, so that channels are joined and taken apart in every way."""
-    rng = np.random.default_rng(seed)
-    shape = (int(rng.integers(1, 8)), int(rng.integers(1, 8)), int(rng.choice([2, 4, 6, 9])))
-    maker, names, same = GraphMaker(shape, seed=seed), ["x"], Window((3, 3), pads=(1, 1, 1, 1))
-    channels = {"x": shape[2]}
-    for _ in range(int(rng.integers(3, 9))):
-        name = str(rng.choice(names))
-        depth = channels[name]
-        alike = [other for other in names if channels[other] == depth]
-        kind = rng.choice([*2 * ["convolution", "concat"], "depthwise", "pool", "slice", "add", "table"])
-        if kind == "convolution":
-            window = same if rng.integers(2) else Window((1, 1))
-            name = maker.convolution(name, int(rng.integers(1, 9)), window, zero_point=3, table=rng.integers(5) == 0)
-        elif kind == "depthwise":
-            name = maker.depthwise(name, same, zero_point=3)
-        elif kind == "pool":
-            name = maker.max_pool(name, same)
-        elif kind == "concat":
-            parts = [str(part) for part in rng.choice(names, int(rng.integers(2, 4)))]
-            if sum(channels[part] for part in parts) > 40:
-                continue
-            name = maker.concat(*parts, tables=bool(rng.integers(4) == 0))
-        elif kind == "slice":
-            first = int(rng.integers(depth))
-            name = maker.slice(name, first, int(rng.integers(1, depth - first + 1)))
-        elif kind == "add":
-            name = maker.add(name, str(rng.choice(alike)))
-        else:
-            name = maker.pointwise(name)
-        names.append(name)
-        channels[name] = maker.graph.tensors[name].shape[2]
-    read = {name for layer in maker.graph.layers for name in layer.inputs}
-    return maker.finish(*(name for name in names if (name not in read and name != "x") or name == names[-1]))
-
-
-def random_window(rng: np.random.Generator, shape: tuple[int, int, int]) -> Window:
-    """A window that fits a map of this shape."""
-    height, width, _ = shape
-    while True:
-        kernel = tuple(int(n) for n in rng.integers(1, 6, 2))
-        window = Window(
-            kernel,
-            tuple(int(n) for n in rng.integers(1, 4, 2)),
-            tuple(int(n) for n in rng.integers(1, 3, 2)),
-            tuple(int(rng.integers(0, min(kernel[side % 2], 4))) for side in range(4)),
-        )
-        if min(window.output_size(height, width)) > 0:
-            return window

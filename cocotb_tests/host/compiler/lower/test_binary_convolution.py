@@ -21,7 +21,7 @@ from lutterfly.host.graph import Window
 from lutterfly.host.graph.evaluate import evaluate
 from oracles.execution import differing_bytes
 from quantised.binary_graphs import BinaryGraphMaker, random_binary_graph
-from quantised.graphs import evaluate_float
+from quantised.evaluation import evaluate_float
 
 CONFIGS = {
     name: dataclasses.replace(

@@ -11,7 +11,8 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import Queue
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.graph import Window
-from quantised.graphs import GraphMaker, random_graph
+from quantised.graphs import GraphMaker
+from quantised.random_graphs import random_graph
 
 
 @pytest.mark.parametrize("engine", [MAXIMUM, ADD])

@@ -10,24 +10,32 @@ import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import helper
 
 from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.frontend.functions.binary_body import read_body
-from lutterfly.host.frontend.functions.body import BodyError
 from lutterfly.host.graph import BinaryConvolution, Concat, Convolution, MaxPool, Pointwise
 from lutterfly.host.model.functions.binary_function import make_function
 from networks.binaries import BinaryNetwork, random_layer
 from networks.binary_networks import binary_network
-from networks.bodies import Change, at, attribute, extra, node, operator, reads, shuffle, value
+from networks.bodies import (
+    Change,
+    assert_refused,
+    at,
+    attribute,
+    call_from_another,
+    codes,
+    extra,
+    node,
+    operator,
+    reads,
+    rename,
+    shuffle,
+    value,
+)
 from oracles.exactness import assert_answers, assert_exact, needs_reference
 from oracles.kinds import described_kinds
 
 SAME = {"pads": (1, 1, 1, 1)}
-
-
-def codes(*shape: int, seed: int = 0) -> dict[str, np.ndarray]:
-    return {"x": np.random.default_rng(seed).integers(-128, 128, (1, *shape)).astype(np.int8)}
 
 
 @needs_reference
@@ -246,10 +254,7 @@ def test_float_ends_stay_on_the_host():
 def test_a_function_that_another_one_calls_is_a_layer():
     network = BinaryNetwork((6, 3, 3))
     network.binary("x", 6, 6, **SAME)
-    call = network.nodes.pop()
-    opsets = [helper.make_opsetid("", network.opset), helper.make_opsetid(call.domain, 1)]
-    body = [helper.make_node(call.op_type, ["a"], ["b"], "mix", domain=call.domain)]
-    network.functions.append(helper.make_function("com.example", "Block", ["a"], ["b"], body, opsets))
+    call_from_another(network)
     result = network.add("Block", network.add("Block", "x", domain="com.example"), domain="com.example")
     graph = assert_exact(network.data(result), codes(6, 3, 3))
     assert [type(layer) for layer in graph.layers] == [Pointwise, BinaryConvolution, BinaryConvolution]
@@ -259,11 +264,7 @@ def test_a_function_that_another_one_calls_is_a_layer():
 def test_another_name_does_not_matter(domain: str):
     network = BinaryNetwork((6, 3, 3))
     model = network.model(network.binary("x", 6, 6))
-    (function,), (caller,) = model.functions, model.graph.node
-    function.name = caller.op_type = "mixing"
-    if domain:
-        function.domain = caller.domain = domain
-        model.opset_import.add(domain=domain, version=3)
+    rename(model, domain)
     assert isinstance(import_model(model.SerializeToString()).layers[1], BinaryConvolution)
 
 
@@ -444,16 +445,8 @@ WEIGHTS = "the weights of Conv 'products' must be "
     ],
 )
 def test_an_altered_body_is_refused_with_what_differs(change: Change, message: str, known: dict):
-    model = altered(change, **known)
-    with pytest.raises(BodyError, match=re.escape(message)):
-        read_body(model.functions[0])
-    called = re.escape(
-        "net.onnx: function lutterfly.BinaryConv_0 of 'BinaryConv_00' must have the body of a binary convolution, and "
-        "has another: "
-    )
-    remedy = "; write it as docs/binary.md says, or call it otherwise to have its operators taken one by one"
-    with pytest.raises(ModelError, match=f"^{called}.*{re.escape(remedy)}$"):
-        import_model(model.SerializeToString(), "net.onnx")
+    called = "BinaryConv_0 of 'BinaryConv_00' must have the body of a binary convolution"
+    assert_refused(altered(change, **known), read_body, message, called=called, page="docs/binary.md")
 
 
 def test_an_unknown_function_of_the_domain_is_refused_with_both_differences():

@@ -1,6 +1,6 @@
 """A second source of networks: shapes of real families, random graphs and long runs of commands bound by results.
 
-Written without looking at the first one, ``generated.py``, so that what one of them never draws the other may.
+Written without looking at the first one, ``blocks``, so that what one of them never draws the other may.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from lutterfly.golden.numerics.requant import (
     requantise_sum,
     unpack_parameters,
 )
-from lutterfly.hdl.compute.requant import LATENCY, Parameter, Requantiser, Scale
+from lutterfly.hdl.results.requant import LATENCY, Parameter, Requantiser, Scale
 
 #: Requantisers side by side in the simulation: what Python does once a cycle counts for all.
 LANES = 32

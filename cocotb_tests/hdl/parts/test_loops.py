@@ -15,8 +15,8 @@ from benches.streams import pack
 from lutterfly.golden import isa
 from lutterfly.golden.numerics import windows
 from lutterfly.golden.presets import PRESETS
-from lutterfly.hdl.compute.loops import Loops
 from lutterfly.hdl.parts.isa import command_shape
+from lutterfly.hdl.parts.loops import Loops
 
 WORD_BITS = 21
 

@@ -17,10 +17,10 @@ from lutterfly.golden.engines.configurations import EngineConfigs
 from lutterfly.golden.machine.packing import packs
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Unit
-from lutterfly.hdl.compute.results import Place
-from lutterfly.hdl.compute.write_back import WRITE_BACK_LATENCY, WriteBack
 from lutterfly.hdl.memories.feature_memory import feature_write_layout
 from lutterfly.hdl.parts.isa import ErrorReport
+from lutterfly.hdl.results.results import Place
+from lutterfly.hdl.results.write_back import WRITE_BACK_LATENCY, WriteBack
 
 #: Pieces of one and four bytes of bits, and of a quarter of a byte.
 CONFIGS = {

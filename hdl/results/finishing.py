@@ -76,7 +76,6 @@ class Finishing(wiring.Component):
                 raise ValueError(f"{engine.engine.name}: the finish {finish.name} must have a component")
             component = components[finish.name](config)
             most = finishing_latency(config)
-            most = finishing_latency(config)
             if finish.is_whole and component.latency > most:
                 raise ValueError(f"the finish {finish.name} must take at most {most} cycles, not {component.latency}")
             self.finishes[finish_flag(engine, finish)] = component

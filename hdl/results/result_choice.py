@@ -21,7 +21,9 @@ _CHOICES = 2
 
 
 class ResultChoice(wiring.Component):
-    """Choose between the results of all engines, of which :class:`.windows.Windows` lets only one work at a time.
+    """Choose between the results of all engines, of which only one works at a time.
+
+    See :class:`~lutterfly.hdl.compute.windows.Windows`.
 
     Parameters
     ----------

@@ -12,8 +12,8 @@ import pytest
 from benches.clocking import cycle, start
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.transfer.tables import apply_table
-from lutterfly.hdl.compute.transfer_tables import TransferTables
 from lutterfly.hdl.parts.device import RAM_LATENCY
+from lutterfly.hdl.results.transfer_tables import TransferTables
 
 
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])

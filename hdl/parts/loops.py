@@ -7,7 +7,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ...golden import isa
-from ..parts.isa import command_shape
+from .isa import command_shape
 
 __all__ = ["Loops"]
 

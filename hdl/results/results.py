@@ -32,8 +32,8 @@ class Results(wiring.Component):
     """Give one group of ``requant_lanes`` accumulators each cycle, ``RESULTS_LATENCY`` cycles after the engine when
     nothing waits.
 
-    Results come without backpressure: :class:`.windows.Windows` issues no window whose result could find
-    the FIFO full. One that does is an error, OVERFLOW, because it would take another one's place.
+    Results come without backpressure: :class:`~lutterfly.hdl.compute.windows.Windows` issues no window whose result
+    could find the FIFO full. One that does is an error, OVERFLOW, because it would take another one's place.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ from ..engines.finish import has_whole_finish, is_whole
 from ..parts.fifo import Fifo, Slot
 from ..parts.isa import command_shape
 from ..parts.lookahead import Lookahead
-from .loops import Loops
+from ..parts.loops import Loops
 from .place import Place
 from .settings import settings_layout, take_settings
 
@@ -123,7 +123,7 @@ class GroupWalk(wiring.Component):
             found.place.write.eq(ends_piece),
             found.place.finish.eq(last & loops.last),
         ]
-        self._elaborate_push(m, command, walk, found, bits, loops, lookahead)
+        self._elaborate_push(m, command, walk, found, bits)
         return m
 
     def _elaborate_last(
@@ -153,21 +153,13 @@ class GroupWalk(wiring.Component):
         result_groups = self.config.array.lanes // self.requant_lanes
         return whole | number[: ceil_log2(result_groups)].all()
 
-    def _elaborate_push(
-        self,
-        m: Module,
-        command: data.View,
-        walk: Signal,
-        found: Signal,
-        bits: Value,
-        loops: Loops,
-        lookahead: Lookahead,
-    ) -> None:
+    def _elaborate_push(self, m: Module, command: data.View, walk: Signal, found: data.View, bits: Value) -> None:
         """Hand the group that was found to the lookahead.
 
         A cycle after the walk the loops' pointer has arrived as well; the command is still the same then. One more for
         the sums.
         """
+        loops, lookahead = m.submodules.loops, m.submodules.lookahead
         walked, last_tile = Signal(), Signal(reset_less=True)
         pushed = Signal(self.layout, name="pushed", reset_less=True)
         wide = [code for code in self.config.engines if not COMPONENTS[code].is_narrow]

@@ -1,19 +1,14 @@
-"""Random quantised ONNX models, built node by node with onnx.helper: single layers and small chains, in both forms."""
+"""Random layers, with geometry and activations of every kind."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
-import onnx
-from onnx import NodeProto, helper, numpy_helper
 
-from lutterfly.host.model.runtime import plain_session
+from .writer import Writer
 
-FORMS = ("qop", "qdq")
 #: Activations; some are written with several operators.
 ACTIVATIONS = (
     "Relu",
@@ -38,121 +33,8 @@ _SPREAD = 74.0
 _AIM = 40.0
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Bounds of what is generated, so that it fits a configuration.
-
-    Attributes
-    ----------
-    channels, kernel, stride, dilation, pad : int
-        Greatest values.
-    side : int
-        Greatest height and width of the input.
-    map_bytes : int
-        Greatest feature map, borders included.
-    weight_bytes : int
-        Most weights of a layer.
-    macs : int
-        Most multiply-accumulates of a layer.
-    """
-
-    channels: int = 40
-    kernel: int = 7
-    stride: int = 3
-    dilation: int = 2
-    pad: int = 3
-    side: int = 16
-    map_bytes: int = 16 << 10
-    weight_bytes: int = 64 << 10
-    macs: int = 2_000_000
-
-
-#: Fits the preset `tiny`, chains included, with room for borders and for words that are not full.
-TINY = Limits(side=10, map_bytes=1200, weight_bytes=3000, macs=150_000)
-
-
-@dataclass(frozen=True)
-class Generated:
-    """A model and what it is made of."""
-
-    model: bytes
-    text: str
-    input_shape: tuple[int, ...]
-    input_type: np.dtype
-
-    def feeds(self, seed: int) -> dict[str, np.ndarray]:
-        """Random input: codes of any value, or floats in the range of the input's QuantizeLinear."""
-        generator = np.random.default_rng(seed)
-        if self.input_type == np.float32:
-            return {"x": generator.uniform(-1.3, 1.3, self.input_shape).astype(np.float32)}
-        limits = np.iinfo(self.input_type)
-        return {"x": generator.integers(limits.min, limits.max + 1, self.input_shape, self.input_type)}
-
-
-@dataclass
-class Maker:
-    """Appends layers to a model; the current tensor is always one of codes.
-
-    Attributes
-    ----------
-    form : str
-        "qop" or "qdq".
-    unsigned : bool
-        uint8 activations.
-    """
-
-    rng: np.random.Generator
-    form: str
-    unsigned: bool
-    limits: Limits
-    nodes: list[NodeProto] = field(default_factory=list)
-    constants: dict[str, np.ndarray] = field(default_factory=dict)
-    text: list[str] = field(default_factory=list)
-    tensor: str = "x"
-    input_shape: tuple[int, ...] = ()
-    shape: tuple[int, ...] = ()
-    scale: str = ""
-    zero: str = ""
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Type of the activations."""
-        return np.dtype(np.uint8 if self.unsigned else np.int8)
-
-    def name(self, kind: str) -> str:
-        return f"{kind}_{len(self.nodes)}"
-
-    def constant(self, kind: str, value) -> str:
-        name = f"{kind}_{len(self.constants)}"
-        self.constants[name] = np.asarray(value)
-        return name
-
-    def node(self, operator: str, inputs: Sequence[str], output: str = "", domain: str = "", **attributes) -> str:
-        name = self.name(operator)
-        output = output or f"{name}_out"
-        self.nodes.append(helper.make_node(operator, inputs, [output], name, domain=domain, **attributes))
-        return output
-
-    def quantisation(self, scale: float, zero_point: int | None = None) -> tuple[str, str]:
-        """Constants for scale and zero point of a new tensor; the zero point is an int8 code, random by default."""
-        if zero_point is None:
-            zero_point = int(self.rng.choice([-128, 127, 0, int(self.rng.integers(-128, 128))]))
-        code = np.array(zero_point + 128 if self.unsigned else zero_point, self.dtype)
-        return self.constant("scale", np.float32(scale)), self.constant("zero", code)
-
-    def value(self, name: str) -> np.ndarray:
-        return self.constants[name]
-
-    def start(self, shape: tuple[int, ...], scale: float = 0.02) -> None:
-        self.input_shape = self.shape = shape
-        self.scale, self.zero = self.quantisation(scale)
-
-    def dequantised(self) -> str:
-        return self.node("DequantizeLinear", [self.tensor, self.scale, self.zero])
-
-    def quantise(self, tensor: str, scale: str, zero: str, shape: tuple[int, ...]) -> None:
-        self.tensor = self.node("QuantizeLinear", [tensor, scale, zero])
-        self.scale, self.zero, self.shape = scale, zero, shape
+class Maker(Writer):
+    """Appends random layers to a model."""
 
     def weights(self, shape: tuple[int, ...], channel_axis: int, per_channel: bool) -> tuple[str, str, str, np.ndarray]:
         """Weights with scale and zero point; the scales of all channels."""
@@ -337,45 +219,6 @@ class Maker:
         attributes = {"LeakyRelu": {"alpha": 0.1}, "Elu": {"alpha": 0.7}}.get(kind, {})
         return self.node(kind, [tensor], **attributes)
 
-    def finish(self, *, float_ends: bool = False) -> Generated:
-        """The model; with ``float_ends`` a QuantizeLinear in front, DequantizeLinear and Softmax after."""
-        text = f"{self.form} {self.dtype}: {'; '.join(self.text)}"
-        if not float_ends:
-            return Generated(self.serialise(), text, self.input_shape, self.dtype)
-        scale, zero = itertools.islice(self.constants, 2)
-        self.tensor = self.node("Softmax", [self.dequantised()], axis=-1)
-        for node in self.nodes:
-            node.input[:] = ["x_codes" if name == "x" else name for name in node.input]
-        self.nodes.insert(0, helper.make_node("QuantizeLinear", ["x", scale, zero], ["x_codes"], "quantise_input"))
-        return Generated(self.serialise(input_type=np.float32), text, self.input_shape, np.dtype(np.float32))
-
-    def serialise(
-        self, outputs: Sequence[str] = (), *, input_type: type | np.dtype | None = None, opset: int = 20
-    ) -> bytes:
-        """The model with the given outputs, by default the current tensor, and the input ``x``."""
-        outputs = outputs or [self.tensor]
-        input_type = np.dtype(input_type or self.dtype)
-        shape = ["batch", *self.input_shape[1:]]
-        tensors = [numpy_helper.from_array(value, name) for name, value in self.constants.items()]
-        opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
-        x = helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(input_type), shape)
-
-        def make(infos: list[onnx.ValueInfoProto]) -> onnx.ModelProto:
-            graph = helper.make_graph(self.nodes, "generated", [x], infos, tensors)
-            return helper.make_model(graph, opset_imports=opsets, ir_version=10)
-
-        session = plain_session(make([helper.make_empty_tensor_value_info(name) for name in outputs]))
-        values = session.run(outputs, {"x": np.zeros(self.input_shape, input_type)})
-        types = [helper.np_dtype_to_tensor_dtype(value.dtype) for value in values]
-        model = make(
-            [
-                helper.make_tensor_value_info(name, item, ["batch", *value.shape[1:]])
-                for name, item, value in zip(outputs, types, values, strict=True)
-            ]
-        )
-        onnx.checker.check_model(model)
-        return model.SerializeToString()
-
     def begin_map(self, spatial: int = 2) -> None:
         """Start with a feature map of random size."""
         rng, limits = self.rng, self.limits
@@ -403,44 +246,3 @@ def _pooled(
             size -= 1  # no window begins in the border after
         out.append(size)
     return out
-
-
-def layer(kind: str, seed: int, *, form: str = "qop", unsigned: bool = False, limits: Limits = TINY) -> Generated:
-    """A model with one layer: "conv", "conv1d", "fc", "pool", "activation" or the name of an activation."""
-    maker = Maker(np.random.default_rng([seed, *kind.encode()]), form, unsigned, limits)
-    if kind == "fc":
-        maker.begin_vector()
-        maker.fully_connected()
-    else:
-        spatial = 1 if kind == "conv1d" else 2
-        maker.begin_map(spatial)
-        if kind.startswith("conv"):
-            maker.convolution(spatial=spatial)
-        elif kind == "pool":
-            maker.max_pool()
-        else:
-            maker.activation(None if kind == "activation" else kind)
-    return maker.finish()
-
-
-def chain(
-    seed: int, *, form: str = "qop", unsigned: bool = False, limits: Limits = TINY, float_ends: bool | None = None
-) -> Generated:
-    """A small network: convolution, perhaps an activation and max pooling, convolution, flatten, fully connected."""
-    maker = Maker(np.random.default_rng([seed, 7]), form, unsigned, limits)
-    rng = maker.rng
-    maker.begin_map()
-    maker.convolution()
-    if rng.random() < 0.6:
-        maker.activation()
-    if rng.random() < 0.6 and min(maker.shape[2:]) > 1:
-        maker.max_pool()
-    maker.convolution()
-    if rng.random() < 0.4:
-        maker.activation()
-    if rng.random() < 0.8:
-        maker.fully_connected()
-        if rng.random() < 0.5:
-            maker.activation()
-            maker.fully_connected(10)
-    return maker.finish(float_ends=bool(rng.random() < 0.3) if float_ends is None else float_ends)

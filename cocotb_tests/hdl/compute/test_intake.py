@@ -1,0 +1,125 @@
+# amaranth: UnusedElaboratable=no
+"""The next command: legal where golden.compute says so, whether it waits, and the steps that begin its windows."""
+
+from __future__ import annotations
+
+import os
+
+import cocotb
+import numpy as np
+import pytest
+
+from benches.clocking import cycle, start
+from benches.random_commands import payload, random_scenario
+from benches.streams import pack, unpack
+from lutterfly.golden import isa
+from lutterfly.golden.config import Config
+from lutterfly.golden.engines import find_engine
+from lutterfly.golden.engines.specifications import SPECIFICATIONS
+from lutterfly.golden.machine.command_error import CommandError
+from lutterfly.golden.machine.compute import check_fields
+from lutterfly.golden.presets import PRESETS
+from lutterfly.hdl.compute.intake import Intake
+from lutterfly.hdl.compute.position import Position
+from lutterfly.hdl.parts.isa import command_shape
+
+SHAPE = command_shape(isa.COMPUTE)
+#: From the cycle in which a command is taken over to the one in which it is judged.
+CHECKS = 3
+IDLE = {"command__valid": 0, "take": 0, "last_engine": 0}
+
+
+@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+def test_takes_commands(simulate, preset: str) -> None:
+    simulate(Intake(PRESETS[preset]), env={"PRESET": preset})
+
+
+async def offer(dut, command: dict[str, int]) -> None:
+    """Offer a command until it has been judged."""
+    word = pack({"index": 0, **payload(command)}, SHAPE)
+    (ready,) = await cycle(dut, {"command__valid": 1, "command__payload": word, "take": 0}, "command__ready")
+    assert ready == 1
+    for _ in range(CHECKS - 1):
+        outputs = await cycle(dut, {"command__valid": 0}, "command__ready", "ready", "illegal")
+        assert outputs == [0, 0, 0]
+
+
+def first_step(command: dict[str, int], skip: int) -> dict[str, int]:
+    """The first step of a window that leaves out some."""
+    steps = command["steps"] - skip
+    words = SPECIFICATIONS[command["engine"]].issue.weight_words
+    takes_weight = words in (None, "steps") or steps <= command[words]
+    first = {"entry": command["list"] + skip, "steps_left": steps - 1, "last": int(steps == 1)}
+    return first | {"takes_weight": int(takes_weight)}
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def every_command(dut) -> None:
+    """One after the other, each taken some cycles after it is ready."""
+    config, rng = PRESETS[os.environ["PRESET"]], np.random.default_rng(7)
+    commands = random_scenario(config, rng, 150).commands
+    await start(dut, IDLE)
+    last_engine = 0
+    for number, command in enumerate(commands):
+        await offer(dut, command)
+        for _ in range(int(rng.integers(3))):
+            assert await cycle(dut, {}, "ready", "command__ready") == [1, 0]
+        names = ("ready", "illegal", "waits", "beginning", "continuation", "offered")
+        ready, illegal, waits, beginning, continuation, offered = await cycle(dut, {"take": 1}, *names)
+        assert (ready, illegal) == (1, 0), number
+        is_burst = SPECIFICATIONS[command["engine"]].issue.is_burst
+        assert waits == (command["after"] or command["engine"] != last_engine or is_burst), number
+        assert unpack(beginning, Position) == first_step(command, 0)
+        assert unpack(continuation, Position) == first_step(command, command["skip"])
+        assert offered == pack({"index": 0, **payload(command)}, SHAPE)
+        last_engine = command["engine"]
+        dut.last_engine.value = last_engine
+        dut.take.value = 0
+
+
+def changed(command: dict[str, int], config: Config, rng: np.random.Generator) -> dict[str, int]:
+    """A command with another value in one field: the least ones, the last that may be legal, or any."""
+    fields = {field.name: field for field in find_engine(command["engine"]).format.fields if field.lsb >= 32}
+    names = (
+        "outer",
+        "steps",
+        "lanes",
+        "last_lanes",
+        "list",
+        "table",
+        "skip",
+        "tile_inner",
+        "packed",
+        "inner",
+        "middle",
+    )
+    own = [field.name for field in find_engine(command["engine"]).fields]
+    name = str(rng.choice([*names, *own]))
+    low, high = fields[name].limits
+    edges = {"list": config.memory.list_entries - command["steps"], "table": config.memory.tables}
+    near = edges.get(name, config.array.lanes) + int(rng.integers(-1, 2))
+    choices = [0, 1, near, command[name] + 1, int(rng.integers(low, high + 1))]
+    return command | {name: int(np.clip(choices[int(rng.integers(len(choices)))], low, high))}
+
+
+def is_legal(command: dict[str, int], config: Config) -> bool:
+    try:
+        check_fields(command, config)
+    except CommandError:
+        return False
+    return True
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def what_is_illegal_stays(dut) -> None:
+    config, rng = PRESETS[os.environ["PRESET"]], np.random.default_rng(8)
+    commands = [changed(one, config, rng) for _ in range(8) for one in random_scenario(config, rng, 100).commands]
+    await start(dut, IDLE)
+    verdicts = []
+    for command in commands:
+        await offer(dut, command)
+        legal = is_legal(command, config)
+        assert await cycle(dut, {"rst": 1}, "ready", "illegal") == [legal, not legal], command
+        dut.rst.value = 0
+        verdicts.append(legal)
+    assert min(verdicts.count(False), verdicts.count(True)) > 60

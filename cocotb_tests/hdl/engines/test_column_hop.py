@@ -1,0 +1,55 @@
+# amaranth: UnusedElaboratable=no
+"""The hop to the next column: a step later, and in chain mode the word of so many steps before."""
+
+from __future__ import annotations
+
+import os
+
+import cocotb
+import numpy as np
+import pytest
+
+from benches.clocking import cycle, start
+from benches.streams import pack, unpack
+from lutterfly.golden.engines import DEPTHWISE, MAC
+from lutterfly.golden.presets import PRESETS
+from lutterfly.hdl.engines.column_hop import ColumnHop
+from lutterfly.hdl.engines.engine import step_layout
+
+CONFIG = PRESETS["tiny"]
+LANES = CONFIG.array.lanes
+LAYOUT = step_layout(CONFIG, (MAC, DEPTHWISE), ("chain",))
+MOST_ROWS = (1 << next(field.width for field in DEPTHWISE.fields if field.name == "rows")) - 1
+
+
+@pytest.mark.parametrize("has_line", [True, False])
+def test_hops(simulate, has_line: bool) -> None:
+    simulate(ColumnHop(lanes=LANES, step=LAYOUT, has_line=has_line), env={"HAS_LINE": str(int(has_line))})
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(p_gap=[0.0, 0.4])
+async def words_of_earlier_steps(dut, p_gap: float) -> None:
+    rng, has_line = np.random.default_rng(6), os.environ["HAS_LINE"] == "1"
+    await start(dut, {"step": 0, "word": 0})
+    before, compared = None, 0
+    for rows in [1, 2, MOST_ROWS, MOST_ROWS - 1, *rng.integers(1, MOST_ROWS + 1, 16).tolist()]:
+        is_chain, words = bool(rng.random() < 0.7), list[int]()
+        while len(words) < 3 * rows:
+            is_step, word = bool(rng.random() >= p_gap), int(rng.integers(1 << 8 * LANES))
+            step = {"valid": int(is_step), "clear": int(rng.integers(2)), "fire": int(rng.integers(2))}
+            step |= {"chain": int(is_chain), "fields": {"depthwise": {"rows": rows}}}
+            outputs = await cycle(dut, {"step": pack(step, LAYOUT), "word": word}, "next_step", "next_word")
+            if before is not None:
+                expected_step, expected_word = before
+                assert unpack(outputs[0], LAYOUT) == expected_step
+                assert expected_word in (None, outputs[1]), f"{rows} rows, step {len(words)}"
+                compared += expected_word is not None
+            expected = word
+            if has_line and is_chain:
+                # The first steps of a command see what is left of the one before.
+                expected = words[-rows] if is_step and len(words) >= rows else None
+            before = (step, expected)
+            if is_step:
+                words.append(word)
+    assert compared > 500

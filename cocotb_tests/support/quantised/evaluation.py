@@ -1,0 +1,98 @@
+"""The evaluation of quantised graphs in float32, apart from everything under test."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lutterfly.host.graph import (
+    Add,
+    AveragePool,
+    BinaryConvolution,
+    Concat,
+    Convolution,
+    Graph,
+    MaxPool,
+    Pad,
+    Slice,
+    Window,
+)
+
+
+def evaluate_float(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Every tensor that a layer writes, int8[height, width, channels], by the formulas of ``docs/numerics.md`` in
+    float32."""
+    tensors = dict(inputs)
+    for layer in graph.layers:
+        codes = tensors[layer.input]
+        if isinstance(layer, Convolution | AveragePool | Pad):
+            zero_point = graph.tensors[layer.input].zero_point
+            border = layer.pad if isinstance(layer, BinaryConvolution) else 0
+            taps = _taps(codes.astype(np.int64) - zero_point, layer.window, border)
+            inputs = layer.weights.shape[3]
+            acc = np.stack(
+                [
+                    np.einsum("tyxc,tc->yx", taps[..., group * inputs : (group + 1) * inputs], kernel)
+                    for group, kernel in (
+                        (
+                            output * layer.groups // len(layer.weights),
+                            weights.reshape(len(taps), inputs).astype(np.int64),
+                        )
+                        for output, weights in enumerate(layer.weights)
+                    )
+                ],
+                axis=-1,
+            )
+            acc = (acc + layer.bias).astype(np.int32)
+            target = graph.tensors[layer.finish.inner or layer.output].zero_point
+            multiplier = layer.multiplier
+            if isinstance(layer, AveragePool) and layer.multipliers:
+                counts = counts_inside(layer.window, tensors[layer.input].shape[:2])
+                multiplier = np.vectorize(layer.multipliers.get, otypes=[np.float32])(counts)[..., None]
+            scaled = acc.astype(np.float32) * multiplier
+            codes = (
+                np.rint(np.clip(scaled, layer.finish.low - target, layer.finish.high - target)).astype(np.int64)
+                + target
+            ).astype(np.int8)
+        elif isinstance(layer, Add):
+            first, second = (
+                table[tensors[name].astype(np.int64) + 128]
+                for name, table in zip(layer.inputs, (layer.first, layer.second), strict=True)
+            )
+            total = (first + second).astype(np.float32) * np.float32(2.0**-layer.fraction)
+            codes = np.clip(np.rint(total) + layer.offset, layer.finish.low, layer.finish.high).astype(np.int8)
+        elif isinstance(layer, Concat):
+            looked_up = [
+                tensors[name] if table is None else table[tensors[name].astype(np.int64) + 128]
+                for name, table in zip(layer.inputs, layer.tables, strict=True)
+            ]
+            codes = np.concatenate(looked_up, axis=2)
+        elif isinstance(layer, Slice):
+            codes = codes[..., layer.first : layer.first + layer.channels]
+        elif isinstance(layer, MaxPool):
+            codes = _taps(codes.astype(np.int64), layer.window, -128).max(axis=0).astype(np.int8)
+        if layer.table is not None:
+            codes = layer.table[codes.astype(np.int64) + 128]
+        if graph.tensors[layer.output].bits == 1:
+            codes = np.where(codes < 0, -1, 1).astype(np.int8)
+        tensors[layer.output] = codes
+    return tensors
+
+
+def counts_inside(window: Window, size: tuple[int, int]) -> np.ndarray:
+    """How many elements of each window lie in the map, int64[output rows, output columns]."""
+    return _taps(np.ones((*size, 1), np.int64), window, 0).sum(axis=0)[..., 0]
+
+
+def _taps(codes: np.ndarray, window: Window, pad: int) -> np.ndarray:
+    """int64[taps, output rows, output columns, channels]."""
+    top, left, bottom, right = window.pads
+    rows, columns = window.output_size(*codes.shape[:2])
+    padded = np.pad(codes, ((top, bottom), (left, right), (0, 0)), constant_values=pad)
+    (sy, sx), (dy, dx) = window.stride, window.dilation
+    return np.stack(
+        [
+            padded[i * dy : i * dy + (rows - 1) * sy + 1 : sy, j * dx : j * dx + (columns - 1) * sx + 1 : sx]
+            for i in range(window.kernel[0])
+            for j in range(window.kernel[1])
+        ]
+    )
