@@ -157,7 +157,7 @@ def test_what_would_be_loaded_often_stays() -> None:
 
 
 def test_numbers_of_all_memories_are_distinct() -> None:
-    found = np.concatenate([numbers(TINY, memory, 0, capacity(TINY, memory)) for memory in memories(TINY)])
+    found = np.concatenate([unit_numbers(TINY, memory, 0, capacity(TINY, memory)) for memory in memories(TINY)])
     assert len(np.unique(found)) == len(found) == unit_count(TINY)
-    assert numbers(TINY, LocalMemory.FEATURE, 5, 2).tolist() == [5, 6]
+    assert unit_numbers(TINY, LocalMemory.FEATURE, 5, 2).tolist() == [5, 6]
     assert set(constant_memories(TINY)) == set(memories(TINY)) - {LocalMemory.FEATURE}
