@@ -14,7 +14,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import encode, plan_graph
 from lutterfly.host.compiler.constants.segments import Item, choose_streamed
 from lutterfly.host.compiler.data.errors import CompileError
-from lutterfly.host.compiler.data.units import capacity, unit_count
+from lutterfly.host.compiler.data.units import capacity, unit_count, unit_numbers
 from lutterfly.host.compiler.outcome.emit import emit
 from lutterfly.host.graph import Graph, Window
 from lutterfly.host.program import Outcome
