@@ -27,7 +27,7 @@ _OPEN = "x"
 
 
 class _Netlist:
-    """A flat netlist of Yosys, with who drives and who uses each net."""
+    """A flat netlist of Yosys, with the driver and the users of each net."""
 
     def __init__(self, module: dict[str, Any]):
         self.cells: dict[str, Cell] = module["cells"]

@@ -123,7 +123,7 @@ def _nets(cells: dict[str, Any], ordered: list[str]) -> dict[int, list[int]]:
 
 def _laplacian(nets: Mapping[int, list[int]], delays: Mapping[int, float], cells: int) -> Any:
     """The springs between cells, and nodes in the middle of nets after them; SciPy's sparse array."""
-    # Of the `synth` extra: who only runs networks need not have it.
+    # Of the `synth` extra: running networks does not need it.
     from scipy import sparse  # noqa: PLC0415
 
     ends: list[tuple[int, int, float]] = []

@@ -1,4 +1,4 @@
-"""Run tools so that none outlives whoever started it, however that process ends."""
+"""Run tools so that none outlives the process that started it, however that ends."""
 
 from __future__ import annotations
 

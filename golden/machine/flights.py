@@ -48,7 +48,6 @@ class Flight:
     opcode: Opcode
     fields: dict[str, int]
     memories: Memories
-    read: UInt8 | None = None
 
 
 @dataclass(eq=False)

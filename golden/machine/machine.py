@@ -35,7 +35,7 @@ ORDERS = ("dma-first", "compute-first", "random")
 
 
 class Machine:
-    """The memories of one accelerator, and the execution of programs on them.
+    """The memories of a core, and the execution of programs on them.
 
     Parameters
     ----------

@@ -67,7 +67,7 @@ class Butterfly(wiring.Component):
     lanes : int
         A power of two.
     borrowed : int
-        Columns of multipliers, the first ones, that are somebody else's, who has their weights.
+        Columns of multipliers, the first ones, that belong to the array, which has their weights.
 
     Attributes
     ----------

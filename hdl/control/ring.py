@@ -163,7 +163,7 @@ class Ring(wiring.Component):
             with m.State("ASK"), m.If(self.burst.ready):
                 m.d.sync += self.burst.valid.eq(0)
                 m.next = "COUNT"
-            # In a cycle of its own, so that who takes the burst does not have to reach all of this in the same.
+            # A cycle of its own, so that the handshake of the burst need not reach all of this in the same cycle.
             with m.State("COUNT"):
                 m.d.sync += [
                     requested.eq(requested + Mux(burst.two, 2 * command_words, command_words)),

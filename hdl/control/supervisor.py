@@ -13,7 +13,7 @@ from .standing import Standing
 
 __all__ = ["ERROR_SOURCES", "Events", "Supervisor"]
 
-#: Who reports errors; of several in the same cycle the first counts.
+#: Where errors are reported; of several in the same cycle the first counts.
 ERROR_SOURCES = ("prefetch", "dma_queue", "compute_queue", "load", "store", "compute")
 
 
@@ -138,7 +138,7 @@ class Supervisor(wiring.Component):
         return _first(m, [*firsts, stuck, left], "verdict")
 
     def _elaborate_watchdog(self, m: Module, busy) -> data.View:
-        """Count cycles without progress; say who is stuck, from the memory's side on: what waits for it comes later."""
+        """Count cycles without progress; say which unit is stuck, those nearest to the memory first."""
         progress, idle_cycles, is_late, expired = Signal(), Signal(32), Signal(), Signal()
         m.d.sync += [
             progress.eq(self.progress),

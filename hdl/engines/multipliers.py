@@ -1,4 +1,4 @@
-"""The multipliers of the array, which other engines borrow: what both sides see, and who of them is heard."""
+"""The multipliers of the array, which other engines borrow: what both sides see, and whose factors they take."""
 
 from collections.abc import Sequence
 from functools import reduce

@@ -43,7 +43,8 @@ class FeatureMemory(wiring.Component):
     one before.
 
     Any ``lanes`` consecutive bytes lie in one word of each bank, so that both ports take any byte address each cycle.
-    Addresses wrap; who uses them checks them. A byte that is read in the cycle in which it is written is undefined.
+    Addresses wrap; the units that give them check them. A byte that is read in the cycle in which it is written is
+    undefined.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ class Ram(wiring.Component):
     register).
 
     A word that is written can be read from the next cycle on. A word that is read in the cycle in which it is written
-    is undefined in hardware: whoever reads must know that nobody writes it.
+    is undefined in hardware: the reader must know that it is not written then.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ class Rom(wiring.Component):
 
 
 class MultiplierColumns(wiring.Signature):
-    """Columns of multipliers, as who uses them sees them; what each factor is multiplied by is not his business.
+    """Columns of multipliers as their user sees them: it gives factors and gets products by factors that others give.
 
     Parameters
     ----------

@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
         with _unwinding():
             return _run(words)
     except OutputError as error:
-        # Who closes the pipe has seen enough.
+        # The reader has closed the pipe: it has seen enough.
         if error.is_unread:
             return UNREAD
         complain(f"lutterfly: {error}")

@@ -110,7 +110,7 @@ def compile_model(model: bytes | Model, config: Config, name: str = "model", *, 
         If the file is not a quantised ONNX model, holds an operator that is not supported, or does not fit the
         configuration. The message names the place and the remedy.
     """
-    # ONNX Runtime takes a second to import, and who compiles graphs needs none of it.
+    # ONNX Runtime takes a second to import, and graphs are compiled without it.
     from ..frontend import import_model  # noqa: PLC0415
 
     return compile_graph(batched(import_model(model, name), batch), config)

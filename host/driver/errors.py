@@ -6,7 +6,7 @@ from ...golden.units import ErrorCode, Unit
 
 
 class HardwareError(RuntimeError):
-    """What answers is not an accelerator of the expected version and configuration."""
+    """The device that answers is no accelerator of the expected version and configuration."""
 
 
 class AcceleratorError(RuntimeError):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Model:
-    """An ONNX model. Whoever gets one hands it on, and not its bytes: these would be parsed again.
+    """An ONNX model. Hand it on as it is, not as bytes: these would be parsed again.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Model:
 
     @cached_property
     def proto(self) -> onnx.ModelProto:
-        """What the bytes say. Others read it too: who changes it takes a :meth:`copy`.
+        """What the bytes say. It is shared: take a :meth:`copy` to change it.
 
         Raises
         ------
@@ -54,7 +54,7 @@ class Model:
 
     def copy(self) -> onnx.ModelProto:
         """What the bytes say, to be changed."""
-        # Whoever has one has imported it.
+        # A model that is copied has been parsed.
         import onnx  # noqa: PLC0415
 
         copied = onnx.ModelProto()

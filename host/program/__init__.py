@@ -1,4 +1,4 @@
-"""A compiled program, as those see it who show it."""
+"""A compiled program, as sessions and reports read it."""
 
 from .body import BodyCommand, bus_bytes
 from .outcome import ConstantMemory, Outcome

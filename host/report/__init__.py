@@ -29,7 +29,7 @@ def check_available(what: str = "report") -> None:
 
 
 def check_ending(path: Path, what: str = "report") -> None:
-    """Raise ValueError if a report or a plot is a file that is not called a page: whoever opens it goes by the name."""
+    """Raise ValueError if a report or a plot is a file that is not called a page: what opens it goes by the name."""
     is_file = path.is_file() or not path.exists()
     if is_file and path.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"{what} must be a file that ends in .html, as the {what} is a page, not {path}")

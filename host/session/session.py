@@ -138,7 +138,7 @@ class InferenceSession:
     def _check_independent(self, samples: int) -> None:
         """Refuse several samples where ONNX Runtime gives other outputs for a batch than for each of its samples."""
         if self._mixing is None:
-            # Only who runs batches needs it.
+            # Only batches need it.
             from ..model.independence import mixing_node  # noqa: PLC0415
 
             self._mixing = mixing_node(self.loaded.model)

@@ -154,7 +154,7 @@ def explained(root: Path) -> Iterator[None]:
 
 
 def _remove(target: Path) -> None:
-    """Remove an entry that is damaged; who has opened its files keeps them."""
+    """Remove an entry that is damaged; files that are open stay readable."""
     if target.is_dir():
         shutil.rmtree(target)
     else:
@@ -181,7 +181,7 @@ def _remove_old(root: Path, key: str) -> None:
 
 
 def _remove_partial(path: Path, lock: Path, *, is_ours: bool) -> None:
-    """Remove a folder in which nobody builds any more: whoever does holds the lock."""
+    """Remove a folder in which nothing is built any more: a build holds the lock."""
     with lock.open("w") as file:
         if is_ours or _take(file.fileno()):
             shutil.rmtree(path, ignore_errors=True)

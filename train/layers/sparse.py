@@ -73,7 +73,7 @@ class SparseConv2d(nn.Conv2d):
         self.clear_unconnected()
 
     def clear_unconnected(self) -> None:
-        """Set unconnected weights to 0: needed only by those who have changed the parameter by hand."""
+        """Set unconnected weights to 0: needed only after the parameter was changed by hand."""
         with torch.no_grad():
             self.weight.masked_fill_(~self.connected, 0)
 

@@ -46,7 +46,7 @@ class Agenda:
             self._push(self.now, rank, process)
 
     def is_next(self, time: int) -> bool:
-        """Whether nobody else does anything up to a time: who asks may go on there at once."""
+        """Whether nothing else happens up to a time: the caller may go on there at once."""
         if self._heap and self._heap[0][0] <= time:
             return False
         self.now = max(self.now, time)

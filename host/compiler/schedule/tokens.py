@@ -61,7 +61,7 @@ def synchronise(plan: Plan) -> Plan:
         if needed > own.other_done:
             command.waits_for = needed
             other.commands[needed].signal += 1
-            # Who waits for a command also knows what that command has waited for.
+            # A command that waits for another also knows what that one has waited for.
             own.other_done, own.done = needed, max(own.done, other.knowledge[needed][1])
 
         if command.opcode is Opcode.COMPUTE:
