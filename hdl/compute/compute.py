@@ -100,7 +100,16 @@ class Compute(wiring.Component):
         self._elaborate_fetch(m, windows, features, weights)
         self._elaborate_engines(m, windows, features, weights, engines)
         self._elaborate_results(m, engines, results, finishing, write_back)
-        self._elaborate_local_writes(m, engines, windows, weights, results, finishing)
+        self._elaborate_local_writes(
+            m,
+            {
+                LocalMemory.LIST: windows.list_write,
+                **{code: getattr(finishing, finishing.write_name(code)) for code in finishing.memories},
+                LocalMemory.PARAMETER: results.parameter_write,
+                LocalMemory.WEIGHT: weights.write,
+                **{engine.memory: engine.write for engine in engines if engine.memory is not None},
+            },
+        )
 
         m.d.comb += [
             features.result_valid.eq(write_back.write_valid),
@@ -198,24 +207,9 @@ class Compute(wiring.Component):
         if results.has_whole:
             m.d.comb += write_back.whole_codes.eq(finishing.whole_codes)
 
-    def _elaborate_local_writes(
-        self,
-        m: Module,
-        engines: list[EngineComponent],
-        windows: Windows,
-        weights: WeightMemory,
-        results: Results,
-        finishing: Finishing,
-    ) -> None:
+    def _elaborate_local_writes(self, m: Module, ports: dict[LocalMemory, wiring.PureInterface]) -> None:
         """Each write to its memory: from one memory to the next, so that no wire has to reach all of them."""
         local = self.local_write
-        ports = {
-            LocalMemory.LIST: windows.list_write,
-            **{code: getattr(finishing, finishing.write_name(code)) for code in finishing.memories},
-            LocalMemory.PARAMETER: results.parameter_write,
-            LocalMemory.WEIGHT: weights.write,
-            **{engine.memory: engine.write for engine in engines if engine.memory is not None},
-        }
         for code, port in ports.items():
             local = delay(m, local, 1, name=f"{code.name.lower()}_write")
             m.d.comb += [
