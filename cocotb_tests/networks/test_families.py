@@ -13,8 +13,9 @@ from lutterfly.host.compiler import compile_graph
 from lutterfly.host.compiler.rewrite.batch import batched
 from lutterfly.host.frontend import import_model
 from networks.families import FAMILIES, ROUND, network
-from networks.families.builder import Form, Net
+from networks.families.builder import Net
 from networks.families.configurations import CONFIGS, ODD
+from networks.families.net_file import Form
 from oracles.exactness import needs_reference
 from oracles.met import Coverage
 from oracles.shrink import beginnings, shrink

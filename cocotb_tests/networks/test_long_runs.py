@@ -7,7 +7,8 @@ import pytest
 
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.session.verify import verify
-from networks.families.builder import Codes, Form, Net
+from networks.families.builder import Net
+from networks.families.net_file import Codes, Form
 from oracles.exactness import assert_right, needs_reference
 
 pytestmark = needs_reference

@@ -22,7 +22,8 @@ from lutterfly.host.compiler.data.operation import Lowering, Operation
 from lutterfly.host.compiler.lower import convolution, lanewise, operations
 from lutterfly.host.graph import Convolution, Graph, MaxPool, Product, Shape, Window
 from lutterfly.host.session.verify import verify
-from networks.families.builder import Form, Net
+from networks.families.builder import Net
+from networks.families.net_file import Form
 from oracles.exactness import assert_right, needs_reference
 from quantised.graphs import GraphMaker
 

@@ -13,8 +13,9 @@ import numpy as np
 from lutterfly.golden.config import Config
 
 from . import bound, convolutional, dags, detection, extremes, integers, mobile, sequences
-from .builder import Form, Net
+from .builder import Net
 from .configurations import CONFIGS
+from .net_file import Form
 from .scope import Scope
 
 FAMILIES: tuple[Callable[[Net, Scope], None], ...] = (

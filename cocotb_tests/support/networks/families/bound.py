@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .builder import Codes, Net
+from .builder import Net
+from .net_file import Codes
 from .scope import Scope
 
 

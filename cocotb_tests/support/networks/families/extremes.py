@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 
-from .builder import Codes, Net
+from .builder import Net
+from .net_file import Codes
 from .scope import Scope
 
 

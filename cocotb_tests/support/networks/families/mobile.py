@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from .builder import Codes, Net
+from .builder import Net
 from .convolutional import classifier
+from .net_file import Codes
 from .scope import Scope
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from networks.families.builder import Codes
+from networks.families.net_file import Codes
 from networks.families.scope import Scope
 
 from .layers import Drawn, kinds

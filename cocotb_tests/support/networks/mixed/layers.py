@@ -9,7 +9,7 @@ from lutterfly.golden.config import Config
 from lutterfly.golden.engines import ADD, FPC, MAXIMUM, XNOR
 from lutterfly.golden.engines.engine import Engine
 from networks.families import dags
-from networks.families.builder import Codes
+from networks.families.net_file import Codes
 from networks.families.scope import Scope
 
 from .net import MixedNet

@@ -14,7 +14,8 @@ from lutterfly.host.model.functions import binary_function, fpc_function
 from lutterfly.host.model.functions.onnx_function import DOMAIN, add_function
 from networks.binaries import random_layer, random_window
 from networks.butterflies import random_finish, random_stages, rotating_stages
-from networks.families.builder import Codes, Form, Net
+from networks.families.builder import Net
+from networks.families.net_file import Codes, Form
 from networks.pruning import connections
 
 #: Of codes over their zero point: what functions give, and signs.

@@ -10,7 +10,7 @@ from onnx import helper
 
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import MAXIMUM
-from networks.families.builder import OPSET, Codes
+from networks.families.net_file import OPSET, Codes
 from networks.wide_codes import WIDE
 
 from .net import MixedNet
