@@ -10,7 +10,7 @@ from cocotb.utils import get_sim_time
 from benches.core_bench import BASE, END, PAGE, Core
 from lutterfly.golden import registers
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.program.queues import Queues
+from lutterfly.golden.program.queues import QueueProgram, Queues
 from lutterfly.golden.timing.latencies import reset_cycles
 from lutterfly.hdl.top_axi import TopAxi
 
@@ -19,7 +19,7 @@ PERIOD_NS = 10
 #: Cycles that a read of a register takes, at most.
 READ = 12
 #: Two programs of nothing but their ends.
-NOTHING = Queues(dma=END, compute=END, dma_address=PAGE, compute_address=3 * PAGE)
+NOTHING = Queues(QueueProgram(END, PAGE), QueueProgram(END, 3 * PAGE))
 
 
 def test_top(simulate) -> None:
@@ -58,7 +58,7 @@ async def a_reset_lasts_until_the_pipelines_are_empty(dut, is_soft: bool) -> Non
     assert reset_cycles(CONFIG) - READ <= taken <= reset_cycles(CONFIG) + 2 * READ
     assert await core.status() == 0
     # Registers are kept over a soft reset.
-    assert await core.read("DMA_PROGRAM") == (NOTHING.dma_address if is_soft else 0)
+    assert await core.read("DMA_PROGRAM") == (NOTHING.dma.address if is_soft else 0)
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -91,7 +91,7 @@ async def addresses_are_relative_to_the_base(dut) -> None:
     await core.write("EXTERNAL_BASE", BASE + moved)
     core.ram.write((BASE + moved) % core.ram.size, END * (4 * PAGE // len(END)))
     await core.go()
-    places = (NOTHING.dma_address, NOTHING.compute_address)
+    places = (NOTHING.dma.address, NOTHING.compute.address)
     assert sorted(address for address, *_ in core.monitor.requests["ar"]) == [
         base + place for base in (BASE, BASE + moved) for place in places
     ]

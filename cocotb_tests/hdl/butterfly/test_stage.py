@@ -46,7 +46,7 @@ def packed(values: np.ndarray, bits: int) -> int:
 class Pixels:
     """Random pixels of WORDS words with their weights and what is skipped, and what must come of them."""
 
-    def __init__(self, name: str, rng: np.random.Generator, count: int, *, halves: int, works: int):
+    def __init__(self, name: str, rng: np.random.Generator, count: int, *, halves: int, is_used: int):
         distance, density, skip_bits = STAGES[name]
         width, partner = LANES * WORDS, np.arange(LANES * WORDS) ^ distance
         reach = rng.choice([40, 1 << VALUE_BITS - 1], (count, 1))
@@ -54,12 +54,12 @@ class Pixels:
         unit = np.full(width, UNIT_WEIGHT, np.int8)
         own, cross = (
             rng.integers(-128, 128, width).astype(np.int8) if trained else unit
-            for trained in (density.trains_own and works, density.trains_cross and works)
+            for trained in (density.trains_own and is_used, density.trains_cross and is_used)
         )
         limit = 1 << max(skip_bits - 1, 0)
         self.skipped = rng.integers(-limit, limit, (count, width)) * bool(skip_bits)
         before = self.values.astype(np.int64)
-        total = own * before + cross * before[:, partner] * works
+        total = own * before + cross * before[:, partner] * is_used
         result = round_shift(total, FRACTION_BITS + halves) + self.skipped
         self.expected = np.clip(result, LEAST, GREATEST).astype(np.int16)
         # The weight of a partner within the word stands in the partner's lane.
@@ -70,11 +70,11 @@ class Pixels:
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(halves=[0, 1], is_used=[0, 1], p_gap=[0.0, 0.5])
-async def every_value(dut, halves: int, works: int, p_gap: float) -> None:
+async def every_value(dut, halves: int, is_used: int, p_gap: float) -> None:
     name, rng = os.environ["STAGE"], np.random.default_rng(8)
     stage, (distance, _, skip_bits) = stage_of(name), STAGES[name]
     lent = BorrowedMultipliers(LANES, stage.weight_times) if stage.columns else None
-    pixels = Pixels(name, rng, 30, halves=halves, is_used=works)
+    pixels = Pixels(name, rng, 30, halves=halves, is_used=is_used)
     # The number of a word among all, or none between two pixels.
     schedule: list[int | None] = []
     for pixel in range(len(pixels.values)):
@@ -82,7 +82,7 @@ async def every_value(dut, halves: int, works: int, p_gap: float) -> None:
         schedule += [None] * (int(rng.integers(1, 4)) if rng.random() < p_gap else 0)
     schedule += [None] * stage.latency
     words = {"values": pixels.values.reshape(-1, LANES), "skipped": pixels.skipped.reshape(-1, LANES)}
-    await start(dut, {"values": 0, "is_second": 0, "halves": halves, "is_used": works})
+    await start(dut, {"values": 0, "is_second": 0, "halves": halves, "is_used": is_used})
     for _ in range(SETTING_LATENCY):
         await cycle(dut, {})
     found = []

@@ -89,7 +89,7 @@ class Bench:
             first = int(self.rng.integers(1 + self.own.own_words - count))
             await self.write(first, placed.words[:, self.config.array.columns :])
         fields = {"stages": pattern.width.bit_length() - 1, "channels": pattern.inputs, "lanes": pattern.outputs}
-        fields |= {"input_zero_point": zero_point, "input_shift": stages.input_shift, "further": first}
+        fields |= {"input_zero_point": zero_point, "input_shift": stages.input_shift, "own_weight": first}
         fields |= {"halves": placed.halves, "skips": placed.skips}
         self.results.clear()
         for pixel in codes:
