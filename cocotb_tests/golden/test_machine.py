@@ -287,6 +287,19 @@ def test_queues_check_opcodes_tokens_and_their_end() -> None:
     assert error_of([SYNC.encode(signal=1), *END_ONLY], END_ONLY)[:2] == (ErrorCode.TOKENS_LEFT, Unit.COMPUTE_QUEUE)
 
 
+def test_the_end_of_a_queue_gives_tokens() -> None:
+    machine = prepared()
+    both, arena = queues([END.encode(signal=2)], [SYNC.encode(wait=2), *END_ONLY])
+    machine.run(both, arena)
+    assert error_of([END.encode(signal=2)], END_ONLY)[:2] == (ErrorCode.TOKENS_LEFT, Unit.COMPUTE_QUEUE)
+
+
+def test_an_error_says_where() -> None:
+    both, arena = queues(END_ONLY, [bytes(isa.COMMAND_BYTES), *END_ONLY])
+    with pytest.raises(MachineError, match=r"^COMPUTE_QUEUE: ILLEGAL_OPCODE in command 0 at address 0x0$"):
+        prepared().run(both, arena)
+
+
 def test_queues_refuse_bits_that_mean_nothing() -> None:
     for bit in (5, 511):
         command = (int.from_bytes(SYNC.encode(), "little") | 1 << bit).to_bytes(isa.COMMAND_BYTES, "little")

@@ -51,6 +51,14 @@ def written(text: bytes, blobs: bytes = b"", config_hash: int | None = None) -> 
     return HEAD.pack(MAGIC, VERSION, known, len(text), len(blobs), zlib.crc32(text + blobs)) + text + blobs
 
 
+def untouched() -> bytes:
+    """The program's file with a residence that no command touches."""
+    plain, blobs = parts()
+    plain = copy.deepcopy(plain)
+    plain["outline"]["cores"][0]["residences"][0] |= {"dma": [], "written": [], "read": []}
+    return written(json.dumps(plain).encode(), blobs)
+
+
 def changed(*path: str | int, value: object) -> bytes:
     """The program's file with another value in one place; without it if the value is `...`."""
     plain, blobs = parts()
@@ -227,6 +235,14 @@ def test_round_trip() -> None:
             r"program: outline.residences: \w+: dma must be from 0 to \d+, not 999",
         ),
         (
+            lambda: changed("outline", *CORE, "blocks", 0, "tables", value={"blob": [0, 1]}),
+            r"program: outline.blocks: tables must be \d+ bytes, not 1",
+        ),
+        (
+            untouched,
+            r"program: outline.residences: \w+ must have commands that touch it, and has none",
+        ),
+        (
             lambda: changed("outline", "rows", 0, "layer", value=99),
             r"program: outline.rows: layer of \w+ must be from -1 to \d+, not 99",
         ),
@@ -241,6 +257,11 @@ def test_files_of_another_content(make: Callable[[], bytes], message: str) -> No
     pattern = re.escape(message).replace(r"\\d\+", r"\d+").replace(r"\\w\+", r"\w+")
     with pytest.raises(ValueError, match=f"^{pattern}; the file is damaged: compile again$"):
         Program.from_bytes(make())
+
+
+def test_a_hash_that_the_header_cannot_hold() -> None:
+    with pytest.raises(ValueError, match=rf"^config_hash must be between 0 and {(1 << 32) - 1}, not {1 << 32}$"):
+        dataclasses.replace(program(), config_hash=1 << 32)
 
 
 @functools.cache
