@@ -235,6 +235,10 @@ def test_round_trip() -> None:
             r"program: outline.residences: \w+: dma must be from 0 to \d+, not 999",
         ),
         (
+            lambda: changed("outline", *CORE, "residences", 0, "read", value=[999]),
+            r"program: outline.residences: \w+: compute must be from 0 to \d+, not 999",
+        ),
+        (
             lambda: changed("outline", *CORE, "blocks", 0, "tables", value={"blob": [0, 1]}),
             r"program: outline.blocks: tables must be \d+ bytes, not 1",
         ),
