@@ -113,7 +113,7 @@ class EngineSpecification:
         Every bit of a word is a binary value. Configurations with such an engine can pack results, see
         :mod:`~lutterfly.golden.machine.packing`.
     borrowed_columns : callable
-        Configuration to the columns of the array, the first ones, on whose multipliers it works: values of 16 bits by
+        Configuration to the columns of the array, the first ones, whose multipliers it uses: values of 16 bits by
         the weights of those columns.
     random_scale : float or None
         The scale that tests give its results; None for any.

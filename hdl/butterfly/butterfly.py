@@ -35,7 +35,7 @@ def step_layout(pattern: Pattern, lanes: int) -> data.StructLayout:
 
 
 def settings_layout(pattern: Pattern) -> data.StructLayout:
-    """What stays for a layer: how codes enter; for each stage whether it halves and whether it works; which skips
+    """What is the same for a layer: how codes enter; for each stage whether it halves and is used; which skips
     there are."""
     return data.StructLayout(
         {

@@ -182,7 +182,7 @@ class Compute(wiring.Component):
         connect_multipliers(m, engines, self.config.array.lanes)
 
     def _select(self, m: Module, windows: Windows, engine: EngineComponent) -> None:
-        """Tell an engine that it works: long before its first word, and until others begin, which wait for it."""
+        """Select an engine long before its first word, and until others begin, which wait for it."""
         for code in engine.latencies:
             name = specification(code).name
             selected = Signal(name=f"selected_{name}")
@@ -193,7 +193,7 @@ class Compute(wiring.Component):
     def _elaborate_results(
         self, m: Module, engines: list[EngineComponent], results: Results, finishing: Finishing, write_back: WriteBack
     ) -> None:
-        """From the result of the engine that works to codes that are written."""
+        """From the result of the selected engine to codes that are written."""
         m.submodules.result_choice = choice = ResultChoice(self.config, [engine.is_narrow for engine in engines])
         m.d.comb += [
             choice.steps.eq(Cat(engine.step.valid for engine in engines)),

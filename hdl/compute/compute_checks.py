@@ -18,7 +18,7 @@ __all__ = ["check_commands", "check_engines"]
 
 
 def check_engines(m: Module, checks: Assertions, engines: Sequence[EngineComponent], halt: Signal) -> None:
-    """One engine works at a time, narrow results are narrow, and bursts have no pauses."""
+    """One engine gives results at a time, narrow results are narrow, and bursts have no pauses."""
     if not checks.wanted:
         return
     valid = Cat(engine.result.valid for engine in engines)

@@ -20,8 +20,8 @@ def foreseen_layout(config: Config) -> StructLayout:
     """What the gate wants to know of a step.
 
     ``counts``: it is the step of a window that counts, the last one, of a burst the first. On the window's results
-    :class:`~lutterfly.hdl.results.results.Results` works so many cycles (``work``): one for each group, and one more
-    where a command begins.
+    :class:`~lutterfly.hdl.results.results.Results` is busy for so many cycles (``work``): one for each group, and one
+    more where a command begins.
     ``waits``: not before every earlier result can be read.
     """
     work = range(_most_groups(config) + 2)

@@ -119,8 +119,8 @@ class EngineComponent(wiring.Component):
         belongs to.
     result : Out(result_layout)
     selected : In(a bit for each of its engines, by name)
-        Which of them works: set ``SELECT_LATENCY`` cycles before its first word or earlier, cleared as long before the
-        first word of another engine.
+        Which of them is selected: set ``SELECT_LATENCY`` cycles before its first word or earlier, cleared as long
+        before the first word of another engine.
     borrowed_multipliers : Out(borrowed_multipliers), if the engine borrows columns of the array
         Its factors are zero while none of its engines is selected.
     borrowed_multipliers : In(borrowed_multipliers), if it is the array and another engine borrows of it

@@ -1,4 +1,4 @@
-"""The result of the engine that works."""
+"""The result of the selected engine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CHOICES = 2
 
 
 class ResultChoice(wiring.Component):
-    """Choose between the results of all engines, of which only one works at a time.
+    """Choose between the results of all engines, of which one at a time gives any.
 
     See :class:`~lutterfly.hdl.compute.windows.Windows`.
 
@@ -71,7 +71,7 @@ class ResultChoice(wiring.Component):
 
 
 def _choose(values: dict[int, Value], works: Value) -> Value:
-    """The value of the component that works, by its place; of any where that one has none. ``works`` leaves out the
+    """The value of the selected component, by its place; of any where that one has none. ``works`` leaves out the
     first."""
     (_, chosen), *others = values.items()
     for place, value in others:

@@ -22,7 +22,7 @@ GROUP_LATENCY = 1 + RAM_LATENCY
 
 
 def any_result_layout(config: Config) -> data.StructLayout:
-    """A result of the engine that works: of each lane the bits that every engine gives, and where it ``is_wide`` the
+    """A result of the selected engine: of each lane the bits that every engine gives, and where it ``is_wide`` the
     others."""
     lanes = config.array.lanes
     return data.StructLayout(
