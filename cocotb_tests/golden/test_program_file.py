@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.program import MAGIC, Program
+from lutterfly.golden.program.tensors import SpilledTensor
 from lutterfly.golden.registers import VERSION
 from lutterfly.host.command.main import main
 from lutterfly.host.compiler import compile_graph, compile_model
@@ -266,6 +267,11 @@ def test_files_of_another_content(make: Callable[[], bytes], message: str) -> No
 def test_a_hash_that_the_header_cannot_hold() -> None:
     with pytest.raises(ValueError, match=rf"^config_hash must be between 0 and {(1 << 32) - 1}, not {1 << 32}$"):
         dataclasses.replace(program(), config_hash=1 << 32)
+
+
+def test_a_spilled_tensor_beyond_the_arena() -> None:
+    with pytest.raises(ValueError, match=r"^t must be in the arena of \d+ bytes, not 6 bytes at 1073741824$"):
+        dataclasses.replace(program(), spilled=(SpilledTensor("t", 1 << 30, (1, 2, 3)),))
 
 
 @functools.cache
