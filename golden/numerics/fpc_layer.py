@@ -14,22 +14,16 @@ from .requant import pack_parameters, requantise
 
 #: Fraction bits of a weight, and the weight one.
 FRACTION_BITS = 6
-
 UNIT_WEIGHT = 1 << FRACTION_BITS
-
 #: Bits of a value between stages, and of a bias.
 VALUE_BITS = NARROW_BITS
-
 #: The greatest shift of the codes that still fits them, and the greatest one of a finish without a multiplication.
 MOST_INPUT_SHIFT = 7
-
 MOST_FINISH_SHIFT = 7
-
 #: Exponents of the powers of two by which a stage may divide, beyond the unit of its weights, to limit growth.
 GROWTH_SHIFTS = (0, 1)
 
 Int16 = npt.NDArray[np.int16]
-
 Float32 = npt.NDArray[np.float32]
 
 

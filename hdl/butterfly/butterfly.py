@@ -56,9 +56,9 @@ def weights_layout(columns: int, lanes: int) -> data.ArrayLayout:
 class Butterfly(wiring.Component):
     """The stages of a pattern, ``lanes`` values a cycle: a pixel of N channels takes N / ``lanes`` cycles.
 
-    Bit-exact with :func:`lutterfly.golden.fpc.run_stages` after :func:`lutterfly.golden.fpc.enter`, a word ``latency``
-    cycles after its codes. The words of a pixel come one after the other, between pixels any number of cycles may
-    pass. A layer of fewer stages has the others pass values on.
+    Bit-exact with :func:`lutterfly.golden.numerics.fpc.run_stages` after :func:`~lutterfly.golden.numerics.fpc.enter`,
+    a word ``latency`` cycles after its codes. The words of a pixel come one after the other, between pixels any number
+    of cycles may pass. A layer of fewer stages has the others pass values on.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ def stage_multipliers(columns: int, lanes: int) -> MultiplierColumns:
 
 
 class Stage(wiring.Component):
-    """One stage, a word each cycle; bit-exact with :func:`lutterfly.golden.fpc.run_stages`.
+    """One stage, a word each cycle; bit-exact with :func:`lutterfly.golden.numerics.fpc.run_stages`.
 
     Parameters
     ----------

@@ -74,7 +74,6 @@ class CommandQueue(wiring.Component):
     progress : Out(1)
     standing : Out(Standing)
     error : Out(ErrorReport)
-
     """
 
     def __init__(self, config: Config, queue: Queue):

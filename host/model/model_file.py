@@ -56,7 +56,7 @@ def with_external_data(model: Model, path: Path) -> Model:
     try:
         files = external_files(model.proto)
     except DecodeError:
-        # Who reads the model says what is wrong with it.
+        # The frontend says what is wrong with it.
         return model
     if not files:
         return model

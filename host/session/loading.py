@@ -56,14 +56,12 @@ def load_with_graph(
         return _checked(Loaded.of(name, given), found, batch), None
     if isinstance(given, Model):
         return _compiled(given, found, name, batch)
-    if isinstance(given, bytes):
-        return (
-            _read(given, found, name, batch) if given.startswith(MAGIC) else _compiled(Model(given), found, name, batch)
-        )
-    name, data = str(given), read_file(given)
+    path = None if isinstance(given, bytes) else Path(given)
+    name, data = (name, given) if path is None else (str(given), read_file(path))
     if data.startswith(MAGIC):
         return _read(data, found, name, batch)
-    return _compiled(with_external_data(Model(data), Path(given)), found, name, batch)
+    model = Model(data)
+    return _compiled(model if path is None else with_external_data(model, path), found, name, batch)
 
 
 def load_program(

@@ -62,7 +62,7 @@ def _replace(source: Source, model: onnx.ModelProto, node: NodeProto) -> list[No
     is_convolution = node.op_type == "ConvInteger"
     codes, output = node.input[0], node.output[0]
     zero_point, weights = _operands(source, node)
-    # Output channels first, and everything that one of them adds up after.
+    # Output channels first, then everything that each of them adds up.
     weights = weights if is_convolution else weights.T
     least, count = _bounds(source, node, weights, zero_point)
     channels, dtype = len(weights), zero_point.dtype

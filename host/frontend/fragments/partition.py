@@ -11,7 +11,7 @@ from .wide import NARROW, wide_tensor
 def partition(source: Source, fragments: list[Fragment]) -> list[Fragment]:
     """Choose the fragments that run on the accelerator.
 
-    Fragments that it cannot run belong to the head or the tail; whatever they need before, or lead to after, runs on
+    Fragments that it cannot run belong to the head or the tail; what they need, and what they lead to, runs on
     the host with them. Layout operators at the ends stay with the host.
 
     Returns

@@ -1,0 +1,58 @@
+"""What documents and docstrings name is there: files by their paths, modules and what they hold by full names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("golden", "hdl", "host", "synth", "train", "bench", "examples")
+#: They tell of what was there once.
+OF_THE_PAST = ("CHANGELOG.md", "docs/results-history.md")
+_PATH = re.compile(rf"(?<![\w/.-])(?:{'|'.join(FOLDERS)}|cocotb_tests)/[\w/.-]*\w")
+_NAME = re.compile(r"lutterfly((?:\.(?:golden|hdl|host|synth|train|examples))(?:\.\w+)*)")
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Every page and every module, by its path."""
+    pages = (path for folder in (".", "docs") for path in (ROOT / folder).glob("*.md"))
+    modules = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
+    for path in sorted((*pages, *modules)):
+        if (name := path.relative_to(ROOT).as_posix()) not in OF_THE_PAST:
+            yield name, path.read_text()
+
+
+def is_there(name: str) -> bool:
+    """Whether ``.folder.module.thing`` leads to a module that says ``thing``, or to a folder."""
+    place, parts = ROOT, name.strip(".").split(".")
+    while parts and (place / parts[0]).is_dir():
+        place /= parts.pop(0)
+    file = place / (f"{parts.pop(0)}.py" if parts and (place / f"{parts[0]}.py").is_file() else "__init__.py")
+    return not parts or (file.is_file() and re.search(rf"\b{parts[0]}\b", file.read_text()) is not None)
+
+
+def lost(text: str) -> list[str]:
+    """What a text names and what is not there."""
+    paths = [path for path in _PATH.findall(text) if not ((ROOT / path).exists() or (ROOT / f"{path}.py").exists())]
+    return paths + [f"lutterfly{name}" for name in _NAME.findall(text) if not is_there(name)]
+
+
+def test_what_is_named_is_there() -> None:
+    assert {name: found for name, text in texts() if (found := lost(text))} == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("see `golden/isa.py` and `hdl/compute/`, `hdl/core`", []),
+        ("see `golden/fpc.py`", ["golden/fpc.py"]),
+        (":func:`~lutterfly.golden.numerics.fpc.enter`, ``import lutterfly.golden``", []),
+        (":func:`lutterfly.golden.fpc.enter`", ["lutterfly.golden.fpc.enter"]),
+        (":func:`lutterfly.golden.numerics.fpc.leave`", ["lutterfly.golden.numerics.fpc.leave"]),
+    ],
+)
+def test_what_is_not_there_is_seen(text: str, expected: list[str]) -> None:
+    assert lost(text) == expected
