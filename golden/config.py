@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from . import records
 from .checks import check, check_integers, is_power_of_two
-from .config_parts import ArrayConfig, AxiConfig, MemoryConfig
+from .config_parts import ArrayConfig, AxiConfig, ClusterConfig, MemoryConfig
 from .engines import ADD, DEPTHWISE, MAC, MAXIMUM
 from .engines.configurations import EngineConfigs
 from .isa import COMPUTE
@@ -26,7 +26,7 @@ _WORDS = {name: 1 << COMPUTE.field(name).width for name in ("weight", "parameter
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """One accelerator.
+    """One accelerator: what each of its cores has, and how many there are.
 
     Attributes
     ----------
@@ -36,6 +36,8 @@ class Config:
         The engines that are built, with the configuration of each; a command for any other is illegal.
     resident_commands : int
         Commands of each queue that the program memory holds; longer programs stream through it.
+    cluster : ClusterConfig
+        How many cores there are of all this; one where it is not given.
     """
 
     array: ArrayConfig
@@ -43,6 +45,7 @@ class Config:
     axi: AxiConfig
     engines: EngineConfigs = field(default_factory=lambda: EngineConfigs.of(MAC, MAXIMUM, DEPTHWISE, ADD))
     resident_commands: int = 64
+    cluster: ClusterConfig = ClusterConfig()
 
     def __post_init__(self) -> None:
         lanes = self.array.lanes
@@ -89,8 +92,13 @@ class Config:
         return memory.size_bytes(self)
 
     @property
+    def cores(self) -> int:
+        """How many cores there are."""
+        return self.cluster.cores
+
+    @property
     def multipliers(self) -> int:
-        """Multipliers of the array."""
+        """Multipliers of a core's array."""
         return self.array.lanes * self.array.columns
 
     @property
@@ -114,8 +122,10 @@ class Config:
         return self.memory.parameter_bytes // self.parameter_word_bytes
 
     def to_json(self) -> str:
-        """The configuration as canonical JSON: sorted keys, engines by name."""
+        """The configuration as canonical JSON: sorted keys, engines by name; ``cluster`` where there are several."""
         plain = {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
+        if self.cores == 1:
+            del plain["cluster"]
         return json.dumps(plain, sort_keys=True)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The parts of a configuration that every accelerator has: array, memories, port. Standard library only."""
+"""The parts of a configuration that every accelerator has: array, memories, port, cores. Standard library only."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from .checks import check, check_integers, is_power_of_two
+from .units import MOST_CORES
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,3 +100,34 @@ class AxiConfig:
     def data_bytes(self) -> int:
         """Bytes in a beat."""
         return self.data_bits // 8
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConfig:
+    """The cores of an accelerator, all of them alike.
+
+    Attributes
+    ----------
+    cores : int
+        How many there are: 1, 2, 4 or 8.
+    shared_port : bool
+        Whether all share one AXI4 port, through an arbiter; else each has its own.
+    """
+
+    cores: int = 1
+    shared_port: bool = True
+
+    def __post_init__(self) -> None:
+        check_integers(self, "cores")
+        check(self.cores in (1, 2, 4, MOST_CORES), "cores", f"1, 2, 4 or {MOST_CORES}", self.cores)
+        check(self.cores > 1 or self.shared_port, "shared_port", "true for one core", str(self.shared_port).lower())
+
+    @property
+    def ports(self) -> int:
+        """AXI4 ports of the accelerator."""
+        return 1 if self.shared_port else self.cores
+
+    @property
+    def core_bits(self) -> int:
+        """Bits of a core's number."""
+        return (self.cores - 1).bit_length()

@@ -1,7 +1,7 @@
 """The instruction set: the one definition that hardware, compiler, golden machine and docs share.
 
 A command has 64 bytes, little-endian. Two queues execute commands in order, each at its own pace: the DMA queue (LOAD,
-STORE, FILL) and the compute queue (COMPUTE); SYNC and END may be in both. Standard library only.
+STORE, FILL, BARRIER) and the compute queue (COMPUTE); SYNC and END may be in both. Standard library only.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import enum
 from dataclasses import dataclass
 
 from .fields import Field, FieldSpec, fields_end, place_fields
-from .units import Queue
+from .units import MOST_CORES, Queue
 
 COMMAND_BYTES = 64
 COMMAND_BITS = 8 * COMMAND_BYTES
@@ -41,6 +41,7 @@ class Opcode(enum.IntEnum):
     STORE = 4
     FILL = 5
     COMPUTE = 6
+    BARRIER = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,9 +230,23 @@ for i, j, k in product(range(outer), range(middle), range(inner)):
     "binary values, are illegal. What the engines compute, and what they ask of a command, stands under *Engines*.",
 )
 
-FORMATS: dict[Opcode, Format] = {fmt.opcode: fmt for fmt in (END, SYNC, LOAD, STORE, FILL, COMPUTE)}
-#: Which commands each queue executes.
-OPCODES: dict[Queue, tuple[Opcode, ...]] = {
-    Queue.DMA: (Opcode.END, Opcode.SYNC, Opcode.LOAD, Opcode.STORE, Opcode.FILL),
+BARRIER = _format(
+    Opcode.BARRIER,
+    ("group", MOST_CORES, "The cores that meet: bit i for core i. This core is one of them."),
+    action="wait until every earlier command of this queue has completed\nwait until every core of the group is here",
+    notes="For accelerators with several cores; illegal where there is one. The cores of a group meet where all of them "
+    "are at a BARRIER with this group, and go on together: what one of them has stored before, each of them may load "
+    "behind it. A group without this core, or with cores that there are not, is an illegal field. Where a core of the "
+    "group has ended, or ends before it is here, the run stops with the error BARRIER.",
+)
+
+FORMATS: dict[Opcode, Format] = {fmt.opcode: fmt for fmt in (END, SYNC, LOAD, STORE, FILL, COMPUTE, BARRIER)}
+_OPCODES: dict[Queue, tuple[Opcode, ...]] = {
+    Queue.DMA: (Opcode.END, Opcode.SYNC, Opcode.LOAD, Opcode.STORE, Opcode.FILL, Opcode.BARRIER),
     Queue.COMPUTE: (Opcode.END, Opcode.SYNC, Opcode.COMPUTE),
 }
+
+
+def opcodes(queue: Queue, cores: int) -> tuple[Opcode, ...]:
+    """Which commands a queue executes, in an accelerator of so many cores."""
+    return tuple(opcode for opcode in _OPCODES[queue] if opcode is not Opcode.BARRIER or cores > 1)

@@ -16,12 +16,12 @@ from .engines.engine import Engine
 from .engines.specifications import SPECIFICATIONS
 from .fields import Field
 from .memories import OWN_MEMORY, SHARED_MEMORIES, LocalMemory
-from .units import ErrorCode, Unit
+from .units import MOST_CORES, ErrorCode, Queue, Unit
 
 _FIELD_HEAD = ("Bits", "Field", "", "Meaning")
 
 _QUEUES = {
-    opcode: " and ".join(queue.title for queue, opcodes in isa.OPCODES.items() if opcode in opcodes)
+    opcode: " and ".join(queue.title for queue in Queue if opcode in isa.opcodes(queue, MOST_CORES))
     for opcode in isa.Opcode
 }
 
@@ -42,8 +42,17 @@ _REGISTERS_HEAD = f"""\
 Generated from `golden/registers.py` by `python -m lutterfly.golden.manual`; do not edit.
 
 Registers are 32 bits wide, on AXI4-Lite; addresses are in bytes, in a window of
-{1 << registers.ADDRESS_BITS} bytes. Write strobes are honoured. Bits outside the mask do not exist: they read zero.
+{1 << registers.ADDRESS_BITS} bytes, of more with four cores or eight. Write strobes are honoured. Bits outside the mask do not exist: they read zero.
 An access that the table does not allow, or to an address that is not in it, is answered with SLVERR (and reads zero).
+"""
+
+_CLUSTER = f"""\
+## Several cores
+
+With several cores these are there once for each:
+{", ".join(f"`{name}`" for name, register in registers.REGISTERS.items() if register.core == 0)}.
+Those of core i lie {registers.CORE_BYTES:#x} * i above those of core 0. One write of CONTROL starts all cores. STATUS and
+INTERRUPT are those of all: a run is done when every core is, and an error of one core stops all of them. There is more:
 """
 
 _RUN = """\
@@ -151,18 +160,22 @@ def isa_page() -> str:
 
 def registers_page() -> str:
     """The text of ``docs/registers.md``: the register map, and how to run a program."""
-    rows = (
-        (
-            f"{register.address:#04x}",
-            f"`{register.name}`",
-            register.access.value,
-            f"{register.reset:#x}",
-            f"`{register.mask:#010x}`" if register.mask != 0xFFFF_FFFF else "",
-            register.doc,
-        )
-        for register in registers.REGISTERS.values()
+    head = ("Address", "Name", "Access", "Reset", "Mask", "Meaning")
+    tables = [
+        _table(head, map(_register, found.values())) for found in (registers.REGISTERS, registers.CLUSTER_REGISTERS)
+    ]
+    return "\n".join((_REGISTERS_HEAD, tables[0], _CLUSTER, tables[1], _RUN))
+
+
+def _register(register: registers.Register) -> tuple[str, ...]:
+    return (
+        f"{register.address:#04x}",
+        f"`{register.name}`",
+        register.access.value,
+        f"{register.reset:#x}",
+        f"`{register.mask:#010x}`" if register.mask != 0xFFFF_FFFF else "",
+        register.doc,
     )
-    return "\n".join((_REGISTERS_HEAD, _table(("Address", "Name", "Access", "Reset", "Mask", "Meaning"), rows), _RUN))
 
 
 def pages() -> dict[str, str]:

@@ -1,10 +1,12 @@
 """The register map: the one definition that hardware, driver and docs share.
 
-Registers are 32 bits wide, on AXI4-Lite; addresses are in bytes. Standard library only.
+Registers are 32 bits wide, on AXI4-Lite; addresses are in bytes. With several cores, some registers are there once for
+each of them: those of core i lie ``CORE_BYTES * i`` above those of core 0. Standard library only.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 from dataclasses import dataclass
 
@@ -36,7 +38,10 @@ class Access(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """One 32-bit register; the bits outside ``mask`` do not exist and read zero."""
+    """One 32-bit register; the bits outside ``mask`` do not exist and read zero.
+
+    ``core`` is the core that it belongs to; None where it is the whole accelerator's.
+    """
 
     name: str
     address: int
@@ -44,15 +49,67 @@ class Register:
     doc: str
     reset: int = 0
     mask: int = 0xFFFF_FFFF
+    core: int | None = None
 
 
-def _map(*specs: tuple[str, Access, str, *tuple[int, ...]]) -> dict[str, Register]:
+def _map(
+    *specs: tuple[str, Access, str, *tuple[int, ...]], first: int = 0, of_cores: tuple[str, ...] = ()
+) -> dict[str, Register]:
     registers = {}
-    for index, (name, access, doc, *rest) in enumerate(specs):
+    for index, (name, access, doc, *rest) in enumerate(specs, first):
         registers[name] = Register(name, 4 * index, access, doc, *rest)
+        if name in of_cores:
+            registers[name] = dataclasses.replace(registers[name], core=0)
     return registers
 
 
+def core_name(name: str, core: int) -> str:
+    """What a core's register is called where there are several."""
+    return name if core == 0 else f"{name}_{core}"
+
+
+def register_map(cores: int) -> dict[str, Register]:
+    """All registers of an accelerator of so many cores, by name: those of one core, and what is added for several."""
+    if cores == 1:
+        return REGISTERS
+    first = REGISTERS | CLUSTER_REGISTERS
+    others = [
+        dataclasses.replace(
+            register, name=core_name(register.name, core), address=register.address + CORE_BYTES * core, core=core
+        )
+        for core in range(1, cores)
+        for register in first.values()
+        if register.core == 0
+    ]
+    return first | {register.name: register for register in others}
+
+
+def address_bits(cores: int) -> int:
+    """Bits of an address within the registers of an accelerator of so many cores."""
+    return max(ADDRESS_BITS, (cores * CORE_BYTES - 1).bit_length())
+
+
+#: From a core's registers to those of the next.
+CORE_BYTES = 128
+#: Bits of an address within the registers of one core.
+ADDRESS_BITS = 8
+
+_OF_CORES = (
+    "DMA_PROGRAM",
+    "DMA_COMMANDS",
+    "COMPUTE_PROGRAM",
+    "COMPUTE_COMMANDS",
+    "ERROR",
+    "ERROR_ADDRESS",
+    "CYCLES",
+    "DMA_BUSY",
+    "DMA_STALLED",
+    "COMPUTE_BUSY",
+    "COMPUTE_STALLED",
+    "DMA_DONE",
+    "COMPUTE_DONE",
+    "BARRIER_STALLED",
+)
 _R, _W, _RW = Access.READ, Access.WRITE, Access.READ_WRITE
 _FLAG, _COMMAND, _COUNT = 1, 0xFFFF_FFC0, 0x00FF_FFFF
 
@@ -125,5 +182,13 @@ REGISTERS: dict[str, Register] = _map(
     ),
     ("DMA_DONE", _R, "Commands of the DMA queue completed in this run, SYNC and END included."),
     ("COMPUTE_DONE", _R, "Commands of the compute queue completed in this run, SYNC and END included."),
+    of_cores=_OF_CORES,
 )
-ADDRESS_BITS = 8
+#: What there is beside these where there are several cores.
+CLUSTER_REGISTERS: dict[str, Register] = _map(
+    ("CORES", _R, "How many cores there are."),
+    ("ERROR_CORE", _R, "The core whose error stopped the run: its ERROR tells why. That of the others is STOPPED."),
+    ("BARRIER_STALLED", _R, "Cycles in which the core waited at barriers."),
+    first=len(REGISTERS),
+    of_cores=_OF_CORES,
+)

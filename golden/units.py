@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import enum
 
+#: Cores of an accelerator at most.
+MOST_CORES = 8
+
 
 class ErrorCode(enum.IntEnum):
     """Why a run stopped."""
@@ -19,6 +22,8 @@ class ErrorCode(enum.IntEnum):
     TOKENS_LEFT = 8
     PROGRAM_END = 9
     OVERFLOW = 10
+    BARRIER = 11
+    STOPPED = 12
 
 
 class Unit(enum.IntEnum):
@@ -33,6 +38,7 @@ class Unit(enum.IntEnum):
     FILL = 6
     FETCH = 7
     WRITE_BACK = 8
+    BARRIER = 9
 
 
 class Queue(enum.Enum):

@@ -81,7 +81,7 @@ class CommandQueue:
         if len(command) < COMMAND_BYTES:
             raise MachineError(ErrorCode.PROGRAM_END, self.queue.unit, self.next)
         code = command[0] & 15
-        if code not in isa.OPCODES[self.queue]:
+        if code not in self.opcodes:
             raise MachineError(ErrorCode.ILLEGAL_OPCODE, self.queue.unit, self.next)
         opcode = Opcode(code)
         engine = isa.COMPUTE.decode(command)["engine"]

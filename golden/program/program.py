@@ -19,7 +19,7 @@ from . import program_check
 from .outline import Outline
 from .prediction import LayerPrediction
 from .queues import CoreProgram
-from .tensors import Port, SpilledTensor
+from .tensors import Port
 
 MAGIC = b"LUTPROG\n"
 _HEAD = struct.Struct("<8sIIIII")  # magic, version, configuration hash, bytes of JSON, bytes of blobs, CRC-32 of both
@@ -36,7 +36,7 @@ class Program:
     config_name : str
         For messages.
     cores : tuple of CoreProgram
-        What each core executes: of one core, as long as a configuration has no more.
+        What each core executes.
     arena_bytes : int
         Size of the arena.
     constants : bytes
@@ -45,14 +45,12 @@ class Program:
         Where they lie in the arena.
     inputs, outputs : tuple of Port
         The tensors that pass between host and accelerator.
-    spilled : tuple of SpilledTensor
-        What verification finds in the arena.
     predicted_cycles : int
         Of one inference, from start to done, on the ideal bus.
     outline : Outline
         What reports say of it.
     batch : int
-        Samples of an inference: ports, layers and cycles are those of all of them.
+        Samples of an inference: ports and cycles are those of all of them, and layers of a core those of its share.
     head, tail : bytes
         ONNX models that run on the host before and after the accelerator, sample by sample; empty if there is none.
     model : bytes
@@ -72,7 +70,6 @@ class Program:
     constants_address: int
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
-    spilled: tuple[SpilledTensor, ...]
     predicted_cycles: int
     outline: Outline = field(default=Outline(), repr=False)
     batch: int = 1
@@ -84,10 +81,10 @@ class Program:
         program_check.check(self)
 
     @property
-    def core(self) -> CoreProgram:
-        """What the only core executes."""
-        (core,) = self.cores
-        return core
+    def shares(self) -> int:
+        """In how many parts samples are handed to cores, each to one; 1 where all cores share a sample, or one core has
+        all of them."""
+        return len(self.inputs[0].addresses)
 
     @property
     def layers(self) -> tuple[LayerPrediction, ...]:
@@ -102,8 +99,9 @@ class Program:
                 yield from ((queues[queue].address, queues[queue].commands) for queue in Queue)
 
     def utilisation(self, cycles: int, multipliers: int) -> float:
-        """The share of the multipliers' cycles that its multiply-accumulates take, given the cycles."""
-        return sum(layer.multiplier_cycles for layer in self.layers) / (cycles * multipliers)
+        """The share of the multipliers' cycles that its multiply-accumulates take, given the cycles and how many
+        multipliers a core has."""
+        return sum(layer.multiplier_cycles for layer in self.layers) / (cycles * multipliers * len(self.cores))
 
     def to_bytes(self) -> bytes:
         """The program file: a header with checksum, JSON, and the binary parts."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..elements import BINARY_BITS, CODE_BITS
 from ..isa import COMMAND_BYTES, EXTERNAL_BITS, LOCAL_BITS
-from ..units import Queue
+from ..units import MOST_CORES, Queue
 
 if TYPE_CHECKING:
     from .prediction import LayerPrediction
@@ -36,8 +36,7 @@ def check(program: Program) -> None:
     _between("arena_bytes", program.arena_bytes, 1, 1 << EXTERNAL_BITS)
     _between("predicted_cycles", program.predicted_cycles, 1, _CYCLES - 1)
     _between("batch", program.batch, 1, program.arena_bytes)
-    if len(program.cores) != 1:
-        raise ValueError(f"cores must be 1, as many as a configuration has, not {len(program.cores)}")
+    _between("cores", len(program.cores), 1, MOST_CORES)
     for core in program.cores:
         _check_core(core, program.arena_bytes)
     _in_arena("constants", program.constants_address, len(program.constants), program.arena_bytes)
@@ -51,10 +50,6 @@ def check(program: Program) -> None:
     program.outline.check(
         [({queue: len(core.body[queue]) - 1 for queue in Queue}, len(core.layers)) for core in program.cores]
     )
-    for spilled in program.spilled:
-        _check_elements(spilled.name, spilled.shape, spilled.bits)
-        _check_order(spilled.name, spilled.shape, spilled.order)
-        _in_arena(spilled.name, spilled.address, spilled.size_bytes, program.arena_bytes)
 
 
 def _check_core(core: CoreProgram, arena_bytes: int) -> None:
@@ -66,6 +61,11 @@ def _check_core(core: CoreProgram, arena_bytes: int) -> None:
         _check_layer(layer, commands)
     for tensor in core.written:
         _check_written(tensor, commands)
+    for spilled in core.spilled:
+        _check_elements(spilled.name, spilled.shape, spilled.bits)
+        _check_order(spilled.name, spilled.shape, spilled.order)
+        _between(f"{spilled.name}: row", spilled.row, 0, arena_bytes)
+        _in_arena(spilled.name, spilled.address, spilled.size_bytes, arena_bytes)
 
 
 def _check_queue(name: str, queue: QueueProgram, arena_bytes: int) -> None:
@@ -82,13 +82,19 @@ def _check_port(port: Port, program: Program) -> None:
     if sorted(port.onnx_axes) != [0, 1, 2]:
         raise ValueError(f"{port.name}: onnx_axes must be 0, 1 and 2 in some order, not {port.onnx_axes}")
     shape = port.onnx_shape
-    elements = math.prod(port.shape)
+    if len(port.addresses) not in {1, len(program.cores)} or len(port.addresses) != program.shares:
+        raise ValueError(
+            f"{port.name}: addresses must be 1 or one for each of {len(program.cores)} cores, as those of all ports, "
+            f"not {len(port.addresses)}"
+        )
+    elements = math.prod(port.shape) * program.shares
     if not shape or min(shape) < 1 or math.prod(shape) != elements or shape[0] % program.batch:
         raise ValueError(
             f"{port.name}: onnx_shape must be one of {elements} elements whose first axis is a multiple of the "
             f"batch ({program.batch}), not {shape}"
         )
-    _in_arena(port.name, port.address, port.size_bytes, program.arena_bytes)
+    for address in port.addresses:
+        _in_arena(port.name, address, port.size_bytes, program.arena_bytes)
 
 
 def _check_layer(layer: LayerPrediction, commands: int) -> None:
@@ -118,6 +124,8 @@ def _check_written(tensor: WrittenTensor, commands: int) -> None:
         ("row_pitch", tensor.row_pitch),
         ("pixel_pitch", tensor.pixel_pitch),
         ("shape", tensor.size_bytes),
+        ("row", tensor.row),
+        ("channel", tensor.channel),
     ):
         _between(f"{tensor.name}: {name}", value, 0, 1 << LOCAL_BITS)
 

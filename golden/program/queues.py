@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..isa import COMMAND_BYTES
 from ..units import Queue
 from .prediction import LayerPrediction
-from .tensors import WrittenTensor
+from .tensors import SpilledTensor, WrittenTensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,12 @@ class CoreProgram:
         In order of execution.
     written : tuple of WrittenTensor
         What verification finds in its feature memory.
+    spilled : tuple of SpilledTensor
+        What it finds in the arena.
     """
 
     prologue: Queues
     body: Queues
     layers: tuple[LayerPrediction, ...]
     written: tuple[WrittenTensor, ...]
+    spilled: tuple[SpilledTensor, ...] = ()

@@ -20,12 +20,13 @@ class Port:
         Name of the ONNX tensor that passes between host and accelerator.
     shape : tuple of int
         (height, width, channels).
-    address : int
-        Of the first byte in the arena.
+    addresses : tuple of int
+        Of the first byte in the arena; one for each core, where each has samples of its own.
     onnx_shape : tuple of int
         Shape of the ONNX tensor for one inference, batch axis included.
     onnx_axes : tuple of int
-        The ONNX tensor is ``codes.reshape(height, width, channels).transpose(onnx_axes).reshape(onnx_shape)``.
+        The ONNX tensor is ``codes.reshape(height, width, channels).transpose(onnx_axes).reshape(share_shape)``, for
+        each address in turn along its first axis.
     unsigned : bool
         The ONNX tensor is uint8: its value is the code plus 128.
     bits : int
@@ -34,7 +35,7 @@ class Port:
 
     name: str
     shape: tuple[int, int, int]
-    address: int
+    addresses: tuple[int, ...]
     onnx_shape: tuple[int, ...]
     onnx_axes: tuple[int, int, int]
     unsigned: bool
@@ -42,13 +43,18 @@ class Port:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes in the arena."""
+        """Bytes in the arena, at each address."""
         return tensor_bytes(self.shape, self.bits)
+
+    @property
+    def share_shape(self) -> tuple[int, ...]:
+        """Shape of the part of the ONNX tensor that lies at one address."""
+        return (self.onnx_shape[0] // len(self.addresses), *self.onnx_shape[1:])
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenTensor:
-    """A tensor of the graph that lies in feature memory once a compute command has completed.
+    """A tensor of the graph, or a part of one, that lies in feature memory once a compute command has completed.
 
     Attributes
     ----------
@@ -66,6 +72,8 @@ class WrittenTensor:
         Of an element.
     order : tuple of int
         Which channel of the model's tensor each channel is; empty if the order is the model's.
+    row, channel : int
+        Where the part begins in the tensor.
     """
 
     name: str
@@ -76,6 +84,8 @@ class WrittenTensor:
     shape: tuple[int, int, int]
     bits: int = CODE_BITS
     order: tuple[int, ...] = ()
+    row: int = 0
+    channel: int = 0
 
     @property
     def size_bytes(self) -> int:
@@ -85,7 +95,8 @@ class WrittenTensor:
 
 @dataclass(frozen=True, slots=True)
 class SpilledTensor:
-    """A tensor of the graph that is never whole in feature memory: dense codes in the arena once a run has ended.
+    """A tensor of the graph, or rows of one, that are never together in feature memory: dense codes in the arena once a
+    run has ended.
 
     Attributes
     ----------
@@ -99,6 +110,8 @@ class SpilledTensor:
         Of an element.
     order : tuple of int
         Which channel of the model's tensor each channel is; empty if the order is the model's.
+    row : int
+        The first of the rows in the tensor.
     """
 
     name: str
@@ -106,6 +119,7 @@ class SpilledTensor:
     shape: tuple[int, int, int]
     bits: int = CODE_BITS
     order: tuple[int, ...] = ()
+    row: int = 0
 
     @property
     def size_bytes(self) -> int:

@@ -79,7 +79,7 @@ class CommandQueue(wiring.Component):
     def __init__(self, config: Config, queue: Queue):
         self.config = config
         self.queue = queue
-        self.opcodes = isa.OPCODES[queue]
+        self.opcodes = isa.opcodes(queue, config.cores)
         super().__init__(
             {
                 "start": In(1),
