@@ -12,7 +12,7 @@ passes of frontend and compiler ask the layer (:class:`.layer.Layer`), and know 
 
 from __future__ import annotations
 
-from .channels import ChannelRule, Selection, Views
+from .channels import ChannelRule, Place, Selection, Views
 from .finish import CodeFinish
 from .finished import Finished
 from .graph import Graph
@@ -46,6 +46,7 @@ __all__ = [
     "Layer",
     "MaxPool",
     "Pad",
+    "Place",
     "Pointwise",
     "Product",
     "Reach",

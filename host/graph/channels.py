@@ -4,11 +4,33 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from .tensor import Int8
 
-#: Tensors, the one in which each lies, and the first channel there.
-Views = dict[str, tuple[str, int]]
+
+class Place(NamedTuple):
+    """Where a tensor lies in another one.
+
+    Attributes
+    ----------
+    tensor : str
+        The other one.
+    channel, row : int
+        Of that, the first.
+    """
+
+    tensor: str
+    channel: int = 0
+    row: int = 0
+
+    def beside(self, channels: int) -> Place:
+        """What lies so many channels further on."""
+        return self._replace(channel=self.channel + channels)
+
+
+#: Tensors that lie in others.
+Views = dict[str, Place]
 
 
 class ChannelRule(enum.Enum):

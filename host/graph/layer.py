@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from .channels import ChannelRule, Selection, Views
+from .channels import ChannelRule, Place, Selection, Views
 from .finish import CodeFinish
 from .tensor import Int8, Shape, Tensor
 from .window import ONE_PIXEL, Window
@@ -166,6 +167,31 @@ class Layer(ABC):
         """
         return None
 
+    # What a part of its output is computed of.
+
+    def of_rows(self, rows: range, height: int) -> Self:
+        """The layer that gives some rows of the output alone, of the rows of its inputs, which have ``height``, that
+        their windows reach; what lies beyond these is padding as before."""
+        return dataclasses.replace(self, window=self.window.of_rows(rows, height))
+
+    def of_channels(self, channels: range, source: Tensor) -> tuple[Layer, range] | None:
+        """The layer that gives some channels of the output alone, and the channels that it needs of each input.
+
+        Parameters
+        ----------
+        channels : range
+        source : Tensor
+            The first input.
+
+        Returns
+        -------
+        layer : Layer
+            For inputs that have no other channels.
+        needed : range
+        None for a layer that cannot.
+        """
+        return None
+
     # How its channels depend on those of its inputs.
 
     def channel_rule(self, source: Tensor, target: Tensor) -> ChannelRule:
@@ -192,7 +218,7 @@ class Layer(ABC):
         return []
 
     def view_choices(
-        self, layers: Sequence[Layer], tensors: Mapping[str, Tensor], place_of: Callable[[str], tuple[str, int]]
+        self, layers: Sequence[Layer], tensors: Mapping[str, Tensor], place_of: Callable[[str], Place]
     ) -> Iterator[Views]:
         """Tensors that may lie in others so that it has less to copy: all together, then one by one.
 
@@ -202,6 +228,6 @@ class Layer(ABC):
             Of the graph.
         tensors : mapping of str to Tensor
         place_of : callable
-            Gives the tensor in which a tensor lies now, and its first channel there.
+            Gives the tensor in which a tensor lies now, and where.
         """
         return iter(())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,6 +59,23 @@ class Window:
         bottom = (rows - 1) * self.stride[0] + self.extent[0] - top - height
         right = (columns - 1) * self.stride[1] + self.extent[1] - left - width
         return Reach(top, left, max(bottom, 0), max(right, 0))
+
+    def rows_read(self, rows: range, height: int) -> range:
+        """Rows of an input of ``height`` that the windows of some rows of the result reach; none where these lie in the
+        padding."""
+        reach = self._reached(rows)
+        first = max(reach.start, 0)
+        return range(first, max(min(reach.stop, height), first))
+
+    def of_rows(self, rows: range, height: int) -> Window:
+        """The same windows of some rows of the result, where the input is no more than :meth:`rows_read`."""
+        reach, read, (_, left, _, right) = self._reached(rows), self.rows_read(rows, height), self.pads
+        return dataclasses.replace(self, pads=(read.start - reach.start, left, reach.stop - read.stop, right))
+
+    def _reached(self, rows: range) -> range:
+        """Rows from the first to the last that some rows of the result reach, padding included."""
+        first, last = (row * self.stride[0] - self.pads[0] for row in (rows.start, rows.stop - 1))
+        return range(first, last + self.extent[0])
 
     def inside(self, axis: int, size: int, output: int) -> range:
         """The elements of the kernel along an axis that lie in an input of ``size``, for one row or column of the

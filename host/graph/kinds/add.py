@@ -55,6 +55,10 @@ class Add(Finished):
         )
         return self.finished(result, tensors)
 
+    def of_channels(self, channels: range, source: Tensor) -> tuple[Add, range]:
+        """Every channel for itself."""
+        return self, channels
+
     def channel_rule(self, source: Tensor, target: Tensor) -> ChannelRule:
         """Every channel for itself."""
         return ChannelRule.TIED

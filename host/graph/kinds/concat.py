@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..channels import ChannelRule, Selection, Views
+from ..channels import ChannelRule, Place, Selection, Views
 from ..finish import looked_up
 from ..layer import Layer
 from ..tensor import Int8, Shape, Tensor
@@ -62,14 +62,14 @@ class Concat(Layer):
         ]
 
     def view_choices(
-        self, layers: Sequence[Layer], tensors: Mapping[str, Tensor], place_of: Callable[[str], tuple[str, int]]
+        self, layers: Sequence[Layer], tensors: Mapping[str, Tensor], place_of: Callable[[str], Place]
     ) -> Iterator[Views]:
         """The output in the tensor in which all inputs lie side by side already; else inputs in the output."""
         parts = self.selections(tensors)
         places = [place_of(name) for name in self.inputs]
-        root, first = places[0]
-        if root != self.inputs[0] and places == [(root, first + part.target) for part in parts]:
-            yield {self.output: (root, first)}
+        first = places[0]
+        if first.tensor != self.inputs[0] and places == [first.beside(part.target) for part in parts]:
+            yield {self.output: first}
         for part in parts:
             if part.table is None:
-                yield {self.inputs[part.source]: (self.output, part.target)}
+                yield {self.inputs[part.source]: Place(self.output, part.target)}

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....golden.numerics.convolution import Int32
-from ..tensor import Int8, Shape
+from ..tensor import Int8, Shape, Tensor
 from .product import Product
 
 
@@ -64,6 +64,21 @@ class Convolution(Product):
         sums = self.weights.astype(np.int64).sum(axis=(1, 2, 3))
         bias = (self.bias.astype(np.int64) - zero_point * sums).astype(np.int32)
         return dataclasses.replace(self, bias=bias)
+
+    def of_channels(self, channels: range, source: Tensor) -> tuple[Convolution, range] | None:
+        """Of one group all inputs are needed, of a depthwise one those of the outputs; other groups stay together."""
+        is_depthwise = self.groups == len(self.weights) == source.shape[2]
+        if self.groups > 1 and not is_depthwise:
+            return None
+        part = slice(channels.start, channels.stop)
+        layer = dataclasses.replace(
+            self,
+            weights=self.weights[part],
+            bias=self.bias[part],
+            multiplier=self.multiplier[part],
+            groups=len(channels) if self.groups > 1 else 1,
+        )
+        return layer, channels if self.groups > 1 else range(source.shape[2])
 
     @property
     def takes_signs(self) -> bool:

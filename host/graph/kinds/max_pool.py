@@ -54,6 +54,10 @@ class MaxPool(Finished):
         first = dataclasses.replace(self, name=name, output=between, window=along, finish=CodeFinish())
         return first, dataclasses.replace(self, inputs=(between,), window=down)
 
+    def of_channels(self, channels: range, source: Tensor) -> tuple[MaxPool, range]:
+        """Every channel for itself."""
+        return self, channels
+
     def channel_rule(self, source: Tensor, target: Tensor) -> ChannelRule:
         """Every channel for itself."""
         return ChannelRule.TIED

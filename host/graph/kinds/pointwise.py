@@ -39,6 +39,10 @@ class Pointwise(Finished):
         """There is nothing in between."""
         return dataclasses.replace(self, output=output, finish=CodeFinish(table=composed(self.table, table)))
 
+    def of_channels(self, channels: range, source: Tensor) -> tuple[Pointwise, range]:
+        """Every channel for itself."""
+        return self, channels
+
     def channel_rule(self, source: Tensor, target: Tensor) -> ChannelRule:
         """Every channel for itself."""
         return ChannelRule.TIED

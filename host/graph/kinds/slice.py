@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..channels import Selection, Views
+from ..channels import Place, Selection, Views
 from ..layer import Layer
 from ..tensor import Int8, Shape, Tensor
 
@@ -33,12 +33,12 @@ class Slice(Layer):
         return [Selection(0, self.first, self.channels, 0, None)]
 
     def view_choices(
-        self, layers: Sequence[Layer], tensors: Mapping[str, Tensor], place_of: Callable[[str], tuple[str, int]]
+        self, layers: Sequence[Layer], tensors: Mapping[str, Tensor], place_of: Callable[[str], Place]
     ) -> Iterator[Views]:
         """The output in the input. An addition of two slices takes both as views or none: so all of an input first."""
         yield {
-            other.output: (other.input, other.first)
+            other.output: Place(other.input, other.first)
             for other in layers
             if isinstance(other, Slice) and other.input == self.input
         }
-        yield {self.output: (self.input, self.first)}
+        yield {self.output: Place(self.input, self.first)}

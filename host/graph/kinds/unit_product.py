@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....golden.numerics.convolution import Int32
-from ..tensor import Int8
+from ..tensor import Int8, Tensor
 from .product import Product
 
 
@@ -55,3 +55,7 @@ class UnitProduct(Product):
     def normalised(self, zero_point: int) -> Self:
         """Every element of a window brings the zero point once."""
         return dataclasses.replace(self, offset=self.offset - zero_point * math.prod(self.window.kernel))
+
+    def of_channels(self, channels: range, source: Tensor) -> tuple[Self, range]:
+        """Every channel for itself."""
+        return dataclasses.replace(self, channels=len(channels)), channels
