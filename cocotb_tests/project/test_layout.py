@@ -38,7 +38,9 @@ ORDER = {
         *("files", "model", "graph", "frontend", "quantize", "program", "compiler", "driver", "simulation", "session"),
         *("report", "transfer", "command"),
     ),
-    "host/compiler": (*("data", "steps", "rewrite", "lower", "layout", "constants", "schedule", "clock", "outcome"),),
+    "host/compiler": (
+        *("data", "steps", "rewrite", "lower", "layout", "constants", "schedule", "clock", "cluster", "outcome"),
+    ),
     "host/frontend": ("reading", "fragments", "functions", "building", "lowering", "qonnx", "fusing"),
     "host/frontend/qonnx": ("reading", "fitting", "writing"),
     "host/graph": ("kinds",),

@@ -3,36 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from dataclasses import dataclass
 
 from ...golden.config import Config
 from ...golden.presets import PRESETS
 from ...golden.program.program import Program
 from ..graph import Graph
 from ..model.model import Model
-from .clock.cycles import predict
-from .constants.placing import check_constants, place_constants
-from .constants.segments import plan_segments
 from .data.errors import CompileError
 from .data.plan import Plan
-from .layout.arena import plan_arena
-from .layout.borders import check_borders, plan_borders
-from .layout.folds import plan_folds
-from .layout.memory import check_memory, plan_memory
-from .layout.views import plan_views
 from .lower.butterfly_fit import check_pattern
-from .lower.operations import plan_operations
 from .outcome.emit import check_program, emit
+from .passes import PASSES, Pass, run
 from .rewrite.batch import batched
-from .rewrite.concat_tables import move_tables
-from .rewrite.normalise import normalise
 from .rewrite.permute import permuted
-from .rewrite.separate import separate
-from .schedule.commands import check_lowered, lower
-from .schedule.jobs import check_jobs, plan_jobs
-from .schedule.order import order_commands
-from .schedule.tokens import check_tokens, synchronise
 
 #: All that the rest of the host knows of the compiler.
 __all__ = [
@@ -46,44 +29,6 @@ __all__ = [
     "encode",
     "plan_graph",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """One step of the compiler.
-
-    Attributes
-    ----------
-    name : str
-    run : callable
-        Plan to plan. It may add to the plan that it is given.
-    check : callable or None
-        Asserts what must hold of the plan after the pass.
-    """
-
-    name: str
-    run: Callable[[Plan], Plan]
-    check: Callable[[Plan], None] | None = None
-
-
-PASSES = (
-    Pass("normalise", normalise),
-    Pass("tables", move_tables),
-    Pass("separate", separate),
-    Pass("views", plan_views),
-    Pass("borders", plan_borders, check_borders),
-    Pass("folds", plan_folds, check_borders),
-    Pass("operations", plan_operations),
-    Pass("memory", plan_memory, check_memory),
-    Pass("segments", plan_segments),
-    Pass("jobs", plan_jobs, check_jobs),
-    Pass("arena", plan_arena),
-    Pass("constants", place_constants, check_constants),
-    Pass("lower", lower, check_lowered),
-    Pass("order", order_commands),
-    Pass("tokens", synchronise, check_tokens),
-    Pass("cycles", predict),
-)
 
 
 def compile_model(model: bytes | Model, config: Config, name: str = "model", *, batch: int = 1) -> Program:
@@ -145,11 +90,11 @@ def plan_graph(graph: Graph, config: Config, *, permute: bool = True) -> Plan:
     permute : bool
         Whether channels between layers may be put in another order, see :mod:`.permute`: where the plan is faster.
     """
-    plan = _run_passes(graph, config)
+    plan = run(Plan(graph, config, given=graph), PASSES)
     reordered = permuted(graph, config) if permute else None
     if reordered is None:
         return plan
-    other = _run_passes(reordered, config)
+    other = run(Plan(reordered, config, given=reordered), PASSES)
     if other.predicted_cycles >= plan.predicted_cycles:
         return plan
     # By name: with another order, other copies may be needed.
@@ -159,12 +104,3 @@ def plan_graph(graph: Graph, config: Config, *, permute: bool = True) -> Plan:
         for layer in other.predictions
     ]
     return other
-
-
-def _run_passes(graph: Graph, config: Config) -> Plan:
-    plan = Plan(graph, config, given=graph)
-    for step in PASSES:
-        plan = step.run(plan)
-        if step.check is not None:
-            step.check(plan)
-    return plan

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 
 from ....golden.config import Config
-from ...graph import Graph, Layer
+from ...graph import Graph, Layer, Place, Tensor, Views
 from .errors import CompileError
+from .exchange import Exchange, Region, Share
 
 
 @dataclass
@@ -17,39 +19,70 @@ class Network:
     ----------
     graph : Graph
     config : Config
-    views : dict of str to tuple of (str, int)
-        Tensors that are some channels of another one: which one's, and the first of them.
+    views : dict of str to Place
+        Tensors that are some rows and channels of another one.
+    shares : dict of str to Share
+        What each tensor is of the network's, where several cores share an inference and the graph is one core's part.
+    exchanges : dict of str to Exchange
+        By the names of the network's tensors, what the cores give one another of it. All of them meet at a barrier for
+        each, in this order.
     """
 
     graph: Graph
     config: Config
-    views: dict[str, tuple[str, int]] = field(default_factory=dict)
+    views: Views = field(default_factory=dict)
+    shares: dict[str, Share] = field(default_factory=dict)
+    exchanges: dict[str, Exchange] = field(default_factory=dict)
 
     def consumers(self, tensor: str) -> list[tuple[int, Layer]]:
         """The layers that read ``tensor``, with their indices."""
         return [(index, layer) for index, layer in enumerate(self.graph.layers) if tensor in layer.inputs]
 
-    def place_of(self, name: str) -> tuple[str, int]:
-        """The tensor that is no view in which a tensor lies, and its first channel there."""
-        channel = 0
+    def place_of(self, name: str) -> Place:
+        """The tensor that is no view in which a tensor lies, and where."""
+        channel = row = 0
         while name in self.views:
-            name, first = self.views[name]
-            channel += first
-        return name, channel
+            place = self.views[name]
+            name, channel, row = place.tensor, channel + place.channel, row + place.row
+        return Place(name, channel, row)
 
     def root(self, name: str) -> str:
         """The tensor that is no view in which a tensor lies: itself, if it is none."""
-        return self.place_of(name)[0]
+        return self.place_of(name).tensor
+
+    def region_of(self, name: str) -> Region:
+        """What of the tensor that is no view a tensor is."""
+        (height, _, channels), place = self.graph.tensors[name].shape, self.place_of(name)
+        return Region(range(place.row, place.row + height), range(place.channel, place.channel + channels))
 
     @property
     def roots(self) -> list[str]:
-        """Every tensor that lies in the feature memory and is no view: inputs first, then in the order of writing."""
-        names = [*self.graph.inputs, *(layer.output for layer in self.graph.layers)]
+        """Every tensor that lies in the feature memory and is no view: inputs first, then in the order of use."""
+        names = [*self.graph.inputs, *(name for layer in self.graph.layers for name in (*layer.inputs, layer.output))]
         return list(dict.fromkeys(map(self.root, names)))
 
     def readers(self, root: str) -> list[tuple[int, Layer]]:
         """The layers that read a tensor or a view of it, with their indices."""
         return [(index, layer) for index, layer in enumerate(self.graph.layers) if root in map(self.root, layer.inputs)]
+
+    def share_of(self, name: str) -> Share:
+        """What a tensor is of the network's."""
+        return self.shares[name] if self.shares else Share.all_of(self.graph.tensors[name])
+
+    def exchange_of(self, name: str) -> Exchange | None:
+        """What cores give one another of the network's tensor of which this one is a part."""
+        return self.exchanges.get(self.share_of(name).tensor.name)
+
+    def arriving(self, root: str) -> list[Region]:
+        """What other cores give of a tensor that is no view."""
+        exchange, region = self.exchange_of(root), self.share_of(root).region
+        return [arrived.within(region) for arrived in exchange.arrives] if exchange else []
+
+    def outside(self, name: str) -> Tensor:
+        """A tensor as it lies in external memory: with as many channels in a pixel as the network's has."""
+        tensor = self.graph.tensors[name]
+        channels = self.share_of(name).tensor.shape[2]
+        return dataclasses.replace(tensor, shape=(*tensor.shape[:2], channels))
 
 
 def check_begins_at_byte(network: Network, layer: Layer, name: str, channel: int) -> None:

@@ -52,6 +52,8 @@ class Plan(Network):
         Address in the arena of each tensor that lies there.
     external_bytes : int
         What they take, from the arena's start on.
+    constants_address : int
+        Where the images lie in the arena, and then what is streamed.
     computes : list of list of Command
         The COMPUTE commands of each job.
     commands : list of Command
@@ -73,6 +75,7 @@ class Plan(Network):
     streamed: bytes = field(default=b"", repr=False)
     external: dict[str, int] = field(default_factory=dict)
     external_bytes: int = 0
+    constants_address: int = 0
     computes: list[list[Command]] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
     predictions: list[LayerPrediction] = field(default_factory=list)

@@ -10,6 +10,25 @@ from .storage import Storage
 Span = tuple[int, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """What the DMA loads of a tensor.
+
+    Attributes
+    ----------
+    job : int
+        The first job that reads it.
+    storage : Storage
+        The tensor, or some channels of it.
+    rows : range
+        Stored rows.
+    """
+
+    job: int
+    storage: Storage
+    rows: range
+
+
 @dataclass(eq=False)
 class Residence:
     """A tensor, or a part of one, in the feature memory.
@@ -20,18 +39,21 @@ class Residence:
     storage : Storage
     first, last : int
         The first and the last job that touches it.
-    arrivals : dict of int to range
-        Stored rows that the DMA loads, by the first job that reads them; empty if the tensor is computed.
+    arrivals : list of Incoming
+        Empty if the tensor is computed.
     border : int
         The first job that reads its border.
     leaves : int or None
-        The last job that writes it, if the DMA stores it in external memory then; -1 if the DMA has loaded it.
+        The last job that writes it, if the DMA stores it in external memory then.
+    stored : tuple of Storage
+        What the DMA stores of it.
     """
 
     tensor: str
     storage: Storage
     first: int
     last: int
-    arrivals: dict[int, range] = field(default_factory=dict)
+    arrivals: list[Incoming] = field(default_factory=list)
     border: int = 0
     leaves: int | None = None
+    stored: tuple[Storage, ...] = ()

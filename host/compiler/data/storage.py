@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....golden.elements import CODE_BITS, run_bytes
+from ...graph import Place, Shape
 
 Addresses = npt.NDArray[np.int64]
 
@@ -141,10 +142,24 @@ class Storage:
         """Columns of the tensor that are stored."""
         return range(self.column, self.column + self.width)
 
-    def view(self, first: int, channels: int) -> Storage:
-        """Some channels, as a tensor of its own."""
-        address = self.address + self.channel_offset(first)
-        return dataclasses.replace(self, address=address, channels=channels, pixel_bytes=self.pixel_pitch)
+    def view(self, place: Place, shape: Shape) -> Storage:
+        """Some rows and channels, of this shape, as a tensor of its own: the rows around them are its border."""
+        return dataclasses.replace(
+            self,
+            address=self.address + self.channel_offset(place.channel),
+            channels=shape[2],
+            pixel_bytes=self.pixel_pitch,
+            height=shape[0],
+            top=self.top + place.row,
+            bottom=self.bottom + self.height - place.row - shape[0],
+        )
+
+    def part(self, rows: range, channels: range) -> Storage:
+        """Some rows and channels of the tensor, all of which are stored."""
+        whole = self.view(
+            Place("", channels.start - self.channel, rows.start - self.row), (len(rows), self.width, len(channels))
+        )
+        return dataclasses.replace(whole, row=rows.start, channel=channels.start)
 
     def addresses(
         self, rows: range | None = None, columns: range | None = None, channels: range | None = None

@@ -26,9 +26,15 @@ def plan_borders(plan: Plan) -> Plan:
     """Choose the layout of every tensor that lies in the feature memory."""
     tensors = plan.graph.tensors
     for name in plan.roots:
-        height, width, channels = shape = tensors[name].shape
+        height, width, channels = tensors[name].shape
         readers = [layer for _, layer in plan.readers(name)]
-        reaches = [_reach_of(plan, layer, shape) for layer in readers]
+        # A view that does not begin where the tensor does has no border there that is read.
+        reaches = [
+            _reach_of(plan, layer, tensors[source].shape)
+            for layer in readers
+            for source in layer.inputs
+            if plan.root(source) == name
+        ]
         sides = {
             side: max((getattr(need, side) for need in reaches), default=0)
             for side in ("top", "left", "bottom", "right")
@@ -54,8 +60,8 @@ def border_byte(tensor: Tensor, readers: Sequence[Layer]) -> int:
 def place_views(plan: Plan) -> None:
     """Let every view lie in its tensor."""
     for name in plan.views:
-        root, first = plan.place_of(name)
-        plan.storages[name] = plan.storages[root].view(first, plan.graph.tensors[name].shape[2])
+        place = plan.place_of(name)
+        plan.storages[name] = plan.storages[place.tensor].view(place, plan.graph.tensors[name].shape)
 
 
 def _align_operands(plan: Plan) -> None:

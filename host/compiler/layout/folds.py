@@ -65,7 +65,7 @@ def fold_choices(plan: Plan, name: str) -> list[Storage]:
     """Layouts of a tensor with rows folded and without, the fastest first; none where it cannot be folded."""
     if name not in plan.graph.inputs or name in plan.graph.outputs:
         return []
-    if any(name == root for root, _ in plan.views.values()):
+    if any(name == place.tensor for place in plan.views.values()):
         return []
     consumers, source = plan.consumers(name), plan.graph.tensors[name]
     if len(consumers) != 1 or not planned_lowering(plan, consumers[0][1]).reads_folds:

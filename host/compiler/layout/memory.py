@@ -45,8 +45,12 @@ def plan_memory(plan: Plan) -> Plan:
 
 
 def check_memory(plan: Plan) -> None:
-    """What is there at the same time does not overlap, and all lies within the memory; no view is of a part."""
-    assert not (plan.views and plan.cuts)
+    """What is there at the same time does not overlap, and all lies within the memory.
+
+    Where layers are cut, a tensor and its views are of one tensor of the network.
+    """
+    is_part = (plan.share_of(name).tensor == plan.share_of(plan.root(name)).tensor for name in plan.views)
+    assert not plan.cuts or all(is_part)
     for index, layer in enumerate(plan.graph.layers):
         taken = _whole(plan, index)
         if index in plan.cuts:
@@ -115,6 +119,11 @@ class _Spilling:
         self.plan = plan
         self.graph = plan.graph
         self.full = lifetimes(plan)
+        #: What is stored, whoever reads it here.
+        self.stored = {
+            *map(plan.root, self.graph.outputs),
+            *(name for name in self.full if (exchange := plan.exchange_of(name)) and exchange.leaves),
+        }
         self.readers = {name: [index for index, _ in plan.readers(name)] for name in self.full}
         images = [
             operation.constants[LocalMemory.WEIGHT].image if LocalMemory.WEIGHT in operation.constants else b""
@@ -226,7 +235,7 @@ class _Spilling:
         first, _ = self.full[name]
         before = [reader for reader in self.readers[name] if reader < index]
         rest = {other: span for other, span in spans.items() if other != name}
-        is_stored_only = name in self.graph.outputs and not self.readers[name] and first < index
+        is_stored_only = name in self.stored and not self.readers[name] and first < index
         if is_stored_only:
             return {**rest, name: (first, first)}
         return {**rest, name: (first, max(before))} if before else rest
@@ -241,4 +250,4 @@ class _Spilling:
         weights = sum(self.heavy[reader] for reader in self.readers[name] if reader > last)
         if name in self.graph.inputs:
             return weights + size * (far + any(reader <= last for reader in self.readers[name]))
-        return weights + size * (far + (far > 0 or name in self.graph.outputs))
+        return weights + size * (far + (far > 0 or name in self.stored))

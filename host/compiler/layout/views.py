@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Set
 
 from ...graph import Views
 from ..data.plan import Plan
@@ -21,6 +22,7 @@ def plan_views(plan: Plan) -> Plan:
     and outputs of the network, which the DMA moves in runs. A network whose tensors do not all fit has no views.
     """
     plan = _trial(plan, {})
+    assert plan.storages or not plan.roots, "views that the plan began with are not possible"
     cycles = _cycles(plan)
     if _fits(plan):
         # The last concatenation first: what it holds may be what an earlier one joins, in the same order.
@@ -28,7 +30,7 @@ def plan_views(plan: Plan) -> Plan:
             for more in layer.view_choices(plan.graph.layers, plan.graph.tensors, plan.place_of):
                 if more.keys() <= plan.views.keys():
                     continue
-                trial = _trial(plan, more | plan.views)
+                trial = _trial(plan, more)
                 if not trial.storages or not _fits(trial):
                     continue
                 found = _cycles(trial, plan, cycles)
@@ -38,27 +40,31 @@ def plan_views(plan: Plan) -> Plan:
     return dataclasses.replace(plan, graph=dataclasses.replace(plan.graph, layers=layers), storages={})
 
 
-def _trial(plan: Plan, views: Views) -> Plan:
-    """The same plan with other views, and with storages if these are possible."""
-    trial = dataclasses.replace(plan, views=views, storages={})
-    if _is_sound(trial):
+def _trial(plan: Plan, more: Views) -> Plan:
+    """The same plan with more views, and with storages if these are possible."""
+    trial = dataclasses.replace(plan, views=more | plan.views, storages={})
+    if _is_sound(trial, more.keys() - plan.views.keys()):
         plan_borders(trial)
         if not _lie_alike(trial):
             trial.storages = {}
     return trial
 
 
-def _is_sound(plan: Plan) -> bool:
-    """Whether every view leads to a tensor that is none, in whose border the same code is."""
+def _is_sound(plan: Plan, chosen: Set[str]) -> bool:
+    """Whether every view leads to a tensor that is none, in whose border the same code is, and none is ``chosen`` that
+    the DMA moves."""
     graph = plan.graph
+    moved = {*graph.inputs, *graph.outputs, *(name for name in chosen if plan.exchange_of(name))}
+    if not moved.isdisjoint(chosen):
+        return False
     for name in plan.views:
         seen, at = {name}, name
         while at in plan.views:
-            at, _ = plan.views[at]
+            at = plan.views[at].tensor
             if at in seen:
                 return False
             seen.add(at)
-        if name in (*graph.inputs, *graph.outputs) or graph.tensors[name].zero_point != graph.tensors[at].zero_point:
+        if graph.tensors[name].zero_point != graph.tensors[at].zero_point:
             return False
     return True
 

@@ -30,11 +30,11 @@ def copies(network: Network, layer: Layer) -> list[Selection]:
     CompileError
         If what it takes begins within a byte, there or in the output, or ends within one that holds further channels.
     """
-    root, channel = network.place_of(layer.output)
+    target = network.place_of(layer.output)
 
     def is_in_place(part: Selection) -> bool:
-        source, first = network.place_of(layer.inputs[part.source])
-        return part.table is None and (source, first + part.first) == (root, channel + part.target)
+        source = network.place_of(layer.inputs[part.source])
+        return part.table is None and source.beside(part.first) == target.beside(part.target)
 
     parts = layer.selections(network.graph.tensors)
     for part in parts:

@@ -20,8 +20,7 @@ from .outline import outline
 def emit(plan: Plan, config_name: str) -> Program:
     """Encode a finished plan: inputs and outputs first in the arena, then constants, then commands."""
     graph, config = plan.graph, plan.config
-    constants, address = bytearray(), plan.external_bytes
-    constants_address = address
+    constants, address = bytearray(), plan.constants_address
     loads = []
     for memory, image in plan.images.items():
         if image:
@@ -54,7 +53,7 @@ def emit(plan: Plan, config_name: str) -> Program:
         cores=(core,),
         arena_bytes=address,
         constants=bytes(constants),
-        constants_address=constants_address,
+        constants_address=plan.constants_address,
         inputs=tuple(_port(plan, graph.tensors[name]) for name in graph.inputs),
         outputs=tuple(_port(plan, graph.tensors[name]) for name in graph.outputs),
         spilled=tuple(_spilled(plan)),
@@ -96,7 +95,7 @@ def _spilled(plan: Plan) -> Iterator[SpilledTensor]:
     """The tensors that are never whole in the feature memory, and that the model has too."""
     for name, address in plan.external.items():
         tensor = plan.graph.tensors[name]
-        if name not in plan.spans and name not in plan.graph.inputs and tensor.views:
+        if plan.root(name) not in plan.spans and name not in plan.graph.inputs and tensor.views:
             yield SpilledTensor(name, address, tensor.shape, tensor.bits, tensor.order)
 
 

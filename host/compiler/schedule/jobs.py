@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Iterator
 
 from ..constants.segments import split
+from ..data.exchange import Exchange, Region
 from ..data.job import Job
 from ..data.plan import Plan
-from ..data.residence import Residence
+from ..data.residence import Incoming, Residence
 from ..data.storage import Storage
 from ..layout.folds import load_estimate
 from ..layout.parts import Geometry, reached
@@ -87,7 +89,8 @@ def _cut_jobs(plan: Plan, index: int) -> None:
         sources, target = geometry.storages_of(rows, columns, tiles)
         for name, storage in dict(zip(layer.inputs, sources, strict=True)).items():
             if name in partial and not (name in here and _same_place(here[name].storage, storage)):
-                occupy(name, storage).arrivals[len(plan.jobs)] = storage.rows
+                residence = occupy(name, storage)
+                residence.arrivals.append(Incoming(len(plan.jobs), residence.storage, storage.rows))
         if layer.output in partial:
             occupy(layer.output, target)
         sources = tuple(here[name].storage if name in partial else plan.storages[name] for name in layer.inputs)
@@ -97,6 +100,7 @@ def _cut_jobs(plan: Plan, index: int) -> None:
             residence.last = len(plan.jobs) - 1
         if layer.output in partial:
             here[layer.output].leaves = len(plan.jobs) - 1
+            here[layer.output].stored = (here[layer.output].storage,)
 
 
 def _same_place(one: Storage, other: Storage) -> bool:
@@ -116,21 +120,63 @@ def _residence(plan: Plan, name: str) -> Residence:
     residence = Residence(
         name, storage, -1 if born < 0 else jobs[born][0], last, border=jobs[near[0]][0] if near else len(plan.jobs)
     )
-    if name in graph.outputs or near != readers:
-        residence.leaves = jobs[writers[-1]][-1] if writers else -1
+    exchange = plan.exchange_of(name)
+    # An input lies in external memory already.
+    residence.stored = tuple(_stored(plan, name, exchange, is_whole=near != readers)) if writers else ()
+    if residence.stored:
+        residence.leaves = jobs[writers[-1]][-1]
     if born < 0:
-        residence.arrivals = _arrivals(plan, name, jobs[near[0]]) if near else {len(plan.jobs): storage.rows}
+        unread = [Incoming(len(plan.jobs), storage, storage.rows)]
+        residence.arrivals = _arrivals(plan, name, jobs[near[0]]) if near else unread
+    elif exchange:
+        residence.arrivals = [*_exchanged(plan, name, near, jobs)]
     return residence
 
 
-def _arrivals(plan: Plan, name: str, jobs: list[int]) -> dict[int, range]:
+def _stored(plan: Plan, name: str, exchange: Exchange | None, *, is_whole: bool) -> Iterator[Storage]:
+    """What is stored of a tensor: what is computed of it, if it is an output or loaded again; else what others read."""
+    storage = plan.storages[name]
+    is_whole |= name in map(plan.root, plan.graph.outputs)
+    if exchange is None:
+        regions = [plan.share_of(name).region] if is_whole else []
+    elif is_whole:
+        regions = [exchange.own] if exchange.own else []
+    else:
+        regions = exchange.leaves
+    yield from (storage if exchange is None else _part(plan, name, region) for region in regions)
+
+
+def _part(plan: Plan, name: str, region: Region) -> Storage:
+    """A region of the network's tensor in what is stored of that."""
+    local = region.within(plan.share_of(name).region)
+    return plan.storages[name].part(local.rows, local.channels)
+
+
+def _exchanged(plan: Plan, name: str, readers: list[int], jobs: list[list[int]]) -> Iterator[Incoming]:
+    """What others have computed of a tensor and ``readers`` read where it is whole."""
+    for region in plan.arriving(name):
+        first = next((index for index in readers if _reads(plan, index, name, region)), None)
+        if first is not None:
+            part = plan.storages[name].part(region.rows, region.channels)
+            yield Incoming(jobs[first][0], part, part.rows)
+
+
+def _reads(plan: Plan, index: int, name: str, region: Region) -> bool:
+    """Whether a layer reads some of a region."""
+    sources = (source for source in plan.graph.layers[index].inputs if plan.root(source) == name)
+    return any(plan.region_of(source).meet(region) for source in sources)
+
+
+def _arrivals(plan: Plan, name: str, jobs: list[int]) -> list[Incoming]:
     """Stored rows of an input, by the first of the jobs ``jobs`` that reads them."""
-    storage, arrivals, here = plan.storages[name], {}, 0
+    storage, arrivals, here = plan.storages[name], [], 0
     for number in jobs:
         job = plan.jobs[number]
-        down, _ = reached(plan.graph.layers[job.index].window, storage, job.rows, job.columns)
-        end = storage.height if number == jobs[-1] else min(down.stop, storage.height)
+        layer = plan.graph.layers[job.index]
+        row = max(plan.place_of(source).row for source in layer.inputs if plan.root(source) == name)
+        down, _ = reached(layer.window, storage, job.rows, job.columns)
+        end = storage.height if number == jobs[-1] else min(row + down.stop, storage.height)
         if end > here:
-            arrivals[number] = range(here, end)
+            arrivals.append(Incoming(number, storage, range(here, end)))
             here = end
     return arrivals

@@ -19,20 +19,21 @@ from ..data.units import unit_count
 
 def observed(plan: Plan) -> Iterator[tuple[str, int]]:
     """The model's tensors that are computed and lie whole in the feature memory, each with the last layer that writes
-    it.
+    it. What a slice finds in what another core has computed is not among them.
     """
     for name in dict.fromkeys([*plan.views, *(layer.output for layer in plan.graph.layers), *plan.roots]):
         tensor = plan.graph.tensors[name]
-        root, first = plan.place_of(name)
+        place = plan.place_of(name)
         writers = [
             index
             for index, layer in enumerate(plan.graph.layers)
-            for other, channel in [plan.place_of(layer.output)]
-            if other == root
-            and channel < first + tensor.shape[2]
-            and first < channel + plan.graph.tensors[layer.output].shape[2]
+            for other in [plan.place_of(layer.output)]
+            if other.tensor == place.tensor
+            and other.channel < place.channel + tensor.shape[2]
+            and place.channel < other.channel + plan.graph.tensors[layer.output].shape[2]
         ]
-        if writers and root in plan.spans and tensor.views:
+        is_computed = writers and not any(plan.region_of(name).meet(part) for part in plan.arriving(place.tensor))
+        if is_computed and place.tensor in plan.spans and tensor.views:
             yield name, writers[-1]
 
 

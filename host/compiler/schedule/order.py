@@ -13,7 +13,9 @@ from ....golden.isa import Opcode
 from ....golden.timing.bus import chunk_cycles, fill_cycles, run_cycles, stored_run_cycles
 from ..data.arrival import Arrival
 from ..data.command import Command
+from ..data.exchange import Region
 from ..data.plan import Plan
+from ..data.residence import Incoming
 from ..data.units import unit_bytes, unit_count, unit_numbers
 from .transfers import fill_border, load, store
 
@@ -48,6 +50,11 @@ class _Task:
         """Whether it reads the feature memory."""
         return any(command.opcode is Opcode.STORE for command in self.commands)
 
+    @property
+    def is_barrier(self) -> bool:
+        """Whether other cores wait for it."""
+        return any(command.opcode is Opcode.BARRIER for command in self.commands)
+
 
 def order_commands(plan: Plan) -> Plan:
     """Put LOADs, FILLs and STOREs among the COMPUTE commands.
@@ -58,6 +65,9 @@ def order_commands(plan: Plan) -> Plan:
     tasks = _tasks(plan)
     for task in tasks:
         task.release = max((task.release, *(earlier.release for earlier in task.after)))
+        if task.is_barrier:
+            # Others wait for it.
+            task.deadline = min(task.deadline, task.release + 1)
     for task in reversed(tasks):
         for earlier in task.after:
             earlier.deadline = min(earlier.deadline, task.deadline)
@@ -94,13 +104,14 @@ def _next(loads: _Heap, stores: _Heap, queue: _DmaQueue, job: int) -> _Heap | No
 def _tasks(plan: Plan) -> list[_Task]:
     """What the DMA has to do, in an order in which nothing comes before what it depends on."""
     tasks: list[_Task] = []
-    # Those of each row of each tensor, with their columns: many samples of a batch are as many rows.
+    # Those of each row of each tensor of the network, with their columns: many samples of a batch are as many rows.
     stores: dict[tuple[str, int], list[tuple[range, _Task]]] = {}
     store_of: dict[int, _Task] = {}
+    barriers = _barriers(plan)
     owner = np.full(plan.config.memory.feature_bytes, -1)
     end = len(plan.jobs)
     for number, residence in enumerate(plan.residences):
-        storage, tensor = residence.storage, plan.graph.tensors[residence.tensor]
+        storage, tensor, share = residence.storage, plan.outside(residence.tensor), plan.share_of(residence.tensor)
         place = slice(storage.address, storage.address + storage.size_bytes)
         before = [earlier for earlier in _distinct(owner[place]) if earlier >= 0]
         owner[place] = number
@@ -112,7 +123,8 @@ def _tasks(plan: Plan) -> list[_Task]:
         fills = fill_border(storage, tensor)
         if fills:
             tasks.append(_Task(_of_layer(plan, fills, residence.border), free, residence.border, drained))
-        rows_of_tensor = [(residence.tensor, row) for row in storage.rows]
+        first_row = share.region.rows.start
+        rows_of_tensor = [(share.tensor.name, first_row + row) for row in storage.rows]
         columns = storage.columns
         sources = list(
             dict.fromkeys(
@@ -123,21 +135,63 @@ def _tasks(plan: Plan) -> list[_Task]:
             )
         )
         arriving = []
-        for job, rows in residence.arrivals.items():
-            commands = load(storage, tensor, plan.external[residence.tensor], rows)
-            arriving.append(_Task(_of_layer(plan, commands, job), free, job, drained + sources))
+        for incoming in residence.arrivals:
+            commands = load(incoming.storage, tensor, plan.external[residence.tensor], incoming.rows)
+            after = drained + sources
+            if _crosses(plan, residence.tensor, incoming):
+                after = [*after, barriers[share.tensor.name]]
+            arriving.append(_Task(_of_layer(plan, commands, incoming.job), free, incoming.job, after))
         tasks += [task for task in arriving if task.commands]
         if residence.leaves is not None:
-            commands = store(storage, tensor, plan.external[residence.tensor])
+            commands = [
+                command for part in residence.stored for command in store(part, tensor, plan.external[residence.tensor])
+            ]
             leaving = _of_layer(plan, commands, residence.leaves)
-            task = store_of[number] = _Task(leaving, residence.leaves, end, arriving)
+            task = store_of[number] = _Task(leaving, residence.leaves, end)
             for row in rows_of_tensor:
                 stores.setdefault(row, []).append((columns, task))
+            if share.tensor.name in barriers:
+                barriers[share.tensor.name].after.append(task)
             tasks.append(task)
+    tasks += barriers.values()
     for arrival in plan.arrivals:
         commands = _of_layer(plan, [_arrive(plan, arrival)], arrival.deadline)
         tasks.append(_Task(commands, arrival.release, arrival.deadline))
-    return tasks
+    return _sorted(tasks)
+
+
+def _barriers(plan: Plan) -> dict[str, _Task]:
+    """A barrier for each tensor that cores exchange, each after the one before, by the tensor's name."""
+    barriers: dict[str, _Task] = {}
+    group = (1 << plan.config.cores) - 1
+    for name in plan.exchanges:
+        after = [*barriers.values()][-1:]
+        barriers[name] = _Task([Command(Opcode.BARRIER, {"group": group})], -1, len(plan.jobs), after)
+    return barriers
+
+
+def _crosses(plan: Plan, name: str, incoming: Incoming) -> bool:
+    """Whether what is loaded has been stored by another core."""
+    exchange, storage = plan.exchange_of(name), incoming.storage
+    if exchange is None or not exchange.arrives:
+        return False
+    local = Region(incoming.rows, range(storage.channel, storage.channel + storage.channels))
+    return exchange.own is None or not exchange.own.within(plan.share_of(name).region).holds(local)
+
+
+def _sorted(tasks: list[_Task]) -> list[_Task]:
+    """The same tasks, each after those that must stand before it, and else in their order."""
+    found: dict[_Task, None] = {}
+
+    def add(task: _Task) -> None:
+        if task not in found:
+            for earlier in task.after:
+                add(earlier)
+            found[task] = None
+
+    for task in tasks:
+        add(task)
+    return [*found]
 
 
 def _of_layer(plan: Plan, commands: list[Command], job: int) -> list[Command]:
@@ -238,6 +292,8 @@ class _DmaQueue:
 def _dma_cycles(plan: Plan, command: Command) -> int:
     """Cycles of a command if the array leaves the memories to it."""
     fields, config = command.fields, plan.config
+    if command.opcode is Opcode.BARRIER:
+        return 0
     if command.opcode is Opcode.FILL:
         return fill_cycles(config, fields["rows"], fields["piece_bytes"])
     if command.opcode is Opcode.STORE:

@@ -45,7 +45,7 @@ def synchronise(plan: Plan) -> Plan:
     go round. A command waits for the latest command of the other queue that writes what it reads or writes, or reads
     what it writes, or after which verification compares what it writes. Within the compute queue only reading what may
     still be under way needs `after`: results land, and words are read, in order. Within the DMA queue the hardware
-    separates loads and fills from stores.
+    separates loads and fills from stores, and a barrier from everything.
     """
     queues = {name: _Known(unit_count(plan.config)) for name in Queue}
     compared = observations(plan)
@@ -66,6 +66,9 @@ def synchronise(plan: Plan) -> Plan:
 
         if command.opcode is Opcode.COMPUTE:
             hazard = _latest(own.last_write, command.reads)
+        elif command.opcode is Opcode.BARRIER:
+            # It begins when all before it have completed, and what stands behind it begins later.
+            own.done, hazard = index - 1, -1
         elif command.opcode is Opcode.STORE:
             own.done = max(own.done, own.latest.get(Opcode.LOAD, -1), own.latest.get(Opcode.FILL, -1))
             hazard = -1

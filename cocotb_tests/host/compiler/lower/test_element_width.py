@@ -22,7 +22,7 @@ from lutterfly.host.compiler.lower import convolution, operations
 from lutterfly.host.compiler.schedule.transfers import fill_border, load, store
 from lutterfly.host.compiler.steps.connections import Run
 from lutterfly.host.compiler.steps.windows import cover, tap_offsets
-from lutterfly.host.graph import Convolution, Graph, Tensor, Window
+from lutterfly.host.graph import Convolution, Graph, Place, Tensor, Window
 from quantised.graphs import GraphMaker
 
 TINY = PRESETS["tiny"]
@@ -184,9 +184,9 @@ def test_layouts_and_the_arena_follow_the_width(monkeypatch: pytest.MonkeyPatch,
 
 def test_no_part_begins_within_a_byte() -> None:
     storage = storage_of(tensor_of(1))
-    assert storage.view(8, 8).address == LOCAL + 1
+    assert storage.view(Place("", 8), (6, 6, 8)).address == LOCAL + 1
     with pytest.raises(AssertionError, match=r"^channel 3 of 1 bits begins within a byte$"):
-        storage.view(3, 8)
+        storage.view(Place("", 3), (6, 6, 8))
 
 
 @pytest.mark.parametrize(("bits", "words"), [(1, [0, 14]), (8, [0, 8, 16, 84, 92, 100]), (16, [*range(0, 48, 8)])])

@@ -1,0 +1,106 @@
+"""Local graphs: the parts of all cores, put together, are the network's tensors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lutterfly.host.compiler.cluster.local import Local, local_graphs
+from lutterfly.host.compiler.cluster.split import Parts, Split, parts_of
+from lutterfly.host.compiler.data.exchange import Region
+from lutterfly.host.frontend import import_model
+from lutterfly.host.graph import Add, Graph
+from lutterfly.host.graph.evaluate import evaluate
+from networks.generated import chain
+from networks.mixed import FIRST_WIDE, network
+
+
+def drawn_parts(graph: Graph, cores: int, rng: np.random.Generator) -> list[Parts]:
+    """A split of every layer, of those that it can be."""
+    found = []
+    for layer in graph.layers:
+        choices = [parts_of(graph, layer, split, cores, 8) for split in Split]
+        found.append(rng.choice(np.array([*filter(None, choices), None], object)[:-1]))
+    return [tuple(parts) for parts in found]
+
+
+def cut(codes: np.ndarray, region: Region) -> np.ndarray:
+    return codes[region.rows.start : region.rows.stop, :, region.channels.start : region.channels.stop]
+
+
+def check(graph: Graph, locals_: list[Local], seed: int) -> int:
+    """Layers that were taken apart; every part of every tensor is that of the network."""
+    rng = np.random.default_rng(seed)
+    inputs = {name: rng.integers(-128, 128, graph.tensors[name].shape, np.int8) for name in graph.inputs}
+    inputs = {
+        name: np.where(codes < 0, -1, 1).astype(np.int8) if graph.tensors[name].bits == 1 else codes
+        for name, codes in inputs.items()
+    }
+    known = evaluate(graph, inputs)
+    covered = {layer.output: np.zeros(known[layer.output].shape, int) for layer in graph.layers}
+    parts = 0
+    for local in locals_:
+        for layer in local.graph.layers:
+            shares = {name: local.shares[name] for name in layer.inputs}
+            values = {name: cut(known[share.tensor.name], share.region) for name, share in shares.items()}
+            for name, codes in layer.evaluate(values, local.graph.tensors).items():
+                np.testing.assert_array_equal(codes, cut(known[name], local.shares[name].region), layer.name)
+                assert codes.shape == local.graph.tensors[name].shape
+            cut(covered[layer.output], local.shares[layer.output].region)[:] += 1
+            parts += local.shares[layer.output].tensor.shape != local.graph.tensors[layer.output].shape
+    assert all((count == 1).all() for count in covered.values())
+    return parts
+
+
+def check_exchanges(graph: Graph, locals_: list[Local]) -> int:
+    """What is read and not computed is given by others, and stored by them; gives how many tensors are exchanged."""
+    for local in locals_:
+        assert [*local.exchanges] == [*locals_[0].exchanges]
+        for layer in local.graph.layers:
+            for name in layer.inputs:
+                share = local.shares[name]
+                if share.tensor.name in graph.inputs:
+                    continue
+                here = np.zeros((share.tensor.shape[0], 1, share.tensor.shape[2]), bool)
+                exchange = local.exchanges.get(share.tensor.name)
+                own = share.region if exchange is None else exchange.own
+                for region in filter(None, (own, *(exchange.arrives if exchange else ()))):
+                    cut(here, region)[:] = True
+                assert cut(here, share.region).all(), name
+    for name in locals_[0].exchanges:
+        exchanges = [local.exchanges[name] for local in locals_]
+        shape = graph.tensors[name].shape
+        stored = np.zeros((shape[0], 1, shape[2]), bool)
+        for exchange in exchanges:
+            for region in exchange.leaves:
+                assert exchange.own.holds(region)
+                cut(stored, region)[:] = True
+        for exchange in exchanges:
+            for region in exchange.arrives:
+                assert cut(stored, region).all(), name
+                assert exchange.own is None or exchange.own.meet(region) is None
+    return len(locals_[0].exchanges)
+
+
+def spread(graph: Graph, cores: int, seed: int) -> tuple[int, int]:
+    parts = drawn_parts(graph, cores, np.random.default_rng(seed))
+    found = local_graphs(graph, parts, [layer for layer in graph.layers if isinstance(layer, Add)])
+    return check(graph, found, seed), check_exchanges(graph, found)
+
+
+@pytest.mark.parametrize("cores", [2, 4])
+def test_parts_of_chains_are_the_whole(cores: int):
+    found = [spread(import_model(chain(seed).model), cores, seed) for seed in range(30)]
+    assert sum(parts for parts, _ in found) > 30
+    assert sum(exchanged for _, exchanged in found) > 15
+
+
+@pytest.mark.parametrize("cores", [2, 8])
+@pytest.mark.parametrize("first", [0, FIRST_WIDE])
+def test_parts_of_mixed_networks_are_the_whole(cores: int, first: int):
+    found = []
+    for seed in range(first, first + 12):
+        graph = import_model(network(seed, "tiny").model)
+        found += [spread(graph, cores, again) for again in (seed, seed + 1)]
+    assert sum(parts for parts, _ in found) > 60
+    assert sum(exchanged for _, exchanged in found) > 60

@@ -1,0 +1,1 @@
+"""One inference on several cores: the parts of each layer that they compute, and where they meet."""

@@ -1,0 +1,140 @@
+"""Local graphs: what each core computes of a network, as a graph of its own, and what the cores give one another."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Sequence
+
+from ...graph import Graph, Layer, Place, Tensor, Views
+from ..data.exchange import Exchange, Region, Share
+from .split import Parts, part_of
+
+
+@dataclasses.dataclass(frozen=True)
+class Local:
+    """A core's part of a network, see :class:`.network.Network`."""
+
+    graph: Graph
+    views: Views
+    shares: dict[str, Share]
+    exchanges: dict[str, Exchange]
+
+
+def local_graphs(graph: Graph, parts: Sequence[Parts], alike: Iterable[Layer]) -> list[Local]:
+    """The part of each core.
+
+    A layer's inputs in it have exactly the rows and channels that the layer needs. What a core computes or needs of a
+    tensor lies side by side in one tensor, of which these are views.
+
+    Parameters
+    ----------
+    graph : Graph
+        The network's.
+    parts : sequence of Parts
+        Of the output of each layer.
+    alike : iterable of Layer
+        Those whose inputs must have their pixels equally far apart.
+    """
+    cores = range(len(parts[0]))
+    computed = {layer.output: of_layer for layer, of_layer in zip(graph.layers, parts, strict=True)}
+    builds = [_Core(graph, core, computed, alike) for core in cores]
+    exchanges: list[dict[str, Exchange]] = [{} for _ in cores]
+    for name, own in computed.items():
+        needed = [build.needed(name) for build in builds]
+        given = [[_meet(needed[taker], own[giver]) if taker != giver else None for taker in cores] for giver in cores]
+        if any(region for of_core in given for region in of_core):
+            for core in cores:
+                arrives = [given[giver][core] for giver in cores]
+                exchanges[core][name] = Exchange(own[core], _distinct(arrives), _distinct(given[core]))
+    return [build.local(of_core) for build, of_core in zip(builds, exchanges, strict=True)]
+
+
+def _meet(one: Region | None, other: Region | None) -> Region | None:
+    return one.meet(other) if one and other else None
+
+
+def _distinct(regions: Iterable[Region | None]) -> tuple[Region, ...]:
+    """Each region once, without those that lie in others."""
+    found = [*dict.fromkeys(region for region in regions if region)]
+    return tuple(one for one in found if not any(other != one and other.holds(one) for other in found))
+
+
+class _Core:
+    """The graph of one core."""
+
+    def __init__(self, graph: Graph, core: int, computed: dict[str, Parts], alike: Iterable[Layer]):
+        self.graph = graph
+        self.own = {name: parts[core] for name, parts in computed.items() if parts[core]}
+        #: The layers that the core has a part of, and the region of each input.
+        self.layers: list[tuple[Layer, list[Region]]] = []
+        self.reads: dict[str, list[Region]] = {}
+        for layer in graph.layers:
+            if layer.output in self.own:
+                part, needed = part_of(graph, layer, self.own[layer.output])
+                self.layers.append((part, needed))
+                for name, region in zip(layer.inputs, needed, strict=True):
+                    self.reads.setdefault(name, []).append(region)
+        self.whole = {name: functools.reduce(Region.join, self._regions(name)) for name in {**self.reads, **self.own}}
+        self._level([layer.inputs for layer in alike if layer.output in self.own])
+
+    def _regions(self, name: str) -> list[Region]:
+        """What the core reads and computes of a tensor."""
+        return [*self.reads.get(name, ()), *([self.own[name]] if name in self.own else ())]
+
+    def _level(self, operands: list[tuple[str, ...]]) -> None:
+        """Give tensors whose pixels must be equally far apart the same channels."""
+        changed = True
+        while changed:
+            changed = False
+            for names in operands:
+                channels = functools.reduce(Region.join, (self.whole[name] for name in names)).channels
+                for name in names:
+                    changed |= self.whole[name].channels != channels
+                    self.whole[name] = Region(self.whole[name].rows, channels)
+
+    def needed(self, name: str) -> Region | None:
+        """What its layers read of a tensor."""
+        regions = self.reads.get(name)
+        return functools.reduce(Region.join, regions) if regions else None
+
+    def local(self, exchanges: dict[str, Exchange]) -> Local:
+        """The core's part of the network."""
+        graph, self.tensors, self.shares, self.views = self.graph, {}, {}, {}
+        for name, whole in self.whole.items():
+            root = self._add(name, whole)
+            for region in self._regions(name):
+                if region != whole:
+                    place = region.within(whole)
+                    self.views[self._add(name, region)] = Place(root, place.channels.start, place.rows.start)
+        layers = []
+        for layer, needed in self.layers:
+            if layer.inner != layer.output:
+                self._put(layer.inner, graph.tensors[layer.inner], self.own[layer.output])
+            inputs = tuple(self._name(name, region) for name, region in zip(layer.inputs, needed, strict=True))
+            layers.append(dataclasses.replace(layer, inputs=inputs))
+        inputs = [self._name(name, self.whole[name]) for name in graph.inputs if name in self.whole]
+        outputs = [name for name in graph.outputs if name in self.own]
+        local = dataclasses.replace(graph, tensors=self.tensors, layers=layers, inputs=inputs, outputs=outputs)
+        return Local(local, self.views, self.shares, exchanges)
+
+    def _name(self, name: str, region: Region) -> str:
+        """What the core computes of a tensor has the tensor's name; other parts say what they are."""
+        if region == self.own.get(name, Share.all_of(self.graph.tensors[name]).region):
+            return name
+        rows, channels = region.rows, region.channels
+        return f"{name}[{rows.start}:{rows.stop}, {channels.start}:{channels.stop}]"
+
+    def _add(self, name: str, region: Region) -> str:
+        local = self._name(name, region)
+        is_verified = local == name and (name in self.own or name in self.graph.inputs)
+        self._put(local, self.graph.tensors[name], region, is_verified=is_verified)
+        return local
+
+    def _put(self, local: str, tensor: Tensor, region: Region, *, is_verified: bool = True) -> None:
+        shape = len(region.rows), tensor.shape[1], len(region.channels)
+        order = tensor.order[region.channels.start : region.channels.stop]
+        # What is computed is verified; what others have computed is so where they have.
+        views = tensor.views if is_verified else ()
+        self.tensors[local] = dataclasses.replace(tensor, name=local, shape=shape, order=order, views=views)
+        self.shares[local] = Share(tensor, region)

@@ -1,0 +1,77 @@
+"""The passes of the compiler, in order, each with its name and its check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from .clock.cycles import predict
+from .constants.placing import check_constants, place_constants
+from .constants.segments import plan_segments
+from .data.plan import Plan
+from .layout.arena import plan_arena
+from .layout.borders import check_borders, plan_borders
+from .layout.folds import plan_folds
+from .layout.memory import check_memory, plan_memory
+from .layout.views import plan_views
+from .lower.operations import plan_operations
+from .rewrite.concat_tables import move_tables
+from .rewrite.normalise import normalise
+from .rewrite.separate import separate
+from .schedule.commands import check_lowered, lower
+from .schedule.jobs import check_jobs, plan_jobs
+from .schedule.order import order_commands
+from .schedule.tokens import check_tokens, synchronise
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One step of the compiler.
+
+    Attributes
+    ----------
+    name : str
+    run : callable
+        Plan to plan. It may add to the plan that it is given.
+    check : callable or None
+        Asserts what must hold of the plan after the pass.
+    """
+
+    name: str
+    run: Callable[[Plan], Plan]
+    check: Callable[[Plan], None] | None = None
+
+
+#: What becomes of a network before anybody asks where it is executed.
+REWRITES = (
+    Pass("normalise", normalise),
+    Pass("tables", move_tables),
+    Pass("separate", separate),
+)
+#: How each core executes what it has of the network, up to what is to lie in external memory.
+LAYOUTS = (
+    Pass("views", plan_views),
+    Pass("borders", plan_borders, check_borders),
+    Pass("folds", plan_folds, check_borders),
+    Pass("operations", plan_operations),
+    Pass("memory", plan_memory, check_memory),
+    Pass("segments", plan_segments),
+    Pass("jobs", plan_jobs, check_jobs),
+)
+#: What follows once tensors have their addresses there.
+COMMANDS = (
+    Pass("constants", place_constants, check_constants),
+    Pass("lower", lower, check_lowered),
+    Pass("order", order_commands),
+    Pass("tokens", synchronise, check_tokens),
+)
+PASSES = (*REWRITES, *LAYOUTS, Pass("arena", plan_arena), *COMMANDS, Pass("cycles", predict))
+
+
+def run(plan: Plan, passes: Sequence[Pass]) -> Plan:
+    """Run some passes, and the check of each."""
+    for step in passes:
+        plan = step.run(plan)
+        if step.check is not None:
+            step.check(plan)
+    return plan
