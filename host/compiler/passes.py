@@ -48,12 +48,16 @@ REWRITES = (
     Pass("tables", move_tables),
     Pass("separate", separate),
 )
-#: How each core executes what it has of the network, up to what is to lie in external memory.
-LAYOUTS = (
+#: How its layers are executed.
+OPERATIONS = (
     Pass("views", plan_views),
     Pass("borders", plan_borders, check_borders),
     Pass("folds", plan_folds, check_borders),
     Pass("operations", plan_operations),
+)
+#: Up to what is to lie in external memory.
+LAYOUTS = (
+    *OPERATIONS,
     Pass("memory", plan_memory, check_memory),
     Pass("segments", plan_segments),
     Pass("jobs", plan_jobs, check_jobs),

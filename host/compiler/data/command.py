@@ -24,6 +24,8 @@ class Command:
     reads, writes : int64[...]
         Bytes of the feature memory whose contents matter to the command, and those that it changes; further numbers
         stand for what is loaded into the memories for constants in every inference, see :mod:`.units`.
+    follows : Command or None
+        An earlier command of the other queue that must be complete for another reason than these bytes.
     after : bool
     waits_for : int or None
         Index of the latest command of the other queue that must be complete, where no earlier wait says so already.
@@ -39,6 +41,7 @@ class Command:
     layer: int | None = None
     reads: Addresses = field(default_factory=lambda: NO_ADDRESSES, repr=False)
     writes: Addresses = field(default_factory=lambda: NO_ADDRESSES, repr=False)
+    follows: Command | None = field(default=None, repr=False)
     after: bool = False
     waits_for: int | None = None
     signal: int = 0

@@ -60,7 +60,8 @@ def order_commands(plan: Plan) -> Plan:
     """Put LOADs, FILLs and STOREs among the COMPUTE commands.
 
     What is needed first stands first. What has time stands as early as the DMA would otherwise have nothing to do; but
-    a STORE that the next job leaves no time to read only where it must, because what stands after it waits as well.
+    a STORE that the next job leaves no time to read only where it must, because what stands after it waits as well. For
+    a STORE for which other cores wait at a barrier, the next job waits.
     """
     tasks = _tasks(plan)
     for task in tasks:
@@ -76,7 +77,8 @@ def order_commands(plan: Plan) -> Plan:
         assert task.release < task.deadline, "a task whose time ends before it begins"
         released.setdefault(task.release, []).append((task.deadline, number, task))
 
-    queue, loads, stores = _DmaQueue(plan), [], []
+    urgent = frozenset(task.release for task in tasks if task.is_barrier and any(one.is_store for one in task.after))
+    queue, loads, stores = _DmaQueue(plan, urgent), [], []
     for job in range(-1, len(plan.jobs)):
         if job >= 0:
             queue.compute(job)
@@ -94,7 +96,7 @@ def _next(loads: _Heap, stores: _Heap, queue: _DmaQueue, job: int) -> _Heap | No
     load_is_due, store_is_due = (bool(heap) and heap[0][0] <= job for heap in (loads, stores))
     if load_is_due or store_is_due:
         return stores if store_is_due and (is_quick or not load_is_due) else loads
-    if not queue.is_idle_during(job):
+    if not queue.is_idle_during(job, loads[0][-1] if loads else None):
         return None
     if is_quick and (not loads or stores[0][0] <= loads[0][0]):
         return stores
@@ -224,7 +226,7 @@ def _distinct(owners: np.ndarray) -> Iterable[int]:
 class _DmaQueue:
     """Appends to the plan's commands, and estimates the time at which DMA and array are with them."""
 
-    def __init__(self, plan: Plan):
+    def __init__(self, plan: Plan, urgent: frozenset[int]):
         self.plan = plan
         #: When the DMA is done with what has been appended; when each job begins, at least, and ends.
         self.moved = 0
@@ -232,6 +234,8 @@ class _DmaQueue:
         self.ends: list[int] = []
         #: The code that each byte of the feature memory holds because it was filled, -1 where it may be anything.
         self.filled = np.full(unit_count(plan.config), -1, np.int16)
+        #: The jobs that end with what other cores wait for.
+        self.urgent = urgent
 
     def compute(self, job: int) -> None:
         """Append the COMPUTE commands of the next job."""
@@ -251,14 +255,30 @@ class _DmaQueue:
         for command in self._needed(task.commands):
             self.moved += _dma_cycles(self.plan, command)
             self.plan.commands.append(command)
+        if task.is_barrier:
+            self._let_store(task)
         if task.deadline < len(self.begin):
             self.begin[task.deadline] = max(self.begin[task.deadline], self.moved)
 
-    def is_idle_during(self, job: int) -> bool:
-        """Whether the DMA is done before a job, the next one, ends; after the last job it always is."""
+    def _let_store(self, barrier: _Task) -> None:
+        """Let the job after a barrier wait for the STOREs before it, if it left no time to read for them."""
+        stores, job = [task for task in barrier.after if task.is_store], barrier.release + 1
+        if job < len(self.plan.jobs) and any(not self.is_quick_during(job, store) for store in stores):
+            self.plan.computes[job][0].follows = stores[-1].commands[-1]
+
+    def is_idle_during(self, job: int, task: _Task | None) -> bool:
+        """Whether the DMA is done before a job, the next one, ends; after the last job it always is.
+
+        If other cores wait for what is stored then, a task is begun only if it is done before that.
+        """
         if job >= len(self.plan.jobs):
             return True
-        return self.moved < max(self.begin[job], self._end_of(job - 1)) + self._cycles(job)
+        end = max(self.begin[job], self._end_of(job - 1)) + self._cycles(job)
+        if task is None or job not in self.urgent:
+            return self.moved < end
+        # The other cores use the bus as well.
+        cycles = self.plan.config.cores * sum(_dma_cycles(self.plan, command) for command in task.commands)
+        return max(self.moved, self._end_of(task.release)) + cycles < end
 
     def is_quick_during(self, job: int, task: _Task) -> bool:
         """Whether a job, the next one, leaves enough cycles in which the DMA can read for a task's STOREs."""

@@ -43,9 +43,9 @@ def synchronise(plan: Plan) -> Plan:
 
     Commands are taken in an order in which they could run one by one, so that all waiting points backwards and cannot
     go round. A command waits for the latest command of the other queue that writes what it reads or writes, or reads
-    what it writes, or after which verification compares what it writes. Within the compute queue only reading what may
-    still be under way needs `after`: results land, and words are read, in order. Within the DMA queue the hardware
-    separates loads and fills from stores, and a barrier from everything.
+    what it writes, or that it follows, or after which verification compares what it writes. Within the compute queue
+    only reading what may still be under way needs `after`: results land, and words are read, in order. Within the DMA
+    queue the hardware separates loads and fills from stores, and a barrier from everything.
     """
     queues = {name: _Known(unit_count(plan.config)) for name in Queue}
     compared = observations(plan)
@@ -57,6 +57,7 @@ def synchronise(plan: Plan) -> Plan:
             _latest(other.last_write, command.reads),
             _latest(other.last_write, command.writes),
             _latest(other.last_read, command.writes),
+            -1 if command.follows is None else other.commands.index(command.follows),
         )
         if needed > own.other_done:
             command.waits_for = needed

@@ -1,0 +1,187 @@
+"""Estimate: about how many cycles an inference takes, by which parts of its layers the cores compute.
+
+It need not be right, but tell which of many ways to split a network are worth a plan.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+
+from ....golden.memories import LocalMemory
+from ....golden.timing.bus import run_cycles, stored_run_cycles
+from ....golden.timing.overheads import OVERHEADS
+from ...graph import Tensor
+from ..data.exchange import Region
+from ..data.operation import Operation
+from ..data.plan import Plan
+from .split import Parts, Split, part_of, parts_of
+
+#: Cycles from the end of a layer to the begin of the next, where they exchange something, beside what that takes on the
+#: bus: a STORE, a barrier, a LOAD, and the commands and tokens of these.
+_MEETING = OVERHEADS.write_latency + OVERHEADS.read_latency + 60
+
+
+class Estimate:
+    """Estimates of one network on the cores of a configuration.
+
+    Parameters
+    ----------
+    network : Plan
+        The whole network, all layers of it.
+    executed : Plan
+        The same as one core would execute it, with operations: without layers that copy nothing.
+    """
+
+    def __init__(self, network: Plan, executed: Plan):
+        self.graph, self.config = network.graph, network.config
+        self.cores = range(self.config.cores)
+        self.beat = self.config.axi.data_bytes
+        operations = {operation.layer.output: operation for operation in executed.operations}
+        self.operations = [operations.get(layer.output) for layer in self.graph.layers]
+        self.units = [self._unit(operation) for operation in self.operations]
+        self.weights = [
+            len(operation.constants[LocalMemory.WEIGHT].image)
+            if operation and LocalMemory.WEIGHT in operation.constants
+            else 0
+            for operation in self.operations
+        ]
+
+    def _unit(self, operation: Operation | None) -> int:
+        """Channels of the output that are computed together: fewer would cost as much."""
+        return operation.tile_channels if operation and operation.tiles > 1 else max(self.config.array.lanes, 8)
+
+    @functools.cache  # noqa: B019
+    def parts(self, index: int, split: Split) -> Parts | None:
+        """What each core computes of a layer's output, see :func:`.split.parts_of`."""
+        return parts_of(self.graph, self.graph.layers[index], split, len(self.cores), self.units[index])
+
+    @functools.cache  # noqa: B019
+    def _needed(self, index: int, split: Split, core: int) -> list[Region]:
+        """What a core's part of a layer reads of each input; nothing where it has none."""
+        part = self.parts(index, split)[core]
+        return part_of(self.graph, self.graph.layers[index], part)[1] if part else []
+
+    @functools.cache  # noqa: B019
+    def _computing(self, index: int, split: Split) -> int:
+        """Cycles of the array of the core that has most of a layer."""
+        operation, parts = self.operations[index], self.parts(index, split)
+        if operation is None:
+            return 0
+        _, width, channels = self.graph.tensors[operation.layer.output].shape
+        cycles = [0]
+        for part in filter(None, parts):
+            tiles = min(-(-len(part.channels) // self.units[index]), operation.tiles)
+            whole = operation.cycles(len(part.rows), width, range(tiles))
+            share = 1 if operation.tiles > 1 else len(part.channels) / channels
+            cycles.append(math.ceil(whole * share))
+        return max(cycles)
+
+    def cycles(self, splits: Sequence[Split]) -> float:
+        """Cycles of an inference.
+
+        Parameters
+        ----------
+        splits : sequence of Split
+            For each layer one that is possible.
+        """
+        layers = self.graph.layers
+        own = {layer.output: self.parts(index, splits[index]) for index, layer in enumerate(layers)}
+        reads: dict[str, list[Region | None]] = {}
+        for index, layer in enumerate(layers):
+            for core in self.cores:
+                for name, region in zip(layer.inputs, self._needed(index, splits[index], core), strict=False):
+                    of_cores = reads.setdefault(name, [None for _ in self.cores])
+                    of_cores[core] = of_cores[core].join(region) if of_cores[core] else region
+        spilled = self._spilled(splits, own)
+        weights = [self._weights(splits, core) for core in self.cores]
+        total = 0.0
+        for index, layer in enumerate(layers):
+            bus = 0.0
+            for core in self.cores:
+                bus += self._moving(index, splits[index], core, spilled, own, is_streamed=weights[core])
+            total += max(self._computing(index, splits[index]), bus)
+            if layer.output in reads and layer.output not in spilled:
+                total += self._exchange(self.graph.tensors[layer.output], own[layer.output], reads[layer.output])
+            elif layer.output in spilled:
+                total += _MEETING
+        return total
+
+    def _spilled(self, splits: Sequence[Split], own: dict[str, Parts]) -> set[str]:
+        """Tensors that do not fit the feature memory of some core, beside what they are computed of."""
+        found: set[str] = set()
+        for index, layer in enumerate(self.graph.layers):
+            for core in self.cores:
+                part = own[layer.output][core]
+                if part is None:
+                    continue
+                needed = self._needed(index, splits[index], core)
+                regions = [(layer.output, part), *zip(layer.inputs, needed, strict=True)]
+                size = sum(self._bytes(name, region) for name, region in regions)
+                if size > self.config.memory.feature_bytes:
+                    found |= {name for name, _ in regions}
+        return found
+
+    def _weights(self, splits: Sequence[Split], core: int) -> bool:
+        """Whether a core's weights are more than its memory holds."""
+        size = sum(self._weight_bytes(index, split, core) for index, split in enumerate(splits))
+        return size > self.config.memory.weight_bytes
+
+    def _weight_bytes(self, index: int, split: Split, core: int) -> int:
+        part = self.parts(index, split)[core]
+        channels = self.graph.tensors[self.graph.layers[index].output].shape[2]
+        return math.ceil(self.weights[index] * len(part.channels) / channels) if part else 0
+
+    def _moving(
+        self, index: int, split: Split, core: int, spilled: set[str], own: dict[str, Parts], *, is_streamed: bool
+    ) -> float:
+        """Bus cycles of what a core's part of a layer reads and writes in external memory."""
+        layer, memory = self.graph.layers[index], self.config.memory
+        needed = dict(zip(layer.inputs, self._needed(index, split, core), strict=False))
+        part = own[layer.output][core]
+        if part is None:
+            return 0.0
+        loaded = {name: region for name, region in needed.items() if name in spilled or name in self.graph.inputs}
+        reading = sum(self._loading(self.graph.tensors[name], region) for name, region in loaded.items())
+        writing = 0.0
+        if layer.output in spilled or layer.output in self.graph.outputs:
+            writing = self._storing(self.graph.tensors[layer.output], part)
+        weights = self._weight_bytes(index, split, core)
+        if not is_streamed:
+            return reading + writing
+        # Either every part of the map loads the weights again, or every block of channels the map.
+        size = sum(self._bytes(name, region) for name, region in loaded.items()) + self._bytes(layer.output, part)
+        pieces = math.ceil(2 * size / memory.feature_bytes) if loaded or layer.output in spilled else 1
+        blocks = math.ceil(8 * weights / memory.weight_bytes)
+        if pieces == 1 or blocks <= 1:
+            return reading + writing + weights / self.beat
+        again = min((pieces - 1) * weights / self.beat, (blocks - 1) * reading)
+        return reading + writing + weights / self.beat + again
+
+    def _exchange(self, tensor: Tensor, own: Parts, reads: list[Region | None]) -> float:
+        """Cycles in which no core computes, because of what they give one another of a tensor."""
+        storing, loading = [0.0 for _ in self.cores], 0.0
+        for giver in self.cores:
+            given = [
+                own[giver].meet(reads[taker]) for taker in self.cores if taker != giver and own[giver] and reads[taker]
+            ]
+            loading += sum(self._loading(tensor, region) for region in given if region)
+            storing[giver] = sum(self._storing(tensor, region) for region in {*given} - {None})
+        return _MEETING + max(storing) + loading if loading else 0.0
+
+    def _loading(self, tensor: Tensor, region: Region) -> float:
+        pixels, size = len(region.rows) * tensor.shape[1], len(region.channels) * tensor.bits / 8
+        if len(region.channels) == tensor.shape[2]:
+            return pixels * size / self.beat
+        return pixels * run_cycles(self.config, math.ceil(size))
+
+    def _storing(self, tensor: Tensor, region: Region) -> float:
+        pixels, size = len(region.rows) * tensor.shape[1], len(region.channels) * tensor.bits / 8
+        if len(region.channels) == tensor.shape[2]:
+            return pixels * size / self.beat
+        return pixels * stored_run_cycles(self.config, math.ceil(size))
+
+    def _bytes(self, name: str, region: Region) -> int:
+        tensor = self.graph.tensors[name]
+        return math.ceil(len(region.rows) * tensor.shape[1] * len(region.channels) * tensor.bits / 8)
