@@ -128,6 +128,11 @@ class ClusterConfig:
         return 1 if self.shared_port else self.cores
 
     @property
+    def sharing(self) -> int:
+        """Cores that share a port."""
+        return self.cores // self.ports
+
+    @property
     def core_bits(self) -> int:
         """Bits of a core's number."""
         return (self.cores - 1).bit_length()

@@ -22,6 +22,13 @@ from .split import Parts, Split, part_of, parts_of
 #: bus: a STORE, a barrier, a LOAD, and the commands and tokens of these.
 _MEETING = OVERHEADS.write_latency + OVERHEADS.read_latency + 60
 
+#: Cycles that the run of a pixel takes beside its beats, where not all of its channels are moved.
+_RUN = 6
+#: The share of the feature memory in which an input has room beside blocks of an output.
+_STAYS = 0.85
+#: How much longer a core's transfers take than their beats, where it loads and stores in turn.
+_TURNS = 1.3
+
 
 class Estimate:
     """Estimates of one network on the cores of a configuration.
@@ -98,10 +105,11 @@ class Estimate:
         weights = [self._weights(splits, core) for core in self.cores]
         total = 0.0
         for index, layer in enumerate(layers):
-            bus = 0.0
-            for core in self.cores:
-                bus += self._moving(index, splits[index], core, spilled, own, is_streamed=weights[core])
-            total += max(self._computing(index, splits[index]), bus)
+            buses = [
+                self._moving(index, splits[index], core, spilled, own, is_streamed=weights[core]) for core in self.cores
+            ]
+            shared = sum(buses) if self.config.cluster.sharing > 1 else 0.0
+            total += max(self._computing(index, splits[index]), _TURNS * max(buses), shared)
             if layer.output in reads and layer.output not in spilled:
                 total += self._exchange(self.graph.tensors[layer.output], own[layer.output], reads[layer.output])
             elif layer.output in spilled:
@@ -150,13 +158,13 @@ class Estimate:
         weights = self._weight_bytes(index, split, core)
         if not is_streamed:
             return reading + writing
-        # Either every part of the map loads the weights again, or every block of channels the map.
-        size = sum(self._bytes(name, region) for name, region in loaded.items()) + self._bytes(layer.output, part)
-        pieces = math.ceil(2 * size / memory.feature_bytes) if loaded or layer.output in spilled else 1
+        # Either every part of the map loads the weights again, or every block of channels the map, unless that stays.
+        size = sum(self._bytes(name, region) for name, region in needed.items())
+        pieces = math.ceil(2 * (size + self._bytes(layer.output, part)) / memory.feature_bytes)
         blocks = math.ceil(8 * weights / memory.weight_bytes)
-        if pieces == 1 or blocks <= 1:
-            return reading + writing + weights / self.beat
-        again = min((pieces - 1) * weights / self.beat, (blocks - 1) * reading)
+        again = 0.0
+        if size > _STAYS * memory.feature_bytes:
+            again = min((pieces - 1) * weights / self.beat, max(blocks - 1, 0) * reading)
         return reading + writing + weights / self.beat + again
 
     def _exchange(self, tensor: Tensor, own: Parts, reads: list[Region | None]) -> float:
@@ -174,13 +182,13 @@ class Estimate:
         pixels, size = len(region.rows) * tensor.shape[1], len(region.channels) * tensor.bits / 8
         if len(region.channels) == tensor.shape[2]:
             return pixels * size / self.beat
-        return pixels * run_cycles(self.config, math.ceil(size))
+        return pixels * (run_cycles(self.config, math.ceil(size)) + _RUN)
 
     def _storing(self, tensor: Tensor, region: Region) -> float:
         pixels, size = len(region.rows) * tensor.shape[1], len(region.channels) * tensor.bits / 8
         if len(region.channels) == tensor.shape[2]:
             return pixels * size / self.beat
-        return pixels * stored_run_cycles(self.config, math.ceil(size))
+        return pixels * (stored_run_cycles(self.config, math.ceil(size)) + _RUN)
 
     def _bytes(self, name: str, region: Region) -> int:
         tensor = self.graph.tensors[name]

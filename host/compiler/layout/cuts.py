@@ -169,7 +169,8 @@ def _estimate(plan: Plan, index: int, geometry: Geometry, *, streamed: bool) -> 
     reading = (geometry.operation.steps(*size, every) * share + _COMMAND) * parts * blocks
     writing = geometry.output.size_bytes / config.array.columns
     turns = parts * blocks * _TURN * bool(loading and storing)
-    bus = loading + storing + weights + turns
+    # The other cores are likely to want as much of a bus that they share.
+    bus = (loading + storing + weights) * config.cluster.sharing + turns
     if cut.buffers == 1:
         return computing + bus
     if parts == 1:
