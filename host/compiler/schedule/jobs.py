@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterator
 
 from ..constants.segments import split
-from ..data.exchange import Exchange, Region
+from ..data.exchange import Region
 from ..data.job import Job
 from ..data.plan import Plan
 from ..data.residence import Incoming, Residence
@@ -120,36 +121,26 @@ def _residence(plan: Plan, name: str) -> Residence:
     residence = Residence(
         name, storage, -1 if born < 0 else jobs[born][0], last, border=jobs[near[0]][0] if near else len(plan.jobs)
     )
-    exchange = plan.exchange_of(name)
     # An input lies in external memory already.
-    residence.stored = tuple(_stored(plan, name, exchange, is_whole=near != readers)) if writers else ()
+    regions = _stored(plan, name, writers, is_whole=near != readers) if writers else []
+    residence.stored = tuple(storage.part(region.rows, region.channels) for region in regions)
     if residence.stored:
         residence.leaves = jobs[writers[-1]][-1]
     if born < 0:
         unread = [Incoming(len(plan.jobs), storage, storage.rows)]
         residence.arrivals = _arrivals(plan, name, jobs[near[0]]) if near else unread
-    elif exchange:
+    else:
         residence.arrivals = [*_exchanged(plan, name, near, jobs)]
     return residence
 
 
-def _stored(plan: Plan, name: str, exchange: Exchange | None, *, is_whole: bool) -> Iterator[Storage]:
+def _stored(plan: Plan, name: str, writers: list[int], *, is_whole: bool) -> list[Region]:
     """What is stored of a tensor: what is computed of it, if it is an output or loaded again; else what others read."""
-    storage = plan.storages[name]
-    is_whole |= name in map(plan.root, plan.graph.outputs)
-    if exchange is None:
-        regions = [plan.share_of(name).region] if is_whole else []
-    elif is_whole:
-        regions = [exchange.own] if exchange.own else []
-    else:
-        regions = exchange.leaves
-    yield from (storage if exchange is None else _part(plan, name, region) for region in regions)
-
-
-def _part(plan: Plan, name: str, region: Region) -> Storage:
-    """A region of the network's tensor in what is stored of that."""
-    local = region.within(plan.share_of(name).region)
-    return plan.storages[name].part(local.rows, local.channels)
+    if is_whole or name in map(plan.root, plan.graph.outputs):
+        written = [plan.region_of(plan.graph.layers[index].output) for index in writers]
+        return [functools.reduce(Region.join, written)]
+    exchange, region = plan.exchange_of(name), plan.share_of(name).region
+    return [leaving.within(region) for leaving in exchange.leaves] if exchange else []
 
 
 def _exchanged(plan: Plan, name: str, readers: list[int], jobs: list[list[int]]) -> Iterator[Incoming]:
