@@ -133,8 +133,7 @@ class _Core:
 
     def _put(self, local: str, tensor: Tensor, region: Region, *, is_verified: bool = True) -> None:
         shape = len(region.rows), tensor.shape[1], len(region.channels)
-        order = tensor.order[region.channels.start : region.channels.stop]
         # What is computed is verified; what others have computed is so where they have.
         views = tensor.views if is_verified else ()
-        self.tensors[local] = dataclasses.replace(tensor, name=local, shape=shape, order=order, views=views)
+        self.tensors[local] = dataclasses.replace(tensor, name=local, shape=shape, views=views)
         self.shares[local] = Share(tensor, region)

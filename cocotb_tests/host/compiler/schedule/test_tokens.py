@@ -48,3 +48,21 @@ def test_who_waits_knows_what_has_been_waited_for(monkeypatch: pytest.MonkeyPatc
     # Nobody has waited for the first one here.
     found = synchronised(load(A), load(A), monkeypatch=monkeypatch)
     assert found == [(False, None, 0), (True, None, 0)]
+
+
+def barrier() -> Command:
+    return Command(Opcode.BARRIER, {"group": 3})
+
+
+def test_what_stands_behind_a_barrier_need_not_wait_for_what_stands_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = synchronised(store(A), load(A), barrier(), load(A), monkeypatch=monkeypatch)
+    assert found == [(False, None, 0), (False, None, 0), (False, None, 0), (False, None, 0)]
+    # The array waits for the LOAD behind the barrier, and so knows that the one before it is complete.
+    found = synchronised(load(A), barrier(), load(B), compute(B, C), compute(A, C), monkeypatch=monkeypatch)
+    assert found == [(False, None, 0), (False, None, 0), (False, None, 1), (False, 2, 0), (False, None, 0)]
+
+
+def test_a_command_waits_for_the_one_that_it_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored, following = store(A), compute(B, C)
+    following.follows = stored
+    assert synchronised(stored, following, monkeypatch=monkeypatch) == [(False, None, 1), (False, 0, 0)]
