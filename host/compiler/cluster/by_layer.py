@@ -2,17 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from ....golden.config import Config
 from ...graph import Graph
+from ..data.errors import CompileError
 from ..data.plan import Plan
 from ..layout.arena import aligned, share_arena
 from ..lower.operations import planned_lowering
-from ..passes import COMMANDS, LAYOUTS, REWRITES, run
+from ..passes import COMMANDS, LAYOUTS, OPERATIONS, REWRITES, run
+from ..rewrite.permute import permuted
+from .choice import choose_parts
 from .local import local_graphs
 from .meetings import check_meetings
-from .split import Parts
+from .split import Parts, Split, parts_of
+
+
+@dataclass
+class ByLayer:
+    """A network on several cores.
+
+    Attributes
+    ----------
+    graph : Graph
+        The whole network, as it is executed.
+    plans : list of Plan
+        Of each core.
+    external : dict of str to int
+        Addresses in the arena of the network's tensors, inputs and outputs among them.
+    """
+
+    graph: Graph
+    plans: list[Plan]
+    external: dict[str, int]
+
+    @property
+    def predicted_cycles(self) -> int:
+        """Until every core is done."""
+        return max(plan.predicted_cycles for plan in self.plans)
+
+
+def plan_by_layer(graph: Graph, config: Config, predict: Callable[[Sequence[Plan]], None]) -> ByLayer:
+    """Plan an inference on all cores of a configuration, so that it takes the fewest predicted cycles.
+
+    A few ways to split the layers, which promise most, are planned as a whole; and all on one core, if that could be
+    faster.
+
+    Parameters
+    ----------
+    graph : Graph
+    config : Config
+    predict : callable
+        Predicts the cycles of the plans of all cores, which share a bus.
+
+    Raises
+    ------
+    CompileError
+        If the graph does not fit the configuration.
+    """
+    best = None
+    for version in filter(None, (graph, permuted(graph, config))):
+        for plans in _plans(version, config):
+            predict(plans.plans)
+            if best is None or plans.predicted_cycles < best.predicted_cycles:
+                best = plans
+    assert best is not None
+    return best
+
+
+def _plans(graph: Graph, config: Config) -> Iterator[ByLayer]:
+    """Plans of all cores in several ways, all on the first core the last one."""
+    network = rewritten(graph, config)
+    executed = run(dataclasses.replace(network), OPERATIONS)
+    for parts in choose_parts(network, executed):
+        # What is right for one core may be too much for a part with what it exchanges.
+        try:
+            yield plan_parts(network, parts)
+        except CompileError:
+            continue
+    yield plan_parts(network, on_one(network))
 
 
 def rewritten(graph: Graph, config: Config) -> Plan:
@@ -20,7 +90,13 @@ def rewritten(graph: Graph, config: Config) -> Plan:
     return run(Plan(graph, config, given=graph), REWRITES)
 
 
-def plan_parts(network: Plan, parts: Sequence[Parts]) -> list[Plan]:
+def on_one(network: Plan) -> list[Parts]:
+    """All layers on the first core."""
+    graph, cores = network.graph, network.config.cores
+    return [parts_of(graph, layer, Split.ONE, cores, 1) for layer in graph.layers]
+
+
+def plan_parts(network: Plan, parts: Sequence[Parts]) -> ByLayer:
     """The plans of all cores, up to synchronised commands.
 
     Parameters
@@ -29,6 +105,11 @@ def plan_parts(network: Plan, parts: Sequence[Parts]) -> list[Plan]:
         See :func:`rewritten`.
     parts : sequence of Parts
         Of each of its layers.
+
+    Raises
+    ------
+    CompileError
+        If a part does not fit the configuration.
     """
     graph, config = network.graph, network.config
     alike = [layer for layer in graph.layers if planned_lowering(network, layer).has_one_pitch]
@@ -46,11 +127,11 @@ def plan_parts(network: Plan, parts: Sequence[Parts]) -> list[Plan]:
         )
         for local in local_graphs(graph, parts, alike)
     ]
-    share_arena(plans, [graph.tensors[name] for name in (*graph.inputs, *graph.outputs)])
+    external = share_arena(plans, [graph.tensors[name] for name in (*graph.inputs, *graph.outputs)])
     end = plans[0].constants_address
     for core, plan in enumerate(plans):
         plan.constants_address = end
         plans[core] = run(plan, COMMANDS)
         end += sum(aligned(len(image)) for image in plans[core].images.values()) + len(plans[core].streamed)
     check_meetings(plans)
-    return plans
+    return ByLayer(graph, plans, external)

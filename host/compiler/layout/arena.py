@@ -19,7 +19,7 @@ def plan_arena(plan: Plan) -> Plan:
     return plan
 
 
-def share_arena(plans: Sequence[Plan], ports: Iterable[Tensor]) -> None:
+def share_arena(plans: Sequence[Plan], ports: Iterable[Tensor]) -> dict[str, int]:
     """Give every input, output, spilled and exchanged tensor an address that holds for the plans of all cores.
 
     Parameters
@@ -27,6 +27,11 @@ def share_arena(plans: Sequence[Plan], ports: Iterable[Tensor]) -> None:
     plans : sequence of Plan
     ports : iterable of Tensor
         Inputs and outputs of the network.
+
+    Returns
+    -------
+    dict of str to int
+        The address of each of the network's tensors that lie in the arena.
     """
     moved = [
         [*plan.graph.inputs, *plan.graph.outputs, *(each.tensor for each in plan.residences if each.leaves is not None)]
@@ -46,6 +51,7 @@ def share_arena(plans: Sequence[Plan], ports: Iterable[Tensor]) -> None:
             share = plan.share_of(name)
             if share.tensor.name in addresses:
                 plan.external[name] = addresses[share.tensor.name] + _offset(share)
+    return addresses
 
 
 def _offset(share: Share) -> int:

@@ -30,7 +30,7 @@ def spread() -> list[Plan]:
     graph = maker.finish(maker.convolution(maker.convolution("x", 16, SAME), 16, SAME))
     network = rewritten(graph, CONFIG)
     parts = [parts_of(network.graph, layer, Split.ROWS, CORES, 8) for layer in network.graph.layers]
-    return plan_parts(network, parts)
+    return plan_parts(network, parts).plans
 
 
 def test_halo_rows_are_stored_then_met_then_loaded() -> None:
@@ -95,7 +95,7 @@ def test_the_next_job_leaves_a_store_time_if_others_wait_for_it() -> None:
     graph = maker.finish(maker.convolution(first, 16, down))
     network = rewritten(graph, CONFIG)
     parts = [parts_of(network.graph, layer, Split.ROWS, CORES, 8) for layer in network.graph.layers]
-    _, lower = plan_parts(network, parts)
+    _, lower = plan_parts(network, parts).plans
     (following,) = [command for command in lower.commands if command.follows is not None]
     assert (following.layer, following.follows.opcode) == (1, Opcode.STORE)
     dma = lower.queue(Queue.DMA)
