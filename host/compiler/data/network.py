@@ -78,6 +78,12 @@ class Network:
         exchange, region = self.exchange_of(root), self.share_of(root).region
         return [arrived.within(region) for arrived in exchange.arrives] if exchange else []
 
+    @property
+    def stored(self) -> set[str]:
+        """Tensors that are no views and that leave whoever reads them here: outputs, and what other cores read."""
+        given = (name for name in self.roots if (exchange := self.exchange_of(name)) and exchange.leaves)
+        return {*map(self.root, self.graph.outputs), *given}
+
     def outside(self, name: str) -> Tensor:
         """A tensor as it lies in external memory: with as many channels in a pixel as the network's has."""
         tensor = self.graph.tensors[name]

@@ -119,11 +119,7 @@ class _Spilling:
         self.plan = plan
         self.graph = plan.graph
         self.full = lifetimes(plan)
-        #: What is stored, whoever reads it here.
-        self.stored = {
-            *map(plan.root, self.graph.outputs),
-            *(name for name in self.full if (exchange := plan.exchange_of(name)) and exchange.leaves),
-        }
+        self.stored = plan.stored
         self.readers = {name: [index for index, _ in plan.readers(name)] for name in self.full}
         images = [
             operation.constants[LocalMemory.WEIGHT].image if LocalMemory.WEIGHT in operation.constants else b""
