@@ -10,7 +10,7 @@ from ....golden.config import Config
 from ...graph import Graph
 from ..data.errors import CompileError
 from ..data.plan import Plan
-from ..layout.arena import aligned, share_arena
+from ..layout.arena import aligned, plan_arenas
 from ..lower.operations import planned_lowering
 from ..passes import COMMANDS, LAYOUTS, OPERATIONS, REWRITES, run
 from ..rewrite.permute import permuted
@@ -120,14 +120,14 @@ def plan_parts(network: Plan, parts: Sequence[Parts]) -> ByLayer:
                 config,
                 given=network.given,
                 views=local.views,
-                shares=local.shares,
+                excerpts=local.excerpts,
                 exchanges=local.exchanges,
             ),
             LAYOUTS,
         )
         for local in local_graphs(graph, parts, alike)
     ]
-    external = share_arena(plans, [graph.tensors[name] for name in (*graph.inputs, *graph.outputs)])
+    external = plan_arenas(plans, [graph.tensors[name] for name in (*graph.inputs, *graph.outputs)])
     end = plans[0].constants_address
     for core, plan in enumerate(plans):
         plan.constants_address = end

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Iterable, Sequence
 
 from ...graph import Graph, Layer, Place, Tensor, Views
-from ..data.exchange import Exchange, Region, Share
+from ..data.exchange import Excerpt, Exchange, Region
 from .split import Parts, part_of
 
 
@@ -17,7 +17,7 @@ class Local:
 
     graph: Graph
     views: Views
-    shares: dict[str, Share]
+    excerpts: dict[str, Excerpt]
     exchanges: dict[str, Exchange]
 
 
@@ -100,7 +100,7 @@ class _Core:
 
     def local(self, exchanges: dict[str, Exchange]) -> Local:
         """The core's part of the network."""
-        graph, self.tensors, self.shares, self.views = self.graph, {}, {}, {}
+        graph, self.tensors, self.excerpts, self.views = self.graph, {}, {}, {}
         for name, whole in self.whole.items():
             root = self._add(name, whole)
             for region in self._regions(name):
@@ -116,11 +116,11 @@ class _Core:
         inputs = [self._name(name, self.whole[name]) for name in graph.inputs if name in self.whole]
         outputs = [name for name in graph.outputs if name in self.own]
         local = dataclasses.replace(graph, tensors=self.tensors, layers=layers, inputs=inputs, outputs=outputs)
-        return Local(local, self.views, self.shares, exchanges)
+        return Local(local, self.views, self.excerpts, exchanges)
 
     def _name(self, name: str, region: Region) -> str:
         """What the core computes of a tensor has the tensor's name; other parts say what they are."""
-        if region == self.own.get(name, Share.all_of(self.graph.tensors[name]).region):
+        if region == self.own.get(name, Excerpt.all_of(self.graph.tensors[name]).region):
             return name
         rows, channels = region.rows, region.channels
         return f"{name}[{rows.start}:{rows.stop}, {channels.start}:{channels.stop}]"
@@ -136,4 +136,4 @@ class _Core:
         # What is computed is verified; what others have computed is so where they have.
         views = tensor.views if is_verified else ()
         self.tensors[local] = dataclasses.replace(tensor, name=local, shape=shape, views=views)
-        self.shares[local] = Share(tensor, region)
+        self.excerpts[local] = Excerpt(tensor, region)

@@ -6,7 +6,7 @@ import enum
 import itertools
 
 from ...graph import Graph, Layer
-from ..data.exchange import Region, Share
+from ..data.exchange import Excerpt, Region
 
 
 class Split(enum.Enum):
@@ -34,20 +34,20 @@ def parts_of(graph: Graph, layer: Layer, split: Split, cores: int, unit: int) ->
     unit : int
         Channels that stay together.
     """
-    whole = Share.all_of(graph.tensors[layer.output]).region
+    whole = Excerpt.all_of(graph.tensors[layer.output]).region
     if split is Split.ONE:
         return (whole, *(None,) * (cores - 1))
     if split is Split.ROWS:
-        parts = [Region(rows, whole.channels) if rows else None for rows in shared(len(whole.rows), cores)]
+        parts = [Region(rows, whole.channels) if rows else None for rows in evenly(len(whole.rows), cores)]
     else:
         parts = [
-            Region(whole.rows, channels) if channels else None for channels in shared(len(whole.channels), cores, unit)
+            Region(whole.rows, channels) if channels else None for channels in evenly(len(whole.channels), cores, unit)
         ]
     possible = all(part is None or part_of(graph, layer, part) is not None for part in parts)
     return tuple(parts) if possible and parts[1] is not None else None
 
 
-def shared(count: int, cores: int, unit: int = 1) -> list[range]:
+def evenly(count: int, cores: int, unit: int = 1) -> list[range]:
     """``range(count)`` in a part for each core, as even as whole units allow, the larger ones first."""
     units = -(-count // unit)
     sizes = [units // cores + (core < units % cores) for core in range(cores)]

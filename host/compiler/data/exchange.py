@@ -51,7 +51,7 @@ def _moved(one: range, start: int) -> range:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class Excerpt:
     """What a tensor of a core's graph is of the network's.
 
     Attributes
@@ -66,7 +66,7 @@ class Share:
     region: Region
 
     @classmethod
-    def all_of(cls, tensor: Tensor) -> Share:
+    def all_of(cls, tensor: Tensor) -> Excerpt:
         """The whole tensor."""
         return cls(tensor, Region(range(tensor.shape[0]), range(tensor.shape[2])))
 

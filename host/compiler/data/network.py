@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ....golden.config import Config
 from ...graph import Graph, Layer, Place, Tensor, Views
 from .errors import CompileError
-from .exchange import Exchange, Region, Share
+from .exchange import Excerpt, Exchange, Region
 
 
 @dataclass
@@ -21,7 +21,7 @@ class Network:
     config : Config
     views : dict of str to Place
         Tensors that are some rows and channels of another one.
-    shares : dict of str to Share
+    excerpts : dict of str to Excerpt
         What each tensor is of the network's, where several cores share an inference and the graph is one core's part.
     exchanges : dict of str to Exchange
         By the names of the network's tensors, what the cores give one another of it. All of them meet at a barrier for
@@ -31,7 +31,7 @@ class Network:
     graph: Graph
     config: Config
     views: Views = field(default_factory=dict)
-    shares: dict[str, Share] = field(default_factory=dict)
+    excerpts: dict[str, Excerpt] = field(default_factory=dict)
     exchanges: dict[str, Exchange] = field(default_factory=dict)
 
     def consumers(self, tensor: str) -> list[tuple[int, Layer]]:
@@ -65,17 +65,17 @@ class Network:
         """The layers that read a tensor or a view of it, with their indices."""
         return [(index, layer) for index, layer in enumerate(self.graph.layers) if root in map(self.root, layer.inputs)]
 
-    def share_of(self, name: str) -> Share:
+    def excerpt_of(self, name: str) -> Excerpt:
         """What a tensor is of the network's."""
-        return self.shares[name] if self.shares else Share.all_of(self.graph.tensors[name])
+        return self.excerpts[name] if self.excerpts else Excerpt.all_of(self.graph.tensors[name])
 
     def exchange_of(self, name: str) -> Exchange | None:
         """What cores give one another of the network's tensor of which this one is a part."""
-        return self.exchanges.get(self.share_of(name).tensor.name)
+        return self.exchanges.get(self.excerpt_of(name).tensor.name)
 
     def arriving(self, root: str) -> list[Region]:
         """What other cores give of a tensor that is no view."""
-        exchange, region = self.exchange_of(root), self.share_of(root).region
+        exchange, region = self.exchange_of(root), self.excerpt_of(root).region
         return [arrived.within(region) for arrived in exchange.arrives] if exchange else []
 
     @property
@@ -87,7 +87,7 @@ class Network:
     def outside(self, name: str) -> Tensor:
         """A tensor as it lies in external memory: with as many channels in a pixel as the network's has."""
         tensor = self.graph.tensors[name]
-        channels = self.share_of(name).tensor.shape[2]
+        channels = self.excerpt_of(name).tensor.shape[2]
         return dataclasses.replace(tensor, shape=(*tensor.shape[:2], channels))
 
 

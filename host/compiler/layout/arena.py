@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ...graph import Tensor
-from ..data.exchange import Share
+from ..data.exchange import Excerpt
 from ..data.plan import Plan
 
 #: Everything begins at a multiple of this, so that bursts of 16 beats of 16 bytes do not cross 4 KiB more often than
@@ -15,11 +15,11 @@ ALIGNMENT = 256
 
 def plan_arena(plan: Plan) -> Plan:
     """Give every input, output and spilled tensor its address: inputs and outputs first."""
-    share_arena([plan], [plan.graph.tensors[name] for name in (*plan.graph.inputs, *plan.graph.outputs)])
+    plan_arenas([plan], [plan.graph.tensors[name] for name in (*plan.graph.inputs, *plan.graph.outputs)])
     return plan
 
 
-def share_arena(plans: Sequence[Plan], ports: Iterable[Tensor]) -> dict[str, int]:
+def plan_arenas(plans: Sequence[Plan], ports: Iterable[Tensor]) -> dict[str, int]:
     """Give every input, output, spilled and exchanged tensor an address that holds for the plans of all cores.
 
     Parameters
@@ -37,8 +37,10 @@ def share_arena(plans: Sequence[Plan], ports: Iterable[Tensor]) -> dict[str, int
         [*plan.graph.inputs, *plan.graph.outputs, *(each.tensor for each in plan.residences if each.leaves is not None)]
         for plan in plans
     ]
-    shares = [[plan.share_of(name) for name in names] for plan, names in zip(plans, moved, strict=True)]
-    tensors = {tensor.name: tensor for tensor in (*ports, *(share.tensor for of_plan in shares for share in of_plan))}
+    excerpts = [[plan.excerpt_of(name) for name in names] for plan, names in zip(plans, moved, strict=True)]
+    tensors = {
+        tensor.name: tensor for tensor in (*ports, *(excerpt.tensor for of_plan in excerpts for excerpt in of_plan))
+    }
     addresses, end = {}, 0
     for name, tensor in tensors.items():
         addresses[name] = end
@@ -48,15 +50,15 @@ def share_arena(plans: Sequence[Plan], ports: Iterable[Tensor]) -> dict[str, int
         # What a core only reads, another one has stored.
         names = [*plan.graph.inputs, *plan.graph.outputs, *(residence.tensor for residence in plan.residences)]
         for name in dict.fromkeys(names):
-            share = plan.share_of(name)
-            if share.tensor.name in addresses:
-                plan.external[name] = addresses[share.tensor.name] + _offset(share)
+            excerpt = plan.excerpt_of(name)
+            if excerpt.tensor.name in addresses:
+                plan.external[name] = addresses[excerpt.tensor.name] + _offset(excerpt)
     return addresses
 
 
-def _offset(share: Share) -> int:
-    """Bytes from the first element of the network's tensor to that of a share."""
-    tensor, region = share.tensor, share.region
+def _offset(excerpt: Excerpt) -> int:
+    """Bytes from the first element of the network's tensor to that of an excerpt."""
+    tensor, region = excerpt.tensor, excerpt.region
     return region.rows.start * tensor.row_bytes + region.channels.start * tensor.bits // 8
 
 

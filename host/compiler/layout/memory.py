@@ -49,7 +49,7 @@ def check_memory(plan: Plan) -> None:
 
     Where layers are cut, a tensor and its views are of one tensor of the network.
     """
-    is_part = (plan.share_of(name).tensor == plan.share_of(plan.root(name)).tensor for name in plan.views)
+    is_part = (plan.excerpt_of(name).tensor == plan.excerpt_of(plan.root(name)).tensor for name in plan.views)
     assert not plan.cuts or all(is_part)
     for index, layer in enumerate(plan.graph.layers):
         taken = _whole(plan, index)

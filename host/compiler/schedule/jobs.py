@@ -139,7 +139,7 @@ def _stored(plan: Plan, name: str, writers: list[int], *, is_whole: bool) -> lis
     if is_whole or name in map(plan.root, plan.graph.outputs):
         written = [plan.region_of(plan.graph.layers[index].output) for index in writers]
         return [functools.reduce(Region.join, written)]
-    exchange, region = plan.exchange_of(name), plan.share_of(name).region
+    exchange, region = plan.exchange_of(name), plan.excerpt_of(name).region
     return [leaving.within(region) for leaving in exchange.leaves] if exchange else []
 
 

@@ -60,7 +60,7 @@ def tasks_of(plan: Plan) -> list[Task]:
     owner = np.full(plan.config.memory.feature_bytes, -1)
     end = len(plan.jobs)
     for number, residence in enumerate(plan.residences):
-        storage, tensor, share = residence.storage, plan.outside(residence.tensor), plan.share_of(residence.tensor)
+        storage, tensor, excerpt = residence.storage, plan.outside(residence.tensor), plan.excerpt_of(residence.tensor)
         place = slice(storage.address, storage.address + storage.size_bytes)
         before = [earlier for earlier in _distinct(owner[place]) if earlier >= 0]
         owner[place] = number
@@ -72,8 +72,8 @@ def tasks_of(plan: Plan) -> list[Task]:
         fills = fill_border(storage, tensor)
         if fills:
             tasks.append(Task(_of_layer(plan, fills, residence.border), free, residence.border, drained))
-        first_row = share.region.rows.start
-        rows_of_tensor = [(share.tensor.name, first_row + row) for row in storage.rows]
+        first_row = excerpt.region.rows.start
+        rows_of_tensor = [(excerpt.tensor.name, first_row + row) for row in storage.rows]
         columns = storage.columns
         sources = list(
             dict.fromkeys(
@@ -88,7 +88,7 @@ def tasks_of(plan: Plan) -> list[Task]:
             commands = load(incoming.storage, tensor, plan.external[residence.tensor], incoming.rows)
             after = drained + sources
             if _crosses(plan, residence.tensor, incoming):
-                after = [*after, barriers[share.tensor.name]]
+                after = [*after, barriers[excerpt.tensor.name]]
             arriving.append(Task(_of_layer(plan, commands, incoming.job), free, incoming.job, after))
         tasks += [task for task in arriving if task.commands]
         if residence.leaves is not None:
@@ -99,8 +99,8 @@ def tasks_of(plan: Plan) -> list[Task]:
             task = store_of[number] = Task(leaving, residence.leaves, end)
             for row in rows_of_tensor:
                 stores.setdefault(row, []).append((columns, task))
-            if share.tensor.name in barriers:
-                barriers[share.tensor.name].after.append(task)
+            if excerpt.tensor.name in barriers:
+                barriers[excerpt.tensor.name].after.append(task)
             tasks.append(task)
     tasks += barriers.values()
     for arrival in plan.arrivals:
@@ -125,7 +125,7 @@ def _crosses(plan: Plan, name: str, incoming: Incoming) -> bool:
     if exchange is None or not exchange.arrives:
         return False
     local = Region(incoming.rows, range(storage.channel, storage.channel + storage.channels))
-    return exchange.own is None or not exchange.own.within(plan.share_of(name).region).holds(local)
+    return exchange.own is None or not exchange.own.within(plan.excerpt_of(name).region).holds(local)
 
 
 def _sorted(tasks: list[Task]) -> list[Task]:

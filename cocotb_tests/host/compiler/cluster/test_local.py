@@ -41,13 +41,13 @@ def check(graph: Graph, locals_: list[Local], seed: int) -> int:
     parts = 0
     for local in locals_:
         for layer in local.graph.layers:
-            shares = {name: local.shares[name] for name in layer.inputs}
-            values = {name: cut(known[share.tensor.name], share.region) for name, share in shares.items()}
+            excerpts = {name: local.excerpts[name] for name in layer.inputs}
+            values = {name: cut(known[excerpt.tensor.name], excerpt.region) for name, excerpt in excerpts.items()}
             for name, codes in layer.evaluate(values, local.graph.tensors).items():
-                np.testing.assert_array_equal(codes, cut(known[name], local.shares[name].region), layer.name)
+                np.testing.assert_array_equal(codes, cut(known[name], local.excerpts[name].region), layer.name)
                 assert codes.shape == local.graph.tensors[name].shape
-            cut(covered[layer.output], local.shares[layer.output].region)[:] += 1
-            parts += local.shares[layer.output].tensor.shape != local.graph.tensors[layer.output].shape
+            cut(covered[layer.output], local.excerpts[layer.output].region)[:] += 1
+            parts += local.excerpts[layer.output].tensor.shape != local.graph.tensors[layer.output].shape
     assert all((count == 1).all() for count in covered.values())
     return parts
 
@@ -58,15 +58,15 @@ def check_exchanges(graph: Graph, locals_: list[Local]) -> int:
         assert [*local.exchanges] == [*locals_[0].exchanges]
         for layer in local.graph.layers:
             for name in layer.inputs:
-                share = local.shares[name]
-                if share.tensor.name in graph.inputs:
+                excerpt = local.excerpts[name]
+                if excerpt.tensor.name in graph.inputs:
                     continue
-                here = np.zeros((share.tensor.shape[0], 1, share.tensor.shape[2]), bool)
-                exchange = local.exchanges.get(share.tensor.name)
-                own = share.region if exchange is None else exchange.own
+                here = np.zeros((excerpt.tensor.shape[0], 1, excerpt.tensor.shape[2]), bool)
+                exchange = local.exchanges.get(excerpt.tensor.name)
+                own = excerpt.region if exchange is None else exchange.own
                 for region in filter(None, (own, *(exchange.arrives if exchange else ()))):
                     cut(here, region)[:] = True
-                assert cut(here, share.region).all(), name
+                assert cut(here, excerpt.region).all(), name
     for name in locals_[0].exchanges:
         exchanges = [local.exchanges[name] for local in locals_]
         shape = graph.tensors[name].shape

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lutterfly.host.compiler.cluster.split import Split, part_of, parts_of, shared
+from lutterfly.host.compiler.cluster.split import Split, evenly, part_of, parts_of
 from lutterfly.host.compiler.data.exchange import Region
 from lutterfly.host.graph import Window
 from quantised.graphs import GraphMaker
@@ -23,7 +23,7 @@ SAME = Window((3, 3), pads=(1, 1, 1, 1))
     ],
 )
 def test_parts_are_even(count: int, cores: int, unit: int, sizes: list[int]) -> None:
-    parts = shared(count, cores, unit)
+    parts = evenly(count, cores, unit)
     assert [len(part) for part in parts] == sizes
     assert [number for part in parts for number in part] == [*range(count)]
 
