@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lutterfly.host.graph import ChannelRule, Graph, Layer, Views, Window
+from lutterfly.host.graph import ChannelRule, Graph, Layer, Place, Views, Window
 from quantised.graphs import GraphMaker
 
 
@@ -24,7 +24,7 @@ def joined(*, tables: bool = False) -> tuple[Graph, Layer]:
 def choices(graph: Graph, layer: Layer, places: Views | None = None) -> list[Views]:
     """What a layer suggests where some tensors are views already."""
     known = places or {}
-    return list(layer.view_choices(graph.layers, graph.tensors, lambda name: known.get(name, (name, 0))))
+    return list(layer.view_choices(graph.layers, graph.tensors, lambda name: known.get(name, Place(name))))
 
 
 @pytest.mark.parametrize("tables", [False, True])
@@ -66,8 +66,8 @@ def test_what_computes_copies_nothing() -> None:
 def test_slices_lie_in_their_input_all_of_them_or_one() -> None:
     graph, _ = joined()
     first, second, third, _ = graph.layers
-    places = {first.output: ("x", 0), second.output: ("x", 5), third.output: ("x", 8)}
-    assert choices(graph, second) == [places, {second.output: ("x", 5)}]
+    places = {first.output: Place("x", 0), second.output: Place("x", 5), third.output: Place("x", 8)}
+    assert choices(graph, second) == [places, {second.output: Place("x", 5)}]
 
 
 def test_slices_of_other_tensors_are_chosen_by_themselves() -> None:
@@ -75,14 +75,14 @@ def test_slices_of_other_tensors_are_chosen_by_themselves() -> None:
     outer = maker.slice("x", 2, 8)
     inner = maker.slice(outer, 1, 3)
     first, second = maker.graph.layers
-    assert choices(maker.graph, first) == [{outer: ("x", 2)}] * 2
+    assert choices(maker.graph, first) == [{outer: Place("x", 2)}] * 2
     assert choices(maker.graph, second) == [{inner: (outer, 1)}] * 2
 
 
 def test_inputs_lie_in_their_concatenation_but_for_tables() -> None:
     graph, layer = joined()
     first, second, third = layer.inputs
-    views = [{first: (layer.output, 0)}, {second: (layer.output, 5)}, {third: (layer.output, 8)}]
+    views = [{first: Place(layer.output, 0)}, {second: Place(layer.output, 5)}, {third: Place(layer.output, 8)}]
     assert choices(graph, layer) == views
     graph, layer = joined(tables=True)
     assert choices(graph, layer) == views[:2]
@@ -92,14 +92,14 @@ def test_a_concatenation_lies_where_its_inputs_lie_side_by_side_already() -> Non
     graph, layer = joined()
     first, second, third = layer.inputs
     inputs = choices(graph, layer)
-    apart = {first: ("x", 2), second: ("x", 7), third: ("x", 10)}
-    assert choices(graph, layer, apart) == [{layer.output: ("x", 2)}, *inputs]
-    assert choices(graph, layer, apart | {third: ("x", 9)}) == inputs
-    assert choices(graph, layer, apart | {second: ("other", 7)}) == inputs
+    apart = {first: Place("x", 2), second: Place("x", 7), third: Place("x", 10)}
+    assert choices(graph, layer, apart) == [{layer.output: Place("x", 2)}, *inputs]
+    assert choices(graph, layer, apart | {third: Place("x", 9)}) == inputs
+    assert choices(graph, layer, apart | {second: Place("other", 7)}) == inputs
 
 
 def test_a_concatenation_does_not_lie_in_its_own_first_input() -> None:
     graph, layer = joined()
     first, second, third = layer.inputs
-    inside = {first: (first, 0), second: (first, 5), third: (first, 8)}
+    inside = {first: Place(first, 0), second: Place(first, 5), third: Place(first, 8)}
     assert choices(graph, layer, inside) == choices(graph, layer)

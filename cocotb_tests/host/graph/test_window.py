@@ -61,3 +61,24 @@ def test_windows_as_text() -> None:
     assert Window((3, 1)).text == "3x1"
     assert Window((3, 1), (1, 2)).text == "3x1 stride 1x2"
     assert Window((3, 1), (2, 1), (1, 4)).text == "3x1 stride 2x1 dilation 1x4"
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_some_rows_of_the_result_need_the_rows_that_their_elements_lie_in(seed: int) -> None:
+    window, (height, width), (rows, columns) = drawn(seed)
+    first = seed % rows
+    part = range(first, first + 1 + seed // 7 % (rows - first))
+    inside = [row for output in part for row in read(window, 0, output) if 0 <= row < height]
+    found = window.rows_read(part, height)
+    assert {*inside} <= {*found}
+    # From the first to the last: strides and dilations may leave out rows between them.
+    reach = [row for output in part for row in read(window, 0, output)]
+    assert found == range(max(min(reach), 0), min(max(reach) + 1, height))
+    if not found:
+        return
+    local = window.of_rows(part, height)
+    assert local.output_size(len(found), width) == (len(part), columns)
+    assert [read(local, 0, output) for output in range(len(part))] == [
+        [row - found.start for row in read(window, 0, output)] for output in part
+    ]
+    assert local.reach(len(found), width).left == window.pads[1]

@@ -73,16 +73,26 @@ def plan_by_layer(graph: Graph, config: Config, predict: Callable[[Sequence[Plan
 
 
 def _plans(graph: Graph, config: Config) -> Iterator[ByLayer]:
-    """Plans of all cores in several ways, all on the first core the last one."""
+    """Plans of all cores in several ways, whose cycles are predicted before the next one is asked for.
+
+    All on the first core is the last one, unless another one takes less than its array alone.
+    """
     network = rewritten(graph, config)
     executed = run(dataclasses.replace(network), OPERATIONS)
+    least = sum(
+        operation.cycles(*executed.graph.tensors[operation.layer.output].shape[:2], range(operation.tiles))
+        for operation in executed.operations
+    )
+    found: list[ByLayer] = []
     for parts in choose_parts(network, executed):
         # What is right for one core may be too much for a part with what it exchanges.
         try:
-            yield plan_parts(network, parts)
+            found.append(plan_parts(network, parts))
         except CompileError:
             continue
-    yield plan_parts(network, on_one(network))
+        yield found[-1]
+    if all(way.predicted_cycles > least for way in found):
+        yield plan_parts(network, on_one(network))
 
 
 def rewritten(graph: Graph, config: Config) -> Plan:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from lutterfly.host.compiler.data.storage import Fold, Storage, border_sign
+from lutterfly.host.graph import Place
 
 
 def test_a_border_of_bits_is_all_ones_for_plus_one() -> None:
@@ -19,3 +22,19 @@ def test_some_channels_of_a_pixel_have_bytes_of_their_own() -> None:
 def test_a_folded_row_has_the_channels_of_all_its_rows() -> None:
     folded = Storage(1, 2, 6, fold=Fold(rows=2, step=2, dilation=1, top=0), address=10)
     assert folded.addresses(channels=range(3)).tolist() == [*range(10, 22)]
+
+
+def test_a_view_is_some_rows_and_channels_as_a_tensor_of_its_own() -> None:
+    whole = Storage(6, 3, 8, top=1, left=1, bottom=2, right=1, gap=2, address=100)
+    view = whole.view(Place("whole", channel=4, row=2), (3, 3, 4))
+    np.testing.assert_array_equal(view.addresses(), whole.addresses(rows=range(2, 5), channels=range(4, 8)))
+    # What lies around its rows is its border, and its windows read that as they would.
+    assert (view.top, view.bottom, view.size_bytes) == (3, 3, whole.size_bytes - 4)
+    assert view.origin == whole.origin + 2 * whole.row_pitch + 4
+
+
+def test_a_part_is_addressed_as_the_whole() -> None:
+    whole = Storage(6, 3, 8, top=1, left=1, bottom=1, right=1, gap=2, address=100, row=1, channel=8)
+    part = whole.part(range(3, 5), range(12, 16))
+    assert (part.rows, part.channel, part.origin) == (range(3, 5), 12, whole.origin)
+    np.testing.assert_array_equal(part.addresses(), whole.addresses(rows=range(3, 5), channels=range(12, 16)))
