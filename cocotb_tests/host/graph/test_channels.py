@@ -76,7 +76,7 @@ def test_slices_of_other_tensors_are_chosen_by_themselves() -> None:
     inner = maker.slice(outer, 1, 3)
     first, second = maker.graph.layers
     assert choices(maker.graph, first) == [{outer: Place("x", 2)}] * 2
-    assert choices(maker.graph, second) == [{inner: (outer, 1)}] * 2
+    assert choices(maker.graph, second) == [{inner: Place(outer, 1)}] * 2
 
 
 def test_inputs_lie_in_their_concatenation_but_for_tables() -> None:
