@@ -46,7 +46,9 @@ def local_graphs(graph: Graph, parts: Sequence[Parts], alike: Iterable[Layer]) -
         if any(region for of_core in given for region in of_core):
             for core in cores:
                 arrives = [given[giver][core] for giver in cores]
-                exchanges[core][name] = Exchange(own[core], _distinct(arrives), _distinct(given[core]))
+                exchanges[core][name] = Exchange(
+                    own[core], _distinct(arrives), _distinct(given[core]), builds[core].earlier(name)
+                )
     return [build.local(of_core) for build, of_core in zip(builds, exchanges, strict=True)]
 
 
@@ -97,6 +99,11 @@ class _Core:
         """What its layers read of a tensor."""
         regions = self.reads.get(name)
         return functools.reduce(Region.join, regions) if regions else None
+
+    def earlier(self, name: str) -> frozenset[str]:
+        """What its layers before that of a tensor compute."""
+        outputs = [layer.output for layer in self.graph.layers]
+        return frozenset(outputs[: outputs.index(name)]) & self.own.keys()
 
     def local(self, exchanges: dict[str, Exchange]) -> Local:
         """The core's part of the network."""

@@ -83,8 +83,11 @@ class Exchange:
         What others compute and its layers read.
     leaves : tuple of Region
         What it computes and layers of others read.
+    earlier : frozenset of str
+        What those layers of the core compute that come before the tensor's.
     """
 
     own: Region | None
     arrives: tuple[Region, ...]
     leaves: tuple[Region, ...]
+    earlier: frozenset[str] = frozenset()

@@ -29,6 +29,21 @@ class Incoming:
     rows: range
 
 
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """What the DMA stores of a tensor.
+
+    Attributes
+    ----------
+    job : int
+        The last job that writes it.
+    storage : Storage
+    """
+
+    job: int
+    storage: Storage
+
+
 @dataclass(eq=False)
 class Residence:
     """A tensor, or a part of one, in the feature memory.
@@ -43,10 +58,8 @@ class Residence:
         Empty if the tensor is computed.
     border : int
         The first job that reads its border.
-    leaves : int or None
-        The last job that writes it, if the DMA stores it in external memory then.
-    stored : tuple of Storage
-        What the DMA stores of it.
+    departures : list of Outgoing
+        Empty if nothing of it is needed in external memory.
     """
 
     tensor: str
@@ -55,5 +68,4 @@ class Residence:
     last: int
     arrivals: list[Incoming] = field(default_factory=list)
     border: int = 0
-    leaves: int | None = None
-    stored: tuple[Storage, ...] = ()
+    departures: list[Outgoing] = field(default_factory=list)

@@ -34,7 +34,7 @@ def plan_arenas(plans: Sequence[Plan], ports: Iterable[Tensor]) -> dict[str, int
         The address of each of the network's tensors that lie in the arena.
     """
     moved = [
-        [*plan.graph.inputs, *plan.graph.outputs, *(each.tensor for each in plan.residences if each.leaves is not None)]
+        [*plan.graph.inputs, *plan.graph.outputs, *(each.tensor for each in plan.residences if each.departures)]
         for plan in plans
     ]
     excerpts = [[plan.excerpt_of(name) for name in names] for plan, names in zip(plans, moved, strict=True)]

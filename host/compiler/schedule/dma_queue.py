@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from .tasks import Task
 class DmaQueue:
     """Appends to the plan's commands, and estimates the time at which DMA and array are with them."""
 
-    def __init__(self, plan: Plan, urgent: frozenset[int]):
+    def __init__(self, plan: Plan, urgent: Sequence[int]):
         self.plan = plan
         #: When the DMA is done with what has been appended; when each job begins, at least, and ends.
         self.moved = 0
@@ -25,7 +25,7 @@ class DmaQueue:
         self.ends: list[int] = []
         #: The code that each byte of the feature memory holds because it was filled, -1 where it may be anything.
         self.filled = np.full(unit_count(plan.config), -1, np.int16)
-        #: The jobs that end with what other cores wait for.
+        #: The jobs that end with what other cores wait for, in order.
         self.urgent = urgent
 
     def compute(self, job: int) -> None:
@@ -44,7 +44,7 @@ class DmaQueue:
             self.append(earlier)
         self.moved = max(self.moved, self._end_of(task.release))
         for command in self._needed(task.commands):
-            self.moved += dma_cycles(self.plan, command)
+            self.moved += self._moving(command)
             self.plan.commands.append(command)
         if task.is_barrier:
             self._let_store(task)
@@ -60,16 +60,22 @@ class DmaQueue:
     def is_idle_during(self, job: int, task: Task | None) -> bool:
         """Whether the DMA is done before a job, the next one, ends; after the last job it always is.
 
-        If other cores wait for what is stored then, a task is begun only if it is done before that.
+        Before a job that ends with what other cores wait for, a task is begun only if it is done by then.
         """
         if job >= len(self.plan.jobs):
             return True
         end = max(self.begin[job], self._end_of(job - 1)) + self._cycles(job)
-        if task is None or job not in self.urgent:
+        urgent = next((number for number in self.urgent if number >= job), None)
+        if task is None or urgent is None:
             return self.moved < end
-        # The other cores use the bus as well.
-        cycles = self.plan.config.cores * sum(dma_cycles(self.plan, command) for command in task.commands)
-        return max(self.moved, self._end_of(task.release)) + cycles < end
+        begin = max(self.moved, self._end_of(task.release))
+        stored = end + sum(map(self._cycles, range(job + 1, urgent + 1)))
+        return self.moved < end and begin + sum(map(self._moving, task.commands)) < stored
+
+    def _moving(self, command: Command) -> int:
+        """Cycles of a command, on a bus of which the other cores have their share."""
+        sharing = 1 if command.opcode is Opcode.FILL else self.plan.config.cluster.sharing
+        return sharing * dma_cycles(self.plan, command)
 
     def is_quick_during(self, job: int, task: Task) -> bool:
         """Whether a job, the next one, leaves enough cycles in which the DMA can read for a task's STOREs."""

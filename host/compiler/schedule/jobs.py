@@ -11,11 +11,12 @@ from ..constants.segments import split
 from ..data.exchange import Region
 from ..data.job import Job
 from ..data.plan import Plan
-from ..data.residence import Incoming, Residence
+from ..data.residence import Incoming, Outgoing, Residence
 from ..data.storage import Storage
 from ..layout.folds import load_estimate
 from ..layout.parts import Geometry, reached
 from ..layout.streaming import row_groups
+from .urgency import rows_in_order
 
 
 def plan_jobs(plan: Plan) -> Plan:
@@ -55,20 +56,16 @@ def _whole_jobs(plan: Plan, index: int) -> None:
     if index == 0 and not is_streamed:
         loading = load_estimate(sources[0], plan.graph.tensors[layer.input], plan.config)
         _, groups = row_groups(plan, plan.operations[0], loading)
-    for start, end in itertools.pairwise(itertools.accumulate(groups, initial=0)):
-        plan.jobs += [
-            # Each row of an input that still arrives is done with in one go.
-            Job(
-                index,
-                sources,
-                plan.storages[layer.output],
-                range(start, end),
-                range(width),
-                tiles,
-                tile_inner=len(groups) > 1,
-            )
-            for tiles in split(plan, index, range(plan.operations[index].tiles))
-        ]
+    pieces = [range(start, end) for start, end in itertools.pairwise(itertools.accumulate(groups, initial=0))]
+    # Each row of an input that still arrives is done with in one go.
+    tile_inner = len(pieces) > 1
+    if not is_streamed and not tile_inner:
+        pieces = rows_in_order(plan, index)
+    plan.jobs += [
+        Job(index, sources, plan.storages[layer.output], rows, range(width), tiles, tile_inner=tile_inner)
+        for rows in pieces
+        for tiles in split(plan, index, range(plan.operations[index].tiles))
+    ]
 
 
 def _cut_jobs(plan: Plan, index: int) -> None:
@@ -100,8 +97,7 @@ def _cut_jobs(plan: Plan, index: int) -> None:
         for residence in here.values():
             residence.last = len(plan.jobs) - 1
         if layer.output in partial:
-            here[layer.output].leaves = len(plan.jobs) - 1
-            here[layer.output].stored = (here[layer.output].storage,)
+            here[layer.output].departures = [Outgoing(len(plan.jobs) - 1, here[layer.output].storage)]
 
 
 def _same_place(one: Storage, other: Storage) -> bool:
@@ -122,10 +118,8 @@ def _residence(plan: Plan, name: str) -> Residence:
         name, storage, -1 if born < 0 else jobs[born][0], last, border=jobs[near[0]][0] if near else len(plan.jobs)
     )
     # An input lies in external memory already.
-    regions = _stored(plan, name, writers, is_whole=near != readers) if writers else []
-    residence.stored = tuple(storage.part(region.rows, region.channels) for region in regions)
-    if residence.stored:
-        residence.leaves = jobs[writers[-1]][-1]
+    if writers:
+        residence.departures = [*_departing(plan, name, writers, jobs, is_whole=near != readers)]
     if born < 0:
         unread = [Incoming(len(plan.jobs), storage, storage.rows)]
         residence.arrivals = _arrivals(plan, name, jobs[near[0]]) if near else unread
@@ -134,13 +128,30 @@ def _residence(plan: Plan, name: str) -> Residence:
     return residence
 
 
-def _stored(plan: Plan, name: str, writers: list[int], *, is_whole: bool) -> list[Region]:
+def _departing(
+    plan: Plan, name: str, writers: list[int], jobs: list[list[int]], *, is_whole: bool
+) -> Iterator[Outgoing]:
     """What is stored of a tensor: what is computed of it, if it is an output or loaded again; else what others read."""
-    if is_whole or name in map(plan.root, plan.graph.outputs):
-        written = [plan.region_of(plan.graph.layers[index].output) for index in writers]
-        return [functools.reduce(Region.join, written)]
+    written = [plan.region_of(plan.graph.layers[index].output) for index in writers]
     exchange, region = plan.exchange_of(name), plan.excerpt_of(name).region
-    return [leaving.within(region) for leaving in exchange.leaves] if exchange else []
+    if is_whole or name in map(plan.root, plan.graph.outputs):
+        regions = [functools.reduce(Region.join, written)]
+    else:
+        regions = [leaving.within(region) for leaving in exchange.leaves] if exchange else []
+    for leaving in regions:
+        last = max(
+            number
+            for index, own in zip(writers, written, strict=True)
+            for number in jobs[index]
+            # Where the rows of an input still arrive, no barrier is to stand between their LOADs.
+            if plan.jobs[number].tile_inner or leaving.meet(_written(plan.jobs[number], own))
+        )
+        yield Outgoing(last, plan.storages[name].part(leaving.rows, leaving.channels))
+
+
+def _written(job: Job, own: Region) -> Region:
+    """What a job writes, of the region that its layer does."""
+    return Region(range(own.rows.start + job.rows.start, own.rows.start + job.rows.stop), own.channels)
 
 
 def _exchanged(plan: Plan, name: str, readers: list[int], jobs: list[list[int]]) -> Iterator[Incoming]:

@@ -24,8 +24,9 @@ def order_commands(plan: Plan) -> Plan:
     for task in tasks:
         task.release = max((task.release, *(earlier.release for earlier in task.after)))
         if task.is_barrier:
-            # Others wait for it.
-            task.deadline = min(task.deadline, task.release + 1)
+            # Others wait for it, for what it brings more than for what it takes.
+            gives = any(earlier.is_store for earlier in task.after)
+            task.deadline = min(task.deadline, task.release + (1 if gives else 2))
     for task in reversed(tasks):
         for earlier in task.after:
             earlier.deadline = min(earlier.deadline, task.deadline)
@@ -34,7 +35,7 @@ def order_commands(plan: Plan) -> Plan:
         assert task.release < task.deadline, "a task whose time ends before it begins"
         released.setdefault(task.release, []).append((task.deadline, number, task))
 
-    urgent = frozenset(task.release for task in tasks if task.is_barrier and any(one.is_store for one in task.after))
+    urgent = sorted({task.release for task in tasks if task.is_barrier and any(one.is_store for one in task.after)})
     queue, loads, stores = DmaQueue(plan, urgent), [], []
     for job in range(-1, len(plan.jobs)):
         if job >= 0:

@@ -55,7 +55,7 @@ def tasks_of(plan: Plan) -> list[Task]:
     tasks: list[Task] = []
     # Those of each row of each tensor of the network, with their columns: many samples of a batch are as many rows.
     stores: dict[tuple[str, int], list[tuple[range, Task]]] = {}
-    store_of: dict[int, Task] = {}
+    store_of: dict[int, list[Task]] = {}
     barriers = _barriers(plan)
     owner = np.full(plan.config.memory.feature_bytes, -1)
     end = len(plan.jobs)
@@ -65,7 +65,7 @@ def tasks_of(plan: Plan) -> list[Task]:
         before = [earlier for earlier in _distinct(owner[place]) if earlier >= 0]
         owner[place] = number
         free = max((plan.residences[earlier].last for earlier in before), default=-1)
-        drained = [store_of[earlier] for earlier in before if earlier in store_of]
+        drained = [task for earlier in before for task in store_of.get(earlier, ())]
         for task in drained:
             task.deadline = min(task.deadline, max(residence.first, 0))
 
@@ -91,12 +91,10 @@ def tasks_of(plan: Plan) -> list[Task]:
                 after = [*after, barriers[excerpt.tensor.name]]
             arriving.append(Task(_of_layer(plan, commands, incoming.job), free, incoming.job, after))
         tasks += [task for task in arriving if task.commands]
-        if residence.leaves is not None:
-            commands = [
-                command for part in residence.stored for command in store(part, tensor, plan.external[residence.tensor])
-            ]
-            leaving = _of_layer(plan, commands, residence.leaves)
-            task = store_of[number] = Task(leaving, residence.leaves, end)
+        for outgoing in residence.departures:
+            commands = store(outgoing.storage, tensor, plan.external[residence.tensor])
+            task = Task(_of_layer(plan, commands, outgoing.job), outgoing.job, end)
+            store_of.setdefault(number, []).append(task)
             for row in rows_of_tensor:
                 stores.setdefault(row, []).append((columns, task))
             if excerpt.tensor.name in barriers:
@@ -113,9 +111,13 @@ def _barriers(plan: Plan) -> dict[str, Task]:
     """A barrier for each tensor that cores exchange, each after the one before, by the tensor's name."""
     barriers: dict[str, Task] = {}
     group = (1 << plan.config.cores) - 1
-    for name in plan.exchanges:
+    for name, exchange in plan.exchanges.items():
         after = [*barriers.values()][-1:]
-        barriers[name] = Task([Command(Opcode.BARRIER, {"group": group})], -1, len(plan.jobs), after)
+        # The others are not there sooner.
+        own = (
+            number for number, job in enumerate(plan.jobs) if plan.graph.layers[job.index].output in exchange.earlier
+        )
+        barriers[name] = Task([Command(Opcode.BARRIER, {"group": group})], max(own, default=-1), len(plan.jobs), after)
     return barriers
 
 

@@ -1,0 +1,75 @@
+"""Urgency: rows that other cores read come first, where that costs less than waiting."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from lutterfly.golden.config_parts import ClusterConfig
+from lutterfly.golden.isa import Opcode
+from lutterfly.golden.presets import PRESETS
+from lutterfly.golden.units import Queue
+from lutterfly.host.compiler.cluster.by_layer import plan_parts, rewritten
+from lutterfly.host.compiler.cluster.split import Split, parts_of
+from lutterfly.host.compiler.data.plan import Plan
+from lutterfly.host.graph import Graph, Window
+from quantised.graphs import GraphMaker
+
+SAME = Window((3, 3), pads=(1, 1, 1, 1))
+
+
+def spread(graph: Graph, cores: int) -> list[Plan]:
+    """The rows of every layer on several cores."""
+    config = dataclasses.replace(PRESETS["ecp5-85k"], cluster=ClusterConfig(cores))
+    network = rewritten(graph, config)
+    return plan_parts(network, [parts_of(network.graph, layer, Split.ROWS, cores, 8) for layer in graph.layers]).plans
+
+
+def computed(plan: Plan, index: int) -> list[range]:
+    return [job.rows for job in plan.jobs if job.index == index]
+
+
+@pytest.mark.parametrize(
+    ("cores", "rows"),
+    [
+        (2, [[range(15, 16), range(15)], [range(1), range(1, 16)]]),
+        (
+            4,
+            [
+                [range(7, 8), range(7)],
+                *[[range(1), range(7, 8), range(1, 7)]] * 2,
+                [range(1), range(1, 8)],
+            ],
+        ),
+    ],
+)
+def test_rows_at_the_edges_come_first(cores: int, rows: list[list[range]]) -> None:
+    maker = GraphMaker((32, 16, 16))
+    hidden = maker.convolution(maker.convolution("x", 16, SAME), 16, SAME)
+    plans = spread(maker.finish(maker.convolution(hidden, 16, SAME)), cores)
+    assert [computed(plan, 1) for plan in plans] == rows
+    # Nobody waits for the last layer.
+    assert all(len(computed(plan, 2)) == 1 for plan in plans)
+
+
+def test_what_is_stored_first_is_met_while_the_rest_is_computed() -> None:
+    maker = GraphMaker((32, 16, 16))
+    hidden = maker.convolution(maker.convolution("x", 16, SAME), 16, SAME)
+    for plan in spread(maker.finish(maker.convolution(hidden, 16, SAME)), 2):
+        first, rest = [command for command in plan.commands if command.layer == 1 and command.opcode is Opcode.COMPUTE]
+        met = [index for index, command in enumerate(plan.commands) if command.opcode is Opcode.BARRIER][-1]
+        assert plan.commands.index(first) < met < plan.commands.index(rest)
+        # The rest leaves no time to read, and waits for the STORE, but not for what comes behind the barrier.
+        dma = plan.queue(Queue.DMA)
+        assert dma[rest.waits_for].opcode is Opcode.STORE
+
+
+@pytest.mark.parametrize(("channels", "jobs"), [(16, 2), (128, 1)])
+def test_rows_stay_together_where_more_jobs_cost_more_than_they_save(channels: int, jobs: int) -> None:
+    """On the chained columns windows follow one another down a column: a row apart begins every column anew."""
+    maker = GraphMaker((64, 4, channels))
+    hidden = maker.depthwise(maker.convolution("x", channels, Window((1, 1))), SAME)
+    plans = spread(maker.finish(maker.convolution(hidden, 16, SAME)), 2)
+    assert [plan.operations[1].stream.along for plan in plans] == [0, 0]
+    assert {len(computed(plan, 1)) for plan in plans} == {jobs}
