@@ -143,8 +143,8 @@ def _departing(
             number
             for index, own in zip(writers, written, strict=True)
             for number in jobs[index]
-            # Where the rows of an input still arrive, no barrier is to stand between their LOADs.
-            if plan.jobs[number].tile_inner or leaving.meet(_written(plan.jobs[number], own))
+            # Where rows of an input still arrive, no barrier is to stand between their LOADs.
+            if index in plan.cuts or plan.jobs[number].tile_inner or leaving.meet(_written(plan.jobs[number], own))
         )
         yield Outgoing(last, plan.storages[name].part(leaving.rows, leaving.channels))
 

@@ -19,9 +19,9 @@ from quantised.graphs import GraphMaker
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 
 
-def spread(graph: Graph, cores: int) -> list[Plan]:
+def spread(graph: Graph, cores: int, preset: str = "ecp5-85k") -> list[Plan]:
     """The rows of every layer on several cores."""
-    config = dataclasses.replace(PRESETS["ecp5-85k"], cluster=ClusterConfig(cores))
+    config = dataclasses.replace(PRESETS[preset], cluster=ClusterConfig(cores))
     network = rewritten(graph, config)
     return plan_parts(network, [parts_of(network.graph, layer, Split.ROWS, cores, 8) for layer in graph.layers]).plans
 
@@ -73,3 +73,14 @@ def test_rows_stay_together_where_more_jobs_cost_more_than_they_save(channels: i
     plans = spread(maker.finish(maker.convolution(hidden, 16, SAME)), 2)
     assert [plan.operations[1].stream.along for plan in plans] == [0, 0]
     assert {len(computed(plan, 1)) for plan in plans} == {jobs}
+
+
+def test_no_barrier_stands_between_the_parts_of_an_input() -> None:
+    """The core below computes the row that the other one reads first of all, but that one comes to it last."""
+    maker = GraphMaker((96, 16, 16))
+    hidden = maker.convolution("x", 2, Window((1, 1)))
+    for plan in spread(maker.finish(maker.convolution(hidden, 2, SAME)), 2, "tiny"):
+        assert 0 in plan.cuts
+        dma = plan.queue(Queue.DMA)
+        (met,) = [index for index, command in enumerate(dma) if command.opcode is Opcode.BARRIER]
+        assert all(command.layer != 0 or command.opcode is not Opcode.LOAD for command in dma[met:])
