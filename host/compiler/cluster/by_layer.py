@@ -62,22 +62,25 @@ def plan_by_layer(graph: Graph, config: Config, predict: Callable[[Sequence[Plan
     CompileError
         If the graph does not fit the configuration.
     """
-    best = None
-    for version in filter(None, (graph, permuted(graph, config))):
-        for plans in _plans(version, config):
-            predict(plans.plans)
-            if best is None or plans.predicted_cycles < best.predicted_cycles:
-                best = plans
+    versions = [rewritten(version, config) for version in (graph, permuted(graph, config)) if version]
+    best: tuple[Plan, list[Parts], ByLayer] | None = None
+    for network in versions:
+        for parts, found in _plans(network):
+            predict(found.plans)
+            if best is None or found.predicted_cycles < best[-1].predicted_cycles:
+                best = network, parts, found
     assert best is not None
-    return best
+    network, parts, found = best
+    if network is not versions[0]:
+        _tell_model_words(found.plans, local_plans(versions[0], parts))
+    return found
 
 
-def _plans(graph: Graph, config: Config) -> Iterator[ByLayer]:
+def _plans(network: Plan) -> Iterator[tuple[list[Parts], ByLayer]]:
     """Plans of all cores in several ways, whose cycles are predicted before the next one is asked for.
 
     All on the first core is the last one, unless another one takes less than its array alone.
     """
-    network = rewritten(graph, config)
     executed = run(dataclasses.replace(network), OPERATIONS)
     least = sum(
         operation.cycles(*executed.graph.tensors[operation.layer.output].shape[:2], range(operation.tiles))
@@ -90,9 +93,21 @@ def _plans(graph: Graph, config: Config) -> Iterator[ByLayer]:
             found.append(plan_parts(network, parts))
         except CompileError:
             continue
-        yield found[-1]
+        yield parts, found[-1]
     if all(way.predicted_cycles > least for way in found):
-        yield plan_parts(network, on_one(network))
+        parts = on_one(network)
+        yield parts, plan_parts(network, parts)
+
+
+def _tell_model_words(plans: Sequence[Plan], originals: Sequence[Plan]) -> None:
+    """Say of every layer how many words it has in the model's order of channels; ``originals`` have that order."""
+    for plan, original in zip(plans, originals, strict=True):
+        operations = run(original, OPERATIONS).operations
+        words = {operation.layer.name: operation.connectivity.words for operation in operations}
+        plan.predictions = [
+            dataclasses.replace(layer, model_words=words[layer.name]) if layer.connections else layer
+            for layer in plan.predictions
+        ]
 
 
 def rewritten(graph: Graph, config: Config) -> Plan:
@@ -121,22 +136,7 @@ def plan_parts(network: Plan, parts: Sequence[Parts]) -> ByLayer:
     CompileError
         If a part does not fit the configuration.
     """
-    graph, config = network.graph, network.config
-    alike = [layer for layer in graph.layers if planned_lowering(network, layer).has_one_pitch]
-    plans = [
-        run(
-            Plan(
-                local.graph,
-                config,
-                given=network.given,
-                views=local.views,
-                excerpts=local.excerpts,
-                exchanges=local.exchanges,
-            ),
-            LAYOUTS,
-        )
-        for local in local_graphs(graph, parts, alike)
-    ]
+    graph, plans = network.graph, [run(plan, LAYOUTS) for plan in local_plans(network, parts)]
     external = plan_arenas(plans, [graph.tensors[name] for name in (*graph.inputs, *graph.outputs)])
     end = plans[0].constants_address
     for core, plan in enumerate(plans):
@@ -145,3 +145,20 @@ def plan_parts(network: Plan, parts: Sequence[Parts]) -> ByLayer:
         end += sum(aligned(len(image)) for image in plans[core].images.values()) + len(plans[core].streamed)
     check_meetings(plans)
     return ByLayer(graph, plans, external)
+
+
+def local_plans(network: Plan, parts: Sequence[Parts]) -> list[Plan]:
+    """What each core has of the network, for the passes to work on."""
+    graph = network.graph
+    alike = [layer for layer in graph.layers if planned_lowering(network, layer).has_one_pitch]
+    return [
+        Plan(
+            local.graph,
+            network.config,
+            given=network.given,
+            views=local.views,
+            excerpts=local.excerpts,
+            exchanges=local.exchanges,
+        )
+        for local in local_graphs(graph, parts, alike)
+    ]
