@@ -21,7 +21,8 @@ class _Known:
     """What is known of one queue while its commands are taken in order.
 
     ``done`` and ``other_done`` are the latest commands of this and of the other queue that are complete when the
-    command at hand begins, ``latest`` is the latest command of each kind.
+    command at hand begins, ``latest`` is the latest command of each kind, ``compared`` for each byte the one after
+    which verification compares it.
     """
 
     size: int
@@ -32,10 +33,10 @@ class _Known:
     knowledge: list[tuple[int, int]] = field(default_factory=list)
     last_write: np.ndarray = None
     last_read: np.ndarray = None
+    compared: np.ndarray = None
 
     def __post_init__(self) -> None:
-        self.last_write = np.full(self.size, -1)
-        self.last_read = np.full(self.size, -1)
+        self.last_write, self.last_read, self.compared = (np.full(self.size, -1) for _ in range(3))
 
 
 def synchronise(plan: Plan) -> Plan:
@@ -44,7 +45,8 @@ def synchronise(plan: Plan) -> Plan:
     Commands are taken in an order in which they could run one by one, so that all waiting points backwards and cannot
     go round. A command waits for the latest command of the other queue that writes what it reads or writes, or reads
     what it writes, or that it follows, or after which verification compares what it writes. Within the compute queue
-    only reading what may still be under way needs `after`: results land, and words are read, in order. Within the DMA
+    only reading what may still be under way needs `after`, and writing what is still to be compared: results land, and
+    words are read, in order. Within the DMA
     queue the hardware separates loads and fills from stores, and a barrier from everything.
     """
     queues = {name: _Known(unit_count(plan.config)) for name in Queue}
@@ -66,7 +68,7 @@ def synchronise(plan: Plan) -> Plan:
             own.other_done, own.done = needed, max(own.done, other.knowledge[needed][1])
 
         if command.opcode is Opcode.COMPUTE:
-            hazard = _latest(own.last_write, command.reads)
+            hazard = max(_latest(own.last_write, command.reads), _latest(own.compared, command.writes))
         elif command.opcode is Opcode.BARRIER:
             # It begins when all before it have completed, and what stands behind it begins later.
             own.done, hazard = index - 1, -1
@@ -83,6 +85,8 @@ def synchronise(plan: Plan) -> Plan:
         own.last_read[command.reads] = index
         own.last_read[compared.get(command, NO_ADDRESSES)] = index
         own.last_write[command.writes] = index
+        own.compared[command.writes] = -1
+        own.compared[compared.get(command, NO_ADDRESSES)] = index
         own.knowledge.append((own.done, own.other_done))
         own.commands.append(command)
         own.latest[command.opcode] = index

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 
@@ -15,11 +17,13 @@ from lutterfly.host.graph import Graph
 A, B, C = (np.arange(start, start + 8) for start in (0, 8, 16))
 
 
-def synchronised(*commands: Command, monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, int | None, int]]:
+def synchronised(
+    *commands: Command, compared: Mapping[Command, np.ndarray] | None = None, monkeypatch: pytest.MonkeyPatch
+) -> list[tuple[bool, int | None, int]]:
     """What each waits for: whether for all before it in its queue, and which of the other; and its signals."""
     plan = Plan(Graph({}, [], [], []), PRESETS["tiny"])
     plan.commands = list(commands)
-    monkeypatch.setattr(tokens, "observations", lambda plan: {})
+    monkeypatch.setattr(tokens, "observations", lambda plan: compared or {})
     tokens.synchronise(plan)
     return [(command.after, command.waits_for, command.signal) for command in commands]
 
@@ -66,3 +70,12 @@ def test_a_command_waits_for_the_one_that_it_follows(monkeypatch: pytest.MonkeyP
     stored, following = store(A), compute(B, C)
     following.follows = stored
     assert synchronised(stored, following, monkeypatch=monkeypatch) == [(False, None, 1), (False, 0, 0)]
+
+
+def test_what_is_compared_is_not_overwritten_before_it_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No layer reads it, and a core that is done with it may use its place at once."""
+    commands = [compute(A, B), compute(A, C), compute(A, B)]
+    found = synchronised(*commands, compared={commands[1]: np.concatenate([B, C])}, monkeypatch=monkeypatch)
+    assert found == [(False, None, 0), (False, None, 0), (True, None, 0)]
+    others = compute(A, B), compute(A, C), compute(A, B)
+    assert synchronised(*others, monkeypatch=monkeypatch) == [(False, None, 0)] * 3
