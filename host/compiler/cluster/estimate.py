@@ -39,12 +39,20 @@ class Estimate:
         The whole network, all layers of it.
     executed : Plan
         The same as one core would execute it, with operations: without layers that copy nothing.
+
+    Attributes
+    ----------
+    parts : callable
+        What each core computes of a layer's output, by the layer's number and its split; None where it cannot be split
+        so.
     """
 
     def __init__(self, network: Plan, executed: Plan):
         self.graph, self.config = network.graph, network.config
         self.cores = range(self.config.cores)
         self.beat = self.config.axi.data_bytes
+        # The same is asked for of many splits.
+        self.parts, self._needed, self._computing = map(functools.cache, (self._parts, self._read, self._computed))
         operations = {operation.layer.output: operation for operation in executed.operations}
         self.operations = [operations.get(layer.output) for layer in self.graph.layers]
         self.units = [self._unit(operation) for operation in self.operations]
@@ -59,19 +67,16 @@ class Estimate:
         """Channels of the output that are computed together: fewer would cost as much."""
         return operation.tile_channels if operation and operation.tiles > 1 else max(self.config.array.lanes, 8)
 
-    @functools.cache  # noqa: B019
-    def parts(self, index: int, split: Split) -> Parts | None:
+    def _parts(self, index: int, split: Split) -> Parts | None:
         """What each core computes of a layer's output, see :func:`.split.parts_of`."""
         return parts_of(self.graph, self.graph.layers[index], split, len(self.cores), self.units[index])
 
-    @functools.cache  # noqa: B019
-    def _needed(self, index: int, split: Split, core: int) -> list[Region]:
+    def _read(self, index: int, split: Split, core: int) -> list[Region]:
         """What a core's part of a layer reads of each input; nothing where it has none."""
         part = self.parts(index, split)[core]
         return part_of(self.graph, self.graph.layers[index], part)[1] if part else []
 
-    @functools.cache  # noqa: B019
-    def _computing(self, index: int, split: Split) -> int:
+    def _computed(self, index: int, split: Split) -> int:
         """Cycles of the array of the core that has most of a layer."""
         operation, parts = self.operations[index], self.parts(index, split)
         if operation is None:
