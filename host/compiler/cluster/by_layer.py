@@ -87,7 +87,8 @@ def _plans(network: Plan) -> Iterator[tuple[list[Parts], ByLayer]]:
         for operation in executed.operations
     )
     found: list[ByLayer] = []
-    for parts in choose_parts(network, executed):
+    *ways, alone = *choose_parts(network, executed), on_one(network)
+    for parts in ways:
         # What is right for one core may be too much for a part with what it exchanges.
         try:
             found.append(plan_parts(network, parts))
@@ -95,8 +96,12 @@ def _plans(network: Plan) -> Iterator[tuple[list[Parts], ByLayer]]:
             continue
         yield parts, found[-1]
     if all(way.predicted_cycles > least for way in found):
-        parts = on_one(network)
-        yield parts, plan_parts(network, parts)
+        try:
+            yield alone, plan_parts(network, alone)
+        except CompileError:
+            # What is too much for one core may be right for several.
+            if not found:
+                raise
 
 
 def _tell_model_words(plans: Sequence[Plan], originals: Sequence[Plan]) -> None:
