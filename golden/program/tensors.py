@@ -95,7 +95,7 @@ class WrittenTensor:
 
 @dataclass(frozen=True, slots=True)
 class SpilledTensor:
-    """A tensor of the graph, or rows of one, that are never together in feature memory: dense codes in the arena once a
+    """A tensor of the graph, or a part of one, that is never whole in feature memory: dense codes in the arena once a
     run has ended.
 
     Attributes
@@ -110,8 +110,8 @@ class SpilledTensor:
         Of an element.
     order : tuple of int
         Which channel of the model's tensor each channel is; empty if the order is the model's.
-    row : int
-        The first of the rows in the tensor.
+    row, channel : int
+        Where the part begins in the tensor.
     """
 
     name: str
@@ -120,6 +120,7 @@ class SpilledTensor:
     bits: int = CODE_BITS
     order: tuple[int, ...] = ()
     row: int = 0
+    channel: int = 0
 
     @property
     def size_bytes(self) -> int:

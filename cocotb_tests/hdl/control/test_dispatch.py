@@ -32,7 +32,7 @@ async def every_command_reaches_its_unit(dut, p_stall: float) -> None:
     ports = offers(queue)
     shapes = {name: member.signature.members["payload"].shape for name, member in ports.items()}
     await start(dut, {"command": 0, "index": 0, "offer": 0} | {f"{name}__ready": 0 for name in ports})
-    opcodes = [opcode for opcode in isa.OPCODES[queue] if opcode in PORTS]
+    opcodes = [opcode for opcode in isa.opcodes(queue, 1) if opcode in PORTS]
     for index in range(60):
         opcode = opcodes[rng.integers(len(opcodes))]
         fmt, name = isa.FORMATS[opcode], PORTS[opcode]

@@ -36,7 +36,7 @@ def place_constants(plan: Plan) -> Plan:
     CompileError
         If what one job needs exceeds a memory.
     """
-    plan.images, plan.arrivals, external = {}, [], plan.external_bytes
+    plan.images, plan.arrivals, external = {}, [], plan.constants_address
     pieces = {memory: _pieces(plan, memory) for memory in constant_memories(plan.config)}
     residents = {memory: _residents(plan, memory, pieces[memory]) for memory in constant_memories(plan.config)}
     for memory, addresses in residents.items():

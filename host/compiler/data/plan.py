@@ -1,4 +1,4 @@
-"""The plan: what the compiler's passes work on and add to, from a quantised graph to synchronised commands."""
+"""The plan: what the compiler's passes work on and add to, from a quantised graph to a core's synchronised commands."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ from .storage import Storage
 
 @dataclass
 class Plan(Network):
-    """A network on its way to a program. Passes fill it from the top to the bottom.
+    """A network on its way to a core's program. Passes fill it from the top to the bottom.
 
     Attributes
     ----------
     given : Graph or None
         What the passes began with, if it is to be told; ``graph`` is what they make of it.
+    parts : dict of str to (str, int, int)
+        Tensors of the graph that are parts of the network's: of which, and their first row and channel there.
     storages : dict of str to Storage
         How each tensor lies in the feature memory, and where, if it ever is whole there.
     spans : dict of str to tuple of int
@@ -52,15 +54,19 @@ class Plan(Network):
         Address in the arena of each tensor that lies there.
     external_bytes : int
         What they take, from the arena's start on.
+    constants_address : int
+        Where the images lie in the arena, one after the other, and behind them what is streamed.
     computes : list of list of Command
         The COMPUTE commands of each job.
     commands : list of Command
         Of both queues, in an order in which they could run one by one.
     predictions : list of LayerPrediction
     predicted_cycles : int
+        Until the core is done.
     """
 
     given: Graph | None = None
+    parts: dict[str, tuple[str, int, int]] = field(default_factory=dict)
     storages: dict[str, Storage] = field(default_factory=dict)
     spans: dict[str, Span] = field(default_factory=dict)
     cuts: dict[int, tuple[Cut, dict[str, tuple[int, ...]]]] = field(default_factory=dict)
@@ -73,6 +79,7 @@ class Plan(Network):
     streamed: bytes = field(default=b"", repr=False)
     external: dict[str, int] = field(default_factory=dict)
     external_bytes: int = 0
+    constants_address: int = 0
     computes: list[list[Command]] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
     predictions: list[LayerPrediction] = field(default_factory=list)

@@ -10,11 +10,12 @@ ALIGNMENT = 256
 
 
 def plan_arena(plan: Plan) -> Plan:
-    """Give every input, output and spilled tensor its address: inputs and outputs first."""
+    """Give every input, output and spilled tensor its address: inputs and outputs first, constants after all."""
     spilled = [residence.tensor for residence in plan.residences if residence.leaves is not None]
     for name in dict.fromkeys([*plan.graph.inputs, *plan.graph.outputs, *spilled]):
         plan.external[name] = plan.external_bytes
         plan.external_bytes += aligned(plan.graph.tensors[name].size_bytes)
+    plan.constants_address = plan.external_bytes
     return plan
 
 

@@ -1,0 +1,1 @@
+"""From one core to several: which of them computes what."""
