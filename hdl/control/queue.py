@@ -21,7 +21,13 @@ from .tokens import SIGNAL_BITS, Tokens
 
 __all__ = ["CommandQueue"]
 
-_UNITS = {Opcode.LOAD: Unit.LOAD, Opcode.FILL: Unit.FILL, Opcode.STORE: Unit.STORE, Opcode.COMPUTE: Unit.FETCH}
+_UNITS = {
+    Opcode.LOAD: Unit.LOAD,
+    Opcode.FILL: Unit.FILL,
+    Opcode.STORE: Unit.STORE,
+    Opcode.BARRIER: Unit.BARRIER,
+    Opcode.COMPUTE: Unit.FETCH,
+}
 
 
 class _Parts(NamedTuple):
@@ -55,6 +61,8 @@ class CommandQueue(wiring.Component):
         There are no more words.
     load : Out(stream of load_command_layout), store : Out(stream of STORE)
         Of the DMA queue. Payloads are registers.
+    barrier : Out(stream of BARRIER)
+        Of the DMA queue, with several cores.
     compute : Out(stream of COMPUTE)
         Of the compute queue.
     finished : In(1)
@@ -86,7 +94,7 @@ class CommandQueue(wiring.Component):
                 "halt": In(1),
                 "words": In(stream.Signature(config.axi.data_bits)),
                 "exhausted": In(1),
-                **offers(queue),
+                **offers(queue, config.cores),
                 "finished": In(1),
                 "granted": In(SIGNAL_BITS),
                 "grant": Out(SIGNAL_BITS),
@@ -178,8 +186,8 @@ class CommandQueue(wiring.Component):
         m.submodules.flight = flight = Flight(self.queue.unit.name)
         m.submodules.tokens = tokens = Tokens(self.queue.unit.name)
         m.submodules.legality = legality = Legality(self.config, self.opcodes)
-        m.submodules.dispatch = dispatch = Dispatch(self.queue)
-        for name in offers(self.queue):
+        m.submodules.dispatch = dispatch = Dispatch(self.queue, self.config.cores)
+        for name in dispatch.names:
             connect(m, getattr(dispatch, name), flipped(getattr(self, name)))
         m.d.comb += [
             legality.command.eq(command),
@@ -230,7 +238,15 @@ class CommandQueue(wiring.Component):
         ]
         with m.If(self.began & is_transfer):
             m.d.sync += last_was_store.eq(is_store)
-        return idle | (~header.after & (~is_transfer | (is_store == last_was_store)))
+        may_overlap = is_store == last_was_store
+        if Opcode.BARRIER in self.opcodes:
+            # Alone: what is before it is done when it begins, and what is behind it may use what others have stored.
+            is_barrier, last_was_barrier = Signal(), Signal()
+            m.d.comb += is_barrier.eq(header.opcode == Opcode.BARRIER)
+            with m.If(self.began & is_transfer):
+                m.d.sync += last_was_barrier.eq(is_barrier)
+            may_overlap &= ~is_barrier & ~last_was_barrier
+        return idle | (~header.after & (~is_transfer | may_overlap))
 
     def _unit_of(self, opcode):
         """The unit of the command to begin; NONE completes by itself."""

@@ -149,7 +149,7 @@ class Bench:
 
 def _random_commands(bench: Bench, count: int) -> list[tuple[Opcode, dict[str, int]]]:
     rng = bench.rng
-    opcodes = [code for code in isa.OPCODES[bench.queue] if code is not Opcode.END]
+    opcodes = [code for code in isa.opcodes(bench.queue, 1) if code is not Opcode.END]
     commands = []
     for position in range(count + 1):
         opcode = opcodes[rng.integers(len(opcodes))] if position < count else Opcode.END
