@@ -15,36 +15,19 @@ from .control.program import Program
 from .control.queue import CommandQueue
 from .control.registers import core_read_layout, kept_layout, write_layout
 from .control.supervisor import Supervisor
+from .control.trace import TraceSignature
 from .dma.dma_load import DmaLoad
 from .dma.dma_store import DmaStore
 from .parts.assertions import Assertions
 from .parts.fifo import push_signature
 from .parts.isa import report_error
 
-__all__ = ["Core", "TraceSignature", "reset_latency"]
+__all__ = ["Core", "reset_latency"]
 
 
 def reset_latency(config: Config) -> int:
     """Cycles from a core's ``reset`` to that of its last unit, which is the supervisor."""
     return 7 if config.cores == 1 else 8
-
-
-class TraceSignature(wiring.Signature):
-    """Pulses of one cycle for the performance trace, each registered.
-
-    Members
-    -------
-    compute_issue_first, compute_issue_last : Out(1)
-        The first, the last step of a COMPUTE command has been issued.
-    compute_done : Out(1)
-        A COMPUTE command has completed.
-    dma_begin, dma_done : Out(1)
-        A LOAD, STORE, FILL or BARRIER has been handed to its unit, or has completed.
-    """
-
-    def __init__(self):
-        names = ("compute_issue_first", "compute_issue_last", "compute_done", "dma_begin", "dma_done")
-        super().__init__(dict.fromkeys(names, Out(1)))
 
 
 class Core(wiring.Component):

@@ -19,7 +19,8 @@ from .bus.axi_guard import AxiGuard
 from .control.barrier import Barrier
 from .control.cluster import Cluster
 from .control.registers import Registers
-from .core import Core, TraceSignature, reset_latency
+from .control.trace import TraceSignature
+from .core import Core, reset_latency
 from .parts.assertions import ASSERTED, Assertions
 from .parts.verilog import to_verilog
 

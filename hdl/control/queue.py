@@ -14,20 +14,12 @@ from ...golden.isa import Opcode
 from ...golden.units import ErrorCode, Queue, Unit
 from ..parts.isa import INDEX_BITS, ErrorReport, report_error, view
 from .dispatch import Dispatch, offers
-from .flight import Flight
+from .flight import UNITS, Flight
 from .legality import Legality
 from .standing import Standing
 from .tokens import SIGNAL_BITS, Tokens
 
 __all__ = ["CommandQueue"]
-
-_UNITS = {
-    Opcode.LOAD: Unit.LOAD,
-    Opcode.FILL: Unit.FILL,
-    Opcode.STORE: Unit.STORE,
-    Opcode.BARRIER: Unit.BARRIER,
-    Opcode.COMPUTE: Unit.FETCH,
-}
 
 
 class _Parts(NamedTuple):
@@ -236,22 +228,20 @@ class CommandQueue(wiring.Component):
             is_transfer.eq((header.opcode != Opcode.SYNC) & (header.opcode != Opcode.END)),
             is_store.eq(header.opcode == Opcode.STORE),
         ]
+        may_overlap = is_store == last_was_store
         with m.If(self.began & is_transfer):
             m.d.sync += last_was_store.eq(is_store)
-        may_overlap = is_store == last_was_store
-        if Opcode.BARRIER in self.opcodes:
-            # Alone: what is before it is done when it begins, and what is behind it may use what others have stored.
-            is_barrier, last_was_barrier = Signal(), Signal()
-            m.d.comb += is_barrier.eq(header.opcode == Opcode.BARRIER)
-            with m.If(self.began & is_transfer):
+            if Opcode.BARRIER in self.opcodes:
+                # Alone: what is behind it may use what other cores have stored.
+                is_barrier, last_was_barrier = header.opcode == Opcode.BARRIER, Signal()
                 m.d.sync += last_was_barrier.eq(is_barrier)
-            may_overlap &= ~is_barrier & ~last_was_barrier
+                may_overlap &= ~is_barrier & ~last_was_barrier
         return idle | (~header.after & (~is_transfer | may_overlap))
 
     def _unit_of(self, opcode):
         """The unit of the command to begin; NONE completes by itself."""
         unit = Unit.NONE
         for code in self.opcodes:
-            if code in _UNITS:
-                unit = Mux(opcode == code, _UNITS[code], unit)
+            if code in UNITS:
+                unit = Mux(opcode == code, UNITS[code], unit)
         return unit

@@ -10,7 +10,7 @@ import cocotb
 import pytest
 from cocotb.triggers import gather
 
-from benches.arbiter_bench import ArbiterBench, word_at
+from buses.arbiter_bench import ArbiterBench, word_at
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.presets import PRESETS
