@@ -12,6 +12,9 @@ from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, report_error, re
 
 __all__ = ["BarrierUnit"]
 
+#: Cycles by which a core that waits gives up after one that is stuck: longer than that one's error takes to stop it.
+_GRACE = 8
+
 
 class BarrierUnit(wiring.Component):
     """Execute BARRIER, one at a time; ``done`` four cycles after its command where the others are there already.
@@ -31,8 +34,8 @@ class BarrierUnit(wiring.Component):
     release, lost : In(1)
         From :class:`.barrier.Barrier`: it goes on, or one of its group has ended.
     peers_progress : In(1)
-        Something moves in another core. While this one waits that is its progress too, so that the watchdog names the
-        core that is stuck and not those that wait for it.
+        Something moves in another core. While this one waits that is its progress too, some cycles longer, so that
+        the watchdog names the core that is stuck and not those that wait for it.
     waiting : Out(1)
         The core waits at a barrier.
     done : Out(1)
@@ -69,7 +72,7 @@ class BarrierUnit(wiring.Component):
         m = Module()
         command, cores = self.command.payload, self.config.cores
         failed, taken, legal = Signal(), Signal(), Signal()
-        index = Signal(INDEX_BITS, reset_less=True)
+        index, grace = Signal(INDEX_BITS, reset_less=True), Signal(range(_GRACE + 1))
         m.d.comb += [
             self.command.ready.eq(~self.waiting & ~self.halt & ~failed),
             taken.eq(self.command.valid & self.command.ready),
@@ -79,8 +82,12 @@ class BarrierUnit(wiring.Component):
             self.arrive.valid.eq(taken & legal),
             self.arrive.payload.eq(command.group),
             self.done.eq(self.release),
-            self.progress.eq(taken | self.release | self.waiting & self.peers_progress),
+            self.progress.eq(taken | self.release | self.waiting & (grace != 0)),
         ]
+        with m.If(self.peers_progress):
+            m.d.sync += grace.eq(_GRACE)
+        with m.Elif(grace != 0):
+            m.d.sync += grace.eq(grace - 1)
         with m.If(taken):
             m.d.sync += [self.waiting.eq(legal), index.eq(command.index)]
         with m.Elif(self.release | self.lost):
