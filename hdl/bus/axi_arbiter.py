@@ -32,6 +32,29 @@ def _request_layout() -> data.StructLayout:
     )
 
 
+class _Turns(wiring.Component):
+    """Choose who is served next of those that ask: the first behind the one that was served last."""
+
+    def __init__(self, count: int):
+        self.count = count
+        super().__init__({"asks": In(count), "serve": In(1), "chosen": Out(range(count))})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        last = Signal(range(self.count))
+        with m.Switch(last):
+            for number in range(self.count):
+                with m.Case(number):
+                    # Later assignments win.
+                    for distance in reversed(range(1, self.count + 1)):
+                        other = (number + distance) % self.count
+                        with m.If(self.asks[other]):
+                            m.d.comb += self.chosen.eq(other)
+        with m.If(self.serve):
+            m.d.sync += last.eq(self.chosen)
+        return m
+
+
 class AxiArbiter(wiring.Component):
     """Pass the bursts of several guards on to one port, one request a cycle and channel, and one beat.
 
@@ -89,11 +112,11 @@ class AxiArbiter(wiring.Component):
         ends = self._elaborate_beats(m, order.output, checks)
         m.d.comb += taken.eq(self._elaborate_requests(m, "aw", writes, whole, order.input.ready))
         m.d.comb += order.input.valid.eq(taken.any())
-        for number in range(self.config.cores):
+        # Bursts whose beats are all here, and that have not been offered.
+        waiting = [Signal(range(_BEATS + 1), name=f"bursts_{number}") for number in range(self.config.cores)]
+        for number, bursts in enumerate(waiting):
             with m.If(taken[number]):
                 m.d.comb += order.input.payload.eq(number)
-            # Bursts whose beats are all here, and that have not been offered.
-            bursts = Signal(range(_BEATS + 1), name=f"bursts_{number}")
             m.d.sync += [
                 bursts.eq(bursts + ends[number] - taken[number]),
                 whole[number].eq(remains(bursts, leaves=taken[number], comes=ends[number])),
@@ -120,20 +143,16 @@ class AxiArbiter(wiring.Component):
         taken from its queue."""
         bus, count = self.memory, len(queues)
         valid, ready = getattr(bus, f"{channel}valid"), getattr(bus, f"{channel}ready")
-        asks, taken = Signal(count, name=f"{channel}_asks"), Signal(count, name=f"{channel}_taken")
-        last, chosen = (Signal(range(count), name=f"{channel}_{name}") for name in ("last", "chosen"))
-        request = Signal(_request_layout(), name=f"{channel}_request")
-        m.d.comb += asks.eq(Cat(queue.valid for queue in queues) & may)
-        with m.Switch(last):
-            for number in range(count):
+        m.submodules[f"{channel}_turns"] = turns = _Turns(count)
+        taken = Signal(count, name=f"{channel}_taken")
+        chosen, request = turns.chosen, Signal(_request_layout(), name=f"{channel}_request")
+        m.d.comb += [turns.asks.eq(Cat(queue.valid for queue in queues) & may), turns.serve.eq(taken.any())]
+        with m.Switch(chosen):
+            for number, queue in enumerate(queues):
                 with m.Case(number):
-                    # Later assignments win: the one behind the last that was served.
-                    for distance in reversed(range(1, count + 1)):
-                        other = (number + distance) % count
-                        with m.If(asks[other]):
-                            m.d.comb += [chosen.eq(other), request.eq(queues[other].payload)]
+                    m.d.comb += request.eq(queue.payload)
         with m.If((~valid | ready) & room):
-            m.d.comb += taken.eq(asks & (1 << chosen))
+            m.d.comb += taken.eq(turns.asks & (1 << chosen))
         m.d.comb += [
             [queue.ready.eq(taken[number]) for number, queue in enumerate(queues)],
             getattr(bus, f"{channel}size").eq(ceil_log2(self.config.axi.data_bytes)),
@@ -143,7 +162,6 @@ class AxiArbiter(wiring.Component):
             m.d.sync += valid.eq(0)
         with m.If(taken.any()):
             m.d.sync += [
-                last.eq(chosen),
                 valid.eq(1),
                 getattr(bus, f"{channel}addr").eq(request.addr),
                 getattr(bus, f"{channel}len").eq(request.len),
