@@ -121,6 +121,25 @@ async def a_soft_reset_while_cores_wait(dut, missing: int) -> None:
     await bench.check_ring()
 
 
+@cocotb.test(timeout_time=5, timeout_unit="ms")
+@cocotb.parametrize(p_stall=[0.0, 0.4])
+async def a_soft_reset_at_any_time(dut, p_stall: float) -> None:
+    """With bursts of all cores on their way; what they have begun to write is brought to an end."""
+    bench = await _bench(dut, p_stall=p_stall, seed=3)
+    await bench.check_ring()
+    length = await bench.read("CYCLES")
+    for _ in range(8):
+        await bench.select(bench.ring(4))
+        await bench.begin()
+        await bench.cycles(int(bench.rng.integers(length)))
+        await bench.reset()
+        assert await bench.status() == 0
+        assert await bench.read("ERROR_CORE") == 0
+        if bench.rng.random() < 0.3:
+            await bench.check_ring()
+    await bench.check_ring()
+
+
 async def _stopped(bench: ClusterBench, core: int, error: tuple, *, others: tuple = STOPPED) -> None:
     """The error of one core has ended the run; nothing but a soft reset helps, and then all is well."""
     assert await bench.status() == registers.STATUS_ERROR

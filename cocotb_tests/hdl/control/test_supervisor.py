@@ -43,6 +43,12 @@ def test_supervisor(simulate, cores: int) -> None:
     simulate(Supervisor(config_of(cores)), env={"CORES": str(cores)})
 
 
+def test_to_be_stopped_says_least() -> None:
+    """An error of a core's own in the same cycle counts instead."""
+    assert error_sources(config_of(2))[-1] == "cluster"
+    assert "cluster" not in error_sources(config_of(1))
+
+
 def _read(dut, name: str) -> int:
     return int(core_read_layout(CONFIG).from_bits(int(dut.read.value))[name])
 
