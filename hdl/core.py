@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 from amaranth.hdl import Module, ResetInserter, Signal, Value, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -232,15 +234,16 @@ class Core(wiring.Component):
         ]
 
     def _elaborate_assertions(self, m: Module, checks: Assertions) -> None:
-        """LOAD and FILL never run beside STORE: what the one writes, the other may be about to read."""
+        """Units never run beside each other: what one of them writes, another may be about to read."""
         if not checks.wanted:
             return
         busy = []
-        for name in ("load", "store"):
+        for name in ("load", "store", "barrier")[: 2 if self.config.cores == 1 else 3]:
             unit, under_way = self._units[name], Signal(8, name=f"{name}_under_way")
             with m.If(self.resetting):
                 m.d.sync += under_way.eq(0)
             with m.Else():
                 m.d.sync += under_way.eq(under_way + (unit.command.valid & unit.command.ready) - unit.done)
             busy.append(under_way != 0)
-        checks.never(busy[0] & busy[1] & ~self.resetting, "core: LOAD or FILL runs beside STORE")
+        for one, other in combinations(busy, 2):
+            checks.never(one & other & ~self.resetting, "core: LOAD or FILL, STORE or BARRIER runs beside another")
