@@ -240,7 +240,7 @@ BARRIER = _format(
     "the group has ended, or ends before it is here, the run stops with the error BARRIER.",
 )
 
-FORMATS: dict[Opcode, Format] = {fmt.opcode: fmt for fmt in (END, SYNC, LOAD, STORE, FILL, COMPUTE, BARRIER)}
+FORMATS = {fmt.opcode: fmt for fmt in (END, SYNC, LOAD, STORE, FILL, COMPUTE, BARRIER)}
 _OPCODES: dict[Queue, tuple[Opcode, ...]] = {
     Queue.DMA: (Opcode.END, Opcode.SYNC, Opcode.LOAD, Opcode.STORE, Opcode.FILL, Opcode.BARRIER),
     Queue.COMPUTE: (Opcode.END, Opcode.SYNC, Opcode.COMPUTE),

@@ -42,9 +42,9 @@ _REGISTERS_HEAD = f"""\
 Generated from `golden/registers.py` by `python -m lutterfly.golden.manual`; do not edit.
 
 Registers are 32 bits wide, on AXI4-Lite; addresses are in bytes, in a window of
-{1 << registers.ADDRESS_BITS} bytes, or of
-{registers.CORE_BYTES} for each core if that is more. Write strobes are honoured. Bits outside the mask do not exist: they
-read zero. An access that the table does not allow, or to an address that is not in it, is answered with SLVERR (and reads zero).
+{1 << registers.ADDRESS_BITS} bytes, or of {registers.CORE_BYTES} for each core if that is more.
+Write strobes are honoured. Bits outside the mask do not exist: they read zero. An access that the table does not allow,
+or to an address that is not in it, is answered with SLVERR (and reads zero).
 """
 
 _CLUSTER = f"""\

@@ -22,7 +22,7 @@ def new_arena(program: Program) -> UInt8:
 
 
 def read_tensor(tensor: WrittenTensor, feature: UInt8) -> npt.NDArray[np.int8]:
-    """A copy of what lies in the feature memory uint8[feature_bytes]: int8[height, width, channels], as it lies there."""
+    """What lies in the feature memory uint8[feature_bytes]: a copy, int8[height, width, channels], as it lies there."""
     height, width, channels = tensor.shape
     y, x, byte = np.ogrid[:height, :width, : run_bytes(channels, tensor.bits)]
     image = feature[tensor.address + y * tensor.row_pitch + x * tensor.pixel_pitch + byte]
