@@ -45,7 +45,7 @@ class Config:
     axi: AxiConfig
     engines: EngineConfigs = field(default_factory=lambda: EngineConfigs.of(MAC, MAXIMUM, DEPTHWISE, ADD))
     resident_commands: int = 64
-    cluster: ClusterConfig = ClusterConfig()
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
 
     def __post_init__(self) -> None:
         lanes = self.array.lanes

@@ -234,13 +234,13 @@ BARRIER = _format(
     Opcode.BARRIER,
     ("group", MOST_CORES, "The cores that meet: bit i for core i. This core is one of them."),
     action="wait until every earlier command of this queue has completed\nwait until every core of the group is here",
-    notes="For accelerators with several cores; illegal where there is one. The cores of a group meet where all of them "
-    "are at a BARRIER with this group, and go on together: what one of them has stored before, each of them may load "
-    "behind it. A group without this core, or with cores that there are not, is an illegal field. Where a core of the "
-    "group has ended, or ends before it is here, the run stops with the error BARRIER.",
+    notes="For accelerators with several cores; illegal where there is one. The cores of a group meet where all of "
+    "them are at a BARRIER with this group, and go on together: what one of them has stored before, each of them may "
+    "load behind it. A group without this core, or with cores that there are not, is an illegal field. Where a core of "
+    "the group has ended, or ends before it is here, the run stops with the error BARRIER.",
 )
 
-FORMATS: dict[Opcode, Format] = {fmt.opcode: fmt for fmt in (END, SYNC, LOAD, STORE, FILL, COMPUTE, BARRIER)}
+FORMATS = {fmt.opcode: fmt for fmt in (END, SYNC, LOAD, STORE, FILL, COMPUTE, BARRIER)}
 _OPCODES: dict[Queue, tuple[Opcode, ...]] = {
     Queue.DMA: (Opcode.END, Opcode.SYNC, Opcode.LOAD, Opcode.STORE, Opcode.FILL, Opcode.BARRIER),
     Queue.COMPUTE: (Opcode.END, Opcode.SYNC, Opcode.COMPUTE),

@@ -42,8 +42,9 @@ _REGISTERS_HEAD = f"""\
 Generated from `golden/registers.py` by `python -m lutterfly.golden.manual`; do not edit.
 
 Registers are 32 bits wide, on AXI4-Lite; addresses are in bytes, in a window of
-{1 << registers.ADDRESS_BITS} bytes, of more with four cores or eight. Write strobes are honoured. Bits outside the mask do not exist: they read zero.
-An access that the table does not allow, or to an address that is not in it, is answered with SLVERR (and reads zero).
+{1 << registers.ADDRESS_BITS} bytes, or of {registers.CORE_BYTES} for each core if that is more.
+Write strobes are honoured. Bits outside the mask do not exist: they read zero. An access that the table does not allow,
+or to an address that is not in it, is answered with SLVERR (and reads zero).
 """
 
 _CLUSTER = f"""\
@@ -51,8 +52,9 @@ _CLUSTER = f"""\
 
 With several cores these are there once for each:
 {", ".join(f"`{name}`" for name, register in registers.REGISTERS.items() if register.core == 0)}.
-Those of core i lie {registers.CORE_BYTES:#x} * i above those of core 0. One write of CONTROL starts all cores. STATUS and
-INTERRUPT are those of all: a run is done when every core is, and an error of one core stops all of them. There is more:
+Those of core i lie {registers.CORE_BYTES:#x} * i above those of core 0.
+One write of CONTROL starts all cores. STATUS and INTERRUPT are those of all: a run is done when every core is, and an
+error of one core stops all of them. There is more:
 """
 
 _RUN = """\

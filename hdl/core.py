@@ -2,44 +2,34 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, ResetInserter, Signal
+from itertools import combinations
+
+from amaranth.hdl import Module, ResetInserter, Signal, Value, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..golden.config import Config
-from ..golden.units import Queue
+from ..golden.units import ErrorCode, Queue, Unit
 from .bus.axi import ReadSignature, WriteSignature
 from .compute.compute import Compute
+from .control.barrier_unit import BarrierUnit
 from .control.program import Program
 from .control.queue import CommandQueue
-from .control.registers import kept_layout, read_layout, write_layout
+from .control.registers import core_read_layout, kept_layout, write_layout
 from .control.supervisor import Supervisor
+from .control.trace import TraceSignature
 from .dma.dma_load import DmaLoad
 from .dma.dma_store import DmaStore
 from .parts.assertions import Assertions
+from .parts.fifo import push_signature
+from .parts.isa import report_error
 
-__all__ = ["RESET_LATENCY", "Core", "TraceSignature"]
-
-#: From ``reset`` to that of the last unit, which is the supervisor.
-RESET_LATENCY = 7
+__all__ = ["Core", "reset_latency"]
 
 
-class TraceSignature(wiring.Signature):
-    """Pulses of one cycle for the performance trace, each registered.
-
-    Members
-    -------
-    compute_issue_first, compute_issue_last : Out(1)
-        The first, the last step of a COMPUTE command has been issued.
-    compute_done : Out(1)
-        A COMPUTE command has completed.
-    dma_begin, dma_done : Out(1)
-        A LOAD, STORE or FILL has been handed to its unit, or has completed.
-    """
-
-    def __init__(self):
-        names = ("compute_issue_first", "compute_issue_last", "compute_done", "dma_begin", "dma_done")
-        super().__init__(dict.fromkeys(names, Out(1)))
+def reset_latency(config: Config) -> int:
+    """Cycles from a core's ``reset`` to that of its last unit, which is the supervisor."""
+    return 7 if config.cores == 1 else 8
 
 
 class Core(wiring.Component):
@@ -48,6 +38,8 @@ class Core(wiring.Component):
     Parameters
     ----------
     config : Config
+    core : int
+        Its number.
 
     Members
     -------
@@ -60,15 +52,31 @@ class Core(wiring.Component):
     clear_interrupt : In(1)
     kept : In(kept_layout), written : In(write_layout)
         From the registers.
-    read : Out(read_layout)
+    read : Out(core_read_layout)
         To the registers.
     program, load : Out(ReadSignature), store : Out(WriteSignature)
         The masters; addresses are relative to EXTERNAL_BASE.
     trace : Out(TraceSignature)
+    arrive : Out(push_signature of a group), release, lost : In(1), ended : Out(1)
+        To and from :class:`.control.barrier.Barrier`, with several cores.
+    stop : In(1)
+        An error of another core ends the run, with several cores.
+    progress : Out(1), peers_progress : In(1)
+        Something but its barrier moves in this core, or in another one, with several cores.
     """
 
-    def __init__(self, config: Config):
+    def __init__(self, config: Config, core: int = 0):
         self.config = config
+        self.core = core
+        several = {
+            "arrive": Out(push_signature(unsigned(config.cores))),
+            "release": In(1),
+            "lost": In(1),
+            "ended": Out(1),
+            "stop": In(1),
+            "progress": Out(1),
+            "peers_progress": In(1),
+        }
         super().__init__(
             {
                 "reset": In(1),
@@ -77,11 +85,12 @@ class Core(wiring.Component):
                 "clear_interrupt": In(1),
                 "kept": In(kept_layout()),
                 "written": In(write_layout()),
-                "read": Out(read_layout(config)),
+                "read": Out(core_read_layout(config)),
                 "program": Out(ReadSignature(config.axi.data_bits)),
                 "load": Out(ReadSignature(config.axi.data_bits)),
                 "store": Out(WriteSignature(config.axi.data_bits)),
                 "trace": Out(TraceSignature()),
+                **(several if config.cores > 1 else {}),
             }
         )
 
@@ -95,6 +104,8 @@ class Core(wiring.Component):
             "store": DmaStore(self.config),
             "compute": Compute(self.config),
         }
+        if self.config.cores > 1:
+            self._units["barrier"] = BarrierUnit(self.config, self.core)
         # Each unit's reset from a register of its own, one after the other: no wire has to reach all over the device,
         # and a reset is much longer than the chain. The supervisor comes last, so that no run begins before.
         reset = self.reset
@@ -103,9 +114,9 @@ class Core(wiring.Component):
             m.d.sync += later.eq(reset)
             m.submodules[name] = ResetInserter(later)(unit)
             reset = later
-        assert len(self._units) == RESET_LATENCY
+        assert len(self._units) == reset_latency(self.config)
         m.d.comb += self.resetting.eq(reset)
-        program, dma_queue, compute_queue, load, store, compute = list(self._units.values())[1:]
+        program, dma_queue, compute_queue, load, store, compute = list(self._units.values())[1:7]
 
         connect(m, program.read, flipped(self.program))
         connect(m, load.bus, flipped(self.load))
@@ -118,12 +129,14 @@ class Core(wiring.Component):
         m.d.comb += [
             compute.local_write.eq(load.local),
             store.word.eq(compute.store_word),
-            dma_queue.finished.eq(load.done | store.done),
+            dma_queue.finished.eq(self._dma_done()),
             compute_queue.finished.eq(compute.done),
         ]
         for queue in Queue:
             self._elaborate_queue(m, queue)
-        self._elaborate_supervision(m)
+        progress = self._elaborate_supervision(m)
+        if self.config.cores > 1:
+            self._elaborate_cluster(m, progress)
         self._elaborate_trace(m)
         self._elaborate_assertions(m, Assertions(m, platform))
         return m
@@ -151,9 +164,10 @@ class Core(wiring.Component):
             supervisor.errors[f"{name}_queue"].eq(queue.error),
         ]
 
-    def _elaborate_supervision(self, m: Module) -> None:
+    def _elaborate_supervision(self, m: Module) -> Signal:
+        """The units under the supervisor; returns what moves in each, in their order."""
         supervisor, *workers = self._units.values()
-        program, dma_queue, compute_queue, load, store, compute = workers
+        program, dma_queue, compute_queue, load, store, compute = workers[:6]
         # A register for each, so that no handshake of one end of the core is joined with that of another. That of the
         # halt, on its way across the device, synthesis makes one of.
         progress = Signal(len(workers))
@@ -178,29 +192,58 @@ class Core(wiring.Component):
             supervisor.events.compute_done.eq(compute_queue.completed),
             self.read.eq(supervisor.read),
         ]
+        return progress
+
+    def _elaborate_cluster(self, m: Module, progress: Signal) -> None:
+        """What there is where there are other cores."""
+        supervisor, barrier, dma_queue = (self._units[name] for name in ("supervisor", "barrier", "dma_queue"))
+        connect(m, dma_queue.barrier, barrier.command)
+        connect(m, barrier.arrive, flipped(self.arrive))
+        # Registered, so that no core's handshakes are joined with another's.
+        m.d.sync += self.progress.eq(progress[:-1].any())
+        m.d.comb += [
+            barrier.release.eq(self.release),
+            barrier.lost.eq(self.lost),
+            barrier.peers_progress.eq(self.peers_progress),
+            self.ended.eq(dma_queue.done),
+            supervisor.events.barrier_stalled.eq(barrier.waiting),
+            supervisor.errors.barrier.eq(barrier.error),
+        ]
+        with m.If(self.stop):
+            m.d.comb += report_error(supervisor.errors.cluster, ErrorCode.STOPPED, Unit.NONE, 0)
+
+    def _dma_done(self) -> Value:
+        """A command of the DMA queue has completed."""
+        done = self._units["load"].done | self._units["store"].done
+        return done | self._units["barrier"].done if self.config.cores > 1 else done
 
     def _elaborate_trace(self, m: Module) -> None:
         load, store, compute = (self._units[name] for name in ("load", "store", "compute"))
         begins = Signal()
         m.d.comb += begins.eq((load.command.valid & load.command.ready) | (store.command.valid & store.command.ready))
+        if self.config.cores > 1:
+            command = self._units["barrier"].command
+            with m.If(command.valid & command.ready):
+                m.d.comb += begins.eq(1)
         m.d.sync += [
             self.trace.compute_issue_first.eq(compute.first),
             self.trace.compute_issue_last.eq(compute.last),
             self.trace.compute_done.eq(compute.done),
             self.trace.dma_begin.eq(begins),
-            self.trace.dma_done.eq(load.done | store.done),
+            self.trace.dma_done.eq(self._dma_done()),
         ]
 
     def _elaborate_assertions(self, m: Module, checks: Assertions) -> None:
-        """LOAD and FILL never run beside STORE: what the one writes, the other may be about to read."""
+        """Units never run beside each other: what one of them writes, another may be about to read."""
         if not checks.wanted:
             return
         busy = []
-        for name in ("load", "store"):
+        for name in ("load", "store", "barrier")[: 2 if self.config.cores == 1 else 3]:
             unit, under_way = self._units[name], Signal(8, name=f"{name}_under_way")
             with m.If(self.resetting):
                 m.d.sync += under_way.eq(0)
             with m.Else():
                 m.d.sync += under_way.eq(under_way + (unit.command.valid & unit.command.ready) - unit.done)
             busy.append(under_way != 0)
-        checks.never(busy[0] & busy[1] & ~self.resetting, "core: LOAD or FILL runs beside STORE")
+        for one, other in combinations(busy, 2):
+            checks.never(one & other & ~self.resetting, "core: LOAD or FILL, STORE or BARRIER runs beside another")

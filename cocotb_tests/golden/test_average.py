@@ -15,8 +15,7 @@ from lutterfly.golden.engines.configurations import EngineConfigs
 from lutterfly.golden.machine.machine import ORDERS
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host.compiler import compile_graph, plan_graph
-from lutterfly.host.compiler.outcome.emit import emit
+from lutterfly.host.compiler import compile_graph, encode, plan_graph
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import AveragePool, Graph, Pad, Window
 from lutterfly.host.session.verify import verify
@@ -87,7 +86,7 @@ def test_it_runs_in_parts(seeds: range) -> None:
         plan = plan_graph(graph, SMALL)
         cut += 0 in plan.cuts and bool(graph.layers[0].multipliers)
         for order in ORDERS:
-            assert differing_bytes(graph, emit(plan, "tiny"), SMALL, order=order, seed=seed) == 0
+            assert differing_bytes(graph, encode(plan), SMALL, order=order, seed=seed) == 0
     assert cut > len(seeds) // 3
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lutterfly.golden.config import Config
-from lutterfly.golden.config_parts import ArrayConfig, AxiConfig, MemoryConfig
+from lutterfly.golden.config_parts import ArrayConfig, AxiConfig, ClusterConfig, MemoryConfig
 from lutterfly.golden.engines import ADD, DEPTHWISE, ENGINES, FPC, MAC, MAXIMUM
 from lutterfly.golden.engines.add.configuration import AddConfig
 from lutterfly.golden.engines.configurations import EngineConfigs
@@ -22,7 +22,7 @@ from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
 
 ARRAY = {"lanes": 16, "columns": 8, "requant_lanes": 4}
 MEMORY = {"feature_bytes": 65536, "weight_bytes": 262144, "parameter_bytes": 32768, "tables": 16, "list_entries": 1024}
-FIELDS = "array, memory, axi, engines, resident_commands"
+FIELDS = "array, memory, axi, engines, resident_commands, cluster"
 
 ENGINE_NAMES = ", ".join(engine.name for engine in ENGINES.values())
 
@@ -56,7 +56,8 @@ def test_hash_does_not_change_unnoticed() -> None:
     }
     assert json.loads(text)["engines"] == engines
     assert text == json.dumps(json.loads(text), sort_keys=True)
-    assert set(json.loads(text)) == {field.name for field in dataclasses.fields(Config)}
+    # What says how many cores there are is left out where there is one.
+    assert set(json.loads(text)) == {field.name for field in dataclasses.fields(Config)} - {"cluster"}
     assert {name: config.hash for name, config in PRESETS.items()} == {
         "tiny": 3606122186,
         "ecp5-85k": 1081845225,
@@ -240,9 +241,34 @@ def test_limits_of_memories(name: str, last: int, first: int, constraint: str) -
         config(first)
 
 
-def changed(*path: str, value: object) -> str:
-    """The text of `tiny` with another value in one place."""
-    plain = json.loads(PRESETS["tiny"].to_json())
+@pytest.mark.parametrize(
+    ("cluster", "message"),
+    [
+        ({"cores": 3}, "cores must be 1, 2, 4 or 8, not 3"),
+        ({"cores": 16}, "cores must be 1, 2, 4 or 8, not 16"),
+        ({"cores": 1, "shared_port": False}, "shared_port must be true for one core, not false"),
+    ],
+)
+def test_refuses_clusters(cluster: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        ClusterConfig(**cluster)
+
+
+def test_cores_make_another_configuration() -> None:
+    tiny = PRESETS["tiny"]
+    found = [
+        dataclasses.replace(tiny, cluster=ClusterConfig(cores, shared)) for cores in (2, 4) for shared in (True, False)
+    ]
+    assert len({config.hash for config in (tiny, *found)}) == 5
+    assert [config.cluster.ports for config in found] == [1, 2, 1, 4]
+    assert [config.cluster.core_bits for config in found] == [1, 1, 2, 2]
+    for config in found:
+        assert Config.from_json(config.to_json()) == config
+
+
+def changed(*path: str, value: object, cores: int = 1) -> str:
+    """The text of `tiny` with so many cores and another value in one place."""
+    plain = json.loads(dataclasses.replace(PRESETS["tiny"], cluster=ClusterConfig(cores=cores)).to_json())
     place = plain
     for key in path[:-1]:
         place = place[key]
@@ -356,11 +382,10 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=5,
 )
-PATHS = [(key,) for key in json.loads(PRESETS["tiny"].to_json())] + [
-    (key, inner)
-    for key, part in json.loads(PRESETS["tiny"].to_json()).items()
-    if isinstance(part, dict)
-    for inner in part
+#: With several cores, so that every field is there.
+CLUSTERED = json.loads(dataclasses.replace(PRESETS["tiny"], cluster=ClusterConfig(cores=2)).to_json())
+PATHS = [(key,) for key in CLUSTERED] + [
+    (key, inner) for key, part in CLUSTERED.items() if isinstance(part, dict) for inner in part
 ]
 
 
@@ -375,11 +400,14 @@ def is_kept(given: object, config: object) -> bool:
 @given(path=st.sampled_from(PATHS), value=JSON)
 def test_any_value_anywhere_is_a_configuration_or_refused(path: tuple[str, ...], value: object) -> None:
     try:
-        config = Config.from_json(changed(*path, value=value))
+        config = Config.from_json(changed(*path, value=value, cores=2))
     except ValueError:
         return
+    given = json.loads(changed(*path, value=value, cores=2))
+    if config.cores == 1:
+        del given["cluster"]
     # What an engine is built with may be left to its defaults.
-    assert is_kept(json.loads(changed(*path, value=value)), json.loads(config.to_json()))
+    assert is_kept(given, json.loads(config.to_json()))
     assert Config.from_json(config.to_json()) == config
 
 

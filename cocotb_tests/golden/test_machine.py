@@ -52,8 +52,8 @@ def queues(dma: list[bytes], compute: list[bytes]) -> tuple[Queues, np.ndarray]:
 def prepared() -> Machine:
     """A machine with one step list (entry 0) and identity parameters (word 0)."""
     machine = Machine(CONFIG)
-    machine.memories[LocalMemory.LIST].view(np.uint32)[0] = LIST_CLEAR | LIST_FIRE
-    machine.memories[LocalMemory.PARAMETER].view(np.uint64)[0] = pack_parameters(
+    machine.cores[0].memories[LocalMemory.LIST].view(np.uint32)[0] = LIST_CLEAR | LIST_FIRE
+    machine.cores[0].memories[LocalMemory.PARAMETER].view(np.uint64)[0] = pack_parameters(
         np.zeros(1, np.int32), np.ones(1, np.float32)
     )[0]
     return machine
@@ -64,7 +64,7 @@ def prepared() -> Machine:
 def test_compute_follows_the_pseudo_code(preset: str, seed: int) -> None:
     config, rng = PRESETS[preset], np.random.default_rng(seed)
     machine = Machine(config, seed=seed)
-    feature = machine.memories[LocalMemory.FEATURE].copy()
+    feature = machine.cores[0].memories[LocalMemory.FEATURE].copy()
     outer, middle, inner, steps = (int(n) for n in rng.integers(1, 5, 4))
     engine = find_engine(int(rng.integers(2)))
     limit = config.array.columns if engine is MAC else config.array.lanes
@@ -96,16 +96,17 @@ def test_compute_follows_the_pseudo_code(preset: str, seed: int) -> None:
     entries = offsets.astype(np.uint32)
     entries[0] |= LIST_CLEAR
     entries[-1] |= LIST_FIRE
-    machine.memories[LocalMemory.LIST].view(np.uint32)[command["list"] :][:steps] = entries
+    machine.cores[0].memories[LocalMemory.LIST].view(np.uint32)[command["list"] :][:steps] = entries
     weights = (
-        machine.memories[LocalMemory.WEIGHT]
+        machine.cores[0]
+        .memories[LocalMemory.WEIGHT]
         .view(np.int8)
         .reshape(-1, config.array.columns, config.array.lanes)
         .astype(int)
     )
     width = config.array.requant_lanes
-    parameters = machine.memories[LocalMemory.PARAMETER].view(np.uint64).reshape(-1, width)
-    table = machine.memories[LocalMemory.TABLE][256 * command["table"] :][:256]
+    parameters = machine.cores[0].memories[LocalMemory.PARAMETER].view(np.uint64).reshape(-1, width)
+    table = machine.cores[0].memories[LocalMemory.TABLE][256 * command["table"] :][:256]
     groups = -(-lanes // width)
 
     expected = feature.copy()
@@ -136,18 +137,18 @@ def test_compute_follows_the_pseudo_code(preset: str, seed: int) -> None:
             expected[place + lane] = value
 
     program, arena = queues([END.encode()], [COMPUTE.encode(**command), END.encode()])
-    machine.run(program, arena)
-    np.testing.assert_array_equal(machine.memories[LocalMemory.FEATURE], expected)
+    machine.run([program], arena)
+    np.testing.assert_array_equal(machine.cores[0].memories[LocalMemory.FEATURE], expected)
 
 
 def run_copies(order: str, dma: list[bytes], compute: list[bytes], seed: int = 0) -> bool:
     """Whether bytes 0 to 3, which are 1 at first, arrive at 128 as 1."""
     machine = prepared()
-    machine.memories[LocalMemory.FEATURE][:4] = 1
+    machine.cores[0].memories[LocalMemory.FEATURE][:4] = 1
     program, arena = queues([*dma, END.encode()], [*compute, END.encode()])
-    machine._rng = np.random.default_rng(seed)
-    machine.run(program, arena, order=order)
-    return bool((machine.memories[LocalMemory.FEATURE][128:132] == 1).all())
+    machine.cores[0]._rng = np.random.default_rng(seed)
+    machine.run([program], arena, order=order)
+    return bool((machine.cores[0].memories[LocalMemory.FEATURE][128:132] == 1).all())
 
 
 def test_a_dependent_command_needs_after() -> None:
@@ -181,13 +182,13 @@ def test_a_fill_over_a_source_needs_a_token() -> None:
 def test_a_store_before_its_data_shows() -> None:
     for order, wait in itertools.product(ORDERS, (0, 1)):
         machine = prepared()
-        machine.memories[LocalMemory.FEATURE][:4] = 1
-        machine.memories[LocalMemory.FEATURE][64:68] = 2
+        machine.cores[0].memories[LocalMemory.FEATURE][:4] = 1
+        machine.cores[0].memories[LocalMemory.FEATURE][64:68] = 2
         program, arena = queues(
             [STORE.encode(external=1024, local=64, row_bytes=4, rows=1, wait=wait), END.encode()],
             [COMPUTE.encode(**COPY, signal=wait), END.encode()],
         )
-        machine.run(program, arena, order=order)
+        machine.run([program], arena, order=order)
         assert (arena[1024:1028] == 1).all() == bool(wait), order
 
 
@@ -196,19 +197,19 @@ def test_reading_what_the_same_command_has_written_is_undefined() -> None:
     images = []
     for seed in range(2):
         machine = prepared()
-        machine.memories[LocalMemory.FEATURE][:] = 1
-        machine.memories[LocalMemory.FEATURE][:4] = 2
-        machine._rng = np.random.default_rng(seed)
+        machine.cores[0].memories[LocalMemory.FEATURE][:] = 1
+        machine.cores[0].memories[LocalMemory.FEATURE][:4] = 2
+        machine.cores[0]._rng = np.random.default_rng(seed)
         program, arena = queues([END.encode()], [COMPUTE.encode(**shifted), END.encode()])
-        machine.run(program, arena)
-        images.append(machine.memories[LocalMemory.FEATURE].copy())
+        machine.run([program], arena)
+        images.append(machine.cores[0].memories[LocalMemory.FEATURE].copy())
     assert (images[0][4:8] == 2).all()
     assert (images[0][8:20] != images[1][8:20]).any()
 
 
 def test_in_place_is_allowed() -> None:
     machine = prepared()
-    before = machine.memories[LocalMemory.FEATURE].copy()
+    before = machine.cores[0].memories[LocalMemory.FEATURE].copy()
     program, arena = queues(
         [END.encode()],
         [
@@ -216,8 +217,8 @@ def test_in_place_is_allowed() -> None:
             END.encode(),
         ],
     )
-    machine.run(program, arena)
-    np.testing.assert_array_equal(machine.memories[LocalMemory.FEATURE], before)
+    machine.run([program], arena)
+    np.testing.assert_array_equal(machine.cores[0].memories[LocalMemory.FEATURE], before)
 
 
 def error_of(
@@ -225,7 +226,7 @@ def error_of(
 ) -> tuple[ErrorCode, Unit, int, int]:
     program, arena = queues(dma, compute)
     with pytest.raises(MachineError) as caught:
-        (machine or prepared()).run(program, arena)
+        (machine or prepared()).run([program], arena)
     return caught.value.code, caught.value.unit, caught.value.index, caught.value.address
 
 
@@ -290,14 +291,14 @@ def test_queues_check_opcodes_tokens_and_their_end() -> None:
 def test_the_end_of_a_queue_gives_tokens() -> None:
     machine = prepared()
     both, arena = queues([END.encode(signal=2)], [SYNC.encode(wait=2), *END_ONLY])
-    machine.run(both, arena)
+    machine.run([both], arena)
     assert error_of([END.encode(signal=2)], END_ONLY)[:2] == (ErrorCode.TOKENS_LEFT, Unit.COMPUTE_QUEUE)
 
 
 def test_an_error_says_where() -> None:
     both, arena = queues(END_ONLY, [bytes(isa.COMMAND_BYTES), *END_ONLY])
-    with pytest.raises(MachineError, match=r"^COMPUTE_QUEUE: ILLEGAL_OPCODE in command 0 at address 0x0$"):
-        prepared().run(both, arena)
+    with pytest.raises(MachineError, match=r"^core 0, COMPUTE_QUEUE: ILLEGAL_OPCODE in command 0 at address 0x0$"):
+        prepared().run([both], arena)
 
 
 def test_queues_refuse_bits_that_mean_nothing() -> None:
@@ -308,7 +309,7 @@ def test_queues_refuse_bits_that_mean_nothing() -> None:
 
 def test_a_list_that_frames_no_window_hangs() -> None:
     machine = prepared()
-    machine.memories[LocalMemory.LIST].view(np.uint32)[0] = LIST_CLEAR
+    machine.cores[0].memories[LocalMemory.LIST].view(np.uint32)[0] = LIST_CLEAR
     assert error_of(END_ONLY, [COMPUTE.encode(**COPY), *END_ONLY], machine)[0] is ErrorCode.WATCHDOG
 
 
@@ -317,4 +318,4 @@ def test_unknown_order() -> None:
     with pytest.raises(
         ValueError, match=f"^{re.escape('order must be one of dma-first, compute-first, random, not sorted')}$"
     ):
-        prepared().run(program, arena, order="sorted")
+        prepared().run([program], arena, order="sorted")

@@ -64,7 +64,7 @@ def test_a_channels_parameters_fill_their_bytes() -> None:
 )
 def test_a_load_to_a_memory_that_is_not_built_is_refused(config: Config, absent: set[LocalMemory]) -> None:
     assert set(built(config)) == set(MEMORIES) - absent
-    memories, lanes = Machine(config).memories, config.array.lanes
+    memories, lanes = Machine(config).cores[0].memories, config.array.lanes
     size = max(lanes, PARAMETER_BYTES)
     for memory in MEMORIES:
         command = LOAD.decode(LOAD.encode(memory=memory, piece_bytes=size, rows=1, folds=1, row_pieces=1))

@@ -91,10 +91,10 @@ def test_round_trip() -> None:
             (
                 "program must be an object with the fields config_hash, config_name, cores, "
                 "arena_bytes, constants, constants_address, inputs, outputs, "
-                "spilled, predicted_cycles, outline, batch, head, tail, model, not an array"
+                "predicted_cycles, outline, batch, head, tail, model, not an array"
             ),
         ),
-        (lambda: changed("cores", value=[]), "program: cores must be 1, as many as a configuration has, not 0"),
+        (lambda: changed("cores", value=[]), "program: cores must be between 1 and 8, not 0"),
         (
             lambda: changed("outline", "cores", value=[]),
             "program: outline.cores must be 1, as the program's, not 0",
@@ -180,7 +180,7 @@ def test_round_trip() -> None:
             "program: x: shape must be positive in all axes, not (-6, -6, 4)",
         ),
         (
-            lambda: changed("inputs", 0, "address", value=1 << 40),
+            lambda: changed("inputs", 0, "addresses", value=[1 << 40]),
             rf"program: x must be in the arena of \d+ bytes, not 144 bytes at {1 << 40}",
         ),
         (
@@ -197,7 +197,7 @@ def test_round_trip() -> None:
         ),
         (
             lambda: changed(*CORE, "written", 0, "order", value=[0, 1, 1, 3]),
-            r"program: \w+: order must name each of \d+ channels once, or none, not (0, 1, 1, 3)",
+            r"program: \w+: order must name each of at least \d+ channels once, or none, not (0, 1, 1, 3)",
         ),
         (
             lambda: changed(*CORE, "written", 0, "row_pitch", value=1 << 30),
@@ -248,7 +248,7 @@ def test_round_trip() -> None:
             r"program: outline.residences: \w+ must have commands that touch it, and has none",
         ),
         (
-            lambda: changed("outline", "rows", 0, "layer", value=99),
+            lambda: changed("outline", "rows", 0, "layers", value=[99]),
             r"program: outline.rows: layer of \w+ must be from -1 to \d+, not 99",
         ),
         (
@@ -270,8 +270,9 @@ def test_a_hash_that_the_header_cannot_hold() -> None:
 
 
 def test_a_spilled_tensor_beyond_the_arena() -> None:
+    core = dataclasses.replace(program().cores[0], spilled=(SpilledTensor("t", 1 << 30, (1, 2, 3)),))
     with pytest.raises(ValueError, match=r"^t must be in the arena of \d+ bytes, not 6 bytes at 1073741824$"):
-        dataclasses.replace(program(), spilled=(SpilledTensor("t", 1 << 30, (1, 2, 3)),))
+        dataclasses.replace(program(), cores=(core,))
 
 
 @functools.cache
@@ -341,14 +342,14 @@ def test_parts_that_do_not_fit_one_another(
 
 
 def test_tensors_that_the_model_has_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first, *others = digits_program().core.written
+    first, *others = digits_program().cores[0].written
     for change, message in (
         ({"name": "zz"}, "zz must be in the model, and is not"),
         ({"shape": (1, 1, 1)}, f"{first.name} must be int8[8, 8, 16], not int8[1, 1, 1]"),
         ({"bits": 1}, f"{first.name} must be int8[8, 8, 16], not binary[8, 8, 16]"),
     ):
         written = (dataclasses.replace(first, **change), *others)
-        core = dataclasses.replace(digits_program().core, written=written)
+        core = dataclasses.replace(digits_program().cores[0], written=written)
         damaged = dataclasses.replace(digits_program(), cores=(core,))
         assert refusal(damaged, tmp_path / "net.program", capsys, "verify") == message
 

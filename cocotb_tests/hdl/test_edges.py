@@ -37,10 +37,10 @@ class Outcome:
 
 def on_the_machine(case: Case, config: Config, order: str) -> Outcome:
     machine, (arena, prologue, body) = Machine(config), arena_of(case, config)
-    machine.run(prologue, arena)
+    machine.run([prologue], arena)
     error = None
     try:
-        machine.run(body, arena, order=order)
+        machine.run([body], arena, order=order)
     except MachineError as stopped:
         error = (stopped.code, stopped.unit, stopped.index, stopped.address)
     return Outcome(error, arena, machine.memories[LocalMemory.FEATURE])

@@ -64,7 +64,7 @@ def test_network(simulate, monkeypatch: pytest.MonkeyPatch) -> None:
 def infer(transport: Transport) -> None:
     graph = network()
     program = compile_graph(graph, CONFIG)
-    queue = program.core.body.compute.commands
+    queue = program.cores[0].body.compute.commands
     commands = [queue[at : at + COMMAND_BYTES] for at in range(0, len(queue), COMMAND_BYTES)]
     used = {COMPUTE.decode(command)["engine"] for command in commands if command[0] & 15 == COMPUTE.opcode}
     assert used == {MAC, MINIMUM, WEIGHTED, ADD}

@@ -102,14 +102,14 @@ def test_a_memory_that_hangs_through_many_resets(settings: dict[str, bool]) -> N
 
 def _changed(program: Program, queue: Queue, opcode: Opcode, fields: dict[str, int]) -> Program:
     """``program`` with fields changed in the first command of this opcode; a field ``opcode`` replaces the code."""
-    data = bytearray(program.core.body[queue].commands)
+    data = bytearray(program.cores[0].body[queue].commands)
     at = next(at for at in range(0, len(data), COMMAND_BYTES) if data[at] & 15 == opcode)
     if "opcode" in fields:
         data[at] = data[at] & 0xF0 | fields["opcode"]
     else:
         fmt = isa.FORMATS[opcode]
         data[at : at + COMMAND_BYTES] = fmt.encode(**(fmt.decode(bytes(data[at : at + COMMAND_BYTES])) | fields))
-    return with_body(program, with_commands(program.core.body, queue, bytes(data)))
+    return with_body(program, with_commands(program.cores[0].body, queue, bytes(data)))
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_bad_commands(queue: Queue, opcode: Opcode, fields: dict[str, int], code
     bench = Bench(_changed(good, queue, opcode, fields))
     error = bench.fails()
     assert (error.code, error.unit) == (code, unit)
-    data = good.core.body[queue].commands
+    data = good.cores[0].body[queue].commands
     assert data[error.index * COMMAND_BYTES] & 15 == opcode
     bench.recovers()
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.simulation import build, toolchain
 
@@ -21,10 +23,19 @@ def lint(source: Path) -> str:
     return result.stderr
 
 
-@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
-def test_core_is_clean(preset: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("preset", "cluster"),
+    [
+        ("tiny", ClusterConfig()),
+        ("tiny", ClusterConfig(cores=2)),
+        ("tiny", ClusterConfig(cores=2, shared_port=False)),
+        ("ecp5-85k", ClusterConfig()),
+    ],
+    ids=str,
+)
+def test_core_is_clean(preset: str, cluster: ClusterConfig, tmp_path: Path) -> None:
     source = tmp_path / "top.v"
-    source.write_text(build.verilog(PRESETS[preset]))
+    source.write_text(build.verilog(replace(PRESETS[preset], cluster=cluster)))
     assert lint(source) == ""
 
 

@@ -128,7 +128,7 @@ def test_a_hole_is_named() -> None:
 def test_a_seed_always_gives_the_same_network() -> None:
     for seed in (3, 1000):
         assert network(seed, "least") == network(seed, "least")
-        assert network(seed, "least").program().core.body == network(seed, "least").program().core.body
+        assert network(seed, "least").program().cores[0].body == network(seed, "least").program().cores[0].body
     assert network(0, "tiny").model != network(8, "tiny").model
 
 
@@ -152,7 +152,7 @@ def test_16_bits_are_drawn_in_every_form_and_at_the_ends() -> None:
 
 def test_orders_are_drawn_whether_they_pay_or_not() -> None:
     found = [network(seed, "ecp5-85k") for seed in range(0, 64, 8)]
-    moved = [any(tensor.order for tensor in entry.program().core.written) for entry in found]
+    moved = [any(tensor.order for tensor in entry.program().cores[0].written) for entry in found]
     chosen = [any(t.order for t in plan_graph(entry.graph(), entry.config).graph.tensors.values()) for entry in found]
     assert sum(moved) > 2 * sum(chosen), (moved, chosen)
 

@@ -12,10 +12,9 @@ from lutterfly.golden.machine.images import new_arena
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.program import Program
-from lutterfly.host.compiler import plan_graph
+from lutterfly.host.compiler import encode, plan_graph
 from lutterfly.host.compiler.data.plan import Plan
 from lutterfly.host.compiler.layout.parts import Geometry
-from lutterfly.host.compiler.outcome.emit import emit
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import AveragePool
 from lutterfly.host.graph.evaluate import from_onnx, to_onnx
@@ -39,7 +38,7 @@ def network() -> bytes:
 @functools.cache
 def planned() -> tuple[Plan, Program]:
     plan = plan_graph(import_model(network()), CONFIG)
-    return plan, emit(plan, "ecp5-85k")
+    return plan, encode(plan)
 
 
 def image(seed: int) -> dict[str, np.ndarray]:

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import isa
+from ..config import Config
 from ..engines import format_of
-from ..engines.configurations import EngineConfigs
 from ..isa import COMMAND_BYTES, Opcode
 from ..memories import LocalMemory
 from ..units import ErrorCode, Queue, Unit
@@ -30,14 +30,17 @@ class MachineError(Exception):
         Of the command in its queue.
     address : int
         The address out of range; 0 where there is none.
+    core : int
+        The core that it is of.
     """
 
-    def __init__(self, code: ErrorCode, unit: Unit, index: int, address: int = 0):
-        super().__init__(f"{unit.name}: {code.name} in command {index} at address {address:#x}")
+    def __init__(self, code: ErrorCode, unit: Unit, index: int, address: int = 0, core: int = 0):
+        super().__init__(f"core {core}, {unit.name}: {code.name} in command {index} at address {address:#x}")
         self.code = code
         self.unit = unit
         self.index = index
         self.address = address
+        self.core = core
 
 
 @dataclass(eq=False)
@@ -57,8 +60,9 @@ class CommandQueue:
     Attributes
     ----------
     queue : Queue
-    engines : EngineConfigs
-        What the configuration has.
+    config : Config
+    core : int
+        The core that it belongs to.
     commands : bytes
     next : int
         Index of the next command.
@@ -69,7 +73,8 @@ class CommandQueue:
     """
 
     queue: Queue
-    engines: EngineConfigs
+    config: Config
+    core: int
     commands: bytes
     next: int = 0
     done: bool = False
@@ -79,16 +84,20 @@ class CommandQueue:
         """Opcode and fields of the next command, checked as the hardware's queue does."""
         command = self.commands[self.next * COMMAND_BYTES : (self.next + 1) * COMMAND_BYTES]
         if len(command) < COMMAND_BYTES:
-            raise MachineError(ErrorCode.PROGRAM_END, self.queue.unit, self.next)
+            raise self.error(ErrorCode.PROGRAM_END, self.next)
         code = command[0] & 15
-        if code not in self.opcodes:
-            raise MachineError(ErrorCode.ILLEGAL_OPCODE, self.queue.unit, self.next)
+        if code not in isa.opcodes(self.queue, self.config.cores):
+            raise self.error(ErrorCode.ILLEGAL_OPCODE, self.next)
         opcode = Opcode(code)
         engine = isa.COMPUTE.decode(command)["engine"]
-        if opcode is Opcode.COMPUTE and engine not in self.engines:
-            raise MachineError(ErrorCode.ILLEGAL_ENGINE, self.queue.unit, self.next)
+        if opcode is Opcode.COMPUTE and engine not in self.config.engines:
+            raise self.error(ErrorCode.ILLEGAL_ENGINE, self.next)
         fmt = format_of(opcode, engine)
         fields = fmt.decode(command)
         if fmt.encode(**{**fields, "reserved": 0}) != command:
-            raise MachineError(ErrorCode.ILLEGAL_FIELD, self.queue.unit, self.next)
+            raise self.error(ErrorCode.ILLEGAL_FIELD, self.next)
         return opcode, fields
+
+    def error(self, code: ErrorCode, index: int) -> MachineError:
+        """An error at one of its commands that the queue itself finds."""
+        return MachineError(code, self.queue.unit, index, core=self.core)

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from ..elements import run_bytes
 from ..program.program import Program
 from ..program.tensors import SpilledTensor, WrittenTensor
-from .tensors import model_order, tensor_codes
+from .tensors import tensor_codes
 
 UInt8 = npt.NDArray[np.uint8]
 
@@ -22,18 +22,16 @@ def new_arena(program: Program) -> UInt8:
 
 
 def read_tensor(tensor: WrittenTensor, feature: UInt8) -> npt.NDArray[np.int8]:
-    """The tensor that lies in the feature memory uint8[feature_bytes]: a copy, int8[height, width, channels]."""
+    """What lies in the feature memory uint8[feature_bytes]: a copy, int8[height, width, channels], as it lies there."""
     height, width, channels = tensor.shape
     y, x, byte = np.ogrid[:height, :width, : run_bytes(channels, tensor.bits)]
     image = feature[tensor.address + y * tensor.row_pitch + x * tensor.pixel_pitch + byte]
-    return model_order(tensor_codes(image, tensor.shape, tensor.bits), tensor.order)
-
-
-def read_spilled(tensor: SpilledTensor, arena: UInt8) -> npt.NDArray[np.int8]:
-    """The tensor that lies in the arena uint8[arena_bytes]: a copy, int8[height, width, channels]."""
-    return spilled_codes(tensor, arena[tensor.address : tensor.address + tensor.size_bytes].copy())
+    return tensor_codes(image, tensor.shape, tensor.bits)
 
 
 def spilled_codes(tensor: SpilledTensor, data: UInt8) -> npt.NDArray[np.int8]:
-    """The tensor from its bytes in the arena: int8[height, width, channels]."""
-    return model_order(tensor_codes(data, tensor.shape, tensor.bits), tensor.order)
+    """The codes of these bytes of the arena: int8[height, width, channels] in the order there."""
+    height, width, channels = tensor.shape
+    own = run_bytes(channels, tensor.bits)
+    pixels = np.arange(height * width)[:, None] * (tensor.pixel_pitch or own)
+    return tensor_codes(data[pixels + np.arange(own)], tensor.shape, tensor.bits)

@@ -133,8 +133,9 @@ class Row:
         ``"accelerator"`` or ``"host"``.
     input_shape, output_shape : tuple of int
         (height, width, channels); empty on the host.
-    layer : int
-        The layer that executes it; ``NONE`` if it runs on the host, or is in place already.
+    layers : tuple of int
+        The layer of each core that executes it; ``NONE`` if it runs on the host, is in place already, or if the core
+        has no part of it.
     """
 
     name: str
@@ -142,7 +143,7 @@ class Row:
     where: str
     input_shape: tuple[int, ...]
     output_shape: tuple[int, ...]
-    layer: int
+    layers: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,9 +238,11 @@ class Outline:
             raise ValueError(f"outline.cores must be {len(cores)}, as the program's, not {len(self.cores)}")
         for core, (commands, layers) in zip(self.cores, cores, strict=True):
             core.check(commands, layers)
-        most = max(layers for _, layers in cores)
         for row in self.rows:
-            _within(f"outline.rows: layer of {row.name}", (row.layer,), NONE, most)
+            if len(row.layers) != len(cores):
+                raise ValueError(f"outline.rows: layers of {row.name} must be {len(cores)}, not {len(row.layers)}")
+            for number, (_, layers) in zip(row.layers, cores, strict=True):
+                _within(f"outline.rows: layer of {row.name}", (number,), NONE, layers)
             if row.where not in ("accelerator", "host"):
                 raise ValueError(f"outline.rows: where of {row.name} must be accelerator or host, not {row.where}")
 

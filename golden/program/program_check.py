@@ -63,8 +63,9 @@ def _check_core(core: CoreProgram, arena_bytes: int) -> None:
         _check_written(tensor, commands)
     for spilled in core.spilled:
         _check_elements(spilled.name, spilled.shape, spilled.bits)
-        _check_order(spilled.name, spilled.shape, spilled.order)
+        _check_order(spilled.name, spilled.order, spilled.channel + spilled.shape[2])
         _between(f"{spilled.name}: row", spilled.row, 0, arena_bytes)
+        _between(f"{spilled.name}: channel", spilled.channel, 0, arena_bytes)
         _in_arena(spilled.name, spilled.address, spilled.size_bytes, arena_bytes)
 
 
@@ -118,7 +119,7 @@ def _check_layer(layer: LayerPrediction, commands: int) -> None:
 def _check_written(tensor: WrittenTensor, commands: int) -> None:
     _check_commands(tensor.name, (tensor.command,), commands)
     _check_elements(tensor.name, tensor.shape, tensor.bits)
-    _check_order(tensor.name, tensor.shape, tensor.order)
+    _check_order(tensor.name, tensor.order, tensor.channel + tensor.shape[2])
     for name, value in (
         ("address", tensor.address),
         ("row_pitch", tensor.row_pitch),
@@ -142,9 +143,9 @@ def _check_elements(name: str, shape: tuple[int, int, int], bits: int) -> None:
         raise ValueError(f"{name}: bits must be {CODE_BITS} or {BINARY_BITS}, not {bits}")
 
 
-def _check_order(name: str, shape: tuple[int, int, int], order: tuple[int, ...]) -> None:
-    if order and sorted(order) != list(range(shape[2])):
-        raise ValueError(f"{name}: order must name each of {shape[2]} channels once, or none, not {order}")
+def _check_order(name: str, order: tuple[int, ...], channels: int) -> None:
+    if order and (len(order) < channels or sorted(order) != list(range(len(order)))):
+        raise ValueError(f"{name}: order must name each of at least {channels} channels once, or none, not {order}")
 
 
 def _in_arena(name: str, address: int, size_bytes: int, arena_bytes: int) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..elements import CODE_BITS, tensor_bytes
+from ..elements import CODE_BITS, run_bytes, tensor_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class WrittenTensor:
 
 @dataclass(frozen=True, slots=True)
 class SpilledTensor:
-    """A tensor of the graph, or rows of one, that are never together in feature memory: dense codes in the arena once a
+    """A tensor of the graph, or a part of one, that is never whole in feature memory: dense codes in the arena once a
     run has ended.
 
     Attributes
@@ -110,8 +110,10 @@ class SpilledTensor:
         Of an element.
     order : tuple of int
         Which channel of the model's tensor each channel is; empty if the order is the model's.
-    row : int
-        The first of the rows in the tensor.
+    row, channel : int
+        Where the part begins in the tensor.
+    pixel_pitch : int
+        Bytes from pixel to pixel, where other channels lie between them; 0 where none do.
     """
 
     name: str
@@ -120,8 +122,12 @@ class SpilledTensor:
     bits: int = CODE_BITS
     order: tuple[int, ...] = ()
     row: int = 0
+    channel: int = 0
+    pixel_pitch: int = 0
 
     @property
     def size_bytes(self) -> int:
-        """Bytes in the arena."""
-        return tensor_bytes(self.shape, self.bits)
+        """Bytes in the arena, from its first to its last."""
+        height, width, channels = self.shape
+        own = run_bytes(channels, self.bits)
+        return (height * width - 1) * (self.pixel_pitch or own) + own

@@ -49,6 +49,9 @@ LOAD_RUNS_AHEAD = 3
 #: back.
 WORDS_AHEAD = 4
 
+#: Bursts of a core's STOREs whose beats an arbiter holds.
+COLLECTED_BURSTS = 2
+
 
 def load_beats(config: Config) -> int:
     """Beats that a LOAD's queue holds: those of all bursts in flight and two more, rounded up to a power of two."""

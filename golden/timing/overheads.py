@@ -76,6 +76,10 @@ class Overheads:
         From the end of a burst of commands to a request that it has held up.
     fetched : int
         From the last word of a command on the bus to the command at its unit.
+    barrier : int
+        From a BARRIER at its unit to its completion, if all others of the group are there.
+    shared_read, shared_write : int
+        What an arbiter adds to the latency of a read, and of a write whose beats it has.
     """
 
     start: int = 4
@@ -110,6 +114,9 @@ class Overheads:
     leave_late: int = 8
     refetch: int = 4
     fetched: int = 12
+    barrier: int = 6
+    shared_read: int = 2
+    shared_write: int = 3
 
 
 OVERHEADS = Overheads()

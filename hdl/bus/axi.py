@@ -16,6 +16,7 @@ from ..parts.fifo import push_signature
 
 __all__ = [
     "BEATS_BITS",
+    "INCREMENTING",
     "ReadSignature",
     "Response",
     "WriteSignature",
@@ -29,6 +30,8 @@ __all__ = [
 
 #: Bits of "beats in a burst, minus one".
 BEATS_BITS = (AxiConfig.BURST_BEATS - 1).bit_length()
+#: AxBURST of every burst.
+INCREMENTING = 1
 
 
 class Response(enum.IntEnum):
@@ -105,9 +108,9 @@ class WriteSignature(_MasterSignature):
         }
 
 
-def axi4_signature(data_bits: int) -> wiring.Signature:
+def axi4_signature(data_bits: int, id_bits: int = AxiConfig.ID_BITS) -> wiring.Signature:
     """AXI4 as a master drives it; as member ``memory`` its ports are called ``memory__awid`` and so on."""
-    address = {"addr": AxiConfig.ADDRESS_BITS, "id": AxiConfig.ID_BITS, "len": 8, "size": 3, "burst": 2, "valid": 1}
+    address = {"addr": AxiConfig.ADDRESS_BITS, "id": id_bits, "len": 8, "size": 3, "burst": 2, "valid": 1}
     members = {}
     for channel in ("aw", "ar"):
         members |= {f"{channel}{name}": Out(width) for name, width in address.items()}
@@ -119,9 +122,9 @@ def axi4_signature(data_bits: int) -> wiring.Signature:
         "wvalid": Out(1),
         "wready": In(1),
     }
-    members |= {"bid": In(AxiConfig.ID_BITS), "bresp": In(2), "bvalid": In(1), "bready": Out(1)}
+    members |= {"bid": In(id_bits), "bresp": In(2), "bvalid": In(1), "bready": Out(1)}
     members |= {
-        "rid": In(AxiConfig.ID_BITS),
+        "rid": In(id_bits),
         "rdata": In(data_bits),
         "rresp": In(2),
         "rlast": In(1),

@@ -10,7 +10,7 @@ from amaranth.utils import ceil_log2
 from ...golden.config import Config
 from ..parts.assertions import Assertions
 from ..parts.fifo import Buffer, Fifo
-from .axi import BEATS_BITS, ReadSignature, WriteSignature, axi4_signature
+from .axi import BEATS_BITS, INCREMENTING, ReadSignature, WriteSignature, axi4_signature
 
 __all__ = ["TAG_LOAD", "TAG_PROGRAM", "AxiGuard"]
 
@@ -21,7 +21,6 @@ _TAG_STORE = 0
 
 _EPOCH_BITS = 3
 _PAGE_BITS = 12
-_INCREMENTING = 1
 #: Bursts in flight are counted up to 256; no more are begun from 128 on, which leaves room for those accepted
 #: meanwhile.
 _FLIGHT_BITS = 8
@@ -161,7 +160,7 @@ class AxiGuard(wiring.Component):
             program.ready.eq(can_take),
             load.ready.eq(can_take & ~program.valid),
             bus.arsize.eq(ceil_log2(self.config.axi.data_bytes)),
-            bus.arburst.eq(_INCREMENTING),
+            bus.arburst.eq(INCREMENTING),
         ]
         taken = can_take & (load.valid | program.valid)
         with m.If(bus.arready):
@@ -179,7 +178,7 @@ class AxiGuard(wiring.Component):
         m.d.comb += [
             request.ready.eq(may_begin & (~bus.awvalid | bus.awready) & owed.input.ready),
             bus.awsize.eq(ceil_log2(self.config.axi.data_bytes)),
-            bus.awburst.eq(_INCREMENTING),
+            bus.awburst.eq(INCREMENTING),
             owed.input.payload.eq(request.payload.beats_minus_one),
             owed.input.valid.eq(request.valid & request.ready),
         ]

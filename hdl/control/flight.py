@@ -4,13 +4,23 @@ from amaranth.hdl import Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from ...golden.isa import Opcode
 from ...golden.units import Unit
 from ..parts.assertions import Assertions
 from ..parts.fifo import Buffer, Fifo, push_signature
 from ..parts.isa import INDEX_BITS
 from .tokens import SIGNAL_BITS
 
-__all__ = ["Flight", "flight_layout"]
+__all__ = ["UNITS", "Flight", "flight_layout"]
+
+#: Who completes a command; the others complete by themselves.
+UNITS = {
+    Opcode.LOAD: Unit.LOAD,
+    Opcode.FILL: Unit.FILL,
+    Opcode.STORE: Unit.STORE,
+    Opcode.BARRIER: Unit.BARRIER,
+    Opcode.COMPUTE: Unit.FETCH,
+}
 
 #: Commands begun and not completed; more than the units hold.
 _IN_FLIGHT = 16

@@ -14,14 +14,12 @@ from ...golden.isa import Opcode
 from ...golden.units import ErrorCode, Queue, Unit
 from ..parts.isa import INDEX_BITS, ErrorReport, report_error, view
 from .dispatch import Dispatch, offers
-from .flight import Flight
+from .flight import UNITS, Flight
 from .legality import Legality
 from .standing import Standing
 from .tokens import SIGNAL_BITS, Tokens
 
 __all__ = ["CommandQueue"]
-
-_UNITS = {Opcode.LOAD: Unit.LOAD, Opcode.FILL: Unit.FILL, Opcode.STORE: Unit.STORE, Opcode.COMPUTE: Unit.FETCH}
 
 
 class _Parts(NamedTuple):
@@ -55,6 +53,8 @@ class CommandQueue(wiring.Component):
         There are no more words.
     load : Out(stream of load_command_layout), store : Out(stream of STORE)
         Of the DMA queue. Payloads are registers.
+    barrier : Out(stream of BARRIER)
+        Of the DMA queue, with several cores.
     compute : Out(stream of COMPUTE)
         Of the compute queue.
     finished : In(1)
@@ -86,7 +86,7 @@ class CommandQueue(wiring.Component):
                 "halt": In(1),
                 "words": In(stream.Signature(config.axi.data_bits)),
                 "exhausted": In(1),
-                **offers(queue),
+                **offers(queue, config.cores),
                 "finished": In(1),
                 "granted": In(SIGNAL_BITS),
                 "grant": Out(SIGNAL_BITS),
@@ -178,8 +178,8 @@ class CommandQueue(wiring.Component):
         m.submodules.flight = flight = Flight(self.queue.unit.name)
         m.submodules.tokens = tokens = Tokens(self.queue.unit.name)
         m.submodules.legality = legality = Legality(self.config, self.opcodes)
-        m.submodules.dispatch = dispatch = Dispatch(self.queue)
-        for name in offers(self.queue):
+        m.submodules.dispatch = dispatch = Dispatch(self.queue, self.config.cores)
+        for name in dispatch.names:
             connect(m, getattr(dispatch, name), flipped(getattr(self, name)))
         m.d.comb += [
             legality.command.eq(command),
@@ -228,14 +228,20 @@ class CommandQueue(wiring.Component):
             is_transfer.eq((header.opcode != Opcode.SYNC) & (header.opcode != Opcode.END)),
             is_store.eq(header.opcode == Opcode.STORE),
         ]
+        may_overlap = is_store == last_was_store
         with m.If(self.began & is_transfer):
             m.d.sync += last_was_store.eq(is_store)
-        return idle | (~header.after & (~is_transfer | (is_store == last_was_store)))
+            if Opcode.BARRIER in self.opcodes:
+                # Alone: what is behind it may use what other cores have stored.
+                is_barrier, last_was_barrier = header.opcode == Opcode.BARRIER, Signal()
+                m.d.sync += last_was_barrier.eq(is_barrier)
+                may_overlap &= ~is_barrier & ~last_was_barrier
+        return idle | (~header.after & (~is_transfer | may_overlap))
 
     def _unit_of(self, opcode):
         """The unit of the command to begin; NONE completes by itself."""
         unit = Unit.NONE
         for code in self.opcodes:
-            if code in _UNITS:
-                unit = Mux(opcode == code, _UNITS[code], unit)
+            if code in UNITS:
+                unit = Mux(opcode == code, UNITS[code], unit)
         return unit

@@ -8,29 +8,30 @@ from amaranth.lib.wiring import In, Out
 
 from ...golden import registers
 from ...golden.config import Config
-from ...golden.registers import REGISTERS, Access
+from ...golden.registers import Access, Register
 from ..bus.axi import Response, axi4_lite_signature
 
-__all__ = ["Registers", "kept_layout", "read_layout", "write_layout"]
+__all__ = ["Registers", "core_read_layout", "kept_layout", "read_layout", "write_layout"]
 
 #: The core keeps the bit that INTERRUPT reads, though software may write to it.
 _IN_THE_CORE = ("INTERRUPT",)
 
 
 def _constants(config: Config) -> dict[str, int]:
-    return {"ID": registers.ID, "VERSION": registers.VERSION, "CONFIG_HASH": config.hash}
+    several = {"CORES": config.cores} if config.cores > 1 else {}
+    return {"ID": registers.ID, "VERSION": registers.VERSION, "CONFIG_HASH": config.hash} | several
 
 
 def _layout(names: list[str], width: int) -> data.StructLayout:
     return data.StructLayout({name: unsigned(width) for name in names})
 
 
-def kept_layout() -> data.StructLayout:
-    """Registers that only software changes, by name."""
+def kept_layout(cores: int = 1) -> data.StructLayout:
+    """Registers that only software changes, by name; of one core, as a core sees its own."""
     return _layout(
         [
             name
-            for name, register in REGISTERS.items()
+            for name, register in registers.register_map(cores).items()
             if register.access is Access.READ_WRITE and name not in _IN_THE_CORE
         ],
         32,
@@ -38,18 +39,28 @@ def kept_layout() -> data.StructLayout:
 
 
 def read_layout(config: Config) -> data.StructLayout:
-    """Registers whose value the core supplies, by name."""
+    """Registers whose value the hardware supplies, by name."""
+    return _read_layout(config, list(registers.register_map(config.cores).values()))
+
+
+def core_read_layout(config: Config) -> data.StructLayout:
+    """Registers whose value a core supplies, its own under the names of core 0."""
+    everywhere = [register for register in registers.register_map(config.cores).values() if register.core in (None, 0)]
+    return _read_layout(config, [register for register in everywhere if register.name != "ERROR_CORE"])
+
+
+def _read_layout(config: Config, among: list[Register]) -> data.StructLayout:
+    constants = _constants(config)
     supplied = [
-        name
-        for name, register in REGISTERS.items()
-        if register.access is Access.READ and name not in _constants(config)
+        register.name for register in among if register.access is Access.READ and register.name not in constants
     ]
     return _layout([*supplied, *_IN_THE_CORE], 32)
 
 
-def write_layout() -> data.StructLayout:
-    """A flag for each register that software may write, by name."""
-    return _layout([name for name, register in REGISTERS.items() if register.access is not Access.READ], 1)
+def write_layout(cores: int = 1) -> data.StructLayout:
+    """A flag for each register that software may write, by name; of one core, as a core sees its own."""
+    writable = [name for name, register in registers.register_map(cores).items() if register.access is not Access.READ]
+    return _layout(writable, 1)
 
 
 class Registers(wiring.Component):
@@ -76,12 +87,15 @@ class Registers(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
+        self.map = registers.register_map(config.cores)
+        self.address_bits = registers.address_bits(config.cores)
+        kept = kept_layout(config.cores)
         super().__init__(
             {
-                "control": In(axi4_lite_signature(registers.ADDRESS_BITS)),
-                "kept": Out(kept_layout(), init={name: REGISTERS[name].reset for name in kept_layout().members}),
+                "control": In(axi4_lite_signature(self.address_bits)),
+                "kept": Out(kept, init={name: self.map[name].reset for name in kept.members}),
                 "read": In(read_layout(config)),
-                "written": Out(write_layout()),
+                "written": Out(write_layout(config.cores)),
                 "data": Out(32),
             }
         )
@@ -94,7 +108,7 @@ class Registers(wiring.Component):
 
     def _elaborate_write(self, m: Module) -> None:
         bus = self.control
-        address, word, strobe = Signal(registers.ADDRESS_BITS), Signal(32), Signal(4)
+        address, word, strobe = Signal(self.address_bits), Signal(32), Signal(4)
         # The channels are ready until each has brought its part; both parts are used at once, a cycle after it is clear
         # for which register.
         have_address, have_word, use, used = Signal(), Signal(), Signal(), Signal()
@@ -107,10 +121,10 @@ class Registers(wiring.Component):
             m.d.sync += [have_address.eq(1), address.eq(bus.awaddr)]
         with m.If(bus.wready & bus.wvalid):
             m.d.sync += [have_word.eq(1), word.eq(bus.wdata), strobe.eq(bus.wstrb)]
-        chosen = Signal(write_layout(), reset_less=True)
+        chosen = Signal(self.written.shape(), reset_less=True)
         m.d.sync += [
             used.eq(use),
-            [chosen[name].eq(address[2:] == REGISTERS[name].address // 4) for name in chosen.shape().members],
+            [chosen[name].eq(address[2:] == self.map[name].address // 4) for name in chosen.shape().members],
         ]
 
         m.d.sync += self.written.eq(0)
@@ -121,7 +135,7 @@ class Registers(wiring.Component):
         with m.If(used):
             m.d.sync += [have_address.eq(0), have_word.eq(0), bus.bvalid.eq(1), bus.bresp.eq(Response.SLVERR)]
             for name in chosen.shape().members:
-                mask = REGISTERS[name].mask
+                mask = self.map[name].mask
                 with m.If(chosen[name]):
                     m.d.sync += [
                         self.written[name].eq(1),
@@ -134,7 +148,7 @@ class Registers(wiring.Component):
 
     def _elaborate_read(self, m: Module) -> None:
         bus = self.control
-        address, waiting, found = Signal(registers.ADDRESS_BITS), Signal(), Signal()
+        address, waiting, found = Signal(self.address_bits), Signal(), Signal()
         m.d.comb += bus.arready.eq(~waiting & ~found & ~bus.rvalid)
         m.d.sync += [waiting.eq(bus.arready & bus.arvalid), found.eq(waiting)]
         with m.If(bus.arready):
@@ -143,7 +157,7 @@ class Registers(wiring.Component):
             m.d.sync += bus.rvalid.eq(0)
 
         # In two steps: of each row of four registers the one in the column, then the one of the row.
-        readable = [register for register in REGISTERS.values() if register.access is not Access.WRITE]
+        readable = [register for register in self.map.values() if register.access is not Access.WRITE]
         words = {}
         for row in sorted({register.address // 16 for register in readable}):
             words[row] = Signal(33, name=f"row_{row}", reset_less=True)

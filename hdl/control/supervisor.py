@@ -8,24 +8,24 @@ from ...golden import registers
 from ...golden.config import Config
 from ...golden.units import ErrorCode, Queue, Unit
 from ..parts.isa import ErrorReport, report_error
-from .registers import read_layout
+from .registers import core_read_layout
 from .standing import Standing
 
-__all__ = ["ERROR_SOURCES", "Events", "Supervisor"]
-
-#: Where errors are reported; of several in the same cycle the first counts.
-ERROR_SOURCES = ("prefetch", "dma_queue", "compute_queue", "load", "store", "compute")
+__all__ = ["Supervisor", "error_sources", "events_layout"]
 
 
-class Events(data.Struct):
+def error_sources(config: Config) -> tuple[str, ...]:
+    """Where errors are reported; of several in the same cycle the first counts."""
+    sources = ("prefetch", "dma_queue", "compute_queue", "load", "store", "compute")
+    # What stops a core from outside comes last: an error of its own says more.
+    return (*sources, "barrier", "cluster") if config.cores > 1 else sources
+
+
+def events_layout(config: Config) -> data.StructLayout:
     """What the performance counters count: one cycle, or one command, each."""
-
-    dma_busy: unsigned(1)
-    dma_stalled: unsigned(1)
-    compute_busy: unsigned(1)
-    compute_stalled: unsigned(1)
-    dma_done: unsigned(1)
-    compute_done: unsigned(1)
+    names = ("dma_busy", "dma_stalled", "compute_busy", "compute_stalled", "dma_done", "compute_done")
+    several = ("barrier_stalled",) if config.cores > 1 else ()
+    return data.StructLayout(dict.fromkeys((*names, *several), unsigned(1)))
 
 
 class Supervisor(wiring.Component):
@@ -53,10 +53,10 @@ class Supervisor(wiring.Component):
     dma_tokens_left, compute_tokens_left : In(1)
     dma_standing, compute_standing : In(Standing)
     progress : In(1)
-    events : In(Events)
-    errors : In(ErrorReport for each of ERROR_SOURCES)
+    events : In(events_layout)
+    errors : In(ErrorReport for each of error_sources)
         Registered.
-    read : Out(read_layout)
+    read : Out(core_read_layout)
         For the registers; STATUS without the bit of the soft reset.
     """
 
@@ -77,9 +77,9 @@ class Supervisor(wiring.Component):
                 "dma_standing": In(Standing),
                 "compute_standing": In(Standing),
                 "progress": In(1),
-                "events": In(Events),
-                "errors": In(data.StructLayout(dict.fromkeys(ERROR_SOURCES, ErrorReport))),
-                "read": Out(read_layout(config)),
+                "events": In(events_layout(config)),
+                "errors": In(data.StructLayout(dict.fromkeys(error_sources(config), ErrorReport))),
+                "read": Out(core_read_layout(config)),
             }
         )
 
@@ -132,8 +132,8 @@ class Supervisor(wiring.Component):
             with m.If(closes & getattr(self, f"{queue.value}_tokens_left")):
                 index = getattr(self, f"{queue.value}_standing").index
                 m.d.comb += report_error(left, ErrorCode.TOKENS_LEFT, queue.unit, index)
-        half = len(ERROR_SOURCES) // 2
-        sources = [self.errors[name] for name in ERROR_SOURCES]
+        sources = [self.errors[name] for name in error_sources(self.config)]
+        half = len(sources) // 2
         firsts = [_first(m, group, name) for name, group in (("early", sources[:half]), ("late", sources[half:]))]
         return _first(m, [*firsts, stuck, left], "verdict")
 
@@ -165,9 +165,9 @@ class Supervisor(wiring.Component):
         return later
 
     def _elaborate_counters(self, m: Module, busy) -> None:
-        events = Signal(Events)
+        events = Signal(self.events.shape())
         m.d.sync += events.eq(self.events)
-        for name, event in (("CYCLES", busy), *((name.upper(), events[name]) for name in Events.as_shape().members)):
+        for name, event in (("CYCLES", busy), *((name.upper(), events[name]) for name in events.shape().members)):
             counter = Signal(32, name=name.lower())
             # A cycle late, from a register; the run's own first cycle has passed then.
             with m.If(self.begin):

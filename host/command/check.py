@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...golden.isa import Opcode
 from ...golden.memories import LocalMemory, constant_memories
-from ...golden.program.outline import NONE, LayerOutline, Row
+from ...golden.program.outline import LayerOutline, Row
 from ...golden.program.prediction import LayerPrediction
+from ...golden.units import Queue
 from ..files.phrases import tables_text
 from ..program import Outcome
 
@@ -36,6 +38,9 @@ _REMEMBERED = (
     "spilled",
 )
 
+#: Beats in a cycle of a run from which on the bus is what holds cores up: reads and writes have a beat each.
+_BUS_BOUND = 0.8
+
 #: Name, bytes taken, all bytes, and what is to be said beyond that.
 Memory = tuple[str, int, int, str]
 
@@ -44,10 +49,10 @@ def layer_table(outcome: Outcome) -> tuple[list[tuple[str, ...]], list[dict[str,
     """Every operation in order of execution, the host's included: rows of text below ``HEAD``, and values for JSON."""
     table, values = [HEAD], []
     for row in outcome.outline.rows:
-        prediction, needed = (
-            (None, None) if row.layer == NONE else (outcome.program.layers[row.layer], outcome.core.layers[row.layer])
-        )
-        table.append(_cells(row, prediction, needed))
+        places = outcome.places(row)
+        # Of several cores the one that takes longest stands for all.
+        prediction, needed = max(places, key=lambda place: place[0].cycles) if places else (None, None)
+        table.append(_cells(row, prediction, needed, [place.cycles for place, _ in places]))
         values.append(
             {
                 "name": row.name,
@@ -56,6 +61,7 @@ def layer_table(outcome: Outcome) -> tuple[list[tuple[str, ...]], list[dict[str,
                 "input_shape": row.input_shape,
                 "output_shape": row.output_shape,
                 "predicted_cycles": prediction and prediction.cycles,
+                "core_cycles": [place.cycles for place, _ in places],
                 **{name: prediction and getattr(prediction, name) for name in _PREDICTED},
                 **{name: needed and getattr(needed, name) for name in _REMEMBERED},
             }
@@ -64,12 +70,15 @@ def layer_table(outcome: Outcome) -> tuple[list[tuple[str, ...]], list[dict[str,
 
 
 def memories(outcome: Outcome) -> list[Memory]:
-    """How full each memory is: the feature memory where it is fullest, the others with what stays there."""
+    """How full each memory is, of the core where it is fullest: the feature memory at any time, the others with what
+    stays there."""
     size = outcome.outline.spilled_bytes
-    more = f", {size:,} bytes of tensors spilled to external memory" if outcome.spilled else ""
+    more = f", {size:,} bytes of tensors spilled to external memory" if size else ""
     found = [("feature memory", outcome.feature_bytes, outcome.config.memory.feature_bytes, more)]
-    for kind, memory in zip(constant_memories(outcome.config), outcome.constant_memories, strict=True):
-        streamed = memory.streamed_bytes
+    of_cores = zip(*(core.constant_memories for core in outcome.cores), strict=True)
+    for kind, of_core in zip(constant_memories(outcome.config), of_cores, strict=True):
+        memory = max(of_core, key=lambda memory: memory.resident_bytes)
+        streamed = max(memory.streamed_bytes for memory in of_core)
         more = f", {streamed:,} bytes streamed in every inference" if streamed else ""
         if kind is LocalMemory.TABLE and outcome.outline.transfer_functions:
             more += f", {tables_text(outcome.outline.transfer_functions, outcome.transfer_tables)}"
@@ -77,11 +86,47 @@ def memories(outcome: Outcome) -> list[Memory]:
     return found
 
 
-def _cells(row: Row, prediction: LayerPrediction | None, memory: LayerOutline | None) -> tuple[str, ...]:
+def core_values(outcome: Outcome) -> list[dict[str, int]]:
+    """Predicted of each core, in cycles: until it is done, steps, waits at barriers, and beats on the bus."""
+    return [
+        {
+            "predicted_cycles": max((command.end for queue in Queue for command in core.queue(queue)), default=0),
+            "array_cycles": sum(layer.array_cycles for layer in core.program.layers),
+            "bus_cycles": sum(layer.bus_cycles for layer in core.program.layers),
+            "barriers": sum(command.opcode is Opcode.BARRIER for command in core.queue(Queue.DMA)),
+            "barrier_cycles": sum(
+                command.end - command.begin for command in core.queue(Queue.DMA) if command.opcode is Opcode.BARRIER
+            ),
+        }
+        for core in outcome.cores
+    ]
+
+
+def core_lines(outcome: Outcome) -> list[str]:
+    """The same in words, where there are several cores; and whether the bus that they share is what holds them up."""
+    values = core_values(outcome)
+    if len(values) == 1:
+        return []
+    lines = [
+        f"core {number}: {core['predicted_cycles']:,} cycles predicted, {core['array_cycles']:,} with a step, "
+        f"{core['barrier_cycles']:,} at {core['barriers']} barriers"
+        for number, core in enumerate(values)
+    ]
+    total, bus = outcome.program.predicted_cycles, sum(core["bus_cycles"] for core in values)
+    if outcome.config.cluster.shared_port:
+        bound = "; the bus is the bound" if bus > _BUS_BOUND * total else ""
+        lines.append(f"shared bus: {bus:,} beats in {total:,} cycles ({bus / total:.0%}){bound}")
+    return lines
+
+
+def _cells(
+    row: Row, prediction: LayerPrediction | None, memory: LayerOutline | None, cycles: Sequence[int]
+) -> tuple[str, ...]:
     where = (row.name, row.operation, _shape(row.input_shape), _shape(row.output_shape), row.where)
     if prediction is None or memory is None:
         return (*where, "in place" if row.where == "accelerator" else "", "", "", "", "")
-    return (*where, _fold(prediction), _cycles(prediction), prediction.bound, _weights(memory), _features(memory))
+    taken = _cycles(prediction) if len(cycles) == 1 else " / ".join(f"{count:,}" for count in cycles)
+    return (*where, _fold(prediction), taken, prediction.bound, _weights(memory), _features(memory))
 
 
 def _fold(layer: LayerPrediction) -> str:

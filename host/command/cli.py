@@ -13,11 +13,13 @@ from typing import Annotated
 import typer
 
 from ...golden.presets import DEFAULT_PRESET
+from ..files.configuration import find_config
 from ..files.progress import showing
 from ..files.standard_streams import answer
 from . import commands, comparison, inference, quantisation, tables
 from .ending import finish, reporting
-from .options import Batch, ConfigOption, Json, Model
+from .options import Batch, BlockRams, ConfigOption, Cores, Json, Model, Operators, Plot, SourceScheme, Spread
+from .target import Target
 
 app = typer.Typer(
     add_completion=False,
@@ -46,10 +48,16 @@ def _options(
 
 
 @app.command()
-def check(model: Model, config: ConfigOption = DEFAULT_PRESET, as_json: Json = False) -> None:
+def check(
+    model: Model,
+    spread: Spread = None,
+    config: ConfigOption = DEFAULT_PRESET,
+    cores: Cores = None,
+    as_json: Json = False,
+) -> None:
     """Show the layers, and where each runs; a model that is refused is refused with the reason."""
     with reporting(as_json), showing(enabled=not as_json) as progress:
-        finish(commands.check(model, config, progress), as_json)
+        finish(commands.check(model, Target.of(config, cores, spread), progress), as_json)
 
 
 @app.command("compile")
@@ -57,12 +65,14 @@ def compile_(
     model: Model,
     output: Annotated[Path, typer.Option("--output", "-o", help="The program file.", show_default=False)],
     batch: Batch = None,
+    spread: Spread = None,
     config: ConfigOption = DEFAULT_PRESET,
+    cores: Cores = None,
     as_json: Json = False,
 ) -> None:
     """Compile an ONNX file to a program for one configuration."""
     with reporting(as_json), showing(enabled=not as_json) as progress:
-        finish(commands.compile_(model, output, batch, config, progress), as_json)
+        finish(commands.compile_(model, output, Target.of(config, cores, spread, batch), progress), as_json)
 
 
 @app.command()
@@ -125,12 +135,15 @@ def run(
         ),
     ] = None,
     batch: Batch = None,
+    spread: Spread = None,
     config: ConfigOption = DEFAULT_PRESET,
+    cores: Cores = None,
     as_json: Json = False,
 ) -> None:
     """Run inference on the simulated accelerator."""
     with reporting(as_json), showing(enabled=not as_json) as progress:
-        finish(inference.run(model, inputs, outputs or [], report, batch, config, progress), as_json)
+        target = Target.of(config, cores, spread, batch)
+        finish(inference.run(model, inputs, outputs or [], report, target, progress), as_json)
 
 
 @app.command()
@@ -139,7 +152,9 @@ def verify(
     samples: Annotated[int, typer.Option(help="Random inputs.", min=1)] = 8,
     seed: Annotated[int, typer.Option(help="Of the random inputs.", min=0)] = 0,
     batch: Batch = None,
+    spread: Spread = None,
     config: ConfigOption = DEFAULT_PRESET,
+    cores: Cores = None,
     as_json: Json = False,
 ) -> None:
     """Compare the simulated accelerator, the golden model and ONNX Runtime, byte by byte and cycle by cycle.
@@ -148,7 +163,8 @@ def verify(
     """
     with reporting(as_json):
         with showing(enabled=not as_json) as progress:
-            answered = comparison.verify(model, samples, seed, batch, config, progress)
+            target = Target.of(config, cores, spread, batch)
+            answered = comparison.verify(model, samples, seed, target, progress)
         finish(answered, as_json)
 
 
@@ -156,35 +172,19 @@ def verify(
 def verilog(
     output: Annotated[Path, typer.Option("--output", "-o", help="The Verilog file.", show_default=False)],
     config: ConfigOption = DEFAULT_PRESET,
+    cores: Cores = None,
     as_json: Json = False,
 ) -> None:
     """Generate the accelerator as Verilog."""
     with reporting(as_json), showing(enabled=not as_json) as progress:
-        finish(commands.verilog(output, config, progress), as_json)
+        finish(commands.verilog(output, find_config(config, cores), progress), as_json)
 
 
 @app.command()
 def table(
-    source: Annotated[
-        str,
-        typer.Option(
-            "--from",
-            metavar="SCHEME",
-            show_default=False,
-            help="Of the codes: qM.N or uqM.N (fixed point), or int8, uint8, int16 or uint16 with :scale=S, as "
-            "int8:scale=0.05,zero_point=-3; after signed ones also symmetric (the least code is unused).",
-        ),
-    ],
+    source: SourceScheme,
     target: Annotated[str, typer.Option("--to", metavar="SCHEME", show_default=False, help="Of the results' codes.")],
-    operators: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--operator",
-            metavar="NAME[:OPTION=VALUE,...]",
-            show_default=False,
-            help="An ONNX operator with its attributes, as LeakyRelu:alpha=0.1; several make a chain.",
-        ),
-    ] = None,
+    operators: Operators = None,
     model: Annotated[
         Path | None,
         typer.Option(metavar="FILE.onnx", show_default=False, help="An ONNX file of a chain of pointwise operators."),
@@ -193,22 +193,8 @@ def table(
         Path | None,
         typer.Option("--output", "-o", show_default=False, help="The Verilog file; without it, codes are shown."),
     ] = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.html",
-            show_default=False,
-            help="Write a page that shows curve, codes and error (needs the extra `report`).",
-        ),
-    ] = None,
-    block_rams: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FAMILY=COUNT",
-            show_default=False,
-            help="The block RAMs that there are, as ecp5=56 or xilinx=50: a table that takes more is refused.",
-        ),
-    ] = None,
+    plot: Plot = None,
+    block_rams: BlockRams = None,
     as_json: Json = False,
 ) -> None:
     """Make a table of pointwise operators from codes to codes, and a ROM of it in Verilog."""
@@ -223,12 +209,13 @@ def synth(
     device: Annotated[str, typer.Option(help="What to place and route for.")] = "ecp5-85k",
     seeds: Annotated[int, typer.Option(help="Runs of place and route; the clock is their median.", min=1)] = 3,
     config: ConfigOption = DEFAULT_PRESET,
+    cores: Cores = None,
     as_json: Json = False,
 ) -> None:
     """Measure area and clock with yosys and nextpnr; fails if they miss the device's budget."""
     with reporting(as_json):
         with showing(enabled=not as_json) as progress:
-            answered = commands.synth(device, seeds, config, progress)
+            answered = commands.synth(device, seeds, find_config(config, cores), progress)
         finish(answered, as_json)
 
 

@@ -8,25 +8,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ...golden.config import Config
 from ..files.configuration import find_config
 from ..files.phrases import macs_of, prediction_text, table_text
 from ..files.progress import Progress
 from ..files.writing import check_writable, write_whole
-from ..session.loading import load, load_outcome
 from ..simulation import cache
 from ..simulation.build import verilog as generate_verilog
 from ..simulation.toolchain import ToolError
 from .answer import Answer
+from .target import Target
 
 
-def check(model: Path, config: str, progress: Progress) -> Answer:
+def check(model: Path, target: Target, progress: Progress) -> Answer:
     """Show where each layer runs, how fast, and what memory it needs."""
     from ..model.mac_share import mac_share
     from . import check as layers
 
     progress("compiling")
-    found = find_config(config)
-    loaded, outcome = load_outcome(model, found)
+    loaded, outcome = target.load_outcome(model)
     program = loaded.program
     table, values = layers.layer_table(outcome)
     memories, share = layers.memories(outcome), mac_share(program, loaded.parts)
@@ -34,7 +34,8 @@ def check(model: Path, config: str, progress: Progress) -> Answer:
         table_text(table),
         "",
         *(f"{name}: {used:,} of {size:,} bytes{more}" for name, used, size, more in memories if used or more),
-        prediction_text(program, found.multipliers),
+        *layers.core_lines(outcome),
+        prediction_text(program, target.config.multipliers),
         *share.lines(),
         *(f"note: {note}" for note in outcome.outline.notes),
     ]
@@ -45,6 +46,7 @@ def check(model: Path, config: str, progress: Progress) -> Answer:
             "memories": {name: {"used_bytes": used, "bytes": size} for name, used, size, _ in memories},
             "transfer_functions": outcome.outline.transfer_functions,
             "transfer_tables": outcome.transfer_tables,
+            "cores": layers.core_values(outcome),
             "predicted_cycles": program.predicted_cycles,
             "macs": macs_of(program),
             **share.values(),
@@ -53,13 +55,13 @@ def check(model: Path, config: str, progress: Progress) -> Answer:
     )
 
 
-def compile_(model: Path, output: Path, batch: int | None, config: str, progress: Progress) -> Answer:
+def compile_(model: Path, output: Path, target: Target, progress: Progress) -> Answer:
     """Compile to a program file."""
     from ..model.mac_share import mac_share
 
     check_writable(output)
     progress("compiling")
-    loaded = load(model, config, batch=batch)
+    loaded = target.load(model)
     program = loaded.program
     data, share = program.to_bytes(), mac_share(program, loaded.parts)
     write_whole(output, data)
@@ -71,32 +73,31 @@ def compile_(model: Path, output: Path, batch: int | None, config: str, progress
         "file_bytes": len(data),
         "arena_bytes": program.arena_bytes,
     }
-    prediction = prediction_text(program, find_config(config).multipliers)
+    prediction = prediction_text(program, target.config.multipliers)
     return Answer("\n".join([f"{output}: {len(data):,} bytes, {prediction}", *share.lines()]), values)
 
 
-def verilog(output: Path, config: str, progress: Progress) -> Answer:
+def verilog(output: Path, config: Config, progress: Progress) -> Answer:
     """Generate Verilog."""
     check_writable(output)
-    text = generate_verilog(find_config(config), progress=progress)
+    text = generate_verilog(config, progress=progress)
     write_whole(output, text.encode())
     return Answer(f"{output}: {len(text):,} bytes of Verilog", {"file_bytes": len(text)})
 
 
-def synth(device: str, seeds: int, config: str, progress: Progress) -> Answer:
+def synth(device: str, seeds: int, config: Config, progress: Progress) -> Answer:
     """Measure area and clock."""
     from ...synth import flow
     from ...synth.report import ReportError
 
-    found = find_config(config)
-    folder = cache.default_root() / "synth" / f"{found.hash:08x}"
+    folder = cache.default_root() / "synth" / f"{config.hash:08x}"
     try:
         with cache.explained(folder):
             folder.mkdir(parents=True, exist_ok=True)
             progress("waiting for another synthesis of this configuration")
             with cache.locked(folder / "lock"):
                 measured = flow.synthesise(
-                    found, folder=folder, device=device, seeds=tuple(range(1, seeds + 1)), progress=progress
+                    config, folder=folder, device=device, seeds=tuple(range(1, seeds + 1)), progress=progress
                 )
     except (flow.FlowError, ReportError) as error:
         raise ToolError(str(error)) from error

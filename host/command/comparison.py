@@ -6,27 +6,28 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..files.configuration import find_config
 from ..files.phrases import inference_text, macs_of, table_text
 from ..files.progress import Progress
 from .answer import Answer
+from .target import Target
 
 if TYPE_CHECKING:
     from ..model.mac_share import MacShare
     from ..session.verification import Verification
 
 
-def verify(model: Path, samples: int, seed: int, batch: int | None, config: str, progress: Progress) -> Answer:
+def verify(model: Path, samples: int, seed: int, target: Target, progress: Progress) -> Answer:
     """Compare everything with everything."""
     from ..model.mac_share import mac_share
     from ..session.verify import verify as verify_model
 
-    found = find_config(config)
     progress("compiling")
-    result = verify_model(model, found, samples, seed, batch=batch, progress=progress)
+    result = verify_model(
+        model, target.config, samples, seed, batch=target.batch, spread_by=target.spread_by, progress=progress
+    )
     share = mac_share(result.program, result.loaded.parts)
     values = _values(result) | share.values()
-    values["utilisation"] = round(result.program.utilisation(result.cycles, found.multipliers), 4)
+    values["utilisation"] = round(result.program.utilisation(result.cycles, target.config.multipliers), 4)
     return Answer("\n".join(_text(result, share)), values, result.bytes_right, result.cycles_right)
 
 

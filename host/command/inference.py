@@ -9,15 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
-from ..files.configuration import find_config
 from ..files.phrases import elements_text, inference_text, macs_of, shape_text
 from ..files.progress import Progress
 from ..files.writing import check_writable, write_whole
 from ..model.arrays import sample_count
 from ..model.tensor_files import assign, load_inputs
-from ..session.loading import load_outcome
 from ..session.session import InferenceSession
 from .answer import Answer
+from .target import Target
 
 
 def run(
@@ -25,20 +24,20 @@ def run(
     inputs: Sequence[str],
     outputs: Sequence[str],
     report: Path | None,
-    batch: int | None,
-    config: str,
+    target: Target,
     progress: Progress,
 ) -> Answer:
     """Run inference on files."""
     from .. import report as reports
 
-    found = find_config(config)
-    outcome, given = None, model
+    outcome = None
     if report:
         reports.check_ending(report)
         reports.check_available()
-        given, outcome = load_outcome(model, found, batch=batch)
-    session = InferenceSession(given, found, progress=progress, batch=batch)
+        given, outcome = target.load_outcome(model)
+    else:
+        given = target.load(model)
+    session = InferenceSession(given, target.config, progress=progress)
     sources = assign("input", inputs, session.get_inputs())
     targets = assign("output", outputs, session.get_outputs())
     feeds = load_inputs(sources, session.get_inputs())

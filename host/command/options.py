@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ...golden.presets import PRESETS
+from ..program import SpreadBy
 
 Model = Annotated[Path, typer.Argument(help="An ONNX file, or a program that `compile` made.", show_default=False)]
 
@@ -17,11 +18,29 @@ ConfigOption = Annotated[
 ]
 
 
+Cores = Annotated[
+    int | None,
+    typer.Option(
+        metavar="1|2|4|8", help="Cores of the accelerator. By default those of the configuration.", show_default=False
+    ),
+]
+
+
+Spread = Annotated[
+    SpreadBy | None,
+    typer.Option(
+        help="What each of several cores has a part of: the samples, or every layer of one sample. By default sample, "
+        "or what a program was compiled for.",
+        show_default=False,
+    ),
+]
+
+
 Batch = Annotated[
     int | None,
     typer.Option(
-        help="Samples of an inference: those of a fully connected network share weights that do not stay. By default "
-        "1, or what a program was compiled for.",
+        help="Samples of an inference, of each core if each has its own: those of a fully connected network share "
+        "weights that do not stay. By default 1, or what a program was compiled for.",
         min=1,
         show_default=False,
     ),
@@ -30,4 +49,47 @@ Batch = Annotated[
 
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object on standard output; on an error, an object with `error`.")
+]
+
+
+Operators = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--operator",
+        metavar="NAME[:OPTION=VALUE,...]",
+        show_default=False,
+        help="An ONNX operator with its attributes, as LeakyRelu:alpha=0.1; several make a chain.",
+    ),
+]
+
+
+SourceScheme = Annotated[
+    str,
+    typer.Option(
+        "--from",
+        metavar="SCHEME",
+        show_default=False,
+        help="Of the codes: qM.N or uqM.N (fixed point), or int8, uint8, int16 or uint16 with :scale=S, as "
+        "int8:scale=0.05,zero_point=-3; after signed ones also symmetric (the least code is unused).",
+    ),
+]
+
+
+Plot = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE.html",
+        show_default=False,
+        help="Write a page that shows curve, codes and error (needs the extra `report`).",
+    ),
+]
+
+
+BlockRams = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FAMILY=COUNT",
+        show_default=False,
+        help="The block RAMs that there are, as ecp5=56 or xilinx=50: a table that takes more is refused.",
+    ),
 ]

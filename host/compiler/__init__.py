@@ -1,4 +1,4 @@
-"""The compiler: from a quantised graph to a program for one configuration, in ordered named passes."""
+"""The compiler: from a quantised graph to a program for one configuration, in ordered named passes for each core."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from ...golden.presets import PRESETS
 from ...golden.program.program import Program
 from ..graph import Graph
 from ..model.model import Model
+from ..program import SpreadBy
+from .clock.cycles import predict_together
+from .cluster.by_layer import plan_by_layer
+from .cluster.by_sample import spread_by_sample
 from .data.errors import CompileError
 from .data.plan import Plan
+from .data.spread import Spread
 from .lower.butterfly_fit import check_pattern
 from .outcome.emit import check_program, emit
 from .passes import PASSES, Pass, run
@@ -22,16 +27,25 @@ __all__ = [
     "PASSES",
     "CompileError",
     "Pass",
+    "Spread",
     "batched",
     "check_pattern",
     "compile_graph",
     "compile_model",
     "encode",
     "plan_graph",
+    "spread_graph",
 ]
 
 
-def compile_model(model: bytes | Model, config: Config, name: str = "model", *, batch: int = 1) -> Program:
+def compile_model(
+    model: bytes | Model,
+    config: Config,
+    name: str = "model",
+    *,
+    batch: int = 1,
+    spread_by: SpreadBy = SpreadBy.SAMPLE,
+) -> Program:
     """Compile an ONNX file.
 
     Parameters
@@ -43,7 +57,9 @@ def compile_model(model: bytes | Model, config: Config, name: str = "model", *, 
     name : str
         Name of the model, for messages.
     batch : int
-        Samples of an inference, see :func:`.batch.batched`.
+        Samples of an inference, of each core if each has its own; see :func:`.batch.batched`.
+    spread_by : SpreadBy
+        What cores have a part of each, if there are several.
 
     Returns
     -------
@@ -58,10 +74,10 @@ def compile_model(model: bytes | Model, config: Config, name: str = "model", *, 
     # ONNX Runtime takes a second to import, and graphs are compiled without it.
     from ..frontend import import_model  # noqa: PLC0415
 
-    return compile_graph(batched(import_model(model, name), batch), config)
+    return compile_graph(batched(import_model(model, name), batch), config, spread_by=spread_by)
 
 
-def compile_graph(graph: Graph, config: Config) -> Program:
+def compile_graph(graph: Graph, config: Config, *, spread_by: SpreadBy = SpreadBy.SAMPLE) -> Program:
     """Compile a quantised graph, see :func:`compile_model`.
 
     Raises
@@ -69,19 +85,34 @@ def compile_graph(graph: Graph, config: Config) -> Program:
     CompileError
         If the graph does not fit the configuration.
     """
-    return encode(plan_graph(graph, config))
+    return _encode(spread_graph(graph, config, spread_by))
 
 
 def encode(plan: Plan) -> Program:
-    """The program of a finished plan."""
-    preset = next((name for name, known in PRESETS.items() if known == plan.config), "custom")
-    program = emit(plan, preset)
-    check_program(plan, program)
+    """The program of a finished plan, of an accelerator of one core."""
+    return _encode(Spread.of_one(plan))
+
+
+def _encode(spread: Spread) -> Program:
+    preset = next((name for name, known in PRESETS.items() if known == spread.config), "custom")
+    program = emit(spread, preset)
+    check_program(spread, program)
     return program
 
 
+def spread_graph(graph: Graph, config: Config, spread_by: SpreadBy) -> Spread:
+    """Plan for all cores, but do not encode."""
+    if config.cores == 1:
+        return Spread.of_one(plan_graph(graph, config))
+    if spread_by is SpreadBy.LAYER:
+        return plan_by_layer(graph, config)
+    spread = spread_by_sample(plan_graph(graph, config))
+    predict_together(spread.plans)
+    return spread
+
+
 def plan_graph(graph: Graph, config: Config, *, permute: bool = True) -> Plan:
-    """Run all passes, but do not encode: the plan shows how the compiler has decided.
+    """Run all passes for a core that does all alone, but do not encode: the plan shows how the compiler has decided.
 
     Parameters
     ----------

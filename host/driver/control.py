@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...golden import registers
 from ...golden.config import Config
 from ...golden.program.queues import Queues
-from ...golden.registers import REGISTERS
+from ...golden.registers import core_name, register_map
 from ...golden.timing.latencies import reset_cycles
 from ...golden.units import ErrorCode, Queue, Unit
 from .errors import AcceleratorError, HardwareError
@@ -30,6 +32,7 @@ class Control:
     def __init__(self, transport: Transport, config: Config):
         self._transport = transport
         self._config = config
+        self._registers = register_map(config.cores)
 
     def check_identity(self) -> None:
         """Raise HardwareError if ID, version or configuration hash differ."""
@@ -43,15 +46,13 @@ class Control:
             if found != expected:
                 raise HardwareError(f"{name} must be {expected:#010x}, not {found:#010x}; {remedy}")
 
-    def set_up(self, queues: Queues, watchdog_cycles: int) -> None:
-        """Write what a run needs, which ends with an interrupt, before it is started."""
-        settings = {
-            "EXTERNAL_BASE": self._transport.arena_base,
-            **{f"{queue.name}_PROGRAM": queues[queue].address for queue in Queue},
-            **{f"{queue.name}_COMMANDS": len(queues[queue]) for queue in Queue},
-            "WATCHDOG": watchdog_cycles,
-            "INTERRUPT_ENABLE": 1,
-        }
+    def set_up(self, cores: Sequence[Queues], watchdog_cycles: int) -> None:
+        """Write what a run of all cores needs, which ends with an interrupt, before it is started."""
+        settings = {"EXTERNAL_BASE": self._transport.arena_base}
+        for number, queues in enumerate(cores):
+            settings |= {core_name(f"{queue.name}_PROGRAM", number): queues[queue].address for queue in Queue}
+            settings |= {core_name(f"{queue.name}_COMMANDS", number): len(queues[queue]) for queue in Queue}
+        settings |= {"WATCHDOG": watchdog_cycles, "INTERRUPT_ENABLE": 1}
         # What is written again counts as changed: the hardware would fetch commands that it still holds.
         state = self._transport.state
         for name, value in settings.items():
@@ -89,10 +90,10 @@ class Control:
             unit=Unit.NONE,
         )
 
-    def read(self, name: str) -> int:
-        """The value of a register."""
-        return self._transport.read_register(REGISTERS[name].address)
+    def read(self, name: str, core: int = 0) -> int:
+        """The value of a register, of a core's own if it has one."""
+        return self._transport.read_register(self._registers[core_name(name, core)].address)
 
     def write(self, name: str, value: int) -> None:
         """Write a register."""
-        self._transport.write_register(REGISTERS[name].address, value)
+        self._transport.write_register(self._registers[name].address, value)

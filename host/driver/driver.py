@@ -19,13 +19,20 @@ from .stopped import stopped
 from .transport import Run, Transport
 
 COUNTERS = ("CYCLES", "DMA_BUSY", "DMA_STALLED", "COMPUTE_BUSY", "COMPUTE_STALLED", "DMA_DONE", "COMPUTE_DONE")
+#: And of each core, where there are several.
+CLUSTER_COUNTERS = (*COUNTERS, "BARRIER_STALLED")
 
 #: A run that its watchdog does not stop moves on, however slowly: this bounds it.
 _CYCLES_AT_LEAST, _TIMES_PREDICTED = 2_000_000, 100
 
 
 def check_config(program: Program, config: Config) -> None:
-    """Raise ValueError if ``program`` was compiled for another configuration than ``config``."""
+    """Raise ValueError if ``program`` was compiled for another configuration than ``config``, or for other cores."""
+    if len(program.cores) != config.cores:
+        raise ValueError(
+            f"program must be for the {config.cores} cores of this hardware, not for {len(program.cores)}; "
+            "compile the model again for this configuration"
+        )
     if program.config_hash != config.hash:
         raise ValueError(
             f"program must be for the configuration of this hardware ({config.hash:#010x}), not for "
@@ -68,7 +75,7 @@ class Driver:
         self._program: Program | None = None
         # Of each thread its own: what another one has begun is not this one's to finish.
         self._begun = _Begun()
-        self._counters: dict[str, int] | None = None
+        self._counters: list[dict[str, int]] = []
         self._control = Control(transport, config)
         self._control.check_identity()
 
@@ -125,8 +132,9 @@ class Driver:
         with self._transport.exclusive():
             self._prepare()
             for port, array in zip(program.inputs, checked, strict=True):
-                self._write_arena(port.address, ports.to_image(port, array))
-            self._start(program.core.body)
+                for address, image in ports.to_images(port, array).items():
+                    self._write_arena(address, image)
+            self._start([core.body for core in program.cores])
 
     def finish(self) -> list[np.ndarray]:
         """Wait for the inference that :meth:`begin` started, and read its outputs.
@@ -141,11 +149,10 @@ class Driver:
         program = self._loaded()
         with self._transport.exclusive():
             self._wait()
-            outputs = []
-            for port in program.outputs:
-                data = self._transport.read_memory(self._transport.arena_base + port.address, port.size_bytes)
-                outputs.append(ports.from_image(port, data))
-            return outputs
+            return [
+                ports.from_images(port, [self._read_arena(address, port.size_bytes) for address in port.addresses])
+                for port in program.outputs
+            ]
 
     def reset(self) -> None:
         """Bring the hardware back from whatever it does; the prologue runs again before the next inference.
@@ -162,14 +169,22 @@ class Driver:
     def counters(self) -> dict[str, int]:
         """The performance counters of this driver's last run, by the names of ``COUNTERS`` in lower case.
 
+        Of several cores ``cycles`` are those of the one that was last, the others sums, see :meth:`core_counters`.
+
         Raises
         ------
         RuntimeError
             If it has run nothing.
         """
-        if self._counters is None:
+        cores = self.core_counters()
+        sums = {name: sum(core[name] for core in cores) for name in cores[0]}
+        return sums | {"cycles": max(core["cycles"] for core in cores)}
+
+    def core_counters(self) -> list[dict[str, int]]:
+        """The performance counters of each core, likewise; of several with ``barrier_stalled``."""
+        if not self._counters:
             raise RuntimeError("an inference must have ended; call infer")
-        return dict(self._counters)
+        return [dict(core) for core in self._counters]
 
     def _loaded(self) -> Program:
         if self._program is None:
@@ -190,13 +205,13 @@ class Driver:
         # All of it, also after a reset: what a failed run wrote into external memory is not known.
         for address, data in program.contents():
             self._write_arena(address, data)
-        self._start(program.core.prologue)
+        self._start([core.prologue for core in program.cores])
         self._wait()
         state.program = program
 
-    def _start(self, queues: Queues) -> None:
-        self._control.set_up(queues, self._watchdog_cycles)
-        self._begun.run = self._transport.state.run = Run(queues)
+    def _start(self, cores: Sequence[Queues]) -> None:
+        self._control.set_up(cores, self._watchdog_cycles)
+        self._begun.run = self._transport.state.run = Run(cores)
         self._control.start()
 
     def _wait(self) -> None:
@@ -213,7 +228,10 @@ class Driver:
         self._transport.wait_for_interrupt(limit)
         status = self._control.read("STATUS")
         self._control.write("INTERRUPT", 1)
-        self._counters = {name.lower(): self._control.read(name) for name in COUNTERS}
+        names = COUNTERS if len(run.cores) == 1 else CLUSTER_COUNTERS
+        self._counters = [
+            {name.lower(): self._control.read(name, core) for name in names} for core in range(len(run.cores))
+        ]
         if status & registers.STATUS_DONE and not status & registers.STATUS_ERROR:
             state.run = None
             return
@@ -224,7 +242,12 @@ class Driver:
                 code=ErrorCode.NONE,
                 unit=Unit.NONE,
             )
-        raise stopped(program, run.queues, self._control.read("ERROR"), self._control.read("ERROR_ADDRESS"))
+        core = self._control.read("ERROR_CORE") if len(run.cores) > 1 else 0
+        error = (self._control.read(name, core) for name in ("ERROR", "ERROR_ADDRESS"))
+        raise stopped(program, run.cores, core, *error)
+
+    def _read_arena(self, offset: int, size: int) -> bytes:
+        return self._transport.read_memory(self._transport.arena_base + offset, size)
 
     def _write_arena(self, offset: int, data: bytes) -> None:
         self._transport.write_memory(self._transport.arena_base + offset, data)

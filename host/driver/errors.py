@@ -24,10 +24,20 @@ class AcceleratorError(RuntimeError):
         Address out of range, or external address of the failed burst; 0 where there is none.
     command : str
         What the command was, in words.
+    core : int
+        The core that it is of.
     """
 
     def __init__(
-        self, message: str, *, code: ErrorCode, unit: Unit, index: int = 0, address: int = 0, command: str = ""
+        self,
+        message: str,
+        *,
+        code: ErrorCode,
+        unit: Unit,
+        index: int = 0,
+        address: int = 0,
+        command: str = "",
+        core: int = 0,
     ):
         super().__init__(message)
         self.code = code
@@ -35,3 +45,4 @@ class AcceleratorError(RuntimeError):
         self.index = index
         self.address = address
         self.command = command
+        self.core = core

@@ -37,28 +37,34 @@ def check(port: Port, array: object) -> npt.NDArray[np.int8 | np.uint8]:
     return array
 
 
-def to_codes(port: Port, array: npt.NDArray[np.int8 | np.uint8]) -> npt.NDArray[np.int8]:
-    """The codes of an ONNX tensor of one sample: int8[height, width, channels]."""
+def to_codes(port: Port, array: npt.NDArray[np.int8 | np.uint8]) -> list[npt.NDArray[np.int8]]:
+    """The codes of an ONNX tensor, of each share of its samples: int8[height, width, channels]."""
     transposed = [port.shape[axis] for axis in port.onnx_axes]
-    codes = array.reshape(transposed).transpose(np.argsort(port.onnx_axes))
-    if port.unsigned:
-        codes = (codes.astype(np.int16) - _SHIFT).astype(np.int8)
-    return np.ascontiguousarray(codes)
+    found = []
+    for share in np.split(array, len(port.addresses)):
+        codes = share.reshape(transposed).transpose(np.argsort(port.onnx_axes))
+        if port.unsigned:
+            codes = (codes.astype(np.int16) - _SHIFT).astype(np.int8)
+        found.append(np.ascontiguousarray(codes))
+    return found
 
 
-def from_codes(port: Port, codes: npt.NDArray[np.int8]) -> npt.NDArray[np.int8 | np.uint8]:
+def from_codes(port: Port, codes: Sequence[npt.NDArray[np.int8]]) -> npt.NDArray[np.int8 | np.uint8]:
     """The ONNX tensor that :func:`to_codes` makes ``codes`` of."""
-    return view(codes, axes=port.onnx_axes, shape=port.onnx_shape, unsigned=port.unsigned)
+    shape = port.share_shape
+    return np.concatenate([view(one, axes=port.onnx_axes, shape=shape, unsigned=port.unsigned) for one in codes])
 
 
-def to_image(port: Port, array: npt.NDArray[np.int8 | np.uint8]) -> bytes:
-    """The bytes of an ONNX tensor of one sample in the arena."""
-    return tensor_image(to_codes(port, array), port.bits).tobytes()
+def to_images(port: Port, array: npt.NDArray[np.int8 | np.uint8]) -> dict[int, bytes]:
+    """The bytes of an ONNX tensor in the arena, by address."""
+    images = (tensor_image(codes, port.bits).tobytes() for codes in to_codes(port, array))
+    return dict(zip(port.addresses, images, strict=True))
 
 
-def from_image(port: Port, image: bytes) -> npt.NDArray[np.int8 | np.uint8]:
-    """The ONNX tensor that these bytes of the arena are."""
-    return from_codes(port, tensor_codes(np.frombuffer(image, np.uint8), port.shape, port.bits))
+def from_images(port: Port, images: Sequence[bytes]) -> npt.NDArray[np.int8 | np.uint8]:
+    """The ONNX tensor that these bytes of the arena are, those at each of the port's addresses."""
+    codes = [tensor_codes(np.frombuffer(image, np.uint8), port.shape, port.bits) for image in images]
+    return from_codes(port, codes)
 
 
 def view(

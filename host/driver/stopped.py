@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...golden.isa import COMMAND_BYTES, Opcode
 from ...golden.program.program import Program
-from ...golden.program.queues import Queues
+from ...golden.program.queues import CoreProgram, Queues
 from ...golden.units import ErrorCode, Queue, Unit
 from .errors import AcceleratorError
 
 #: The queue whose command a unit executes.
-_QUEUES = dict.fromkeys((Unit.DMA_QUEUE, Unit.LOAD, Unit.STORE, Unit.FILL), Queue.DMA) | dict.fromkeys(
+_QUEUES = dict.fromkeys((Unit.DMA_QUEUE, Unit.LOAD, Unit.STORE, Unit.FILL, Unit.BARRIER), Queue.DMA) | dict.fromkeys(
     (Unit.COMPUTE_QUEUE, Unit.FETCH, Unit.WRITE_BACK), Queue.COMPUTE
 )
 #: ERROR_ADDRESS means something with these: a local address, or an external one relative to EXTERNAL_BASE.
@@ -25,37 +27,42 @@ _REMEDIES = {
     ErrorCode.TOKENS_LEFT: "compile the model again: the program is damaged",
     ErrorCode.PROGRAM_END: "compile the model again: the program is damaged",
     ErrorCode.OVERFLOW: "report it with the model: a result found no place in the core, which is a fault of the core",
+    ErrorCode.BARRIER: "compile the model again: the cores' programs are not of one network",
 }
 
 
-def stopped(program: Program, queues: Queues, word: int, address: int) -> AcceleratorError:
-    """The error that the registers ERROR and ERROR_ADDRESS tell of.
+def stopped(program: Program, cores: Sequence[Queues], core: int, word: int, address: int) -> AcceleratorError:
+    """The error that the registers ERROR and ERROR_ADDRESS of a core tell of.
 
     Parameters
     ----------
     program : Program
         What runs.
-    queues : Queues
-        Its prologue or its body.
+    cores : sequence of Queues
+        The prologue or the body of each core.
+    core : int
+        The core that has stopped first.
     word, address : int
-        The two registers.
+        Its two registers.
     """
     code, unit, index = ErrorCode(word & 0xFF), Unit(word >> 8 & 0xFF), word >> 16
-    command = _describe(program, queues, unit, index)
+    command = _describe(program.cores[core], cores[core], unit, index)
     where = f" at address {address:#x}" if code in _WITH_ADDRESS else ""
+    of_core = f" of core {core}" if len(cores) > 1 else ""
     return AcceleratorError(
-        f"{code.name} in {unit.name}{where}, {command}; {_REMEDIES.get(code, 'reset the hardware')}",
+        f"{code.name} in {unit.name}{of_core}{where}, {command}; {_REMEDIES.get(code, 'reset the hardware')}",
         code=code,
         unit=unit,
         index=index,
         address=address,
         command=command,
+        core=core,
     )
 
 
-def _describe(program: Program, queues: Queues, unit: Unit, index: int) -> str:
+def _describe(core: CoreProgram, queues: Queues, unit: Unit, index: int) -> str:
     """The command in words, as far as its queue is known."""
-    run = "prologue" if queues is program.core.prologue else "body"
+    run = "prologue" if queues is core.prologue else "body"
     queue = _QUEUES.get(unit)
     if queue is None:
         return f"command {index} of the {run}"
@@ -65,5 +72,5 @@ def _describe(program: Program, queues: Queues, unit: Unit, index: int) -> str:
     opcode = Opcode(code).name if code in Opcode.__members__.values() else f"opcode {code}"
     words = f"command {index} ({opcode}) of the {run}'s {queue.title} queue"
     if queue is Queue.COMPUTE and run == "body":
-        words += "".join(f", layer {layer.name}" for layer in program.core.layers if index in layer.commands)
+        words += "".join(f", layer {layer.name}" for layer in core.layers if index in layer.commands)
     return words

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -16,9 +16,9 @@ from .turns import Turns
 
 @dataclass(eq=False, slots=True)
 class Run:
-    """A run that a driver has started and nobody has seen the end of."""
+    """A run that a driver has started and nobody has seen the end of: what each core executes."""
 
-    queues: Queues
+    cores: Sequence[Queues]
 
 
 @dataclass(eq=False, slots=True)

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 from ...golden.config import Config
+from ...golden.config_parts import ClusterConfig
 from ...golden.presets import PRESETS
 
 
-def find_config(config: str | Path | Config) -> Config:
+def find_config(config: str | Path | Config, cores: int | None = None) -> Config:
     """The configuration that is meant.
 
     Parameters
     ----------
     config : str, Path or Config
         The name of a preset, a JSON file that :meth:`Config.to_json` wrote, or the configuration itself.
+    cores : int or None
+        How many cores it is to have; by default those that it has.
 
     Raises
     ------
     ValueError
-        If there is neither such a preset nor such a file, or the file is no configuration.
+        If there is neither such a preset nor such a file, or the file is no configuration, or if there cannot be so
+        many cores.
     """
+    found = _find(config)
+    if cores in (None, found.cores):
+        return found
+    # One core has its port for itself in any case.
+    shared_port = found.cluster.shared_port or cores == 1
+    return dataclasses.replace(found, cluster=ClusterConfig(cores, shared_port=shared_port))
+
+
+def _find(config: str | Path | Config) -> Config:
     if isinstance(config, Config):
         return config
     if isinstance(config, str) and config in PRESETS:

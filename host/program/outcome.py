@@ -9,8 +9,10 @@ from functools import cached_property
 from ...golden.config import Config
 from ...golden.isa import TABLE_BYTES
 from ...golden.memories import LocalMemory, constant_memories
-from ...golden.program.outline import Block, Outline, Residence
+from ...golden.program.outline import NONE, Block, CoreOutline, LayerOutline, Outline, Residence, Row
+from ...golden.program.prediction import LayerPrediction
 from ...golden.program.program import Program
+from ...golden.program.queues import CoreProgram
 from ...golden.units import Queue
 from .body import BodyCommand, read_queue
 
@@ -44,39 +46,29 @@ class ConstantMemory:
         return sum(block.size_bytes for block in self.blocks if block.is_streamed)
 
 
-class Outcome:
-    """What the compiler has decided.
+class CoreOutcome:
+    """What it has decided for one core.
 
     Parameters
     ----------
-    program : Program
+    program : CoreProgram
     config : Config
-        Of the program.
+    outline : CoreOutline
 
     Attributes
     ----------
-    program, config
+    program, config, outline
         As given.
-    outline : Outline
-        The program's.
-    core : CoreOutline
-        That of its core.
 
     Raises
     ------
     ValueError
-        If the program does not say what was decided, or holds a command that there is not.
+        If the program holds a command that there is not.
     """
 
-    def __init__(self, program: Program, config: Config):
-        self.program, self.config, self.outline = program, config, program.outline
-        if self.outline == Outline():
-            raise ValueError(
-                "program must have an outline of what its compiler has decided, and has none; "
-                "compile the model with `lutterfly compile`"
-            )
-        (self.core,) = self.outline.cores
-        self._queues = {queue: read_queue(program.core.body[queue].commands, self.core[queue]) for queue in Queue}
+    def __init__(self, program: CoreProgram, config: Config, outline: CoreOutline):
+        self.program, self.config, self.outline = program, config, outline
+        self._queues = {queue: read_queue(program.body[queue].commands, outline[queue]) for queue in Queue}
 
     def queue(self, queue: Queue) -> Sequence[BodyCommand]:
         """The commands of a queue, END left out."""
@@ -95,7 +87,7 @@ class Outcome:
             ConstantMemory(
                 memory.title,
                 self.config.size_bytes(memory),
-                tuple(block for block in self.core.blocks if block.memory == memory.name),
+                tuple(block for block in self.outline.blocks if block.memory == memory.name),
             )
             for memory in constant_memories(self.config)
         )
@@ -103,15 +95,69 @@ class Outcome:
     @property
     def transfer_tables(self) -> int:
         """Tables of the table memory, which transfer functions share where they are equal."""
-        tables = [block for block in self.core.blocks if block.memory == LocalMemory.TABLE.name]
+        tables = [block for block in self.outline.blocks if block.memory == LocalMemory.TABLE.name]
         return sum(block.size_bytes for block in tables) // TABLE_BYTES
 
     @property
     def feature_bytes(self) -> int:
         """Taken in the feature memory where it is fullest."""
-        return max((layer.feature_bytes for layer in self.core.layers), default=0)
+        return max((layer.feature_bytes for layer in self.outline.layers), default=0)
 
     @property
     def spilled(self) -> frozenset[str]:
         """Tensors that go through external memory because the feature memory does not hold them."""
-        return frozenset(name for layer in self.core.layers for name in layer.spilled)
+        return frozenset(name for layer in self.outline.layers for name in layer.spilled)
+
+
+class Outcome:
+    """What the compiler has decided.
+
+    Parameters
+    ----------
+    program : Program
+    config : Config
+        Of the program.
+
+    Attributes
+    ----------
+    program, config
+        As given.
+    outline : Outline
+        The program's.
+    cores : tuple of CoreOutcome
+        For each core.
+
+    Raises
+    ------
+    ValueError
+        If the program does not say what was decided, or holds a command that there is not.
+    """
+
+    def __init__(self, program: Program, config: Config):
+        self.program, self.config, self.outline = program, config, program.outline
+        if self.outline == Outline():
+            raise ValueError(
+                "program must have an outline of what its compiler has decided, and has none; "
+                "compile the model with `lutterfly compile`"
+            )
+        self.cores = tuple(
+            CoreOutcome(core, config, outline) for core, outline in zip(program.cores, self.outline.cores, strict=True)
+        )
+
+    @property
+    def transfer_tables(self) -> int:
+        """Tables of the table memory of the core that has most."""
+        return max(core.transfer_tables for core in self.cores)
+
+    @property
+    def feature_bytes(self) -> int:
+        """Taken in the feature memory of any core where it is fullest."""
+        return max(core.feature_bytes for core in self.cores)
+
+    def places(self, row: Row) -> list[tuple[LayerPrediction, LayerOutline]]:
+        """What executes an operation of the network: the layer of each core that has a part of it."""
+        return [
+            (core.program.layers[number], core.outline.layers[number])
+            for core, number in zip(self.cores, row.layers, strict=True)
+            if number != NONE
+        ]

@@ -80,5 +80,9 @@ def make(session: InferenceSession, outcome: Outcome, feeds: Mapping[str, np.nda
     from .page import page
 
     with session.transport.exclusive():
-        observation = observe(session, session.transport.simulator, outcome, feeds)
-    return page(gather(name, session.program, session.config, outcome, observation)).encode()
+        observed = observe(session, session.transport.simulator, outcome, feeds)
+    cores = [
+        gather(name, session.program, session.config, outcome, observation, core=core)
+        for core, observation in enumerate(observed)
+    ]
+    return page(cores).encode()

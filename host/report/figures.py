@@ -9,11 +9,12 @@ import plotly.graph_objects as go
 from ...golden.engines import DEPTHWISE
 from . import style
 from .gather import Facts, LayerFacts
-from .stalls import LOADED, REQUANTISER, RESULTS, STORED, TURNAROUND
+from .stalls import BARRIER, LOADED, REQUANTISER, RESULTS, STORED, TURNAROUND
 
 FULL, PARTIAL = "all multipliers", "steps beyond that"
 #: Reasons in the order in which they are drawn.
 WAITS = (
+    (BARRIER, "waits: other cores", style.BARRIER),
     (LOADED, "waits: LOAD or FILL", style.LOAD),
     (STORED, "waits: STORE", style.STORE),
     (RESULTS, "waits: earlier results", style.RESULTS),

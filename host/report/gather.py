@@ -89,7 +89,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that a report shows; see :func:`gather`."""
+    """All that a report shows of a core; see :func:`gather`."""
 
     name: str
     config_name: str
@@ -102,15 +102,16 @@ class Facts:
     external: Use
     tables: tuple[Table, ...]
     functions: int
+    core: int = 0
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates of an inference."""
+        """Multiply-accumulates of the core in an inference."""
         return sum(layer.prediction.macs for layer in self.layers)
 
     @property
     def moved_bytes(self) -> int:
-        """What LOADs and STOREs move over the bus in an inference."""
+        """What its LOADs and STOREs move over the bus in an inference."""
         return sum(bus_bytes(ran.command.opcode, ran.command.fields) for ran in self.observation.dma)
 
     @property
@@ -120,8 +121,10 @@ class Facts:
         return taken / (self.observation.cycles * self.config.multipliers)
 
 
-def gather(name: str, program: Program, config: Config, outcome: Outcome, observation: Observation) -> Facts:
-    """Put what the compiler decided and a run together.
+def gather(
+    name: str, program: Program, config: Config, outcome: Outcome, observation: Observation, *, core: int = 0
+) -> Facts:
+    """Put what the compiler decided for a core and a run together.
 
     Parameters
     ----------
@@ -133,9 +136,11 @@ def gather(name: str, program: Program, config: Config, outcome: Outcome, observ
         Of the program.
     observation : Observation
         Of one inference.
+    core : int
     """
-    divided = shares(observation, [layer.commands for layer in program.layers])
-    rows = zip(program.layers, divided, outcome.core.layers, strict=True)
+    own, predictions = outcome.cores[core], program.cores[core].layers
+    divided = shares(observation, [layer.commands for layer in predictions])
+    rows = zip(predictions, divided, own.outline.layers, strict=True)
     layers = tuple(
         LayerFacts(
             _label(index, prediction.name),
@@ -154,11 +159,12 @@ def gather(name: str, program: Program, config: Config, outcome: Outcome, observ
         program,
         observation,
         layers,
-        tuple(occupants(outcome, observation)),
-        tuple(_use(memory, layers) for memory in outcome.constant_memories),
+        tuple(occupants(own, observation)),
+        tuple(_use(memory, layers) for memory in own.constant_memories),
         _external(program, outcome.outline.streamed_bytes),
-        tuple(_tables(outcome.core.blocks)),
+        tuple(_tables(own.outline.blocks)),
         outcome.outline.transfer_functions,
+        core,
     )
 
 
@@ -186,10 +192,12 @@ def _external(program: Program, streamed_bytes: int) -> Use:
     parts = {"inputs": 0, "outputs": 0, "spilled tensors": 0}
     # A tensor that the host reads is often one that was spilled: it lies there once.
     seen: set[int] = set()
-    for kind, tensors in zip(parts, (program.inputs, program.outputs, program.spilled), strict=True):
-        for tensor in tensors:
-            parts[kind] += 0 if tensor.address in seen else tensor.size_bytes
-            seen.add(tensor.address)
+    ports = ([(at, port) for port in ports for at in port.addresses] for ports in (program.inputs, program.outputs))
+    spilled = [(tensor.address, tensor) for core in program.cores for tensor in core.spilled]
+    for kind, tensors in zip(parts, (*ports, spilled), strict=True):
+        for address, tensor in tensors:
+            parts[kind] += 0 if address in seen else tensor.size_bytes
+            seen.add(address)
     parts |= {
         "constants that stay on the chip": len(program.constants) - streamed_bytes,
         "constants for every inference": streamed_bytes,

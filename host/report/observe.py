@@ -9,10 +9,13 @@ import numpy as np
 
 from ...golden.isa import Opcode
 from ...golden.units import Queue
-from ..program import BodyCommand, Outcome
+from ..program import BodyCommand, CoreOutcome, Outcome
 from ..session.session import InferenceSession
 from ..simulation.settings import EventKind
 from ..simulation.simulator import Simulator
+
+#: From the end of the last core to the interrupt of all, beyond what one core takes.
+CLUSTER_INTERRUPT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,7 @@ class Ran:
     index : int
         In its queue.
     begin : int
-        When its unit got it (LOAD, STORE, FILL), or when its first step was issued (COMPUTE).
+        When its unit got it (LOAD, STORE, FILL, BARRIER), or when its first step was issued (COMPUTE).
     issued : int
         After its last step (COMPUTE); else ``end``.
     end : int
@@ -47,14 +50,14 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One inference.
+    """One inference, as one core sees it.
 
     Attributes
     ----------
     cycles : int
-        From start to done, as the core's own counter says.
+        From start to done, as the counter of the core that was last says.
     counters : dict of str to int
-        All performance counters.
+        All performance counters of the core.
     dma, compute : tuple of Ran
         The commands of each queue, in order.
     outputs : list of arrays
@@ -70,15 +73,15 @@ class Observation:
 
 def observe(
     session: InferenceSession, simulator: Simulator, outcome: Outcome, feeds: Mapping[str, np.ndarray]
-) -> Observation:
-    """Run one inference, and say when each command ran.
+) -> list[Observation]:
+    """Run one inference, and say of each core when each command ran.
 
     Parameters
     ----------
     session : InferenceSession
-        On the simulated core.
+        On the simulated accelerator.
     simulator : Simulator
-        That core.
+        That accelerator.
     outcome : Outcome
         Of the session's program.
     feeds : mapping of str to array
@@ -87,25 +90,44 @@ def observe(
     Raises
     ------
     AcceleratorError
-        If the core stops.
+        If a core stops.
     """
     driver, inputs = session.driver(), session.head(feeds)
     simulator.clear_events()
     outputs = driver.infer(inputs)
-    counters = driver.counters()
-    events = simulator.events().astype(np.int64)
-    times = {kind: events[events[:, 1] == kind, 0] for kind in EventKind}
+    cycles, last = driver.counters()["cycles"], 0
+    found = []
+    for number, counters in enumerate(driver.core_counters()):
+        events = simulator.events(core=number).astype(np.int64)
+        times = {kind: events[events[:, 1] == kind, 0] for kind in EventKind}
+        last = int(times[EventKind.INTERRUPT][-1])
+        found.append((times, counters))
     # The interrupt rises when the run is done, and the counter knows how long that took.
-    start = int(times[EventKind.INTERRUPT][-1]) - counters["cycles"]
+    start = last - cycles - (CLUSTER_INTERRUPT if len(found) > 1 else 0)
+    return [
+        _observation(core, times, counters, (start, cycles), outputs)
+        for core, (times, counters) in zip(outcome.cores, found, strict=True)
+    ]
+
+
+def _observation(
+    core: CoreOutcome,
+    times: Mapping[EventKind, np.ndarray],
+    counters: dict[str, int],
+    run: tuple[int, int],
+    outputs: list[np.ndarray],
+) -> Observation:
+    """Of a core, in a run that began and took so many cycles."""
+    start, cycles = run
     moved = (times[EventKind.DMA_BEGIN], times[EventKind.DMA_DONE], times[EventKind.DMA_DONE])
     computed = (times[EventKind.ISSUE_FIRST], times[EventKind.ISSUE_LAST] + 1, times[EventKind.COMPUTE_DONE])
     return Observation(
-        counters["cycles"],
+        cycles,
         counters,
         *(
             tuple(
-                Ran(command, index, *(int(cycle) - start for cycle in cycles))
-                for index, (command, *cycles) in enumerate(zip(outcome.queue(queue), *columns, strict=True))
+                Ran(command, index, *(int(cycle) - start for cycle in at))
+                for index, (command, *at) in enumerate(zip(core.queue(queue), *columns, strict=True))
             )
             for queue, columns in ((Queue.DMA, moved), (Queue.COMPUTE, computed))
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..program import Outcome
+from ..program import CoreOutcome
 from .observe import Observation
 
 
@@ -35,11 +35,11 @@ class Occupant:
     is_whole: bool
 
 
-def occupants(outcome: Outcome, observation: Observation) -> list[Occupant]:
+def occupants(outcome: CoreOutcome, observation: Observation) -> list[Occupant]:
     """Everything that lies in the feature memory in the course of an inference, in the order of its first use."""
     ran = {ran.command: ran for ran in (*observation.dma, *observation.compute)}
     found = []
-    for residence in outcome.core.residences:
+    for residence in outcome.outline.residences:
         moved, read = outcome.touching(residence)
         begins = [ran[command].begin for command in (*moved, *read)]
         ends = [ran[command].end for command in moved] + [ran[command].issued for command in read]

@@ -3,33 +3,66 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Sequence
 
 from ..files.phrases import tables_text
 from . import figures, memory_figures, timeline
 from .document import MEASURED, PREDICTED, document, section, text_section
 from .gather import Facts
 from .stalls import WAITS
-from .tables import connections_table, counters_table, layers_table, shares_table, sharing
+from .tables import connections_table, cores_table, counters_table, layers_table, shares_table, sharing
 
 
-def page(facts: Facts) -> str:
-    """The report as HTML."""
-    name = html.escape(facts.name)
+def page(cores: Sequence[Facts]) -> str:
+    """The report as HTML, of what every core did."""
+    first = cores[0]
+    name = html.escape(first.name)
     intro = (
         "One inference on the simulated accelerator with its program loaded, on the bus that cycles are predicted for: "
         "the last of the run, once more. What is <i>measured</i> comes from the simulated hardware, what is "
         "<i>predicted</i> from the compiler."
     )
-    parts = [
-        f"<h1>{name} on {html.escape(facts.config_name)}</h1>",
-        f"<p>{intro}</p>",
-        _cards(facts),
-        *_time_parts(facts),
-        *_memory_parts(facts),
-        *_connection_parts(facts),
-        _table_part(facts),
+    parts = [f"<h1>{name} on {html.escape(first.config_name)}</h1>", f"<p>{intro}</p>"]
+    if len(cores) > 1:
+        parts += _cores_parts(cores)
+    # A core that has no part of the network has nothing to show.
+    for facts in (facts for facts in cores if facts.layers):
+        if len(cores) > 1:
+            parts.append(f"<h1>Core {facts.core}</h1>")
+        parts += [
+            _cards(facts),
+            *_time_parts(facts),
+            *_memory_parts(facts),
+            *_connection_parts(facts),
+            _table_part(facts),
+        ]
+    return document(f"{name}: {first.observation.cycles:,} cycles on {html.escape(first.config_name)}", parts)
+
+
+def _cores_parts(cores: Sequence[Facts]) -> list[str]:
+    """What the cores did beside one another."""
+    cycles, config = cores[0].observation.cycles, cores[0].config
+    beats = sum(facts.moved_bytes for facts in cores) / config.axi.data_bytes
+    shared = (
+        f"They share one bus, which is busy for {beats / cycles:.0%} of the cycles (reads and writes may be so each)."
+        if config.cluster.shared_port
+        else "Each has a bus of its own."
+    )
+    return [
+        section(
+            f"{len(cores)} cores",
+            (MEASURED,),
+            f"What the array and the DMA of each core did, and where it waited for others. {shared}",
+            timeline.cores(cores),
+            "cores",
+            cores_table(cores),
+        )
     ]
-    return document(f"{name}: {facts.observation.cycles:,} cycles on {html.escape(facts.config_name)}", parts)
+
+
+def _name(facts: Facts, name: str) -> str:
+    """The name of a part of the page, of each core another one."""
+    return f"{name}-{facts.core}" if facts.core else name
 
 
 def _time_parts(facts: Facts) -> list[str]:
@@ -41,7 +74,7 @@ def _time_parts(facts: Facts) -> list[str]:
             "In each row the array above and the DMA below. Drag to zoom, double-click for everything; a click on "
             "<i>predicted</i> in the legend adds what the compiler expected.",
             timeline.timeline(facts),
-            "timeline",
+            _name(facts, "timeline"),
         ),
         section(
             "Where each layer's cycles go",
@@ -50,7 +83,7 @@ def _time_parts(facts: Facts) -> list[str]:
             "array could take; steps beyond that leave lanes or columns unused, or multiply nothing (pooling, sums, "
             "tables).",
             figures.cycle_shares(facts),
-            "shares",
+            _name(facts, "shares"),
             shares_table(facts),
         ),
         text_section("Layers", (MEASURED, PREDICTED), "", layers_table(facts)),
@@ -68,7 +101,7 @@ def _time_parts(facts: Facts) -> list[str]:
             "that stay on the chip are no traffic; what is loaded while the layer before is computed can lift a layer "
             "above the bus's ceiling.",
             figures.roofline(facts),
-            "roofline",
+            _name(facts, "roofline"),
         ),
     ]
 
@@ -81,21 +114,21 @@ def _memory_parts(facts: Facts) -> list[str]:
             (MEASURED, PREDICTED),
             "Which tensor lies where, with its border: addresses from the compiler's plan, times from the run.",
             memory_figures.feature_memory(facts),
-            "features",
+            _name(facts, "features"),
         ),
         section(
             "Weights, parameters, tables, lists",
             (PREDICTED,),
             "What the memories for constants hold, by the layers that use it.",
             memory_figures.constant_memories(facts),
-            "constants",
+            _name(facts, "constants"),
         ),
         section(
             "External memory",
             (PREDICTED,),
             "The arena that driver and accelerator share.",
             memory_figures.external_memory(facts),
-            "external",
+            _name(facts, "external"),
         ),
     ]
 
@@ -125,7 +158,7 @@ def _table_part(facts: Facts) -> str:
         (PREDICTED,),
         f"{tables_text(facts.functions, len(facts.tables))}: equal ones are stored once. {sharing(facts)}",
         memory_figures.transfer_tables(facts),
-        "tables",
+        _name(facts, "tables"),
     )
 
 

@@ -9,8 +9,9 @@ from ...golden.timing.issue import issue_steps
 from .observe import Observation, Ran
 
 #: Why no step was issued, in the order in which a cycle is charged.
-RESULTS, LOADED, STORED, TURNAROUND, REQUANTISER = WAITS = (
+RESULTS, BARRIER, LOADED, STORED, TURNAROUND, REQUANTISER = WAITS = (
     "earlier results",
+    "other cores",
     "LOAD or FILL",
     "STORE",
     "command turnaround",
@@ -98,6 +99,10 @@ def _gap(ran: Ran, before: Ran | None, start: int, dma: Sequence[Ran]) -> dict[s
     if ran.command.waits_for is not None:
         waited_for = dma[ran.command.waits_for]
         until = min(max(waited_for.end, now), ran.begin)
-        waits[STORED if waited_for.kind == "STORE" else LOADED], now = until - now, until
+        # A LOAD behind a barrier waits for other cores first.
+        barriers = [earlier for earlier in dma[: ran.command.waits_for + 1] if earlier.kind == "BARRIER"]
+        waits[BARRIER] = _moving(barriers, now, until)
+        waits[STORED if waited_for.kind == "STORE" else LOADED] = until - now - waits[BARRIER]
+        now = until
     waits[TURNAROUND] = ran.begin - now
     return waits

@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 TEXT, GRID, MUTED = "#24292f", "#e6e8eb", "#6e7781"
 #: What the array, the requantiser's pipeline and the DMA do.
 STEPS, LANDING, LOAD, STORE, FILL = "#33658a", "#a8c5dd", "#4f9d69", "#d9822b", "#9a9fa6"
+BARRIER = "#b5446e"
 PARTIAL, RESULTS, TURNAROUND, REQUANTISER = "#86aecb", "#c9a227", "#8d6a9f", "#c8553d"
 #: For tensors, blocks and tables, in turn.
 CYCLE = ("#33658a", "#86bbd8", "#4f9d69", "#a9d18e", "#c9a227", "#f0d58c", "#d9822b", "#c8553d", "#8d6a9f", "#c3a6d1")

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from ...golden.registers import REGISTERS
+from ...golden.registers import CLUSTER_REGISTERS, REGISTERS
 from .document import html_table
 from .gather import Facts, LayerFacts
-from .stalls import WAITS
+from .stalls import BARRIER, WAITS
+
+_COUNTERS = REGISTERS | CLUSTER_REGISTERS
 
 
 def shares_table(facts: Facts) -> str:
     """The same in numbers, with what the DMA did meanwhile."""
-    head = ("layer", "cycles", "steps", *(f"waits: {reason}" for reason in WAITS), "DMA in progress")
-    rows = [
-        (layer.label, *(f"{cycles:,}" for cycles in (share.cycles, share.steps, *share.waits.values(), share.dma)))
-        for layer, share in ((layer, layer.share) for layer in facts.layers)
-    ]
+    reasons = [reason for reason in WAITS if reason != BARRIER or facts.config.cores > 1]
+    head = ("layer", "cycles", "steps", *(f"waits: {reason}" for reason in reasons), "DMA in progress")
+    rows = []
+    for layer in facts.layers:
+        share = layer.share
+        waits = [share.waits[reason] for reason in reasons]
+        rows.append((layer.label, *(f"{cycles:,}" for cycles in (share.cycles, share.steps, *waits, share.dma))))
     table = html_table(head, rows, numeric=set(range(1, len(head))))
     return f"<details><summary>in numbers, with what the DMA did meanwhile</summary>{table}</details>"
 
@@ -95,7 +99,7 @@ def counters_table(facts: Facts) -> str:
             name.upper(),
             f"{value:,}",
             "" if name.endswith("_done") else f"{value / cycles:.1%}",
-            REGISTERS[name.upper()].doc,
+            _COUNTERS[name.upper()].doc,
         )
         for name, value in facts.observation.counters.items()
     ]
@@ -109,3 +113,17 @@ def sharing(facts: Facts) -> str:
         for number, table in enumerate(facts.tables)
     ]
     return html.escape("; ".join(users)) + "."
+
+
+def cores_table(found: Sequence[Facts]) -> str:
+    """What each core did, and how long it waited for the others."""
+    head = ("core", "cycles", "with a step", "DMA in progress", "at barriers", "utilisation", "bus bytes")
+    rows = []
+    for facts in found:
+        counters, cycles = facts.observation.counters, facts.observation.cycles
+        times = [counters[name] for name in ("compute_busy", "dma_busy", "barrier_stalled")]
+        shown = (f"{time:,} ({time / cycles:.1%})" for time in times)
+        rows.append(
+            (str(facts.core), f"{counters['cycles']:,}", *shown, f"{facts.utilisation:.1%}", f"{facts.moved_bytes:,}")
+        )
+    return html_table(head, rows, numeric=set(range(len(head))))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
@@ -40,9 +40,12 @@ def timeline(facts: Facts) -> go.Figure:
         ("LOAD", style.LOAD, 0.06, 0.3, _bars((r for r in ran.dma if r.kind == "LOAD"), 1, cycles)),
         ("STORE", style.STORE, 0.06, 0.3, _bars((r for r in ran.dma if r.kind == "STORE"), 1, cycles)),
         ("FILL (borders)", style.FILL, 0.06, 0.3, _bars((r for r in ran.dma if r.kind == "FILL"), 1, cycles)),
+        ("BARRIER", style.BARRIER, 0.06, 0.3, _bars((r for r in ran.dma if r.kind == "BARRIER"), 1, cycles)),
     )
     for name, colour, offset, width, found in kinds:
-        drawn.add_trace(_trace(name, colour, offset, width, list(found)))
+        bars = list(found)
+        if bars or name != "BARRIER":
+            drawn.add_trace(_trace(name, colour, offset, width, bars))
     predicted = [
         Bar(2 + r.command.layer, r.command.begin, r.command.end, 1, f"{r.kind} {r.index}, predicted")
         for r in (*ran.compute, *ran.dma)
@@ -51,6 +54,27 @@ def timeline(facts: Facts) -> go.Figure:
     hidden = _trace("predicted", style.MUTED, 0.38, 0.08, _joined(predicted, cycles))
     hidden.visible = "legendonly"
     drawn.add_trace(hidden)
+    drawn.update_layout(barmode="overlay", bargap=0)
+    drawn.update_xaxes(range=[0, cycles])
+    drawn.update_yaxes(showgrid=False)
+    return drawn
+
+
+def cores(found: Sequence[Facts]) -> go.Figure:
+    """Of each core in a row for its array and one for its DMA: steps, transfers, and waits at barriers."""
+    labels = [f"core {facts.core}: {unit}" for facts in found for unit in ("array", "DMA")]
+    drawn = style.figure(height=110 + 26 * len(labels), x_title="cycles from the start of the run (measured)")
+    style.rows(drawn, labels)
+    kinds = {"LOAD": style.LOAD, "STORE": style.STORE, "FILL": style.FILL, "BARRIER": style.BARRIER}
+    bars: dict[str, list[Bar]] = {"steps": [], **{kind: [] for kind in kinds}}
+    for row, facts in enumerate(found):
+        ran = facts.observation
+        bars["steps"] += [Bar(2 * row, r.begin, r.issued, 1, f"{r.kind} {r.index}") for r in ran.compute]
+        for r in ran.dma:
+            bars[r.kind].append(Bar(2 * row + 1, r.begin, r.end, 1, f"{r.kind} {r.index}"))
+    cycles = found[0].observation.cycles
+    for name, colour in {"steps": style.STEPS, **kinds}.items():
+        drawn.add_trace(_trace(name, colour, -0.3, 0.6, _joined(bars[name], cycles)))
     drawn.update_layout(barmode="overlay", bargap=0)
     drawn.update_xaxes(range=[0, cycles])
     drawn.update_yaxes(showgrid=False)

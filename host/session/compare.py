@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -12,10 +11,12 @@ import numpy as np
 from ...golden.config import Config
 from ...golden.isa import COMMAND_BYTES, Opcode
 from ...golden.machine import images, machine
-from ...golden.machine.tensors import tensor_image
+from ...golden.machine.parts import Part, of_shares
 from ...golden.program.program import Program
+from ...golden.program.queues import CoreProgram
+from ...golden.program.tensors import WrittenTensor
 from ..driver import ports
-from ..graph import Graph, Int8, evaluate
+from ..graph import Graph, Int8, View, evaluate
 from ..model.arrays import contents
 from ..model.reference import Reference
 from ..simulation.settings import EventKind, Outcome
@@ -61,29 +62,29 @@ class Comparison:
     found: Verification
     _tensors: dict[str, TensorComparison] = field(default_factory=dict)
 
-    def compare(self, feeds: Mapping[str, np.ndarray], *, order: str) -> None:
+    def compare(self, feeds: Mapping[str, np.ndarray], *, interleaving: tuple[str, str]) -> None:
         """Run one inference everywhere, and count."""
         inputs = self.session.head(feeds)
-        codes = {
-            name: ports.to_codes(port, array)
-            for name, port, array in zip(self.graph.inputs, self.program.inputs, inputs, strict=True)
-        }
-        golden = evaluate.evaluate(self.graph, codes)
-        seen = {"machine": self._run_machine(codes, order), "rtl": self._run_core(inputs)}
+        codes = [ports.to_codes(port, array) for port, array in zip(self.program.inputs, inputs, strict=True)]
+        shares = [dict(zip(self.graph.inputs, share, strict=True)) for share in zip(*codes, strict=True)]
+        golden = [evaluate.evaluate(self.graph, share) for share in shares]
+        seen = {"machine": self._run_machine(inputs, interleaving), "rtl": self._run_core(inputs)}
         known = self._reference(feeds)
         # The last one stands for those that are missing.
         whole = known + known[-1:] * (self.program.batch - len(known))
         for tensor in self.graph.tensors.values():
             for view in tensor.views:
                 wanted = _joined(whole, view.name)
-                found = {by: codes[tensor.name] for by, codes in seen.items() if tensor.name in codes}
+                found = {by: codes for by, codes in seen.items() if tensor.name in codes[0]}
                 if wanted is not None or self.found.reference:
-                    found = {"golden": golden[tensor.name]} | found
+                    found = {"golden": golden} | found
                 else:
                     self._note_missing(view.name)
                 if wanted is None:
-                    wanted = evaluate.to_onnx(view, golden[tensor.name])
-                self._count(view.name, wanted, {by: evaluate.to_onnx(view, codes) for by, codes in found.items()})
+                    wanted = _of_shares(view, tensor.name, golden)
+                self._count(
+                    view.name, wanted, {by: _of_shares(view, tensor.name, codes) for by, codes in found.items()}
+                )
         # What the user gets: the outputs that the core stored, after the tail.
         outputs = self.session.tail(feeds, self._outputs)
         for name, array in outputs.items():
@@ -125,54 +126,80 @@ class Comparison:
             differing = int(np.count_nonzero(actual != expected)) if same_form else len(expected)
             setattr(tensor, by, (getattr(tensor, by) or 0) + differing)
 
-    def _run_machine(self, codes: Mapping[str, Int8], order: str) -> dict[str, Int8]:
-        golden = machine.Machine(self.config, seed=self.found.samples)
+    def _run_machine(self, inputs: list[np.ndarray], interleaving: tuple[str, str]) -> list[dict[str, Int8]]:
+        golden, (order, turns) = machine.Machine(self.config, seed=self.found.samples), interleaving
         arena = images.new_arena(self.program)
-        golden.run_prologue(self.program, arena, order=order)
-        for name, port in zip(self.graph.inputs, self.program.inputs, strict=True):
-            image = tensor_image(codes[name], port.bits)
-            arena[port.address : port.address + port.size_bytes] = image.ravel()
-        return golden.run_body(self.program, arena, order=order)
+        golden.run_prologue(self.program, arena, order=order, turns=turns)
+        for port, array in zip(self.program.inputs, inputs, strict=True):
+            for address, image in ports.to_images(port, array).items():
+                arena[address : address + port.size_bytes] = np.frombuffer(image, np.uint8)
+        return golden.run_body(self.program, arena, order=order, turns=turns)
 
-    def _run_core(self, inputs: list[np.ndarray]) -> dict[str, Int8]:
+    def _run_core(self, inputs: list[np.ndarray]) -> list[dict[str, Int8]]:
         """Every written tensor, read from the feature memory when its last command has completed, or from the arena."""
         driver, simulator = self.session.driver(), self.transport.simulator
         simulator.clear_events()
         driver.begin(inputs)
         self._started = simulator.cycle
-        tensors = {}
-        written = sorted(self.program.core.written, key=lambda tensor: tensor.command)
-        for command, group in itertools.groupby(written, lambda tensor: tensor.command):
-            ordinal = sum(opcode is Opcode.COMPUTE for opcode in self._compute_opcodes()[: command + 1])
-            if (
-                simulator.run(_COMMAND_CYCLES, until_interrupt=True, until_compute_done=ordinal)
-                is not Outcome.COMPUTE_DONE
-            ):
-                break
-            simulator.run(_LANDING_CYCLES)
-            feature = np.frombuffer(simulator.read_feature(0, self.config.memory.feature_bytes), np.uint8)
-            tensors |= {tensor.name: images.read_tensor(tensor, feature) for tensor in group}
+        parts = self._watch()
         self._outputs = driver.finish()
         self.found.cycles = driver.counters()["cycles"]
-        for tensor in self.program.spilled:
-            data = self.transport.read_memory(self.transport.arena_base + tensor.address, tensor.size_bytes)
-            tensors[tensor.name] = images.spilled_codes(tensor, np.frombuffer(data, np.uint8))
-        return tensors
+        for own, core in zip(parts, self.program.cores, strict=True):
+            for tensor in core.spilled:
+                data = self.transport.read_memory(self.transport.arena_base + tensor.address, tensor.size_bytes)
+                own.append(Part.spilled(tensor, np.frombuffer(data, np.uint8)))
+        return of_shares(parts, self.program.shares)
 
-    def _compute_opcodes(self) -> list[Opcode]:
-        commands = self.program.core.body.compute.commands
-        return [Opcode(commands[start] & 15) for start in range(0, len(commands), COMMAND_BYTES)]
+    def _watch(self) -> list[list[Part]]:
+        """Read what each core has written, as soon as it is there."""
+        simulator, cores = self.transport.simulator, self.program.cores
+        parts: list[list[Part]] = [[] for _ in cores]
+        # For each core by how many COMPUTE commands have completed then.
+        due = [self._due(core) for core in cores]
+        while any(due):
+            counts = [min(own, default=0) for own in due]
+            outcome = simulator.run(_COMMAND_CYCLES, until_interrupt=True, until_compute_done=counts)
+            if outcome is not Outcome.COMPUTE_DONE:
+                break
+            simulator.run(_LANDING_CYCLES)
+            for number, own in enumerate(due):
+                for count in [count for count in own if count <= simulator.compute_done(number)]:
+                    data = simulator.read_feature(0, self.config.memory.feature_bytes, core=number)
+                    feature = np.frombuffer(data, np.uint8)
+                    parts[number] += [Part.written(tensor, feature) for tensor in own.pop(count)]
+        return parts
+
+    def _due(self, core: CoreProgram) -> dict[int, list[WrittenTensor]]:
+        """What a core writes, by how many COMPUTE commands have completed when it is there."""
+        opcodes, due = _compute_opcodes(core), dict[int, list[WrittenTensor]]()
+        for tensor in core.written:
+            count = sum(opcode is Opcode.COMPUTE for opcode in opcodes[: tensor.command + 1])
+            due.setdefault(count, []).append(tensor)
+        return due
 
     def measure(self) -> list[LayerCycles]:
-        """Layer by layer, from the trace of the last sample."""
-        issues = iter([int(cycle) for cycle, kind in self.transport.simulator.events() if kind == EventKind.ISSUE_LAST])
-        last_issue = {
-            index: next(issues) for index, opcode in enumerate(self._compute_opcodes()) if opcode is Opcode.COMPUTE
-        }
-        layers, before = [], self._started
-        for layer in self.program.core.layers:
-            now = last_issue[layer.commands[-1]]
-            layers.append(LayerCycles(layer.name, layer.cycles, now - before))
-            before = now
+        """Layer by layer, from the trace of the last sample, and all of it."""
+        cores, layers = self.program.cores, []
+        for number, core in enumerate(cores):
+            events = self.transport.simulator.events(core=number)
+            issues = iter([int(cycle) for cycle, kind in events if kind == EventKind.ISSUE_LAST])
+            opcodes = _compute_opcodes(core)
+            last_issue = {index: next(issues) for index, opcode in enumerate(opcodes) if opcode is Opcode.COMPUTE}
+            before, of_core = self._started, f" (core {number})" if len(cores) > 1 else ""
+            for layer in core.layers:
+                now = last_issue[layer.commands[-1]]
+                layers.append(LayerCycles(f"{layer.name}{of_core}", layer.cycles, now - before))
+                before = now
         layers.append(LayerCycles("inference", self.program.predicted_cycles, self.found.cycles))
         return layers
+
+
+def _compute_opcodes(core: CoreProgram) -> list[Opcode]:
+    commands = core.body.compute.commands
+    return [Opcode(commands[start] & 15) for start in range(0, len(commands), COMMAND_BYTES)]
+
+
+def _of_shares(view: View, name: str, shares: Sequence[Mapping[str, Int8]]) -> np.ndarray:
+    """The ONNX tensor of all shares of the samples, one after the other."""
+    arrays = [evaluate.to_onnx(view, share[name]) for share in shares]
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,8 @@ from ..files.configuration import find_config
 from ..files.reading import read_file
 from ..model.model import Model
 from ..model.model_file import with_external_data
-from ..program.outcome import Outcome
+from ..program import Outcome, SpreadBy
+from ..program.spread_by import spread_of
 from .loaded import Loaded
 
 if TYPE_CHECKING:
@@ -24,7 +26,12 @@ Given = str | Path | bytes | Model | Program | Loaded
 
 
 def load(
-    given: Given, config: str | Path | Config = DEFAULT_PRESET, *, name: str = "model", batch: int | None = None
+    given: Given,
+    config: str | Path | Config = DEFAULT_PRESET,
+    *,
+    name: str = "model",
+    batch: int | None = None,
+    spread_by: SpreadBy | None = None,
 ) -> Loaded:
     """The program in a program file, or the program that an ONNX file compiles to, with the models in it.
 
@@ -35,33 +42,42 @@ def load(
     name : str
         What messages call what is given without a path.
     batch : int or None
-        Samples of an inference: by default those that a program was compiled for, and 1 for a model.
+        Samples of an inference, of each core if each has its own: by default those that a program was compiled for,
+        and 1 for a model.
+    spread_by : SpreadBy or None
+        What cores have a part of each, if there are several: by default what a program was compiled for, and samples
+        for a model.
 
     Raises
     ------
     ValueError
         If the file is neither, or does not fit the configuration; the message names the place and the remedy.
     """
-    return load_with_graph(given, config, name=name, batch=batch)[0]
+    return load_with_graph(given, config, name=name, batch=batch, spread_by=spread_by)[0]
 
 
 def load_with_graph(
-    given: Given, config: str | Path | Config = DEFAULT_PRESET, *, name: str = "model", batch: int | None = None
+    given: Given,
+    config: str | Path | Config = DEFAULT_PRESET,
+    *,
+    name: str = "model",
+    batch: int | None = None,
+    spread_by: SpreadBy | None = None,
 ) -> tuple[Loaded, Graph | None]:
     """What :func:`load` gives, and the graph that was compiled; None where that was done before."""
-    found = find_config(config)
+    wanted = _Wanted(find_config(config), batch, spread_by)
     if isinstance(given, Loaded):
-        return _checked(given, found, batch), None
+        return wanted.checked(given), None
     if isinstance(given, Program):
-        return _checked(Loaded.of(name, given), found, batch), None
+        return wanted.checked(Loaded.of(name, given)), None
     if isinstance(given, Model):
-        return _compiled(given, found, name, batch)
+        return wanted.compiled(given, name)
     path = None if isinstance(given, bytes) else Path(given)
     name, data = (name, given) if path is None else (str(given), read_file(path))
     if data.startswith(MAGIC):
-        return _read(data, found, name, batch)
+        return wanted.read(data, name), None
     model = Model(data)
-    return _compiled(model if path is None else with_external_data(model, path), found, name, batch)
+    return wanted.compiled(model if path is None else with_external_data(model, path), name)
 
 
 def load_program(
@@ -72,7 +88,11 @@ def load_program(
 
 
 def load_outcome(
-    path: str | Path, config: str | Path | Config = DEFAULT_PRESET, *, batch: int | None = None
+    path: str | Path,
+    config: str | Path | Config = DEFAULT_PRESET,
+    *,
+    batch: int | None = None,
+    spread_by: SpreadBy | None = None,
 ) -> tuple[Loaded, Outcome]:
     """What :func:`load` gives, and what the compiler of the program has decided, which a program file says.
 
@@ -82,45 +102,60 @@ def load_outcome(
         As :func:`load`; also if a program file says nothing of it.
     """
     found = find_config(config)
-    loaded = load(path, found, batch=batch)
+    loaded = load(path, found, batch=batch, spread_by=spread_by)
     try:
         return loaded, Outcome(loaded.program, found)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 
 
-def _read(data: bytes, config: Config, name: str, batch: int | None) -> tuple[Loaded, None]:
-    try:
-        program = Program.from_bytes(data)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error
-    loaded = _checked(Loaded.of(name, program), config, batch)
-    # ONNX Runtime, with which they are run, takes a while to import.
-    from .program_parts import check_parts  # noqa: PLC0415
+@dataclass(frozen=True)
+class _Wanted:
+    """What a program is to be, as :func:`load` takes it."""
 
-    check_parts(loaded)
-    return loaded, None
+    config: Config
+    batch: int | None
+    spread_by: SpreadBy | None
 
+    def read(self, data: bytes, name: str) -> Loaded:
+        """A program file's."""
+        try:
+            program = Program.from_bytes(data)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+        loaded = self.checked(Loaded.of(name, program))
+        # ONNX Runtime, with which they are run, takes a while to import.
+        from .program_parts import check_parts  # noqa: PLC0415
 
-def _compiled(model: Model, config: Config, name: str, batch: int | None) -> tuple[Loaded, Graph]:
-    # A program file needs neither, which take a while to import.
-    from ..compiler import batched, compile_graph  # noqa: PLC0415
-    from ..frontend import import_model  # noqa: PLC0415
+        check_parts(loaded)
+        return loaded
 
-    graph = batched(import_model(model, name), 1 if batch is None else batch)
-    return Loaded(name, compile_graph(graph, config), graph.model, graph.head, graph.tail), graph
+    def compiled(self, model: Model, name: str) -> tuple[Loaded, Graph]:
+        """A model's, and the graph."""
+        # A program file needs neither, which take a while to import.
+        from ..compiler import batched, compile_graph  # noqa: PLC0415
+        from ..frontend import import_model  # noqa: PLC0415
 
+        graph = batched(import_model(model, name), 1 if self.batch is None else self.batch)
+        program = compile_graph(graph, self.config, spread_by=self.spread_by or SpreadBy.SAMPLE)
+        return Loaded(name, program, graph.model, graph.head, graph.tail), graph
 
-def _checked(loaded: Loaded, config: Config, batch: int | None) -> Loaded:
-    """A program that is for this configuration and batch."""
-    program = loaded.program
-    try:
-        check_config(program, config)
-    except ValueError as error:
-        raise ValueError(f"{loaded.name}: {error}") from error
-    if batch not in (None, program.batch):
-        raise ValueError(
-            f"{loaded.name}: batch must be {program.batch}, which the program is compiled for, not {batch}; "
-            "leave it out, or compile the model again"
-        )
-    return loaded
+    def checked(self, loaded: Loaded) -> Loaded:
+        """A program that is what is wanted."""
+        program = loaded.program
+        try:
+            check_config(program, self.config)
+        except ValueError as error:
+            raise ValueError(f"{loaded.name}: {error}") from error
+        batch = program.batch // program.shares
+        if self.batch not in (None, batch):
+            raise ValueError(
+                f"{loaded.name}: batch must be {batch}, which the program is compiled for, not {self.batch}; "
+                "leave it out, or compile the model again"
+            )
+        if len(program.cores) > 1 and self.spread_by not in (None, spread_of(program)):
+            raise ValueError(
+                f"{loaded.name}: spread must be by {spread_of(program)}, which the program is compiled for, not by "
+                f"{self.spread_by}; leave it out, or compile the model again"
+            )
+        return loaded

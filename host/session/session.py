@@ -16,6 +16,7 @@ from ..driver.transport import Transport
 from ..files.configuration import find_config
 from ..files.progress import Progress, silent
 from ..model.arrays import TensorInfo, check_feeds, sample_count
+from ..program import SpreadBy
 from ..simulation.verilator_transport import VerilatorTransport
 from .loading import Given, load
 
@@ -40,9 +41,12 @@ class InferenceSession:
     progress : callable
         Told what is being built.
     batch : int or None
-        Samples of an inference, by default those that a program was compiled for, and 1 for a model. Those of a fully
-        connected network can share the weights that do not fit the accelerator's memory and are loaded in every
-        inference; what is missing in the last inference is computed in vain.
+        Samples of an inference, of each core if each has its own: by default those that a program was compiled for,
+        and 1 for a model. Those of a fully connected network can share the weights that do not fit the accelerator's
+        memory and are loaded in every inference; what is missing in the last inference is computed in vain.
+    spread_by : SpreadBy or None
+        What cores have a part of each, if there are several: by default what a program was compiled for, and samples
+        for a model.
 
     Attributes
     ----------
@@ -50,8 +54,12 @@ class InferenceSession:
         The program with the models in it.
     program : Program
     batch : int
+        Samples of an inference, of all cores.
     counters : list of dict
-        Performance counters of each inference of the last :meth:`run`, in whatever thread.
+        Performance counters of each inference of the last :meth:`run`, in whatever thread, see
+        :meth:`.driver.Driver.counters`.
+    core_counters : list of list of dict
+        The same of each core.
 
     Raises
     ------
@@ -67,12 +75,14 @@ class InferenceSession:
         *,
         progress: Progress = silent,
         batch: int | None = None,
+        spread_by: SpreadBy | None = None,
     ):
         self.config = find_config(config)
-        self.loaded = load(path_or_bytes, self.config, batch=batch)
+        self.loaded = load(path_or_bytes, self.config, batch=batch, spread_by=spread_by)
         self.program = self.loaded.program
         self.batch = self.program.batch
         self.counters: list[dict[str, int]] = []
+        self.core_counters: list[list[dict[str, int]]] = []
         self._transport = transport
         self._progress = progress
         self._driver: Driver | None = None
@@ -127,12 +137,13 @@ class InferenceSession:
         results = []
         # Not for each inference: sessions that take turns would load their programs each time.
         with self.transport.exclusive():
-            self.counters = counters = []
+            self.counters, self.core_counters = counters, of_cores = [], []
             for start in range(0, samples, self.batch):
                 self._progress("running samples", start, samples)
                 feeds = {name: array[start : start + self.batch] for name, array in input_feed.items()}
                 results.append(self.tail(feeds, driver.infer(self.head(feeds))))
                 counters.append(driver.counters())
+                of_cores.append(driver.core_counters())
         return [np.concatenate([result[name] for result in results]) for name in names]
 
     def _check_independent(self, samples: int) -> None:

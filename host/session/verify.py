@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -10,11 +10,13 @@ from ...golden.config import Config
 from ...golden.elements import BINARY_BITS, CODE_BITS
 from ...golden.machine import machine
 from ...golden.program.program import Program
+from ...golden.program.tensors import SpilledTensor, WrittenTensor
 from ..compiler import batched
 from ..files.progress import Progress, silent
 from ..frontend import import_model
 from ..graph import Graph
 from ..model import runtime
+from ..program import SpreadBy
 from ..simulation.settings import MemorySettings
 from ..simulation.verilator_transport import VerilatorTransport
 from .compare import Comparison
@@ -34,6 +36,7 @@ def verify(
     seed: int = 0,
     *,
     batch: int | None = None,
+    spread_by: SpreadBy | None = None,
     name: str = "model",
     settings: MemorySettings | None = None,
     progress: Progress = silent,
@@ -50,8 +53,10 @@ def verify(
     seed : int
         Of the inputs.
     batch : int or None
-        Samples of an inference, by default those that a program was compiled for, and 1 for a model. What is missing in
-        the last inference is its last input again.
+        Samples of an inference, of each core if each has its own: by default those that a program was compiled for,
+        and 1 for a model. What is missing in the last inference is its last input again.
+    spread_by : SpreadBy or None
+        As :func:`.loading.load` takes it.
     name : str
         What messages call what is given without a path.
     settings : MemorySettings or None
@@ -67,9 +72,9 @@ def verify(
     """
     if samples < 1:
         raise ValueError(f"samples must be at least 1, not {samples}")
-    loaded, compiled = load_with_graph(path_or_bytes, config, name=name, batch=batch)
+    loaded, compiled = load_with_graph(path_or_bytes, config, name=name, batch=batch, spread_by=spread_by)
     program = loaded.program
-    graph = compiled or batched(import_model(loaded.model, loaded.name), program.batch)
+    graph = compiled or batched(import_model(loaded.model, loaded.name), program.batch // program.shares)
     _check_tensors(program, graph, loaded.name)
     transport = VerilatorTransport(config, settings=settings, progress=progress)
     session = InferenceSession(loaded, config, transport)
@@ -79,11 +84,11 @@ def verify(
     rng = np.random.default_rng(seed)
     # The first inference also fetches the program: cycles are those of a later one.
     session.run(None, random_feeds(session, graph, rng))
-    orders = itertools.cycle(machine.ORDERS)
+    interleavings = machine.interleavings(config.cores)
     for start in range(0, samples, program.batch):
         progress("comparing samples", start, samples)
         count = min(program.batch, samples - start)
-        run.compare(random_feeds(session, graph, rng, count), order=next(orders))
+        run.compare(random_feeds(session, graph, rng, count), interleaving=next(interleavings))
     if settings in (None, MemorySettings()):
         run.found.layers = run.measure()
     return run.found
@@ -93,7 +98,8 @@ def _check_tensors(program: Program, graph: Graph, name: str) -> None:
     """What a program says of its tensors must be what its model has."""
     ports = [*zip(program.inputs, graph.inputs, strict=False), *zip(program.outputs, graph.outputs, strict=False)]
     places = [(known, port.shape, port.bits) for port, known in ports]
-    places += [(tensor.name, tensor.shape, tensor.bits) for tensor in (*program.core.written, *program.spilled)]
+    parts = [tensor for core in program.cores for tensor in (*core.written, *core.spilled)]
+    places += [(part, _extent([other for other in parts if other.name == part]), bits) for part, bits in _kinds(parts)]
     for tensor, shape, bits in places:
         known = graph.tensors.get(tensor)
         if known is None:
@@ -103,3 +109,15 @@ def _check_tensors(program: Program, graph: Graph, name: str) -> None:
                 f"{_KINDS[width]}{list(size)}" for size, width in ((known.shape, known.bits), (shape, bits))
             )
             raise ValueError(f"{name}: {tensor} must be {wanted}, not {found}; the file is damaged: compile again")
+
+
+def _kinds(parts: Sequence[WrittenTensor | SpilledTensor]) -> list[tuple[str, int]]:
+    """Names and bits of the tensors that these are parts of."""
+    return list(dict.fromkeys((part.name, part.bits) for part in parts))
+
+
+def _extent(parts: Sequence[WrittenTensor | SpilledTensor]) -> tuple[int, int, int]:
+    """The shape of a tensor that has such parts."""
+    height = max(part.row + part.shape[0] for part in parts)
+    channels = max(part.channel + part.shape[2] for part in parts)
+    return height, max(part.shape[1] for part in parts), channels

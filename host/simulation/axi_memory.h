@@ -1,4 +1,4 @@
-// An AXI4 memory for the simulated core: settable latency, bandwidth, stalls and faults, and a check of the master's side of the protocol.
+// An AXI4 memory for the simulated cores: settable latency, bandwidth, stalls and faults, and a check of the master's side of the protocol.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +13,8 @@
 namespace lutterfly {
 
 constexpr unsigned kMaximumDataBytes = 16;
+// Bits of an identifier below the number of the core, where cores share a port.
+constexpr unsigned kCoreShift = 4, kMaximumCores = 8;
 constexpr unsigned kResponseOkay = 0, kResponseSlave = 2, kResponseDecode = 3;
 // What a master reads where there is no memory or an error was asked for: never the right data by chance.
 constexpr uint8_t kBadByte = 0xbd;
@@ -25,6 +27,7 @@ struct Settings {
     uint32_t outstanding;    // bursts that are accepted and not finished, for reads and for writes
     uint32_t accept;         // 0: addresses are not accepted
     uint32_t answer;         // 0: neither read data nor write responses are given
+    uint32_t hold;           // most cycles by which a core's read is late at random, while others are answered
     uint32_t seed;
     double stall_probability;  // in each cycle, on each channel
 };
@@ -75,22 +78,59 @@ class Random {
         state_ ^= state_ >> 12;
         state_ ^= state_ << 25;
         state_ ^= state_ >> 27;
-        return double((state_ * 0x2545f4914f6cdd1dULL) >> 11) * 0x1p-53 < probability;
+        return unit() < probability;
+    }
+
+    // A whole number up to a limit, which it may be.
+    uint32_t upto(uint32_t most) {
+        if (!most) return 0;
+        state_ ^= state_ >> 12;
+        state_ ^= state_ << 25;
+        state_ ^= state_ >> 27;
+        return uint32_t(unit() * (most + 1.0));
     }
 
   private:
+    double unit() const { return double((state_ * 0x2545f4914f6cdd1dULL) >> 11) * 0x1p-53; }
+
     uint64_t state_;
 };
 
-class AxiMemory {
+// The bytes, and where they are out of order: what all ports share.
+class Storage {
   public:
-    AxiMemory(uint64_t base, uint64_t size, unsigned data_bytes)
-        : base_(base), size_(size), data_bytes_(data_bytes), bytes_(static_cast<uint8_t*>(std::calloc(size, 1))) {}
-    ~AxiMemory() { std::free(bytes_); }
-    AxiMemory(const AxiMemory&) = delete;
-    AxiMemory& operator=(const AxiMemory&) = delete;
+    Storage(uint64_t base, uint64_t size) : base_(base), size_(size), bytes_(static_cast<uint8_t*>(std::calloc(size, 1))) {}
+    ~Storage() { std::free(bytes_); }
+    Storage(const Storage&) = delete;
+    Storage& operator=(const Storage&) = delete;
 
     uint8_t* bytes() { return bytes_; }
+    uint8_t* at(uint64_t address) { return bytes_ + (address - base_); }
+    void add_fault(uint64_t start, uint64_t end, unsigned response) { faults_.push_back({start, end, response}); }
+    void clear_faults() { faults_.clear(); }
+
+    unsigned response_at(uint64_t address, unsigned size) const {
+        for (const Fault& fault : faults_)
+            if (address + size > fault.start && address < fault.end) return fault.response;
+        return address >= base_ && address + size <= base_ + size_ ? kResponseOkay : kResponseDecode;
+    }
+
+  private:
+    struct Fault {
+        uint64_t start, end;
+        unsigned response;
+    };
+
+    uint64_t base_, size_;
+    uint8_t* bytes_;
+    std::vector<Fault> faults_;
+};
+
+// A port of the memory.
+class AxiMemory {
+  public:
+    AxiMemory(Storage& storage, unsigned data_bytes) : storage_(storage), data_bytes_(data_bytes) {}
+
     const std::string& violation() const { return violation_; }
     SlaveWires& wires() { return wires_; }
 
@@ -99,9 +139,6 @@ class AxiMemory {
         random_ = Random(settings.seed);
     }
 
-    void add_fault(uint64_t start, uint64_t end, unsigned response) { faults_.push_back({start, end, response}); }
-    void clear_faults() { faults_.clear(); }
-
     // Choose what the memory drives in this cycle.
     void drive(uint64_t now) {
         const double stall = settings_.stall_probability;
@@ -109,8 +146,7 @@ class AxiMemory {
         wires_.write_address_ready =
             settings_.accept && writes_.size() + responses_.size() < settings_.outstanding && !random_.chance(stall);
         wires_.beat_ready = !writes_.empty() && now >= next_write_beat_ && !random_.chance(stall);
-        if (!wires_.read_valid && settings_.answer && !reads_.empty() && reads_.front().due <= now && next_read_beat_ <= now &&
-            !random_.chance(stall))
+        if (!wires_.read_valid && settings_.answer && next_read_beat_ <= now && choose_read(now) && !random_.chance(stall))
             present_read();
         if (!wires_.response_valid && settings_.answer && !responses_.empty() && responses_.front().due <= now && !random_.chance(stall)) {
             wires_.response_valid = true;
@@ -123,10 +159,10 @@ class AxiMemory {
     void sample(uint64_t now, const MasterWires& master) {
         check_stable(master);
         if (master.read.valid && wires_.read_address_ready && check_burst("read", master.read))
-            reads_.push_back({master.read, 0, now + settings_.read_latency});
+            reads_.push_back({master.read, 0, now + settings_.read_latency + random_.upto(settings_.hold)});
         if (wires_.read_valid && master.read_ready) {
             next_read_beat_ = now + settings_.beat_interval;
-            if (wires_.read_last) reads_.pop_front();
+            if (wires_.read_last) reads_.erase(reads_.begin() + long(reading_));
             wires_.read_valid = false;
         }
         // An address is there from the next cycle on, so beats are taken first.
@@ -159,27 +195,28 @@ class AxiMemory {
         unsigned response;
         uint64_t due;
     };
-    struct Fault {
-        uint64_t start, end;
-        unsigned response;
-    };
-
     uint64_t beat_address(const Address& burst, unsigned beat) const {
         return (uint64_t(burst.address) & ~uint64_t(data_bytes_ - 1)) + uint64_t(beat) * data_bytes_;
     }
 
-    unsigned response_at(uint64_t address) const {
-        for (const Fault& fault : faults_)
-            if (address + data_bytes_ > fault.start && address < fault.end) return fault.response;
-        return address >= base_ && address + data_bytes_ <= base_ + size_ ? kResponseOkay : kResponseDecode;
+    // The first read that is due, but not past an earlier one of its core; a burst that has begun goes on.
+    bool choose_read(uint64_t now) {
+        if (reading_ < reads_.size() && reads_[reading_].beat) return true;
+        unsigned cores = 0;
+        for (reading_ = 0; reading_ < reads_.size(); ++reading_) {
+            const unsigned core = 1u << (reads_[reading_].address.id >> kCoreShift);
+            if (!(cores & core) && reads_[reading_].due <= now) return true;
+            cores |= core;
+        }
+        return false;
     }
 
     void present_read() {
-        Read& read = reads_.front();
+        Read& read = reads_[reading_];
         const uint64_t address = beat_address(read.address, read.beat);
-        wires_.read_response = uint8_t(response_at(address));
+        wires_.read_response = uint8_t(storage_.response_at(address, data_bytes_));
         if (wires_.read_response == kResponseOkay)
-            std::memcpy(wires_.read_data, bytes_ + (address - base_), data_bytes_);
+            std::memcpy(wires_.read_data, storage_.at(address), data_bytes_);
         else
             std::memset(wires_.read_data, kBadByte, data_bytes_);
         wires_.read_valid = true;
@@ -191,11 +228,11 @@ class AxiMemory {
     void take_write(uint64_t now, const WriteBeat& beat) {
         Write& write = writes_.front();
         const uint64_t address = beat_address(write.address, write.beat);
-        const unsigned response = response_at(address);
+        const unsigned response = storage_.response_at(address, data_bytes_);
         write.response = std::max(write.response, response);
         if (response == kResponseOkay)
             for (unsigned lane = 0; lane < data_bytes_; ++lane)
-                if (beat.strobes >> lane & 1) bytes_[address - base_ + lane] = beat.data[lane];
+                if (beat.strobes >> lane & 1) storage_.at(address)[lane] = beat.data[lane];
         const bool last = write.beat == write.address.length;
         if (beat.last != last) fail("WLAST must be high on the last beat of a burst only", write.address.address);
         next_write_beat_ = now + settings_.beat_interval;
@@ -232,17 +269,16 @@ class AxiMemory {
         return false;
     }
 
-    uint64_t base_, size_;
+    Storage& storage_;
     unsigned data_bytes_;
-    uint8_t* bytes_;
-    Settings settings_{40, 40, 1, 8, 1, 1, 0, 0.0};
+    Settings settings_{40, 40, 1, 8, 1, 1, 0, 0, 0.0};
     Random random_{0};
     SlaveWires wires_;
     MasterWires previous_;
     std::deque<Read> reads_;
     std::deque<Write> writes_;
     std::deque<Response> responses_;
-    std::vector<Fault> faults_;
+    size_t reading_ = 0;
     uint64_t next_read_beat_ = 0, next_write_beat_ = 0;
     std::string violation_;
 };

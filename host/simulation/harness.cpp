@@ -1,6 +1,7 @@
-// The simulated core in a shared library: clock, AXI memory, register access, trace and feature memory behind a plain C interface.
+// The simulated accelerator in a shared library: clock, AXI memory, register access, trace and feature memories behind a plain C interface.
 //
-// `design.h` is written by host/simulation/build.py for each configuration: the widths, and where the feature memory's banks are in the model.
+// `design.h` is written by host/simulation/build.py for each configuration: the widths, the ports and cores, and where the feature memories'
+// banks are in the model.
 
 #include "Vcore.h"
 #include "Vcore___024root.h"
@@ -13,8 +14,6 @@ using namespace lutterfly;
 
 // Verilator spells two underscores in a name so, and puts SYM before what is a word of some compilers.
 #define CONTROL(name) top_.control___05F##name
-#define MEMORY(name) top_.memory___05F##name
-#define TRACE(name) top_.trace___05F##name
 #define INTERRUPT top_.__SYM__interrupt
 
 namespace {
@@ -28,10 +27,11 @@ constexpr unsigned kRegisterCycles = 10000, kResetCycles = 16;
 enum class Outcome : int { kLimit = 0, kInterrupt = 1, kComputeDone = 2, kViolation = 3 };
 enum class Access : int { kDone = 0, kTimeout = 1, kRefused = 2, kViolation = 3 };
 
-// Mirrored by host/simulation/simulator.py, as is the order of the kinds.
+// Mirrored by host/simulation/simulator.py, as is the order of the kinds. The interrupt is of no core: it has the number 0.
 struct Event {
     uint64_t cycle;
     uint64_t kind;
+    uint64_t core;
 };
 enum Kind : unsigned { kIssueFirst, kIssueLast, kComputeDoneEvent, kDmaBegin, kDmaDone, kInterruptEvent };
 
@@ -43,7 +43,10 @@ struct ControlWires {
 
 class Simulator {
   public:
-    Simulator(uint64_t base, uint64_t size) : top_(&context_), memory_(base, size, LUTTERFLY_DATA_BYTES) { reset(); }
+    Simulator(uint64_t base, uint64_t size) : top_(&context_), storage_(base, size) {
+        for (unsigned i = 0; i < LUTTERFLY_PORTS; ++i) ports_.emplace_back(storage_, LUTTERFLY_DATA_BYTES);
+        reset();
+    }
     ~Simulator() {
         enter();
         top_.final();
@@ -52,13 +55,24 @@ class Simulator {
     // Verilator's runtime looks into the thread's context, which is that of the simulator that was made last, in whatever thread.
     void enter() { Verilated::threadContextp(&context_); }
 
-    AxiMemory& memory() { return memory_; }
+    Storage& storage() { return storage_; }
     const std::string& broken() const { return broken_; }
+    // Of the first port that has one.
+    const std::string& violation() const {
+        for (const AxiMemory& port : ports_)
+            if (!port.violation().empty()) return port.violation();
+        return ports_.front().violation();
+    }
     std::vector<Event>& events() { return events_; }
     uint64_t cycle() const { return cycle_; }
 
-    void configure(const Settings& settings) {
-        memory_.configure(settings);
+    // One port, or all of them, each with other stalls.
+    void configure(const Settings& settings, int port) {
+        for (int i = 0; i < int(ports_.size()); ++i) {
+            Settings own = settings;
+            own.seed += unsigned(i);
+            if (port < 0 || port == i) ports_[unsigned(i)].configure(own);
+        }
         stall_ = settings.stall_probability;
         random_ = Random(settings.seed + 0x9e3779b9u);
     }
@@ -71,15 +85,16 @@ class Simulator {
         tick();
     }
 
-    Outcome run(uint64_t cycles, bool until_interrupt, uint64_t compute_done) {
+    // `compute_done` has a number for each core: 0 for never.
+    Outcome run(uint64_t cycles, bool until_interrupt, const uint64_t* compute_done) {
         enter();
         for (uint64_t i = 0; i < cycles; ++i) {
-            if (compute_done && compute_done_ >= compute_done) return Outcome::kComputeDone;
+            if (computed(compute_done)) return Outcome::kComputeDone;
             if (until_interrupt && INTERRUPT) return Outcome::kInterrupt;
             tick();
             if (violated()) return Outcome::kViolation;
         }
-        if (compute_done && compute_done_ >= compute_done) return Outcome::kComputeDone;
+        if (computed(compute_done)) return Outcome::kComputeDone;
         return until_interrupt && INTERRUPT ? Outcome::kInterrupt : Outcome::kLimit;
     }
 
@@ -129,22 +144,21 @@ class Simulator {
     }
 
     // Addresses wrap, as in the core.
-    void read_feature(uint64_t address, uint64_t size, uint8_t* out) {
-        constexpr uint64_t kLanes = LUTTERFLY_LANES;
-        auto& even = LUTTERFLY_FEATURE_EVEN(top_.rootp);
-        auto& odd = LUTTERFLY_FEATURE_ODD(top_.rootp);
-        for (uint64_t i = 0; i < size;) {
-            const uint64_t at = (address + i) % LUTTERFLY_FEATURE_BYTES, word = at / kLanes, offset = at % kLanes;
-            const uint64_t count = std::min(size - i, kLanes - offset);
-            const auto& bank = word % 2 ? odd : even;
-            std::memcpy(out + i, reinterpret_cast<const uint8_t*>(&bank[word / 2]) + offset, count);
-            i += count;
+    void read_feature(unsigned core, uint64_t address, uint64_t size, uint8_t* out) {
+        switch (core) {
+#define READ(number, trace, even, odd) \
+    case number: \
+        return read_banks(top_.rootp->even, top_.rootp->odd, address, size, out);
+            LUTTERFLY_EACH_CORE(READ)
+#undef READ
         }
     }
 
+    uint64_t compute_done(unsigned core) const { return compute_done_[core]; }
+
     void clear_events() {
         events_.clear();
-        compute_done_ = 0;
+        std::fill(std::begin(compute_done_), std::end(compute_done_), 0);
     }
 
   private:
@@ -152,15 +166,26 @@ class Simulator {
     // edge and the inputs of the next cycle, see host/simulation/wrapper.py.
     void tick(const ControlWires& next = {}) {
         if (!top_.rst) {
-            memory_.sample(cycle_, master_wires());
-            record(TRACE(compute_issue_first), kIssueFirst);
-            record(TRACE(compute_issue_last), kIssueLast);
-            record(TRACE(compute_done), kComputeDoneEvent);
-            record(TRACE(dma_begin), kDmaBegin);
-            record(TRACE(dma_done), kDmaDone);
-            record(INTERRUPT && !interrupt_, kInterruptEvent);
+#define SAMPLE(number, pin) ports_[number].sample(cycle_, MASTER_WIRES(pin));
+#define MASTER_WIRES(pin) \
+    master_wires( \
+        {bool(pin(arvalid)), pin(araddr), pin(arid), pin(arlen), pin(arsize), pin(arburst)}, \
+        {bool(pin(awvalid)), pin(awaddr), pin(awid), pin(awlen), pin(awsize), pin(awburst)}, \
+        {bool(pin(wvalid)), bool(pin(wlast)), pin(wstrb), {}}, &pin(wdata), pin(rready), pin(bready))
+            LUTTERFLY_EACH_PORT(SAMPLE)
+#undef MASTER_WIRES
+#undef SAMPLE
+#define RECORD(number, trace, even, odd) \
+    record(trace(compute_issue_first), kIssueFirst, number); \
+    record(trace(compute_issue_last), kIssueLast, number); \
+    record(trace(compute_done), kComputeDoneEvent, number); \
+    record(trace(dma_begin), kDmaBegin, number); \
+    record(trace(dma_done), kDmaDone, number); \
+    compute_done_[number] += trace(compute_done);
+            LUTTERFLY_EACH_CORE(RECORD)
+#undef RECORD
+            record(INTERRUPT && !interrupt_, kInterruptEvent, 0);
             interrupt_ = INTERRUPT;
-            compute_done_ += TRACE(compute_done);
         }
         ++cycle_;
         drive_memory();
@@ -173,42 +198,54 @@ class Simulator {
         }
     }
 
-    bool violated() const { return !memory_.violation().empty() || !broken_.empty(); }
+    bool violated() const { return !violation().empty() || !broken_.empty(); }
 
-    MasterWires master_wires() {
-        MasterWires master;
-        if (MEMORY(arvalid))
-            master.read = {true, MEMORY(araddr), MEMORY(arid), MEMORY(arlen), MEMORY(arsize), MEMORY(arburst)};
-        if (MEMORY(awvalid))
-            master.write = {true, MEMORY(awaddr), MEMORY(awid), MEMORY(awlen), MEMORY(awsize), MEMORY(awburst)};
-        if ((master.beat.valid = MEMORY(wvalid))) {
-            master.beat.last = MEMORY(wlast);
-            master.beat.strobes = MEMORY(wstrb);
-            std::memcpy(master.beat.data, &MEMORY(wdata), LUTTERFLY_DATA_BYTES);
+    bool computed(const uint64_t* compute_done) const {
+        for (unsigned core = 0; core < LUTTERFLY_CORES; ++core)
+            if (compute_done[core] && compute_done_[core] >= compute_done[core]) return true;
+        return false;
+    }
+
+    template <typename Bank>
+    static void read_banks(const Bank& even, const Bank& odd, uint64_t address, uint64_t size, uint8_t* out) {
+        constexpr uint64_t kLanes = LUTTERFLY_LANES;
+        for (uint64_t i = 0; i < size;) {
+            const uint64_t at = (address + i) % LUTTERFLY_FEATURE_BYTES, word = at / kLanes, offset = at % kLanes;
+            const uint64_t count = std::min(size - i, kLanes - offset);
+            const auto& bank = word % 2 ? odd : even;
+            std::memcpy(out + i, reinterpret_cast<const uint8_t*>(&bank[word / 2]) + offset, count);
+            i += count;
         }
-        master.read_ready = MEMORY(rready);
-        master.response_ready = MEMORY(bready);
-        return master;
+    }
+
+    static MasterWires master_wires(const Address& read, const Address& write, WriteBeat beat, const void* data, bool read_ready, bool response_ready) {
+        if (beat.valid) std::memcpy(beat.data, data, LUTTERFLY_DATA_BYTES);
+        return {read, write, beat, read_ready, response_ready};
     }
 
     void drive_memory() {
-        memory_.drive(cycle_);
-        const SlaveWires& slave = memory_.wires();
-        MEMORY(arready) = slave.read_address_ready;
-        MEMORY(awready) = slave.write_address_ready;
-        MEMORY(wready) = slave.beat_ready;
-        MEMORY(rvalid) = slave.read_valid;
-        MEMORY(bvalid) = slave.response_valid;
-        if (slave.read_valid) {
-            MEMORY(rid) = slave.read_id;
-            MEMORY(rresp) = slave.read_response;
-            MEMORY(rlast) = slave.read_last;
-            std::memcpy(&MEMORY(rdata), slave.read_data, LUTTERFLY_DATA_BYTES);
-        }
-        if (slave.response_valid) {
-            MEMORY(bid) = slave.response_id;
-            MEMORY(bresp) = slave.response;
-        }
+#define DRIVE(number, pin) \
+    { \
+        ports_[number].drive(cycle_); \
+        const SlaveWires& slave = ports_[number].wires(); \
+        pin(arready) = slave.read_address_ready; \
+        pin(awready) = slave.write_address_ready; \
+        pin(wready) = slave.beat_ready; \
+        pin(rvalid) = slave.read_valid; \
+        pin(bvalid) = slave.response_valid; \
+        if (slave.read_valid) { \
+            pin(rid) = slave.read_id; \
+            pin(rresp) = slave.read_response; \
+            pin(rlast) = slave.read_last; \
+            std::memcpy(&pin(rdata), slave.read_data, LUTTERFLY_DATA_BYTES); \
+        } \
+        if (slave.response_valid) { \
+            pin(bid) = slave.response_id; \
+            pin(bresp) = slave.response; \
+        } \
+    }
+        LUTTERFLY_EACH_PORT(DRIVE)
+#undef DRIVE
     }
 
     void drive_control(const ControlWires& next) {
@@ -224,8 +261,8 @@ class Simulator {
         CONTROL(rready) = next.rready;
     }
 
-    void record(bool happens, Kind kind) {
-        if (happens) events_.push_back({cycle_, kind});
+    void record(bool happens, Kind kind, unsigned core) {
+        if (happens) events_.push_back({cycle_, kind, core});
     }
 
     // The response passes at the end of this cycle.
@@ -242,13 +279,14 @@ class Simulator {
 
     VerilatedContext context_;
     Vcore top_;
-    AxiMemory memory_;
+    Storage storage_;
+    std::deque<AxiMemory> ports_;
     ControlWires control_;
     std::vector<Event> events_;
     std::string broken_;
     Random random_{0};
     double stall_ = 0;
-    uint64_t cycle_ = 0, compute_done_ = 0;
+    uint64_t cycle_ = 0, compute_done_[LUTTERFLY_CORES] = {};
     bool interrupt_ = false;
 };
 
@@ -263,20 +301,20 @@ void lutterfly_never(const char* message) {
 // Null if there is no room for the memory.
 Simulator* lutterfly_create(uint64_t base, uint64_t size) {
     auto simulator = std::make_unique<Simulator>(base, size);
-    return simulator->memory().bytes() ? simulator.release() : nullptr;
+    return simulator->storage().bytes() ? simulator.release() : nullptr;
 }
 void lutterfly_destroy(Simulator* simulator) { delete simulator; }
-void lutterfly_configure(Simulator* simulator, const Settings* settings) { simulator->configure(*settings); }
+void lutterfly_configure(Simulator* simulator, const Settings* settings, int port) { simulator->configure(*settings, port); }
 void lutterfly_add_fault(Simulator* simulator, uint64_t start, uint64_t end, uint32_t response) {
-    simulator->memory().add_fault(start, end, response);
+    simulator->storage().add_fault(start, end, response);
 }
-void lutterfly_clear_faults(Simulator* simulator) { simulator->memory().clear_faults(); }
+void lutterfly_clear_faults(Simulator* simulator) { simulator->storage().clear_faults(); }
 void lutterfly_reset(Simulator* simulator) { simulator->reset(); }
-uint8_t* lutterfly_arena(Simulator* simulator) { return simulator->memory().bytes(); }
+uint8_t* lutterfly_arena(Simulator* simulator) { return simulator->storage().bytes(); }
 uint64_t lutterfly_cycle(Simulator* simulator) { return simulator->cycle(); }
-const char* lutterfly_violation(Simulator* simulator) { return simulator->memory().violation().c_str(); }
+const char* lutterfly_violation(Simulator* simulator) { return simulator->violation().c_str(); }
 const char* lutterfly_broken(Simulator* simulator) { return simulator->broken().c_str(); }
-int lutterfly_run(Simulator* simulator, uint64_t cycles, int until_interrupt, uint64_t compute_done) {
+int lutterfly_run(Simulator* simulator, uint64_t cycles, int until_interrupt, const uint64_t* compute_done) {
     return int(simulator->run(cycles, until_interrupt, compute_done));
 }
 int lutterfly_read_register(Simulator* simulator, uint32_t address, uint32_t* value) {
@@ -285,9 +323,10 @@ int lutterfly_read_register(Simulator* simulator, uint32_t address, uint32_t* va
 int lutterfly_write_register(Simulator* simulator, uint32_t address, uint32_t value) {
     return int(simulator->write_register(address, value));
 }
-void lutterfly_read_feature(Simulator* simulator, uint64_t address, uint64_t size, uint8_t* out) {
-    simulator->read_feature(address, size, out);
+void lutterfly_read_feature(Simulator* simulator, unsigned core, uint64_t address, uint64_t size, uint8_t* out) {
+    simulator->read_feature(core, address, size, out);
 }
+uint64_t lutterfly_compute_done(Simulator* simulator, unsigned core) { return simulator->compute_done(core); }
 uint64_t lutterfly_event_count(Simulator* simulator) { return simulator->events().size(); }
 const Event* lutterfly_events(Simulator* simulator) { return simulator->events().data(); }
 void lutterfly_clear_events(Simulator* simulator) { simulator->clear_events(); }

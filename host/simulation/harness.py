@@ -16,7 +16,16 @@ class HarnessSettings(ctypes.Structure):
     _fields_ = (
         *(
             (name, ctypes.c_uint32)
-            for name in ("read_latency", "write_latency", "beat_interval", "outstanding", "accept", "answer", "seed")
+            for name in (
+                "read_latency",
+                "write_latency",
+                "beat_interval",
+                "outstanding",
+                "accept",
+                "answer",
+                "hold",
+                "seed",
+            )
         ),
         ("stall_probability", ctypes.c_double),
     )
@@ -29,7 +38,7 @@ _WORD, _LONG, _POINTER = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_void_p
 _SIGNATURES: dict[str, tuple[object, Sequence[object]]] = {
     "create": (_POINTER, (_LONG, _LONG)),
     "destroy": (None, (_POINTER,)),
-    "configure": (None, (_POINTER, ctypes.POINTER(HarnessSettings))),
+    "configure": (None, (_POINTER, ctypes.POINTER(HarnessSettings), ctypes.c_int)),
     "add_fault": (None, (_POINTER, _LONG, _LONG, _WORD)),
     "clear_faults": (None, (_POINTER,)),
     "reset": (None, (_POINTER,)),
@@ -37,10 +46,11 @@ _SIGNATURES: dict[str, tuple[object, Sequence[object]]] = {
     "cycle": (_LONG, (_POINTER,)),
     "violation": (ctypes.c_char_p, (_POINTER,)),
     "broken": (ctypes.c_char_p, (_POINTER,)),
-    "run": (ctypes.c_int, (_POINTER, _LONG, ctypes.c_int, _LONG)),
+    "run": (ctypes.c_int, (_POINTER, _LONG, ctypes.c_int, ctypes.POINTER(_LONG))),
     "read_register": (ctypes.c_int, (_POINTER, _WORD, ctypes.POINTER(_WORD))),
     "write_register": (ctypes.c_int, (_POINTER, _WORD, _WORD)),
-    "read_feature": (None, (_POINTER, _LONG, _LONG, ctypes.c_char_p)),
+    "read_feature": (None, (_POINTER, ctypes.c_uint, _LONG, _LONG, ctypes.c_char_p)),
+    "compute_done": (_LONG, (_POINTER, ctypes.c_uint)),
     "event_count": (_LONG, (_POINTER,)),
     "events": (_POINTER, (_POINTER,)),
     "clear_events": (None, (_POINTER,)),

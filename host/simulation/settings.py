@@ -24,6 +24,8 @@ class MemorySettings:
         Bursts in flight, for reads and for writes.
     accept, answer : bool
         Without ``accept``, addresses are not accepted; without ``answer``, accepted ones wait until it is set again.
+    hold : int
+        Most cycles by which the answer to a read is late, at random, while reads of other cores are answered.
     seed : int
         Of the stalls.
     stall_probability : float
@@ -36,6 +38,7 @@ class MemorySettings:
     outstanding: int = OVERHEADS.bursts
     accept: bool = True
     answer: bool = True
+    hold: int = 0
     seed: int = 0
     stall_probability: float = 0.0
 
@@ -45,6 +48,7 @@ class MemorySettings:
             ("write_latency", 1, 100_000),
             ("beat_interval", 1, 100_000),
             ("outstanding", 1, 1024),
+            ("hold", 0, 100_000),
             ("seed", 0, 2**32 - 1),
         ):
             value = getattr(self, name)
@@ -63,7 +67,7 @@ class Outcome(enum.IntEnum):
 
 
 class EventKind(enum.IntEnum):
-    """What the trace records: pulses of the core's ``trace`` outputs, and that the interrupt line rises."""
+    """What the trace records: pulses of the cores' ``trace`` outputs, and that the interrupt line rises."""
 
     ISSUE_FIRST = 0
     ISSUE_LAST = 1

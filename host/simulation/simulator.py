@@ -1,34 +1,38 @@
-"""The simulated core in this process: Python's side of ``harness.cpp``."""
+"""The simulated accelerator in this process: Python's side of ``harness.cpp``."""
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from .harness import HarnessSettings, Model
-from .settings import Fault, MemorySettings, Outcome, SimulationError
+from .settings import EventKind, Fault, MemorySettings, Outcome, SimulationError
 
 _VIOLATION = 3
 _REGISTER_TIMEOUT, _REGISTER_REFUSED = 1, 2
 
 
 class Simulator:
-    """One simulated core with its external memory; not for several threads at a time.
+    """One simulated accelerator with its external memory; not for several threads at a time.
 
     Parameters
     ----------
     library : Path
         From :func:`lutterfly.host.simulation.build.library`.
+    cores : int
+        Of the accelerator.
     base : int
         Address of the memory's first byte.
     size : int
         Its bytes; only those that are used take room.
     """
 
-    def __init__(self, library: Path, *, base: int, size: int):
+    def __init__(self, library: Path, *, base: int, size: int, cores: int = 1):
+        self.cores = cores
         self.base = base
         self.size = size
         self._model = Model(library, base, size)
@@ -38,11 +42,12 @@ class Simulator:
     def _call(self, name: str, *arguments: object) -> int:
         return self._model.call(name, *arguments)
 
-    def configure(self, settings: MemorySettings) -> None:
-        """Let the memory behave as ``settings`` say, from the next cycle on."""
+    def configure(self, settings: MemorySettings, *, port: int | None = None) -> None:
+        """Let the memory behave as ``settings`` say, from the next cycle on, at one port or at all."""
         self._call(
             "configure",
             ctypes.byref(HarnessSettings(*(getattr(settings, name) for name, _ in HarnessSettings._fields_))),
+            -1 if port is None else port,
         )
 
     def add_fault(self, start: int, end: int, response: Fault) -> None:
@@ -67,7 +72,7 @@ class Simulator:
         """Cycles since the simulator was made."""
         return self._call("cycle")
 
-    def run(self, cycles: int, *, until_interrupt: bool = False, until_compute_done: int = 0) -> Outcome:
+    def run(self, cycles: int, *, until_interrupt: bool = False, until_compute_done: Sequence[int] = ()) -> Outcome:
         """Let at most ``cycles`` pass.
 
         Parameters
@@ -76,15 +81,17 @@ class Simulator:
             The bound.
         until_interrupt : bool
             Stop when the interrupt line is high.
-        until_compute_done : int
-            Stop when that many compute commands have completed since the trace was cleared; 0 for never.
+        until_compute_done : sequence of int
+            Stop when that many compute commands of some core have completed since the trace was cleared: a number for
+            each core, 0 for never.
 
         Raises
         ------
         SimulationError
             If the core breaks a rule of AXI.
         """
-        result = self._call("run", cycles, until_interrupt, until_compute_done)
+        counts = (ctypes.c_uint64 * self.cores)(*until_compute_done)
+        result = self._call("run", cycles, until_interrupt, counts)
         self._check_rules(result)
         return Outcome(result)
 
@@ -98,22 +105,25 @@ class Simulator:
         """Write 32 bits through the register port."""
         self._check_access(self._call("write_register", address, value), address)
 
-    def read_feature(self, address: int, size: int) -> bytes:
-        """The bytes of the feature memory now, past the core."""
+    def read_feature(self, address: int, size: int, *, core: int = 0) -> bytes:
+        """The bytes of a core's feature memory now, past the core."""
         out = ctypes.create_string_buffer(size)
-        self._call("read_feature", address, size, out)
+        self._call("read_feature", core, address, size, out)
         return out.raw
 
-    def events(self) -> npt.NDArray[np.uint64]:
-        """The trace so far: uint64[events, 2], cycle and :class:`EventKind` of each."""
+    def compute_done(self, core: int) -> int:
+        """How many of a core's compute commands have completed since the trace was cleared."""
+        return self._call("compute_done", core)
+
+    def events(self, *, core: int = 0) -> npt.NDArray[np.uint64]:
+        """The trace of a core so far: uint64[events, 2], cycle and :class:`EventKind` of each, that of the interrupt
+        included.
+        """
         count = self._call("event_count")
         if not count:
             return np.empty((0, 2), np.uint64)
-        return (
-            np.ctypeslib.as_array((ctypes.c_uint64 * (2 * count)).from_address(self._call("events")))
-            .reshape(-1, 2)
-            .copy()
-        )
+        found = np.ctypeslib.as_array((ctypes.c_uint64 * (3 * count)).from_address(self._call("events"))).reshape(-1, 3)
+        return found[(found[:, 2] == core) | (found[:, 1] == EventKind.INTERRUPT), :2].copy()
 
     def clear_events(self) -> None:
         """Empty the trace, and count completed compute commands from zero."""

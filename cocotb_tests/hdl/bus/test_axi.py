@@ -25,3 +25,9 @@ def test_widths_are_those_of_the_standard(data_bits: int) -> None:
     assert widths["rdata"] == widths["wdata"] == data_bits
     assert widths["wstrb"] == data_bits // 8
     assert widths["rid"] == widths["bid"] == widths["arid"] == widths["awid"] == AxiConfig.ID_BITS
+
+
+def test_identifiers_alone_are_wider_behind_an_arbiter() -> None:
+    narrow, wide = axi4_signature(64).members, axi4_signature(64, id_bits=7).members
+    assert {name for name in wide if wide[name] != narrow[name]} == {"arid", "awid", "rid", "bid"}
+    assert {wide[name].shape for name in ("arid", "awid", "rid", "bid")} == {7}

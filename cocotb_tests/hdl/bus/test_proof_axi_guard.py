@@ -11,7 +11,7 @@ from amaranth.hdl import Assert, Assume, Cat, Const, Cover, Module, Mux, Signal,
 
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.bus import axi_guard
-from lutterfly.hdl.core import RESET_LATENCY
+from lutterfly.hdl.core import reset_latency
 from proofs.formal import Proof, broken, constant, entry, inside, needs_yosys
 from proofs.marked import Marked
 from proofs.prove import ProofError, prove
@@ -34,7 +34,7 @@ class GuardProof(Proof):
 
     def __init__(self, module=axi_guard) -> None:
         super().__init__()
-        self.unit = module.AxiGuard(CONFIG, reset_cycles=1 + RESET_LATENCY)
+        self.unit = module.AxiGuard(CONFIG, reset_cycles=1 + reset_latency(CONFIG))
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

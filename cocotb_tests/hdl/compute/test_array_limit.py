@@ -22,7 +22,7 @@ SAME = Window((3, 3), pads=(1, 1, 1, 1))
 
 
 def commands_of(measured: Measured) -> list[dict[str, int]]:
-    queue = measured.program.core.body.compute.commands
+    queue = measured.program.cores[0].body.compute.commands
     commands = [queue[start : start + COMMAND_BYTES] for start in range(0, len(queue), COMMAND_BYTES)]
     return [fields for opcode, fields in map(decode, commands) if opcode is Opcode.COMPUTE]
 

@@ -17,22 +17,29 @@ from lutterfly.golden.isa import Opcode
 from lutterfly.golden.units import Queue
 from lutterfly.hdl.control.dispatch import Dispatch, offers
 
-PORTS = {Opcode.LOAD: "load", Opcode.FILL: "load", Opcode.STORE: "store", Opcode.COMPUTE: "compute"}
+PORTS = {
+    Opcode.LOAD: "load",
+    Opcode.FILL: "load",
+    Opcode.STORE: "store",
+    Opcode.BARRIER: "barrier",
+    Opcode.COMPUTE: "compute",
+}
 
 
+@pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("queue", Queue, ids=lambda queue: queue.name)
-def test_dispatch(simulate, queue: Queue) -> None:
-    simulate(Dispatch(queue), env={"QUEUE": queue.name})
+def test_dispatch(simulate, queue: Queue, cores: int) -> None:
+    simulate(Dispatch(queue, cores), env={"QUEUE": queue.name, "CORES": str(cores)})
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(p_stall=[0.0, 0.7])
 async def every_command_reaches_its_unit(dut, p_stall: float) -> None:
-    rng, queue = np.random.default_rng(5), Queue[os.environ["QUEUE"]]
-    ports = offers(queue)
+    rng, queue, cores = np.random.default_rng(5), Queue[os.environ["QUEUE"]], int(os.environ["CORES"])
+    ports = offers(queue, cores)
     shapes = {name: member.signature.members["payload"].shape for name, member in ports.items()}
     await start(dut, {"command": 0, "index": 0, "offer": 0} | {f"{name}__ready": 0 for name in ports})
-    opcodes = [opcode for opcode in isa.OPCODES[queue] if opcode in PORTS]
+    opcodes = [opcode for opcode in isa.opcodes(queue, cores) if opcode in PORTS]
     for index in range(60):
         opcode = opcodes[rng.integers(len(opcodes))]
         fmt, name = isa.FORMATS[opcode], PORTS[opcode]

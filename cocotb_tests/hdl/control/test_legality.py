@@ -19,17 +19,19 @@ from lutterfly.golden.units import ErrorCode, Queue
 from lutterfly.hdl.control.legality import Legality
 
 
-@pytest.mark.parametrize(("preset", "queue"), [("tiny", Queue.DMA), ("ecp5-85k", Queue.COMPUTE)])
-def test_legality(simulate, preset: str, queue: Queue) -> None:
-    dut = Legality(PRESETS[preset], isa.OPCODES[queue])
-    simulate(dut, env={"PRESET": preset, "QUEUE": queue.name})
+@pytest.mark.parametrize(
+    ("preset", "queue", "cores"), [("tiny", Queue.DMA, 1), ("tiny", Queue.DMA, 2), ("ecp5-85k", Queue.COMPUTE, 1)]
+)
+def test_legality(simulate, preset: str, queue: Queue, cores: int) -> None:
+    dut = Legality(PRESETS[preset], isa.opcodes(queue, cores))
+    simulate(dut, env={"PRESET": preset, "QUEUE": queue.name, "CORES": str(cores)})
 
 
 def expected(command: int) -> ErrorCode:
     """Why the queue refuses it; NONE if it does not."""
     config, queue = PRESETS[os.environ["PRESET"]], Queue[os.environ["QUEUE"]]
     words = command.to_bytes(isa.COMMAND_BYTES, "little")
-    if command & 15 not in isa.OPCODES[queue]:
+    if command & 15 not in isa.opcodes(queue, int(os.environ["CORES"])):
         return ErrorCode.ILLEGAL_OPCODE
     opcode, engine = Opcode(command & 15), isa.COMPUTE.decode(words)["engine"]
     if opcode is Opcode.COMPUTE and engine not in config.engines:
@@ -44,7 +46,7 @@ async def every_bit(dut) -> None:
     rng, queue = np.random.default_rng(7), Queue[os.environ["QUEUE"]]
     await start(dut, {"command": 0})
     commands = [code | int(rng.integers(1 << 30)) << 8 for code in range(16)]
-    for opcode in isa.OPCODES[queue]:
+    for opcode in isa.opcodes(queue, int(os.environ["CORES"])):
         engines = range(16) if opcode is Opcode.COMPUTE else (0,)
         for engine in engines:
             plain = opcode | (engine << isa.COMPUTE.field("engine").lsb if opcode is Opcode.COMPUTE else 0)

@@ -11,7 +11,7 @@ from amaranth.hdl import Assert, Assume, Cat, Const, Cover, Module, Mux, Signal,
 from amaranth.lib import data
 
 from lutterfly.golden import isa
-from lutterfly.golden.config_parts import ArrayConfig, AxiConfig
+from lutterfly.golden.config_parts import ArrayConfig, AxiConfig, ClusterConfig
 from lutterfly.golden.fields import fields_end
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.presets import PRESETS
@@ -55,9 +55,9 @@ class QueueProof(Proof):
     Stated bound: the tokens that are there at a time fit into their counter.
     """
 
-    def __init__(self, which: Queue) -> None:
+    def __init__(self, which: Queue, cores: int = 1) -> None:
         super().__init__()
-        self.unit = queue.CommandQueue(CONFIG, which)
+        self.unit = queue.CommandQueue(replace(CONFIG, cluster=ClusterConfig(cores=cores)), which)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -66,7 +66,7 @@ class QueueProof(Proof):
         parts = found.parts
         self.flight, self.tokens = inside(parts.flight), inside(parts.tokens)
         self.legality, self.dispatch = inside(parts.legality), inside(parts.dispatch)
-        kinds = ("load", "store") if unit.queue is Queue.DMA else ("compute",)
+        kinds = tuple(dispatch.offers(unit.queue, unit.config.cores))
         granted_most = (1 << len(self.tokens.count)) - 1
         m.d.comb += [
             unit.start.eq(self.free(name="start")),
@@ -103,6 +103,15 @@ class QueueProof(Proof):
                 Assert(~busy["load"] | ~found.last_was_store),
                 Assert(~busy["store"] | found.last_was_store),
                 Cover(busy["store"] & found.fsm.ongoing("GATHER")),
+            ]
+        if "barrier" in kinds:
+            # One at a time, and nothing beside it.
+            m.d.comb += [
+                Assert(~busy["barrier"] | ~busy["load"] & ~busy["store"]),
+                Assert(~busy["barrier"] | (outstanding == 1)),
+                Assert(~busy["barrier"] | found.last_was_barrier),
+                Assert(~busy["load"] & ~busy["store"] | ~found.last_was_barrier),
+                Cover(busy["barrier"] & found.fsm.ongoing("GATHER")),
             ]
         return m
 
@@ -191,7 +200,7 @@ class QueueProof(Proof):
         # COMPUTE obeys `after` in its unit.
         turn = Const(1)
         if unit.queue is Queue.DMA:
-            turn = flight.idle | ~header.after & (~found.is_transfer | (found.is_store == found.last_was_store))
+            turn = flight.idle | ~header.after & (~found.is_transfer | found.may_overlap)
             m.d.comb += Assert(~unit.began | ~header.after | flight.idle)
         with m.If(at("BEGIN") & found.may_begin):
             m.d.comb += Assert((count >= header.wait) & turn & flight.begun.ready)
@@ -234,7 +243,8 @@ class QueueProof(Proof):
         unit = self.unit
         if unit.queue is Queue.DMA:
             load = unit.load.payload
-            return [(load.load, isa.LOAD), (load.fill, isa.FILL), (unit.store.payload, isa.STORE)]
+            several = [(unit.barrier.payload, isa.BARRIER)] if Opcode.BARRIER in unit.opcodes else []
+            return [(load.load, isa.LOAD), (load.fill, isa.FILL), (unit.store.payload, isa.STORE), *several]
         return [(unit.compute.payload, isa.COMPUTE)]
 
     def is_legal(self, text: Value) -> Value:
@@ -256,16 +266,17 @@ class QueueProof(Proof):
 
 
 @pytest.mark.parametrize(
-    ("which", "count"),
+    ("which", "count", "cores"),
     [
-        (Queue.DMA, 2),
-        (Queue.COMPUTE, 2),
-        pytest.param(Queue.DMA, 4, marks=pytest.mark.regress),
+        (Queue.DMA, 2, 1),
+        (Queue.DMA, 2, 2),
+        (Queue.COMPUTE, 2, 1),
+        pytest.param(Queue.DMA, 4, 2, marks=pytest.mark.regress),
     ],
 )
-def test_queue(which: Queue, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queue(which: Queue, count: int, cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flight, "_IN_FLIGHT", count)
-    prove(QueueProof(which), tmp_path, depth=2, cover_depth=24, time_limit_s=3600)
+    prove(QueueProof(which, cores), tmp_path, depth=2, cover_depth=24, time_limit_s=3600)
 
 
 @pytest.mark.parametrize(
@@ -273,6 +284,9 @@ def test_queue(which: Queue, count: int, tmp_path: Path, monkeypatch: pytest.Mon
     [
         # A LOAD after a SYNC after a STORE overtakes the STORE.
         (queue, "with m.If(self.began & is_transfer):", "with m.If(self.began):"),
+        # What is behind a BARRIER overtakes it.
+        (queue, "may_overlap &= ~is_barrier & ~last_was_barrier", "may_overlap &= ~is_barrier"),
+        (queue, "may_overlap &= ~is_barrier & ~last_was_barrier", "may_overlap &= ~last_was_barrier"),
         *(pytest.param(*change, marks=pytest.mark.regress) for change in MUTATIONS),
     ],
 )
@@ -287,4 +301,4 @@ def test_a_broken_queue_is_found(
     which = Queue.COMPUTE if part is legality else Queue.DMA
     # What goes wrong takes several commands: more cycles than the solver can look at from reset on.
     with pytest.raises(ProofError, match="does not follow"):
-        prove(QueueProof(which), tmp_path, depth=2)
+        prove(QueueProof(which, cores=2), tmp_path, depth=2)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 import cocotb
@@ -13,6 +14,8 @@ from cocotb.triggers import FallingEdge, RisingEdge
 
 from benches.streams import StreamMonitor, receive, send
 from lutterfly.golden import isa
+from lutterfly.golden.config import Config
+from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.engines import DEPTHWISE, find_engine
 from lutterfly.golden.fields import fields_end
 from lutterfly.golden.isa import Opcode
@@ -28,16 +31,22 @@ COUNT = 60
 
 
 @pytest.mark.parametrize(
-    ("preset", "queue"),
+    ("preset", "queue", "cores"),
     [
-        ("tiny", Queue.DMA),
-        ("ecp5-85k", Queue.COMPUTE),
-        ("large", Queue.DMA),
+        ("tiny", Queue.DMA, 1),
+        ("tiny", Queue.DMA, 2),
+        ("ecp5-85k", Queue.COMPUTE, 1),
+        ("large", Queue.DMA, 1),
     ],
     ids=lambda value: getattr(value, "name", value),
 )
-def test_queue(simulate, preset: str, queue: Queue) -> None:
-    simulate(CommandQueue(PRESETS[preset], queue), env={"PRESET": preset, "QUEUE": queue.name})
+def test_queue(simulate, preset: str, queue: Queue, cores: int) -> None:
+    config = config_of(preset, cores)
+    simulate(CommandQueue(config, queue), env={"PRESET": preset, "QUEUE": queue.name, "CORES": str(cores)})
+
+
+def config_of(preset: str, cores: int) -> Config:
+    return dataclasses.replace(PRESETS[preset], cluster=ClusterConfig(cores=cores))
 
 
 class Bench:
@@ -47,7 +56,7 @@ class Bench:
         self.dut = dut
         self.rng = np.random.default_rng(seed)
         self.p_stall = p_stall
-        self.config = PRESETS[os.environ["PRESET"]]
+        self.config = config_of(os.environ["PRESET"], int(os.environ["CORES"]))
         self.queue = Queue[os.environ["QUEUE"]]
         self.is_dma = self.queue is Queue.DMA
         self.shapes = (
@@ -55,6 +64,8 @@ class Bench:
             if self.is_dma
             else {"compute": command_shape(isa.COMPUTE)}
         )
+        if self.is_dma and self.config.cores > 1:
+            self.shapes["barrier"] = command_shape(isa.BARRIER)
         self.streams = ("words", *self.shapes)
         #: (port, command, cycle) as they reach the units; tokens given with their cycle; cycles of completions.
         self.handed: list[tuple[str, dict, int]] = []
@@ -149,7 +160,7 @@ class Bench:
 
 def _random_commands(bench: Bench, count: int) -> list[tuple[Opcode, dict[str, int]]]:
     rng = bench.rng
-    opcodes = [code for code in isa.OPCODES[bench.queue] if code is not Opcode.END]
+    opcodes = [code for code in isa.opcodes(bench.queue, bench.config.cores) if code is not Opcode.END]
     commands = []
     for position in range(count + 1):
         opcode = opcodes[rng.integers(len(opcodes))] if position < count else Opcode.END
@@ -169,7 +180,8 @@ def _expected(index: int, opcode: Opcode, values: dict[str, int]) -> tuple[str, 
     fields = {"index": index, "after": values["after"]} | {
         name: value for name, value in values.items() if name not in HEADER
     }
-    return {Opcode.STORE: "store", Opcode.COMPUTE: "compute"}.get(opcode, "load"), fields
+    ports = {Opcode.STORE: "store", Opcode.BARRIER: "barrier", Opcode.COMPUTE: "compute"}
+    return ports.get(opcode, "load"), fields
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -208,7 +220,8 @@ def _check(bench: Bench, commands: list[tuple[Opcode, dict[str, int]]]) -> None:
         assert sum(portion for portion, when in bench.given if when <= cycle) >= waited
         if bench.is_dma:
             # What another unit does, or what `after` waits for, is over.
-            assert all(end < cycle for other, end in earlier if other != port or values["after"])
+            alone = values["after"] or port == "barrier"
+            assert all(end < cycle for other, end in earlier if other != port or alone)
         end = next(finished)
         earlier.append((port, end))
         signals.append((values["signal"], end))
@@ -283,6 +296,7 @@ def _with_bit(command: bytes, bit: int) -> bytes:
     case=[
         "opcode 0",
         "opcode 15",
+        "a barrier of one core",
         "other queue's",
         "reserved",
         "beyond the header",
@@ -300,6 +314,10 @@ async def illegal_commands(dut, case: str) -> None:
     command, code = {
         "opcode 0": (bytes(64), ErrorCode.ILLEGAL_OPCODE),
         "opcode 15": (b"\xff" * 64, ErrorCode.ILLEGAL_OPCODE),
+        "a barrier of one core": (
+            isa.BARRIER.encode(group=1),
+            None if bench.is_dma and bench.config.cores > 1 else ErrorCode.ILLEGAL_OPCODE,
+        ),
         "other queue's": ((isa.COMPUTE if bench.is_dma else isa.FILL).encode(), ErrorCode.ILLEGAL_OPCODE),
         "reserved": (isa.SYNC.encode(reserved=4), ErrorCode.ILLEGAL_FIELD),
         "beyond the header": (_with_bit(isa.END.encode(), 32), ErrorCode.ILLEGAL_FIELD),

@@ -3,36 +3,73 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
+import os
 
 import cocotb
 import numpy as np
+import pytest
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, RisingEdge, Timer
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp
 
 from lutterfly.golden import registers
+from lutterfly.golden.config import Config
+from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.registers import REGISTERS, Access
-from lutterfly.hdl.control.registers import Registers, kept_layout, read_layout, write_layout
-
-CONFIG = PRESETS["tiny"]
-CONSTANTS = {"ID": int.from_bytes(b"LUTF", "little"), "VERSION": registers.VERSION, "CONFIG_HASH": CONFIG.hash}
-WINDOW = 1 << registers.ADDRESS_BITS
+from lutterfly.golden.registers import Access
+from lutterfly.hdl.control.registers import Registers, core_read_layout, kept_layout, read_layout, write_layout
 
 
-def test_registers(simulate) -> None:
-    simulate(Registers(CONFIG))
+def config_of(cores: int) -> Config:
+    return dataclasses.replace(PRESETS["tiny"], cluster=ClusterConfig(cores=cores))
 
 
-def test_every_register_has_one_place() -> None:
-    kept, read, write = (set(layout.members) for layout in (kept_layout(), read_layout(CONFIG), write_layout()))
-    for name, register in REGISTERS.items():
-        assert (name in kept) + (name in read) + (name in CONSTANTS) == (register.access is not Access.WRITE)
+def constants_of(config: Config) -> dict[str, int]:
+    several = {"CORES": config.cores} if config.cores > 1 else {}
+    return {
+        "ID": int.from_bytes(b"LUTF", "little"),
+        "VERSION": registers.VERSION,
+        "CONFIG_HASH": config.hash,
+    } | several
+
+
+#: In the simulator, of the component at hand.
+CONFIG = config_of(int(os.environ.get("CORES", "1")))
+CONSTANTS, REGISTERS = constants_of(CONFIG), registers.register_map(CONFIG.cores)
+WINDOW = 1 << registers.address_bits(CONFIG.cores)
+KEPT, WRITE = kept_layout(CONFIG.cores), write_layout(CONFIG.cores)
+
+
+@pytest.mark.parametrize("cores", [1, 2, 4])
+def test_registers(simulate, cores: int) -> None:
+    simulate(Registers(config_of(cores)), env={"CORES": str(cores)})
+
+
+@pytest.mark.parametrize("cores", [1, 2, 4, 8])
+def test_every_register_has_one_place(cores: int) -> None:
+    config = config_of(cores)
+    known, window, constants = registers.register_map(cores), 1 << registers.address_bits(cores), constants_of(config)
+    layouts = (kept_layout(cores), read_layout(config), write_layout(cores))
+    kept, read, write = (set(layout.members) for layout in layouts)
+    for name, register in known.items():
+        assert (name in kept) + (name in read) + (name in constants) == (register.access is not Access.WRITE)
         assert (name in write) == (register.access is not Access.READ)
-        assert register.address in range(0, WINDOW, 4)
+        assert register.address in range(0, window, 4)
         assert register.reset & ~register.mask == 0
-    assert len({register.address for register in REGISTERS.values()}) == len(REGISTERS)
+    assert len({register.address for register in known.values()}) == len(known)
+
+
+@pytest.mark.parametrize("cores", [1, 2, 8])
+def test_a_core_sees_the_registers_of_one(cores: int) -> None:
+    """Each of the accelerator's is some core's, under the name of core 0, or everybody's."""
+    config, known = config_of(cores), registers.register_map(cores)
+    own = set(core_read_layout(config).members)
+    names = {
+        registers.core_name(name, core) if known[name].core == 0 else name for name in own for core in range(cores)
+    }
+    assert names == set(read_layout(config).members) - {"ERROR_CORE"}
 
 
 class Bench:
@@ -58,7 +95,7 @@ class Bench:
         cocotb.start_soon(self._watch())
 
     async def _watch(self) -> None:
-        layout = write_layout()
+        layout = WRITE
         while True:
             await FallingEdge(self.dut.clk)
             flags = layout.from_bits(int(self.dut.written.value))
@@ -68,8 +105,8 @@ class Bench:
         self.dut.read.value = read_layout(CONFIG).const(values).as_bits()
 
     def kept(self) -> dict[str, int]:
-        values = kept_layout().from_bits(int(self.dut.kept.value))
-        return {name: int(values[name]) for name in kept_layout().members}
+        values = KEPT.from_bits(int(self.dut.kept.value))
+        return {name: int(values[name]) for name in KEPT.members}
 
     async def read(self, address: int) -> tuple[int, AxiResp]:
         answer = await self.master.read(address, 4)
@@ -112,7 +149,7 @@ async def random_accesses(dut, p_stall: float, seed: int) -> None:
     by_address = {register.address: name for name, register in REGISTERS.items()}
     supplied = {name: _random_word(rng) for name in read_layout(CONFIG).members}
     bench.supply(supplied)
-    expected = {name: REGISTERS[name].reset for name in kept_layout().members}
+    expected = {name: REGISTERS[name].reset for name in KEPT.members}
     written = []
     for _ in range(150):
         address = 4 * int(rng.integers(WINDOW // 4)) if rng.random() < 0.2 else int(rng.choice(list(by_address)))
@@ -186,4 +223,4 @@ async def address_and_data_in_either_order(dut) -> None:
         dut.control__bready.value = 0
         await FallingEdge(dut.clk)
         assert dut.control__bvalid.value == 0
-        assert kept_layout().from_bits(int(dut.kept.value))["WATCHDOG"] == 0x100 + index
+        assert KEPT.from_bits(int(dut.kept.value))["WATCHDOG"] == 0x100 + index

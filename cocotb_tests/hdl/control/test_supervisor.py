@@ -3,19 +3,31 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
+
 import cocotb
 import numpy as np
+import pytest
 from cocotb.triggers import FallingEdge, RisingEdge
 
 from benches.clocking import start
 from lutterfly.golden import registers
+from lutterfly.golden.config import Config
+from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Unit
-from lutterfly.hdl.control.registers import read_layout
+from lutterfly.hdl.control.registers import core_read_layout
 from lutterfly.hdl.control.standing import Standing
-from lutterfly.hdl.control.supervisor import ERROR_SOURCES, Events, Supervisor
+from lutterfly.hdl.control.supervisor import Supervisor, error_sources, events_layout
 
-CONFIG = PRESETS["tiny"]
+
+def config_of(cores: int) -> Config:
+    return dataclasses.replace(PRESETS["tiny"], cluster=ClusterConfig(cores=cores))
+
+
+CONFIG = config_of(int(os.environ.get("CORES", "1")))
+SOURCES = error_sources(CONFIG)
 QUIET = dict.fromkeys(
     (
         *("start", "clear_interrupt", "dma_done", "compute_done", "fetching", "dma_tokens_left", "compute_tokens_left"),
@@ -26,12 +38,19 @@ QUIET = dict.fromkeys(
 ERRORS = Supervisor(CONFIG).errors.shape()
 
 
-def test_supervisor(simulate) -> None:
-    simulate(Supervisor(CONFIG))
+@pytest.mark.parametrize("cores", [1, 2])
+def test_supervisor(simulate, cores: int) -> None:
+    simulate(Supervisor(config_of(cores)), env={"CORES": str(cores)})
+
+
+def test_to_be_stopped_says_least() -> None:
+    """An error of a core's own in the same cycle counts instead."""
+    assert error_sources(config_of(2))[-1] == "cluster"
+    assert "cluster" not in error_sources(config_of(1))
 
 
 def _read(dut, name: str) -> int:
-    return int(read_layout(CONFIG).from_bits(int(dut.read.value))[name])
+    return int(core_read_layout(CONFIG).from_bits(int(dut.read.value))[name])
 
 
 def _error(dut) -> tuple[ErrorCode, Unit, int, int]:
@@ -87,14 +106,14 @@ async def ends_when_all_is_done(dut) -> None:
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
-@cocotb.parametrize(source=ERROR_SOURCES)
+@cocotb.parametrize(source=SOURCES)
 async def first_error_counts(dut, source: str) -> None:
     """Of several at once the first of the sources; later ones change nothing."""
     await _running(dut)
-    position = ERROR_SOURCES.index(source)
-    first = {name: _report(index=100 + at, address=at) for at, name in enumerate(ERROR_SOURCES) if at >= position}
+    position = SOURCES.index(source)
+    first = {name: _report(index=100 + at, address=at) for at, name in enumerate(SOURCES) if at >= position}
     await _pulse(dut, "errors", ERRORS.const(first).as_bits())
-    await _pulse(dut, "errors", ERRORS.const({ERROR_SOURCES[0]: _report(index=7)}).as_bits())
+    await _pulse(dut, "errors", ERRORS.const({SOURCES[0]: _report(index=7)}).as_bits())
     await _cycles(dut, 2)
     assert _error(dut) == (ErrorCode.AXI_SLAVE, Unit.LOAD, 100 + position, position)
     assert _read(dut, "STATUS") == registers.STATUS_ERROR
@@ -182,12 +201,12 @@ async def watchdog_sleeps_between_runs(dut) -> None:
 async def counters(dut) -> None:
     rng = np.random.default_rng(1)
     await _running(dut)
-    names = list(Events.as_shape().members)
+    names = list(events_layout(CONFIG).members)
     expected = dict.fromkeys(names, 0)
     for _ in range(200):
         events = {name: int(rng.integers(2)) for name in names}
         expected = {name: expected[name] + events[name] for name in names}
-        dut.events.value = Events.const(events).as_bits()
+        dut.events.value = events_layout(CONFIG).const(events).as_bits()
         await RisingEdge(dut.clk)
     dut.events.value = 0
     dut.dma_done.value = dut.compute_done.value = 1

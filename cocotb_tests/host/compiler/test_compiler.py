@@ -16,7 +16,6 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.program import Program
 from lutterfly.golden.units import Queue
 from lutterfly.host.compiler import CompileError, compile_graph, encode, plan_graph
-from lutterfly.host.compiler.outcome.emit import emit
 from lutterfly.host.graph import Graph, Window
 from lutterfly.host.program import Outcome
 from oracles.execution import differing_bytes
@@ -90,7 +89,7 @@ def test_every_fold_of_the_input_is_exact(monkeypatch: pytest.MonkeyPatch, windo
         plan = plan_graph(graph, config)
         fold = plan.storages["x"].fold
         assert (fold.rows if fold else 1) == rows
-        program = emit(plan, "ecp5-85k")
+        program = encode(plan)
         for order in ORDERS:
             assert differing_bytes(graph, program, config, order=order) == 0
 
@@ -102,7 +101,7 @@ def test_a_first_layer_that_streams_is_exact() -> None:
     assert len(plan.jobs) > 1
     assert sum(len(job.rows) for job in plan.jobs) == 40
     for order in ORDERS:
-        assert differing_bytes(graph, emit(plan, "ecp5-85k"), config, order=order) == 0
+        assert differing_bytes(graph, encode(plan), config, order=order) == 0
 
 
 def test_no_layer_waits_for_a_border_that_could_be_filled_before() -> None:
@@ -131,7 +130,7 @@ def test_every_wait_and_every_after_is_needed(queue: Queue) -> None:
             else:
                 plan.queue(queue.peer)[victim.waits_for].signal -= 1
                 victim.waits_for = None
-            program = emit(plan, "tiny")
+            program = encode(plan)
             wrong = [differing_bytes(graph, program, config, order=order) for order in ORDERS]
             assert any(wrong), f"{queue} command {index} does not need {flaw}"
             broken += 1
@@ -144,7 +143,7 @@ def test_a_token_too_few_or_too_many_is_found() -> None:
         plan = plan_graph(graph, config)
         next(command for command in plan.queue(Queue.DMA) if command.signal).signal += change
         with pytest.raises(MachineError, match="WATCHDOG" if change < 0 else "TOKENS_LEFT"):
-            differing_bytes(graph, emit(plan, "ecp5-85k"), config, order="random")
+            differing_bytes(graph, encode(plan), config, order="random")
 
 
 def test_an_output_that_is_an_input_is_copied() -> None:
@@ -178,7 +177,7 @@ def test_equal_tables_are_stored_once() -> None:
     assert len(plan.images[LocalMemory.TABLE]) == 256
     outcome = Outcome(encode(plan), plan.config)
     assert (outcome.outline.transfer_functions, outcome.transfer_tables) == (6, 1)
-    assert differing_bytes(graph, emit(plan, "tiny"), config, order="random") == 0
+    assert differing_bytes(graph, encode(plan), config, order="random") == 0
 
 
 def test_what_cannot_be_computed_in_parts_is_refused_by_name() -> None:
@@ -244,7 +243,7 @@ def test_a_depthwise_kernel_beyond_the_chain_runs_as_groups() -> None:
     graph = maker.finish(maker.depthwise("x", Window((9, 9))))
     plan = plan_graph(graph, config)
     assert plan.queue(Queue.COMPUTE)[0].fields["engine"] == MAC
-    assert differing_bytes(graph, emit(plan, "tiny"), config, order="random") == 0
+    assert differing_bytes(graph, encode(plan), config, order="random") == 0
 
 
 def test_equal_weights_of_a_whole_map_are_one_word() -> None:

@@ -45,7 +45,7 @@ def test_inferences_back_to_back_load_the_weights_once(program: Program, transpo
     driver.load(program)
     for seed in (0, 1):
         np.testing.assert_array_equal(driver.infer(codes(seed)), fresh_answer(program, seed))
-    assert transport.starts == [program.core.prologue.dma.address, *2 * [program.core.body.dma.address]]
+    assert transport.starts == [program.cores[0].prologue.dma.address, *2 * [program.cores[0].body.dma.address]]
     assert driver.counters()["cycles"] == 1000
 
 
@@ -134,7 +134,7 @@ def test_after_a_reset_the_prologue_runs_again(program: Program, transport: Gold
     driver.begin(codes(0))
     driver.reset()
     np.testing.assert_array_equal(driver.infer(codes(1)), fresh_answer(program, 1))
-    prologue, body = program.core.prologue.dma.address, program.core.body.dma.address
+    prologue, body = program.cores[0].prologue.dma.address, program.cores[0].body.dma.address
     assert transport.starts == [prologue, body, prologue, body]
 
 

@@ -47,7 +47,7 @@ def infer_twice_reset_and_infer(transport: Transport) -> None:
     transport.wait_for_interrupt(200)
     driver.reset()
     infer_one()
-    assert driver.counters()["compute_done"] == len(program.core.body.compute)
+    assert driver.counters()["compute_done"] == len(program.cores[0].body.compute)
 
 
 @cocotb.test(timeout_time=20, timeout_unit="ms")

@@ -19,7 +19,7 @@ def test_commands_are_the_plans(network: str) -> None:
     for queue in Queue:
         commands = plan.queue(queue)
         assert commands
-        for found, known in zip(outcome.queue(queue), commands, strict=True):
+        for found, known in zip(outcome.cores[0].queue(queue), commands, strict=True):
             assert found.opcode is known.opcode
             assert {name: found.fields[name] for name in known.fields} == known.fields
             assert (found.after, found.layer, found.waits_for) == (known.after, known.layer, known.waits_for)
@@ -29,8 +29,8 @@ def test_commands_are_the_plans(network: str) -> None:
 @pytest.mark.parametrize("network", NETWORKS)
 def test_rows_lead_to_every_layer_once(network: str) -> None:
     program = report_of(network)[1].program
-    rows = [row for row in program.outline.rows if row.layer >= 0]
-    assert [row.layer for row in rows] == [*range(len(program.layers))]
+    rows = [row for row in program.outline.rows if row.layers[0] >= 0]
+    assert [row.layers[0] for row in rows] == [*range(len(program.layers))]
     assert [row.name for row in rows] == [layer.name for layer in program.layers]
 
 
@@ -47,7 +47,7 @@ def test_every_command_that_touches_the_feature_memory_has_its_residence(network
 
 def test_a_command_that_there_is_not_is_refused() -> None:
     program = report_of("digits")[1].program
-    known = program.core.body
+    known = program.cores[0].body
     body = with_commands(known, Queue.DMA, b"\x0f" + known.dma.commands[1:])
     with pytest.raises(ValueError, match="15"):
         Outcome(with_body(program, body), PRESETS["tiny"])

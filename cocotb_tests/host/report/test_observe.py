@@ -18,7 +18,7 @@ from oracles.reported import NETWORKS, feeds, report_of
 @pytest.mark.parametrize("network", NETWORKS)
 def test_every_command_of_the_program_is_there(network: str) -> None:
     _, facts = report_of(network)
-    ran, body = facts.observation, facts.program.core.body
+    ran, body = facts.observation, facts.program.cores[0].body
     # Each queue ends with END, which the trace does not show and the counters count.
     assert len(ran.dma) == len(body.dma) - 1 == ran.counters["dma_done"] - 1
     assert len(ran.compute) == len(body.compute) - 1 == ran.counters["compute_done"] - 1
@@ -68,7 +68,7 @@ def test_outputs_are_those_of_the_run() -> None:
     inputs = feeds(session)
     expected = session.run(None, inputs)
     for _ in range(2):
-        observation = observe(session, session.transport.simulator, Outcome(facts.program, PRESETS["tiny"]), inputs)
+        (observation,) = observe(session, session.transport.simulator, Outcome(facts.program, PRESETS["tiny"]), inputs)
         found = session.tail(inputs, observation.outputs)
         for info, array in zip(session.get_outputs(), expected, strict=True):
             np.testing.assert_array_equal(found[info.name], array)

@@ -50,11 +50,11 @@ def network(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def opened(network: str, tmp_path_factory: pytest.TempPathFactory) -> Opened:
-    return open_page(page(report_of(network)[1]), tmp_path_factory.mktemp("page"))
+    return open_page(page([report_of(network)[1]]), tmp_path_factory.mktemp("page"))
 
 
 def test_nothing_comes_from_elsewhere(network: str) -> None:
-    elements = Elements(page(report_of(network)[1])).found
+    elements = Elements(page([report_of(network)[1]])).found
     assert {tag for tag, _ in elements} >= {"html", "table", "script", "style"}
     assert [(tag, attrs) for tag, attrs in elements if tag in ("link", "iframe", "object", "img", "base")] == []
     assert [(tag, attrs) for tag, attrs in elements if {"src", "href", "data"} & attrs.keys()] == []
@@ -65,7 +65,7 @@ def test_nothing_comes_from_elsewhere(network: str) -> None:
 
 def test_the_summary_and_the_tables_have_the_numbers(network: str) -> None:
     _, facts = report_of(network)
-    words = Elements(page(facts)).words
+    words = Elements(page([facts])).words
     counters = facts.observation.counters
     assert [f"{value:,}" for value in counters.values() if f"{value:,}" not in words] == []
     assert f"{counters['cycles']:,}" in words
@@ -85,7 +85,7 @@ def test_the_summary_and_the_tables_have_the_numbers(network: str) -> None:
 
 
 def test_every_section_says_what_is_measured_and_what_predicted(network: str) -> None:
-    document = page(report_of(network)[1])
+    document = page([report_of(network)[1]])
     sections = document.split("<section>")[1:]
     assert len(sections) == 9
     assert all('<span class="tag ' in section for section in sections)
@@ -93,7 +93,7 @@ def test_every_section_says_what_is_measured_and_what_predicted(network: str) ->
 
 def test_connections_that_are_off_have_their_numbers() -> None:
     _, facts = report_of("pruned")
-    words = Elements(page(facts)).words
+    words = Elements(page([facts])).words
     start = words.index("Connections that are off")
     sparse = [layer for layer in facts.layers if layer.prediction.words < layer.prediction.dense_words]
     assert len(sparse) == 2
@@ -110,7 +110,7 @@ def test_connections_that_are_off_have_their_numbers() -> None:
             f"{found.dense_cycles:,}",
         ]
     assert any(layer.prediction.words < layer.prediction.model_words for layer in sparse)
-    assert "Connections that are off" not in Elements(page(report_of("joined")[1])).words
+    assert "Connections that are off" not in Elements(page([report_of("joined")[1]])).words
 
 
 def test_a_browser_draws_it_without_a_complaint(opened: Opened) -> None:
@@ -145,7 +145,7 @@ def test_of_many_layers_no_number_hides_another(tmp_path: Path) -> None:
         )
         for number, layer in enumerate(made[index % len(made)] for index in range(1, 41))
     ]
-    opened = open_page(page(dataclasses.replace(facts, layers=tuple(crowd))), tmp_path)
+    opened = open_page(page([dataclasses.replace(facts, layers=tuple(crowd))]), tmp_path)
     numbers = [text for text in opened.texts["roofline"] if text.kind == "textpoint"]
     assert sum(1 + int(text.text.partition(" +")[2] or 0) for text in numbers) == len(crowd)
     assert len(numbers) > 4
@@ -159,7 +159,7 @@ def test_the_picture_is_not_blank(opened: Opened) -> None:
 
 
 def test_a_complaint_would_be_seen(tmp_path: Path) -> None:
-    broken = page(report_of("digits")[1]).replace("</body>", f"{HOSTILE}<script>nothing()</script></body>")
+    broken = page([report_of("digits")[1]]).replace("</body>", f"{HOSTILE}<script>nothing()</script></body>")
     console = open_page(broken, tmp_path).console
     assert len(console) == 3
     assert "'https://example.com/x.png' violates the following Content Security Policy" in console[0]
@@ -175,7 +175,7 @@ def test_names_from_a_model_are_text(tmp_path: Path) -> None:
         *facts.layers[1:],
     )
     occupants = (dataclasses.replace(facts.occupants[0], tensor=HOSTILE), *facts.occupants[1:])
-    document = page(dataclasses.replace(facts, name=name, layers=layers, occupants=occupants))
+    document = page([dataclasses.replace(facts, name=name, layers=layers, occupants=occupants)])
     assert not [tag for tag, _ in Elements(document).found if tag == "img"]
     opened = open_page(document, tmp_path)
     assert opened.console == []

@@ -17,6 +17,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.host import report
 from lutterfly.host.command import inference
 from lutterfly.host.command.main import main
+from lutterfly.host.command.target import Target
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.driver.errors import AcceleratorError
 from lutterfly.host.session.session import InferenceSession
@@ -138,7 +139,7 @@ def test_the_report_takes_no_other_files_place(capsys: pytest.CaptureFixture[str
 def test_a_report_is_called_a_page_before_anything_is_compiled(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, pixels: str, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(inference, "load_outcome", lambda *_, **__: pytest.fail("a network was compiled"))
+    monkeypatch.setattr(Target, "load_outcome", lambda *_, **__: pytest.fail("a network was compiled"))
     target = tmp_path / name
     assert run(capsys, str(MODEL), "--input", pixels, "--report", str(target)) == (
         2,
@@ -180,6 +181,6 @@ def test_a_run_that_fails_leaves_no_report_and_harms_none(
     old.write_text("before")
     for target in (tmp_path / "new.html", old):
         with pytest.raises(AcceleratorError):
-            inference.run(MODEL, [pixels], [], target, 1, "tiny", lambda *_: None)
+            inference.run(MODEL, [pixels], [], target, Target(PRESETS["tiny"], batch=1), lambda *_: None)
     assert not (tmp_path / "new.html").exists()
     assert old.read_text() == "before"

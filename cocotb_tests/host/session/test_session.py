@@ -78,7 +78,7 @@ def test_a_batch_runs_the_prologue_once_and_no_body_loads_what_stays() -> None:
     session = InferenceSession(digits.model_path("qop"), CONFIG, transport)
     session.run(None, {"pixels": digits.images()[:5]})
     session.run(None, {"pixels": digits.images()[:2]})
-    prologue, body = session.program.core.prologue, session.program.core.body
+    prologue, body = session.program.cores[0].prologue, session.program.cores[0].body
     assert transport.starts == [prologue.dma.address] + 7 * [body.dma.address]
     assert {memory for memory, _ in loads(prologue)} >= {LocalMemory.WEIGHT, LocalMemory.PARAMETER, LocalMemory.TABLE}
     (port,) = session.program.inputs
@@ -97,7 +97,7 @@ def test_a_batch_on_the_simulated_core_never_reads_the_weights_again() -> None:
     transport.write_memory(address, bytes(byte ^ 0x55 for byte in program.constants))
     np.testing.assert_array_equal(session.run(None, {"pixels": images})[0], expected)
     completed = [int(kind) for _, kind in transport.simulator.events()].count(EventKind.DMA_DONE)
-    once, each = (len(queues.dma) for queues in (program.core.prologue, program.core.body))
+    once, each = (len(queues.dma) for queues in (program.cores[0].prologue, program.cores[0].body))
     # The trace leaves out END.
     assert completed == once - 1 + len(images) * (each - 1)
     assert [counters["dma_done"] for counters in session.counters] == len(images) * [each]

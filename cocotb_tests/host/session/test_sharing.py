@@ -103,7 +103,7 @@ def test_the_networks_lie_at_equal_addresses(networks: list[Network]) -> None:
     for kind in ("prologue", "body"):
         layouts = [
             (queues.dma.address, len(queues.dma.commands), queues.compute.address, len(queues.compute.commands))
-            for queues in (getattr(first.core, kind), getattr(second.core, kind))
+            for queues in (getattr(first.cores[0], kind), getattr(second.cores[0], kind))
         ]
         assert layouts[0] == layouts[1]
 
@@ -124,7 +124,7 @@ def test_the_prologue_runs_when_it_must_and_only_then(networks: list[Network]) -
     copy = Program.from_bytes(first.program.to_bytes())
     drivers = {"a": (loaded(transport, first.program), first), "A": (loaded(transport, copy), first)}
     drivers["b"] = loaded(transport, second.program), second
-    prologue, body = (getattr(first.program.core, kind).dma.address for kind in ("prologue", "body"))
+    prologue, body = (getattr(first.program.cores[0], kind).dma.address for kind in ("prologue", "body"))
     assert transport.starts == [prologue, prologue]
     del transport.starts[:]
     for name in "bbaaAAabA":

@@ -117,7 +117,7 @@ def test_the_verdict_tells_wrong_bytes_from_wrong_predictions(
     constants = np.frombuffer(right.constants, np.uint8).copy()
     constants[-300] ^= 0x40
     first, *others = right.layers
-    core = dataclasses.replace(right.core, layers=(dataclasses.replace(first, cycles=9), *others))
+    core = dataclasses.replace(right.cores[0], layers=(dataclasses.replace(first, cycles=9), *others))
     changes = {"constants": constants.tobytes()}, {"cores": (core,)}
     damaged, mispredicted, both = (
         dataclasses.replace(right, **change) for change in (*changes, changes[0] | changes[1])

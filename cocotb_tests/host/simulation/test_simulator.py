@@ -159,7 +159,7 @@ def test_the_trace_has_each_rise_of_the_interrupt(simulator: Simulator) -> None:
 def test_stops_at_a_completed_command(simulator: Simulator, config: Config) -> None:
     start(simulator, bursts=3)
     size = BEATS * config.axi.data_bytes
-    assert simulator.run(10_000, until_compute_done=2) is Outcome.COMPUTE_DONE
+    assert simulator.run(10_000, until_compute_done=(2,)) is Outcome.COMPUTE_DONE
     target = simulator.memory[TARGET : TARGET + 3 * size]
     assert target[: 2 * size] == simulator.memory[SOURCE : SOURCE + 2 * size]
     assert target[2 * size :] != simulator.memory[SOURCE + 2 * size : SOURCE + 3 * size]

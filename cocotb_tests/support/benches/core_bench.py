@@ -59,7 +59,7 @@ class Job:
         """The arena after the prologue and ``runs`` bodies."""
         machine, arena = Machine(self.config), arena.copy()
         for queues in (self.prologue, *[self.body] * runs):
-            machine.run(queues, arena, order="random")
+            machine.run([queues], arena, order="random")
         return arena
 
     def with_body(self, *, dma: list[bytes] | None = None, compute: list[bytes] | None = None) -> Job:

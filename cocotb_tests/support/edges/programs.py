@@ -13,7 +13,7 @@ from lutterfly.golden.units import Queue
 
 def with_body(program: Program, body: Queues) -> Program:
     """The program with other commands for an inference."""
-    return dataclasses.replace(program, cores=(dataclasses.replace(program.core, body=body),))
+    return dataclasses.replace(program, cores=(dataclasses.replace(program.cores[0], body=body),))
 
 
 def with_commands(queues: Queues, queue: Queue, commands: bytes) -> Queues:

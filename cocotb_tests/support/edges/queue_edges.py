@@ -22,7 +22,8 @@ from lutterfly.golden.units import Queue
 
 def headers(config: Config) -> Iterator[Case]:
     """Opcodes, and bits that belong to no field."""
-    for queue, opcodes in isa.OPCODES.items():
+    for queue in Queue:
+        opcodes = isa.opcodes(queue, config.cores)
         for code in range(16):
             if code in opcodes:
                 word = isa.FORMATS[Opcode(code)].encode(**base_fields(Opcode(code), config))

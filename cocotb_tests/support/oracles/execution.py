@@ -10,45 +10,50 @@ from lutterfly.golden.machine.machine import ORDERS, Machine
 from lutterfly.golden.machine.tensors import tensor_codes, tensor_image
 from lutterfly.golden.program.program import Program
 from lutterfly.golden.program.tensors import Port
-from lutterfly.host.compiler import Plan, plan_graph
-from lutterfly.host.compiler.outcome.emit import emit
+from lutterfly.host.compiler import Plan, encode, plan_graph
 from lutterfly.host.graph import Concat, Graph, Slice
 from quantised.evaluation import evaluate_float
 
 
-def put_input(arena: np.ndarray, port: Port, codes: np.ndarray) -> None:
-    arena[port.address : port.address + port.size_bytes] = tensor_image(codes, port.bits).reshape(-1)
+def put_input(arena: np.ndarray, port: Port, codes: np.ndarray, share: int = 0) -> None:
+    arena[port.addresses[share] :][: port.size_bytes] = tensor_image(codes, port.bits).reshape(-1)
 
 
-def get_output(arena: np.ndarray, port: Port) -> np.ndarray:
-    return tensor_codes(arena[port.address : port.address + port.size_bytes], port.shape, port.bits)
+def get_output(arena: np.ndarray, port: Port, share: int = 0) -> np.ndarray:
+    return tensor_codes(arena[port.addresses[share] :][: port.size_bytes], port.shape, port.bits)
 
 
-def differing_bytes(graph: Graph, program: Program, config: Config, *, order: str, seed: int = 0) -> int:
+def differing_bytes(
+    graph: Graph, program: Program, config: Config, *, order: str, turns: str = "core-0-first", seed: int = 0
+) -> int:
     """Two inferences back to back; bytes of all written tensors and outputs that are not those of the reference."""
     machine, arena, rng = Machine(config, seed=seed), new_arena(program), np.random.default_rng(seed)
-    machine.run_prologue(program, arena, order=order)
-    wrong = 0
+    machine.run_prologue(program, arena, order=order, turns=turns)
+    wrong, shares = 0, range(program.shares)
     for _ in range(2):
-        inputs = {name: rng.integers(-128, 128, graph.tensors[name].shape, dtype=np.int8) for name in graph.inputs}
-        for name, port in zip(graph.inputs, program.inputs, strict=True):
-            put_input(arena, port, inputs[name])
-        written = machine.run_body(program, arena, order=order)
-        expected = evaluate_float(graph, inputs)
-        assert written.keys() <= expected.keys()
-        assert {layer.output for layer in graph.layers} - written.keys() <= _hidden(graph)
-        wrong += sum(np.count_nonzero(codes != expected[name]) for name, codes in written.items())
-        wrong += sum(
-            np.count_nonzero(get_output(arena, port) != expected[name])
-            for name, port in zip(graph.outputs, program.outputs, strict=True)
-        )
+        shapes = {name: graph.tensors[name].shape for name in graph.inputs}
+        inputs = [
+            {name: rng.integers(-128, 128, shape, dtype=np.int8) for name, shape in shapes.items()} for _ in shares
+        ]
+        for share in shares:
+            for name, port in zip(graph.inputs, program.inputs, strict=True):
+                put_input(arena, port, inputs[share][name], share)
+        for share, written in enumerate(machine.run_body(program, arena, order=order, turns=turns)):
+            expected = evaluate_float(graph, inputs[share])
+            assert written.keys() <= expected.keys()
+            assert {layer.output for layer in graph.layers} - written.keys() <= _hidden(graph)
+            wrong += sum(np.count_nonzero(codes != expected[name]) for name, codes in written.items())
+            wrong += sum(
+                np.count_nonzero(get_output(arena, port, share) != expected[name])
+                for name, port in zip(graph.outputs, program.outputs, strict=True)
+            )
     return wrong
 
 
 def exact_plan(graph: Graph, config: Config) -> Plan:
     """Compile a graph, and execute it in all orders: no byte differs."""
     plan = plan_graph(graph, config)
-    program = emit(plan, "custom")
+    program = encode(plan)
     for order in ORDERS:
         assert differing_bytes(graph, program, config, order=order) == 0
     return plan

@@ -100,7 +100,7 @@ def computed(program: Program, config: Config) -> Iterator[Computed]:
     """The COMPUTE commands of an inference, in order."""
     bounds = {index: layer.bound for layer in program.layers for index in layer.commands}
     before, run = None, 0
-    for index, (opcode, fields) in enumerate(_fields(program.core.body.compute.commands)):
+    for index, (opcode, fields) in enumerate(_fields(program.cores[0].body.compute.commands)):
         if opcode is not Opcode.COMPUTE:
             continue
         engine, waits = find_engine(fields["engine"]).name, _waits(fields)
@@ -138,7 +138,7 @@ class _Before:
 def moved(program: Program) -> Iterator[Moved]:
     """The commands of an inference's DMA queue, in order."""
     before = "none"
-    for opcode, fields in _fields(program.core.body.dma.commands):
+    for opcode, fields in _fields(program.cores[0].body.dma.commands):
         if opcode.name not in TRANSFERS:
             continue
         memory = find_memory(fields["memory"]).name if opcode is Opcode.LOAD else "FEATURE"
@@ -176,7 +176,7 @@ class Coverage:
         for transfer in moved(program):
             self._move(transfer)
         for queue in Queue:
-            count = len(program.core.body[queue])
+            count = len(program.cores[0].body[queue])
             self._program(queue, "streamed" if count > config.resident_commands else "resident")
 
     def items(self) -> dict[str, dict]:

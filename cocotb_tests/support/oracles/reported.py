@@ -65,5 +65,5 @@ def report_of(network: str) -> tuple[Plan, Facts]:
     outcome, session = Outcome(program, config), InferenceSession(program, config)
     inputs = feeds(session)
     session.run(None, inputs)
-    observation = observe(session, session.transport.simulator, outcome, inputs)
+    (observation,) = observe(session, session.transport.simulator, outcome, inputs)
     return plan, gather(f"{network}.onnx", session.program, config, outcome, observation)

@@ -10,11 +10,9 @@ from lutterfly.golden.isa import COMMAND_BYTES
 from lutterfly.golden.machine.flights import MachineError
 from lutterfly.golden.machine.machine import Machine
 from lutterfly.golden.program.queues import QueueProgram, Queues
-from lutterfly.golden.registers import REGISTERS
-from lutterfly.golden.units import Queue
+from lutterfly.golden.registers import core_name, register_map
+from lutterfly.golden.units import ErrorCode, Queue
 from lutterfly.host.driver.transport import Transport
-
-_NAMES = {register.address: name for name, register in REGISTERS.items()}
 
 
 class GoldenTransport(Transport):
@@ -33,7 +31,8 @@ class GoldenTransport(Transport):
     """
 
     def __init__(self, config: Config, *, arena_bytes: int = 1 << 22):
-        self.values = {name: register.reset for name, register in REGISTERS.items()}
+        self._names = {register.address: name for name, register in register_map(config.cores).items()}
+        self.values = {name: register.reset for name, register in register_map(config.cores).items()}
         self.values |= {"ID": registers.ID, "VERSION": registers.VERSION, "CONFIG_HASH": config.hash}
         self.next_error: MachineError | None = None
         self.hangs = False
@@ -54,11 +53,11 @@ class GoldenTransport(Transport):
 
     def read_register(self, address: int) -> int:
         """Read a value."""
-        return self.values[_NAMES[address]]
+        return self.values[self._names[address]]
 
     def write_register(self, address: int, value: int) -> None:
         """Write a value; CONTROL acts."""
-        name = _NAMES[address]
+        name = self._names[address]
         if name == "CONTROL":
             if value & registers.CONTROL_RESET:
                 # The memories do not keep their contents here, so that a driver that forgets the prologue is noticed.
@@ -87,21 +86,29 @@ class GoldenTransport(Transport):
         if not self.values["STATUS"] & registers.STATUS_BUSY or self.hangs:
             return False
         base = self.values["EXTERNAL_BASE"] - self.arena_base
-        queues = []
-        for queue in Queue:
-            start, count = self.values[f"{queue.name}_PROGRAM"], self.values[f"{queue.name}_COMMANDS"]
-            commands = self._memory[base + start :][: count * COMMAND_BYTES].tobytes()
-            queues.append(QueueProgram(commands, start))
+        cores = range(self._config.cores)
         try:
             if self.next_error is not None:
                 raise self.next_error
-            self._machine.run(Queues(*queues), self._memory[base:])
-            self.values |= {"STATUS": registers.STATUS_DONE, "CYCLES": 1000}
+            self._machine.run([self._queues(core, base) for core in cores], self._memory[base:], order="random")
+            self.values |= {"STATUS": registers.STATUS_DONE}
+            self.values |= {core_name("CYCLES", core): 1000 - core for core in cores}
         except MachineError as error:
             self.next_error = None
             self.values |= {
                 "STATUS": registers.STATUS_ERROR,
-                "ERROR": error.code | error.unit << 8 | error.index << 16,
-                "ERROR_ADDRESS": error.address,
+                "ERROR_CORE": error.core,
+                **{core_name("ERROR", core): ErrorCode.STOPPED for core in cores},
+                core_name("ERROR", error.core): error.code | error.unit << 8 | error.index << 16,
+                core_name("ERROR_ADDRESS", error.core): error.address,
             }
         return True
+
+    def _queues(self, core: int, base: int) -> Queues:
+        """What a core is to run."""
+        queues = []
+        for queue in Queue:
+            start, count = (self.values[core_name(f"{queue.name}_{what}", core)] for what in ("PROGRAM", "COMMANDS"))
+            commands = self._memory[base + start :][: count * COMMAND_BYTES].tobytes()
+            queues.append(QueueProgram(commands, start))
+        return Queues(*queues)

@@ -1,4 +1,4 @@
-"""The read bus against the clock: bursts in the order in which the memory takes them."""
+"""The bus against the clock: bursts in the order in which the memory takes them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ def held(ends: Sequence[int], most: int) -> int:
 
 @dataclass
 class ReadBus:
-    """The pins, which the prefetcher and the LOADs share, and the memory behind them.
+    """The pins, which all that read share, and the memory behind them.
 
     Attributes
     ----------
     shared : bool
-        Commands are fetched while the program runs.
+        Several read at the same time: commands are fetched while the program runs, or there are several cores.
+    latency : int
+        From a request to its first beat.
     free : int
         When the next beat may come.
     ends : list of int
@@ -32,6 +34,7 @@ class ReadBus:
 
     agenda: Agenda
     shared: bool
+    latency: int = OVERHEADS.read_latency
     free: int = 0
     ends: list[int] = field(default_factory=list)
     accepted: int = 0
@@ -46,7 +49,33 @@ class ReadBus:
                 break
             request = self.accepted
         self.accepted = max(request + 1, held(self.ends, OVERHEADS.bursts))
-        first = max(self.free, self.accepted + OVERHEADS.read_latency)
+        first = max(self.free, self.accepted + self.latency)
         self.free = first + beats
         self.ends.append(self.free)
         return request, first
+
+
+@dataclass
+class WriteBus:
+    """The pins of the write channels, behind an arbiter that collects the beats of a burst before it offers it.
+
+    Attributes
+    ----------
+    free : int
+        When the next beat may go.
+    """
+
+    agenda: Agenda
+    free: int = 0
+
+    def send(self, collected: int, beats: int) -> Generator[Wait, None, tuple[int, int]]:
+        """Send a burst that is there with all its beats; gives when its last beat has gone and when it is answered."""
+        begin = max(collected + OVERHEADS.shared_write, self.free)
+        # Others may be there before.
+        while not self.agenda.is_next(begin):
+            yield begin
+            if self.free <= begin:
+                break
+            begin = self.free
+        self.free = begin + beats
+        return self.free, self.free + OVERHEADS.write_latency

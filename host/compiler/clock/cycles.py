@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from ....golden.isa import Opcode
 from ....golden.program.prediction import LayerPrediction
 from ....golden.timing.bus import burst_beats, commands_at_once
@@ -11,19 +13,54 @@ from ....golden.units import Queue
 from ...graph import Layer
 from ..data.command import Command
 from ..data.plan import Plan
-from .queues import Queues
+from .agenda import Agenda
+from .barriers import Barriers
+from .bus import ReadBus, WriteBus
+from .queues import Queues, Surroundings
 
 
 def predict(plan: Plan) -> Plan:
-    """Run the synchronised commands against the clock, and say what every layer takes."""
-    last = _served_last(plan)
-    queues = Queues(plan.config, plan.commands, last=last)
-    end = queues.run()
-    if len(queues.fetch.rings) == len(queues.commands) and queues.fetch.served != last:
+    """Run the synchronised commands of a core that is alone against the clock, and say what every layer takes."""
+    predict_together([plan])
+    return plan
+
+
+def predict_together(plans: Sequence[Plan]) -> None:
+    """Run the synchronised commands of all cores against the clock, and say what every layer takes."""
+    lasts = [_served_last(plan) for plan in plans]
+    cores = _run(plans, lasts)
+    served = [
+        core.fetch.served if len(core.fetch.rings) == len(core.commands) else last
+        for core, last in zip(cores, lasts, strict=True)
+    ]
+    if served != lasts:
         # The prefetcher takes turns from run to run as well.
-        queues = Queues(plan.config, plan.commands, last=queues.fetch.served)
-        end = queues.run()
-    compute, indices = queues.compute, [[] for _ in plan.graph.layers]
+        cores = _run(plans, served)
+    for plan, core in zip(plans, cores, strict=True):
+        plan.predicted_cycles = core.end + OVERHEADS.finish
+        plan.predictions = list(_predictions(plan, core))
+
+
+def _run(plans: Sequence[Plan], lasts: Sequence[Queue]) -> list[Queues]:
+    """Run all cores at the same time."""
+    agenda, cluster = Agenda(), plans[0].config.cluster
+    barriers, is_shared = Barriers(agenda), cluster.cores > 1 and cluster.shared_port
+    latency = OVERHEADS.read_latency + (OVERHEADS.shared_read if is_shared else 0)
+    shared = Surroundings(agenda, ReadBus(agenda, shared=True, latency=latency), WriteBus(agenda), barriers)
+    cores = []
+    for number, (plan, last) in enumerate(zip(plans, lasts, strict=True)):
+        fetches = any(len(plan.queue(queue)) >= plan.config.resident_commands for queue in Queue)
+        around = shared if is_shared else Surroundings(agenda, ReadBus(agenda, shared=fetches), None, barriers)
+        cores.append(Queues(plan.config, number, plan.commands, around, last=last))
+    for core in cores:
+        core.start()
+    agenda.run()
+    return cores
+
+
+def _predictions(plan: Plan, core: Queues) -> Iterator[LayerPrediction]:
+    """Of every layer of a core that has run."""
+    compute, indices = core.compute, [[] for _ in plan.graph.layers]
     for number, command in enumerate(plan.queue(Queue.COMPUTE)):
         indices[command.layer].append(number)
     before = 0
@@ -33,29 +70,25 @@ def predict(plan: Plan) -> Plan:
         busy = sum(compute.issues[number][1] - compute.issues[number][0] + 1 for number in indices[index])
         moving = sum(_bus_cycles(plan, command) for command in commands)
         found = plan.operations[index].connectivity
-        plan.predictions.append(
-            LayerPrediction(
-                layer.name,
-                _kind(plan, layer),
-                tuple(indices[index]),
-                macs=layer.macs(plan.graph.tensors[layer.output].shape),
-                cycles=last - before,
-                array_cycles=sum(issue_steps(command.fields) for command in commands if command.queue is Queue.COMPUTE),
-                bus_cycles=moving,
-                bound="bus" if moving > busy else "array",
-                fold=plan.operations[index].fold,
-                at_once=plan.operations[index].macs_at_once,
-                connections=found.connections,
-                live_connections=found.live_connections,
-                dense_words=found.dense_words,
-                model_words=found.words,
-                words=found.words,
-                dense_cycles=last - before + found.saved_cycles,
-            )
+        yield LayerPrediction(
+            layer.name,
+            _kind(plan, layer),
+            tuple(indices[index]),
+            macs=layer.macs(plan.graph.tensors[layer.output].shape),
+            cycles=last - before,
+            array_cycles=sum(issue_steps(command.fields) for command in commands if command.queue is Queue.COMPUTE),
+            bus_cycles=moving,
+            bound="bus" if moving > busy else "array",
+            fold=plan.operations[index].fold,
+            at_once=plan.operations[index].macs_at_once,
+            connections=found.connections,
+            live_connections=found.live_connections,
+            dense_words=found.dense_words,
+            model_words=found.words,
+            words=found.words,
+            dense_cycles=last - before + found.saved_cycles,
         )
         before = last
-    plan.predicted_cycles = end + OVERHEADS.finish
-    return plan
 
 
 def _served_last(plan: Plan) -> Queue:

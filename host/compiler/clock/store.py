@@ -8,9 +8,11 @@ from collections.abc import Generator
 
 from ....golden.config import Config
 from ....golden.timing.bus import burst_beats
+from ....golden.timing.depths import COLLECTED_BURSTS
 from ....golden.timing.overheads import OVERHEADS
 from ..data.command import Command
 from .agenda import Agenda, Events, Process, Signal, Wait
+from .bus import WriteBus
 from .port import Port, free_cycles
 
 
@@ -27,16 +29,18 @@ class StoreClock:
         Of the feature memory.
     completed : Events
         Commands of the DMA queue.
+    bus : WriteBus or None
+        Where cores share one.
     """
 
-    def __init__(self, agenda: Agenda, config: Config, reads: Port, completed: Events):
-        self.agenda, self.config, self.reads, self.completed = agenda, config, reads, completed
+    def __init__(self, agenda: Agenda, config: Config, reads: Port, completed: Events, bus: WriteBus | None = None):
+        self.agenda, self.config, self.reads, self.completed, self.bus = agenda, config, reads, completed, bus
         #: Of the commands that the unit has taken, and of those before the last one, which must be walked first.
         self.rows, self.after = 0, -1
         self.waiting: deque[tuple[Command, int]] = deque()
         self.comes = Signal()
-        #: Of rows: walked. Of bursts: found, begun, read to their last beat, answered.
-        self.walked, self.found, self.begun, self.read, self.answered = (Events(agenda) for _ in range(5))
+        #: Of rows: walked. Of bursts: found, begun, read to their last beat, sent by an arbiter, answered.
+        self.walked, self.found, self.begun, self.read, self.sent, self.answered = (Events(agenda) for _ in range(6))
         #: Beats of each burst that is found, and the command that ends with it.
         self.bursts: list[tuple[int, tuple[Command, int] | None]] = []
 
@@ -92,13 +96,24 @@ class StoreClock:
         end = 0
         for number in itertools.count():
             begin = max((yield from self.begun.of(number)) + 2, end)
+            if self.bus is not None:
+                # Each burst has its place in the arbiter.
+                begin = max(begin, (yield from self.sent.of(number - COLLECTED_BURSTS)))
             beats, ends = self.bursts[number]
             end = yield from free_cycles(self.agenda, self.reads, begin - OVERHEADS.read_lead, beats)
             end += OVERHEADS.read_lead
             self.read.add(end)
-            answered = end + OVERHEADS.store_beat + OVERHEADS.write_latency
+            answered = yield from self._send(number, end + OVERHEADS.store_beat, beats)
             self.answered.add(answered)
             if ends is not None:
                 command, command.begin = ends
                 command.end = max(answered + OVERHEADS.store_finish, self.completed.last + 1)
                 self.completed.add(command.end)
+
+    def _send(self, number: int, last: int, beats: int) -> Generator[Wait, None, int]:
+        """When a burst is answered whose last beat goes out at ``last``."""
+        if self.bus is None:
+            return last + OVERHEADS.write_latency
+        sent, answered = yield from self.bus.send(last, beats)
+        self.sent.add(sent)
+        return answered

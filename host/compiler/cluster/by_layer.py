@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 from ....golden.config import Config
 from ...graph import Graph
+from ..clock.cycles import predict_together
 from ..data.errors import CompileError
 from ..data.plan import Plan
+from ..data.spread import Spread
 from ..layout.arena import aligned, plan_arenas
 from ..lower.operations import planned_lowering
 from ..passes import COMMANDS, LAYOUTS, OPERATIONS, REWRITES, run
@@ -20,31 +21,7 @@ from .meetings import check_meetings
 from .split import Parts, Split, parts_of
 
 
-@dataclass
-class ByLayer:
-    """A network on several cores.
-
-    Attributes
-    ----------
-    graph : Graph
-        The whole network, as it is executed.
-    plans : list of Plan
-        Of each core.
-    external : dict of str to int
-        Addresses in the arena of the network's tensors, inputs and outputs among them.
-    """
-
-    graph: Graph
-    plans: list[Plan]
-    external: dict[str, int]
-
-    @property
-    def predicted_cycles(self) -> int:
-        """Until every core is done."""
-        return max(plan.predicted_cycles for plan in self.plans)
-
-
-def plan_by_layer(graph: Graph, config: Config, predict: Callable[[Sequence[Plan]], None]) -> ByLayer:
+def plan_by_layer(graph: Graph, config: Config) -> Spread:
     """Plan an inference on all cores of a configuration, so that it takes the fewest predicted cycles.
 
     A few ways to split the layers, which promise most, are planned as a whole; and all on one core, if that could be
@@ -54,8 +31,6 @@ def plan_by_layer(graph: Graph, config: Config, predict: Callable[[Sequence[Plan
     ----------
     graph : Graph
     config : Config
-    predict : callable
-        Predicts the cycles of the plans of all cores, which share a bus.
 
     Raises
     ------
@@ -63,10 +38,10 @@ def plan_by_layer(graph: Graph, config: Config, predict: Callable[[Sequence[Plan
         If the graph does not fit the configuration.
     """
     versions = [rewritten(version, config) for version in (graph, permuted(graph, config)) if version]
-    best: tuple[Plan, list[Parts], ByLayer] | None = None
+    best: tuple[Plan, list[Parts], Spread] | None = None
     for network in versions:
         for parts, found in _plans(network):
-            predict(found.plans)
+            predict_together(found.plans)
             if best is None or found.predicted_cycles < best[-1].predicted_cycles:
                 best = network, parts, found
     assert best is not None
@@ -76,7 +51,7 @@ def plan_by_layer(graph: Graph, config: Config, predict: Callable[[Sequence[Plan
     return found
 
 
-def _plans(network: Plan) -> Iterator[tuple[list[Parts], ByLayer]]:
+def _plans(network: Plan) -> Iterator[tuple[list[Parts], Spread]]:
     """Plans of all cores in several ways, whose cycles are predicted before the next one is asked for.
 
     All on the first core is the last one, unless another one takes less than its array alone.
@@ -86,7 +61,7 @@ def _plans(network: Plan) -> Iterator[tuple[list[Parts], ByLayer]]:
         operation.cycles(*executed.graph.tensors[operation.layer.output].shape[:2], range(operation.tiles))
         for operation in executed.operations
     )
-    found: list[ByLayer] = []
+    found: list[Spread] = []
     *ways, alone = *choose_parts(network, executed), on_one(network)
     for parts in ways:
         # What is right for one core may be too much for a part with what it exchanges.
@@ -126,7 +101,7 @@ def on_one(network: Plan) -> list[Parts]:
     return [parts_of(graph, layer, Split.ONE, cores, 1) for layer in graph.layers]
 
 
-def plan_parts(network: Plan, parts: Sequence[Parts]) -> ByLayer:
+def plan_parts(network: Plan, parts: Sequence[Parts]) -> Spread:
     """The plans of all cores, up to synchronised commands.
 
     Parameters
@@ -149,7 +124,7 @@ def plan_parts(network: Plan, parts: Sequence[Parts]) -> ByLayer:
         plans[core] = run(plan, COMMANDS)
         end += sum(aligned(len(image)) for image in plans[core].images.values()) + len(plans[core].streamed)
     check_meetings(plans)
-    return ByLayer(graph, plans, external)
+    return Spread(graph, plans, {name: (address,) for name, address in external.items()})
 
 
 def local_plans(network: Plan, parts: Sequence[Parts]) -> list[Plan]:

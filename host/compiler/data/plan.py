@@ -1,4 +1,4 @@
-"""The plan: what the compiler's passes work on and add to, from a quantised graph to synchronised commands."""
+"""The plan: what the compiler's passes work on and add to, from a quantised graph to a core's synchronised commands."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .storage import Storage
 
 @dataclass
 class Plan(Network):
-    """A network on its way to a program. Passes fill it from the top to the bottom.
+    """A network on its way to a core's program. Passes fill it from the top to the bottom.
 
     Attributes
     ----------
@@ -53,13 +53,14 @@ class Plan(Network):
     external_bytes : int
         What they take, from the arena's start on.
     constants_address : int
-        Where the images lie in the arena, and then what is streamed.
+        Where the images lie in the arena, one after the other, and behind them what is streamed.
     computes : list of list of Command
         The COMPUTE commands of each job.
     commands : list of Command
         Of both queues, in an order in which they could run one by one.
     predictions : list of LayerPrediction
     predicted_cycles : int
+        Until the core is done.
     """
 
     given: Graph | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterator
 
 from ....golden.isa import COMMAND_BYTES, END, LOAD
@@ -12,83 +14,108 @@ from ....golden.program.tensors import Port, SpilledTensor, WrittenTensor
 from ....golden.units import Queue
 from ...graph import Tensor
 from ..data.plan import Plan
+from ..data.spread import Spread
 from ..layout.arena import ALIGNMENT, aligned
 from ..schedule.observed import observed
 from .outline import outline
 
 
-def emit(plan: Plan, config_name: str) -> Program:
-    """Encode a finished plan: inputs and outputs first in the arena, then constants, then commands."""
-    graph, config = plan.graph, plan.config
-    constants, address = bytearray(), plan.constants_address
-    loads = []
-    for memory, image in plan.images.items():
-        if image:
-            loads.append(
-                LOAD.encode(
-                    external=address + len(constants),
-                    memory=memory,
-                    row_pieces=1,
-                    piece_bytes=len(image),
-                    rows=1,
-                    folds=1,
-                )
+def emit(spread: Spread, config_name: str) -> Program:
+    """Encode a finished network: inputs and outputs first in the arena, then constants, then commands."""
+    graph, config = spread.graph, spread.config
+    constants = _constants(spread)
+    address = min(plan.constants_address for plan in spread.plans) + len(constants)
+    cores, seen = [], _seen(spread)
+    for plan in spread.plans:
+        # In this order in the arena, each with END after it.
+        streams = [_prologue(plan), [], *([command.encode() for command in plan.queue(queue)] for queue in Queue)]
+        placed = []
+        for stream in streams:
+            placed.append(QueueProgram(b"".join((*stream, END.encode())), address))
+            # Two commands are one burst of 64-bit beats if they begin at a multiple of its size.
+            address += aligned(len(placed[-1].commands))
+        cores.append(
+            CoreProgram(
+                Queues(*placed[:2]),
+                Queues(*placed[2:]),
+                tuple(plan.predictions),
+                tuple(tensor for tensor in _written(plan) if tensor.name in seen),
+                tuple(tensor for tensor in _spilled(plan) if tensor.name in seen),
             )
-            constants += image + bytes(-len(image) % ALIGNMENT)
-    constants += plan.streamed
-    address += len(constants)
-
-    # In this order in the arena, each with END after it.
-    streams = [loads, [], *([command.encode() for command in plan.queue(queue)] for queue in Queue)]
-    placed = []
-    for stream in streams:
-        placed.append(QueueProgram(b"".join((*stream, END.encode())), address))
-        # Two commands are one burst of 64-bit beats if they begin at a multiple of its size.
-        address += aligned(len(placed[-1].commands))
-    core = CoreProgram(Queues(*placed[:2]), Queues(*placed[2:]), tuple(plan.predictions), tuple(_written(plan)))
-
+        )
     return Program(
         config_hash=config.hash,
         config_name=config_name,
-        cores=(core,),
+        cores=tuple(cores),
         arena_bytes=address,
-        constants=bytes(constants),
-        constants_address=plan.constants_address,
-        inputs=tuple(_port(plan, graph.tensors[name]) for name in graph.inputs),
-        outputs=tuple(_port(plan, graph.tensors[name]) for name in graph.outputs),
-        spilled=tuple(_spilled(plan)),
-        predicted_cycles=plan.predicted_cycles,
-        outline=outline(plan),
-        batch=graph.batch,
+        constants=constants,
+        constants_address=min(plan.constants_address for plan in spread.plans),
+        inputs=tuple(_port(spread, graph.tensors[name]) for name in graph.inputs),
+        outputs=tuple(_port(spread, graph.tensors[name]) for name in graph.outputs),
+        predicted_cycles=spread.predicted_cycles,
+        outline=outline(spread),
+        batch=graph.batch * spread.shares,
         head=graph.head.data,
         tail=graph.tail.data,
         model=graph.model.data,
     )
 
 
-def check_program(plan: Plan, program: Program) -> None:
+def check_program(spread: Spread, program: Program) -> None:
     """What only the encoded program can show: END last, everything within the arena."""
-    for queues in (program.core.prologue, program.core.body):
-        for queue in Queue:
-            commands, start = queues[queue].commands, queues[queue].address
-            assert commands[-COMMAND_BYTES:] == END.encode(), "a queue without END"
-            assert start % COMMAND_BYTES == 0, "a queue that begins within a command"
-            assert start + len(commands) <= program.arena_bytes, "a queue beyond the arena"
-    ports = zip((*plan.graph.inputs, *plan.graph.outputs), (*program.inputs, *program.outputs), strict=True)
-    for name, size in (
-        *((name, port.size_bytes) for name, port in ports),
-        *((tensor.name, tensor.size_bytes) for tensor in (*program.core.written, *program.spilled)),
-    ):
-        assert size == plan.graph.tensors[name].size_bytes, f"{name} of another element width"
-    assert program.constants.endswith(plan.streamed), "streamed constants are not where they are looked for"
-    for arrival in plan.arrivals:
-        assert program.constants_address <= arrival.external, "streamed constants among other things"
-    assert LocalMemory.FEATURE not in plan.images, "the feature memory has no constants"
+    for core in program.cores:
+        for queues in (core.prologue, core.body):
+            for queue in Queue:
+                commands, start = queues[queue].commands, queues[queue].address
+                assert commands[-COMMAND_BYTES:] == END.encode(), "a queue without END"
+                assert start % COMMAND_BYTES == 0, "a queue that begins within a command"
+                assert start + len(commands) <= program.arena_bytes, "a queue beyond the arena"
+    ports = zip((*spread.graph.inputs, *spread.graph.outputs), (*program.inputs, *program.outputs), strict=True)
+    for name, port in ports:
+        assert port.size_bytes == spread.graph.tensors[name].size_bytes, f"{name} of another element width"
+    end = program.constants_address + len(program.constants)
+    for plan in spread.plans:
+        assert LocalMemory.FEATURE not in plan.images, "the feature memory has no constants"
+        for arrival in plan.arrivals:
+            assert program.constants_address <= arrival.external < end, "streamed constants among other things"
 
 
-def _port(plan: Plan, tensor: Tensor) -> Port:
-    view = tensor.views[0]
-    return Port(view.name, tensor.shape, plan.external[tensor.name], view.shape, view.axes, view.unsigned, tensor.bits)
+def _constants(spread: Spread) -> bytes:
+    """Those of all cores; cores that have the same ones share them."""
+    start = min(plan.constants_address for plan in spread.plans)
+    constants = bytearray()
+    for plan in sorted(spread.plans, key=lambda plan: plan.constants_address):
+        images = b"".join(image + bytes(-len(image) % ALIGNMENT) for image in plan.images.values())
+        own, offset = images + plan.streamed, plan.constants_address - start
+        assert constants[offset:] in (b"", own), "constants of two cores in one place"
+        constants[offset:] = own
+    return bytes(constants)
+
+
+def _prologue(plan: Plan) -> list[bytes]:
+    """The LOADs of what stays resident."""
+    loads, address = [], plan.constants_address
+    for memory, image in plan.images.items():
+        if image:
+            sizes = {"row_pieces": 1, "piece_bytes": len(image), "rows": 1, "folds": 1}
+            loads.append(LOAD.encode(external=address, memory=memory, **sizes))
+            address += aligned(len(image))
+    return loads
+
+
+def _port(spread: Spread, tensor: Tensor) -> Port:
+    view, shares = tensor.views[0], spread.shares
+    shape = (view.shape[0] * shares, *view.shape[1:])
+    return Port(view.name, tensor.shape, spread.external[tensor.name], shape, view.axes, view.unsigned, tensor.bits)
+
+
+def _seen(spread: Spread) -> set[str]:
+    """The tensors of which each part is on some core: a slice may be copied on one, and on another one not."""
+    sizes: Counter[str] = Counter()
+    for plan in spread.plans:
+        for tensor in (*_written(plan), *_spilled(plan)):
+            sizes[tensor.name] += math.prod(tensor.shape)
+    return {name for name, size in sizes.items() if size >= math.prod(spread.graph.tensors[name].shape)}
 
 
 def _spilled(plan: Plan) -> Iterator[SpilledTensor]:
@@ -96,15 +123,22 @@ def _spilled(plan: Plan) -> Iterator[SpilledTensor]:
     for name, address in plan.external.items():
         tensor = plan.graph.tensors[name]
         if plan.root(name) not in plan.spans and name not in plan.graph.inputs and tensor.views:
-            yield SpilledTensor(name, address, tensor.shape, tensor.bits, tensor.order)
+            excerpt = plan.excerpt_of(name)
+            row, channel = excerpt.region.rows.start, excerpt.region.channels.start
+            is_dense = excerpt.tensor.pixel_bytes == tensor.pixel_bytes
+            pitch = 0 if is_dense else excerpt.tensor.pixel_bytes
+            yield SpilledTensor(
+                excerpt.tensor.name, address, tensor.shape, tensor.bits, tensor.order, row, channel, pitch
+            )
 
 
 def _written(plan: Plan) -> Iterator[WrittenTensor]:
     """The tensors that verification compares, each with the last command of its last writer."""
     for name, layer in observed(plan):
         tensor, storage = plan.graph.tensors[name], plan.storages[name]
+        excerpt = plan.excerpt_of(name)
         yield WrittenTensor(
-            name,
+            excerpt.tensor.name,
             plan.predictions[layer].commands[-1],
             storage.origin,
             storage.row_pitch,
@@ -112,4 +146,6 @@ def _written(plan: Plan) -> Iterator[WrittenTensor]:
             tensor.shape,
             tensor.bits,
             tensor.order,
+            excerpt.region.rows.start,
+            excerpt.region.channels.start,
         )

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from lutterfly.golden.machine.machine import ORDERS
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host.compiler import compile_graph, plan_graph
-from lutterfly.host.compiler.outcome.emit import emit
+from lutterfly.host.compiler import compile_graph, encode, plan_graph
 from lutterfly.host.compiler.steps.border_classes import border_classes
 from lutterfly.host.graph import Graph, Window
 from lutterfly.host.session.verify import verify
@@ -130,7 +129,7 @@ def test_both_borders_are_exact_in_parts(seeds: range) -> None:
         plan = plan_graph(graph, config)
         cut += len(graph.layers) - 2 in plan.cuts
         for order in ORDERS:
-            assert differing_bytes(graph, emit(plan, "tiny"), config, order=order, seed=seed) == 0
+            assert differing_bytes(graph, encode(plan), config, order=order, seed=seed) == 0
     assert cut > len(seeds) // 3
 
 

@@ -1,0 +1,159 @@
+"""By layer: the bytes of one core on several, whatever order they go on in, and fewer cycles."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+
+from lutterfly.golden.config import Config
+from lutterfly.golden.config_parts import ClusterConfig
+from lutterfly.golden.isa import Opcode
+from lutterfly.golden.machine.images import new_arena
+from lutterfly.golden.machine.machine import Machine, interleavings
+from lutterfly.golden.presets import PRESETS
+from lutterfly.golden.program.program import Program
+from lutterfly.host.compiler import CompileError, compile_graph, encode, plan_graph
+from lutterfly.host.compiler.clock.cycles import predict_together
+from lutterfly.host.compiler.cluster import by_layer
+from lutterfly.host.compiler.cluster.by_layer import on_one, plan_by_layer, plan_parts, rewritten
+from lutterfly.host.compiler.cluster.split import Split, parts_of
+from lutterfly.host.compiler.data.spread import Spread
+from lutterfly.host.compiler.outcome.emit import check_program, emit
+from lutterfly.host.frontend import import_model
+from lutterfly.host.graph import Graph, Slice, Window
+from lutterfly.host.graph.evaluate import evaluate
+from lutterfly.host.program import SpreadBy
+from networks.mixed import FIRST_WIDE, config_of, network
+from oracles.execution import get_output, put_input
+from quantised.graphs import GraphMaker
+
+SAME = Window((3, 3), pads=(1, 1, 1, 1))
+
+
+def several(config: Config, cores: int) -> Config:
+    return dataclasses.replace(config, cluster=ClusterConfig(cores))
+
+
+def seen(program: Program) -> set[str]:
+    """The tensors that verification compares."""
+    return {tensor.name for core in program.cores for tensor in (*core.written, *core.spilled)}
+
+
+def assert_exact(graph: Graph, spread: Spread, seed: int) -> None:
+    """Every tensor, in a few orders of the queues and turns of the cores, two inferences in each."""
+    config, program, rng = spread.config, emit(spread, "custom"), np.random.default_rng(seed)
+    check_program(spread, program)
+    one = encode(plan_graph(graph, dataclasses.replace(config, cluster=ClusterConfig())))
+    # A slice may be some channels of what another core has computed.
+    slices = {layer.output for layer in graph.layers if isinstance(layer, Slice)}
+    assert seen(one) - slices <= seen(program) <= seen(one) | slices
+    machine, arena = Machine(config, seed=seed), new_arena(program)
+    machine.run_prologue(program, arena)
+    for order, turns in itertools.islice(interleavings(config.cores), seed % 3, 3 + config.cores, 3):
+        inputs = {name: rng.integers(-128, 128, graph.tensors[name].shape, np.int8) for name in graph.inputs}
+        for name, port in zip(graph.inputs, program.inputs, strict=True):
+            put_input(arena, port, inputs[name])
+        (found,) = machine.run_body(program, arena, order=order, turns=turns)
+        known = evaluate(graph, inputs)
+        for name, port in zip(graph.outputs, program.outputs, strict=True):
+            np.testing.assert_array_equal(get_output(arena, port), known[name], name)
+        for name, codes in found.items():
+            np.testing.assert_array_equal(codes, known[name], name)
+
+
+def drawn(graph: Graph, config: Config, seed: int) -> Spread:
+    """Any split of every layer."""
+    rng, net = np.random.default_rng(seed), rewritten(graph, config)
+    parts = []
+    for layer in net.graph.layers:
+        units = {Split.CHANNELS: (8, 3, 1)}
+        choices = [
+            found
+            for split in Split
+            for unit in units.get(split, (1,))
+            if (found := parts_of(net.graph, layer, split, config.cores, unit))
+        ]
+        parts.append(choices[rng.integers(len(choices))])
+    spread = plan_parts(net, parts)
+    predict_together(spread.plans)
+    return spread
+
+
+@pytest.mark.parametrize(
+    ("config_name", "cores", "seeds"),
+    [
+        ("tiny", 2, range(20)),
+        ("tiny", 4, range(20, 32)),
+        ("least", 2, range(32, 40)),
+        ("ecp5-85k", 2, range(40, 48)),
+        ("tiny", 8, range(FIRST_WIDE, FIRST_WIDE + 4)),
+        pytest.param("tiny", 2, range(100, 300), marks=pytest.mark.regress),
+        pytest.param("tiny", 4, range(300, 500), marks=pytest.mark.regress),
+        pytest.param("bottom-up", 2, range(500, 600), marks=pytest.mark.regress),
+    ],
+)
+def test_mixed_networks_are_exact_however_they_are_split(config_name: str, cores: int, seeds: range) -> None:
+    config, met = several(config_of(config_name), cores), 0
+    for seed in seeds:
+        graph = import_model(network(seed, config_name).model)
+        try:
+            plan_graph(graph, config)
+        except CompileError:
+            continue
+        for spread in (drawn(graph, config, seed), plan_by_layer(graph, config)):
+            assert_exact(graph, spread, seed)
+            met += sum(command.opcode is Opcode.BARRIER for command in spread.plans[-1].commands)
+    assert met > len(seeds)
+
+
+def two_convolutions(channels: int = 16, side: int = 24) -> Graph:
+    maker = GraphMaker((side, side, channels))
+    return maker.finish(maker.convolution(maker.convolution("x", channels, SAME), channels, SAME))
+
+
+@pytest.mark.parametrize(("preset", "cores", "most"), [("ecp5-85k", 2, 0.6), ("ecp5-85k", 4, 0.4), ("tiny", 4, 0.35)])
+def test_a_layer_takes_its_share_of_the_cycles(preset: str, cores: int, most: float) -> None:
+    graph = two_convolutions()
+    one = plan_graph(graph, PRESETS[preset]).predicted_cycles
+    assert plan_by_layer(graph, several(PRESETS[preset], cores)).predicted_cycles < most * one
+
+
+def test_what_is_small_stays_on_one_core() -> None:
+    graph = two_convolutions(8, 4)
+    config = several(PRESETS["ecp5-85k"], 2)
+    spread = plan_by_layer(graph, config)
+    one = plan_graph(graph, PRESETS["ecp5-85k"])
+    assert [len(plan.commands) for plan in spread.plans] == [len(one.commands), 0]
+    assert [command.encode() for command in spread.plans[0].commands] == [command.encode() for command in one.commands]
+    assert_exact(graph, spread, 0)
+
+
+def test_a_part_that_does_not_fit_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, config = two_convolutions(), several(PRESETS["ecp5-85k"], 2)
+    once = by_layer.plan_parts
+
+    def refusing(net, parts):
+        if parts != on_one(net):
+            raise CompileError("too much")
+        return once(net, parts)
+
+    monkeypatch.setattr(by_layer, "plan_parts", refusing)
+    assert plan_by_layer(graph, config).plans[1].commands == []
+
+
+def test_a_network_that_fits_no_core_is_refused() -> None:
+    config = several(PRESETS["tiny"], 2)
+    small = dataclasses.replace(config, memory=dataclasses.replace(config.memory, feature_bytes=64))
+    with pytest.raises(CompileError, match="choose a larger --config"):
+        plan_by_layer(two_convolutions(), small)
+
+
+def test_constants_of_the_cores_lie_one_after_the_other() -> None:
+    graph = two_convolutions()
+    program = compile_graph(graph, several(PRESETS["ecp5-85k"], 2), spread_by=SpreadBy.LAYER)
+    one = compile_graph(graph, PRESETS["ecp5-85k"])
+    # With rows each has all weights.
+    assert len(program.constants) == 2 * len(one.constants)

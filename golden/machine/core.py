@@ -1,0 +1,204 @@
+"""A core of the golden machine: its memories, its queues, and the tokens between them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from ..config import Config
+from ..engines import find_memory
+from ..isa import Opcode
+from ..memories import LocalMemory, memories
+from ..program.queues import Queues
+from ..units import ErrorCode, Queue, Unit
+from . import dma
+from .arena_views import ArenaViews
+from .command_error import CommandError
+from .compute import compute_results, write_results, written_bytes
+from .flights import CommandQueue, Flight, MachineError, Memories
+
+UInt8 = npt.NDArray[np.uint8]
+#: Called with a core, a compute command's index, and the feature memory when that command has completed.
+Observer = Callable[[int, int, UInt8], None]
+#: Something that may happen next.
+Event = Callable[[], None]
+
+#: Commands that no unit of the DMA executes.
+_NO_TRANSFERS = (Opcode.SYNC, Opcode.END, Opcode.COMPUTE)
+
+
+class Core:
+    """One core in its runs.
+
+    Parameters
+    ----------
+    config : Config
+    number : int
+    rng : Generator
+        For the initial contents of the memories, and the poison.
+
+    Attributes
+    ----------
+    memories : dict of LocalMemory to uint8[size_bytes]
+        Those that the configuration has; they keep their contents from run to run.
+    """
+
+    def __init__(self, config: Config, number: int, rng: np.random.Generator):
+        self.config, self.number = config, number
+        self._rng = rng
+        self._queues: dict[Queue, CommandQueue] = {}
+        #: Tokens that are given and not taken, of each pair of peers: giver, taker.
+        self._tokens: Counter[tuple[Queue, Queue]] = Counter()
+        self._arena: ArenaViews
+        self._observe: Observer | None = None
+        self.memories: Memories = {
+            memory: rng.integers(0, 256, config.size_bytes(memory), dtype=np.uint8) for memory in memories(config)
+        }
+
+    def start(self, queues: Queues, arena: ArenaViews, observe: Observer | None) -> None:
+        """Begin a run."""
+        self._arena, self._observe = arena, observe
+        for queue in Queue:
+            start, size = queues[queue].address, len(queues[queue].commands)
+            commands = arena[self.number][start : start + size].tobytes()
+            self._queues[queue] = CommandQueue(queue, self.config, self.number, commands)
+        self._tokens.clear()
+
+    @property
+    def done(self) -> bool:
+        """Both queues have ended."""
+        return all(side.done for side in self._queues.values())
+
+    def events(self, *, compute_first: bool) -> Iterator[Event]:
+        """What may happen next: where both queues can go on, that of the first of them first; beginnings first.
+
+        Passing a barrier is no event of one core.
+        """
+        sides = [self._queues[queue] for queue in (reversed(Queue) if compute_first else Queue)]
+        for side in sides:
+            if self._may_begin(side):
+                yield lambda side=side: self._begin(side)
+        for side in sides:
+            if side.flights and side.flights[0].opcode is not Opcode.BARRIER:
+                yield lambda side=side: self._complete(side)
+
+    @property
+    def barrier(self) -> Flight | None:
+        """The BARRIER at which the core waits, if it does."""
+        flights = self._queues[Queue.DMA].flights
+        return flights[0] if flights and flights[0].opcode is Opcode.BARRIER else None
+
+    @property
+    def meets_no_more(self) -> bool:
+        """No BARRIER comes."""
+        return self._queues[Queue.DMA].done
+
+    def pass_barrier(self) -> None:
+        """Complete the BARRIER at which the core waits."""
+        self._complete(self._queues[Queue.DMA])
+
+    def stuck(self) -> MachineError:
+        """The error of a core that waits for ever."""
+        side = next(side for side in (self._queues[queue] for queue in reversed(Queue)) if not side.done)
+        return side.error(ErrorCode.WATCHDOG, side.next)
+
+    def check_tokens(self) -> None:
+        """Raise MachineError if tokens are left."""
+        for queue in Queue:
+            if self._tokens[queue.peer, queue]:
+                raise self._queues[queue].error(ErrorCode.TOKENS_LEFT, self._queues[queue].next - 1)
+
+    def _may_begin(self, side: CommandQueue) -> bool:
+        if side.done:
+            return False
+        opcode, fields = side.peek()
+        if fields["wait"] > self._tokens[side.queue.peer, side.queue]:
+            return False
+        if side.flights and (fields["after"] or opcode in (Opcode.END, Opcode.BARRIER)):
+            return False
+        # Loads and fills share a unit; a store waits for them, and they for stores. Nothing passes a barrier.
+        kinds = {_kind(flight.opcode) for flight in side.flights if flight.opcode is not Opcode.SYNC}
+        return opcode in _NO_TRANSFERS or kinds <= {_kind(opcode)}
+
+    def _begin(self, side: CommandQueue) -> None:
+        opcode, fields = side.peek()
+        self._tokens[side.queue.peer, side.queue] -= fields["wait"]
+        index = side.next
+        side.next += 1
+        if opcode is Opcode.END:
+            side.done = True
+            self._tokens[side.queue, side.queue.peer] += fields["signal"]
+            return
+        flight = Flight(index, opcode, fields, self.memories)
+        if opcode in (Opcode.COMPUTE, Opcode.STORE):
+            flight.memories = {memory: array.copy() for memory, array in self.memories.items()}
+        try:
+            if opcode is Opcode.STORE:
+                self._arena.begin_store(self._stored(fields))
+            elif opcode is Opcode.BARRIER:
+                self._check_group(fields["group"])
+            elif opcode is not Opcode.SYNC:
+                memory, written = self._written_locally(opcode, fields)
+                begun = (flight.memories for flight in self._queues[side.queue.peer].flights)
+                for image in (self.memories, *(own for own in begun if own is not self.memories)):
+                    self._scramble(image[memory], written)
+        except CommandError as error:
+            raise self._error(error, index) from error
+        side.flights.append(flight)
+
+    def _complete(self, side: CommandQueue) -> None:
+        flight = side.flights.popleft()
+        feature, view = self.memories[LocalMemory.FEATURE], self._arena[self.number]
+        if flight.opcode is Opcode.LOAD:
+            dma.load(flight.fields, view, self.memories, lanes=self.config.array.lanes)
+        elif flight.opcode is Opcode.FILL:
+            dma.fill(flight.fields, feature)
+        elif flight.opcode is Opcode.STORE:
+            dma.store(flight.fields, view, flight.memories[LocalMemory.FEATURE])
+            self._arena.complete_store(self.number, self._stored(flight.fields))
+        elif flight.opcode is Opcode.COMPUTE:
+            try:
+                results = compute_results(flight.fields, flight.memories, self.config, self._rng)
+            except CommandError as error:
+                raise self._error(error, flight.index) from error
+            write_results(flight.fields, results, feature, self.config)
+            if self._observe is not None:
+                self._observe(self.number, flight.index, feature)
+        self._tokens[side.queue, side.queue.peer] += flight.fields["signal"]
+
+    def _check_group(self, group: int) -> None:
+        if not group >> self.number & 1 or group >> self.config.cores:
+            raise CommandError(ErrorCode.ILLEGAL_FIELD, Unit.BARRIER)
+
+    def _written_locally(self, opcode: Opcode, fields: dict[str, int]) -> tuple[LocalMemory, npt.NDArray[np.bool_]]:
+        """Which bytes of which memory a LOAD, FILL or COMPUTE writes."""
+        if opcode is Opcode.COMPUTE:
+            return LocalMemory.FEATURE, written_bytes(fields, self.config)
+        scratch = {memory: np.zeros_like(array) for memory, array in self.memories.items()}
+        if opcode is Opcode.FILL:
+            dma.fill({**fields, "value": 1}, scratch[LocalMemory.FEATURE])
+            return LocalMemory.FEATURE, scratch[LocalMemory.FEATURE] != 0
+        dma.load(fields, np.ones_like(self._arena[self.number]), scratch, lanes=self.config.array.lanes)
+        memory = find_memory(fields["memory"])
+        return memory, scratch[memory] != 0
+
+    def _stored(self, fields: dict[str, int]) -> npt.NDArray[np.bool_]:
+        """Which bytes of the arena a STORE writes."""
+        scratch = np.zeros_like(self._arena[self.number])
+        dma.store(fields, scratch, np.ones_like(self.memories[LocalMemory.FEATURE]))
+        return scratch != 0
+
+    def _scramble(self, image: UInt8, where: npt.NDArray[np.bool_]) -> None:
+        """Change every byte of ``image`` that the mask selects."""
+        image[where] ^= self._rng.integers(1, 256, np.count_nonzero(where), dtype=np.uint8)
+
+    def _error(self, error: CommandError, index: int) -> MachineError:
+        return MachineError(error.code, error.unit, index, error.address, self.number)
+
+
+def _kind(opcode: Opcode) -> Opcode:
+    """LOAD for a FILL too."""
+    return Opcode.LOAD if opcode is Opcode.FILL else opcode
