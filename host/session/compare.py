@@ -161,9 +161,11 @@ class Comparison:
             outcome = simulator.run(_COMMAND_CYCLES, until_interrupt=True, until_compute_done=counts)
             if outcome is not Outcome.COMPUTE_DONE:
                 break
+            # What completes meanwhile has not landed then.
+            done = [simulator.compute_done(number) for number in range(len(cores))]
             simulator.run(_LANDING_CYCLES)
             for number, own in enumerate(due):
-                for count in [count for count in own if count <= simulator.compute_done(number)]:
+                for count in [count for count in own if count <= done[number]]:
                     data = simulator.read_feature(0, self.config.memory.feature_bytes, core=number)
                     feature = np.frombuffer(data, np.uint8)
                     parts[number] += [Part.written(tensor, feature) for tensor in own.pop(count)]
