@@ -20,8 +20,7 @@ OPCODE_BITS = 4
 #: A step-list entry in external memory: 4 bytes, the offset in the low bits, the two flags on top. Below these stands
 #: how many bytes of the word count, from the first on; 0 for all. Only XNOR uses it.
 LIST_ENTRY_BYTES = 4
-LIST_COUNT_LSB = 24
-LIST_COUNT_BITS = 6
+LIST_COUNT_LSB, LIST_COUNT_BITS = 24, 6
 LIST_CLEAR = 1 << 30
 LIST_FIRE = 1 << 31
 
@@ -233,11 +232,10 @@ for i, j, k in product(range(outer), range(middle), range(inner)):
 BARRIER = _format(
     Opcode.BARRIER,
     ("group", MOST_CORES, "The cores that meet: bit i for core i. This core is one of them."),
-    action="wait until every earlier command of this queue has completed\nwait until every core of the group is here",
-    notes="For accelerators with several cores; illegal where there is one. The cores of a group meet where all of "
-    "them are at a BARRIER with this group, and go on together: what one of them has stored before, each of them may "
-    "load behind it. A group without this core, or with cores that there are not, is an illegal field. Where a core of "
-    "the group has ended, or ends before it is here, the run stops with the error BARRIER.",
+    action="wait until every earlier command has completed\nwait until every core of the group is here",
+    notes="Illegal where there is one core. The cores of a group meet where all are at a BARRIER with this group: what "
+    "one of them has stored before, each may load behind it. A group without this core, or with cores that there are "
+    "not, is an illegal field. Where a core of it has ended, or ends before it is here, the run stops with BARRIER.",
 )
 
 FORMATS = {fmt.opcode: fmt for fmt in (END, SYNC, LOAD, STORE, FILL, COMPUTE, BARRIER)}

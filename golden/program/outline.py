@@ -1,7 +1,4 @@
-"""The outline: what the compiler has decided, as far as the commands of a program do not say it, for reports.
-
-Nothing is executed of it. Standard library only.
-"""
+"""The outline: what the compiler has decided and commands do not say, for reports. Standard library only."""
 
 from __future__ import annotations
 
@@ -134,8 +131,7 @@ class Row:
     input_shape, output_shape : tuple of int
         (height, width, channels); empty on the host.
     layers : tuple of int
-        The layer of each core that executes it; ``NONE`` if it runs on the host, is in place already, or if the core
-        has no part of it.
+        The layer of each core that executes it; ``NONE`` on the host, in place already, or if the core has no part.
     """
 
     name: str
@@ -239,8 +235,7 @@ class Outline:
         for core, (commands, layers) in zip(self.cores, cores, strict=True):
             core.check(commands, layers)
         for row in self.rows:
-            if len(row.layers) != len(cores):
-                raise ValueError(f"outline.rows: layers of {row.name} must be {len(cores)}, not {len(row.layers)}")
+            _within(f"outline.rows: layers of {row.name}", (len(row.layers),), len(cores), len(cores) + 1)
             for number, (_, layers) in zip(row.layers, cores, strict=True):
                 _within(f"outline.rows: layer of {row.name}", (number,), NONE, layers)
             if row.where not in ("accelerator", "host"):

@@ -114,8 +114,8 @@ class Overheads:
     leave_late: int = 8
     refetch: int = 4
     fetched: int = 12
-    barrier: int = 6
-    shared_read: int = 2
+    barrier: int = 4
+    shared_read: int = 3
     shared_write: int = 3
 
 

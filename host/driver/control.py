@@ -13,6 +13,10 @@ from ...golden.units import ErrorCode, Queue, Unit
 from .errors import AcceleratorError, HardwareError
 from .transport import Transport
 
+COUNTERS = ("CYCLES", "DMA_BUSY", "DMA_STALLED", "COMPUTE_BUSY", "COMPUTE_STALLED", "DMA_DONE", "COMPUTE_DONE")
+#: Of several cores.
+CLUSTER_COUNTERS = (*COUNTERS, "BARRIER_STALLED")
+
 #: Polls of STATUS, each after twice the time that a soft reset takes, until it must be over.
 _RESET_POLLS = 10
 
@@ -89,6 +93,12 @@ class Control:
             code=ErrorCode.NONE,
             unit=Unit.NONE,
         )
+
+    def counters(self) -> list[dict[str, int]]:
+        """The performance counters of each core, by their names in lower case."""
+        cores = range(self._config.cores)
+        names = COUNTERS if len(cores) == 1 else CLUSTER_COUNTERS
+        return [{name.lower(): self.read(name, core) for name in names} for core in cores]
 
     def read(self, name: str, core: int = 0) -> int:
         """The value of a register, of a core's own if it has one."""

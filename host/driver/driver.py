@@ -18,10 +18,7 @@ from .errors import AcceleratorError
 from .stopped import stopped
 from .transport import Run, Transport
 
-COUNTERS = ("CYCLES", "DMA_BUSY", "DMA_STALLED", "COMPUTE_BUSY", "COMPUTE_STALLED", "DMA_DONE", "COMPUTE_DONE")
-#: And of each core, where there are several.
-CLUSTER_COUNTERS = (*COUNTERS, "BARRIER_STALLED")
-
+_ERROR = ("ERROR", "ERROR_ADDRESS")
 #: A run that its watchdog does not stop moves on, however slowly: this bounds it.
 _CYCLES_AT_LEAST, _TIMES_PREDICTED = 2_000_000, 100
 
@@ -167,9 +164,8 @@ class Driver:
             self._begun.run = None
 
     def counters(self) -> dict[str, int]:
-        """The performance counters of this driver's last run, by the names of ``COUNTERS`` in lower case.
-
-        Of several cores ``cycles`` are those of the one that was last, the others sums, see :meth:`core_counters`.
+        """The performance counters of this driver's last run, by the names of :data:`.control.COUNTERS` in lower
+        case: of several cores sums, and the ``cycles`` of the one that was last.
 
         Raises
         ------
@@ -228,10 +224,7 @@ class Driver:
         self._transport.wait_for_interrupt(limit)
         status = self._control.read("STATUS")
         self._control.write("INTERRUPT", 1)
-        names = COUNTERS if len(run.cores) == 1 else CLUSTER_COUNTERS
-        self._counters = [
-            {name.lower(): self._control.read(name, core) for name in names} for core in range(len(run.cores))
-        ]
+        self._counters = self._control.counters()
         if status & registers.STATUS_DONE and not status & registers.STATUS_ERROR:
             state.run = None
             return
@@ -243,8 +236,7 @@ class Driver:
                 unit=Unit.NONE,
             )
         core = self._control.read("ERROR_CORE") if len(run.cores) > 1 else 0
-        error = (self._control.read(name, core) for name in ("ERROR", "ERROR_ADDRESS"))
-        raise stopped(program, run.cores, core, *error)
+        raise stopped(program, run.cores, core, *(self._control.read(name, core) for name in _ERROR))
 
     def _read_arena(self, offset: int, size: int) -> bytes:
         return self._transport.read_memory(self._transport.arena_base + offset, size)

@@ -190,9 +190,12 @@ class Comparison:
             before, of_core = self._started, f" (core {number})" if len(cores) > 1 else ""
             for layer in core.layers:
                 now = last_issue[layer.commands[-1]]
-                layers.append(LayerCycles(f"{layer.name}{of_core}", layer.cycles, now - before))
+                measured = now - before
+                whole = measured if len(cores) == 1 else self.found.cycles
+                layers.append(LayerCycles(f"{layer.name}{of_core}", layer.cycles, measured, whole))
                 before = now
-        layers.append(LayerCycles("inference", self.program.predicted_cycles, self.found.cycles))
+        cycles = self.found.cycles
+        layers.append(LayerCycles("inference", self.program.predicted_cycles, cycles, cycles))
         return layers
 
 

@@ -53,10 +53,8 @@ def verify(
     seed : int
         Of the inputs.
     batch : int or None
-        Samples of an inference, of each core if each has its own: by default those that a program was compiled for,
-        and 1 for a model. What is missing in the last inference is its last input again.
+        As :func:`.loading.load` takes it, like ``spread_by``. What is missing in the last inference is its last input.
     spread_by : SpreadBy or None
-        As :func:`.loading.load` takes it.
     name : str
         What messages call what is given without a path.
     settings : MemorySettings or None
@@ -78,17 +76,16 @@ def verify(
     _check_tensors(program, graph, loaded.name)
     transport = VerilatorTransport(config, settings=settings, progress=progress)
     session = InferenceSession(loaded, config, transport)
-    run = Comparison(
-        graph, program, config, session, transport, Verification(loaded, samples, reference=runtime.probe() or "")
-    )
+    found = Verification(loaded, samples, reference=runtime.probe() or "")
+    run = Comparison(graph, program, config, session, transport, found)
     rng = np.random.default_rng(seed)
     # The first inference also fetches the program: cycles are those of a later one.
     session.run(None, random_feeds(session, graph, rng))
     interleavings = machine.interleavings(config.cores)
     for start in range(0, samples, program.batch):
         progress("comparing samples", start, samples)
-        count = min(program.batch, samples - start)
-        run.compare(random_feeds(session, graph, rng, count), interleaving=next(interleavings))
+        feeds = random_feeds(session, graph, rng, min(program.batch, samples - start))
+        run.compare(feeds, interleaving=next(interleavings))
     if settings in (None, MemorySettings()):
         run.found.layers = run.measure()
     return run.found

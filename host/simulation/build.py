@@ -6,7 +6,6 @@ Only what is not in the cache is imported and run: with a library there, nothing
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,13 +13,14 @@ from pathlib import Path
 from ...golden.config import Config
 from ..files.progress import Progress, silent
 from . import cache, toolchain
+from .design import design
 from .toolchain import ToolError
 from .wrapper import WRAPPER_NAME, wrap
 
 PACKAGE = Path(__file__).parents[2]
 HARNESS = tuple(Path(__file__).parent / name for name in ("harness.cpp", "axi_memory.h"))
 #: As they were when they were imported, above: that is what runs, even if the files are edited meanwhile.
-_WRAPPING = tuple((Path(__file__).parent / name).read_bytes() for name in ("wrapper.py", "rewriting.py"))
+_WRAPPING = tuple((Path(__file__).parent / name).read_bytes() for name in ("wrapper.py", "rewriting.py", "design.py"))
 #: The name of the generated Verilog's top module.
 TOP_NAME = "lutterfly"
 #: Generates Verilog in a process of its own, from the configuration in a file: this process may have imported sources
@@ -161,7 +161,7 @@ def _build(text: str, config: Config, folder: Path, root: Path, progress: Progre
         ["verilator", *VERILATOR_FLAGS, "-Mdir", "model", "rules.vlt", "core.v"], cwd=folder, env=env, log=log
     )
     model = folder / "model"
-    (model / "design.h").write_text(_design((model / "Vcore___024root.h").read_text(), config))
+    (model / "design.h").write_text(design((model / "Vcore___024root.h").read_text(), config))
 
     progress("compiling the simulator (once for each configuration)")
     objects = _runtime(root)
@@ -219,41 +219,3 @@ def _runtime(root: Path) -> list[str]:
 
     key = cache.key_of((*RUNTIME_FLAGS, *RUNTIME_SOURCES, *toolchain.versions()))
     return [str(path) for path in sorted(_entry(root, f"runtime-{key}", build).glob("*.o"))]
-
-
-def _design(root_header: str, config: Config) -> str:
-    """What the harness must know of the model."""
-    cluster = config.cluster
-    banks = {bank: _banks(bank, root_header, cluster.cores) for bank in ("even", "odd")}
-    ports = [_numbered("memory", number, cluster.ports) for number in range(cluster.ports)]
-    traces = [_numbered("trace", number, cluster.cores) for number in range(cluster.cores)]
-    lines = [
-        "#pragma once",
-        f"#define LUTTERFLY_DATA_BYTES {config.axi.data_bytes}",
-        f"#define LUTTERFLY_LANES {config.array.lanes}",
-        f"#define LUTTERFLY_FEATURE_BYTES {config.memory.feature_bytes}",
-        f"#define LUTTERFLY_PORTS {cluster.ports}",
-        f"#define LUTTERFLY_CORES {cluster.cores}",
-        *(f"#define LUTTERFLY_PIN_{name}(pin) top_.{name}___05F##pin" for name in (*ports, *traces)),
-        f"#define LUTTERFLY_EACH_PORT(X) {' '.join(f'X({at}, LUTTERFLY_PIN_{name})' for at, name in enumerate(ports))}",
-        "#define LUTTERFLY_EACH_CORE(X) "
-        + " ".join(
-            f"X({at}, LUTTERFLY_PIN_{name}, {even}, {odd})"
-            for at, (name, even, odd) in enumerate(zip(traces, banks["even"], banks["odd"], strict=True))
-        ),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _numbered(name: str, number: int, count: int) -> str:
-    """A member of the top: with its number, where there are several."""
-    return f"{name}_{number}" if count > 1 else name
-
-
-def _banks(bank: str, root_header: str, cores: int) -> list[str]:
-    """Where each core's bank of the feature memory is in the model."""
-    found = re.findall(rf"^ *VlUnpacked<.*> (\w*feature_memory__DOT__{bank}__DOT__storage);", root_header, re.MULTILINE)
-    of_core = [[name for name in found if cores == 1 or f"core_{number}__DOT__" in name] for number in range(cores)]
-    if any(len(names) != 1 for names in of_core):
-        raise ToolError(f"the model must have one {bank} bank of the feature memory for each core, not {len(found)}")
-    return [name for (name,) in of_core]

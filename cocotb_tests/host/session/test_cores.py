@@ -55,10 +55,9 @@ def feeds(session: InferenceSession, count: int) -> dict[str, np.ndarray]:
 @BY
 def test_every_byte_and_the_cycles(spread_by: SpreadBy) -> None:
     found = verify(MODEL, CONFIG, samples=4, spread_by=spread_by)
-    assert found.bytes_right, found.verdict
+    assert found.is_right, found.verdict
     assert len(found.program.cores) == CORES
     assert all(core.layers for core in found.program.cores)
-    # Each layer's share of what cores wait for one another is not.
     assert abs(found.layers[-1].predicted - found.cycles) <= 0.02 * found.cycles
 
 
