@@ -15,12 +15,13 @@ from lutterfly.golden.timing.overheads import OVERHEADS
 from lutterfly.golden.units import Queue
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.compiler.clock.agenda import Agenda, Events, Process, Signal
+from lutterfly.host.compiler.clock.barriers import Barriers
 from lutterfly.host.compiler.clock.bus import ReadBus
 from lutterfly.host.compiler.clock.chunks import Run, runs
 from lutterfly.host.compiler.clock.issue import Part
 from lutterfly.host.compiler.clock.load import LoadClock
 from lutterfly.host.compiler.clock.port import Port, Rounds
-from lutterfly.host.compiler.clock.queues import Queues
+from lutterfly.host.compiler.clock.queues import Queues, Surroundings
 from lutterfly.host.compiler.clock.store import StoreClock
 from lutterfly.host.compiler.data.command import Command
 from lutterfly.host.graph import Window
@@ -164,8 +165,11 @@ def test_every_chunk_of_a_load_is_counted_once(preset: str) -> None:
     maker = GraphMaker((24, 30, 3))
     name = maker.convolution("x", 20, Window((3, 3), pads=(1, 1, 1, 1)))
     plan = plan_graph(maker.finish(maker.convolution(name, 24, Window((3, 3), pads=(1, 1, 1, 1)))), config)
-    queues = Queues(config, plan.commands, last=Queue.DMA)
-    queues.run()
+    agenda = Agenda()
+    around = Surroundings(agenda, ReadBus(agenda, shared=True), None, Barriers(agenda))
+    queues = Queues(config, 0, plan.commands, around, last=Queue.DMA)
+    queues.start()
+    agenda.run()
     chunks = 0
     for command in plan.queue(Queue.DMA):
         fields = command.fields
