@@ -43,7 +43,7 @@ def on_the_machine(case: Case, config: Config, order: str) -> Outcome:
         machine.run([body], arena, order=order)
     except MachineError as stopped:
         error = (stopped.code, stopped.unit, stopped.index, stopped.address)
-    return Outcome(error, arena, machine.memories[LocalMemory.FEATURE])
+    return Outcome(error, arena, machine.cores[0].memories[LocalMemory.FEATURE])
 
 
 class Core:

@@ -61,7 +61,7 @@ class Bench:
 def test_bus_errors(fault: Fault, code: ErrorCode, side: str) -> None:
     bench = Bench()
     port = (bench.good.inputs if side == "input" else bench.good.outputs)[0]
-    address = bench.transport.arena_base + port.address
+    address = bench.transport.arena_base + port.addresses[0]
     bench.simulator.add_fault(address, address + port.size_bytes, fault)
     error = bench.fails()
     assert (error.code, error.unit) == (code, Unit.LOAD if side == "input" else Unit.STORE)

@@ -74,7 +74,7 @@ def test_layers_run_in_parts_with_streamed_weights_and_spilled_activations():
     assert sum(len(geometry.rows) > 1 for geometry in parts.values()) > 10
     assert sum(len(geometry.tiles) > 1 for geometry in parts.values()) > 5
     assert sum(arrival.size for arrival in plan.arrivals if arrival.memory is LocalMemory.WEIGHT) > 0
-    spilled = {tensor.name for tensor in program.spilled} - set(plan.graph.outputs)
+    spilled = {tensor.name for tensor in program.cores[0].spilled} - set(plan.graph.outputs)
     assert len(spilled) > 10
 
 
@@ -95,7 +95,7 @@ def test_every_byte_of_every_layer_on_the_golden_machine():
     (name,), (port,) = graph.inputs, program.inputs
     tensor = graph.tensors[name]
     put_input(arena, port, from_onnx(tensor.views[0], tensor.shape, feeds["image"]))
-    written = golden.run_body(program, arena, order="random")
+    (written,) = golden.run_body(program, arena, order="random")
     assert written.keys() == {layer.output for layer in graph.layers}
     for name, codes in written.items():
         for view in graph.tensors[name].views:

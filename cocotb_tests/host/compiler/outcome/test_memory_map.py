@@ -58,7 +58,7 @@ def test_layers_account_for_all_bytes_on_the_bus(network: str) -> None:
 def test_spilled_tensors_are_those_that_the_program_leaves_in_external_memory(network: str) -> None:
     plan, facts = report_of(network)
     spilled = {name for layer in layer_outlines(plan) for name in layer.spilled}
-    assert spilled == {tensor.name for tensor in facts.program.spilled} - set(plan.graph.outputs)
+    assert spilled == {tensor.name for tensor in facts.program.cores[0].spilled} - set(plan.graph.outputs)
     assert bool(spilled) == (network == "large")
 
 

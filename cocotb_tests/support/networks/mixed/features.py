@@ -90,7 +90,7 @@ def features(graph: Graph, program: Program, config: Config) -> set[str]:
     """What a network has, by what the frontend made of the file and the compiler of it."""
     found = {feature for layer in graph.layers for feature in _of_layer(graph, layer)}
     found |= {*_of_tensors(graph), *_of_file(graph.model.proto)}
-    if any(tensor.order for tensor in (*program.cores[0].written, *program.spilled)):
+    if any(tensor.order for tensor in (*program.cores[0].written, *program.cores[0].spilled)):
         found.add("other order")
     if any(len(commands) // COMMAND_BYTES > config.resident_commands for commands in _queues(program)):
         found.add("longer than the ring")
