@@ -95,7 +95,7 @@ def test_what_takes_long_is_said_before_it_begins(monkeypatch: pytest.MonkeyPatc
             (cwd / "model" / "Vcore___024root.h").touch()
 
     monkeypatch.setattr(toolchain, "run", run)
-    monkeypatch.setattr(build, "_design", lambda header, config: header)
+    monkeypatch.setattr(build, "design", lambda header, config: header)
     monkeypatch.setattr(build, "_runtime", lambda root: events.append("runtime") or [])
     build.library_of(EMPTY, CONFIG, root=tmp_path, progress=lambda text, *_: events.append(text))
     compiling = "compiling the simulator (once for each configuration)"
