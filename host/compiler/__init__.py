@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from ...golden.config import Config
 from ...golden.presets import PRESETS
 from ...golden.program.program import Program
@@ -129,9 +127,5 @@ def plan_graph(graph: Graph, config: Config, *, permute: bool = True) -> Plan:
     if other.predicted_cycles >= plan.predicted_cycles:
         return plan
     # By name: with another order, other copies may be needed.
-    words = {layer.name: layer.words for layer in plan.predictions if layer.connections}
-    other.predictions = [
-        dataclasses.replace(layer, model_words=words[layer.name]) if layer.connections else layer
-        for layer in other.predictions
-    ]
+    other.tell_model_words({layer.name: layer.words for layer in plan.predictions})
     return other

@@ -82,12 +82,8 @@ def _plans(network: Plan) -> Iterator[tuple[list[Parts], Spread]]:
 def _tell_model_words(plans: Sequence[Plan], originals: Sequence[Plan]) -> None:
     """Say of every layer how many words it has in the model's order of channels; ``originals`` have that order."""
     for plan, original in zip(plans, originals, strict=True):
-        operations = run(original, OPERATIONS).operations
-        words = {operation.layer.name: operation.connectivity.words for operation in operations}
-        plan.predictions = [
-            dataclasses.replace(layer, model_words=words[layer.name]) if layer.connections else layer
-            for layer in plan.predictions
-        ]
+        operations = run(original, LAYOUTS).operations
+        plan.tell_model_words({operation.layer.name: operation.connectivity.words for operation in operations})
 
 
 def rewritten(graph: Graph, config: Config) -> Plan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -90,6 +91,18 @@ class Plan(Network):
             for name in (*layer.inputs, layer.output)
             if not (span := spans.get(self.root(name))) or not span[0] <= index <= span[1]
         )
+
+    def tell_model_words(self, words: Mapping[str, int]) -> None:
+        """Say in the predictions how many words layers, by their names, have in the model's order of channels.
+
+        More than a layer has in all are of another way to read its input, and say nothing of this one.
+        """
+        self.predictions = [
+            dataclasses.replace(layer, model_words=words[layer.name])
+            if layer.connections and words[layer.name] <= layer.dense_words
+            else layer
+            for layer in self.predictions
+        ]
 
     def queue(self, queue: Queue) -> list[Command]:
         """The commands of one queue."""

@@ -121,6 +121,21 @@ def test_a_layer_takes_its_share_of_the_cycles(preset: str, cores: int, most: fl
     assert plan_by_layer(graph, several(PRESETS[preset], cores)).predicted_cycles < most * one
 
 
+def test_words_in_the_models_order_are_those_of_layers_that_read_alike() -> None:
+    """The input's rows are interleaved, and other channels than the model's lie side by side."""
+    maker = GraphMaker((64, 64, 3))
+    hidden = maker.convolution("x", 8, Window((3, 3), (2, 2), pads=(0, 0, 1, 1)))
+    graph = maker.finish(maker.convolution(maker.convolution(hidden, 32, Window((1, 1))), 16, Window((1, 1))))
+    for layer in graph.layers[1:]:
+        outputs, _, _, inputs = layer.weights.shape
+        layer.weights.swapaxes(1, 3)[np.arange(outputs)[:, None] % 4 != np.arange(inputs) % 4] = 0
+    program = compile_graph(graph, several(PRESETS["tiny"], 2), spread_by=SpreadBy.LAYER)
+    for core in program.cores:
+        assert any("3 rows interleaved" in layer.fold for layer in core.layers)
+        assert all(layer.words <= layer.model_words <= layer.dense_words for layer in core.layers)
+        assert any(layer.words < layer.model_words for layer in core.layers)
+
+
 def test_what_is_small_stays_on_one_core() -> None:
     graph = two_convolutions(8, 4)
     config = several(PRESETS["ecp5-85k"], 2)
