@@ -7,6 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from .poison import poison
+
 UInt8 = npt.NDArray[np.uint8]
 
 
@@ -39,7 +41,7 @@ class ArenaViews:
     def begin_store(self, where: npt.NDArray[np.bool_]) -> None:
         """Some core begins to store these bytes: nobody may rely on them."""
         for view in self._views:
-            self._poison(view, where)
+            poison(view, where, self._rng)
 
     def complete_store(self, core: int, where: npt.NDArray[np.bool_]) -> None:
         """A core has stored these bytes, in its own copy."""
@@ -48,7 +50,7 @@ class ArenaViews:
         self._count += 1
         # Somebody else has stored them, and this core cannot know it.
         newest = self._stores.max(axis=0)
-        self._poison(self._views[core], where & (newest > self._stores[core]))
+        poison(self._views[core], where & (newest > self._stores[core]), self._rng)
         self._stores[core][where] = self._count
 
     def meet(self, group: Iterable[int]) -> None:
@@ -70,6 +72,3 @@ class ArenaViews:
         for core, view in enumerate(self._views):
             own = (latest == core) & (self._stores[core] > 0)
             self._arena[own] = view[own]
-
-    def _poison(self, view: UInt8, where: npt.NDArray[np.bool_]) -> None:
-        view[where] ^= self._rng.integers(1, 256, np.count_nonzero(where), dtype=np.uint8)

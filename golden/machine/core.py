@@ -19,6 +19,7 @@ from .arena_views import ArenaViews
 from .command_error import CommandError
 from .compute import compute_results, write_results, written_bytes
 from .flights import CommandQueue, Flight, MachineError, Memories
+from .poison import poison
 
 UInt8 = npt.NDArray[np.uint8]
 #: Called with a core, a compute command's index, and the feature memory when that command has completed.
@@ -144,7 +145,7 @@ class Core:
                 memory, written = self._written_locally(opcode, fields)
                 begun = (flight.memories for flight in self._queues[side.queue.peer].flights)
                 for image in (self.memories, *(own for own in begun if own is not self.memories)):
-                    self._scramble(image[memory], written)
+                    poison(image[memory], written, self._rng)
         except CommandError as error:
             raise self._error(error, index) from error
         side.flights.append(flight)
@@ -190,10 +191,6 @@ class Core:
         scratch = np.zeros_like(self._arena[self.number])
         dma.store(fields, scratch, np.ones_like(self.memories[LocalMemory.FEATURE]))
         return scratch != 0
-
-    def _scramble(self, image: UInt8, where: npt.NDArray[np.bool_]) -> None:
-        """Change every byte of ``image`` that the mask selects."""
-        image[where] ^= self._rng.integers(1, 256, np.count_nonzero(where), dtype=np.uint8)
 
     def _error(self, error: CommandError, index: int) -> MachineError:
         return MachineError(error.code, error.unit, index, error.address, self.number)

@@ -102,11 +102,10 @@ class Machine:
             core.start(own, views, observe)
         last = len(self.cores) - 1
         while not all(core.done for core in self.cores):
-            self._meet(views)
+            if self._meet(views):
+                continue
             choices = list(self._choices(order, turns, last))
             if not choices:
-                if self._meet(views):
-                    continue
                 raise next(core for core in self.cores if not core.done).stuck()
             last, events = choices[self._rng.integers(len(choices)) if turns == "random" else 0]
             events[self._rng.integers(len(events)) if order == "random" else 0]()
