@@ -56,7 +56,7 @@ class TopAxi(wiring.Component):
         self.config = config
         cluster = config.cluster
         # An arbiter puts the core in front of the identifiers.
-        arbited = cluster.core_bits if cluster.ports < cluster.cores else 0
+        arbited = cluster.core_bits if cluster.sharing > 1 else 0
         port = axi4_signature(config.axi.data_bits, AxiConfig.ID_BITS + arbited)
         super().__init__(
             {

@@ -9,6 +9,7 @@ from amaranth.utils import ceil_log2
 
 from ...golden.config import Config
 from ...golden.config_parts import AxiConfig
+from ...golden.timing.depths import COLLECTED_BURSTS
 from ..parts.assertions import Assertions
 from ..parts.fifo import Buffer, Fifo, remains
 from .axi import BEATS_BITS, INCREMENTING, axi4_signature
@@ -16,7 +17,7 @@ from .axi import BEATS_BITS, INCREMENTING, axi4_signature
 __all__ = ["AxiArbiter"]
 
 #: One burst leaves while the next one arrives.
-_BEATS = 2 * AxiConfig.BURST_BEATS
+_BEATS = COLLECTED_BURSTS * AxiConfig.BURST_BEATS
 #: Write requests that wait for their beats, of a guard's that sends bursts of one beat without a pause.
 _REQUESTS = 4
 

@@ -44,7 +44,7 @@ def predict_together(plans: Sequence[Plan]) -> None:
 def _run(plans: Sequence[Plan], lasts: Sequence[Queue]) -> list[Queues]:
     """Run all cores at the same time."""
     agenda, cluster = Agenda(), plans[0].config.cluster
-    barriers, is_shared = Barriers(agenda), cluster.cores > 1 and cluster.shared_port
+    barriers, is_shared = Barriers(agenda), cluster.sharing > 1
     latency = OVERHEADS.read_latency + (OVERHEADS.shared_read if is_shared else 0)
     shared = Surroundings(agenda, ReadBus(agenda, shared=True, latency=latency), WriteBus(agenda), barriers)
     cores = []
