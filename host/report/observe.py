@@ -95,19 +95,19 @@ def observe(
     driver, inputs = session.driver(), session.head(feeds)
     simulator.clear_events()
     outputs = driver.infer(inputs)
-    cycles, last = driver.counters()["cycles"], 0
-    found = []
-    for number, counters in enumerate(driver.core_counters()):
-        events = simulator.events(core=number).astype(np.int64)
-        times = {kind: events[events[:, 1] == kind, 0] for kind in EventKind}
-        last = int(times[EventKind.INTERRUPT][-1])
-        found.append((times, counters))
-    # The interrupt rises when the run is done, and the counter knows how long that took.
-    start = last - cycles - (CLUSTER_INTERRUPT if len(found) > 1 else 0)
+    cycles, counters = driver.counters()["cycles"], driver.core_counters()
+    times = [_times(simulator, number) for number in range(len(counters))]
+    # The interrupt, that of all cores, rises when the run is done, and the counter knows how long that took.
+    start = int(times[0][EventKind.INTERRUPT][-1]) - cycles - (CLUSTER_INTERRUPT if len(counters) > 1 else 0)
     return [
-        _observation(core, times, counters, (start, cycles), outputs)
-        for core, (times, counters) in zip(outcome.cores, found, strict=True)
+        _observation(*of_core, (start, cycles), outputs) for of_core in zip(outcome.cores, times, counters, strict=True)
     ]
+
+
+def _times(simulator: Simulator, core: int) -> dict[EventKind, np.ndarray]:
+    """When each kind of event of a core happened: int64[events]."""
+    events = simulator.events(core=core).astype(np.int64)
+    return {kind: events[events[:, 1] == kind, 0] for kind in EventKind}
 
 
 def _observation(

@@ -20,8 +20,6 @@ def spread_by_sample(plan: Plan) -> Spread:
         Of one core, with its commands.
     """
     cores = plan.config.cores
-    if cores == 1:
-        return Spread.of_one(plan)
     plans = [_moved(plan, number, cores) for number in range(cores)]
     ends = (*plan.graph.inputs, *plan.graph.outputs)
     return Spread(plan.graph, plans, {name: tuple(own.external[name] for own in plans) for name in ends})

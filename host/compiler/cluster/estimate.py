@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from ....golden.config import Config
 from ....golden.memories import LocalMemory
 from ....golden.timing.bus import run_cycles, stored_run_cycles
 from ....golden.timing.overheads import OVERHEADS
@@ -184,16 +185,17 @@ class Estimate:
         return _MEETING + max(storing) + loading if loading else 0.0
 
     def _loading(self, tensor: Tensor, region: Region) -> float:
-        pixels, size = len(region.rows) * tensor.shape[1], len(region.channels) * tensor.bits / 8
-        if len(region.channels) == tensor.shape[2]:
-            return pixels * size / self.beat
-        return pixels * (run_cycles(self.config, math.ceil(size)) + _RUN)
+        return self._transfer(tensor, region, run_cycles)
 
     def _storing(self, tensor: Tensor, region: Region) -> float:
+        return self._transfer(tensor, region, stored_run_cycles)
+
+    def _transfer(self, tensor: Tensor, region: Region, cycles_of_run: Callable[[Config, int], int]) -> float:
+        """Bus cycles of a region: one stretch of bytes, or a run for each pixel."""
         pixels, size = len(region.rows) * tensor.shape[1], len(region.channels) * tensor.bits / 8
         if len(region.channels) == tensor.shape[2]:
             return pixels * size / self.beat
-        return pixels * (stored_run_cycles(self.config, math.ceil(size)) + _RUN)
+        return pixels * (cycles_of_run(self.config, math.ceil(size)) + _RUN)
 
     def _bytes(self, name: str, region: Region) -> int:
         tensor = self.graph.tensors[name]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -12,60 +11,13 @@ from ....golden.memories import LocalMemory
 from ....golden.units import Queue
 from ..data.plan import Plan
 from ..data.storage import Addresses, pieces
+from ..schedule.rehearsal import rehearse
 
 
 def check_meetings(plans: Sequence[Plan]) -> None:
-    """Run all queues of all cores on tokens and barriers alone: all must come to their end, with no token left.
-
-    What one queue does never takes from another what that could go on with: tokens have one taker, and who waits at a
-    barrier waits until it meets the others. So if all come to their end in one order, they do in every order.
-    """
-    sides = [(core, queue) for core in range(len(plans)) for queue in Queue]
-    commands = {(core, queue): plans[core].queue(queue) for core, queue in sides}
-    position = dict.fromkeys(sides, 0)
-    tokens: Counter[tuple[int, Queue]] = Counter()
-
-    def step(core: int, queue: Queue) -> bool:
-        """Execute the next command, if it waits for nothing but a barrier's group; the group's cores do so together."""
-        own = commands[core, queue]
-        if position[core, queue] == len(own):
-            return False
-        command = own[position[core, queue]]
-        if tokens[core, queue] < (command.waits_for is not None):
-            return False
-        if command.opcode is Opcode.BARRIER and not _all_there(command.fields["group"], commands, position, tokens):
-            return False
-        cores = _members(command.fields["group"]) if command.opcode is Opcode.BARRIER else [core]
-        for member in cores:
-            done = commands[member, queue][position[member, queue]]
-            tokens[member, queue] -= done.waits_for is not None
-            tokens[member, queue.peer] += done.signal
-            position[member, queue] += 1
-        return True
-
-    while any(step(*side) for side in sides):
-        pass
-    assert all(position[side] == len(commands[side]) for side in sides), f"deadlock at {position}"
-    assert not any(tokens.values()), f"tokens left: {tokens}"
+    """All cores come to their end, see :func:`.rehearsal.rehearse`, and none reads what another one is yet to store."""
+    rehearse(plans)
     check_arena(plans)
-
-
-def _members(group: int) -> list[int]:
-    return [core for core in range(group.bit_length()) if group >> core & 1]
-
-
-def _all_there(group: int, commands: Mapping, position: Mapping, tokens: Mapping) -> bool:
-    """Whether each core of a group is at a barrier of this group."""
-    for core in _members(group):
-        side = core, Queue.DMA
-        if position[side] == len(commands[side]):
-            return False
-        command = commands[side][position[side]]
-        if command.opcode is not Opcode.BARRIER or command.fields["group"] != group:
-            return False
-        if tokens[side] < (command.waits_for is not None):
-            return False
-    return True
 
 
 def check_arena(plans: Sequence[Plan]) -> None:

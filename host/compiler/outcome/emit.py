@@ -25,8 +25,8 @@ def emit(spread: Spread, config_name: str) -> Program:
     graph, config = spread.graph, spread.config
     constants = _constants(spread)
     address = min(plan.constants_address for plan in spread.plans) + len(constants)
-    cores, seen = [], _seen(spread)
-    for plan in spread.plans:
+    cores, verified = [], _verified(spread)
+    for plan, (written, spilled) in zip(spread.plans, verified, strict=True):
         # In this order in the arena, each with END after it.
         streams = [_prologue(plan), [], *([command.encode() for command in plan.queue(queue)] for queue in Queue)]
         placed = []
@@ -39,8 +39,8 @@ def emit(spread: Spread, config_name: str) -> Program:
                 Queues(*placed[:2]),
                 Queues(*placed[2:]),
                 tuple(plan.predictions),
-                tuple(tensor for tensor in _written(plan) if tensor.name in seen),
-                tuple(tensor for tensor in _spilled(plan) if tensor.name in seen),
+                written,
+                spilled,
             )
         )
     return Program(
@@ -109,13 +109,21 @@ def _port(spread: Spread, tensor: Tensor) -> Port:
     return Port(view.name, tensor.shape, spread.external[tensor.name], shape, view.axes, view.unsigned, tensor.bits)
 
 
-def _seen(spread: Spread) -> set[str]:
-    """The tensors of which each part is on some core: a slice may be copied on one, and on another one not."""
+def _verified(spread: Spread) -> list[tuple[tuple[WrittenTensor, ...], tuple[SpilledTensor, ...]]]:
+    """What verification finds of each core: of tensors of which each part is on some core.
+
+    A slice may be copied on one core, and on another one not.
+    """
+    found = [([*_written(plan)], [*_spilled(plan)]) for plan in spread.plans]
     sizes: Counter[str] = Counter()
-    for plan in spread.plans:
-        for tensor in (*_written(plan), *_spilled(plan)):
+    for written, spilled in found:
+        for tensor in (*written, *spilled):
             sizes[tensor.name] += math.prod(tensor.shape)
-    return {name for name, size in sizes.items() if size >= math.prod(spread.graph.tensors[name].shape)}
+    whole = {name for name, size in sizes.items() if size >= math.prod(spread.graph.tensors[name].shape)}
+    return [
+        (tuple(one for one in written if one.name in whole), tuple(one for one in spilled if one.name in whole))
+        for written, spilled in found
+    ]
 
 
 def _spilled(plan: Plan) -> Iterator[SpilledTensor]:

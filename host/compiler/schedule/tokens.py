@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,6 +13,7 @@ from ..data.plan import Plan
 from ..data.storage import NO_ADDRESSES, Addresses
 from ..data.units import unit_count
 from .observed import check_observed, observations
+from .rehearsal import rehearse
 
 
 @dataclass
@@ -46,8 +46,8 @@ def synchronise(plan: Plan) -> Plan:
     go round. A command waits for the latest command of the other queue that writes what it reads or writes, or reads
     what it writes, or that it follows, or after which verification compares what it writes. Within the compute queue
     only reading what may still be under way needs `after`, and writing what is still to be compared: results land, and
-    words are read, in order. Within the DMA
-    queue the hardware separates loads and fills from stores, and a barrier from everything.
+    words are read, in order. Within the DMA queue the hardware separates loads and fills from stores, and a barrier
+    from everything.
     """
     queues = {name: _Known(unit_count(plan.config)) for name in Queue}
     compared = observations(plan)
@@ -94,29 +94,8 @@ def synchronise(plan: Plan) -> Plan:
 
 
 def check_tokens(plan: Plan) -> None:
-    """Run the queues on tokens alone: both must come to their end, with no token left.
-
-    Nothing may be overwritten before verification has compared it.
-    """
-    commands = {queue: plan.queue(queue) for queue in Queue}
-    position = dict.fromkeys(Queue, 0)
-    # Given and not taken, of each pair of peers: giver, taker.
-    tokens: Counter[tuple[Queue, Queue]] = Counter()
-    moved = True
-    while moved:
-        moved = False
-        for queue, own in commands.items():
-            while position[queue] < len(own):
-                command = own[position[queue]]
-                wait = int(command.waits_for is not None)
-                if tokens[queue.peer, queue] < wait:
-                    break
-                tokens[queue.peer, queue] -= wait
-                tokens[queue, queue.peer] += command.signal
-                position[queue] += 1
-                moved = True
-    assert all(position[queue] == len(own) for queue, own in commands.items()), f"deadlock at {position}"
-    assert not any(tokens.values()), f"tokens left: {tokens}"
+    """Both queues come to their end, and nothing is overwritten before verification has compared it."""
+    rehearse([plan])
     check_observed(plan)
 
 
