@@ -13,6 +13,7 @@ from amaranth.hdl import Assert, Assume, Cat, Cover, Module, Mux, Signal, Value
 from lutterfly.golden.config_parts import AxiConfig, ClusterConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.bus import axi_arbiter
+from proofs.axi_rules import offers_stay
 from proofs.formal import Proof, broken, constant, entry, inside, needs_yosys
 from proofs.marked import Marked
 from proofs.prove import ProofError, prove
@@ -68,16 +69,8 @@ class ArbiterProof(Proof):
     def check_pins(self, m: Module) -> None:
         """What is offered stays until it is taken."""
         bus = self.unit.memory
-        for channel, names in (
-            ("aw", ("addr", "id", "len", "size", "burst")),
-            ("ar", ("addr", "id", "len", "size", "burst")),
-            ("w", ("data", "strb", "last")),
-        ):
-            payload = Cat(getattr(bus, channel + name) for name in names)
-            valid, waits = getattr(bus, f"{channel}valid"), Signal(name=f"{channel}_waits")
-            before = Signal(len(payload), name=f"{channel}_before")
-            m.d.sync += [before.eq(payload), waits.eq(valid & ~getattr(bus, f"{channel}ready"))]
-            m.d.comb += Assert(~waits | valid & (payload == before))
+        request = ("addr", "id", "len", "size", "burst")
+        offers_stay(m, bus, {"aw": request, "ar": request, "w": ("data", "strb", "last")})
         outgoing = inside(self.found.m.submodules.outgoing)
         m.d.comb += [
             Assert(bus.rready & bus.bready),

@@ -12,6 +12,7 @@ from amaranth.hdl import Assert, Assume, Cat, Const, Cover, Module, Mux, Signal,
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.bus import axi_guard
 from lutterfly.hdl.core import reset_latency
+from proofs.axi_rules import offers_stay
 from proofs.formal import Proof, broken, constant, entry, inside, needs_yosys
 from proofs.marked import Marked
 from proofs.prove import ProofError, prove
@@ -75,16 +76,8 @@ class GuardProof(Proof):
     def check_pins(self, m: Module) -> None:
         """What is offered stays until it is taken."""
         bus = self.unit.memory
-        for channel, names in (
-            ("aw", ("addr", "id", "len")),
-            ("ar", ("addr", "id", "len")),
-            ("w", ("data", "strb", "last")),
-        ):
-            payload = Cat(getattr(bus, channel + name) for name in names)
-            valid, waits = getattr(bus, f"{channel}valid"), Signal(name=f"{channel}_waits")
-            before = Signal(len(payload), name=f"{channel}_before")
-            m.d.sync += [before.eq(payload), waits.eq(valid & ~getattr(bus, f"{channel}ready"))]
-            m.d.comb += Assert(~waits | valid & (payload == before))
+        request = ("addr", "id", "len")
+        offers_stay(m, bus, {"aw": request, "ar": request, "w": ("data", "strb", "last")})
         for channel in ("aw", "ar"):
             address, beats = (getattr(bus, channel + name) for name in ("addr", "len"))
             rules = within_page(address, beats) & (beats < 16) & (getattr(bus, f"{channel}burst") == 1)

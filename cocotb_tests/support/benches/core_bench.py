@@ -10,10 +10,11 @@ import numpy as np
 from cocotb.clock import Clock
 from cocotb.handle import HierarchyObject
 from cocotb.triggers import FallingEdge, RisingEdge
-from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiRam, AxiResp
+from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiRam
 
 from benches.axi_monitor import AxiMonitor
 from benches.random_commands import random_scenario
+from buses.register_bench import RegisterBench
 from edges.programs import place, with_commands
 from lutterfly.golden import isa, registers
 from lutterfly.golden.config import Config
@@ -21,8 +22,7 @@ from lutterfly.golden.engines import find_engine
 from lutterfly.golden.machine.machine import Machine
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.program.queues import QueueProgram, Queues
-from lutterfly.golden.registers import REGISTERS
-from lutterfly.golden.units import ErrorCode, Queue, Unit
+from lutterfly.golden.units import Queue
 
 BASE = 0x9000_4000
 PAGE = 0x1000
@@ -120,12 +120,11 @@ def random_job(config: Config, rng: np.random.Generator, count: int) -> Job:
     return Job(config, arena, prologue, body, slice(features, features + size), slice(output, output + half))
 
 
-class Core:
+class Core(RegisterBench):
     """Registers, memory and pins of a core in a cocotb test."""
 
     def __init__(self, dut: HierarchyObject, config: Config, *, seed: int = 0, p_stall: float = 0.0):
-        self.dut = dut
-        self.config = config
+        super().__init__(dut, config)
         self.rng = np.random.default_rng(seed)
         self.p_stall = p_stall
         self.trace = dict.fromkeys(
@@ -168,19 +167,6 @@ class Core:
             for name in self.trace:
                 self.trace[name] += int(getattr(self.dut, f"trace__{name}").value)
 
-    async def cycles(self, count: int) -> None:
-        for _ in range(count):
-            await RisingEdge(self.dut.clk)
-
-    async def read(self, name: str) -> int:
-        answer = await self.master.read(REGISTERS[name].address, 4)
-        assert answer.resp == AxiResp.OKAY
-        return int.from_bytes(answer.data, "little")
-
-    async def write(self, name: str, value: int) -> None:
-        answer = await self.master.write(REGISTERS[name].address, value.to_bytes(4, "little"))
-        assert answer.resp == AxiResp.OKAY
-
     def put(self, arena: np.ndarray) -> None:
         self.ram.write(BASE % self.ram.size, arena.tobytes())
 
@@ -205,23 +191,6 @@ class Core:
         await self.select(queues)
         await self.go()
         assert await self.status() == registers.STATUS_DONE, await self.error()
-
-    async def status(self) -> int:
-        return await self.read("STATUS")
-
-    async def error(self) -> tuple[ErrorCode, Unit, int, int]:
-        """(code, unit, index, address) from the registers."""
-        word = await self.read("ERROR")
-        return ErrorCode(word & 0xFF), Unit(word >> 8 & 0xFF), word >> 16, await self.read("ERROR_ADDRESS")
-
-    async def reset(self) -> None:
-        """A soft reset, to its end."""
-        await self.write("CONTROL", registers.CONTROL_RESET)
-        await self.reset_is_over()
-
-    async def reset_is_over(self) -> None:
-        while await self.status() & registers.STATUS_RESETTING:
-            pass
 
     async def check(self, job: Job) -> None:
         """Prologue and body from a fresh arena; everything must be as the golden machine says."""

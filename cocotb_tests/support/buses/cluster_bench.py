@@ -9,9 +9,10 @@ import numpy as np
 from cocotb.clock import Clock
 from cocotb.handle import HierarchyObject
 from cocotb.triggers import FallingEdge, RisingEdge
-from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiRam, AxiResp
+from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiRam
 
 from benches.axi_monitor import AxiMonitor
+from buses.register_bench import Error, RegisterBench
 from lutterfly.golden import isa, registers
 from lutterfly.golden.config import Config
 from lutterfly.golden.memories import LocalMemory
@@ -23,7 +24,6 @@ PAGE = 0x1000
 BLOCK = 256
 END, SYNC = isa.END.encode(), isa.SYNC.encode()
 
-Error = tuple[ErrorCode, Unit, int, int]
 STOPPED: Error = (ErrorCode.STOPPED, Unit.NONE, 0, 0)
 
 
@@ -48,7 +48,7 @@ def barrier(*cores: int, **fields: int) -> bytes:
     return isa.BARRIER.encode(group=sum(1 << core for core in cores), **fields)
 
 
-class ClusterBench:
+class ClusterBench(RegisterBench):
     """Registers, memory and pins of several cores in a cocotb test.
 
     Attributes
@@ -63,10 +63,8 @@ class ClusterBench:
     """
 
     def __init__(self, dut: HierarchyObject, config: Config, *, seed: int = 0, p_stall: float = 0.0):
-        self.dut = dut
-        self.config = config
+        super().__init__(dut, config)
         self.cores = range(config.cores)
-        self.map = registers.register_map(config.cores)
         self.rng = np.random.default_rng(seed)
         self.p_stall = p_stall
         self.cycle = 0
@@ -130,20 +128,6 @@ class ClusterBench:
                 self.interrupts.append(self.cycle)
             before = now
 
-    async def cycles(self, count: int) -> None:
-        for _ in range(count):
-            await RisingEdge(self.dut.clk)
-
-    async def read(self, name: str, core: int = 0) -> int:
-        answer = await self.master.read(self.map[registers.core_name(name, core)].address, 4)
-        assert answer.resp == AxiResp.OKAY
-        return int.from_bytes(answer.data, "little")
-
-    async def write(self, name: str, value: int, core: int = 0) -> None:
-        address = self.map[registers.core_name(name, core)].address
-        answer = await self.master.write(address, value.to_bytes(4, "little"))
-        assert answer.resp == AxiResp.OKAY
-
     async def select(self, programs: list[list[bytes]]) -> None:
         """Place the DMA commands of each core, and write the registers that name them; END is added."""
         for core, commands in enumerate(programs):
@@ -171,24 +155,9 @@ class ClusterBench:
         assert self.dut.interrupt.value == 0
         return taken
 
-    async def status(self) -> int:
-        return await self.read("STATUS")
-
     async def errors(self) -> list[Error]:
         """(code, unit, index, address) of each core."""
-        found = []
-        for core in self.cores:
-            word, address = await self.read("ERROR", core), await self.read("ERROR_ADDRESS", core)
-            found.append((ErrorCode(word & 0xFF), Unit(word >> 8 & 0xFF), word >> 16, address))
-        return found
-
-    async def reset(self) -> None:
-        await self.write("CONTROL", registers.CONTROL_RESET)
-        await self.reset_is_over()
-
-    async def reset_is_over(self) -> None:
-        while await self.status() & registers.STATUS_RESETTING:
-            pass
+        return [await self.error(core) for core in self.cores]
 
     def block(self, core: int, step: int) -> bytes:
         """What is in a core's block."""
