@@ -52,6 +52,16 @@ WORDS_AHEAD = 4
 #: Bursts of a core's STOREs whose beats an arbiter holds.
 COLLECTED_BURSTS = 2
 
+#: Bursts that an arbiter has offered and whose beats are not gone.
+OFFERED_BURSTS = 2
+
+#: Read requests of a core that are on their way to the turns of an arbiter: two in front of these, one in the guard.
+REQUESTS_AHEAD = 3
+
+#: Beats of a STORE between the feature memory and an arbiter's queue of them: words on their way, and two at the unit's
+#: output and at the guard's.
+BEATS_OUTGOING = 16 + 2 + 2
+
 
 def load_beats(config: Config) -> int:
     """Beats that a LOAD's queue holds: those of all bursts in flight and two more, rounded up to a power of two."""

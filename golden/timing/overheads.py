@@ -78,8 +78,12 @@ class Overheads:
         From the last word of a command on the bus to the command at its unit.
     barrier : int
         From a BARRIER at its unit to its completion, if all others of the group are there.
-    shared_read, shared_write : int
-        What an arbiter adds to the latency of a read, and of a write whose beats it has.
+    shared_answer : int
+        What an arbiter adds to the way of an answer to a read.
+    shared_write : int
+        From the last beat of a burst at an arbiter to its first one at the pins.
+    shared_room : int
+        From a beat that leaves an arbiter to a STORE's read that it has held up.
     """
 
     start: int = 4
@@ -115,8 +119,9 @@ class Overheads:
     refetch: int = 4
     fetched: int = 12
     barrier: int = 4
-    shared_read: int = 3
+    shared_answer: int = 1
     shared_write: int = 3
+    shared_room: int = 4
 
 
 OVERHEADS = Overheads()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 
 
@@ -51,6 +51,16 @@ class Agenda:
             return False
         self.now = max(self.now, time)
         return True
+
+    def settle(self, when: Callable[[], int]) -> Generator[Wait, None, int]:
+        """Wait for a time that others may put off until then; gives it."""
+        time = when()
+        while not self.is_next(time):
+            yield time
+            before, time = time, when()
+            if time == before:
+                break
+        return time
 
     def run(self) -> None:
         """Until nothing is left to do, or all wait for one another."""

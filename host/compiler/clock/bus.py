@@ -1,12 +1,13 @@
-"""The bus against the clock: bursts in the order in which the memory takes them."""
+"""The pins and the memory against the clock: bursts in the order in which the memory takes them."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from ....golden.timing.overheads import OVERHEADS
-from .agenda import Agenda, Wait
+from .agenda import Agenda, Events, Wait
 
 
 def held(ends: Sequence[int], most: int) -> int:
@@ -14,16 +15,20 @@ def held(ends: Sequence[int], most: int) -> int:
     return ends[-most] if len(ends) >= most else 0
 
 
+class Reads(Protocol):
+    """Where a core's bursts are read."""
+
+    def take(self, request: int, beats: int, begins: Events) -> Generator[Wait, None, int]:
+        """Hand a burst on at ``request`` or later; gives when that was. The cycle of its first beat is added to
+        ``begins`` as soon as it is known."""
+
+
 @dataclass
-class ReadBus:
-    """The pins, which all that read share, and the memory behind them.
+class ReadMemory:
+    """The pins of the read channels, and the memory behind them.
 
     Attributes
     ----------
-    shared : bool
-        Several read at the same time: commands are fetched while the program runs, or there are several cores.
-    latency : int
-        From a request to its first beat.
     free : int
         When the next beat may come.
     ends : list of int
@@ -32,50 +37,38 @@ class ReadBus:
         When the memory has taken the last request.
     """
 
-    agenda: Agenda
-    shared: bool
-    latency: int = OVERHEADS.read_latency
     free: int = 0
     ends: list[int] = field(default_factory=list)
     accepted: int = 0
 
-    def take(self, request: int, beats: int) -> Generator[Wait, None, tuple[int, int]]:
-        """Hand a burst to the pins at ``request`` or later; gives when that was and the cycle of its first beat."""
-        request = max(request, self.accepted)
-        # Others may be faster, and make it wait longer.
-        while self.shared and not self.agenda.is_next(request):
-            yield request
-            if self.accepted <= request:
-                break
-            request = self.accepted
+    def accept(self, request: int, beats: int) -> int:
+        """Take a request that is at the pins; gives the cycle of its first beat."""
         self.accepted = max(request + 1, held(self.ends, OVERHEADS.bursts))
-        first = max(self.free, self.accepted + self.latency)
+        first = max(self.free, self.accepted + OVERHEADS.read_latency)
         self.free = first + beats
         self.ends.append(self.free)
-        return request, first
+        return first
 
 
 @dataclass
-class WriteBus:
-    """The pins of the write channels, behind an arbiter that collects the beats of a burst before it offers it.
+class ReadBus:
+    """A core's own pins.
 
     Attributes
     ----------
-    free : int
-        When the next beat may go.
+    shared : bool
+        Commands are fetched while the program runs.
+    memory : ReadMemory
     """
 
     agenda: Agenda
-    free: int = 0
+    shared: bool
+    memory: ReadMemory = field(default_factory=ReadMemory)
 
-    def send(self, collected: int, beats: int) -> Generator[Wait, None, tuple[int, int]]:
-        """Send a burst that is there with all its beats; gives when its last beat has gone and when it is answered."""
-        begin = max(collected + OVERHEADS.shared_write, self.free)
-        # Others may be there before.
-        while not self.agenda.is_next(begin):
-            yield begin
-            if self.free <= begin:
-                break
-            begin = self.free
-        self.free = begin + beats
-        return self.free, self.free + OVERHEADS.write_latency
+    def take(self, request: int, beats: int, begins: Events) -> Generator[Wait, None, int]:
+        """As :meth:`Reads.take`."""
+        if self.shared:
+            request = yield from self.agenda.settle(lambda: max(request, self.memory.accepted))
+        request = max(request, self.memory.accepted)
+        begins.add(self.memory.accept(request, beats))
+        return request

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from ....golden.isa import Opcode
 from ....golden.program.prediction import LayerPrediction
@@ -14,8 +16,9 @@ from ...graph import Layer
 from ..data.command import Command
 from ..data.plan import Plan
 from .agenda import Agenda
+from .arbiter import SharedReads, SharedWrites, Turns
 from .barriers import Barriers
-from .bus import ReadBus, WriteBus
+from .bus import ReadBus, ReadMemory
 from .queues import Queues, Surroundings
 
 
@@ -27,35 +30,48 @@ def predict(plan: Plan) -> Plan:
 
 def predict_together(plans: Sequence[Plan]) -> None:
     """Run the synchronised commands of all cores against the clock, and say what every layer takes."""
-    lasts = [_served_last(plan) for plan in plans]
-    cores = _run(plans, lasts)
-    served = [
-        core.fetch.served if len(core.fetch.rings) == len(core.commands) else last
-        for core, last in zip(cores, lasts, strict=True)
-    ]
-    if served != lasts:
-        # The prefetcher takes turns from run to run as well.
-        cores = _run(plans, served)
+    first = _Served(tuple(_served_last(plan) for plan in plans))
+    cores, served = _run(plans, first)
+    if served != first:
+        # Turns go on from run to run.
+        cores, _ = _run(plans, served)
     for plan, core in zip(plans, cores, strict=True):
         plan.predicted_cycles = core.end + OVERHEADS.finish
         plan.predictions = list(_predictions(plan, core))
 
 
-def _run(plans: Sequence[Plan], lasts: Sequence[Queue]) -> list[Queues]:
-    """Run all cores at the same time."""
+@dataclass(frozen=True)
+class _Served:
+    """Who was served last by what takes turns: of the rings by a core's prefetcher, of the cores by an arbiter of reads
+    and one of writes."""
+
+    rings: tuple[Queue, ...]
+    reads: int = 0
+    writes: int = 0
+
+
+def _run(plans: Sequence[Plan], before: _Served) -> tuple[list[Queues], _Served]:
+    """Run all cores at the same time, after a run that ended so; gives how this one ends as well."""
     agenda, cluster = Agenda(), plans[0].config.cluster
-    barriers, is_shared = Barriers(agenda), cluster.sharing > 1
-    latency = OVERHEADS.read_latency + (OVERHEADS.shared_read if is_shared else 0)
-    shared = Surroundings(agenda, ReadBus(agenda, shared=True, latency=latency), WriteBus(agenda), barriers)
+    barriers, memory = Barriers(agenda), ReadMemory()
+    reads, writes = (Turns(agenda, cluster.cores, last) for last in (before.reads, before.writes))
+    shared = SharedWrites(writes)
     cores = []
-    for number, (plan, last) in enumerate(zip(plans, lasts, strict=True)):
-        fetches = any(len(plan.queue(queue)) >= plan.config.resident_commands for queue in Queue)
-        around = shared if is_shared else Surroundings(agenda, ReadBus(agenda, shared=fetches), None, barriers)
+    for number, (plan, last) in enumerate(zip(plans, before.rings, strict=True)):
+        if cluster.sharing > 1:
+            around = Surroundings(agenda, SharedReads(memory, reads, number), partial(shared.send, number), barriers)
+        else:
+            fetches = any(len(plan.queue(queue)) >= plan.config.resident_commands for queue in Queue)
+            around = Surroundings(agenda, ReadBus(agenda, shared=fetches), None, barriers)
         cores.append(Queues(plan.config, number, plan.commands, around, last=last))
     for core in cores:
         core.start()
     agenda.run()
-    return cores
+    rings = tuple(
+        core.fetch.served if len(core.fetch.rings) == len(core.commands) else last
+        for core, last in zip(cores, before.rings, strict=True)
+    )
+    return cores, _Served(rings, reads.last, writes.last)
 
 
 def _predictions(plan: Plan, core: Queues) -> Iterator[LayerPrediction]:

@@ -10,7 +10,7 @@ from ....golden.timing.depths import WORDS_AHEAD
 from ....golden.timing.overheads import OVERHEADS
 from ....golden.units import Queue
 from .agenda import Agenda, Events, Process, Signal, Wait
-from .bus import ReadBus, held
+from .bus import Reads
 
 
 class Ring:
@@ -88,7 +88,7 @@ class Fetch:
     Parameters
     ----------
     agenda : Agenda
-    bus : ReadBus
+    bus : Reads
     config : Config
     commands : dict of Queue to int
         Commands of each queue, END included.
@@ -96,14 +96,15 @@ class Fetch:
         The ring that the run before this one served last: the other one goes first.
     """
 
-    def __init__(self, agenda: Agenda, bus: ReadBus, config: Config, commands: dict[Queue, int], last: Queue):
+    def __init__(self, agenda: Agenda, bus: Reads, config: Config, commands: dict[Queue, int], last: Queue):
         self.agenda, self.bus, self.config = agenda, bus, config
         self.served, self.offered = last, Signal()
         self.rings = {
             queue: Ring(agenda, config, count) for queue, count in commands.items() if count > config.resident_commands
         }
-        #: When each burst ends.
-        self.ends: list[int] = []
+        #: Bursts, of which ring and of how many commands; when each begins on the bus.
+        self.bursts: list[tuple[Ring, int]] = []
+        self.begins = Events(agenda)
 
     def start(self) -> None:
         """Begin to fetch."""
@@ -111,6 +112,7 @@ class Fetch:
             self.agenda.start(ring.ask(self.offered), 0)
             self.agenda.start(ring.read(), 0)
         self.agenda.start(self._serve(), 1)
+        self.agenda.start(self._arrive(), 1)
 
     def arrival(self, queue: Queue, index: int, begun: int) -> Generator[Wait, None, int]:
         """Wait until it is known when a queue has a command; it reads that from when the one before has ``begun``."""
@@ -127,7 +129,9 @@ class Fetch:
             if not offers:
                 yield self.offered
                 continue
-            held_until = held(self.ends, self.config.axi.outstanding) + OVERHEADS.refetch - 2
+            held_until = (
+                (yield from self._ended(len(self.bursts) - self.config.axi.outstanding)) + OVERHEADS.refetch - 2
+            )
             if held_until > self.agenda.now:
                 yield held_until
                 continue
@@ -136,7 +140,21 @@ class Fetch:
             count, ring.offers = ring.offers, 0
             ring.asked += count
             self.agenda.fire(ring.taken)
-            taken, first = yield from self.bus.take(self.agenda.now, count * ring.beats)
-            self.ends.append(self.bus.free + 1)
-            ring.arrived.add(*(first + (number + 1) * ring.beats for number in range(count)))
-            yield taken + 2
+            self.bursts.append((ring, count))
+            yield (yield from self.bus.take(self.agenda.now, count * ring.beats, self.begins)) + 2
+
+    def _arrive(self) -> Process:
+        """Tell the rings what comes."""
+        number = 0
+        while True:
+            first = yield from self.begins.of(number)
+            ring, count = self.bursts[number]
+            ring.arrived.add(*(first + (command + 1) * ring.beats for command in range(count)))
+            number += 1
+
+    def _ended(self, number: int) -> Generator[Wait, None, int]:
+        """Wait until it is known when a burst has ended on the bus; zero if there is none of this number."""
+        if number < 0:
+            return 0
+        ring, count = self.bursts[number]
+        return (yield from self.begins.of(number)) + count * ring.beats + 1

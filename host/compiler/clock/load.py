@@ -14,7 +14,7 @@ from ....golden.timing.depths import BEATS_AHEAD, CHUNKS_AHEAD, LOAD_RUNS_AHEAD,
 from ....golden.timing.overheads import OVERHEADS
 from ..data.command import Command
 from .agenda import Agenda, Events, Process, Signal, Wait
-from .bus import ReadBus, held
+from .bus import Reads
 from .chunks import Run, runs
 from .local_write import WriteClock
 from .port import Port
@@ -47,14 +47,14 @@ class LoadClock:
     ----------
     agenda : Agenda
     config : Config
-    bus : ReadBus
+    bus : Reads
     writes : Port
         Of the feature memory.
     completed : Events
         Commands of the DMA queue.
     """
 
-    def __init__(self, agenda: Agenda, config: Config, bus: ReadBus, writes: Port, completed: Events):
+    def __init__(self, agenda: Agenda, config: Config, bus: Reads, writes: Port, completed: Events):
         self.agenda, self.config, self.bus = agenda, config, bus
         self.write = WriteClock(agenda, config, writes, completed)
         #: When the last command could be walked if nothing were in its way, the run that must be split before that, and
@@ -62,18 +62,16 @@ class LoadClock:
         self.walked, self.after, self.runs = 0, -1, 0
         self.waiting: deque[tuple[Command, int]] = deque()
         self.comes = Signal()
-        #: Runs that begin to be split; bursts that are found in them, and asked for.
-        self.split, self.found, self.asked = Events(agenda), Events(agenda), Events(agenda)
+        #: Runs that begin to be split; bursts that are found in them, asked for, and begin on the bus.
+        self.split, self.found, self.asked, self.begins = (Events(agenda) for _ in range(4))
         self.bursts: list[Found] = []
-        #: When each burst begins and ends on the bus; the first one of which some beat may be in its queue.
-        self.begins: list[int] = []
-        self.ends: list[int] = []
+        #: The first burst of which some beat may be in its queue.
         self.queued = 0
 
     def start(self) -> None:
         """Wait for commands."""
-        self.agenda.start(self._split(), 3)
-        self.agenda.start(self._ask(), 3)
+        for process in (self._split(), self._ask(), self._bring()):
+            self.agenda.start(process, 3)
         self.agenda.start(self.write.run(), 4)
 
     def accept(self, command: Command, begin: int) -> None:
@@ -125,13 +123,20 @@ class LoadClock:
         for number in itertools.count():
             found = yield from self.found.of(number)
             burst = self.bursts[number]
-            now = max(found + 1, held(self.ends, self.config.axi.outstanding) + OVERHEADS.reload - 2)
+            now = max(found + 1, (yield from self._ended(number - self.config.axi.outstanding)) + OVERHEADS.reload - 2)
             now = max(now, (yield from self._room(burst.beats_before)))
-            taken, first = yield from self.bus.take(now + 1, burst.beats)
+            taken = yield from self.bus.take(now + 1, burst.beats, self.begins)
             self.asked.add(max(now, taken - 2))
-            self.begins.append(first)
-            self.ends.append(first + burst.beats)
-            self.write.bring(first, burst.beats)
+
+    def _bring(self) -> Process:
+        """Tell who writes what comes."""
+        for number in itertools.count():
+            first = yield from self.begins.of(number)
+            self.write.bring(first, self.bursts[number].beats)
+
+    def _ended(self, number: int) -> Generator[Wait, None, int]:
+        """Wait until it is known when a burst ends on the bus; zero if there is none of this number."""
+        return 0 if number < 0 else (yield from self.begins.of(number)) + self.bursts[number].beats
 
     def _room(self, beats: int) -> Generator[Wait, None, int]:
         """When the ``beats`` that have been asked for leave room for two bursts more, which is asked of their queue."""
@@ -140,7 +145,7 @@ class LoadClock:
             return 0
         while self.bursts[self.queued].beats_before + self.bursts[self.queued].beats < leaves:
             self.queued += 1
-        burst, first = self.bursts[self.queued], self.begins[self.queued]
+        burst, first = self.bursts[self.queued], (yield from self.begins.of(self.queued))
         beats = leaves - burst.beats_before
         # It leaves when the beat that is so many before it is used up, by a chunk for which there is a place.
         used = burst.begin + beats - BEATS_AHEAD - 1

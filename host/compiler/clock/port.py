@@ -79,10 +79,4 @@ class Port:
 
 def free_cycles(agenda: Agenda, port: Port, begin: int, count: int) -> Generator[Wait, None, int]:
     """Wait for ``count`` cycles that nothing takes, as :meth:`Port.after`: commands that begin meanwhile take more."""
-    end = port.after(begin, count)
-    while not agenda.is_next(end):
-        yield end
-        before, end = end, port.after(begin, count)
-        if end == before:
-            break
-    return end
+    return (yield from agenda.settle(lambda: port.after(begin, count)))

@@ -13,29 +13,29 @@ from ....golden.units import Queue
 from ..data.command import Command
 from .agenda import Agenda, Events, Process
 from .barriers import Barriers
-from .bus import ReadBus, WriteBus
+from .bus import Reads
 from .compute import ComputeClock
 from .fetch import Fetch
 from .load import LoadClock
-from .store import StoreClock
+from .store import Send, StoreClock
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What cores share.
+    """What is around a core.
 
     Attributes
     ----------
     agenda : Agenda
-    bus : ReadBus
-    write_bus : WriteBus or None
-        None where a core has its own.
+    bus : Reads
+    send : Send or None
+        Where cores share the pins of the write channels.
     barriers : Barriers
     """
 
     agenda: Agenda
-    bus: ReadBus
-    write_bus: WriteBus | None
+    bus: Reads
+    send: Send | None
     barriers: Barriers
 
 
@@ -65,7 +65,7 @@ class Queues:
         self.done = {queue: Events(self.agenda) for queue in Queue}
         self.compute = ComputeClock(config, self.done[Queue.COMPUTE])
         self.load = LoadClock(self.agenda, config, around.bus, self.compute.writes, self.done[Queue.DMA])
-        self.store = StoreClock(self.agenda, config, self.compute.reads, self.done[Queue.DMA], around.write_bus)
+        self.store = StoreClock(self.agenda, config, self.compute.reads, self.done[Queue.DMA], around.send)
         self.ends: list[int] = []
 
     def start(self) -> None:

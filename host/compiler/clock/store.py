@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 from ....golden.config import Config
 from ....golden.timing.bus import burst_beats
-from ....golden.timing.depths import COLLECTED_BURSTS
+from ....golden.timing.depths import BEATS_OUTGOING, COLLECTED_BURSTS
 from ....golden.timing.overheads import OVERHEADS
 from ..data.command import Command
 from .agenda import Agenda, Events, Process, Signal, Wait
-from .bus import WriteBus
 from .port import Port, free_cycles
+
+#: Takes when a burst is there with all its beats, and how many these are; gives when the first one goes and when it is
+#: answered.
+Send = Callable[[int, int], Generator[Wait, None, tuple[int, int]]]
 
 
 class StoreClock:
@@ -29,24 +33,28 @@ class StoreClock:
         Of the feature memory.
     completed : Events
         Commands of the DMA queue.
-    bus : WriteBus or None
-        Where cores share one.
+    send : Send or None
+        Where cores share the pins.
     """
 
-    def __init__(self, agenda: Agenda, config: Config, reads: Port, completed: Events, bus: WriteBus | None = None):
-        self.agenda, self.config, self.reads, self.completed, self.bus = agenda, config, reads, completed, bus
+    def __init__(self, agenda: Agenda, config: Config, reads: Port, completed: Events, send: Send | None = None):
+        self.agenda, self.config, self.reads, self.completed, self.send = agenda, config, reads, completed, send
         #: Of the commands that the unit has taken, and of those before the last one, which must be walked first.
         self.rows, self.after = 0, -1
         self.waiting: deque[tuple[Command, int]] = deque()
         self.comes = Signal()
-        #: Of rows: walked. Of bursts: found, begun, read to their last beat, sent by an arbiter, answered.
+        #: Of rows: walked. Of bursts: found, begun, read to their last beat, begun at the pins behind an arbiter,
+        #: answered.
         self.walked, self.found, self.begun, self.read, self.sent, self.answered = (Events(agenda) for _ in range(6))
-        #: Beats of each burst that is found, and the command that ends with it.
+        #: Beats of each burst that is found, and the command that ends with it; beats of all before it.
         self.bursts: list[tuple[int, tuple[Command, int] | None]] = []
+        self.firsts: list[int] = []
+        #: Beats that are read.
+        self.beats = 0
 
     def start(self) -> None:
         """Wait for commands."""
-        for process in (self._find(), self._begin(), self._read()):
+        for process in (self._find(), self._begin(), self._read(), self._answer()):
             self.agenda.start(process, 4)
 
     def accept(self, command: Command, begin: int) -> None:
@@ -62,7 +70,7 @@ class StoreClock:
 
     def _find(self) -> Process:
         """Walk rows, and find the bursts of each."""
-        split = 0
+        split = beats = 0
         while True:
             while not self.waiting:
                 yield self.comes
@@ -75,11 +83,13 @@ class StoreClock:
                 self.walked.add(walked)
                 split = max(walked, self.found.last) + 1
                 now, last = split, row == fields["rows"] - 1
-                beats = burst_beats(self.config, fields["external"] + row * fields["external_row"], fields["row_bytes"])
-                for number, count in enumerate(beats):
-                    ends = last and number == len(beats) - 1
+                sizes = burst_beats(self.config, fields["external"] + row * fields["external_row"], fields["row_bytes"])
+                for number, count in enumerate(sizes):
+                    ends = last and number == len(sizes) - 1
                     now = max(now, (yield from self.begun.of(len(self.bursts) - 2))) + 1
                     self.bursts.append((count, (command, begin) if ends else None))
+                    self.firsts.append(beats)
+                    beats += count
                     self.found.add(now)
                 walked += 1
 
@@ -92,28 +102,43 @@ class StoreClock:
             self.begun.add(max(now, answer + OVERHEADS.restore - 2))
 
     def _read(self) -> Process:
-        """Read and send the beats of bursts."""
+        """Read the beats of bursts."""
         end = 0
         for number in itertools.count():
-            begin = max((yield from self.begun.of(number)) + 2, end)
-            if self.bus is not None:
-                # Each burst has its place in the arbiter.
-                begin = max(begin, (yield from self.sent.of(number - COLLECTED_BURSTS)))
-            beats, ends = self.bursts[number]
-            end = yield from free_cycles(self.agenda, self.reads, begin - OVERHEADS.read_lead, beats)
-            end += OVERHEADS.read_lead
+            end = max((yield from self.begun.of(number)) + 2, end)
+            left = self.bursts[number][0]
+            while left:
+                room, count = yield from self._room(left)
+                begin = max(end, room) - OVERHEADS.read_lead
+                end = OVERHEADS.read_lead + (yield from free_cycles(self.agenda, self.reads, begin, count))
+                left, self.beats = left - count, self.beats + count
             self.read.add(end)
-            answered = yield from self._send(number, end + OVERHEADS.store_beat, beats)
+
+    def _room(self, most: int) -> Generator[Wait, None, tuple[int, int]]:
+        """When the next beat may be read, and of how many, ``most`` at most, this is true at one beat a cycle."""
+        if self.send is None:
+            return 0, most
+        # An arbiter's queue holds so many: this one has to have left it.
+        before = self.beats - BEATS_OUTGOING - COLLECTED_BURSTS * self.config.axi.BURST_BEATS
+        if before < 0:
+            return 0, min(most, -before)
+        number = bisect.bisect_right(self.firsts, before) - 1
+        gone = before - self.firsts[number]
+        sent = yield from self.sent.of(number)
+        return sent + gone + OVERHEADS.shared_room, min(most, self.bursts[number][0] - gone)
+
+    def _answer(self) -> Process:
+        """Send the bursts that are read, and complete the commands whose last one is answered."""
+        for number in itertools.count():
+            last = (yield from self.read.of(number)) + OVERHEADS.store_beat
+            beats, ends = self.bursts[number]
+            if self.send is None:
+                answered = last + OVERHEADS.write_latency
+            else:
+                begin, answered = yield from self.send(last, beats)
+                self.sent.add(begin)
             self.answered.add(answered)
             if ends is not None:
                 command, command.begin = ends
                 command.end = max(answered + OVERHEADS.store_finish, self.completed.last + 1)
                 self.completed.add(command.end)
-
-    def _send(self, number: int, last: int, beats: int) -> Generator[Wait, None, int]:
-        """When a burst is answered whose last beat goes out at ``last``."""
-        if self.bus is None:
-            return last + OVERHEADS.write_latency
-        sent, answered = yield from self.bus.send(last, beats)
-        self.sent.add(sent)
-        return answered

@@ -1,11 +1,10 @@
-"""What cores share, against the clock: barriers, and a bus for writes behind an arbiter."""
+"""Where cores meet, against the clock."""
 
 from __future__ import annotations
 
 from lutterfly.golden.timing.overheads import OVERHEADS
 from lutterfly.host.compiler.clock.agenda import Agenda, Process
 from lutterfly.host.compiler.clock.barriers import Barriers
-from lutterfly.host.compiler.clock.bus import WriteBus
 
 ALL, FIRST = 0b111, 0b011
 
@@ -47,19 +46,3 @@ def test_each_meeting_of_a_group_is_one_of_its_own() -> None:
 
 def test_who_is_missing_is_waited_for() -> None:
     assert met({0: [(FIRST, 10)], 1: []}) == {0: [], 1: []}
-
-
-def test_bursts_of_all_cores_take_the_bus_one_after_the_other() -> None:
-    agenda, answers = Agenda(), list[int]()
-    bus = WriteBus(agenda)
-
-    def send(collected: int) -> Process:
-        yield collected
-        _, answered = yield from bus.send(collected, 16)
-        answers.append(answered)
-
-    for collected in (100, 101, 300):
-        agenda.start(send(collected), 0)
-    agenda.run()
-    first = 100 + OVERHEADS.shared_write + 16 + OVERHEADS.write_latency
-    assert answers == [first, first + 16, first + 200]

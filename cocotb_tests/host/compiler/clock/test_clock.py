@@ -221,4 +221,4 @@ def test_a_load_writes_from_its_first_beat_on(pieces: int, piece_bytes: int, cyc
     command = Command(Opcode.LOAD, load_of(row_pieces=pieces, piece_bytes=piece_bytes))
     load.accept(command, 0)
     agenda.run()
-    assert command.end == load.begins[0] + OVERHEADS.load_write + cycles + OVERHEADS.write_finish
+    assert command.end == load.begins.times[0] + OVERHEADS.load_write + cycles + OVERHEADS.write_finish

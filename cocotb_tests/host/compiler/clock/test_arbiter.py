@@ -1,0 +1,140 @@
+"""An arbiter against the clock: turns, requests that wait for theirs, bursts that are collected, and who is held up."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from lutterfly.golden.isa import Opcode
+from lutterfly.golden.presets import PRESETS
+from lutterfly.golden.timing.depths import BEATS_OUTGOING, COLLECTED_BURSTS, REQUESTS_AHEAD
+from lutterfly.golden.timing.overheads import OVERHEADS
+from lutterfly.host.compiler.clock.agenda import Agenda, Events, Process
+from lutterfly.host.compiler.clock.arbiter import SharedReads, SharedWrites, Turns
+from lutterfly.host.compiler.clock.bus import ReadMemory
+from lutterfly.host.compiler.clock.port import Port
+from lutterfly.host.compiler.clock.store import StoreClock
+from lutterfly.host.compiler.data.command import Command
+
+
+@pytest.mark.parametrize(("last", "order"), [(0, [1, 2, 0]), (1, [2, 0, 1]), (2, [0, 1, 2])])
+def test_the_first_behind_the_last_one_is_served(last: int, order: list[int]) -> None:
+    agenda, served = Agenda(), list[tuple[int, int]]()
+    turns = Turns(agenda, 3, last)
+
+    def ask(core: int, request: int) -> Process:
+        now = yield from turns.wait(core, request, lambda: served[-1][0] + 10 if served else 0)
+        served.append((now, core))
+
+    for core in range(3):
+        for request in (5, 6):
+            agenda.start(ask(core, request), 0)
+    agenda.run()
+    assert served == [(5 + 10 * number, core) for number, core in enumerate(order + order)]
+    assert turns.last == order[-1]
+
+
+def test_who_is_not_here_has_no_turn() -> None:
+    agenda, served = Agenda(), list[tuple[int, int]]()
+    turns = Turns(agenda, 2, 0)
+
+    def ask(core: int, request: int) -> Process:
+        now = yield from turns.wait(core, request, lambda: 0)
+        served.append((now, core))
+
+    for core, request in ((1, 90), (0, 50), (0, 20)):
+        agenda.start(ask(core, request), 0)
+    agenda.run()
+    assert served == [(20, 0), (50, 0), (90, 1)]
+
+
+def test_requests_wait_in_front_of_the_turns() -> None:
+    # One is at the pins.
+    ahead = OVERHEADS.bursts + 1 + REQUESTS_AHEAD
+    agenda, memory, taken = Agenda(), ReadMemory(), list[int]()
+    reads, begins = SharedReads(memory, Turns(agenda, 2, 0), 0), Events(agenda)
+
+    def ask() -> Process:
+        now = 0
+        for _ in range(ahead + 2):
+            now = yield from reads.take(now, 16, begins)
+            taken.append(now)
+
+    agenda.start(ask(), 0)
+    agenda.run()
+    # The memory's are taken one after the other, then those that wait; the next ones as bursts end.
+    assert taken[:ahead] == list(range(ahead))
+    first = 2 + 1 + OVERHEADS.read_latency
+    assert begins.times == [first + OVERHEADS.shared_answer + 16 * number for number in range(len(taken))]
+    assert taken[ahead:] == [first + 16 + 1, first + 32 + 1]
+
+
+def test_bursts_of_all_cores_take_the_pins_one_after_the_other() -> None:
+    agenda, answers = Agenda(), list[int]()
+    writes = SharedWrites(Turns(agenda, 3, 2))
+
+    def send(core: int, collected: int) -> Process:
+        yield collected
+        _, answered = yield from writes.send(core, collected, 16)
+        answers.append(answered)
+
+    for core, collected in enumerate((100, 101, 300)):
+        agenda.start(send(core, collected), 0)
+    agenda.run()
+    first = 100 + OVERHEADS.shared_write + 16 + OVERHEADS.write_latency
+    assert answers == [first, first + 16, first + 200]
+
+
+def test_a_burst_waits_where_as_many_are_not_answered_as_the_memory_takes() -> None:
+    agenda, begins = Agenda(), list[int]()
+    writes = SharedWrites(Turns(agenda, 2, 0))
+
+    def send() -> Process:
+        for _ in range(OVERHEADS.bursts + 1):
+            begin, _ = yield from writes.send(0, 0, 1)
+            begins.append(begin)
+
+    agenda.start(send(), 0)
+    agenda.run()
+    assert begins[OVERHEADS.bursts - 1] < begins[0] + 2 * OVERHEADS.bursts
+    assert begins[-1] == begins[0] + 1 + OVERHEADS.write_latency + 1
+
+
+def test_a_store_reads_as_many_beats_ahead_as_there_is_room_for() -> None:
+    config, agenda = PRESETS["tiny"], Agenda()
+    held, collected = 5000, list[int]()
+
+    def send(last: int, beats: int):
+        collected.append(last)
+        yield held
+        return held + 16 * (len(collected) - 1), held + 16 * len(collected) + 40
+
+    store = StoreClock(agenda, config, Port(), Events(agenda), send)
+    store.start()
+    size = 8 * config.axi.BURST_BEATS * config.axi.data_bytes
+    store.accept(Command(Opcode.STORE, {"rows": 1, "external": 0, "external_row": 0, "row_bytes": size}), 0)
+    agenda.run()
+    bursts, rest = divmod(BEATS_OUTGOING, 16)
+    assert rest
+    ahead = COLLECTED_BURSTS + bursts
+    assert max(store.read.times[:ahead]) < 200
+    # The next one is short of its last beats, which come as those of the first one go.
+    assert store.read.times[ahead] == held + (16 - rest) + OVERHEADS.shared_room
+    assert len(collected) == 8
+
+
+def test_one_core_is_not_held_up() -> None:
+    config = PRESETS["tiny"]
+    times = []
+    for shared in (False, True):
+        agenda = Agenda()
+        send = partial(SharedWrites(Turns(agenda, 2, 0)).send, 0) if shared else None
+        store = StoreClock(agenda, config, Port(), Events(agenda), send)
+        store.start()
+        store.accept(Command(Opcode.STORE, {"rows": 9, "external": 64, "external_row": 200, "row_bytes": 200}), 0)
+        agenda.run()
+        times.append((store.read.times, store.completed.last))
+    (reads, end), (shared_reads, shared_end) = times
+    assert shared_reads == reads
+    assert 0 < shared_end - end <= 16 + OVERHEADS.shared_write
