@@ -40,6 +40,14 @@ SELDOM = {"grouped with longer than the ring", "batch with longer than the ring"
 #: after a FILL that waits for results, walkers that results hold up, a first LOAD beside the fetching of both rings,
 #: pieces of a FILL that are found while it waits for a LOAD.
 LATE = {"least": (5006, 6016, 6030, FIRST_WIDE + 55), "bound": (6000,)}
+#: Of several cores, which have a part of each sample or layer.
+CLUSTERS = {
+    "tiny:2:layer": (*range(12), 13, FIRST_WIDE + 2, FIRST_WIDE + 9),
+    "tiny:2:sample": (1, 3, 4, 6),
+    "bottom-up:2:layer": (0, 2, 4, 38),
+    "least:2:layer:own": (5, 7),
+}
+MANY_CORES = (*CLUSTERS, "ecp5-85k:2:layer", "wide:2:layer", "small:2:sample", "tiny:4:layer", f"{DRAWN}3:4:sample")
 BLOCK = 20
 #: First seeds, and how many blocks follow.
 BEGINNINGS = ((0, 15), (FIRST_WIDE, 4))
@@ -49,7 +57,7 @@ REFUSED, OFF = 2, 1
 
 @pytest.mark.parametrize(
     ("config_name", "seed"),
-    [(name, seed) for name, seeds in QUICK.items() for seed in seeds],
+    [(name, seed) for names in (QUICK, CLUSTERS) for name, seeds in names.items() for seed in seeds],
 )
 def test_networks_on_the_core(config_name: str, seed: int) -> None:
     trial = attempt(seed, config_name)
@@ -66,13 +74,13 @@ def test_cycles_are_as_predicted(config_name: str, seed: int) -> None:
 
 @pytest.mark.regress
 @pytest.mark.parametrize("first", [start + BLOCK * n for start, count in BEGINNINGS for n in range(count)])
-@pytest.mark.parametrize("config_name", CONFIGS)
+@pytest.mark.parametrize("config_name", [*CONFIGS, *MANY_CORES])
 def test_many_networks_on_the_core(config_name: str, first: int) -> None:
     trials = [attempt(seed, config_name) for seed in range(first, first + BLOCK)]
     print(summary(trials))
     assert [trial.text for trial in trials if trial.problem] == []
     assert sum(bool(trial.refused) for trial in trials) <= REFUSED
-    assert sum(bool(trial.late) for trial in trials) <= OFF * (config_name in ODD)
+    assert sum(bool(trial.late) for trial in trials) <= OFF * (config_name not in PRESETS)
 
 
 @pytest.mark.regress

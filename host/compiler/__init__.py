@@ -75,15 +75,17 @@ def compile_model(
     return compile_graph(batched(import_model(model, name), batch), config, spread_by=spread_by)
 
 
-def compile_graph(graph: Graph, config: Config, *, spread_by: SpreadBy = SpreadBy.SAMPLE) -> Program:
-    """Compile a quantised graph, see :func:`compile_model`.
+def compile_graph(
+    graph: Graph, config: Config, *, spread_by: SpreadBy = SpreadBy.SAMPLE, permute: bool = True
+) -> Program:
+    """Compile a quantised graph, see :func:`compile_model`; ``permute`` as :func:`plan_graph` takes it.
 
     Raises
     ------
     CompileError
         If the graph does not fit the configuration.
     """
-    return _encode(spread_graph(graph, config, spread_by))
+    return _encode(spread_graph(graph, config, spread_by, permute=permute))
 
 
 def encode(plan: Plan) -> Program:
@@ -98,13 +100,14 @@ def _encode(spread: Spread) -> Program:
     return program
 
 
-def spread_graph(graph: Graph, config: Config, spread_by: SpreadBy) -> Spread:
-    """Plan for all cores, but do not encode."""
+def spread_graph(graph: Graph, config: Config, spread_by: SpreadBy, *, permute: bool = True) -> Spread:
+    """Plan for all cores, but do not encode; ``permute`` as :func:`plan_graph` takes it."""
+    if config.cores > 1 and spread_by is SpreadBy.LAYER:
+        return plan_by_layer(graph, config, permute=permute)
+    plan = plan_graph(graph, config, permute=permute)
     if config.cores == 1:
-        return Spread.of_one(plan_graph(graph, config))
-    if spread_by is SpreadBy.LAYER:
-        return plan_by_layer(graph, config)
-    spread = spread_by_sample(plan_graph(graph, config))
+        return Spread.of_one(plan)
+    spread = spread_by_sample(plan)
     predict_together(spread.plans)
     return spread
 

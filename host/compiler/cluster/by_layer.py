@@ -21,7 +21,7 @@ from .meetings import check_meetings
 from .split import Parts, Split, parts_of
 
 
-def plan_by_layer(graph: Graph, config: Config) -> Spread:
+def plan_by_layer(graph: Graph, config: Config, *, permute: bool = True) -> Spread:
     """Plan an inference on all cores of a configuration, so that it takes the fewest predicted cycles.
 
     A few ways to split the layers, which promise most, are planned as a whole; and all on one core, if that could be
@@ -31,13 +31,16 @@ def plan_by_layer(graph: Graph, config: Config) -> Spread:
     ----------
     graph : Graph
     config : Config
+    permute : bool
+        Whether channels between layers may be put in another order, see :mod:`.permute`: where that is faster.
 
     Raises
     ------
     CompileError
         If the graph does not fit the configuration.
     """
-    versions = [rewritten(version, config) for version in (graph, permuted(graph, config)) if version]
+    reordered = permuted(graph, config) if permute else None
+    versions = [rewritten(version, config) for version in (graph, reordered) if version]
     best: tuple[Plan, list[Parts], Spread] | None = None
     for network in versions:
         for parts, found in _plans(network):

@@ -13,14 +13,14 @@ import numpy as np
 
 from lutterfly.golden.config import Config
 from lutterfly.golden.program.program import Program
-from lutterfly.host.compiler import batched, encode, plan_graph
+from lutterfly.host.compiler import batched, compile_graph
 from lutterfly.host.compiler.rewrite.permute import in_orders
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Graph
 from networks.families.scope import Scope
 
 from . import graphs
-from .configurations import CONFIGS, DRAWN, ODD, config_of
+from .configurations import CONFIGS, DRAWN, ODD, config_of, spread_by_of
 from .net import MixedNet
 from .wide import WideNet
 
@@ -79,7 +79,8 @@ class Network:
         if self.is_reordered:
             rng = np.random.default_rng([self.seed, 0x0DE])
             graph = in_orders(graph, rng.permutation)
-        return encode(plan_graph(graph, self.config, permute=not self.is_reordered))
+        spread_by = spread_by_of(self.config_name)
+        return compile_graph(graph, self.config, spread_by=spread_by, permute=not self.is_reordered)
 
 
 def network(seed: int, config_name: str) -> Network:

@@ -3,12 +3,13 @@ number of drawn ones."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 
 import numpy as np
 
 from lutterfly.golden.config import Config
-from lutterfly.golden.config_parts import ArrayConfig, AxiConfig, MemoryConfig
+from lutterfly.golden.config_parts import ArrayConfig, AxiConfig, ClusterConfig, MemoryConfig
 from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, ENGINES, FPC, MAC, MAXIMUM, XNOR
 from lutterfly.golden.engines.add.configuration import AddConfig
 from lutterfly.golden.engines.configurations import EngineConfigs
@@ -16,6 +17,7 @@ from lutterfly.golden.engines.depthwise.configuration import DepthwiseConfig
 from lutterfly.golden.engines.engine import Engine, EngineConfig
 from lutterfly.golden.engines.fpc.configuration import FpcConfig
 from lutterfly.golden.presets import PRESETS
+from lutterfly.host.program import SpreadBy
 from quantised.fpc_configs import DRAWN_CONFIGS, FPC_CONFIGS
 
 ODD: dict[str, Config] = {
@@ -85,8 +87,20 @@ DRAWN = "drawn-"
 
 
 def config_of(name: str) -> Config:
-    """An accelerator by its name: one of ``CONFIGS``, or a drawn one."""
-    return drawn(int(name.removeprefix(DRAWN))) if name.startswith(DRAWN) else CONFIGS[name]
+    """An accelerator by its name: one of ``CONFIGS``, or a drawn one; of several cores, which share a port or have a
+    port each, as ``tiny:2:layer`` or ``tiny:4:sample:own``."""
+    core, *cluster = name.split(":")
+    config = drawn(int(core.removeprefix(DRAWN))) if core.startswith(DRAWN) else CONFIGS[core]
+    if not cluster:
+        return config
+    cores, _, *own = cluster
+    return dataclasses.replace(config, cluster=ClusterConfig(int(cores), shared_port=not own))
+
+
+def spread_by_of(name: str) -> SpreadBy:
+    """What the cores of an accelerator have a part of each."""
+    _, *cluster = name.split(":")
+    return SpreadBy(cluster[1]) if cluster else SpreadBy.SAMPLE
 
 
 @functools.cache

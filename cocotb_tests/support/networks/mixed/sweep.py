@@ -22,7 +22,9 @@ def main() -> None:
     """Try the networks that have no result yet, and print the sums."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--configs", default="tiny", help=f"names, with commas: {', '.join(CONFIGS)}, {DRAWN}0 ...; or all"
+        "--configs",
+        default="tiny",
+        help=f"names, with commas: {', '.join(CONFIGS)}, {DRAWN}0 ..., tiny:2:layer, tiny:4:sample:own ...; or all",
     )
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--last", type=int, default=99, help="the last seed, which is tried too")

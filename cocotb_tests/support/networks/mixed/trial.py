@@ -73,7 +73,7 @@ def attempt(seed: int, config_name: str) -> Trial:
         return trial
     trial.features = sorted(features(found.graph(), program, found.config))
     try:
-        verification = verify(program.to_bytes(), found.config, samples=_INFERENCES * found.batch)
+        verification = verify(program.to_bytes(), found.config, samples=_INFERENCES * program.batch)
     except (AcceleratorError, SimulationError, ValueError) as error:
         trial.stopped = f"{type(error).__name__}: {error}"
     else:
