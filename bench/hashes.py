@@ -19,11 +19,13 @@ from lutterfly.host.compiler import compile_model
 from lutterfly.host.simulation import build
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\(\*.*?\*\)", re.DOTALL)
+#: What attributes leave of a line.
+_EMPTY = re.compile(r"\s*\n")
 
 
 def verilog_digest(preset: str) -> str:
     """SHA-256 of the Verilog of a preset, as hexadecimal digits."""
-    text = _COMMENT.sub("", build.verilog(PRESETS[preset]))
+    text = _EMPTY.sub("\n", _COMMENT.sub("", build.verilog(PRESETS[preset])))
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -38,9 +38,6 @@ _REMEMBERED = (
     "spilled",
 )
 
-#: Beats in a cycle of a run from which on the bus is what holds cores up: reads and writes have a beat each.
-_BUS_BOUND = 0.8
-
 #: Name, bytes taken, all bytes, and what is to be said beyond that.
 Memory = tuple[str, int, int, str]
 
@@ -112,10 +109,8 @@ def core_lines(outcome: Outcome) -> list[str]:
         f"{core['barrier_cycles']:,} at {core['barriers']} barriers"
         for number, core in enumerate(values)
     ]
-    total, bus = outcome.program.predicted_cycles, sum(core["bus_cycles"] for core in values)
     if outcome.config.cluster.shared_port:
-        bound = "; the bus is the bound" if bus > _BUS_BOUND * total else ""
-        lines.append(f"shared bus: {bus:,} beats in {total:,} cycles ({bus / total:.0%}){bound}")
+        lines.append(f"shared bus: {outcome.bus_use.text}")
     return lines
 
 

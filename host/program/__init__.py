@@ -1,7 +1,8 @@
 """A compiled program, as sessions and reports read it."""
 
-from .body import BodyCommand, bus_bytes
+from .body import BodyCommand, bus_beats, bus_bytes
+from .bus_use import BusUse
 from .outcome import ConstantMemory, CoreOutcome, Outcome
 from .spread_by import SpreadBy
 
-__all__ = ["BodyCommand", "ConstantMemory", "CoreOutcome", "Outcome", "SpreadBy", "bus_bytes"]
+__all__ = ["BodyCommand", "BusUse", "ConstantMemory", "CoreOutcome", "Outcome", "SpreadBy", "bus_beats", "bus_bytes"]

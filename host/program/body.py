@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ...golden.config import Config
 from ...golden.engines import decode
 from ...golden.isa import COMMAND_BYTES, Opcode
 from ...golden.program.outline import NONE, QueueOutline
+from ...golden.timing.bus import burst_beats
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -61,6 +63,17 @@ def bus_bytes(opcode: Opcode, fields: Mapping[str, int]) -> int:
     if opcode is Opcode.LOAD:
         return fields["rows"] * fields["folds"] * fields["row_pieces"] * fields["piece_bytes"]
     return fields["rows"] * fields["row_bytes"] if opcode is Opcode.STORE else 0
+
+
+def bus_beats(config: Config, opcode: Opcode, fields: Mapping[str, int]) -> int:
+    """Beats of a command's data on the bus, where each of its runs begins as its first one does."""
+    if opcode is Opcode.LOAD:
+        runs, size = fields["rows"] * fields["folds"], fields["row_pieces"] * fields["piece_bytes"]
+    elif opcode is Opcode.STORE:
+        runs, size = fields["rows"], fields["row_bytes"]
+    else:
+        return 0
+    return runs * sum(burst_beats(config, fields["external"], size))
 
 
 def _index(value: int) -> int | None:

@@ -15,6 +15,7 @@ from ...golden.program.program import Program
 from ...golden.program.queues import CoreProgram
 from ...golden.units import Queue
 from .body import BodyCommand, read_queue
+from .bus_use import BusUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +154,12 @@ class Outcome:
     def feature_bytes(self) -> int:
         """Taken in the feature memory of any core where it is fullest."""
         return max(core.feature_bytes for core in self.cores)
+
+    @property
+    def bus_use(self) -> BusUse:
+        """What all cores move over the bus, in the predicted cycles."""
+        queues = ({queue: core.queue(queue) for queue in Queue} for core in self.cores)
+        return BusUse.of(self.config, queues, self.program.predicted_cycles)
 
     def places(self, row: Row) -> list[tuple[LayerPrediction, LayerOutline]]:
         """What executes an operation of the network: the layer of each core that has a part of it."""

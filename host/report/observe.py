@@ -70,6 +70,10 @@ class Observation:
     compute: tuple[Ran, ...]
     outputs: list[np.ndarray]
 
+    def queue(self, queue: Queue) -> tuple[Ran, ...]:
+        """The commands of a queue, in order."""
+        return self.dma if queue is Queue.DMA else self.compute
+
 
 def observe(
     session: InferenceSession, simulator: Simulator, outcome: Outcome, feeds: Mapping[str, np.ndarray]

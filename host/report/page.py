@@ -5,7 +5,9 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
+from ...golden.units import Queue
 from ..files.phrases import tables_text
+from ..program import BusUse
 from . import figures, memory_figures, timeline
 from .document import MEASURED, PREDICTED, document, section, text_section
 from .gather import Facts
@@ -42,12 +44,12 @@ def page(cores: Sequence[Facts]) -> str:
 def _cores_parts(cores: Sequence[Facts]) -> list[str]:
     """What the cores did beside one another."""
     cycles, config = cores[0].observation.cycles, cores[0].config
-    beats = sum(facts.moved_bytes for facts in cores) / config.axi.data_bytes
-    shared = (
-        f"They share one bus, which is busy for {beats / cycles:.0%} of the cycles (reads and writes may be so each)."
-        if config.cluster.shared_port
-        else "Each has a bus of its own."
-    )
+    shared = "Each has a bus of its own."
+    if config.cluster.shared_port:
+        queues = (
+            {queue: [ran.command for ran in facts.observation.queue(queue)] for queue in Queue} for facts in cores
+        )
+        shared = f"They share one bus: {BusUse.of(config, queues, cycles).text}."
     return [
         section(
             f"{len(cores)} cores",

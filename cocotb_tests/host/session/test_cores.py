@@ -15,12 +15,13 @@ from lutterfly.examples import digits
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.registers import CONTROL_RESET, REGISTERS
-from lutterfly.golden.units import ErrorCode, Unit
+from lutterfly.golden.units import ErrorCode, Queue, Unit
 from lutterfly.host import InferenceSession
 from lutterfly.host.command.main import main
 from lutterfly.host.driver.errors import AcceleratorError
-from lutterfly.host.program import SpreadBy
-from lutterfly.host.session.loading import load_program
+from lutterfly.host.program import Outcome, SpreadBy
+from lutterfly.host.report.observe import observe
+from lutterfly.host.session.loading import load, load_program
 from lutterfly.host.session.verify import verify
 from lutterfly.host.simulation.settings import Fault, MemorySettings
 from lutterfly.host.simulation.verilator_transport import VerilatorTransport
@@ -132,13 +133,33 @@ def test_the_commands(spread_by: SpreadBy, tmp_path: Path, capsys: pytest.Captur
     assert len(values["cores"]) == CORES
     assert any(core["barriers"] for core in values["cores"]) == (spread_by is SpreadBy.LAYER)
     assert main(["check", str(MODEL), *options]) == 0
-    assert "core 1: " in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "core 1: " in said
+    bus = Outcome(load(MODEL, CONFIG, spread_by=spread_by).program, CONFIG).bus_use
+    assert f"shared bus: {bus.text}\n" in said
     image, page = tmp_path / "image.npy", tmp_path / "report.html"
     np.save(image, digits.images()[:1])
     assert main(["run", str(MODEL), "--input", str(image), "--report", str(page), *options]) == 0
     text = page.read_text()
     assert f"{CORES} cores" in text
     assert "<h1>Core 1</h1>" in text
+    assert f"They share one bus: {dataclasses.replace(bus, cycles=values['predicted_cycles']).text}." in text
+
+
+@BY
+def test_every_command_of_every_core_runs_when_it_is_predicted(spread_by: SpreadBy) -> None:
+    """Which begins with the cycle of the start, as the interrupt of all cores says."""
+    session = session_of(spread_by)
+    outcome = Outcome(session.program, CONFIG)
+    session.run(None, feeds(session, session.batch))
+    observed = observe(session, session.transport.simulator, outcome, feeds(session, session.batch))
+    assert len(observed) == CORES
+    for core in observed:
+        for queue in Queue:
+            # What counts of a layer's last step is when it is issued.
+            wrong = [ran for ran in core.queue(queue) if (ran.begin, ran.end) != (ran.command.begin, ran.command.end)]
+            assert core.queue(queue)
+            assert not wrong
 
 
 def test_one_core_is_not_spread(capsys: pytest.CaptureFixture[str]) -> None:

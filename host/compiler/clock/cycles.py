@@ -6,14 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ....golden.isa import Opcode
 from ....golden.program.prediction import LayerPrediction
-from ....golden.timing.bus import burst_beats, commands_at_once
+from ....golden.timing.bus import commands_at_once
 from ....golden.timing.issue import issue_steps
 from ....golden.timing.overheads import OVERHEADS
 from ....golden.units import Queue
 from ...graph import Layer
-from ..data.command import Command
+from ...program import bus_beats
 from ..data.plan import Plan
 from .agenda import Agenda
 from .arbiter import SharedReads, SharedWrites, Turns
@@ -84,7 +83,7 @@ def _predictions(plan: Plan, core: Queues) -> Iterator[LayerPrediction]:
         _, last = compute.issues[indices[index][-1]]
         commands = [command for command in plan.commands if command.layer == index]
         busy = sum(compute.issues[number][1] - compute.issues[number][0] + 1 for number in indices[index])
-        moving = sum(_bus_cycles(plan, command) for command in commands)
+        moving = sum(bus_beats(plan.config, command.opcode, command.fields) for command in commands)
         found = plan.operations[index].connectivity
         yield LayerPrediction(
             layer.name,
@@ -112,18 +111,6 @@ def _served_last(plan: Plan) -> Queue:
     turn."""
     loads = sum(bool(image) for image in plan.images.values())
     return Queue.DMA if loads + 1 > commands_at_once(plan.config) else Queue.COMPUTE
-
-
-def _bus_cycles(plan: Plan, command: Command) -> int:
-    """Beats of a command's data on the bus."""
-    fields = command.fields
-    if command.opcode is Opcode.LOAD:
-        runs, size = fields["rows"] * fields["folds"], fields["row_pieces"] * fields["piece_bytes"]
-    elif command.opcode is Opcode.STORE:
-        runs, size = fields["rows"], fields["row_bytes"]
-    else:
-        return 0
-    return runs * sum(burst_beats(plan.config, fields["external"], size))
 
 
 def _kind(plan: Plan, layer: Layer) -> str:
