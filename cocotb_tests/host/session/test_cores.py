@@ -25,6 +25,7 @@ from lutterfly.host.session.loading import load, load_program
 from lutterfly.host.session.verify import verify
 from lutterfly.host.simulation.settings import Fault, MemorySettings
 from lutterfly.host.simulation.verilator_transport import VerilatorTransport
+from networks.generated import TINY, Limits, Maker, chain
 
 CORES = 2
 CONFIG = dataclasses.replace(PRESETS["tiny"], cluster=ClusterConfig(cores=CORES))
@@ -60,6 +61,29 @@ def test_every_byte_and_the_cycles(spread_by: SpreadBy) -> None:
     assert len(found.program.cores) == CORES
     assert all(core.layers for core in found.program.cores)
     assert found.layers[-1].predicted == found.cycles
+
+
+@BY
+@pytest.mark.parametrize(("side", "channels"), [(48, 4), (33, 20), (36, 8), (24, 12), (31, 16)])
+def test_cycles_where_all_cores_load_and_store_at_once(side: int, channels: int, spread_by: SpreadBy) -> None:
+    """Maps that the feature memories do not hold: the bus is taken by all, in bursts that are whole and ones that are
+    not."""
+    made = Maker(np.random.default_rng(7), "qop", False, TINY)
+    made.start((1, 3, side, side))
+    for inputs in (3, channels):
+        made.product("Conv", (channels, inputs, 1, 1), 0, (1, channels, side, side))
+    found = verify(made.finish().model, CONFIG, samples=CORES, spread_by=spread_by)
+    assert found.bytes_right, found.verdict
+    assert all(core.spilled for core in found.program.cores) or spread_by is SpreadBy.LAYER
+    assert found.program.predicted_cycles == found.cycles
+
+
+def test_turns_go_on_from_run_to_run() -> None:
+    """Who is served first is the one behind the last of the run before: here that takes three cycles."""
+    limits = Limits(side=24, map_bytes=24 << 10, weight_bytes=32 << 10, macs=1_500_000)
+    found = verify(chain(10, form="qdq", limits=limits).model, CONFIG, samples=2, spread_by=SpreadBy.LAYER)
+    assert found.bytes_right, found.verdict
+    assert found.program.predicted_cycles == found.cycles
 
 
 @BY

@@ -123,9 +123,9 @@ class StoreClock:
         if before < 0:
             return 0, min(most, -before)
         number = bisect.bisect_right(self.firsts, before) - 1
-        gone = before - self.firsts[number]
+        # Its beats leave one a cycle.
         sent = yield from self.sent.of(number)
-        return sent + gone + OVERHEADS.shared_room, min(most, self.bursts[number][0] - gone)
+        return sent + OVERHEADS.shared_room, min(most, self.firsts[number] + self.bursts[number][0] - before)
 
     def _answer(self) -> Process:
         """Send the bursts that are read, and complete the commands whose last one is answered."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Generator
 from functools import partial
 
 import pytest
@@ -10,7 +12,7 @@ from lutterfly.golden.isa import Opcode
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing.depths import BEATS_OUTGOING, COLLECTED_BURSTS, REQUESTS_AHEAD
 from lutterfly.golden.timing.overheads import OVERHEADS
-from lutterfly.host.compiler.clock.agenda import Agenda, Events, Process
+from lutterfly.host.compiler.clock.agenda import Agenda, Events, Process, Wait
 from lutterfly.host.compiler.clock.arbiter import SharedReads, SharedWrites, Turns
 from lutterfly.host.compiler.clock.bus import ReadMemory
 from lutterfly.host.compiler.clock.port import Port
@@ -101,27 +103,30 @@ def test_a_burst_waits_where_as_many_are_not_answered_as_the_memory_takes() -> N
     assert begins[-1] == begins[0] + 1 + OVERHEADS.write_latency + 1
 
 
-def test_a_store_reads_as_many_beats_ahead_as_there_is_room_for() -> None:
+@pytest.mark.parametrize("first_beats", [16, 8])
+def test_a_store_reads_as_many_beats_ahead_as_there_is_room_for(first_beats: int) -> None:
     config, agenda = PRESETS["tiny"], Agenda()
-    held, collected = 5000, list[int]()
+    held, collected, left = 5000, list[int](), list[int]()
 
-    def send(last: int, beats: int):
+    def send(last: int, beats: int) -> Generator[Wait, None, tuple[int, int]]:
         collected.append(last)
         yield held
-        return held + 16 * (len(collected) - 1), held + 16 * len(collected) + 40
+        begin = held + len(left)
+        left.extend(range(begin, begin + beats))
+        return begin, begin + beats + 40
 
     store = StoreClock(agenda, config, Port(), Events(agenda), send)
     store.start()
-    size = 8 * config.axi.BURST_BEATS * config.axi.data_bytes
-    store.accept(Command(Opcode.STORE, {"rows": 1, "external": 0, "external_row": 0, "row_bytes": size}), 0)
+    beat = config.axi.data_bytes
+    fields = {"rows": 1, "external": (16 - first_beats) * beat, "external_row": 0, "row_bytes": 128 * beat}
+    store.accept(Command(Opcode.STORE, fields), 0)
     agenda.run()
-    bursts, rest = divmod(BEATS_OUTGOING, 16)
-    assert rest
-    ahead = COLLECTED_BURSTS + bursts
-    assert max(store.read.times[:ahead]) < 200
-    # The next one is short of its last beats, which come as those of the first one go.
-    assert store.read.times[ahead] == held + (16 - rest) + OVERHEADS.shared_room
-    assert len(collected) == 8
+    assert len(left) == 128
+    ends = itertools.accumulate(beats for beats, _ in store.bursts)
+    for end, read in zip(ends, store.read.times, strict=True):
+        # The last beat takes the place of one that has left.
+        before = end - 1 - BEATS_OUTGOING - COLLECTED_BURSTS * config.axi.BURST_BEATS
+        assert read < 200 if before < 0 else read == left[before] + OVERHEADS.shared_room + 1
 
 
 def test_one_core_is_not_held_up() -> None:
