@@ -56,19 +56,10 @@ def convolve(
         or the zero point is not an int8 code.
     """
     codes, weights, bias = np.asarray(codes), np.asarray(weights), np.asarray(bias)
-    for name, array, dtype in (("codes", codes, np.int8), ("weights", weights, np.int8), ("bias", bias, np.int32)):
-        if array.dtype != dtype:
-            raise TypeError(f"{name} must be {np.dtype(dtype)}, not {array.dtype}")
-    outputs, rows, columns, channels = weights.shape
-    if groups < 1 or outputs % groups:
-        raise ValueError(f"groups must divide the {outputs} output channels, not {groups}")
-    if codes.shape[-1] != channels * groups:
-        raise ValueError(f"codes must have the {channels * groups} channels of weights, not {codes.shape[-1]}")
-    if bias.shape != (outputs,):
-        raise ValueError(f"bias must have the shape ({outputs},), not {bias.shape}")
-    # As if there were no zero point: borders have it too, so it is the same for all windows.
+    _check(codes, weights, bias, groups)
+    # The zero point is taken off the sums: borders hold it too, so all windows lose the same.
     sums = weights.sum(axis=(1, 2, 3), dtype=np.int64)
-    kind = _exact_type(weights)
+    kind, (_, rows, columns, channels) = _exact_type(weights), weights.shape
     found = patches(
         codes.astype(kind), kernel=(rows, columns), stride=stride, dilation=dilation, pads=pads, border=zero_point
     )
@@ -76,6 +67,19 @@ def convolve(
     apart = channels == 1 < groups
     total = _apart(found, kernels, groups) if apart else _by_matrices(found, kernels, groups)
     return total.astype(np.int64).astype(np.int32) + (bias - zero_point * sums).astype(np.int32)
+
+
+def _check(codes: Codes, weights: Codes, bias: Codes, groups: int) -> None:
+    for name, array, dtype in (("codes", codes, np.int8), ("weights", weights, np.int8), ("bias", bias, np.int32)):
+        if array.dtype != dtype:
+            raise TypeError(f"{name} must be {np.dtype(dtype)}, not {array.dtype}")
+    outputs, *_, channels = weights.shape
+    if groups < 1 or outputs % groups:
+        raise ValueError(f"groups must divide the {outputs} output channels, not {groups}")
+    if codes.shape[-1] != channels * groups:
+        raise ValueError(f"codes must have the {channels * groups} channels of weights, not {codes.shape[-1]}")
+    if bias.shape != (outputs,):
+        raise ValueError(f"bias must have the shape ({outputs},), not {bias.shape}")
 
 
 def _exact_type(weights: Int8) -> type[np.float32 | np.float64]:
