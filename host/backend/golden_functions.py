@@ -49,7 +49,7 @@ class GoldenFunctions(Backend):
     def _shares(self, arrays: Arrays) -> list[list[Int8]]:
         """The codes of the graph's inputs, for each share of the samples."""
         checked = [ports.check(port, array) for port, array in zip(self.program.inputs, arrays, strict=True)]
-        codes = [ports.to_stored_codes(port, array) for port, array in zip(self.program.inputs, checked, strict=True)]
+        codes = [ports.to_codes(port, array) for port, array in zip(self.program.inputs, checked, strict=True)]
         return [list(share) for share in zip(*codes, strict=True)]
 
     def _outputs(self, shares: Sequence[Sequence[Int8]]) -> list[np.ndarray]:

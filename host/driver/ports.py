@@ -49,11 +49,6 @@ def to_codes(port: Port, array: npt.NDArray[np.int8 | np.uint8]) -> list[npt.NDA
     return found
 
 
-def to_stored_codes(port: Port, array: npt.NDArray[np.int8 | np.uint8]) -> list[npt.NDArray[np.int8]]:
-    """What :func:`to_codes` gives, as the accelerator finds it in its memory: of a binary tensor +1 and -1."""
-    return [tensor_codes(tensor_image(codes, port.bits), port.shape, port.bits) for codes in to_codes(port, array)]
-
-
 def from_codes(port: Port, codes: Sequence[npt.NDArray[np.int8]]) -> npt.NDArray[np.int8 | np.uint8]:
     """The ONNX tensor that :func:`to_codes` makes ``codes`` of."""
     shape = port.share_shape

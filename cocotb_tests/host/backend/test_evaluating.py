@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -87,8 +89,8 @@ def test_one_processor_core_evaluates_alone(started: list[subprocess.Popen], mon
 
 def test_samples_are_taken_as_they_are_needed(started: list[subprocess.Popen]) -> None:
     taken = itertools.count()
-    endless = (sample for sample in itertools.cycle(samples_of(2)) if next(taken) >= 0)
-    evaluated = evaluate_all(graph_of(), endless)
+    many = (sample for sample in itertools.islice(itertools.cycle(samples_of(2)), 2000) if next(taken) >= 0)
+    evaluated = evaluate_all(graph_of(), many)
     for _ in range(50):
         next(evaluated)
     # Two portions of two samples for each of three processes.
@@ -154,41 +156,71 @@ import numpy as np
 from lutterfly.examples import digits
 from lutterfly.host import InferenceSession
 from lutterfly.host.backend import evaluating, workers
+from lutterfly.host.command.main import main
 
 evaluating.PATIENCE_SECONDS = 0
 os.sched_getaffinity = lambda _: {0, 1}
-print("once")
+print("once", flush=True)
+evaluate = workers.Workers._evaluate
+def report(self, portion):
+    print(self._process().pid, flush=True)
+    if sys.argv[1] == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return evaluate(self, portion)
+if sys.argv[1] == "command":
+    workers.Workers._evaluate = report
+    np.save("x.npy", np.concatenate([digits.images()] * 200))
+    sys.exit(main(["run", str(digits.model_path("qdq")), "--input", "x.npy", "--backend", "golden"]))
 session = InferenceSession(digits.model_path("qdq"), "tiny", backend="golden")
 if sys.argv[1] == "die":
-    evaluate = workers.Workers._evaluate
-    def report(self, portion):
-        process = self._process()
-        print(process.pid, flush=True)
-        os.kill(os.getpid(), signal.SIGKILL)
     workers.Workers._evaluate = report
 (logits,) = session.run(None, {"pixels": digits.images()[:40]})
 print(int((logits.argmax(axis=1) == digits.labels()[:40]).sum()))
 """
 
 
-def run_script(folder: Path, word: str) -> subprocess.CompletedProcess[str]:
-    path = folder / "script.py"
-    path.write_text(SCRIPT)
-    return subprocess.run([sys.executable, path, word], check=False, capture_output=True, text=True, timeout=PATIENCE_S)
+def start_script(folder: Path, word: str) -> subprocess.Popen[str]:
+    (folder / "script.py").write_text(SCRIPT)
+    return subprocess.Popen(
+        [sys.executable, "script.py", word],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        process_group=0,
+    )
 
 
 def test_a_script_without_a_guard_is_not_run_again(tmp_path: Path) -> None:
-    done = run_script(tmp_path, "run")
-    assert (done.stdout, done.stderr, done.returncode) == ("once\n40\n", "", 0)
+    with start_script(tmp_path, "run") as process:
+        assert process.communicate(timeout=PATIENCE_S) == ("once\n40\n", "")
+    assert process.returncode == 0
 
 
 def test_processes_end_with_one_that_is_killed(tmp_path: Path) -> None:
-    words = run_script(tmp_path, "die").stdout.split()
-    assert words[0] == "once"
-    pids = [int(word) for word in words[1:]]
+    with start_script(tmp_path, "die") as process:
+        words, complaints = process.communicate(timeout=PATIENCE_S)
+    assert complaints == ""
+    once, *pids = words.split()
+    assert once == "once"
+    assert_end(pids)
+
+
+def test_an_interrupt_from_the_keyboard_ends_command_and_processes(tmp_path: Path) -> None:
+    with start_script(tmp_path, "command") as process:
+        assert process.stdout.readline() == "once\n"
+        pids = [process.stdout.readline()]
+        os.killpg(process.pid, signal.SIGINT)
+        words, complaints = process.communicate(timeout=PATIENCE_S)
+    assert (complaints, process.returncode) == ("lutterfly: interrupted\n", 130)
+    assert_end([*pids, *words.split()])
+
+
+def assert_end(pids: list[str]) -> None:
+    """There are such processes, and they end."""
     assert pids
     deadline = time.monotonic() + PATIENCE_S
-    while any(is_running(pid) for pid in pids):
+    while any(is_running(int(pid)) for pid in pids):
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -207,3 +239,13 @@ def test_sessions_use_the_processes(started: list[subprocess.Popen]) -> None:
     assert started
     assert have_ended(started)
     np.testing.assert_array_equal(found.argmax(axis=1), digits.labels()[:24])
+
+
+def test_a_session_in_several_threads(started: list[subprocess.Popen]) -> None:
+    images = digits.images()[:24]
+    session = InferenceSession(digits.model_path("qdq"), "tiny", backend="golden")
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda part: session.run(None, {"pixels": part})[0], np.split(images, 4)))
+    np.testing.assert_array_equal(np.concatenate(answers).argmax(axis=1), digits.labels()[:24])
+    assert len(started) > 4
+    assert have_ended(started)
