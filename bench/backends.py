@@ -8,7 +8,6 @@ Each is measured several times, in turns: on a machine that is shared, the readi
 from __future__ import annotations
 
 import math
-import os
 import time
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
 from lutterfly.host.backend import BACKENDS
+from lutterfly.host.backend.evaluating import processor_cores
 from lutterfly.host.session.loading import load
 from lutterfly.host.session.random_inputs import random_feeds
 from networks import SEED, arguments
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0, help="least time for each reading (default: 5)")
     parser.add_argument("--readings", type=int, default=2, help="of each model and back-end (default: 2)")
     options = parser.parse_args()
-    print(f"{len(os.sched_getaffinity(0))} processor cores\n")
+    print(f"{processor_cores()} processor cores\n")
     print(f"| network ({options.config}), images a second | {' | '.join(BACKENDS)} | times as fast |")
     print("|---|---|---|---|")
     for path in options.models:

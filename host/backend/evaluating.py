@@ -54,8 +54,13 @@ def outputs_of(graph: Graph, sample: Sample) -> list[Int8]:
     return [values[name] for name in graph.outputs]
 
 
+def processor_cores() -> int:
+    """Those that this process may use, where the system says so."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _in_processes(graph: Graph, samples: Iterator[Sample], *, seconds_each: float) -> Iterator[list[Int8]]:
-    cores = len(os.sched_getaffinity(0))
+    cores = processor_cores()
     first = list(itertools.islice(samples, 2))
     if cores == 1 or len(first) < 2:
         yield from (outputs_of(graph, sample) for sample in itertools.chain(first, samples))
