@@ -82,6 +82,22 @@ def test_accumulators_are_conv_integer(seed: int, grouping: str) -> None:
     np.testing.assert_array_equal(convolve(**arrays, **options), expected)
 
 
+@pytest.mark.parametrize(
+    ("channels", "zero_point"), [(1032, -128), (1033, 127), (1101, 0), (3001, 127), (40_001, -128)]
+)
+@pytest.mark.parametrize("groups", [1, 2])
+def test_the_greatest_sums_are_exact(channels: int, zero_point: int, groups: int) -> None:
+    """Where float32 adds the last sums without rounding, and beyond."""
+    codes = np.full((1, 1, channels * groups), -127, np.int8)
+    weights = np.full((2 * groups, 1, 1, channels), -127, np.int8)
+    weights[1:, ..., 0] += 2
+    bias = np.arange(2 * groups, dtype=np.int32)
+    found = convolve(codes, weights, bias, zero_point=zero_point, groups=groups)
+    for output in range(2 * groups):
+        part = codes[0, 0, output // 2 * channels :][:channels].astype(np.int64) - zero_point
+        assert found[0, 0, output] == int((part * weights[output, 0, 0].astype(np.int64)).sum()) + output
+
+
 @needs_reference
 @pytest.mark.parametrize("unsigned", [False, True])
 @pytest.mark.parametrize("grouping", GROUPINGS)

@@ -35,8 +35,8 @@ ORDER = {
     "golden": ("numerics", "transfer", "connections", "engines", "timing", "program", "machine"),
     "hdl": ("parts", "bus", "memories", "butterfly", "engines", "dma", "results", "compute", "control"),
     "host": (
-        *("files", "model", "graph", "frontend", "quantize", "program", "compiler", "driver", "simulation", "session"),
-        *("report", "transfer", "command"),
+        *("files", "model", "graph", "frontend", "quantize", "program", "compiler", "driver", "simulation", "backend"),
+        *("session", "report", "transfer", "command"),
     ),
     "host/compiler": (
         *("data", "steps", "rewrite", "lower", "layout", "constants", "schedule", "clock", "cluster", "outcome"),

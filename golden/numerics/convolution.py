@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
+Codes = npt.NDArray[Any]
 Int8 = npt.NDArray[np.int8]
 Int32 = npt.NDArray[np.int32]
 Pair = tuple[int, int]
@@ -53,32 +56,70 @@ def convolve(
         or the zero point is not an int8 code.
     """
     codes, weights, bias = np.asarray(codes), np.asarray(weights), np.asarray(bias)
+    _check(codes, weights, bias, groups)
+    # The zero point is taken off the sums: borders hold it too, so all windows lose the same.
+    sums = weights.sum(axis=(1, 2, 3), dtype=np.int64)
+    kind, (_, rows, columns, channels) = _exact_type(weights), weights.shape
+    found = patches(
+        codes.astype(kind), kernel=(rows, columns), stride=stride, dilation=dilation, pads=pads, border=zero_point
+    )
+    kernels = weights.astype(kind)
+    apart = channels == 1 < groups
+    total = _apart(found, kernels, groups) if apart else _by_matrices(found, kernels, groups)
+    return total.astype(np.int64).astype(np.int32) + (bias - zero_point * sums).astype(np.int32)
+
+
+def _check(codes: Codes, weights: Codes, bias: Codes, groups: int) -> None:
     for name, array, dtype in (("codes", codes, np.int8), ("weights", weights, np.int8), ("bias", bias, np.int32)):
         if array.dtype != dtype:
             raise TypeError(f"{name} must be {np.dtype(dtype)}, not {array.dtype}")
-    outputs, rows, columns, channels = weights.shape
+    outputs, *_, channels = weights.shape
     if groups < 1 or outputs % groups:
         raise ValueError(f"groups must divide the {outputs} output channels, not {groups}")
     if codes.shape[-1] != channels * groups:
         raise ValueError(f"codes must have the {channels * groups} channels of weights, not {codes.shape[-1]}")
     if bias.shape != (outputs,):
         raise ValueError(f"bias must have the shape ({outputs},), not {bias.shape}")
-    found = patches(codes, kernel=(rows, columns), stride=stride, dilation=dilation, pads=pads, border=zero_point)
-    height, width = found.shape[:2]
-    # Exact: a product has at most 15 bits, and float64 adds 2**37 of them without rounding. BLAS makes it fast.
-    taken = found.reshape(height * width, rows * columns, groups, channels).transpose(2, 0, 1, 3)
-    matrices = taken.reshape(groups, height * width, -1).astype(np.float64) - zero_point
-    kernels = weights.reshape(groups, outputs // groups, -1).transpose(0, 2, 1).astype(np.float64)
-    total = (matrices @ kernels).astype(np.int64).transpose(1, 0, 2).reshape(height, width, outputs)
-    return (total + bias).astype(np.int32)
 
 
-def patches(codes: Int8, *, kernel: Pair, stride: Pair, dilation: Pair, pads: Pads, border: int) -> Int8:
+def _exact_type(weights: Int8) -> type[np.float32 | np.float64]:
+    """A type that adds up products with codes without rounding, in whatever order BLAS does."""
+    greatest = 128 * int(np.abs(weights, dtype=np.int32).sum(axis=(1, 2, 3)).max(initial=0))
+    # float64 would round sums of more than 2**38 products.
+    return np.float32 if greatest <= 1 << 24 else np.float64
+
+
+def _by_matrices(found: Codes, kernels: Codes, groups: int) -> Codes:
+    """Sums [output rows, output columns, output channels] of all groups, a matrix product each."""
+    height, width, rows, columns, _ = found.shape
+    taken = found.reshape(height * width, rows * columns, groups, -1).transpose(2, 0, 1, 3)
+    matrices = taken.reshape(groups, height * width, -1)
+    total = matrices @ kernels.reshape(groups, len(kernels) // groups, -1).transpose(0, 2, 1)
+    return total.transpose(1, 0, 2).reshape(height, width, -1)
+
+
+def _apart(found: Codes, kernels: Codes, groups: int) -> Codes:
+    """The same where each group has one input channel: matrices would be single columns."""
+    height, width, rows, columns, _ = found.shape
+    # [kernel rows, kernel columns, groups, output channels of a group]
+    taps = kernels.reshape(groups, -1, rows, columns).transpose(2, 3, 0, 1)
+    if height * width < rows * columns:
+        total = np.einsum("hwrcg,rcgo->hwgo", found, taps)
+    else:
+        total = np.zeros((height, width, *taps.shape[2:]), found.dtype)
+        for row in range(rows):
+            for column in range(columns):
+                total += found[:, :, row, column, :, np.newaxis] * taps[row, column]
+    return total.reshape(height, width, -1)
+
+
+def patches(codes: Codes, *, kernel: Pair, stride: Pair, dilation: Pair, pads: Pads, border: int) -> Codes:
     """What the window sees at each position.
 
     Parameters
     ----------
     codes : int8[height, width, channels]
+        Codes, in whatever type.
     kernel, stride, dilation : (vertical, horizontal)
     pads : (top, left, bottom, right)
     border : int
@@ -87,7 +128,7 @@ def patches(codes: Int8, *, kernel: Pair, stride: Pair, dilation: Pair, pads: Pa
     Returns
     -------
     int8[output rows, output columns, kernel rows, kernel columns, channels]
-        A view where possible: not to be written.
+        A view of the type of ``codes``: not to be written.
 
     Raises
     ------
@@ -102,12 +143,19 @@ def patches(codes: Int8, *, kernel: Pair, stride: Pair, dilation: Pair, pads: Pa
         if min(value) < least:
             raise ValueError(f"{name} must be at least {least}, not {value}")
     top, left, bottom, right = pads
-    padded = np.pad(codes, ((top, bottom), (left, right), (0, 0)), constant_values=np.int8(border))
-    (sv, sh), (dv, dh) = stride, dilation
-    extent = dv * (kernel[0] - 1) + 1, dh * (kernel[1] - 1) + 1
+    height, width, channels = codes.shape
+    padded = np.full((top + height + bottom, left + width + right, channels), border, codes.dtype)
+    padded[top : top + height, left : left + width] = codes
+    extent = tuple(d * (size - 1) + 1 for size, d in zip(kernel, dilation, strict=True))
     if extent[0] > padded.shape[0] or extent[1] > padded.shape[1]:
         raise ValueError(
             f"kernel must be at most the map with its borders {padded.shape[:2]}, not {extent} with its dilation"
         )
-    windows = np.lib.stride_tricks.sliding_window_view(padded, extent, axis=(0, 1))
-    return windows[::sv, ::sh, :, ::dv, ::dh].transpose(0, 1, 3, 4, 2)
+    counts = ((whole - part) // step + 1 for whole, part, step in zip(padded.shape, extent, stride, strict=False))
+    down, along, between = padded.strides
+    return np.lib.stride_tricks.as_strided(
+        padded,
+        (*counts, *kernel, channels),
+        (stride[0] * down, stride[1] * along, dilation[0] * down, dilation[1] * along, between),
+        writeable=False,
+    )

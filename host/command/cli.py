@@ -13,12 +13,34 @@ from typing import Annotated
 import typer
 
 from ...golden.presets import DEFAULT_PRESET
+from ..backend import DEFAULT_BACKEND
 from ..files.configuration import find_config
 from ..files.progress import showing
 from ..files.standard_streams import answer
-from . import commands, comparison, inference, quantisation, tables
+from . import accuracy, commands, comparison, inference, quantisation, tables
 from .ending import finish, reporting
-from .options import Batch, BlockRams, ConfigOption, Cores, Json, Model, Operators, Plot, SourceScheme, Spread
+from .options import (
+    Backend,
+    Batch,
+    BlockRams,
+    Calibrate,
+    ConfigOption,
+    Cores,
+    FloatModel,
+    Inputs,
+    Json,
+    Labels,
+    Limit,
+    Model,
+    Operators,
+    Outputs,
+    Plot,
+    Report,
+    Samples,
+    SourceScheme,
+    Spread,
+    TestSamples,
+)
 from .target import Target
 
 app = typer.Typer(
@@ -78,22 +100,8 @@ def compile_(
 @app.command()
 def quantize(
     model: Annotated[Path, typer.Argument(help="An ONNX file of a float network.", show_default=False)],
-    calibrate: Annotated[
-        Path,
-        typer.Option(
-            metavar="FILE.npz",
-            show_default=False,
-            help="Typical inputs: a NumPy archive with an array for each input; the first axis counts samples.",
-        ),
-    ],
-    test: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.npz",
-            show_default=False,
-            help="Other inputs, to measure the error on; by default every tenth sample is held out for that.",
-        ),
-    ] = None,
+    calibrate: Calibrate,
+    test: TestSamples = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="The quantised ONNX file; by default MODEL_int8.onnx.", show_default=False),
@@ -111,39 +119,42 @@ def quantize(
 @app.command()
 def run(
     model: Model,
-    inputs: Annotated[
-        list[str],
-        typer.Option(
-            "--input",
-            metavar="[NAME=]FILE",
-            show_default=False,
-            help="A NumPy file for an input; the first axis is the batch.",
-        ),
-    ],
-    outputs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--output", "-o", metavar="[NAME=]FILE", show_default=False, help="Where an output goes, as a NumPy file."
-        ),
-    ] = None,
-    report: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.html",
-            show_default=False,
-            help="Write a page that shows where cycles and bytes go, layer by layer (needs the extra `report`).",
-        ),
-    ] = None,
+    inputs: Inputs,
+    outputs: Outputs = None,
+    report: Report = None,
+    backend: Backend = DEFAULT_BACKEND,
     batch: Batch = None,
     spread: Spread = None,
     config: ConfigOption = DEFAULT_PRESET,
     cores: Cores = None,
     as_json: Json = False,
 ) -> None:
-    """Run inference on the simulated accelerator."""
+    """Run inference on the simulated accelerator, or in the golden functions."""
     with reporting(as_json), showing(enabled=not as_json) as progress:
         target = Target.of(config, cores, spread, batch)
-        finish(inference.run(model, inputs, outputs or [], report, target, progress), as_json)
+        finish(inference.run(model, inputs, outputs or [], report, backend, target, progress), as_json)
+
+
+@app.command()
+def evaluate(
+    model: Model,
+    data: Samples,
+    labels: Labels,
+    float_model: FloatModel = None,
+    limit: Limit = None,
+    backend: Backend = DEFAULT_BACKEND,
+    batch: Batch = None,
+    spread: Spread = None,
+    config: ConfigOption = DEFAULT_PRESET,
+    cores: Cores = None,
+    as_json: Json = False,
+) -> None:
+    """Measure the accuracy of the accelerator beside that of ONNX Runtime; fails if a byte differs from its bytes."""
+    with reporting(as_json):
+        with showing(enabled=not as_json) as progress:
+            target = Target.of(config, cores, spread, batch)
+            answered = accuracy.evaluate(model, data, labels, float_model, limit, backend, target, progress)
+        finish(answered, as_json)
 
 
 @app.command()

@@ -6,10 +6,12 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from ..files.phrases import elements_text, inference_text, macs_of, shape_text
+from ..backend import find_backend
+from ..files.phrases import elements_text, inference_text, macs_of, prediction_text, shape_text
 from ..files.progress import Progress
 from ..files.writing import check_writable, write_whole
 from ..model.arrays import sample_count
@@ -24,6 +26,7 @@ def run(
     inputs: Sequence[str],
     outputs: Sequence[str],
     report: Path | None,
+    backend: str,
     target: Target,
     progress: Progress,
 ) -> Answer:
@@ -32,12 +35,13 @@ def run(
 
     outcome = None
     if report:
+        find_backend(backend).need_accelerator("report")
         reports.check_ending(report)
         reports.check_available()
         given, outcome = target.load_outcome(model)
     else:
         given = target.load(model)
-    session = InferenceSession(given, target.config, progress=progress)
+    session = InferenceSession(given, target.config, progress=progress, backend=backend)
     sources = assign("input", inputs, session.get_inputs())
     targets = assign("output", outputs, session.get_outputs())
     feeds = load_inputs(sources, session.get_inputs())
@@ -68,34 +72,43 @@ def _answer(
     targets: Mapping[str, str],
     feeds: Mapping[str, np.ndarray],
 ) -> Answer:
-    """What an inference gave, and how many cycles it took."""
+    """What inferences gave, and what is known of their cycles."""
     from ..model.mac_share import mac_share
 
-    # Of the last inference: a report makes one more, which leaves other counters.
-    program, counters, multipliers = session.program, session.counters[-1], session.config.multipliers
-    cycles, share = counters["cycles"], mac_share(program, session.loaded.parts)
-    utilisation = program.utilisation(cycles, multipliers)
+    program, share = session.program, mac_share(session.program, session.loaded.parts)
+    cycles, values = _measured(session) if session.backend.has_accelerator else _predicted(session)
     values = {
-        "cycles": cycles,
+        "backend": session.backend.name,
         "predicted_cycles": program.predicted_cycles,
         "macs": macs_of(program),
         **share.values(),
-        "utilisation": round(utilisation, 4),
         "samples": sample_count(feeds),
         "batch": program.batch,
         "outputs": {name: list(array.shape) for name, array in results.items()},
-        "counters": counters,
+        **values,
     }
     text = [
         f"{name}: {array.dtype} {shape_text(array.shape)}"
         + (f" -> {targets[name]}" if name in targets else elements_text(array))
         for name, array in results.items()
     ]
-    text.append(
-        f"{cycles:,} cycles for {inference_text(program)} (predicted {program.predicted_cycles:,}), "
-        f"{utilisation:.1%} of {multipliers} multipliers busy"
-    )
-    text += share.lines()
+    return Answer("\n".join([*text, cycles[0], *share.lines(), *cycles[1:]]), values)
+
+
+def _measured(session: InferenceSession) -> tuple[list[str], dict[str, Any]]:
+    """The cycles of the last inference: lines for people, and values for scripts."""
+    # Of the last inference: a report makes one more, which leaves other counters.
+    program, counters, multipliers = session.program, session.counters[-1], session.config.multipliers
+    cycles = counters["cycles"]
+    utilisation = program.utilisation(cycles, multipliers)
+    measured = f"{cycles:,} cycles for {inference_text(program)} (predicted {program.predicted_cycles:,})"
+    text = [f"{measured}, {utilisation:.1%} of {multipliers} multipliers busy"]
     if len(session.counters) == 1:
         text.append("the first inference fetches the program as well; later ones find it in the accelerator")
-    return Answer("\n".join(text), values)
+    return text, {"cycles": cycles, "utilisation": round(utilisation, 4), "counters": counters}
+
+
+def _predicted(session: InferenceSession) -> tuple[list[str], dict[str, Any]]:
+    """Likewise what is predicted, where there is no accelerator."""
+    prediction = prediction_text(session.program, session.config.multipliers)
+    return [f"computed by the {session.backend.title}: {prediction}"], {}

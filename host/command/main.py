@@ -62,7 +62,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(words: list[str]) -> int:
     try:
-        return app(words, prog_name="lutterfly", standalone_mode=False) or 0
+        code = app(words, prog_name="lutterfly", standalone_mode=False) or 0
+        if code == INTERRUPTED:
+            # Typer makes a code of it, and says nothing.
+            raise KeyboardInterrupt
+        return code
     except _UsageError as error:
         # Also what stands wrong on the command line is an object for scripts.
         if "--json" in words:

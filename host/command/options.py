@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ...golden.presets import PRESETS
+from ..backend import BackendName
 from ..program import SpreadBy
 
 Model = Annotated[Path, typer.Argument(help="An ONNX file, or a program that `compile` made.", show_default=False)]
@@ -45,6 +46,97 @@ Batch = Annotated[
         show_default=False,
     ),
 ]
+
+
+Calibrate = Annotated[
+    Path,
+    typer.Option(
+        metavar="FILE.npz",
+        show_default=False,
+        help="Typical inputs: a NumPy archive with an array for each input; the first axis counts samples.",
+    ),
+]
+
+
+TestSamples = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE.npz",
+        show_default=False,
+        help="Other inputs, to measure the error on; by default every tenth sample is held out for that.",
+    ),
+]
+
+
+Inputs = Annotated[
+    list[str],
+    typer.Option(
+        "--input",
+        metavar="[NAME=]FILE",
+        show_default=False,
+        help="A NumPy file for an input; the first axis is the batch.",
+    ),
+]
+
+
+Outputs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--output", "-o", metavar="[NAME=]FILE", show_default=False, help="Where an output goes, as a NumPy file."
+    ),
+]
+
+
+Report = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE.html",
+        show_default=False,
+        help="Write a page that shows where cycles and bytes go, layer by layer (needs the extra `report`).",
+    ),
+]
+
+
+Backend = Annotated[
+    BackendName,
+    typer.Option(
+        help="What computes: the simulated accelerator, or the golden functions, which give the same bytes much faster "
+        "and count no cycles."
+    ),
+]
+
+
+Samples = Annotated[
+    Path,
+    typer.Option(
+        "--data",
+        metavar="FILE",
+        show_default=False,
+        help="Inputs: a NumPy archive (.npz) with an array for each, or the array of the only one (.npy); the first "
+        "axis counts samples.",
+    ),
+]
+
+
+Labels = Annotated[
+    Path,
+    typer.Option(
+        metavar="FILE.npy",
+        show_default=False,
+        help="The class of each sample: a NumPy file of integers, of which 0 is the first class.",
+    ),
+]
+
+
+FloatModel = Annotated[
+    Path | None,
+    typer.Option(
+        "--float", metavar="FILE.onnx", show_default=False, help="The float model, whose accuracy is shown as well."
+    ),
+]
+
+
+Limit = Annotated[int | None, typer.Option(help="Only so many samples, the first ones.", min=1, show_default=False)]
 
 
 Json = Annotated[

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from . import Graph, Int8, View
+from .codes import from_codes, to_codes
 from .finish import looked_up
-from .tabulate import from_codes, to_codes
 
 
 def evaluate(graph: Graph, inputs: Mapping[str, Int8]) -> dict[str, Int8]:

@@ -15,22 +15,13 @@ import onnxruntime
 from ...golden.transfer.tables import apply_table
 from ..model.runtime import plain_session
 from . import Int8
+from .codes import from_codes, to_codes
 
 CODES = np.arange(-128, 128, dtype=np.int8)
 
 # ONNX Runtime's kernels work on vectors of up to 16 floats, unrolled up to fourfold, and treat the rest of a tensor
 # apart. Lengths around these sizes put every code in the body and in the rest.
 _REST_LENGTHS = (1, 3, 7, 15, 31, 63)
-
-
-def from_codes(codes: Int8, dtype: np.dtype) -> np.ndarray:
-    """The int8 or uint8 elements that int8 ``codes`` stand for."""
-    return codes if dtype == np.int8 else codes.view(np.uint8) ^ np.uint8(128)
-
-
-def to_codes(array: np.ndarray) -> Int8:
-    """The int8 codes of int8 or uint8 elements."""
-    return array if array.dtype == np.int8 else (array ^ np.uint8(128)).view(np.int8)
 
 
 def code_offset(dtype: np.dtype) -> int:

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
-from ..files.numpy_files import load_array
-from .arrays import TensorInfo, check_feed
+from ..files.numpy_files import load_archive, load_array
+from .arrays import TensorInfo, check_feed, check_feeds
 
 
 def assign(kind: str, words: Sequence[str], infos: Sequence[TensorInfo]) -> dict[str, str]:
@@ -49,6 +50,59 @@ def load_inputs(files: Mapping[str, str], infos: Sequence[TensorInfo]) -> dict[s
             raise ValueError(f"{path}: {error}") from error
         _check_finite(path, name, feeds[name])
     return feeds
+
+
+def load_samples(path: Path, infos: Sequence[TensorInfo]) -> dict[str, np.ndarray]:
+    """The samples of all inputs, from an archive with an array for each, or from the file of the only one's.
+
+    Raises
+    ------
+    ValueError
+        If the file cannot be read, or a name, a type, a shape or a value is wrong; the message names the file.
+    """
+    names = [info.name for info in infos]
+    if path.suffix != ".npy":
+        feeds = load_archive(path)
+    elif len(names) == 1:
+        feeds = {names[0]: load_array(path)}
+    else:
+        raise ValueError(
+            f"{path}: must be a NumPy archive (.npz) with an array for each of {', '.join(names)}, not one array; "
+            "write it with numpy.savez"
+        )
+    try:
+        check_feeds(infos, feeds)
+    except (TypeError, ValueError) as error:
+        wanted = (f"{info.name} {info.dtype}[{', '.join(map(str, ('samples', *info.sample_shape)))}]" for info in infos)
+        raise ValueError(f"{path}: {error}; the model takes {', '.join(wanted)}") from error
+    for name, array in feeds.items():
+        _check_finite(str(path), name, array)
+    return feeds
+
+
+def load_labels(path: Path, samples: int, classes: int) -> npt.NDArray[np.int64]:
+    """The class of each sample, int64[samples], from 0 to ``classes - 1``.
+
+    Raises
+    ------
+    ValueError
+        If the file cannot be read, or a type, a shape or a value is wrong; the message names the file.
+    """
+    labels = load_array(path)
+    if labels.dtype.kind not in "iu":
+        raise ValueError(f"{path}: labels must be integers, not {labels.dtype}; write them as numpy.int64")
+    if labels.shape != (samples,):
+        raise ValueError(
+            f"{path}: labels must have the shape [{samples}], one for each sample, not {list(labels.shape)}; "
+            "give those of the same samples, as one row"
+        )
+    wrong = np.flatnonzero((labels < 0) | (labels >= classes))
+    if wrong.size:
+        raise ValueError(
+            f"{path}: labels must be between 0 and {classes - 1}, the {classes} classes of the model, "
+            f"not {labels[wrong[0]]} at [{wrong[0]}]; number classes from 0 in the order of the model's output"
+        )
+    return labels.astype(np.int64)
 
 
 def _check_finite(path: str, name: str, array: np.ndarray) -> None:

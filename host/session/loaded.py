@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,8 @@ from ..model.model import Model
 
 if TYPE_CHECKING:
     import onnxruntime
+
+    from ..graph import Graph
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +27,8 @@ class Loaded:
     program : Program
     model, head, tail : Model
         Those of the program; head and tail are empty where there is none.
+    compiled : Graph or None
+        What was compiled; None where that was done before.
     """
 
     name: str
@@ -32,6 +36,7 @@ class Loaded:
     model: Model
     head: Model
     tail: Model
+    compiled: Graph | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, name: str, program: Program) -> Loaded:
@@ -42,6 +47,28 @@ class Loaded:
     def parts(self) -> tuple[Model, Model]:
         """What runs on the host."""
         return self.head, self.tail
+
+    @cached_property
+    def graph(self) -> Graph:
+        """What the accelerator computes, for the golden functions.
+
+        Raises
+        ------
+        ValueError
+            If the program is not one of its model.
+        """
+        from .program_tensors import check_tensors  # noqa: PLC0415
+
+        graph = self.compiled or self._imported()
+        check_tensors(self.program, graph, self.name)
+        return graph
+
+    def _imported(self) -> Graph:
+        # They take a while to import, which a program that the accelerator runs needs not.
+        from ..compiler import batched  # noqa: PLC0415
+        from ..frontend import import_model  # noqa: PLC0415
+
+        return batched(import_model(self.model, self.name), self.program.batch // self.program.shares)
 
     @cached_property
     def ends(self) -> tuple[list[TensorInfo], list[TensorInfo]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ...golden.config import Config
 from ...golden.presets import DEFAULT_PRESET
@@ -17,9 +16,6 @@ from ..model.model_file import with_external_data
 from ..program import Outcome, SpreadBy
 from ..program.spread_by import spread_of
 from .loaded import Loaded
-
-if TYPE_CHECKING:
-    from ..graph import Graph
 
 #: What a user hands in: the path of a file or its contents, or what was made of them.
 Given = str | Path | bytes | Model | Program | Loaded
@@ -53,29 +49,17 @@ def load(
     ValueError
         If the file is neither, or does not fit the configuration; the message names the place and the remedy.
     """
-    return load_with_graph(given, config, name=name, batch=batch, spread_by=spread_by)[0]
-
-
-def load_with_graph(
-    given: Given,
-    config: str | Path | Config = DEFAULT_PRESET,
-    *,
-    name: str = "model",
-    batch: int | None = None,
-    spread_by: SpreadBy | None = None,
-) -> tuple[Loaded, Graph | None]:
-    """What :func:`load` gives, and the graph that was compiled; None where that was done before."""
     wanted = _Wanted(find_config(config), batch, spread_by)
     if isinstance(given, Loaded):
-        return wanted.checked(given), None
+        return wanted.checked(given)
     if isinstance(given, Program):
-        return wanted.checked(Loaded.of(name, given)), None
+        return wanted.checked(Loaded.of(name, given))
     if isinstance(given, Model):
         return wanted.compiled(given, name)
     path = None if isinstance(given, bytes) else Path(given)
     name, data = (name, given) if path is None else (str(given), read_file(path))
     if data.startswith(MAGIC):
-        return wanted.read(data, name), None
+        return wanted.read(data, name)
     model = Model(data)
     return wanted.compiled(model if path is None else with_external_data(model, path), name)
 
@@ -130,15 +114,15 @@ class _Wanted:
         check_parts(loaded)
         return loaded
 
-    def compiled(self, model: Model, name: str) -> tuple[Loaded, Graph]:
-        """A model's, and the graph."""
+    def compiled(self, model: Model, name: str) -> Loaded:
+        """A model's."""
         # A program file needs neither, which take a while to import.
         from ..compiler import batched, compile_graph  # noqa: PLC0415
         from ..frontend import import_model  # noqa: PLC0415
 
         graph = batched(import_model(model, name), 1 if self.batch is None else self.batch)
         program = compile_graph(graph, self.config, spread_by=self.spread_by or SpreadBy.SAMPLE)
-        return Loaded(name, program, graph.model, graph.head, graph.tail), graph
+        return Loaded(name, program, graph.model, graph.head, graph.tail, compiled=graph)
 
     def checked(self, loaded: Loaded) -> Loaded:
         """A program that is what is wanted."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,13 +11,13 @@ import numpy as np
 
 from ...golden.config import Config
 from ...golden.presets import DEFAULT_PRESET
+from ..backend import DEFAULT_BACKEND, find_backend
 from ..driver.driver import Driver
 from ..driver.transport import Transport
 from ..files.configuration import find_config
 from ..files.progress import Progress, silent
 from ..model.arrays import TensorInfo, check_feeds, sample_count
 from ..program import SpreadBy
-from ..simulation.verilator_transport import VerilatorTransport
 from .loading import Given, load
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 class InferenceSession:
     """A model on an accelerator: by default a simulated one, on the ideal bus.
+
+    With ``backend="golden"`` the golden functions give the same bytes without an accelerator, on all processor cores;
+    :func:`.verify.verify` shows that they are the same. There are no transport, driver and counters then.
 
     As with ONNX Runtime, several threads may call :meth:`run`. Several sessions may share a transport: each run has the
     accelerator to itself, and loads its program again if another's has taken its place.
@@ -47,6 +50,8 @@ class InferenceSession:
     spread_by : SpreadBy or None
         What cores have a part of each, if there are several: by default what a program was compiled for, and samples
         for a model.
+    backend : str
+        What computes: "simulator", the accelerator behind ``transport``, or "golden".
 
     Attributes
     ----------
@@ -55,16 +60,14 @@ class InferenceSession:
     program : Program
     batch : int
         Samples of an inference, of all cores.
-    counters : list of dict
-        Performance counters of each inference of the last :meth:`run`, in whatever thread, see
-        :meth:`.driver.Driver.counters`.
-    core_counters : list of list of dict
-        The same of each core.
+    backend : Backend
+        What computes.
 
     Raises
     ------
     ValueError
-        If the model is refused, or cannot be run in batches of that size.
+        If the model is refused, or cannot be run in batches of that size; also if there is no such back-end, or it has
+        no transport.
     """
 
     def __init__(
@@ -76,20 +79,22 @@ class InferenceSession:
         progress: Progress = silent,
         batch: int | None = None,
         spread_by: SpreadBy | None = None,
+        backend: str = DEFAULT_BACKEND,
     ):
+        kind = find_backend(backend)
+        if transport is not None:
+            kind.need_accelerator("transport")
         self.config = find_config(config)
         self.loaded = load(path_or_bytes, self.config, batch=batch, spread_by=spread_by)
         self.program = self.loaded.program
         self.batch = self.program.batch
-        self.counters: list[dict[str, int]] = []
-        self.core_counters: list[list[dict[str, int]]] = []
-        self._transport = transport
         self._progress = progress
-        self._driver: Driver | None = None
         self._mixing: str | None = None
-        self._lock = threading.RLock()
         self._inputs, self._outputs = self.loaded.ends
         self._head, self._tail = self.loaded.head_session, self.loaded.tail_session
+        self.backend = kind(
+            self.program, self.config, graph=lambda: self.loaded.graph, transport=transport, progress=progress
+        )
 
     def get_inputs(self) -> list[TensorInfo]:
         """The model's inputs."""
@@ -133,18 +138,31 @@ class InferenceSession:
         samples = check_feeds(self._inputs, input_feed)
         if samples > 1:
             self._check_independent(samples)
-        driver = self.driver()
-        results = []
-        # Not for each inference: sessions that take turns would load their programs each time.
-        with self.transport.exclusive():
-            self.counters, self.core_counters = counters, of_cores = [], []
-            for start in range(0, samples, self.batch):
-                self._progress("running samples", start, samples)
-                feeds = {name: array[start : start + self.batch] for name, array in input_feed.items()}
-                results.append(self.tail(feeds, driver.infer(self.head(feeds))))
-                counters.append(driver.counters())
-                of_cores.append(driver.core_counters())
-        return [np.concatenate([result[name] for result in results]) for name in names]
+        results = self.run_samples(input_feed)
+        return [results[name] for name in names]
+
+    def run_samples(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """All outputs by name, of each sample as if it were run alone; ``feeds`` are as :meth:`run` has checked them.
+
+        Raises
+        ------
+        AcceleratorError
+            As :meth:`run`.
+        """
+        samples = sample_count(feeds)
+        parts = [
+            {name: array[start : start + self.batch] for name, array in feeds.items()}
+            for start in range(0, samples, self.batch)
+        ]
+
+        def heads() -> Iterator[list[np.ndarray]]:
+            for number, part in enumerate(parts):
+                self._progress("running samples", number * self.batch, samples)
+                yield self.head(part)
+
+        with contextlib.closing(self.backend.infer(heads())) as inferences:
+            results = [self.tail(part, outputs) for part, outputs in zip(parts, inferences, strict=True)]
+        return {info.name: np.concatenate([result[info.name] for result in results]) for info in self._outputs}
 
     def _check_independent(self, samples: int) -> None:
         """Refuse several samples where ONNX Runtime gives other outputs for a batch than for each of its samples."""
@@ -160,22 +178,24 @@ class InferenceSession:
             )
 
     @property
+    def counters(self) -> list[dict[str, int]]:
+        """Performance counters of each inference of the last :meth:`run`, in whatever thread, see
+        :meth:`.driver.Driver.counters`."""
+        return self.backend.counters
+
+    @property
+    def core_counters(self) -> list[list[dict[str, int]]]:
+        """The same of each core."""
+        return self.backend.core_counters
+
+    @property
     def transport(self) -> Transport:
         """The accelerator; if it is simulated, the simulator is built on the first use."""
-        with self._lock:
-            if self._transport is None:
-                self._transport = VerilatorTransport(self.config, progress=self._progress)
-            return self._transport
+        return self.backend.transport
 
     def driver(self) -> Driver:
         """The driver of the program; made, with the simulator, and loaded on the first call."""
-        # One lock, and not two that could wait for each other.
-        with self.transport.exclusive():
-            if self._driver is None:
-                driver = Driver(self.transport, self.config)
-                driver.load(self.program)
-                self._driver = driver
-            return self._driver
+        return self.backend.driver()
 
     def head(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """What the host hands to the accelerator for one inference: the arrays of the program's input ports.

@@ -7,7 +7,8 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from lutterfly.host.graph.tabulate import CODES, from_codes, tabulate, to_codes
+from lutterfly.host.graph.codes import from_codes, to_codes
+from lutterfly.host.graph.tabulate import CODES, tabulate
 
 
 def model(operator: str, dtype: type, *, scale: float, zero: int, **attributes) -> onnx.ModelProto:

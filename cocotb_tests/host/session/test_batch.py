@@ -150,7 +150,9 @@ def test_a_program_file_says_its_batch_and_is_run_with_it(
     np.save(inputs, np.concatenate([made.feeds(seed)["x"] for seed in range(5)]))
     results, compilations = [], []
     plan_graph_once = compiler.plan_graph
-    monkeypatch.setattr(compiler, "plan_graph", lambda *given: compilations.append(1) or plan_graph_once(*given))
+    monkeypatch.setattr(
+        compiler, "plan_graph", lambda *given, **named: compilations.append(1) or plan_graph_once(*given, **named)
+    )
     for number, words in enumerate(([program], [program, "--batch", 3], [model, "--batch", 3, "--report", page])):
         output = tmp_path / f"{number}.npy"
         values = answer(capsys, "run", *words, "--input", inputs, "--output", output)

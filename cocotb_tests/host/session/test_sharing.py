@@ -282,7 +282,7 @@ def test_the_first_run_in_several_threads_makes_one_simulator(
         made.append(GoldenTransport(CONFIG))
         return made[-1]
 
-    monkeypatch.setattr("lutterfly.host.session.session.VerilatorTransport", make)
+    monkeypatch.setattr("lutterfly.host.backend.accelerator.VerilatorTransport", make)
     session = InferenceSession(digits.model_path("qop"), CONFIG)
     side_by_side(*(lambda index=index: check(session, answers["qop"], index) for index in range(4)))
     assert len(made) == 1

@@ -76,6 +76,7 @@ WITHOUT_SIMULATION = {"cocotb_tests/hdl/results/test_requant.py": "golden or ref
 OF_FOLDERS = {
     "golden/engines": ("engines", "machine", "timing"),
     "golden": ("machine", "program_file"),
+    "host/backend": ("evaluating", "golden_functions", "session", "sharing"),
     "host/compiler/clock": ("clock", "stalls"),
     "host/compiler/lower": ("lowerings", "element_width", "tiles"),
     "host/compiler": ("compiler", "lowerings", "memory"),
@@ -108,10 +109,13 @@ BESIDE_NAMES = {
     "images": ("placing",),
     "isa": ("manual",),
     "kernels": ("frontend",),
+    "loaded": ("golden_functions",),
     "parts": ("memory",),
     "program_parts": ("program_file",),
+    "program_tensors": ("golden_functions",),
     "registers": ("manual",),
     "segments": ("placing",),
+    "tensor_files": ("accuracy",),
     "residences": ("tiles", "occupancy"),
 }
 #: About the seconds that tests take, where it is more than a few; with the folder where others have the same name.
@@ -125,6 +129,7 @@ SECONDS = {
     "batch": 10,
     "binary_functions": 15,
     "concat_tables": 15,
+    "evaluating": 20,
     "fpc": 20,
     "frontend": 20,
     "families": 60,

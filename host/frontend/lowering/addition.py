@@ -7,7 +7,8 @@ from onnx import NodeProto
 
 from ....golden.numerics.addition import UNSIGNED_OFFSET, add, sum_tables
 from ...graph import Add, CodeFinish, Int8
-from ...graph.tabulate import CODES, code_offset, from_codes, open_part, to_codes
+from ...graph.codes import from_codes, to_codes
+from ...graph.tabulate import CODES, code_offset, open_part
 from ...model.model_graph import has_unsigned
 from ..building.build import Build
 from ..building.checks import check_layers

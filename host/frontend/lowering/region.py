@@ -7,7 +7,8 @@ import onnx
 from onnx import NodeProto, helper
 
 from ...graph import CodeFinish, Pointwise
-from ...graph.tabulate import CODES, from_codes, open_part
+from ...graph.codes import from_codes
+from ...graph.tabulate import CODES, open_part
 from ...model.model_graph import expose
 from ..building.build import Build, follow_trunk
 from ..building.checks import check_layers, table_of

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ....golden.elements import CODE_BITS
 from ....golden.numerics.convolution import Int32, convolve
-from ....golden.numerics.requant import pack_parameters, requantise
+from ....golden.numerics.requant_float import requantise_float
 from ..channels import ChannelRule
 from ..finished import Finished
 from ..tensor import Int8, Tensor
@@ -57,8 +57,7 @@ class Product(Finished):
 
     def scaled(self, sums: Int32, multiplier: npt.NDArray[np.float32], zero_point: int) -> Int8:
         """Codes of sums that have their bias."""
-        parameters = pack_parameters(np.zeros(len(multiplier), np.int32), multiplier)
-        return requantise(sums, parameters, zero_point, self.finish.low, self.finish.high)
+        return requantise_float(sums, multiplier, zero_point, self.finish.low, self.finish.high)
 
     def counts_border(self, code: int) -> bool:
         """The zero point, whatever it is: it adds nothing to a sum."""

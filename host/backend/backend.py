@@ -1,0 +1,123 @@
+"""The contract of back-ends: from what a head gives to what a tail takes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from ...golden.config import Config
+from ...golden.program.program import Program
+from ..driver.driver import Driver
+from ..driver.transport import Transport
+from ..files.progress import Progress, silent
+from ..graph import Graph
+
+#: The ONNX tensors at the ports of a program, in their order: int8 or uint8.
+Arrays = Sequence[np.ndarray]
+
+
+class Backend(ABC):
+    """What computes the inferences of one program; several threads may use it.
+
+    Parameters
+    ----------
+    program : Program
+    config : Config
+        Of the program.
+    graph : callable
+        Gives the graph of the program, of which it may first have to be made.
+    transport : Transport or None
+        The accelerator, for a back-end that has one.
+    progress : callable
+        Told what takes long.
+
+    Attributes
+    ----------
+    name : str
+        What users call it.
+    title : str
+        Where inferences are computed, for people.
+    has_accelerator : bool
+        Whether there is an accelerator, with a transport, a driver and counters.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    has_accelerator: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        program: Program,
+        config: Config,
+        *,
+        graph: Callable[[], Graph],
+        transport: Transport | None = None,
+        progress: Progress = silent,
+    ):
+        self.program, self.config = program, config
+
+    @classmethod
+    def need_accelerator(cls, what: str) -> None:
+        """Raise ValueError if there is no accelerator, which ``what`` is of."""
+        if not cls.has_accelerator:
+            raise ValueError(
+                f"{what} must be left out with the back-end {cls.name}, which has no accelerator; "
+                "leave it out, or take the back-end simulator"
+            )
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Make ready what the first inference would wait for."""
+
+    @abstractmethod
+    def infer(self, inputs: Iterable[Arrays]) -> Iterator[list[np.ndarray]]:
+        """Compute inferences, in order.
+
+        Parameters
+        ----------
+        inputs : iterable of sequences of int8 or uint8 arrays
+            For each inference the ONNX tensors of the program's input ports. They are taken as they are needed, some
+            of them ahead.
+
+        Yields
+        ------
+        list of int8 or uint8 arrays
+            For each inference the ONNX tensors of the output ports. Who does not take them all closes the iterator.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an input is of the wrong type or shape.
+        """
+
+    @property
+    def counters(self) -> list[dict[str, int]]:
+        """Performance counters of each inference of the last :meth:`infer`, see :meth:`.driver.Driver.counters`.
+
+        Raises
+        ------
+        ValueError
+            If there is no accelerator; likewise the others.
+        """
+        self.need_accelerator("counters")
+        raise NotImplementedError
+
+    @property
+    def core_counters(self) -> list[list[dict[str, int]]]:
+        """The same of each core."""
+        self.need_accelerator("core_counters")
+        raise NotImplementedError
+
+    @property
+    def transport(self) -> Transport:
+        """The accelerator."""
+        self.need_accelerator("transport")
+        raise NotImplementedError
+
+    def driver(self) -> Driver:
+        """The driver of the program, which is loaded."""
+        self.need_accelerator("driver")
+        raise NotImplementedError

@@ -1,0 +1,77 @@
+"""Evaluating many samples: here as long as that takes no time, then on all processor cores, in order."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from ..graph import Graph, Int8
+from ..graph.evaluate import evaluate
+from .workers import Sample, Workers
+
+#: As long as a process takes to start: who waits for that in vain has waited twice as long as without.
+PATIENCE_SECONDS = 0.5
+#: What a process is given at a time takes about so long, and is at most so many samples: to hand it over takes less.
+PORTION_SECONDS, PORTION_SAMPLES = 0.02, 64
+
+
+def evaluate_all(graph: Graph, samples: Iterable[Sample]) -> Iterator[list[Int8]]:
+    """The graph's outputs for each sample, in order, by :func:`.evaluate.evaluate`.
+
+    Parameters
+    ----------
+    graph : Graph
+    samples : iterable of lists of int8[height, width, channels]
+        Codes of the graph's inputs. They are taken as they are needed, some of them ahead.
+
+    Yields
+    ------
+    list of int8[height, width, channels]
+        Codes of the graph's outputs. Who does not take them all closes the iterator: then no process is left.
+
+    Raises
+    ------
+    ChildProcessError
+        If a process ends by itself.
+    """
+    left, spent = iter(samples), 0.0
+    for count, sample in enumerate(left, 1):
+        began = time.perf_counter()
+        outputs = outputs_of(graph, sample)
+        spent += time.perf_counter() - began
+        yield outputs
+        if spent > PATIENCE_SECONDS:
+            yield from _in_processes(graph, left, seconds_each=spent / count)
+
+
+def outputs_of(graph: Graph, sample: Sample) -> list[Int8]:
+    """The graph's outputs for one sample."""
+    values = evaluate(graph, dict(zip(graph.inputs, sample, strict=True)))
+    return [values[name] for name in graph.outputs]
+
+
+def processor_cores() -> int:
+    """Those that this process may use, where the system says so."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _in_processes(graph: Graph, samples: Iterator[Sample], *, seconds_each: float) -> Iterator[list[Int8]]:
+    cores = processor_cores()
+    first = list(itertools.islice(samples, 2))
+    if cores == 1 or len(first) < 2:
+        yield from (outputs_of(graph, sample) for sample in itertools.chain(first, samples))
+        return
+    size = max(1, min(PORTION_SAMPLES, int(PORTION_SECONDS / seconds_each)))
+    samples, pending = itertools.chain(first, samples), deque()
+    with contextlib.closing(Workers(graph, cores)) as workers:
+        while portion := list(itertools.islice(samples, size)):
+            pending.append(workers.submit(portion))
+            # One that is evaluated and one that waits, for each.
+            if len(pending) == 2 * cores:
+                yield from pending.popleft().result()
+        while pending:
+            yield from pending.popleft().result()

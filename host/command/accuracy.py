@@ -1,0 +1,110 @@
+"""What `evaluate` does: the accuracy of the accelerator beside that of ONNX Runtime."""
+
+# ruff: noqa: PLC0415  (what takes long to import is imported by the command that needs it)
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..files.phrases import table_text
+from ..files.progress import Progress
+from ..model.arrays import TensorInfo, describe_model
+from ..model.model_file import read_model_file
+from ..model.tensor_files import load_labels, load_samples
+from ..session.session import InferenceSession
+from .answer import Answer
+from .target import Target
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+    from ..session.accuracy import Accuracy, Score
+
+
+def evaluate(
+    model: Path,
+    data: Path,
+    labels: Path,
+    float_path: Path | None,
+    limit: int | None,
+    backend: str,
+    target: Target,
+    progress: Progress,
+) -> Answer:
+    """Measure accuracy on files."""
+    from ..session.accuracy import class_count, measure_accuracy
+
+    progress("compiling")
+    session = InferenceSession(
+        model, target.config, progress=progress, batch=target.batch, spread_by=target.spread_by, backend=backend
+    )
+    ends = session.get_inputs(), session.get_outputs()
+    classes = class_count(ends[1], str(model))
+    float_model = _open_float(float_path, ends, classes) if float_path else None
+    feeds = load_samples(data, ends[0])
+    known = load_labels(labels, len(next(iter(feeds.values()))), classes)
+    feeds = {name: array[:limit] for name, array in feeds.items()}
+    found = measure_accuracy(session, feeds, known[:limit], float_model=float_model, progress=progress)
+    return _answer(found, session)
+
+
+def _open_float(
+    path: Path, ends: tuple[list[TensorInfo], list[TensorInfo]], classes: int
+) -> onnxruntime.InferenceSession:
+    """The float model in ONNX Runtime, if it takes the inputs of the int8 model, and tells as many classes apart."""
+    from ..model.runtime import RUNTIME_ERRORS, open_with, session_options
+    from ..session.accuracy import class_count
+
+    file = read_model_file(path)
+    try:
+        opened, (inputs, outputs) = open_with(file.data, session_options(qdq=False)), describe_model(file)
+    except RUNTIME_ERRORS as error:
+        reason = (str(error).splitlines() or [""])[0]
+        raise ValueError(
+            f"{path}: must be an ONNX file that ONNX Runtime runs: {reason}; export the network to ONNX"
+        ) from error
+    wanted, given = (
+        [f"{info.name} {info.dtype}{list(info.sample_shape)}" for info in each] for each in (ends[0], inputs)
+    )
+    if sorted(wanted) != sorted(given):
+        raise ValueError(
+            f"{path}: must have the inputs of the int8 model, {', '.join(wanted)}, not {', '.join(given)}; "
+            "name the float model that it was made from"
+        )
+    if (count := class_count(outputs, str(path))) != classes:
+        raise ValueError(
+            f"{path}: must have the {classes} classes of the int8 model, not {count}; "
+            "name the float model that it was made from"
+        )
+    return opened
+
+
+def _answer(found: Accuracy, session: InferenceSession) -> Answer:
+    scores = {
+        "float model in ONNX Runtime": ("float", found.float_model),
+        "int8 model in ONNX Runtime": ("int8", found.int8_model),
+        session.backend.title: ("accelerator", found.accelerator),
+    }
+    rows = [("", "accuracy", "right", "samples", "samples/s")]
+    values = {}
+    for title, (name, score) in scores.items():
+        if score is not None:
+            rows.append((title, f"{score.accuracy:.2%}", f"{score.right:,}", f"{score.samples:,}", _speed(score)))
+        values[name] = score and {
+            "accuracy": score.accuracy,
+            "right": score.right,
+            "samples_per_second": round(score.samples_per_second, 3),
+        }
+    samples = found.accelerator.samples
+    if found.reference:
+        verdict = f"no comparison of bytes with ONNX Runtime: {found.reference}"
+    else:
+        verdict = f"{found.differing:,} of {samples:,} samples differ from the int8 model in ONNX Runtime in some byte"
+    values |= {"samples": samples, "backend": session.backend.name, "differing_samples": found.differing}
+    values["reference"] = found.reference or "onnxruntime"
+    return Answer("\n".join([table_text(rows), "", verdict]), values, found.is_right)
+
+
+def _speed(score: Score) -> str:
+    """With three digits, or all before the point."""
+    return f"{score.samples_per_second:,.0f}" if score.samples_per_second >= 100 else f"{score.samples_per_second:.3g}"
