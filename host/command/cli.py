@@ -31,6 +31,7 @@ from .options import (
     Json,
     Labels,
     Limit,
+    Mhz,
     Model,
     Operators,
     Outputs,
@@ -75,11 +76,12 @@ def check(
     spread: Spread = None,
     config: ConfigOption = DEFAULT_PRESET,
     cores: Cores = None,
+    mhz: Mhz = None,
     as_json: Json = False,
 ) -> None:
     """Show the layers, and where each runs; a model that is refused is refused with the reason."""
     with reporting(as_json), showing(enabled=not as_json) as progress:
-        finish(commands.check(model, Target.of(config, cores, spread), progress), as_json)
+        finish(commands.check(model, Target.of(config, cores, spread, mhz=mhz), progress), as_json)
 
 
 @app.command("compile")
@@ -127,11 +129,12 @@ def run(
     spread: Spread = None,
     config: ConfigOption = DEFAULT_PRESET,
     cores: Cores = None,
+    mhz: Mhz = None,
     as_json: Json = False,
 ) -> None:
     """Run inference on the simulated accelerator, or in the golden functions."""
     with reporting(as_json), showing(enabled=not as_json) as progress:
-        target = Target.of(config, cores, spread, batch)
+        target = Target.of(config, cores, spread, batch, mhz)
         finish(inference.run(model, inputs, outputs or [], report, backend, target, progress), as_json)
 
 

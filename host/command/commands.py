@@ -27,7 +27,7 @@ def check(model: Path, target: Target, progress: Progress) -> Answer:
 
     progress("compiling")
     loaded, outcome = target.load_outcome(model)
-    program = loaded.program
+    program, speed = loaded.program, target.speed
     table, values = layers.layer_table(outcome)
     memories, share = layers.memories(outcome), mac_share(program, loaded.parts)
     text = [
@@ -36,6 +36,7 @@ def check(model: Path, target: Target, progress: Progress) -> Answer:
         *(f"{name}: {used:,} of {size:,} bytes{more}" for name, used, size, more in memories if used or more),
         *layers.core_lines(outcome),
         prediction_text(program, target.config.multipliers),
+        *([speed.text(program.predicted_cycles, program.batch)] if speed else []),
         *share.lines(),
         *(f"note: {note}" for note in outcome.outline.notes),
     ]
@@ -48,6 +49,7 @@ def check(model: Path, target: Target, progress: Progress) -> Answer:
             "transfer_tables": outcome.transfer_tables,
             "cores": layers.core_values(outcome),
             "predicted_cycles": program.predicted_cycles,
+            **(speed.values(program.predicted_cycles, program.batch) if speed else {}),
             "macs": macs_of(program),
             **share.values(),
             "notes": outcome.outline.notes,

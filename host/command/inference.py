@@ -16,6 +16,7 @@ from ..files.progress import Progress
 from ..files.writing import check_writable, write_whole
 from ..model.arrays import sample_count
 from ..model.tensor_files import assign, load_inputs
+from ..program import Speed
 from ..session.session import InferenceSession
 from .answer import Answer
 from .target import Target
@@ -52,17 +53,17 @@ def run(
     for path in paths:
         check_writable(path)
     results = dict(zip(names, session.run(None, feeds), strict=True))
-    for name, target in targets.items():
+    for name, path in targets.items():
         stream = io.BytesIO()
         np.save(stream, results[name])
-        write_whole(Path(target), stream.getvalue())
-    answered = _answer(session, results, targets, feeds)
+        write_whole(Path(path), stream.getvalue())
+    answered = _answer(session, results, targets, feeds, target.speed)
     if not report or not outcome:
         return answered
     progress("drawing the report")
     start = (len(session.counters) - 1) * session.batch
     last = {name: array[start:] for name, array in feeds.items()}
-    write_whole(report, reports.make(session, outcome, last, model.name))
+    write_whole(report, reports.make(session, outcome, last, model.name, target.speed))
     return Answer(f"{answered.text}\nreport: {report}", answered.values | {"report": str(report)})
 
 
@@ -71,12 +72,16 @@ def _answer(
     results: Mapping[str, np.ndarray],
     targets: Mapping[str, str],
     feeds: Mapping[str, np.ndarray],
+    speed: Speed | None,
 ) -> Answer:
     """What inferences gave, and what is known of their cycles."""
     from ..model.mac_share import mac_share
 
     program, share = session.program, mac_share(session.program, session.loaded.parts)
-    cycles, values = _measured(session) if session.backend.has_accelerator else _predicted(session)
+    lines, cycles, values = _measured(session) if session.backend.has_accelerator else _predicted(session)
+    if speed:
+        lines.insert(1, speed.text(cycles, program.batch))
+        values |= speed.values(cycles, program.batch)
     values = {
         "backend": session.backend.name,
         "predicted_cycles": program.predicted_cycles,
@@ -92,11 +97,11 @@ def _answer(
         + (f" -> {targets[name]}" if name in targets else elements_text(array))
         for name, array in results.items()
     ]
-    return Answer("\n".join([*text, cycles[0], *share.lines(), *cycles[1:]]), values)
+    return Answer("\n".join([*text, lines[0], *share.lines(), *lines[1:]]), values)
 
 
-def _measured(session: InferenceSession) -> tuple[list[str], dict[str, Any]]:
-    """The cycles of the last inference: lines for people, and values for scripts."""
+def _measured(session: InferenceSession) -> tuple[list[str], int, dict[str, Any]]:
+    """The cycles of the last inference: lines for people, how many, and values for scripts."""
     # Of the last inference: a report makes one more, which leaves other counters.
     program, counters, multipliers = session.program, session.counters[-1], session.config.multipliers
     cycles = counters["cycles"]
@@ -105,10 +110,10 @@ def _measured(session: InferenceSession) -> tuple[list[str], dict[str, Any]]:
     text = [f"{measured}, {utilisation:.1%} of {multipliers} multipliers busy"]
     if len(session.counters) == 1:
         text.append("the first inference fetches the program as well; later ones find it in the accelerator")
-    return text, {"cycles": cycles, "utilisation": round(utilisation, 4), "counters": counters}
+    return text, cycles, {"cycles": cycles, "utilisation": round(utilisation, 4), "counters": counters}
 
 
-def _predicted(session: InferenceSession) -> tuple[list[str], dict[str, Any]]:
+def _predicted(session: InferenceSession) -> tuple[list[str], int, dict[str, Any]]:
     """Likewise what is predicted, where there is no accelerator."""
     prediction = prediction_text(session.program, session.config.multipliers)
-    return [f"computed by the {session.backend.title}: {prediction}"], {}
+    return [f"computed by the {session.backend.title}: {prediction}"], session.program.predicted_cycles, {}

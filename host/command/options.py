@@ -139,6 +139,17 @@ FloatModel = Annotated[
 Limit = Annotated[int | None, typer.Option(help="Only so many samples, the first ones.", min=1, show_default=False)]
 
 
+Mhz = Annotated[
+    float | None,
+    typer.Option(
+        "--mhz",
+        metavar="MHZ",
+        help="The clock, for times in milliseconds. By default that at which a preset has been placed and routed.",
+        show_default=False,
+    ),
+]
+
+
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON object on standard output; on an error, an object with `error`.")
 ]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ...golden.config import Config
 from ..files.configuration import find_config
-from ..program import Outcome, SpreadBy
+from ..program import Outcome, Speed, SpreadBy
 from ..session.loaded import Loaded
 from ..session.loading import Given, load, load_outcome
 
@@ -23,27 +23,37 @@ class Target:
         Samples of an inference, as :func:`.loading.load` takes it.
     spread_by : SpreadBy or None
         Likewise.
+    speed : Speed or None
+        At its clock, if that is known.
     """
 
     config: Config
     batch: int | None = None
     spread_by: SpreadBy | None = None
+    speed: Speed | None = None
 
     @classmethod
-    def of(cls, config: str, cores: int | None, spread: SpreadBy | None, batch: int | None = None) -> Target:
+    def of(
+        cls,
+        config: str,
+        cores: int | None,
+        spread: SpreadBy | None,
+        batch: int | None = None,
+        mhz: float | None = None,
+    ) -> Target:
         """From the options of a command.
 
         Raises
         ------
         ValueError
-            If there is no such configuration, or if it has one core and is to be spread.
+            If there is no such configuration or clock, or if it has one core and is to be spread.
         """
         found = find_config(config, cores)
         if spread is not None and found.cores == 1:
             raise ValueError(
                 "spread must be left out for one core; give --cores, or a configuration with several cores"
             )
-        return cls(found, batch, spread)
+        return cls(found, batch, spread, Speed.of(found, mhz))
 
     def load(self, given: Given) -> Loaded:
         """The program for it, see :func:`.loading.load`."""

@@ -18,7 +18,7 @@ from ..files.writing import check_writable
 from ..simulation.toolchain import ToolError
 
 if TYPE_CHECKING:
-    from ..program import Outcome
+    from ..program import Outcome, Speed
     from ..session.session import InferenceSession
 
 
@@ -56,7 +56,13 @@ def check_target(path: Path, others: Iterable[Path]) -> None:
     check_writable(path)
 
 
-def make(session: InferenceSession, outcome: Outcome, feeds: Mapping[str, np.ndarray], name: str) -> bytes:
+def make(
+    session: InferenceSession,
+    outcome: Outcome,
+    feeds: Mapping[str, np.ndarray],
+    name: str,
+    speed: Speed | None = None,
+) -> bytes:
     """Run one more inference, observe it, and draw it.
 
     Parameters
@@ -69,6 +75,8 @@ def make(session: InferenceSession, outcome: Outcome, feeds: Mapping[str, np.nda
         The model's inputs, at most ``session.batch`` samples of each.
     name : str
         Of the model, for people.
+    speed : Speed or None
+        Of the accelerator, if its clock is known.
 
     Returns
     -------
@@ -85,4 +93,4 @@ def make(session: InferenceSession, outcome: Outcome, feeds: Mapping[str, np.nda
         gather(name, session.program, session.config, outcome, observation, core=core)
         for core, observation in enumerate(observed)
     ]
-    return page(cores).encode()
+    return page(cores, speed).encode()

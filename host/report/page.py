@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ...golden.units import Queue
 from ..files.phrases import tables_text
-from ..program import BusUse
+from ..program import BusUse, Speed
 from . import figures, memory_figures, timeline
 from .document import MEASURED, PREDICTED, document, section, text_section
 from .gather import Facts
@@ -15,8 +15,8 @@ from .stalls import WAITS
 from .tables import connections_table, cores_table, counters_table, layers_table, shares_table, sharing
 
 
-def page(cores: Sequence[Facts]) -> str:
-    """The report as HTML, of what every core did."""
+def page(cores: Sequence[Facts], speed: Speed | None = None) -> str:
+    """The report as HTML, of what every core did; with the time that it took, if the clock is known."""
     first = cores[0]
     name = html.escape(first.name)
     intro = (
@@ -32,7 +32,7 @@ def page(cores: Sequence[Facts]) -> str:
         if len(cores) > 1:
             parts.append(f"<h1>Core {facts.core}</h1>")
         parts += [
-            _cards(facts),
+            _cards(facts, speed),
             *_time_parts(facts),
             *_memory_parts(facts),
             *_connection_parts(facts),
@@ -164,7 +164,7 @@ def _table_part(facts: Facts) -> str:
     )
 
 
-def _cards(facts: Facts) -> str:
+def _cards(facts: Facts, speed: Speed | None) -> str:
     ran, predicted = facts.observation, facts.program.predicted_cycles
     slowest = max(facts.layers, key=lambda layer: layer.share.cycles)
     waits = {reason: sum(layer.share.waits[reason] for layer in facts.layers) for reason in WAITS}
@@ -177,6 +177,9 @@ def _cards(facts: Facts) -> str:
         (f"{sum(waits.values()) / ran.cycles:.1%}", f"of the cycles the array waits, most for: {reason}"),
         (f"{slowest.share.cycles / ran.cycles:.1%}", f"of the cycles in {slowest.label}, the longest layer"),
     ]
+    if speed:
+        time, _, rate = speed.text(ran.cycles, facts.program.batch).partition(" at ")
+        cards.insert(1, (time, f"at {rate}"))
     if facts.tables:
         cards.append((f"{len(facts.tables)} for {facts.functions}", "tables for transfer functions"))
     return (

@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lutterfly.examples import digits
-from lutterfly.golden.presets import PRESETS
+from lutterfly.golden.presets import PRESETS, ROUTED_MHZ
 from lutterfly.golden.program.program import Program
 from lutterfly.host.command.main import main
+from lutterfly.host.program import Speed
 
 MODEL = str(digits.model_path("qop"))
 
@@ -46,6 +47,25 @@ def test_check(capsys: pytest.CaptureFixture[str]) -> None:
     assert "3x3" in capsys.readouterr().out
 
 
+def test_times_at_a_clock(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """That of the preset, or one that is given."""
+    image = tmp_path / "image.npy"
+    np.save(image, digits.images()[:1])
+    for words, mhz in (
+        (["check", MODEL], ROUTED_MHZ["ecp5-85k"]),
+        (["check", MODEL, "--mhz", "80"], 80.0),
+        (["run", MODEL, "--input", str(image), "--backend", "golden", "--mhz", "25"], 25.0),
+    ):
+        code, values = answer(capsys, *words)
+        assert code == 0
+        cycles, times = values["predicted_cycles"], Speed(mhz)
+        assert values.items() >= times.values(cycles, 1).items()
+        assert main(words) == 0
+        assert f"{times.text(cycles, 1)}\n" in capsys.readouterr().out
+    _, values = answer(capsys, "check", MODEL, "--config", "tiny", "--cores", "2")
+    assert "mhz" not in values
+
+
 def test_compile_for_a_configuration_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     config, output = tmp_path / "config.json", tmp_path / "digits.program"
     config.write_text(PRESETS["tiny"].to_json())
@@ -65,6 +85,7 @@ def test_compile_for_a_configuration_file(capsys: pytest.CaptureFixture[str], tm
             ["check", MODEL, "--config", "none.json"],
             "none.json: must be a configuration file, and there is none; name a file, or a preset: tiny, ecp5-85k",
         ),
+        (["check", MODEL, "--mhz", "0"], "mhz must be between 1 and 2000, the clock in MHz, not 0"),
         (["compile", MODEL, "-o", "/nowhere/x"], "/nowhere/x: cannot be written: No such file or directory"),
         (["run", MODEL], "Missing option '--input'."),
         (["run", MODEL, "--input", "x=x.npy"], "input must be one of pixels, not x"),

@@ -15,11 +15,13 @@ import pytest
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import report
+from lutterfly.host.backend import DEFAULT_BACKEND
 from lutterfly.host.command import inference
 from lutterfly.host.command.main import main
 from lutterfly.host.command.target import Target
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.driver.errors import AcceleratorError
+from lutterfly.host.program import Speed
 from lutterfly.host.session.session import InferenceSession
 from lutterfly.synth.extras import install_command
 from networks.generated import TINY, Maker
@@ -83,6 +85,16 @@ def test_the_text_names_the_report(capsys: pytest.CaptureFixture[str], tmp_path:
     target = tmp_path / "report.html"
     assert main(["run", str(MODEL), "--input", pixels, "--config", "tiny", "--report", str(target)]) == 0
     assert capsys.readouterr().out.endswith(f"\nreport: {target}\n")
+
+
+def test_times_are_those_of_the_measured_cycles(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, pixels: str
+) -> None:
+    target = tmp_path / "report.html"
+    _, values = run(capsys, str(MODEL), "--input", pixels, "--report", str(target), "--mhz", "50")
+    assert values.items() >= Speed(50).values(values["cycles"], 1).items()
+    time, rate = Speed(50).text(values["cycles"], 1).split(" at ")
+    assert f"<b>{time}</b><span>at {rate}</span>" in target.read_text()
 
 
 def test_a_compiled_program_has_a_report_too(capsys: pytest.CaptureFixture[str], tmp_path: Path, pixels: str) -> None:
@@ -181,6 +193,8 @@ def test_a_run_that_fails_leaves_no_report_and_harms_none(
     old.write_text("before")
     for target in (tmp_path / "new.html", old):
         with pytest.raises(AcceleratorError):
-            inference.run(MODEL, [pixels], [], target, Target(PRESETS["tiny"], batch=1), lambda *_: None)
+            inference.run(
+                MODEL, [pixels], [], target, DEFAULT_BACKEND, Target(PRESETS["tiny"], batch=1), lambda *_: None
+            )
     assert not (tmp_path / "new.html").exists()
     assert old.read_text() == "before"
