@@ -64,7 +64,10 @@ def part_of(graph: Graph, layer: Layer, region: Region) -> tuple[Layer, Region] 
     rows = range(sources[0].shape[0])
     if region.rows != range(target.shape[0]):
         rows = layer.window.rows_read(region.rows, len(rows))
-        layer = layer.of_rows(region.rows, sources[0].shape[0])
+        part = layer.of_rows(region.rows, sources[0].shape[0])
+        if part is None:
+            return None
+        layer = part
     channels = None
     if region.channels != range(target.shape[2]):
         found = layer.of_channels(region.channels, sources[0])

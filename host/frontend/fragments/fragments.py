@@ -19,6 +19,7 @@ LINEAR = (*INTEGER_PRODUCTS, *FLOAT_PRODUCTS)
 LAYOUT = ("Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze")
 TRANSPARENT = ("Identity", "Dropout")
 POOLING = ("MaxPool",)
+MOVES = ("DepthToSpace", "Resize", "SpaceToDepth", "Upsample")
 AVERAGE = ("AveragePool", "GlobalAveragePool", "QLinearAveragePool", "QLinearGlobalAveragePool", "ReduceMean")
 ADDITION = ("Add", "QLinearAdd")
 CONCAT = ("Concat", "QLinearConcat")
@@ -105,7 +106,7 @@ class Kind(enum.Enum):
     LINEAR = "convolution or matrix product"
     FLOAT_LINEAR = "convolution or matrix product in float32"
     FUNCTION = "function that is a layer"
-    REGION = "pointwise operators and max pooling"
+    REGION = "pointwise operators, max pooling and moves of elements"
     ADDITION = "addition"
     AVERAGE = "average pooling"
     CONCAT = "concatenation"

@@ -80,6 +80,24 @@ class Convolution(Product):
         )
         return layer, channels if self.groups > 1 else range(source.shape[2])
 
+    def of_outputs(self, outputs: range, inner: str, output: str) -> Convolution | None:
+        """Where each group has as many of them."""
+        of_group = len(self.weights) // self.groups
+        shares = {
+            sum(first <= one < first + of_group for one in outputs) for first in range(0, len(self.weights), of_group)
+        }
+        if len(shares) > 1:
+            return None
+        part = slice(outputs.start, outputs.stop, outputs.step)
+        return dataclasses.replace(
+            self,
+            output=output,
+            weights=np.ascontiguousarray(self.weights[part]),
+            bias=np.ascontiguousarray(self.bias[part]),
+            multiplier=np.ascontiguousarray(self.multiplier[part]),
+            finish=dataclasses.replace(self.finish, inner=inner if self.finish.inner else ""),
+        )
+
     @property
     def takes_signs(self) -> bool:
         """A dense one does: the array that computes it packs what it gives."""
