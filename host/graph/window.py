@@ -84,7 +84,7 @@ class Window:
     def inside(self, axis: int, size: int, output: int) -> range:
         """The elements of the kernel along an axis that lie in an input of ``size``, for one row or column of the
         result."""
-        start, dilation = output * self.stride[axis] - self.pads[axis], self.dilation[axis]
+        start, dilation = output // self.up[axis] * self.stride[axis] - self.pads[axis], self.dilation[axis]
         first = max(-(start // dilation), 0)
         end = min(-((start - size) // dilation), self.kernel[axis])
         return range(first, end) if first < end else range(0)

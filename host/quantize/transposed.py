@@ -26,16 +26,16 @@ def spell_transposed(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]
     constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     outputs = {value.name for value in graph.output}
     nodes: list[NodeProto] = []
-    dropped: set[int] = set()
+    dropped: set[str] = set()
     for node in graph.node:
-        if id(node) in dropped:
+        if node.output[0] in dropped:
             continue
         geometry = _geometry(node, constants, shapes) if node.op_type == "ConvTranspose" else None
         if geometry is None:
             nodes.append(node)
             continue
         chain = _chain(graph, node, constants, outputs)
-        dropped |= {id(other) for other in chain}
+        dropped |= {other.output[0] for other in chain}
         nodes += _spelled(graph, node, geometry, chain, constants)
     del graph.node[:]
     graph.node.extend(nodes)
@@ -45,23 +45,30 @@ def _geometry(
     node: NodeProto, constants: Mapping[str, np.ndarray], shapes: Mapping[str, Sequence[int]]
 ) -> Transposed | None:
     given = {item.name: helper.get_attribute_value(item) for item in node.attribute}
-    source, target = (list(shapes.get(name, ()))[2:] for name in (node.input[0], node.output[0]))
+    source = tuple(shapes.get(node.input[0], ())[2:])
     weights = constants.get(node.input[1])
     is_known = given.get("auto_pad", b"NOTSET") == b"NOTSET" and "output_shape" not in given
-    if weights is None or len(source) != 2 or len(target) != 2 or not all((*source, *target)) or not is_known:
+    if weights is None or len(source) != 2 or not all(source) or not is_known:
         return None
     if any(name and name not in constants for name in node.input[2:]):
         return None
     down, across = given.get("strides", (1, 1))
     if down != across:
         return None
+    dilations, pads = given.get("dilations", (1, 1)), given.get("pads", (0, 0, 0, 0))
+    more = given.get("output_padding", (0, 0))
+    target = tuple(
+        down * (source[axis] - 1) + more[axis] + dilations[axis] * (weights.shape[2 + axis] - 1) + 1
+        - pads[axis] - pads[2 + axis]
+        for axis in range(2)
+    )  # fmt: skip
     return Transposed(
         kernel=weights.shape[2:],
         strides=(down, across),
-        dilations=tuple(given.get("dilations", (1, 1))),
-        begin=tuple(given.get("pads", (0, 0, 0, 0))[:2]),
-        source=tuple(source),
-        target=tuple(target),
+        dilations=tuple(dilations),
+        begin=tuple(pads[:2]),
+        source=source,
+        target=target,
         groups=given.get("group", 1),
     )
 

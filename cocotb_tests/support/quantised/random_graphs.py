@@ -139,7 +139,8 @@ def _arranged(maker: GraphMaker, rng: np.random.Generator, name: str, most: int)
     if kind == "space" and height % factors[0] == width % factors[1] == 0 and channels < 20:
         return maker.space_to_depth(name, factors)
     if kind == "crop" and min(height, width) > 3:
-        return maker.crop(name, (int(rng.integers(2)), 1, *map(int, rng.integers(0, 2, 2))))
+        sides = [int(side) for side in rng.integers(0, 2, 4)]
+        return maker.crop(name, (*sides[:3], max(sides[3], 1 - max(sides))))
     return maker.convolution(name, int(rng.integers(1, 30)), SAME, table=table)
 
 

@@ -18,6 +18,7 @@ from .fragments import (
     QUANTISERS,
     SLICE,
     TRANSPARENT,
+    TRANSPOSED,
     Fragment,
     Kind,
     label,
@@ -63,6 +64,8 @@ def _judge(source: Source, fragment: Fragment) -> tuple[Kind, str]:
     )
     if any(node.op_type in LINEAR for node in fragment.nodes):
         return (Kind.HOST, several) if several else (Kind.LINEAR, "")
+    if any(node.op_type in TRANSPOSED for node in fragment.nodes):
+        return (Kind.HOST, several) if several else (Kind.TRANSPOSED, "")
     for kind, operators, companions in _SPECIAL:
         if any(node.op_type in operators and not is_crop(source, node) for node in fragment.nodes):
             return _judge_special(source, fragment, kind, operators, companions)

@@ -54,6 +54,13 @@ class Rearrange(Layer):
         start = Phase(-top, -left)
         return [dataclasses.replace(part, read=start.of(part.read)) for part in self.pieces]
 
+    def _takes_all(self, part: Selection, tensors: Mapping[str, Tensor]) -> bool:
+        """Whether a piece is the whole of an input, its last rows and columns as well."""
+        height, width, channels = tensors[self.inputs[part.source]].shape
+        rows, columns = part.written.within(*map(range, tensors[self.output].shape[:2]))
+        is_whole = part.read == WHOLE and (len(rows), len(columns)) == (height, width)
+        return is_whole and [*part.sources] == [*range(channels)]
+
     def with_selections(self, inputs: Sequence[str], selections: Sequence[Selection]) -> Rearrange:
         """They read their inputs from the first row and column on."""
         return dataclasses.replace(self, inputs=tuple(inputs), pieces=tuple(selections))
@@ -78,7 +85,7 @@ class Rearrange(Layer):
         for part in self.selections(tensors):
             name = self.inputs[part.source]
             is_alone = all(other is self for other in layers if name in other.inputs)
-            if is_alone and part.read == WHOLE and [*part.sources] == [*range(tensors[name].shape[2])]:
+            if is_alone and self._takes_all(part, tensors):
                 found.setdefault(name, Place(self.output).of(part.target, part.written))
         if found:
             yield found
