@@ -38,7 +38,9 @@ def parts_of(graph: Graph, layer: Layer, split: Split, cores: int, unit: int) ->
     if split is Split.ONE:
         return (whole, *(None,) * (cores - 1))
     if split is Split.ROWS:
-        parts = [Region(rows, whole.channels) if rows else None for rows in evenly(len(whole.rows), cores)]
+        # Rows that have the same window stay together.
+        split = evenly(len(whole.rows), cores, layer.window.up[0])
+        parts = [Region(rows, whole.channels) if rows else None for rows in split]
     else:
         parts = [
             Region(whole.rows, channels) if channels else None for channels in evenly(len(whole.channels), cores, unit)
