@@ -52,6 +52,8 @@ def operators(model: onnx.ModelProto) -> list[str]:
         ((4, 3, 3, 2), {"strides": (3, 3), "dilations": (2, 1)}, ["Conv", "DepthToSpace", "Slice"]),
         ((4, 1, 4, 4), STRIDED | {"pads": (1, 1, 1, 1), "group": 4}, ["Conv", "DepthToSpace"]),
         ((4, 3, 2, 2), STRIDED | {"pads": (3, 0, 3, 1), "group": 2}, ["Conv", "DepthToSpace", "Slice"]),
+        # The last rows of the input are not used.
+        ((4, 3, 2, 2), STRIDED | {"pads": (3, 0, 3, 0)}, ["Conv", "DepthToSpace"]),
         ((4, 3, 3, 3), {"pads": (1, 1, 1, 1)}, ["Conv"]),
         # DepthToSpace has one size of block down and across.
         ((4, 3, 3, 3), {"strides": (1, 2)}, ["ConvTranspose"]),

@@ -54,3 +54,19 @@ def test_an_upsampling_whose_rows_alone_are_repeated() -> None:
         small = maker.max_pool("x", SAME, table=table)
         plan = exact_plan(maker.finish(maker.convolution(maker.nearest(small, (2, 1)), 8, SAME)), PRESETS["ecp5-85k"])
         assert [place.steps for place in plan.views.values()] == [(2, 1)]
+
+
+def test_a_table_whose_rows_are_apart_is_counted_row_by_row() -> None:
+    """A row of 25 bytes is two words, and the map of 150 were ten."""
+    maker = GraphMaker((6, 5, 5))
+    small = maker.pointwise(maker.pointwise("x"))
+    plan = exact_plan(maker.finish(maker.convolution(maker.nearest(small, (2, 1)), 8, SAME)), PRESETS["ecp5-85k"])
+    assert [operation.steps(6, 5, range(1)) for operation in plan.operations[:2]] == [10, 12]
+
+
+def test_a_crop_is_no_view_of_what_it_reads() -> None:
+    """The first row and column of both are the same, and the last ones are not."""
+    maker = GraphMaker((6, 5, 3))
+    large = maker.convolution("x", 16, SAME)
+    plan = exact_plan(maker.finish(maker.convolution(maker.crop(large, (0, 0, 1, 2)), 8, SAME)), PRESETS["ecp5-85k"])
+    assert plan.views == {}
