@@ -10,8 +10,11 @@ import pytest
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.compiler.data.plan import Plan
+from lutterfly.host.compiler.rewrite import phases
 from lutterfly.host.graph import Graph, Window
+from lutterfly.host.model.transposed import Transposed
 from oracles.execution import exact_plan
+from oracles.measured import measure
 from quantised.graphs import GraphMaker
 
 CONFIG = PRESETS["ecp5-85k"]
@@ -96,3 +99,22 @@ def test_the_first_layer_begins_while_its_input_arrives() -> None:
     large = maker.depth_to_space(maker.convolution("x", 32, SAME))
     plan = plan_graph(maker.finish(maker.convolution(large, 8, SAME)), CONFIG)
     assert names(plan) == ["conv_t0", "arranged_t1", "conv_t2"]
+
+
+@pytest.mark.parametrize(("kernel", "cycles", "copied"), [(2, 4_143, 2_092), (4, 16_431, 2_092)])
+def test_a_transposed_convolution_takes_the_cycles_of_its_phases(
+    monkeypatch: pytest.MonkeyPatch, kernel: int, cycles: int, copied: int
+) -> None:
+    """From 16x16x32 to 32x32x16, on the simulated core; and with a copy."""
+    geometry = Transposed((kernel,) * 2, (2, 2), (1, 1), (kernel // 2 - 1,) * 2, (16, 16), (32, 32))
+    maker = GraphMaker((16, 16, 8))
+    weights = geometry.weights(maker.rng.integers(-127, 128, (32, 16, kernel, kernel), np.int8)).transpose(0, 2, 3, 1)
+    window = Window(weights.shape[1:3], pads=geometry.pads)
+    wide = maker.convolution(maker.convolution("x", 32, SAME), 64, window)
+    maker.graph.layers[-1] = dataclasses.replace(maker.graph.layers[-1], weights=np.ascontiguousarray(weights))
+    graph = maker.finish(maker.convolution(maker.depth_to_space(wide), 8, POINT))
+    found = measure(graph, CONFIG)
+    assert abs(sum(found.layer_cycles[1:5]) - cycles) <= 2
+    monkeypatch.setattr(phases, "_is_worth_it", lambda *_: False)
+    program = measure(graph, CONFIG).program
+    assert [layer.cycles for layer in program.layers if layer.name == "arranged_t2"] == [copied]
