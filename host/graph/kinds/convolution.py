@@ -50,8 +50,13 @@ class Convolution(Product):
         return self.window.kernel == source[:2] and target[:2] == (1, 1)
 
     def macs(self, target: Shape) -> int:
-        """One for each weight that an element of the output takes."""
-        return target[0] * target[1] * self.weights.size
+        """One for each weight that an element of the output takes.
+
+        Without the elements of the window that no weight is for: they are there for other phases of a map.
+        """
+        unused = int(np.count_nonzero(~self.weights.any(axis=(0, 3))))
+        outputs, _, _, inputs = self.weights.shape
+        return target[0] * target[1] * (self.weights.size - unused * outputs * inputs)
 
     def normalised(self, zero_point: int) -> Convolution:
         """What a zero point adds to each sum is subtracted from the bias.

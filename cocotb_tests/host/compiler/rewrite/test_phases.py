@@ -92,6 +92,8 @@ def test_no_zero_is_multiplied() -> None:
         for plan in (whole, left)
     ]
     assert steps == [4 * 30 * 9, 4 * 30 * 4]
+    # Nor is one counted.
+    assert sum(layer.macs for layer in left.predictions[1:5]) == 4 * 30 * 4 * 16 * 8
 
 
 def test_the_first_layer_begins_while_its_input_arrives() -> None:
