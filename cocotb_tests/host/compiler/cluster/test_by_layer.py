@@ -129,6 +129,18 @@ def test_an_upsampling_is_split_at_whole_rows_of_its_input() -> None:
     assert parts_of(graph, move, Split.CHANNELS, 2, 8) is not None
 
 
+def test_no_job_of_an_upsampling_is_without_a_command() -> None:
+    """The first of two rows is what the layer in front writes, and another core reads it."""
+    maker = GraphMaker((16, 16, 4))
+    graph = maker.finish(maker.convolution(maker.nearest(maker.convolution("x", 16, SAME), (2, 1)), 8, SAME))
+    network = rewritten(graph, several(PRESETS["ecp5-85k"], 2))
+    spread = plan_parts(network, [parts_of(network.graph, layer, Split.ROWS, 2, 1) for layer in network.graph.layers])
+    predict_together(spread.plans)
+    assert all(any(place.steps == (2, 1) for place in plan.views.values()) for plan in spread.plans)
+    assert all(all(plan.computes) for plan in spread.plans)
+    assert_exact(graph, spread, 0)
+
+
 def two_convolutions(channels: int = 16, side: int = 24) -> Graph:
     maker = GraphMaker((side, side, channels))
     return maker.finish(maker.convolution(maker.convolution("x", channels, SAME), channels, SAME))
