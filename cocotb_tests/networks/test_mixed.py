@@ -19,7 +19,7 @@ from lutterfly.golden.engines import ENGINES, MAC
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.session.verify import verify
-from networks.mixed import CONFIGS, DRAWN, FIRST_WIDE, ODD, config_of, network
+from networks.mixed import CONFIGS, DRAWN, FIRST_MOVED, FIRST_WIDE, ODD, config_of, network
 from networks.mixed.features import PAIRS, Meetings, features
 from networks.mixed.trial import Trial, attempt, summary
 from oracles.exactness import needs_reference
@@ -30,8 +30,13 @@ SUPPORT = Path(__file__).parents[1] / "support"
 #: Seeds by accelerator, of those that other tests build as well: such that every feature meets every other one;
 #: of 20260 two tensors were accused, which ONNX Runtime had named, and named otherwise beside functions.
 QUICK = {
-    "tiny": (*range(14), 20260, *(FIRST_WIDE + seed for seed in (0, 2, 9, 76))),
-    "ecp5-85k": (*range(8), 13, 106, 113, 145, 202, 205, *(FIRST_WIDE + seed for seed in (8, 50))),
+    "tiny": (
+        *range(14),
+        20260,
+        *(FIRST_WIDE + seed for seed in (0, 2, 9, 76)),
+        *(FIRST_MOVED + seed for seed in (3, 6, 11, 13)),
+    ),
+    "ecp5-85k": (*range(8), 13, 106, 113, 145, 202, 205, *(FIRST_WIDE + seed for seed in (8, 50)), FIRST_MOVED + 2),
     "bottom-up": (*range(5), 38, 46, 63, 76, 97, *(FIRST_WIDE + seed for seed in (1, 2))),
 }
 #: What the quick ones leave to accelerators with rings of fewer commands.
@@ -42,7 +47,7 @@ SELDOM = {"grouped with longer than the ring", "batch with longer than the ring"
 LATE = {"least": (5006, 6016, 6030, FIRST_WIDE + 55), "bound": (6000,)}
 #: Of several cores, which have a part of each sample or layer.
 CLUSTERS = {
-    "tiny:2:layer": (*range(12), 13, FIRST_WIDE + 2, FIRST_WIDE + 9),
+    "tiny:2:layer": (*range(12), 13, FIRST_WIDE + 2, FIRST_WIDE + 9, FIRST_MOVED, FIRST_MOVED + 8),
     "tiny:2:sample": (1, 3, 4, 6),
     "bottom-up:2:layer": (0, 2, 4, 38),
     "least:2:layer:own": (5, 7),
@@ -50,7 +55,7 @@ CLUSTERS = {
 MANY_CORES = (*CLUSTERS, "ecp5-85k:2:layer", "wide:2:layer", "small:2:sample", "tiny:4:layer", f"{DRAWN}3:4:sample")
 BLOCK = 20
 #: First seeds, and how many blocks follow.
-BEGINNINGS = ((0, 15), (FIRST_WIDE, 4))
+BEGINNINGS = ((0, 15), (FIRST_WIDE, 4), (FIRST_MOVED, 4))
 #: Of a block: an odd accelerator's memories may hold too little, and on it a layer's cycles may be predicted wrongly.
 REFUSED, OFF = 2, 1
 
@@ -156,6 +161,19 @@ def test_16_bits_are_drawn_in_every_form_and_at_the_ends() -> None:
     assert written.keys() == {(*form, kind) for form, kind in forms}
     assert min(written.values()) > 4
     assert min(at_ends["input"], at_ends["output"]) > 4
+
+
+def test_elements_move_from_the_first_seed_on() -> None:
+    """By each operator, on codes and between float tensors, and in no network before."""
+    seeds, drawn = [*range(FIRST_MOVED - 8, FIRST_MOVED + 24)], Counter()
+    for seed in seeds:
+        model = onnx.load_from_string(network(seed, "ecp5-85k").model)
+        makers = {name: node.op_type for node in model.graph.node for name in node.output}
+        for node in model.graph.node:
+            if node.op_type in ("Resize", "DepthToSpace", "SpaceToDepth"):
+                assert seed >= FIRST_MOVED
+                drawn[node.op_type, makers.get(node.input[0]) == "DequantizeLinear"] += 1
+    assert drawn.keys() == set(itertools.product(("Resize", "DepthToSpace", "SpaceToDepth"), (False, True)))
 
 
 def test_orders_are_drawn_whether_they_pay_or_not() -> None:

@@ -41,7 +41,7 @@ ORDER = {
     "host/compiler": (
         *("data", "steps", "rewrite", "lower", "layout", "constants", "schedule", "clock", "cluster", "outcome"),
     ),
-    "host/frontend": ("reading", "fragments", "functions", "building", "lowering", "qonnx", "fusing"),
+    "host/frontend": ("reading", "fragments", "functions", "building", "lowering", "floats", "qonnx", "fusing"),
     "host/frontend/qonnx": ("reading", "fitting", "writing"),
     "host/graph": ("kinds",),
     "host/model": ("functions",),

@@ -17,6 +17,7 @@ from .layout.views import plan_views
 from .lower.operations import plan_operations
 from .rewrite.concat_tables import move_tables
 from .rewrite.normalise import normalise
+from .rewrite.phases import split_phases
 from .rewrite.separate import separate
 from .schedule.commands import check_lowered, lower
 from .schedule.jobs import check_jobs, plan_jobs
@@ -47,6 +48,7 @@ REWRITES = (
     Pass("normalise", normalise),
     Pass("tables", move_tables),
     Pass("separate", separate),
+    Pass("phases", split_phases),
 )
 #: How its layers are executed.
 OPERATIONS = (

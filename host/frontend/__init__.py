@@ -9,6 +9,9 @@ from ..graph import Graph
 from ..graph.describe import Row, describe
 from ..model.model import Model
 from .building.build import Build, follow_layout
+from .floats.float_lowering import lower_float_product
+from .floats.float_sums import read_float_product
+from .floats.transposed import check_transposed, lower_transposed
 from .fragments.classify import classify
 from .fragments.float_products import check_weights, explain_float
 from .fragments.fragments import INTEGER_PRODUCTS, LAYOUT, PRODUCTS, Fragment, Kind
@@ -24,8 +27,6 @@ from .lowering.averaging import lower_average
 from .lowering.channels import lower_concat, lower_slice
 from .lowering.code_clips import clip_ahead
 from .lowering.combination import lower_combination
-from .lowering.float_lowering import lower_float_product
-from .lowering.float_sums import read_float_product
 from .lowering.function_layers import lower_function
 from .lowering.inputs import place_input
 from .lowering.linear import check_linear, check_one_type, lower_linear
@@ -107,6 +108,8 @@ def _find_fragments(state: _State) -> None:
 
 def _check_products(state: _State) -> None:
     for fragment in state.fragments:
+        if fragment.kind is Kind.TRANSPOSED:
+            check_transposed(state.source, fragment)
         if fragment.kind is Kind.LINEAR:
             if fragment.main.op_type not in INTEGER_PRODUCTS:
                 _check_float(state, fragment)
@@ -172,6 +175,7 @@ def _lower_layout(build: Build, fragment: Fragment) -> None:
 _LOWERINGS: dict[Kind, Callable[[Build, Fragment], None]] = {
     Kind.LINEAR: lower_linear,
     Kind.FLOAT_LINEAR: lower_float_product,
+    Kind.TRANSPOSED: lower_transposed,
     Kind.FUNCTION: lower_function,
     Kind.REGION: lower_region,
     Kind.ADDITION: lower_addition,

@@ -12,6 +12,7 @@ passes of frontend and compiler ask the layer (:class:`.layer.Layer`), and know 
 
 from __future__ import annotations
 
+from . import arrangements
 from .channels import ChannelRule, Place, Selection, Views
 from .finish import CodeFinish
 from .finished import Finished
@@ -26,8 +27,10 @@ from .kinds.max_pool import MaxPool
 from .kinds.pad import Pad
 from .kinds.pointwise import Pointwise
 from .kinds.product import Product
+from .kinds.rearrange import Rearrange
 from .kinds.slice import Slice
 from .layer import Layer
+from .phase import Phase
 from .tensor import Int8, Shape, Tensor, View
 from .window import Reach, Window
 
@@ -46,10 +49,12 @@ __all__ = [
     "Layer",
     "MaxPool",
     "Pad",
+    "Phase",
     "Place",
     "Pointwise",
     "Product",
     "Reach",
+    "Rearrange",
     "Selection",
     "Shape",
     "Slice",
@@ -57,4 +62,5 @@ __all__ = [
     "View",
     "Views",
     "Window",
+    "arrangements",
 ]

@@ -1,4 +1,4 @@
-"""How a layer's channels depend on those of its inputs, and which of them it copies."""
+"""How a layer's channels depend on those of its inputs, and which of them, and of which pixels, it copies."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from .phase import WHOLE, Phase
 from .tensor import Int8
 
 
@@ -18,15 +19,27 @@ class Place(NamedTuple):
         The other one.
     channel, row : int
         Of that, the first.
+    column : int
+        Likewise.
+    steps : tuple of int
+        Rows and columns of that from one of its own to the next.
     """
 
     tensor: str
     channel: int = 0
     row: int = 0
+    column: int = 0
+    steps: tuple[int, int] = (1, 1)
 
-    def beside(self, channels: int) -> Place:
-        """What lies so many channels further on."""
-        return self._replace(channel=self.channel + channels)
+    @property
+    def phase(self) -> Phase:
+        """The rows and columns of the other one."""
+        return Phase(self.row, self.column, self.steps)
+
+    def of(self, channel: int, phase: Phase = WHOLE) -> Place:
+        """Where a phase of what lies here is, from a channel on."""
+        own = self.phase.of(phase)
+        return Place(self.tensor, self.channel + channel, own.row, own.column, own.steps)
 
 
 #: Tensors that lie in others.
@@ -48,7 +61,7 @@ class ChannelRule(enum.Enum):
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """Neighbouring channels of an input that become channels of the output.
+    """Channels of an input that become neighbouring channels of the output.
 
     Attributes
     ----------
@@ -60,13 +73,30 @@ class Selection:
         First channel of the output.
     table : int8[256] or None
         What the codes are looked up in.
+    step : int
+        Channels of the input from one to the next.
+    read, written : Phase
+        The rows and columns of the input, and those of the output that they become.
     """
 
     source: int
     first: int
     channels: int
     target: int
-    table: Int8 | None
+    table: Int8 | None = None
+    step: int = 1
+    read: Phase = WHOLE
+    written: Phase = WHOLE
+
+    @property
+    def sources(self) -> range:
+        """The channels of the input."""
+        return range(self.first, self.first + self.channels * self.step, self.step)
+
+    @property
+    def targets(self) -> range:
+        """The channels of the output."""
+        return range(self.target, self.target + self.channels)
 
     @property
     def image(self) -> bytes:

@@ -38,7 +38,7 @@ class Layer(ABC):
     is_table : bool
         Whether it is nothing but a table, or the signs, of a tensor: each code of the output depends on one code.
     is_copy : bool
-        Whether it copies channels (see :meth:`selections`), so that it is not needed where they lie right already.
+        Whether it copies elements (see :meth:`selections`), so that it is not needed where they lie right already.
     adds_border : bool
         Whether it does nothing but put a border of the zero point around a map, as wide as ``window.pads``.
     keeps_signs : bool
@@ -169,9 +169,9 @@ class Layer(ABC):
 
     # What a part of its output is computed of.
 
-    def of_rows(self, rows: range, height: int) -> Self:
+    def of_rows(self, rows: range, height: int) -> Self | None:
         """The layer that gives some rows of the output alone, of the rows of its inputs, which have ``height``, that
-        their windows reach; what lies beyond these is padding as before."""
+        their windows reach; what lies beyond these is padding as before. None for a layer that cannot."""
         return dataclasses.replace(self, window=self.window.of_rows(rows, height))
 
     def of_channels(self, channels: range, source: Tensor) -> tuple[Layer, range] | None:
@@ -190,6 +190,11 @@ class Layer(ABC):
         needed : range
         None for a layer that cannot.
         """
+        return None
+
+    def of_outputs(self, outputs: range, inner: str, output: str) -> Layer | None:
+        """The layer that gives some channels of the output alone, equally far apart, of all that it reads, as the
+        tensor ``output`` and, where it has a table, ``inner`` in front of that. None for a layer that cannot."""
         return None
 
     # How its channels depend on those of its inputs.
@@ -216,6 +221,10 @@ class Layer(ABC):
     def selections(self, tensors: Mapping[str, Tensor]) -> list[Selection]:
         """Which channels of its inputs become which of its output; of a layer that is no copy nothing."""
         return []
+
+    def with_selections(self, inputs: Sequence[str], selections: Sequence[Selection]) -> Layer:
+        """The layer that takes other channels of other inputs, for a kind that any selections can be given."""
+        raise TypeError(f"{self.name}: layer must copy any selections to be given some, not be a {type(self).__name__}")
 
     def view_choices(
         self, layers: Sequence[Layer], tensors: Mapping[str, Tensor], place_of: Callable[[str], Place]

@@ -19,6 +19,7 @@ from ..model.arrays import check_feeds, describe_model
 from ..model.model import Model
 from ..model.model_graph import keep_inputs, model_inputs
 from .normalisation import affine, fold_into_gemm
+from .transposed import spell_transposed
 
 #: The first operator set whose QuantizeLinear knows a scale for each channel.
 _OPSET = 13
@@ -87,6 +88,7 @@ def prepare(model: onnx.ModelProto, name: str, folder: Path) -> onnx.ModelProto:
     model = onnx.load(target)
     fold_into_gemm(model)
     _name_averages(model)
+    spell_transposed(model, _shapes(model))
     _spell_depthwise(model)
     drop_unread(model)
     return model

@@ -90,7 +90,7 @@ def test_inputs_and_outputs_and_what_is_joined_twice_are_copied() -> None:
     joined = maker.concat(inner, outer, "x", inner, tables=False)
     plan = exact_plan(maker.finish(outer, maker.convolution(joined, 4, POINT)), CONFIG)
     assert plan.views == {inner: Place(joined)}
-    assert plan.operations[2].written_channels == 6 + 4 + 5
+    assert plan.operations[2].written_bytes == 6 * 6 * (6 + 4 + 5)
 
 
 def test_another_zero_point_needs_another_border() -> None:

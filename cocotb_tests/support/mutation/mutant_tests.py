@@ -94,6 +94,7 @@ ROOMS = ("golden/engines",)
 #: What tests a module of plain Python beside the tests of the same name.
 BESIDE_NAMES = {
     "add": ("lanewise",),
+    "arrangements": ("moves", "phases"),
     "array_operation": ("connections",),
     "averaging": ("average",),
     "binary_body": ("binary",),
@@ -103,7 +104,8 @@ BESIDE_NAMES = {
     "code_clips": ("qcdq",),
     "cuts": ("tiles",),
     "emit": ("placing",),
-    "float_sums": ("qcdq",),
+    "float_operands": ("qcdq", "transposed"),
+    "float_sums": ("qcdq", "transposed"),
     "fast_pointwise": ("fast_pointwise",),
     "fpc_body": ("fpc",),
     "images": ("placing",),
@@ -113,10 +115,12 @@ BESIDE_NAMES = {
     "parts": ("memory",),
     "program_parts": ("program_file",),
     "program_tensors": ("golden_functions",),
+    "rearrange": ("copy", "phases"),
     "registers": ("manual",),
     "segments": ("placing",),
     "tensor_files": ("accuracy",),
     "residences": ("tiles", "occupancy"),
+    "trunk": ("moves",),
 }
 #: About the seconds that tests take, where it is more than a few; with the folder where others have the same name.
 SECONDS = {

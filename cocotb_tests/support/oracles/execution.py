@@ -11,7 +11,7 @@ from lutterfly.golden.machine.tensors import tensor_codes, tensor_image
 from lutterfly.golden.program.program import Program
 from lutterfly.golden.program.tensors import Port
 from lutterfly.host.compiler import Plan, encode, plan_graph
-from lutterfly.host.graph import Concat, Graph, Slice
+from lutterfly.host.graph import Concat, Graph, Rearrange, Slice
 from quantised.evaluation import evaluate_float
 
 
@@ -60,7 +60,8 @@ def exact_plan(graph: Graph, config: Config) -> Plan:
 
 
 def _hidden(graph: Graph) -> set[str]:
-    """Tensors that may be in no memory: in front of a concatenation's table, or channels of an input."""
+    """Tensors that may be in no memory: in front of a concatenation's table, channels of an input, or what is computed
+    phase by phase."""
     looked_up = {
         name
         for layer in graph.layers
@@ -72,4 +73,5 @@ def _hidden(graph: Graph) -> set[str]:
     for layer in graph.layers:
         if isinstance(layer, Slice) and layer.input in views:
             views.add(layer.output)
-    return looked_up | views
+    phases = {layer.input for layer in graph.layers if isinstance(layer, Rearrange) and layer.window.up != (1, 1)}
+    return looked_up | views | phases

@@ -13,6 +13,7 @@ from lutterfly.host.graph import (
     Graph,
     MaxPool,
     Pad,
+    Rearrange,
     Slice,
     Window,
 )
@@ -68,6 +69,8 @@ def evaluate_float(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, np.
             codes = np.concatenate(looked_up, axis=2)
         elif isinstance(layer, Slice):
             codes = codes[..., layer.first : layer.first + layer.channels]
+        elif isinstance(layer, Rearrange):
+            codes = _arranged(layer, codes)
         elif isinstance(layer, MaxPool):
             codes = _taps(codes.astype(np.int64), layer.window, -128).max(axis=0).astype(np.int8)
         if layer.table is not None:
@@ -76,6 +79,28 @@ def evaluate_float(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, np.
             codes = np.where(codes < 0, -1, 1).astype(np.int8)
         tensors[layer.output] = codes
     return tensors
+
+
+def _arranged(layer: Rearrange, codes: np.ndarray) -> np.ndarray:
+    """By the formulas of ONNX' operators, on a map without channels in front."""
+    height, width, channels = codes.shape
+    down, across = layer.window.up
+    if layer.title == "nearest upsampling":
+        return codes.repeat(down, axis=0).repeat(across, axis=1)
+    if layer.title == "depth to space":
+        of_pixel = channels // (down * across)
+        if layer.pieces[0].step == 1:
+            split = codes.reshape(height, width, down, across, of_pixel)
+        else:
+            split = codes.reshape(height, width, of_pixel, down, across).transpose(0, 1, 3, 4, 2)
+        return split.transpose(0, 2, 1, 3, 4).reshape(height * down, width * across, of_pixel)
+    if layer.title == "space to depth":
+        down, across = layer.window.stride
+        split = codes.reshape(height // down, down, width // across, across, channels)
+        return split.transpose(0, 2, 1, 3, 4).reshape(height // down, width // across, -1)
+    assert layer.title == "crop"
+    top, left, bottom, right = layer.window.pads
+    return codes[-top : height + bottom, -left : width + right]
 
 
 def counts_inside(window: Window, size: tuple[int, int]) -> np.ndarray:

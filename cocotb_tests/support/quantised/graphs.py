@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import numpy as np
 
 from lutterfly.golden.numerics.addition import UNSIGNED_OFFSET, sum_tables
@@ -14,10 +17,12 @@ from lutterfly.host.graph import (
     Graph,
     MaxPool,
     Pointwise,
+    Rearrange,
     Slice,
     Tensor,
     View,
     Window,
+    arrangements,
 )
 from quantised.evaluation import counts_inside
 
@@ -146,6 +151,32 @@ class GraphMaker:
         tensor, name = self.graph.tensors[source], self._name()
         self.graph.layers.append(Slice(f"slice_{name}", (source,), name, first, channels))
         return self._tensor(name, (*tensor.shape[:2], channels), tensor.zero_point)
+
+    def nearest(self, source: str, factors: tuple[int, int] = (2, 2)) -> str:
+        height, width, channels = shape = self.graph.tensors[source].shape
+        target = height * factors[0], width * factors[1], channels
+        return self._arranged(source, target, arrangements.nearest, shape, factors)
+
+    def depth_to_space(self, source: str, block: tuple[int, int] = (2, 2), *, phases_first: bool = True) -> str:
+        height, width, channels = shape = self.graph.tensors[source].shape
+        target = height * block[0], width * block[1], channels // (block[0] * block[1])
+        arranged = functools.partial(arrangements.depth_to_space, phases_first=phases_first)
+        return self._arranged(source, target, arranged, shape, block)
+
+    def space_to_depth(self, source: str, block: tuple[int, int] = (2, 2)) -> str:
+        height, width, channels = shape = self.graph.tensors[source].shape
+        target = height // block[0], width // block[1], channels * block[0] * block[1]
+        return self._arranged(source, target, arrangements.space_to_depth, shape, block)
+
+    def crop(self, source: str, pads: tuple[int, int, int, int]) -> str:
+        height, width, channels = shape = self.graph.tensors[source].shape
+        target = height - pads[0] - pads[2], width - pads[1] - pads[3], channels
+        return self._arranged(source, target, arrangements.crop, shape, pads)
+
+    def _arranged(self, source: str, target: tuple[int, int, int], make: Callable[..., Rearrange], *given) -> str:
+        name = self._name()
+        self.graph.layers.append(make(f"arranged_{name}", source, name, *given))
+        return self._tensor(name, target, self.graph.tensors[source].zero_point)
 
     def max_pool(self, source: str, window: Window, *, table: bool = False) -> str:
         tensor = self.graph.tensors[source]

@@ -7,6 +7,7 @@ import numpy as np
 from lutterfly.host.graph import Graph, Window
 from quantised.graphs import GraphMaker
 
+SAME, POINT = Window((3, 3), pads=(1, 1, 1, 1)), Window((1, 1))
 #: Of the layers in random graphs.
 KINDS = (
     "convolution",
@@ -98,6 +99,49 @@ def random_fork(seed: int) -> Graph:
         channels[name] = maker.graph.tensors[name].shape[2]
     read = {name for layer in maker.graph.layers for name in layer.inputs}
     return maker.finish(*(name for name in names if (name not in read and name != "x") or name == names[-1]))
+
+
+def random_arranged(seed: int, *, sides: tuple[int, int] = (3, 9)) -> Graph:
+    """Layers between which elements move to other pixels and channels: upsampling, depth to space and back, crops."""
+    rng = np.random.default_rng(seed)
+    height, width = map(int, rng.integers(*sides, 2))
+    maker = GraphMaker((height, width, int(rng.integers(1, 20))), seed=seed)
+    names = ["x", maker.convolution("x", int(rng.integers(1, 20)), SAME)]
+    for _ in range(int(rng.integers(1, 5))):
+        name = names[-1] if rng.random() < 0.8 else names[int(rng.integers(1, len(names)))]
+        names.append(_arranged(maker, rng, name, most=sides[1] ** 2 * 4))
+    shapes = {name: maker.graph.tensors[name].shape[:2] for name in names}
+    alike = [name for name in names if shapes[name] == shapes[names[-1]]]
+    if len(alike) > 1 and rng.integers(2):
+        names.append(maker.concat(*alike[-2:], tables=bool(rng.integers(2))))
+    if rng.random() < 0.7:
+        names.append(maker.convolution(names[-1], int(rng.integers(1, 17)), SAME))
+    return maker.finish(names[-1])
+
+
+def _arranged(maker: GraphMaker, rng: np.random.Generator, name: str, most: int) -> str:
+    """A layer more, whose output has at most about ``most`` pixels, in general one that moves elements."""
+    height, width, channels = maker.graph.tensors[name].shape
+    factors = tuple(map(int, rng.choice([(2, 2), (1, 2), (3, 1), (2, 3)])))
+    phases, table = factors[0] * factors[1], rng.random() < 0.3
+    can_grow = height * width * phases <= most
+    kind = rng.choice(["nearest", "depth", "depth", "depthwise", "space", "crop", "convolution"])
+    if kind == "nearest" and can_grow:
+        return maker.nearest(name, factors)
+    if kind == "depth" and can_grow:
+        wide = maker.convolution(
+            name, int(rng.integers(1, 12)) * phases, SAME if rng.integers(2) else POINT, table=table
+        )
+        return maker.depth_to_space(wide, factors, phases_first=bool(rng.integers(2)))
+    if kind == "depthwise" and can_grow and channels < 12:
+        wide = maker.depthwise(name, SAME, multiplier=phases)
+        return maker.depth_to_space(wide, factors, phases_first=False)
+    if kind == "space" and height % factors[0] == width % factors[1] == 0 and channels < 20:
+        return maker.space_to_depth(name, factors)
+    if kind == "crop" and min(height, width) > 3:
+        sides = [int(side) for side in rng.integers(0, 2, 4)]
+        return maker.crop(name, (*sides[:3], max(sides[3], 1 - max(sides))))
+    return maker.convolution(name, int(rng.integers(1, 30)), SAME, table=table)
 
 
 def random_window(rng: np.random.Generator, shape: tuple[int, int, int]) -> Window:

@@ -38,7 +38,9 @@ def parts_of(graph: Graph, layer: Layer, split: Split, cores: int, unit: int) ->
     if split is Split.ONE:
         return (whole, *(None,) * (cores - 1))
     if split is Split.ROWS:
-        parts = [Region(rows, whole.channels) if rows else None for rows in evenly(len(whole.rows), cores)]
+        # Rows that have the same window stay together.
+        split = evenly(len(whole.rows), cores, layer.window.up[0])
+        parts = [Region(rows, whole.channels) if rows else None for rows in split]
     else:
         parts = [
             Region(whole.rows, channels) if channels else None for channels in evenly(len(whole.channels), cores, unit)
@@ -64,7 +66,10 @@ def part_of(graph: Graph, layer: Layer, region: Region) -> tuple[Layer, Region] 
     rows = range(sources[0].shape[0])
     if region.rows != range(target.shape[0]):
         rows = layer.window.rows_read(region.rows, len(rows))
-        layer = layer.of_rows(region.rows, sources[0].shape[0])
+        part = layer.of_rows(region.rows, sources[0].shape[0])
+        if part is None:
+            return None
+        layer = part
     channels = None
     if region.channels != range(target.shape[2]):
         found = layer.of_channels(region.channels, sources[0])

@@ -40,20 +40,20 @@ class Network:
 
     def place_of(self, name: str) -> Place:
         """The tensor that is no view in which a tensor lies, and where."""
-        channel = row = 0
-        while name in self.views:
-            place = self.views[name]
-            name, channel, row = place.tensor, channel + place.channel, row + place.row
-        return Place(name, channel, row)
+        place = Place(name)
+        while place.tensor in self.views:
+            place = self.views[place.tensor].of(place.channel, place.phase)
+        return place
 
     def root(self, name: str) -> str:
         """The tensor that is no view in which a tensor lies: itself, if it is none."""
         return self.place_of(name).tensor
 
     def region_of(self, name: str) -> Region:
-        """What of the tensor that is no view a tensor is."""
+        """What of the tensor that is no view a tensor is: of a phase also the rows in between."""
         (height, _, channels), place = self.graph.tensors[name].shape, self.place_of(name)
-        return Region(range(place.row, place.row + height), range(place.channel, place.channel + channels))
+        rows = place.phase.rows(range(height))
+        return Region(range(rows.start, rows[-1] + 1), range(place.channel, place.channel + channels))
 
     @property
     def roots(self) -> list[str]:

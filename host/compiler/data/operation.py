@@ -81,7 +81,8 @@ class Operation(ABC):
         self.index = index
         self.layer = network.graph.layers[index]
         self.config: Config = network.config
-        self.output_channels = network.graph.tensors[self.layer.output].shape[2]
+        output = network.graph.tensors[self.layer.output]
+        self.output_channels, self.output_bytes = output.shape[2], output.size_bytes
         self.sources = sources
         self.target = target
 
@@ -109,9 +110,9 @@ class Operation(ABC):
         """Cycles of these in which the array reads the feature memory."""
 
     @property
-    def written_channels(self) -> int:
-        """Channels of the output that it writes: all, unless some are written in place by other layers."""
-        return self.output_channels
+    def written_bytes(self) -> int:
+        """Bytes of the output that it writes: all, unless some are written in place by other layers."""
+        return self.output_bytes
 
     def job_constants(self, job: Job) -> dict[LocalMemory, Constant]:
         """Further constants, which depend on where a job's inputs lie."""

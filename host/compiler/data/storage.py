@@ -66,6 +66,9 @@ class Storage:
         From pixel to pixel, where that is more than the channels: the tensor is a view.
     bits : int
         Of an element.
+    row_stride : int
+        Bytes from row to row, where these are not the pixels and the gap: the tensor is some rows and columns of
+        another one.
     """
 
     height: int
@@ -84,11 +87,12 @@ class Storage:
     channel: int = 0
     pixel_bytes: int = 0
     bits: int = CODE_BITS
+    row_stride: int = 0
 
     @property
     def row_pitch(self) -> int:
         """Bytes from row to row."""
-        return (self.width + self.gap) * self.pixel_pitch
+        return self.row_stride or (self.width + self.gap) * self.pixel_pitch
 
     @property
     def pixel_pitch(self) -> int:
@@ -143,7 +147,12 @@ class Storage:
         return range(self.column, self.column + self.width)
 
     def view(self, place: Place, shape: Shape) -> Storage:
-        """Some rows and channels, of this shape, as a tensor of its own: the rows around them are its border."""
+        """Some rows, columns and channels, of this shape, as a tensor of its own.
+
+        The rows around neighbouring ones with all columns are its border; others have none.
+        """
+        if (place.column, *place.steps) != (0, 1, 1) or shape[1] != self.width:
+            return self._phase(place, shape)
         return dataclasses.replace(
             self,
             address=self.address + self.channel_offset(place.channel),
@@ -152,6 +161,18 @@ class Storage:
             height=shape[0],
             top=self.top + place.row,
             bottom=self.bottom + self.height - place.row - shape[0],
+        )
+
+    def _phase(self, place: Place, shape: Shape) -> Storage:
+        """Some rows and columns, each of them apart from the next."""
+        first = self.first + place.row * self.row_pitch + place.column * self.pixel_pitch
+        return Storage(
+            *shape,
+            address=first + self.channel_offset(place.channel),
+            pixel_bytes=place.steps[1] * self.pixel_pitch,
+            row_stride=place.steps[0] * self.row_pitch,
+            bits=self.bits,
+            value=self.value,
         )
 
     def part(self, rows: range, channels: range) -> Storage:
@@ -175,7 +196,12 @@ class Storage:
         first, size = self.channel_offset(channels.start), run_bytes(len(channels), self.bits)
         if self.fold:
             size = self.stored_bytes
-        y, x, c = np.ogrid[rows.start : rows.stop, columns.start : columns.stop, first : first + size]
+        last = first + size * channels.step
+        y, x, c = np.ogrid[
+            rows.start : rows.stop : rows.step,
+            columns.start : columns.stop : columns.step,
+            first : last : channels.step,
+        ]
         return (self.origin + y * self.row_pitch + x * self.pixel_pitch + c).reshape(-1)
 
 

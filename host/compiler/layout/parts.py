@@ -147,13 +147,10 @@ class Geometry:
 
 def reached(window: Window, whole: Storage, rows: range, columns: range) -> tuple[range, range]:
     """Stored rows and columns that the windows of some rows and columns of the output reach, borders included."""
-    fold, (top, left, _, _) = whole.fold, window.pads
-    first, last = rows.start * window.stride[0], (rows.stop - 1) * window.stride[0]
-    across = range(
-        columns.start * window.stride[1] - left, (columns.stop - 1) * window.stride[1] - left + window.extent[1]
-    )
+    fold, across = whole.fold, window.reached(1, columns)
     if fold is None:
-        return range(first - top, last - top + window.extent[0]), across
+        return window.reached(0, rows), across
+    first, last = rows.start * window.stride[0], (rows.stop - 1) * window.stride[0]
     below = (-(-window.kernel[0] // fold.rows) - 1) * fold.rows * window.dilation[0]
     return range(first // fold.step, (last + below) // fold.step + 1), across
 

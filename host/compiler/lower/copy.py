@@ -1,4 +1,4 @@
-"""Channels put side by side or taken apart: copies on the lane-wise maximum, through a table where scales differ."""
+"""Elements moved to other channels or pixels: copies on the lane-wise maximum, through a table where scales differ."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ....golden.engines import MAXIMUM
 from ....golden.isa import Opcode
 from ....golden.memories import LocalMemory
 from ....golden.timing.issue import result_groups
-from ...graph import Concat, Layer, Selection, Slice
+from ...graph import Concat, Layer, Rearrange, Selection, Slice
 from ..data.command import Command
 from ..data.constant import Constant
 from ..data.job import Job
@@ -23,7 +23,7 @@ from ..steps.images import identity_parameters, step_list
 
 
 def copies(network: Network, layer: Layer) -> list[Selection]:
-    """What a concatenation or a slice takes of its inputs that is not already where it belongs.
+    """What a layer that copies takes of its inputs that is not already where it belongs.
 
     Raises
     ------
@@ -34,7 +34,12 @@ def copies(network: Network, layer: Layer) -> list[Selection]:
 
     def is_in_place(part: Selection) -> bool:
         source = network.place_of(layer.inputs[part.source])
-        return part.table is None and source.beside(part.first) == target.beside(part.target)
+        is_apart = part.step > 1 < part.channels
+        return (
+            part.table is None
+            and not is_apart
+            and source.of(part.first, part.read) == target.of(part.target, part.written)
+        )
 
     parts = layer.selections(network.graph.tensors)
     for part in parts:
@@ -51,7 +56,7 @@ def _check_begins_at_bytes(network: Network, layer: Layer, part: Selection) -> N
 
 
 class CopyOperation(Operation):
-    """A concatenation of channels, or a slice of them.
+    """A concatenation of channels, a slice of them, or another arrangement of elements.
 
     There is one tile: all channels. With more tables than their memory holds there are several, so that one's are
     loaded while another is copied.
@@ -60,6 +65,7 @@ class CopyOperation(Operation):
     def __init__(self, network: Network, index: int, sources: tuple[Storage, ...], target: Storage):
         super().__init__(network, index, sources, target)
         self.tile_channels = self.output_channels
+        self.output_size = network.graph.tensors[self.layer.output].shape[:2]
         self.copies = copies(network, self.layer)
         self.groups = _grouped(self.copies, self.config.memory.tables)
         self.tiles = len(self.groups)
@@ -73,9 +79,10 @@ class CopyOperation(Operation):
         return run_bytes(part.channels, self.bits)
 
     @property
-    def written_channels(self) -> int:
+    def written_bytes(self) -> int:
         """Those that are copied."""
-        return sum(part.channels for part in self.copies)
+        height, width = self.output_size
+        return sum(_pixels(part, height, width) * self._bytes(part) for part in self.copies)
 
     @cached_property
     def constants(self) -> dict[LocalMemory, Constant]:
@@ -93,23 +100,29 @@ class CopyOperation(Operation):
         # Tables come tile by tile, see :mod:`.segments`.
         (tile,) = job.tiles
         tables = self.tables[tile]
-        return [self._copy(job, part, tables.index(part.image) if part.image else None) for part in self.groups[tile]]
+        pixels = ((part, *part.written.within(job.rows, job.columns)) for part in self.groups[tile])
+        return [
+            self._copy(job, part, rows, columns, tables.index(part.image) if part.image else None)
+            for part, rows, columns in pixels
+            if rows and columns
+        ]
 
-    def _copy(self, job: Job, part: Selection, table: int | None) -> Command:
-        """The command of a copy; ``table`` is counted from the job's first one."""
-        lanes, source, target = self.config.array.lanes, job.sources[part.source], job.target
-        reads = source.addresses(job.rows, job.columns, range(part.first, part.first + part.channels))
-        writes = target.addresses(job.rows, job.columns, range(part.target, part.target + part.channels))
+    def _copy(self, job: Job, part: Selection, rows: range, columns: range, table: int | None) -> Command:
+        """The command of a copy of some of its rows and columns; ``table`` is counted from the job's first one."""
+        source, target = job.sources[part.source], job.target
+        reads = source.addresses(part.read.rows(rows), part.read.columns(columns), part.sources)
+        writes = target.addresses(part.written.rows(rows), part.written.columns(columns), part.targets)
+        (down, across), (below, beside) = part.read.steps, part.written.steps
         fields = compute_fields(
             job,
             MAXIMUM,
             steps=1,
             source=int(reads[0]),
             destination=int(writes[0]),
-            tiles=Tiles(self._bytes(part), lanes, lanes),
+            tiles=Tiles(self._bytes(part), self._run(part), self._run(part) * part.step),
             windows=(
-                Loop(len(job.rows), source.row_pitch, target.row_pitch),
-                Loop(len(job.columns), source.pixel_pitch, target.pixel_pitch),
+                Loop(len(rows), down * source.row_pitch, below * target.row_pitch),
+                Loop(len(columns), across * source.pixel_pitch, beside * target.pixel_pitch),
             ),
             codes=Codes(table=table),
         )
@@ -122,18 +135,33 @@ class CopyOperation(Operation):
 
     def steps(self, rows: int, columns: int, tiles: range) -> int:
         """Each word of each copy."""
-        lanes = self.config.array.lanes
-        return rows * columns * sum(-(-size // lanes) for size in self._sizes(tiles))
+        return sum(_pixels(part, rows, columns) * self._words(part) for part in self._parts(tiles))
 
     def cycles(self, rows: int, columns: int, tiles: range) -> int:
         """A group of results a cycle."""
-        lanes = self.config.array.lanes
-        groups = sum(-(-size // lanes) * result_groups(self.config, min(size, lanes)) for size in self._sizes(tiles))
-        return rows * columns * groups
+        return sum(
+            _pixels(part, rows, columns)
+            * self._words(part)
+            * result_groups(self.config, min(self._bytes(part), self._run(part)))
+            for part in self._parts(tiles)
+        )
 
-    def _sizes(self, tiles: range) -> list[int]:
-        """Bytes that each copy of some tiles takes of a pixel."""
-        return [self._bytes(part) for tile in tiles for part in self.groups[tile]]
+    def _parts(self, tiles: range) -> list[Selection]:
+        return [part for tile in tiles for part in self.groups[tile]]
+
+    def _run(self, part: Selection) -> int:
+        """Bytes of a pixel that are copied at once."""
+        return self.config.array.lanes if part.step == 1 else 1
+
+    def _words(self, part: Selection) -> int:
+        """Times that a pixel is read."""
+        return -(-self._bytes(part) // self._run(part))
+
+
+def _pixels(part: Selection, rows: int, columns: int) -> int:
+    """How many there are of a copy in so many rows and columns of the output."""
+    down, across = part.written.within(range(rows), range(columns))
+    return len(down) * len(across)
 
 
 def _grouped(parts: list[Selection], most: int) -> list[list[Selection]]:
@@ -157,7 +185,7 @@ def _takes(network: Network, layer: Layer) -> bool:
 
 
 LOWERING = Lowering(
-    {Concat: CopyOperation, Slice: CopyOperation},
+    {Concat: CopyOperation, Rearrange: CopyOperation, Slice: CopyOperation},
     (MAXIMUM,),
     _takes,
     reads_border=False,

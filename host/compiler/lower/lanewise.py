@@ -52,7 +52,7 @@ class LanewiseOperation(Operation):
         for part in classes:
             steps = self._steps_of(part)
             self.lists.setdefault(steps, sum(map(len, self.lists)))
-        self.is_dense = source.gap == target.gap == 0
+        self.is_dense = all(storage.row_pitch == storage.row_bytes for storage in (source, target))
         #: Whether a run is the channels of a pixel: windows do not lie side by side, or the pixels do not.
         self.by_pixel = self.window.stride[1] > 1 or not source.pixel_pitch == target.pixel_pitch == self.pixel_bytes
         lanes = self.config.array.lanes

@@ -144,14 +144,17 @@ def _departing(
             for index, own in zip(writers, written, strict=True)
             for number in jobs[index]
             # Where rows of an input still arrive, no barrier is to stand between their LOADs.
-            if index in plan.cuts or plan.jobs[number].tile_inner or leaving.meet(_written(plan.jobs[number], own))
+            if index in plan.cuts
+            or plan.jobs[number].tile_inner
+            or leaving.meet(_written(plan, plan.jobs[number], own))
         )
         yield Outgoing(last, plan.storages[name].part(leaving.rows, leaving.channels))
 
 
-def _written(job: Job, own: Region) -> Region:
+def _written(plan: Plan, job: Job, own: Region) -> Region:
     """What a job writes, of the region that its layer does."""
-    return Region(range(own.rows.start + job.rows.start, own.rows.start + job.rows.stop), own.channels)
+    rows = plan.place_of(plan.graph.layers[job.index].output).phase.rows(job.rows)
+    return Region(range(rows.start, rows[-1] + 1), own.channels)
 
 
 def _exchanged(plan: Plan, name: str, readers: list[int], jobs: list[list[int]]) -> Iterator[Incoming]:

@@ -16,12 +16,15 @@ def rows_in_order(plan: Plan, index: int) -> list[range]:
 
     Several, if other cores read some rows of it, and that they come first costs less than it saves.
     """
-    name, operation = plan.graph.layers[index].output, plan.operations[index]
+    layer, operation = plan.graph.layers[index], plan.operations[index]
+    name, up = layer.output, layer.window.up[0]
     height, width, _ = plan.graph.tensors[name].shape
     exchange, own = plan.exchange_of(name), plan.excerpt_of(name).region
     if exchange is None or not exchange.leaves:
         return [range(height)]
-    urgent = sorted({_within(region.rows, own.rows) for region in exchange.leaves}, key=lambda rows: rows.start)
+    # Rows that have the same window stay together: some of them alone may be there already.
+    found = {_widened(_within(region.rows, own.rows), up) for region in exchange.leaves}
+    urgent = sorted(found, key=lambda rows: rows.start)
     edges = [0, *(edge for rows in urgent for edge in (rows.start, rows.stop)), height]
     rest = [range(start, stop) for start, stop in zip(edges[::2], edges[1::2], strict=True) if start < stop]
     pieces = [*urgent, *rest]
@@ -35,3 +38,8 @@ def rows_in_order(plan: Plan, index: int) -> list[range]:
 
 def _within(rows: range, own: range) -> range:
     return range(max(rows.start, own.start) - own.start, min(rows.stop, own.stop) - own.start)
+
+
+def _widened(rows: range, up: int) -> range:
+    """Whole multiples of ``up`` that hold some rows."""
+    return range(rows.start // up * up, -(-rows.stop // up) * up)

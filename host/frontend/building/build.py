@@ -1,4 +1,4 @@
-"""The graph under construction: where every ONNX tensor lies, and how layout operators and max pooling are lowered."""
+"""The graph under construction: where every ONNX tensor lies, and what becomes of layout operators."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 from onnx import NodeProto
 
-from ...graph import Graph, MaxPool, Tensor, View, Window
-from ..fragments.fragments import LAYOUT, POOLING, label
+from ...graph import Graph, Tensor, View, Window
+from ..fragments.fragments import label
 from ..fragments.quantisation import quantisation
 from ..reading.errors import UnsupportedError
 from ..reading.source import Source
@@ -161,50 +161,3 @@ def skipped(node: NodeProto, window: Window, input_shape: Shape3, output_shape: 
         for axis in range(2)
     )
     return below, beside
-
-
-def lower_pool(build: Build, node: NodeProto, place: Place, output: str, like: str) -> Place:
-    """Add the layer of a MaxPool; its result becomes the graph's tensor ``output``.
-
-    Raises
-    ------
-    UnsupportedError
-        If it returns indices, or cannot read its input as it lies.
-    """
-    if len([name for name in node.output if name]) > 1:
-        raise UnsupportedError(f"{label(node)} must not return indices", "remove its second output")
-    shape = image_place(build, node, place)
-    onnx_shape = build.source.shapes[node.output[0]]
-    output_shape = image_shape(onnx_shape)
-    kernel = tuple(attributes(node)["kernel_shape"])
-    window = window_of(node, kernel, len(onnx_shape) - 2, shape, output_shape)
-    build.add_tensor(output, output_shape, like)
-    build.graph.layers.append(MaxPool(node.name, (place.tensor,), output, window=window))
-    return Place(output, CHANNELS_FIRST, onnx_shape)
-
-
-def follow_trunk(build: Build, nodes: list[NodeProto], place: Place, like: str, output: str | None = None) -> Place:
-    """Lower layout operators and max pooling in a row.
-
-    Parameters
-    ----------
-    build : Build
-    nodes : list of NodeProto
-        In order of execution.
-    place : Place
-        Of the first node's input.
-    like : str
-        ONNX tensor with the scale and zero point of the results.
-    output : str or None
-        Name of the last pooling's result, by default that of its float tensor.
-    """
-    pools = [node for node in nodes if node.op_type in POOLING]
-    for node in nodes:
-        # Pointwise operators may have added dimensions of one element in front.
-        place = Place(place.tensor, place.axes, build.source.shapes[node.input[0]])
-        if node.op_type in LAYOUT:
-            place = follow_layout(build, node, place)
-        else:
-            last = output is not None and node is pools[-1]
-            place = lower_pool(build, node, place, output if last else node.output[0], like)
-    return place

@@ -18,11 +18,13 @@ from .fragments import (
     QUANTISERS,
     SLICE,
     TRANSPARENT,
+    TRANSPOSED,
     Fragment,
     Kind,
     label,
     written_operator,
 )
+from .moves import is_crop, is_move
 from .quantisation import check_scales
 from .wide import NARROW, REMEDY, is_wide, wide_between, wide_tensor
 
@@ -62,14 +64,17 @@ def _judge(source: Source, fragment: Fragment) -> tuple[Kind, str]:
     )
     if any(node.op_type in LINEAR for node in fragment.nodes):
         return (Kind.HOST, several) if several else (Kind.LINEAR, "")
+    if any(node.op_type in TRANSPOSED for node in fragment.nodes):
+        return (Kind.HOST, several) if several else (Kind.TRANSPOSED, "")
     for kind, operators, companions in _SPECIAL:
-        if any(node.op_type in operators for node in fragment.nodes):
+        if any(node.op_type in operators and not is_crop(source, node) for node in fragment.nodes):
             return _judge_special(source, fragment, kind, operators, companions)
     if several:
         return Kind.HOST, several
     if len(fragment.inputs) > 1:
         return _judge_combination(source, fragment)
-    foreign = [node for node in fragment.nodes if node.op_type not in (*POINTWISE, *POOLING, *LAYOUT)]
+    known = (*POINTWISE, *POOLING, *LAYOUT)
+    foreign = [node for node in fragment.nodes if node.op_type not in known and not is_move(source, node)]
     if foreign:
         fragment.remedy = _REMEDIES.get(foreign[0].op_type, fragment.remedy)
         fragment.cause = foreign[0]

@@ -16,9 +16,11 @@ from ..reading.errors import REPLACE
 
 FLOAT_PRODUCTS = ("Conv", "Gemm", "MatMul", "FusedConv", "FusedGemm", "FusedMatMul", "MatMulIntegerToFloat")
 LINEAR = (*INTEGER_PRODUCTS, *FLOAT_PRODUCTS)
+TRANSPOSED = ("ConvTranspose",)
 LAYOUT = ("Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze")
 TRANSPARENT = ("Identity", "Dropout")
 POOLING = ("MaxPool",)
+MOVES = ("DepthToSpace", "Resize", "SpaceToDepth", "Upsample")
 AVERAGE = ("AveragePool", "GlobalAveragePool", "QLinearAveragePool", "QLinearGlobalAveragePool", "ReduceMean")
 ADDITION = ("Add", "QLinearAdd")
 CONCAT = ("Concat", "QLinearConcat")
@@ -104,8 +106,9 @@ class Kind(enum.Enum):
 
     LINEAR = "convolution or matrix product"
     FLOAT_LINEAR = "convolution or matrix product in float32"
+    TRANSPOSED = "transposed convolution in float32"
     FUNCTION = "function that is a layer"
-    REGION = "pointwise operators and max pooling"
+    REGION = "pointwise operators, max pooling and moves of elements"
     ADDITION = "addition"
     AVERAGE = "average pooling"
     CONCAT = "concatenation"

@@ -14,9 +14,10 @@ from onnx import NodeProto
 
 from ....golden.numerics.pooling import average_multiplier
 from ...graph import AveragePool, Window
-from ..building.build import Build, attributes, follow_trunk, image_place, window_of
+from ..building.build import Build, attributes, image_place, window_of
 from ..building.checks import are_powers_of_two, check_layers
 from ..building.layout import CHANNELS_FIRST, Place, image_shape
+from ..building.trunk import follow_trunk
 from ..fragments.fragments import AVERAGE, QUANTISERS, TRANSPARENT, Fragment, label
 from ..fragments.quantisation import quantisation_operands
 from ..reading.errors import UnsupportedError

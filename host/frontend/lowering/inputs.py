@@ -6,7 +6,8 @@ from onnx import NodeProto
 
 from ..building.build import Build, permutation_of
 from ..building.layout import CHANNELS_FIRST, CHANNELS_LAST, Place, Shape3, image_shape, inverse, transposed
-from ..fragments.fragments import AVERAGE, CONCAT, LAYOUT, LINEAR, PAD, POOLING, SLICE
+from ..fragments.fragments import AVERAGE, CONCAT, LAYOUT, LINEAR, PAD, POOLING, SLICE, TRANSPOSED
+from ..fragments.moves import is_move
 from ..reading.errors import UnsupportedError
 from ..reading.source import Source, size
 from .channels import channel_axis, channels_order
@@ -56,7 +57,7 @@ def _find_spatial(source: Source, name: str) -> _Wish | None:
     while ways:
         node, name, path = ways.pop()
         shape = source.shapes[name]
-        if source.function(node):
+        if source.function(node) or is_move(source, node) or node.op_type in TRANSPOSED:
             image = image_shape(shape)
             if image is not None:
                 return path, image, CHANNELS_FIRST, shape

@@ -10,10 +10,12 @@ from ...graph import CodeFinish, Pointwise
 from ...graph.codes import from_codes
 from ...graph.tabulate import CODES, open_part
 from ...model.model_graph import expose
-from ..building.build import Build, follow_trunk
+from ..building.build import Build
 from ..building.checks import check_layers, table_of
 from ..building.layout import Place
+from ..building.trunk import follow_trunk
 from ..fragments.fragments import LAYOUT, POOLING, QUANTISERS, TRANSPARENT, Fragment, label
+from ..fragments.moves import is_move
 from ..fragments.quantisation import quantisation
 from ..reading.cut import cut
 from ..reading.errors import UnsupportedError
@@ -23,6 +25,8 @@ from ..reading.source import Source
 def lower_region(build: Build, fragment: Fragment) -> None:
     """Add the layers of a region: max pooling, a table, max pooling; each only where there is one.
 
+    Moves of elements stand after the table, which may then be part of the layer in front of it.
+
     Raises
     ------
     UnsupportedError
@@ -30,7 +34,7 @@ def lower_region(build: Build, fragment: Fragment) -> None:
         result for a code depends on its position.
     """
     source, start, end = build.source, fragment.inputs[0], fragment.outputs[0]
-    steps = [node for node in fragment.nodes if node.op_type in (*LAYOUT, *POOLING)]
+    steps = [node for node in fragment.nodes if node.op_type in (*LAYOUT, *POOLING) or is_move(source, node)]
     pools = [node for node in steps if node.op_type in POOLING]
     for node in steps:
         _check_passed_by_all(source, fragment, node)
@@ -38,6 +42,8 @@ def lower_region(build: Build, fragment: Fragment) -> None:
     table = table_of(pointwise)
     leading = _count_leading(source, fragment, pointwise, pools)
     at = steps.index(pools[leading]) if leading < len(pools) else len(steps)
+    done = steps.index(pools[leading - 1]) if leading else 0
+    at = next((place for place in range(done, at) if is_move(source, steps[place])), at)
     first_layer = len(build.graph.layers)
     place = build.places[start]
     keeps_zero_point = build.graph.tensors[place.tensor].zero_point == quantisation(source, end)[1]
@@ -46,7 +52,8 @@ def lower_region(build: Build, fragment: Fragment) -> None:
     else:
         place = follow_trunk(build, steps[:at], place, start)
         # The float tensor in front of QuantizeLinear lends its name: nothing else in the graph has it.
-        output = end if leading == len(pools) else fragment.nodes[-1].input[0]
+        is_last = all(node.op_type in LAYOUT for node in steps[at:])
+        output = end if is_last else fragment.nodes[-1].input[0]
         build.add_tensor(output, build.shape_of(place), end)
         build.graph.layers.append(
             Pointwise(fragment.main.name, (place.tensor,), output, finish=CodeFinish(table=table))
@@ -101,7 +108,7 @@ def _count_leading(source: Source, fragment: Fragment, pointwise: onnx.ModelProt
         may_follow.append(bool((np.diff(results[order]) >= 0).all()))
     # Codes are pooled where the model pools them, if that is exact: poolings with nothing ahead of them stand before
     # the table.
-    natural = sum(1 for node in pools if not _computes(fragment.nodes[: fragment.nodes.index(node)]))
+    natural = sum(1 for node in pools if not _computes(source, fragment.nodes[: fragment.nodes.index(node)]))
     for leading in sorted(range(len(pools) + 1), key=lambda count: abs(count - natural)):
         if all(may_lead[:leading]) and all(may_follow[leading:]):
             return leading
@@ -112,5 +119,6 @@ def _count_leading(source: Source, fragment: Fragment, pointwise: onnx.ModelProt
     )
 
 
-def _computes(nodes: list[NodeProto]) -> bool:
-    return any(node.op_type not in (*QUANTISERS, *TRANSPARENT, *LAYOUT, *POOLING) for node in nodes)
+def _computes(source: Source, nodes: list[NodeProto]) -> bool:
+    passing = (*QUANTISERS, *TRANSPARENT, *LAYOUT, *POOLING)
+    return any(node.op_type not in passing and not is_move(source, node) for node in nodes)

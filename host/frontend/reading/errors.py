@@ -11,6 +11,10 @@ NORMALISE = (
     "train the network with batch normalisation, whose mean and deviation are constants that are folded into weights, "
     "or end the quantised network before it"
 )
+SPELL = (
+    "quantise the float model with `lutterfly quantize`, which spells it as a convolution and DepthToSpace, or use "
+    "scales that are powers of two"
+)
 REPLACE = "replace it, or end the quantised network before it"
 
 

@@ -68,7 +68,7 @@ class Concat(Layer):
         parts = self.selections(tensors)
         places = [place_of(name) for name in self.inputs]
         first = places[0]
-        if first.tensor != self.inputs[0] and places == [first.beside(part.target) for part in parts]:
+        if first.tensor != self.inputs[0] and places == [first.of(part.target) for part in parts]:
             yield {self.output: first}
         for part in parts:
             if part.table is None:

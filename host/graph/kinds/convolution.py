@@ -50,8 +50,13 @@ class Convolution(Product):
         return self.window.kernel == source[:2] and target[:2] == (1, 1)
 
     def macs(self, target: Shape) -> int:
-        """One for each weight that an element of the output takes."""
-        return target[0] * target[1] * self.weights.size
+        """One for each weight that an element of the output takes.
+
+        Without the elements of the window that no weight is for: they are there for other phases of a map.
+        """
+        unused = int(np.count_nonzero(~self.weights.any(axis=(0, 3))))
+        outputs, _, _, inputs = self.weights.shape
+        return target[0] * target[1] * (self.weights.size - unused * outputs * inputs)
 
     def normalised(self, zero_point: int) -> Convolution:
         """What a zero point adds to each sum is subtracted from the bias.
@@ -79,6 +84,24 @@ class Convolution(Product):
             groups=len(channels) if self.groups > 1 else 1,
         )
         return layer, channels if self.groups > 1 else range(source.shape[2])
+
+    def of_outputs(self, outputs: range, inner: str, output: str) -> Convolution | None:
+        """Where each group has as many of them."""
+        of_group = len(self.weights) // self.groups
+        shares = {
+            sum(first <= one < first + of_group for one in outputs) for first in range(0, len(self.weights), of_group)
+        }
+        if len(shares) > 1:
+            return None
+        part = slice(outputs.start, outputs.stop, outputs.step)
+        return dataclasses.replace(
+            self,
+            output=output,
+            weights=np.ascontiguousarray(self.weights[part]),
+            bias=np.ascontiguousarray(self.bias[part]),
+            multiplier=np.ascontiguousarray(self.multiplier[part]),
+            finish=dataclasses.replace(self.finish, inner=inner if self.finish.inner else ""),
+        )
 
     @property
     def takes_signs(self) -> bool:

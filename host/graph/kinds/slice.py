@@ -30,7 +30,7 @@ class Slice(Layer):
 
     def selections(self, tensors: Mapping[str, Tensor]) -> list[Selection]:
         """The only one."""
-        return [Selection(0, self.first, self.channels, 0, None)]
+        return [Selection(0, self.first, self.channels, 0)]
 
     def view_choices(
         self, layers: Sequence[Layer], tensors: Mapping[str, Tensor], place_of: Callable[[str], Place]

@@ -26,9 +26,10 @@ from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Graph, Slice, Window
 from lutterfly.host.graph.evaluate import evaluate
 from lutterfly.host.program import SpreadBy
-from networks.mixed import FIRST_WIDE, config_of, network
+from networks.mixed import FIRST_MOVED, FIRST_WIDE, config_of, network
 from oracles.execution import get_output, put_input
 from quantised.graphs import GraphMaker
+from quantised.random_graphs import random_arranged
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 
@@ -90,6 +91,7 @@ def drawn(graph: Graph, config: Config, seed: int) -> Spread:
         ("least", 2, range(32, 40)),
         ("ecp5-85k", 2, range(40, 48)),
         ("tiny", 8, range(FIRST_WIDE, FIRST_WIDE + 4)),
+        ("tiny", 2, range(FIRST_MOVED, FIRST_MOVED + 4)),
         pytest.param("tiny", 2, range(100, 300), marks=pytest.mark.regress),
         pytest.param("tiny", 4, range(300, 500), marks=pytest.mark.regress),
         pytest.param("bottom-up", 2, range(500, 600), marks=pytest.mark.regress),
@@ -107,6 +109,36 @@ def test_mixed_networks_are_exact_however_they_are_split(config_name: str, cores
             assert_exact(graph, spread, seed)
             met += sum(command.opcode is Opcode.BARRIER for command in spread.plans[-1].commands)
     assert met > len(seeds)
+
+
+@pytest.mark.parametrize("seeds", [range(6), pytest.param(range(6, 60), marks=pytest.mark.regress)], ids=str)
+def test_elements_that_move_are_exact_however_they_are_split(seeds: range) -> None:
+    for seed in seeds:
+        graph, config = random_arranged(seed), several(PRESETS["tiny"], 4 if seed % 2 else 2)
+        for spread in (drawn(graph, config, seed), plan_by_layer(graph, config)):
+            assert_exact(graph, spread, seed)
+
+
+def test_an_upsampling_is_split_at_whole_rows_of_its_input() -> None:
+    maker = GraphMaker((5, 4, 16))
+    graph = maker.finish(maker.nearest(maker.convolution("x", 16, SAME)))
+    move = graph.layers[-1]
+    rows = [part.rows for part in parts_of(graph, move, Split.ROWS, 4, 1)]
+    assert rows == [range(4), range(4, 6), range(6, 8), range(8, 10)]
+    assert move.of_rows(range(5), 5) is None
+    assert parts_of(graph, move, Split.CHANNELS, 2, 8) is not None
+
+
+def test_no_job_of_an_upsampling_is_without_a_command() -> None:
+    """The first of two rows is what the layer in front writes, and another core reads it."""
+    maker = GraphMaker((16, 16, 4))
+    graph = maker.finish(maker.convolution(maker.nearest(maker.convolution("x", 16, SAME), (2, 1)), 8, SAME))
+    network = rewritten(graph, several(PRESETS["ecp5-85k"], 2))
+    spread = plan_parts(network, [parts_of(network.graph, layer, Split.ROWS, 2, 1) for layer in network.graph.layers])
+    predict_together(spread.plans)
+    assert all(any(place.steps == (2, 1) for place in plan.views.values()) for plan in spread.plans)
+    assert all(all(plan.computes) for plan in spread.plans)
+    assert_exact(graph, spread, 0)
 
 
 def two_convolutions(channels: int = 16, side: int = 24) -> Graph:

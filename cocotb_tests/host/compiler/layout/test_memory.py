@@ -140,7 +140,7 @@ def test_a_view_lies_where_its_channels_do() -> None:
     parts = [maker.convolution("x", 16, POINT) for _ in range(2)]
     plan = plan_graph(maker.finish(maker.convolution(maker.concat(*parts), 4, POINT)), TINY)
     assert plan.views
-    for name, (whole, first, row) in plan.views.items():
+    for name, (whole, first, row, *_) in plan.views.items():
         channels = plan.graph.tensors[name].shape[2]
         assert row == 0
         there = plan.storages[whole].addresses(channels=range(first, first + channels))

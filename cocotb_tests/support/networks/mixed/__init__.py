@@ -21,14 +21,18 @@ from networks.families.scope import Scope
 
 from . import graphs
 from .configurations import CONFIGS, DRAWN, ODD, config_of, spread_by_of
+from .moved import MovedNet
 from .net import MixedNet
 from .wide import WideNet
 
-__all__ = ["CONFIGS", "DRAWN", "FIRST_WIDE", "ODD", "Network", "config_of", "network"]
+__all__ = ["CONFIGS", "DRAWN", "FIRST_MOVED", "FIRST_WIDE", "ODD", "Network", "config_of", "network"]
 
 #: Networks of this seed and later ones have 16-bit tensors. Those before are what they were without, since tests name
 #: them for what was wrong with them.
 FIRST_WIDE = 1_000_000
+
+#: In networks of this seed and later ones elements move to other pixels.
+FIRST_MOVED = 2_000_000
 
 #: Networks that follow one another; of four, one has channels in the order that the compiler chooses.
 _GRAPHS = (
@@ -86,8 +90,14 @@ class Network:
 def network(seed: int, config_name: str) -> Network:
     """The network of a seed for an accelerator: always the same."""
     rng = np.random.default_rng([seed, 0x3A1])
+    net: MixedNet
     config, draw = config_of(config_name), _GRAPHS[seed % len(_GRAPHS)]
-    net = WideNet(rng, config) if seed >= FIRST_WIDE else MixedNet(rng)
+    if seed >= FIRST_MOVED:
+        net = MovedNet(rng, config)
+    elif seed >= FIRST_WIDE:
+        net = WideNet(rng, config)
+    else:
+        net = MixedNet(rng)
     draw(net, Scope(config, rng))
     batch = int(rng.integers(1, 5)) if draw is graphs.vectors else 1
     return Network(seed, config_name, net.finish(), batch, is_reordered=bool(rng.random() > _CHOSEN))

@@ -24,6 +24,7 @@ from lutterfly.host.graph import (
     Layer,
     MaxPool,
     Pointwise,
+    Rearrange,
     Slice,
 )
 from lutterfly.host.model.model import Model
@@ -43,6 +44,7 @@ _OF_LAYERS = (
     "average",
     "fully connected",
     "slice",
+    "moved pixels",
 )
 #: Of its tensors, of the file, and of the program.
 _OF_THE_REST = (
@@ -60,7 +62,7 @@ _OF_THE_REST = (
 )
 FEATURES = _OF_LAYERS + _OF_THE_REST
 #: Of maps; a batch is of vectors.
-_OF_MAPS = ("depthwise", "grouped", "pooling", "average", "unread pixels", "border classes")
+_OF_MAPS = ("depthwise", "grouped", "pooling", "average", "moved pixels", "unread pixels", "border classes")
 PAIRS = [
     frozenset(pair)
     for pair in itertools.combinations(FEATURES, 2)
@@ -129,6 +131,7 @@ def _of_layer(graph: Graph, layer: Layer) -> Iterator[str]:
         Concat: "concatenation",
         MaxPool: "pooling",
         Slice: "slice",
+        Rearrange: "moved pixels",
         Pointwise: "table",
     }
     for kind, name in kinds.items():
@@ -178,7 +181,7 @@ def _read(layer: Layer, shape: tuple[int, int, int]) -> np.ndarray:
         return ~read
     rows, columns = (
         {
-            output * window.stride[axis] - window.pads[axis] + element * window.dilation[axis]
+            output // window.up[axis] * window.stride[axis] - window.pads[axis] + element * window.dilation[axis]
             for output in range(outputs)
             for element in window.inside(axis, size, output)
         }

@@ -20,19 +20,19 @@ _MOST_CHANNELS = 48
 def maps(net: MixedNet, scope: Scope) -> None:
     """Each layer reads any earlier tensor; some are outputs although others read them, and all that nothing reads."""
     side = scope.side(large=0.06)
-    _grow(net, scope, (side, scope.one_of(side, side, max(2, side // 2), side + 1)), kinds(scope.config))
+    _grow(net, scope, (side, scope.one_of(side, side, max(2, side // 2), side + 1)), kinds(scope.config, net))
 
 
 def classes(net: MixedNet, scope: Scope) -> None:
     """Likewise, every second layer one whose windows are of many classes, each with a command of its own."""
-    drawable, side = kinds(scope.config), scope.depth(5, 9)
+    drawable, side = kinds(scope.config, net), scope.depth(5, 9)
     bordered = [kind for kind in drawable if kind in ("bordered pool", "binary")] or ["bordered"]
     _grow(net, scope, (side, side), drawable + bordered * (len(drawable) // len(bordered)))
 
 
 def movable(net: MixedNet, scope: Scope) -> None:
     """Likewise, most layers such that channels may move, and few outputs, whose channels may not."""
-    drawable = kinds(scope.config)
+    drawable = kinds(scope.config, net)
     drawable += [kind for kind in _MOVABLE if kind in drawable] * 4
     _grow(net, scope, (scope.side(large=0), scope.side(large=0)), drawable, outputs=0.03, is_after=True)
 
@@ -60,7 +60,7 @@ def _grow(
 def vectors(net: MixedNet, scope: Scope) -> None:
     """Likewise, without maps."""
     drawn = Drawn(net, scope, [net.input(scope.one_of(3, 8, 16, 33, 64))])
-    drawable = [kind for kind in _VECTOR_KINDS if kind in ("connect", *kinds(scope.config))]
+    drawable = [kind for kind in _VECTOR_KINDS if kind in ("connect", *kinds(scope.config, net))]
     for _ in range(scope.depth(4, 10)):
         net.draw_form()
         _add(drawn, scope.one_of(*drawable))

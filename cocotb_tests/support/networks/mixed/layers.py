@@ -42,12 +42,16 @@ _KINDS: dict[str, tuple[int, tuple[Engine, ...]]] = {
 _FUNCTIONS = ("Sigmoid", "Tanh", "LeakyRelu", "HardSwish")
 #: Features that a fully connected layer reads at most.
 _MOST_FEATURES = 200
+#: Pixels of what is made larger, and channels of what is made deeper.
+_MOST_PIXELS, _MOST_CHANNELS = 400, 12
 
 
-def kinds(config: Config) -> list[str]:
-    """The kinds that an accelerator has the engines for, each as often as it is to be drawn."""
+def kinds(config: Config, net: MixedNet) -> list[str]:
+    """The kinds that an accelerator has the engines for, each as often as it is to be drawn; and those of ``net``."""
     engines = {*config.engines}
-    return [kind for kind, (often, needed) in _KINDS.items() if engines.issuperset(needed) for _ in range(often)]
+    found = [kind for kind, (often, needed) in _KINDS.items() if engines.issuperset(needed) for _ in range(often)]
+    more = [kind for kind, often in net.extra_kinds.items() for _ in range(often)] if MAXIMUM in engines else []
+    return found + more
 
 
 @dataclass
@@ -150,6 +154,39 @@ class Drawn:
         self.net.output(self.connect(y))
         return []
 
+    def nearest(self, x: Codes) -> list[Codes]:
+        factors = self.scope.one_of((2, 2), (1, 2), (3, 1))
+        if x.shape[1] * factors[0] * x.shape[2] * factors[1] > _MOST_PIXELS:
+            return [self.net.conv(x, self._width())]
+        return [self.net.nearest(x, factors)]
+
+    def depth(self, x: Codes) -> list[Codes]:
+        """Of channels that are there, if that many are."""
+        if x.channels % 4 or x.shape[1] * x.shape[2] * 4 > _MOST_PIXELS:
+            return self.phases(x)
+        return [self.net.depth_to_space(x, 2)]
+
+    def phases(self, x: Codes) -> list[Codes]:
+        """Of what a convolution gives for all phases, which nothing else reads."""
+        block = self.scope.one_of(2, 2, 3)
+        if x.shape[1] * x.shape[2] * block**2 > _MOST_PIXELS:
+            return [self.net.conv(x, self._width())]
+        channels = self.scope.one_of(1, 3, 8, 9) * block**2
+        return [self.net.depth_to_space(self.net.conv(x, channels, self.scope.one_of(1, 2, 3)), block)]
+
+    def space(self, x: Codes) -> list[Codes]:
+        if x.shape[1] % 2 or x.shape[2] % 2 or x.channels > _MOST_CHANNELS:
+            return self.crop(x)
+        return [self.net.space_to_depth(x, 2)]
+
+    def crop(self, x: Codes) -> list[Codes]:
+        """Some rows and columns; nobody may read the others."""
+        if min(x.shape[1:]) < 3:
+            return [self.net.conv(x, self._width())]
+        starts = tuple(self.scope.depth(0, 1) for _ in range(2))
+        ends = x.shape[1] - self.scope.depth(0, 1), x.shape[2] - 1
+        return [self.net.crop(x, starts, ends)]
+
     def connect(self, x: Codes) -> Codes:
         """A layer on a vector, of any of the three kinds."""
         config, outputs = self.scope.config, self.scope.one_of(2, 5, 8, 10, 17)
@@ -174,4 +211,9 @@ _DRAWN: dict[str, Callable[[Drawn, Codes], list[Codes]]] = {
     "gate": Drawn.gate,
     "sum": Drawn.sum,
     "head": Drawn.head,
+    "nearest": Drawn.nearest,
+    "depth": Drawn.depth,
+    "phases": Drawn.phases,
+    "space": Drawn.space,
+    "crop": Drawn.crop,
 }

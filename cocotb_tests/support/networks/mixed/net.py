@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 import onnx
@@ -23,7 +24,15 @@ _FUNCTION_RMS, _SIGN_RMS = 42.0, 1.0
 
 
 class MixedNet(Net):
-    """As :class:`Net`, of int8 codes, which functions want."""
+    """As :class:`Net`, of int8 codes, which functions want.
+
+    Attributes
+    ----------
+    extra_kinds : dict of str to int
+        Further kinds of layers that it writes, and how often each is to be drawn.
+    """
+
+    extra_kinds: ClassVar[Mapping[str, int]] = {}
 
     def __init__(self, rng: np.random.Generator):
         super().__init__(Form(qdq=False, unsigned=False, per_channel=False), rng)

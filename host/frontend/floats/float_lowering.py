@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from ...graph.tabulate import code_offset
-from ..building.build import Build, follow_trunk
+from ..building.build import Build
 from ..building.checks import check_layers, random_codes
 from ..building.layout import Place
+from ..building.trunk import follow_trunk
 from ..fragments.fragments import POOLING, Fragment
+from ..lowering.linear import add_convolution, check_zero_point
 from .float_sums import read_float_product
-from .linear import add_convolution, check_zero_point
 
 
 def lower_float_product(build: Build, fragment: Fragment) -> None:

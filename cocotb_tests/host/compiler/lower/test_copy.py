@@ -1,0 +1,72 @@
+"""Elements that move to other pixels: the same bytes whole, in parts, and as views that copy less."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from lutterfly.golden.presets import PRESETS
+from lutterfly.host.graph import Place, Window
+from oracles.execution import exact_plan
+from quantised.graphs import GraphMaker
+from quantised.random_graphs import random_arranged
+
+SAME = Window((3, 3), pads=(1, 1, 1, 1))
+
+
+@pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 200), marks=pytest.mark.regress)], ids=str)
+def test_random_arrangements(seeds: range) -> None:
+    met = 0
+    for seed in seeds:
+        plan = exact_plan(random_arranged(seed), PRESETS["tiny" if seed % 2 else "ecp5-85k"])
+        met += any(place.steps != (1, 1) for place in plan.views.values())
+    assert met >= len(seeds) // 4
+
+
+@pytest.mark.parametrize("seeds", [range(6), pytest.param(range(6, 60), marks=pytest.mark.regress)], ids=str)
+def test_random_arrangements_in_parts(seeds: range) -> None:
+    config, cut = PRESETS["tiny"], 0
+    config = dataclasses.replace(config, memory=dataclasses.replace(config.memory, feature_bytes=2048))
+    for seed in seeds:
+        cut += bool(exact_plan(random_arranged(seed, sides=(8, 14)), config).cuts)
+    assert cut >= len(seeds) // 2
+
+
+def test_what_only_an_upsampling_reads_is_one_of_the_pixels_that_it_writes() -> None:
+    maker = GraphMaker((6, 5, 3))
+    small = maker.convolution("x", 16, SAME)
+    large = maker.nearest(small, (3, 2))
+    plan = exact_plan(maker.finish(maker.convolution(large, 8, SAME)), PRESETS["ecp5-85k"])
+    assert plan.views == {small: Place(large, steps=(3, 2))}
+    assert plan.operations[1].written_bytes == 5 * 6 * 5 * 16
+    # Around a pixel of it there would be others.
+    maker = GraphMaker((6, 5, 3))
+    small = maker.convolution("x", 16, SAME)
+    outputs = maker.convolution(maker.nearest(small), 8, SAME), maker.convolution(small, 8, SAME)
+    assert exact_plan(maker.finish(*outputs), PRESETS["ecp5-85k"]).views == {}
+
+
+def test_an_upsampling_whose_rows_alone_are_repeated() -> None:
+    """Pixels of a view lie side by side then, and its rows do not."""
+    for table in (False, True):
+        maker = GraphMaker((6, 5, 16))
+        small = maker.max_pool("x", SAME, table=table)
+        plan = exact_plan(maker.finish(maker.convolution(maker.nearest(small, (2, 1)), 8, SAME)), PRESETS["ecp5-85k"])
+        assert [place.steps for place in plan.views.values()] == [(2, 1)]
+
+
+def test_a_table_whose_rows_are_apart_is_counted_row_by_row() -> None:
+    """A row of 25 bytes is two words, and the map of 150 were ten."""
+    maker = GraphMaker((6, 5, 5))
+    small = maker.pointwise(maker.pointwise("x"))
+    plan = exact_plan(maker.finish(maker.convolution(maker.nearest(small, (2, 1)), 8, SAME)), PRESETS["ecp5-85k"])
+    assert [operation.steps(6, 5, range(1)) for operation in plan.operations[:2]] == [10, 12]
+
+
+def test_a_crop_is_no_view_of_what_it_reads() -> None:
+    """The first row and column of both are the same, and the last ones are not."""
+    maker = GraphMaker((6, 5, 3))
+    large = maker.convolution("x", 16, SAME)
+    plan = exact_plan(maker.finish(maker.convolution(maker.crop(large, (0, 0, 1, 2)), 8, SAME)), PRESETS["ecp5-85k"])
+    assert plan.views == {}
