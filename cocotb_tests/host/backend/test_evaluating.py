@@ -160,6 +160,8 @@ from lutterfly.host import InferenceSession
 from lutterfly.host.backend import evaluating, workers
 from lutterfly.host.command.main import main
 
+# Who runs the tests may have it ignored, as a shell does for what it starts in the background.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 evaluating.PATIENCE_SECONDS = 0
 os.sched_getaffinity = lambda _: {0, 1}
 print("once", flush=True)
