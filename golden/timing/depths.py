@@ -58,9 +58,12 @@ OFFERED_BURSTS = 2
 #: Read requests of a core that are on their way to the turns of an arbiter: two in front of these, one in the guard.
 REQUESTS_AHEAD = 3
 
+#: Words of a STORE between request and bus: enough for a beat each cycle while a word takes up to 13 cycles to come.
+WORDS_IN_FLIGHT = 16
+
 #: Beats of a STORE between the feature memory and an arbiter's queue of them: words on their way, and two at the unit's
 #: output and at the guard's.
-BEATS_OUTGOING = 16 + 2 + 2
+BEATS_OUTGOING = WORDS_IN_FLIGHT + 2 + 2
 
 
 def load_beats(config: Config) -> int:

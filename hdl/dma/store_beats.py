@@ -9,14 +9,12 @@ from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
+from ...golden.timing.depths import WORDS_IN_FLIGHT
 from ..bus.axi import BEATS_BITS, write_beat_layout
 from ..parts.assertions import Assertions
 from ..parts.fifo import Fifo
 
 __all__ = ["StoreBeats", "feature_word_layout"]
-
-#: Words between request and bus: enough for a beat each cycle while a word takes up to 13 cycles to come.
-_WORDS_IN_FLIGHT = 16
 
 
 def feature_word_layout(config: Config) -> data.StructLayout:
@@ -71,15 +69,15 @@ class StoreBeats(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         data_bytes = self.config.axi.data_bytes
-        m.submodules.strobes = strobes = Fifo(unsigned(data_bytes), depth=_WORDS_IN_FLIGHT)
-        m.submodules.words = words = Fifo(unsigned(self.config.axi.data_bits), depth=_WORDS_IN_FLIGHT)
+        m.submodules.strobes = strobes = Fifo(unsigned(data_bytes), depth=WORDS_IN_FLIGHT)
+        m.submodules.words = words = Fifo(unsigned(self.config.axi.data_bits), depth=WORDS_IN_FLIGHT)
         burst, read, beat = self.bursts.payload, self.read, self.beats
 
         active = Signal()
         beats_left = Signal(BEATS_BITS, reset_less=True)
         # Strobes of the beat at hand before its end is cut, and of the last beat.
         strobe, last_strobe = Signal(data_bytes, reset_less=True), Signal(data_bytes, reset_less=True)
-        room = Signal(range(_WORDS_IN_FLIGHT + 1), init=_WORDS_IN_FLIGHT)
+        room = Signal(range(WORDS_IN_FLIGHT + 1), init=WORDS_IN_FLIGHT)
         last, asked = Signal(), Signal()
         m.d.comb += [
             last.eq(beats_left == 0),

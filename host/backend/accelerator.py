@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from ...golden.config import Config
-from ...golden.program.program import Program
 from ..driver.driver import Driver
 from ..driver.transport import Transport
-from ..files.progress import Progress, silent
-from ..graph import Graph
 from ..simulation.verilator_transport import VerilatorTransport
 from .backend import Arrays, Backend
 
@@ -24,17 +20,7 @@ class Accelerator(Backend):
     title = "simulated accelerator"
     has_accelerator = True
 
-    def __init__(
-        self,
-        program: Program,
-        config: Config,
-        *,
-        graph: Callable[[], Graph],
-        transport: Transport | None = None,
-        progress: Progress = silent,
-    ):
-        super().__init__(program, config, graph=graph)
-        self._transport, self._progress = transport, progress
+    def _set_up(self) -> None:
         self._driver: Driver | None = None
         self._lock = threading.RLock()
         self._counters: list[dict[str, int]] = []

@@ -58,6 +58,12 @@ class Backend(ABC):
         progress: Progress = silent,
     ):
         self.program, self.config = program, config
+        self._make_graph, self._transport, self._progress = graph, transport, progress
+        self._set_up()
+
+    @abstractmethod
+    def _set_up(self) -> None:
+        """Begin with what a back-end has beyond what it is given."""
 
     @classmethod
     def need_accelerator(cls, what: str) -> None:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from ...golden.config import Config
-from ...golden.program.program import Program
 from ..driver import ports
-from ..driver.transport import Transport
-from ..files.progress import Progress, silent
-from ..graph import Graph, Int8
+from ..graph import Int8
 from .backend import Arrays, Backend
 from .evaluating import evaluate_all
 
@@ -24,17 +20,8 @@ class GoldenFunctions(Backend):
     name = "golden"
     title = "golden functions"
 
-    def __init__(
-        self,
-        program: Program,
-        config: Config,
-        *,
-        graph: Callable[[], Graph],
-        transport: Transport | None = None,
-        progress: Progress = silent,
-    ):
-        super().__init__(program, config, graph=graph)
-        self._graph = graph()
+    def _set_up(self) -> None:
+        self._graph = self._make_graph()
 
     def prepare(self) -> None:
         """Nothing: the graph is there."""

@@ -52,16 +52,15 @@ def _open_float(
     path: Path, ends: tuple[list[TensorInfo], list[TensorInfo]], classes: int
 ) -> onnxruntime.InferenceSession:
     """The float model in ONNX Runtime, if it takes the inputs of the int8 model, and tells as many classes apart."""
-    from ..model.runtime import RUNTIME_ERRORS, open_with, session_options
+    from ..model.runtime import RUNTIME_ERRORS, open_with, reason_of, session_options
     from ..session.accuracy import class_count
 
     file = read_model_file(path)
     try:
         opened, (inputs, outputs) = open_with(file.data, session_options(qdq=False)), describe_model(file)
     except RUNTIME_ERRORS as error:
-        reason = (str(error).splitlines() or [""])[0]
         raise ValueError(
-            f"{path}: must be an ONNX file that ONNX Runtime runs: {reason}; export the network to ONNX"
+            f"{path}: must be an ONNX file that ONNX Runtime runs: {reason_of(error)}; export the network to ONNX"
         ) from error
     wanted, given = (
         [f"{info.name} {info.dtype}{list(info.sample_shape)}" for info in each] for each in (ends[0], inputs)

@@ -84,3 +84,8 @@ def plain_options(*, threads: int = 0) -> onnxruntime.SessionOptions:
 def plain_session(model: onnx.ModelProto, *, threads: int = 0) -> onnxruntime.InferenceSession:
     """Open a model that was written in memory with :func:`plain_options`."""
     return open_with(model.SerializeToString(), plain_options(threads=threads))
+
+
+def reason_of(error: Exception) -> str:
+    """What ONNX Runtime says is wrong: its first line."""
+    return (str(error).splitlines() or [""])[0]

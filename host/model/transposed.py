@@ -9,6 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 
+def uncut_size(size: int, kernel: int, stride: int, dilation: int, more: int) -> int:
+    """Rows or columns that a ConvTranspose gives for ``size`` of its input before borders are cut off, ``more`` of them
+    as its output_padding."""
+    return stride * (size - 1) + more + dilation * (kernel - 1) + 1
+
+
 @dataclass(frozen=True)
 class Transposed:
     """Geometry of a ConvTranspose; pairs are (vertical, horizontal).

@@ -47,12 +47,16 @@ class Speed:
         """Samples a second, if ``samples`` take so many cycles, and others follow at once."""
         return samples * self.mhz * 1e6 / cycles
 
-    def text(self, cycles: int, samples: int) -> str:
-        """Both for people."""
+    def texts(self, cycles: int, samples: int) -> tuple[str, str]:
+        """The time, and at which clock and rate, for people."""
         what = "inferences" if samples == 1 else "samples"
         rate = self.per_second(cycles, samples)
         digits = 0 if rate >= 100 else 1
-        return f"{self.milliseconds(cycles):.4g} ms at {self.mhz:g} MHz, {rate:,.{digits}f} {what} a second"
+        return f"{self.milliseconds(cycles):.4g} ms", f"at {self.mhz:g} MHz, {rate:,.{digits}f} {what} a second"
+
+    def text(self, cycles: int, samples: int) -> str:
+        """The same as a phrase."""
+        return " ".join(self.texts(cycles, samples))
 
     def values(self, cycles: int, samples: int) -> dict[str, float]:
         """Both for scripts."""

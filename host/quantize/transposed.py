@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto, helper, numpy_helper
 
-from ..model.transposed import Transposed
+from ..model.transposed import Transposed, uncut_size
 from .normalisation import affine
 
 #: What may stand between a convolution and DepthToSpace as well as after both.
@@ -58,10 +58,11 @@ def _geometry(
     dilations, pads = given.get("dilations", (1, 1)), given.get("pads", (0, 0, 0, 0))
     more = given.get("output_padding", (0, 0))
     target = tuple(
-        down * (source[axis] - 1) + more[axis] + dilations[axis] * (weights.shape[2 + axis] - 1) + 1
-        - pads[axis] - pads[2 + axis]
+        uncut_size(source[axis], weights.shape[2 + axis], down, dilations[axis], more[axis])
+        - pads[axis]
+        - pads[2 + axis]
         for axis in range(2)
-    )  # fmt: skip
+    )
     return Transposed(
         kernel=weights.shape[2:],
         strides=(down, across),

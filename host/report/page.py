@@ -178,8 +178,7 @@ def _cards(facts: Facts, speed: Speed | None) -> str:
         (f"{slowest.share.cycles / ran.cycles:.1%}", f"of the cycles in {slowest.label}, the longest layer"),
     ]
     if speed:
-        time, _, rate = speed.text(ran.cycles, facts.program.batch).partition(" at ")
-        cards.insert(1, (time, f"at {rate}"))
+        cards.insert(1, speed.texts(ran.cycles, facts.program.batch))
     if facts.tables:
         cards.append((f"{len(facts.tables)} for {facts.functions}", "tables for transfer functions"))
     return (

@@ -14,7 +14,7 @@ from ..files.progress import Progress, silent
 from ..model.arrays import TensorInfo, contents
 from ..model.executed import open_session
 from ..model.random_numbers import random_tensors
-from ..model.runtime import RUNTIME_ERRORS, probe
+from ..model.runtime import RUNTIME_ERRORS, probe, reason_of
 from .session import InferenceSession, single_samples
 
 Outputs = Mapping[str, np.ndarray]
@@ -160,8 +160,9 @@ def _run(model: onnxruntime.InferenceSession, sample: Mapping[str, np.ndarray], 
     try:
         return dict(zip(names, model.run(names, dict(sample)), strict=True))
     except RUNTIME_ERRORS as error:
-        reason = (str(error).splitlines() or [""])[0]
-        raise ValueError(f"the {what} must be defined for every sample, and is not for one: {reason}") from error
+        raise ValueError(
+            f"the {what} must be defined for every sample, and is not for one: {reason_of(error)}"
+        ) from error
 
 
 def _incomparable(session: InferenceSession) -> str:

@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 
 from ...golden.program.tensors import Port
 from ..driver.ports import port_dtype
-from ..model.runtime import RUNTIME_ERRORS
+from ..model.runtime import RUNTIME_ERRORS, reason_of
 from .loaded import Loaded
 
 
@@ -25,9 +25,8 @@ def check_parts(loaded: Loaded) -> None:
     try:
         _check(loaded)
     except (DecodeError, *RUNTIME_ERRORS) as error:
-        reason = (str(error).splitlines() or [""])[0]
         raise _damaged(
-            f"{loaded.name}: program must hold models that ONNX Runtime runs, and does not: {reason}"
+            f"{loaded.name}: program must hold models that ONNX Runtime runs, and does not: {reason_of(error)}"
         ) from error
     except ValueError as error:
         raise _damaged(f"{loaded.name}: program: {error}") from error

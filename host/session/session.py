@@ -227,13 +227,12 @@ def _run(session: onnxruntime.InferenceSession | None, values: Mapping[str, np.n
     if session is None:
         return {}
     # Where there is a session, it is imported already.
-    from ..model.runtime import RUNTIME_ERRORS  # noqa: PLC0415
+    from ..model.runtime import RUNTIME_ERRORS, reason_of  # noqa: PLC0415
 
     names = [value.name for value in session.get_outputs()]
     feeds = {value.name: values[value.name] for value in session.get_inputs()}
     try:
         return dict(zip(names, session.run(names, feeds), strict=True))
     except RUNTIME_ERRORS as error:
-        reason = (str(error).splitlines() or [""])[0]
-        message = f"what runs on the host must be defined for every input, and is not for this one: {reason}"
+        message = f"what runs on the host must be defined for every input, and is not for this one: {reason_of(error)}"
         raise ValueError(message) from error

@@ -39,8 +39,8 @@ def parts_of(graph: Graph, layer: Layer, split: Split, cores: int, unit: int) ->
         return (whole, *(None,) * (cores - 1))
     if split is Split.ROWS:
         # Rows that have the same window stay together.
-        split = evenly(len(whole.rows), cores, layer.window.up[0])
-        parts = [Region(rows, whole.channels) if rows else None for rows in split]
+        shares = evenly(len(whole.rows), cores, layer.window.up[0])
+        parts = [Region(rows, whole.channels) if rows else None for rows in shares]
     else:
         parts = [
             Region(whole.rows, channels) if channels else None for channels in evenly(len(whole.channels), cores, unit)

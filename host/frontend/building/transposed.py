@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnx import NodeProto
 
-from ...model.transposed import Transposed
+from ...model.transposed import Transposed, uncut_size
 from ..fragments.fragments import label
 from ..reading.errors import UnsupportedError
 from ..reading.source import Source
@@ -36,7 +36,7 @@ def geometry_of(source: Source, node: NodeProto) -> Transposed:
     if auto != b"NOTSET" or "output_shape" in given:
         more = (0,) * (2 - rank) + tuple(given.get("output_padding", (0,) * rank))
         totals = [
-            max(strides[axis] * (before[axis] - 1) + more[axis] + dilations[axis] * (kernel[axis] - 1) + 1 - size, 0)
+            max(uncut_size(before[axis], kernel[axis], strides[axis], dilations[axis], more[axis]) - size, 0)
             for axis, size in enumerate(after)
         ]
         begin = tuple(total // 2 if auto == b"SAME_UPPER" else total - total // 2 for total in totals)
