@@ -8,6 +8,9 @@ CODE_BITS = 8
 #: Bits of a binary value.
 BINARY_BITS = 1
 
+#: Bits of a code less another code.
+DIFFERENCE_BITS = 9
+
 #: Bits of narrow results, of what a whole finish takes, and of the factors of those who borrow multipliers.
 NARROW_BITS = 16
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .config import Config
 from .config_parts import ArrayConfig, AxiConfig, MemoryConfig
-from .engines import ADD, BINARY_MAXIMUM, DEPTHWISE, ENGINES, MAC, MAXIMUM, XNOR
+from .engines import ADD, BINARY_MAXIMUM, DEPTHWISE, ENGINES, MAC, MAXIMUM, MULTIPLY, XNOR
 from .engines.configurations import EngineConfigs
 from .engines.depthwise.configuration import DepthwiseConfig
 from .engines.fpc.configuration import FpcConfig
@@ -16,7 +16,9 @@ PRESETS: dict[str, Config] = {
             feature_bytes=8 << 10, weight_bytes=16 << 10, parameter_bytes=4 << 10, tables=4, list_entries=1024
         ),
         axi=AxiConfig(data_bits=32),
-        engines=EngineConfigs.of(MAC, MAXIMUM, DEPTHWISE, XNOR, ADD, BINARY_MAXIMUM, DEPTHWISE=DepthwiseConfig(taps=2)),
+        engines=EngineConfigs.of(
+            MAC, MAXIMUM, DEPTHWISE, XNOR, ADD, BINARY_MAXIMUM, MULTIPLY, DEPTHWISE=DepthwiseConfig(taps=2)
+        ),
     ),
     "ecp5-85k": Config(
         array=ArrayConfig(lanes=16, columns=8, requant_lanes=8),
@@ -32,7 +34,7 @@ PRESETS: dict[str, Config] = {
             feature_bytes=512 << 10, weight_bytes=2 << 20, parameter_bytes=64 << 10, tables=16, list_entries=1024
         ),
         axi=AxiConfig(data_bits=128),
-        engines=EngineConfigs.of(MAC, MAXIMUM, DEPTHWISE, ADD, DEPTHWISE=DepthwiseConfig(taps=5)),
+        engines=EngineConfigs.of(MAC, MAXIMUM, DEPTHWISE, ADD, MULTIPLY, DEPTHWISE=DepthwiseConfig(taps=5)),
     ),
 }
 DEFAULT_PRESET = "ecp5-85k"

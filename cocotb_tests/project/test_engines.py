@@ -38,7 +38,7 @@ PLACES = (
 #: What other parts of the project may take of a room: numbers that are part of how they compute, and its butterfly.
 SHARED = {
     # Engines that work on the multipliers of the array, or as it does.
-    *((f"golden/engines/{room}/specification.py", "mac") for room in ("depthwise", "fpc", "xnor")),
+    *((f"golden/engines/{room}/specification.py", "mac") for room in ("depthwise", "fpc", "multiply", "xnor")),
     ("golden/engines/binary_maximum/specification.py", "maximum"),
     ("hdl/butterfly/stage_sum.py", "fpc"),
     ("hdl/butterfly/stage.py", "fpc"),
@@ -47,10 +47,10 @@ SHARED = {
 
 #: Parts of the contracts that one engine alone makes use of, and why they are no flags of that engine.
 OF_ONE = {
+    "EngineSpecification.brings_weights": "a column multiplies by its weights or its borrower's, whoever that is",
     "EngineSpecification.random_scale": "a number for tests: results of sums are far greater than others",
     "Issue.masks_words": "step lists have counts whatever reads them; binary words have a last bit anywhere",
     "Issue.read_steps": "the steps that read nothing are told by the command, in one expression for all",
-    "Issue.has_streams": "the array itself has streams of words where one window continues another",
     "Issue.is_burst": "results of several words are issued one after the other, as the FIFO takes them",
 }
 

@@ -78,7 +78,7 @@ STANDARD_LIBRARY_ONLY = (
     *("engines/__init__", "engines/configurations", "engines/engine"),
     *(
         f"engines/{room}/{name}"
-        for room in ("add", "binary_maximum", "depthwise", "fpc", "mac", "maximum", "xnor")
+        for room in ("add", "binary_maximum", "depthwise", "fpc", "mac", "maximum", "multiply", "xnor")
         for name in ("__init__", "configuration", "fields", "memory")
         if (ROOT / f"golden/engines/{room}/{name}.py").is_file()
     ),

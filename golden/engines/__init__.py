@@ -13,11 +13,12 @@ from .engine import Engine
 from .fpc import FPC
 from .mac import MAC
 from .maximum import MAXIMUM
+from .multiply import MULTIPLY
 from .xnor import XNOR
 
 #: By their codes. An engine is one line here, one in :mod:`.specifications`, and one in ``hdl/engines/__init__.py``.
 ENGINES: dict[int, Engine[Any]] = {
-    engine: engine for engine in (MAC, MAXIMUM, DEPTHWISE, XNOR, FPC, ADD, BINARY_MAXIMUM)
+    engine: engine for engine in (MAC, MAXIMUM, DEPTHWISE, XNOR, FPC, ADD, BINARY_MAXIMUM, MULTIPLY)
 }
 
 

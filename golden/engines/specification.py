@@ -115,6 +115,8 @@ class EngineSpecification:
     borrowed_columns : callable
         Configuration to the columns of the array, the first ones, whose multipliers it uses: values of 16 bits by
         the weights of those columns.
+    brings_weights : bool
+        It gives those columns weights of its own, of ``DIFFERENCE_BITS`` bits, in place of theirs.
     random_scale : float or None
         The scale that tests give its results; None for any.
     """
@@ -130,6 +132,7 @@ class EngineSpecification:
     finishes: tuple[Finish, ...] = (REQUANTISE,)
     is_binary: bool = False
     borrowed_columns: Callable[[Config], int] = _no_columns
+    brings_weights: bool = False
     random_scale: float | None = None
 
     def __post_init__(self) -> None:

@@ -9,12 +9,13 @@ from .depthwise.specification import SPECIFICATION as DEPTHWISE
 from .fpc.specification import SPECIFICATION as FPC
 from .mac.specification import SPECIFICATION as MAC
 from .maximum.specification import SPECIFICATION as MAXIMUM
+from .multiply.specification import SPECIFICATION as MULTIPLY
 from .specification import EngineSpecification
 from .xnor.specification import SPECIFICATION as XNOR
 
 #: By the engines' codes.
 SPECIFICATIONS: dict[int, EngineSpecification] = {
-    one.engine: one for one in (MAC, MAXIMUM, DEPTHWISE, XNOR, FPC, ADD, BINARY_MAXIMUM)
+    one.engine: one for one in (MAC, MAXIMUM, DEPTHWISE, XNOR, FPC, ADD, BINARY_MAXIMUM, MULTIPLY)
 }
 
 

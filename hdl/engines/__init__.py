@@ -1,11 +1,12 @@
 """The engines that compute windows: the one table of their hardware. See ``docs/adding-an-engine.md``."""
 
-from ...golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, XNOR
+from ...golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, MULTIPLY, XNOR
 from .add_operands import AddOperands
 from .engine import EngineComponent
 from .fpc import FastPointwise
 from .mac_array import MacArray
 from .maximum import Maximum
+from .multiply import Multiply
 
 __all__ = ["COMPONENTS"]
 
@@ -18,4 +19,5 @@ COMPONENTS: dict[int, type[EngineComponent]] = {
     FPC: FastPointwise,
     ADD: AddOperands,
     BINARY_MAXIMUM: Maximum,
+    MULTIPLY: Multiply,
 }

@@ -21,7 +21,7 @@ from .engine import (
     step_layout,
 )
 from .mac_column import MacColumn, column_latency
-from .multipliers import borrowed_columns, lender_members
+from .multipliers import borrowed_columns, lender_members, weighed_columns
 
 __all__ = ["MacArray"]
 
@@ -70,12 +70,12 @@ class MacArray(EngineComponent):
             self.latencies[XNOR] = self.latencies[MAC]
             self.flags["binary"] = XNOR
         self.step_layout = step_layout(config, self.latencies, self.flags)
-        self.borrowed_columns = borrowed_columns(config)
+        self.borrowed_columns, self.weighed_columns = borrowed_columns(config), weighed_columns(config)
         super().__init__(
             {
                 **engine_members(config, self.latencies, self.flags),
                 "weights": In(data.ArrayLayout(data.ArrayLayout(signed(8), self.lanes), self.columns)),
-                **lender_members(self.borrowed_columns, self.lanes),
+                **lender_members(self.borrowed_columns, self.lanes, self.weighed_columns),
             }
         )
 
@@ -102,7 +102,11 @@ class MacArray(EngineComponent):
                     uncounted = delay(m, uncounted, 1, name=f"uncounted_{index}")
             is_borrowed = index < self.borrowed_columns
             m.submodules[f"column_{index}"] = column = MacColumn(
-                lanes=self.lanes, step=self.step_layout, is_borrowed=is_borrowed, is_binary=self.is_binary
+                lanes=self.lanes,
+                step=self.step_layout,
+                is_borrowed=is_borrowed,
+                is_weighed=index < self.weighed_columns,
+                is_binary=self.is_binary,
             )
             if self.is_binary:
                 binary = spread(m, self.selected.xnor, self.lanes, cycles=SELECT_LATENCY, name=f"binary_{index}")
@@ -137,11 +141,15 @@ class MacArray(EngineComponent):
 
     def _lend(self, m: Module, platform, index: int, column: MacColumn) -> None:
         """Let a column multiply what its borrower gives."""
-        factors, products = (getattr(self.borrowed_multipliers, name)[index] for name in ("factors", "products"))
+        port, own = self.borrowed_multipliers, column.borrowed_multipliers
+        lent = port.factors[index].as_value().any()
         m.d.comb += [
-            column.borrowed_multipliers.factors[0].eq(factors),
-            products.eq(column.borrowed_multipliers.products[0]),
+            own.factors[0].eq(port.factors[index]),
+            *(given.eq(found) for given, found in zip(port.products[index], own.products[0], strict=True)),
         ]
+        if index < self.weighed_columns:
+            m.d.comb += [own.weights[0].eq(port.weights[index]), own.weighs.eq(port.weighs)]
+            lent |= port.weighs.any()
         checks = Assertions(m, platform)
         if checks.wanted:
             # Until words that were on their way have passed.
@@ -152,8 +160,7 @@ class MacArray(EngineComponent):
                 m.d.sync += waited.eq(waited + 1)
             settled = waited == SELECT_LATENCY + index + 1
             checks.never(settled & column.word.any(), f"MAC array: words in column {index}, which is idle")
-            meets = column.step.valid & factors.as_value().any()
-            checks.never(meets, f"MAC array: factors in column {index}, which is not idle")
+            checks.never(column.step.valid & lent, f"MAC array: factors in column {index}, which is not idle")
 
     def _elaborate_both_results(
         self, m: Module, platform, column_fired: Signal, totals: list, chain_fired: Signal, chain_totals: list

@@ -37,6 +37,8 @@ class MacColumn(wiring.Component):
         As the array's steps are; one whose flag ``chain`` is set does not fire.
     is_borrowed : bool
         Whether another engine multiplies here.
+    is_weighed : bool
+        Whether it may do so by weights of its own.
     is_binary : bool
         Whether words may be binary.
 
@@ -60,9 +62,18 @@ class MacColumn(wiring.Component):
         The accumulator, modulo 2**32.
     """
 
-    def __init__(self, *, lanes: int, step: data.StructLayout, is_borrowed: bool = False, is_binary: bool = False):
+    def __init__(
+        self,
+        *,
+        lanes: int,
+        step: data.StructLayout,
+        is_borrowed: bool = False,
+        is_weighed: bool = False,
+        is_binary: bool = False,
+    ):
         self.lanes = lanes
         self.is_borrowed = is_borrowed
+        self.is_weighed = is_weighed
         self.is_binary = is_binary
         self.latency = column_latency(lanes)
         super().__init__(
@@ -73,7 +84,7 @@ class MacColumn(wiring.Component):
                 "products": Out(data.ArrayLayout(signed(PRODUCT_BITS), lanes)),
                 "fired": Out(1),
                 "total": Out(signed(ACCUMULATOR_BITS)),
-                **lender_members(int(is_borrowed), lanes),
+                **lender_members(int(is_borrowed), lanes, int(is_weighed)),
                 **({"binary": In(lanes), "uncounted": In(lanes)} if is_binary else {}),
             }
         )
@@ -89,10 +100,13 @@ class MacColumn(wiring.Component):
             if self.is_borrowed:
                 # One of both is zero: nothing is to be chosen.
                 a |= self.borrowed_multipliers.factors[0][lane]
-            m.submodules[f"multiplier_{lane}"] = multiplier = Multiplier(a_width=len(a), b_width=8)
+            b = self.weights[lane]
+            if self.is_weighed:
+                b = Mux(self.borrowed_multipliers.weighs[lane], self.borrowed_multipliers.weights[0][lane], b)
+            m.submodules[f"multiplier_{lane}"] = multiplier = Multiplier(a_width=len(a), b_width=len(b))
             m.d.comb += [
                 multiplier.a.eq(a),
-                multiplier.b.eq(self.weights[lane]),
+                multiplier.b.eq(b),
                 self.products[lane].eq(multiplier.product),
             ]
             if self.is_borrowed:

@@ -9,7 +9,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ...golden.config import Config
-from ...golden.elements import NARROW_BITS
+from ...golden.elements import CODE_BITS, DIFFERENCE_BITS, NARROW_BITS
 from ...golden.engines.specifications import specification
 from ..parts.assertions import Assertions
 from ..parts.device import MultiplierColumns
@@ -22,6 +22,7 @@ __all__ = [
     "borrower_members",
     "connect_multipliers",
     "lender_members",
+    "weighed_columns",
 ]
 
 
@@ -30,30 +31,42 @@ def borrowed_columns(config: Config) -> int:
     return max(specification(code).borrowed_columns(config) for code in config.engines)
 
 
-def borrowed_multipliers(columns: int, lanes: int) -> MultiplierColumns:
-    """Multipliers of the array, which multiply by the weights of their columns."""
-    return MultiplierColumns(columns, lanes, a_width=NARROW_BITS, b_width=8)
+def weighed_columns(config: Config) -> int:
+    """Those of them, the first ones, to which an engine may give weights of its own."""
+    given = [specification(code) for code in config.engines]
+    return max((one.borrowed_columns(config) for one in given if one.brings_weights), default=0)
 
 
-def borrower_members(columns: int, lanes: int) -> dict[str, wiring.Member]:
-    """The member of an engine that borrows so many columns."""
-    return {"borrowed_multipliers": Out(borrowed_multipliers(columns, lanes))} if columns else {}
+def borrowed_multipliers(columns: int, lanes: int, weighed: int = 0) -> MultiplierColumns:
+    """Multipliers of the array, which multiply by the weights of their columns, or, the first ``weighed``, by what the
+    borrower gives."""
+    b_width = DIFFERENCE_BITS if weighed else CODE_BITS
+    return MultiplierColumns(columns, lanes, a_width=NARROW_BITS, b_width=b_width, weighed=weighed)
 
 
-def lender_members(columns: int, lanes: int) -> dict[str, wiring.Member]:
-    """The member of the array, of which so many columns are borrowed."""
-    return {"borrowed_multipliers": In(borrowed_multipliers(columns, lanes))} if columns else {}
+def borrower_members(columns: int, lanes: int, *, is_weighed: bool = False) -> dict[str, wiring.Member]:
+    """The member of an engine that borrows so many columns, and gives them weights as well if it ``is_weighed``."""
+    port = borrowed_multipliers(columns, lanes, columns * is_weighed)
+    return {"borrowed_multipliers": Out(port)} if columns else {}
+
+
+def lender_members(columns: int, lanes: int, weighed: int) -> dict[str, wiring.Member]:
+    """The member of the array, of which so many columns are borrowed, and ``weighed`` with weights."""
+    return {"borrowed_multipliers": In(borrowed_multipliers(columns, lanes, weighed))} if columns else {}
 
 
 class ColumnArbiter(wiring.Component):
     """Join the factors of several borrowers in front of the array, and give all of them its products.
 
-    Nothing is chosen: the factors of a borrower that is not selected are zero, so that an ``or`` joins them.
+    Nothing is chosen: the factors of a borrower that is not selected are zero, so that an ``or`` joins them. Weights
+    count while their borrower says so.
 
     Parameters
     ----------
     columns : sequence of int
         How many columns each borrower has, the first ones of the array.
+    weighed : sequence of int
+        For how many of them it has weights: all or none.
     lanes : int
 
     Members
@@ -62,13 +75,15 @@ class ColumnArbiter(wiring.Component):
     array : Out(borrowed_multipliers of the most columns)
     """
 
-    def __init__(self, columns: list[int], lanes: int):
+    def __init__(self, columns: list[int], weighed: list[int], lanes: int):
         self.columns = columns
+        self.weighed = weighed
         self.lanes = lanes
+        sizes = enumerate(zip(columns, weighed, strict=True))
         super().__init__(
             {
-                **{f"borrower_{place}": In(borrowed_multipliers(count, lanes)) for place, count in enumerate(columns)},
-                "array": Out(borrowed_multipliers(max(columns), lanes)),
+                **{f"borrower_{place}": In(borrowed_multipliers(count, lanes, own)) for place, (count, own) in sizes},
+                "array": Out(borrowed_multipliers(max(columns), lanes, max(weighed))),
             }
         )
 
@@ -84,7 +99,19 @@ class ColumnArbiter(wiring.Component):
             for lane in range(self.lanes):
                 factors = [port.factors[column][lane].as_unsigned() for port in users]
                 m.d.comb += self.array.factors[column][lane].eq(reduce(or_, factors).as_signed())
-            m.d.comb += [port.products[column].eq(self.array.products[column]) for port in users]
+                # Of as many bits as each knows of.
+                m.d.comb += [port.products[column][lane].eq(self.array.products[column][lane]) for port in users]
+        givers = [port for port, own in zip(self.borrowers, self.weighed, strict=True) if own]
+        for column in range(max(self.weighed)):
+            for lane in range(self.lanes):
+                weights = [
+                    port.weights[column][lane].as_unsigned() & port.weighs[lane].replicate(DIFFERENCE_BITS)
+                    for port, own in zip(givers, filter(None, self.weighed), strict=True)
+                    if column < own
+                ]
+                m.d.comb += self.array.weights[column][lane].eq(reduce(or_, weights).as_signed())
+        if givers:
+            m.d.comb += self.array.weighs.eq(reduce(or_, (port.weighs for port in givers)))
         asking: Value = Cat(port.factors.as_value().any() for port in self.borrowers)
         Assertions(m, platform).never((asking & (asking - 1)).any(), "column arbiter: factors of two borrowers at once")
         return m
@@ -98,8 +125,10 @@ def connect_multipliers(m: Module, engines: Sequence[EngineComponent], lanes: in
     if not borrowers:
         return
     (lender,) = (engine for engine, flow in flows.items() if flow == In)
-    columns = [len(engine.borrowed_multipliers.factors) for engine in borrowers]
-    m.submodules.column_arbiter = arbiter = ColumnArbiter(columns, lanes)
+    ports = [engine.borrowed_multipliers for engine in borrowers]
+    columns = [len(port.factors) for port in ports]
+    weighed = [len(port.weights) if "weights" in port.signature.members else 0 for port in ports]
+    m.submodules.column_arbiter = arbiter = ColumnArbiter(columns, weighed, lanes)
     for port, engine in zip(arbiter.borrowers, borrowers, strict=True):
         wiring.connect(m, engine.borrowed_multipliers, port)
     wiring.connect(m, arbiter.array, lender.borrowed_multipliers)

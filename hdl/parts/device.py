@@ -145,19 +145,24 @@ class MultiplierColumns(wiring.Signature):
     columns, lanes : int
     a_width, b_width : int
         Bits of the operands, which are signed; ``a`` are the factors.
+    weighed : int
+        Columns, the first ones, in which it may give both factors.
 
     Members
     -------
     factors : Out(columns x lanes x signed(a_width))
     products : In(columns x lanes x signed(a_width + b_width))
         ``MULTIPLIER_LATENCY`` cycles after their factors.
+    weights : Out(weighed x lanes x signed(b_width)), weighs : Out(lanes x 1), if there are any
+        The other factors while ``weighs`` is set, a bit for each lane so that it may come from beside it.
     """
 
-    def __init__(self, columns: int, lanes: int, *, a_width: int, b_width: int):
-        def layout(bits: int) -> data.ArrayLayout:
+    def __init__(self, columns: int, lanes: int, *, a_width: int, b_width: int, weighed: int = 0):
+        def layout(bits: int, columns: int = columns) -> data.ArrayLayout:
             return data.ArrayLayout(data.ArrayLayout(signed(bits), lanes), columns)
 
-        super().__init__({"factors": Out(layout(a_width)), "products": In(layout(a_width + b_width))})
+        own = {"weights": Out(layout(b_width, weighed)), "weighs": Out(lanes)} if weighed else {}
+        super().__init__({"factors": Out(layout(a_width)), "products": In(layout(a_width + b_width)), **own})
 
 
 class Multiplier(wiring.Component):

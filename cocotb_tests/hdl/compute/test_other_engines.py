@@ -14,7 +14,7 @@ import pytest
 from benches.compute_bench import ComputeBench, expected
 from benches.random_commands import random_scenario
 from lutterfly.golden.config import Config
-from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, XNOR
+from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, MULTIPLY, XNOR
 from lutterfly.golden.engines.engine import Engine, EngineConfig
 from lutterfly.golden.engines.fpc.configuration import FpcConfig
 from lutterfly.golden.engines.specifications import SPECIFICATIONS
@@ -33,9 +33,10 @@ TRACES = {
     MAXIMUM: ("maximum_binary", "exceeds"),
     DEPTHWISE: ("depthwise", "chain", "line$", r"fields\w*\.depthwise\.rows"),
     XNOR: ("agreement", "uncounted", r"step\w*\.keeps", "selected_xnor"),
-    FPC: ("butterfly", "fpc_shift", "whole_codes", "selected_fpc", "column_arbiter", r"fields\w*\.fpc"),
+    FPC: ("butterfly", "fpc_shift", "whole_codes", "selected_fpc", r"fields\w*\.fpc"),
     ADD: ("add_sum", "operand", "is_add_sum", r"fields\w*\.add\.add_table", "add_table_write"),
     BINARY_MAXIMUM: ("binary_maximum", "by_bit"),
+    MULTIPLY: ("multiply", "weighs", r"fields\w*\.multiply"),
 }
 
 

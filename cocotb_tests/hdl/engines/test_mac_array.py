@@ -44,7 +44,7 @@ class Bench:
         config = CONFIGS[os.environ["CONFIG"]]
         array = config.array
         component = MacArray(config)
-        self.borrowed_columns = component.borrowed_columns
+        self.borrowed_columns, self.weighed_columns = component.borrowed_columns, component.weighed_columns
         self.step_layout, self.selected_layout = (getattr(component, name).shape() for name in ("step", "selected"))
         self.is_binary, self.all_bytes = component.is_binary, (1 << array.lanes) - 1
         self.lanes, self.columns, self.taps = array.lanes, array.columns, config.engines[DEPTHWISE].taps
@@ -58,6 +58,8 @@ class Bench:
         self.select(mac=1)
         if self.borrowed_columns:
             self.dut.borrowed_multipliers__factors.value = 0
+        if self.weighed_columns:
+            self.dut.borrowed_multipliers__weighs.value = 0
         Clock(self.dut.clk, 10, unit="ns").start()
         self.dut.rst.value = 1
         # Registers that say what is selected are not reset.
@@ -277,21 +279,32 @@ async def multiplies_for_borrowers(dut) -> None:
     bench.select()
     await idle(SELECT_LATENCY + bench.columns)
     wanted: list[np.ndarray] = []
+    width = 25 if bench.weighed_columns else 24
     for number in range(50):
         factors = rng.integers(-(1 << 15), 1 << 15, shape, dtype=np.int16)
         if number % 5 == 0:
             factors = rng.choice(np.array([-(1 << 15), (1 << 15) - 1], np.int16), shape)
         dut.borrowed_multipliers__factors.value = int.from_bytes(factors.tobytes(), "little")
+        # In some cycles the borrower has weights as well, of the first columns.
+        weighs = bench.weighed_columns and number % 3 == 0
+        own = rng.integers(-255, 256, (bench.weighed_columns, bench.lanes))
+        if bench.weighed_columns:
+            bits = sum((int(one) & 0x1FF) << 9 * place for place, one in enumerate(own.reshape(-1)))
+            dut.borrowed_multipliers__weights.value = bits
+            dut.borrowed_multipliers__weighs.value = bench.all_bytes if weighs else 0
         await idle(1)
-        used = np.stack([bench.late[column][column] for column in range(bench.borrowed_columns)])
+        used = np.stack([bench.late[column][column] for column in range(bench.borrowed_columns)]).astype(np.int32)
+        used[: len(own) if weighs else 0] = own if weighs else 0
         wanted.append(factors.astype(np.int32) * used)
         if number >= MULTIPLIER_LATENCY:
             bits = int(dut.borrowed_multipliers__products.value)
-            lanes = [bits >> 24 * place & 0xFFFFFF for place in range(bench.borrowed_columns * bench.lanes)]
-            found = np.array([lane - (lane >> 23 << 24) for lane in lanes], np.int32).reshape(shape)
+            lanes = [bits >> width * place & (1 << width) - 1 for place in range(bench.borrowed_columns * bench.lanes)]
+            found = np.array([lane - (lane >> width - 1 << width) for lane in lanes], np.int32).reshape(shape)
             np.testing.assert_array_equal(found, wanted[number - MULTIPLIER_LATENCY])
     bench.select(mac=1)
     dut.borrowed_multipliers__factors.value = 0
+    if bench.weighed_columns:
+        dut.borrowed_multipliers__weighs.value = 0
     await idle(SELECT_LATENCY)
     expected.append(await window())
     await bench.drain()

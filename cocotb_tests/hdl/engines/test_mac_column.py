@@ -21,7 +21,12 @@ from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY
 LANES = 4
 LATENCY = column_latency(LANES)
 STEP = step_layout(PRESETS["tiny"], (MAC,), ("chain",))
-KINDS = {"plain": {}, "lends": {"is_borrowed": True}, "binary": {"is_binary": True}}
+KINDS = {
+    "plain": {},
+    "lends": {"is_borrowed": True},
+    "lends to weights": {"is_borrowed": True, "is_weighed": True},
+    "binary": {"is_binary": True},
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -40,6 +45,7 @@ class Bench:
         self.dut, self.rng = dut, np.random.default_rng(3)
         self.is_binary = "is_binary" in KINDS[os.environ["KIND"]]
         self.is_borrowed = "is_borrowed" in KINDS[os.environ["KIND"]]
+        self.is_weighed = "is_weighed" in KINDS[os.environ["KIND"]]
         self.uncounted = [(1 << LANES) - 1] * UNCOUNTED_DELAY
         self.totals: list[int] = []
         self.now, self.due = 0, list[int]()
@@ -47,6 +53,7 @@ class Bench:
     async def start(self) -> None:
         inputs = {"step": 0, "word": 0, "weights": 0}
         inputs |= {"borrowed_multipliers__factors": 0} if self.is_borrowed else {}
+        inputs |= {"borrowed_multipliers__weighs": 0} if self.is_weighed else {}
         await start(self.dut, inputs | ({"binary": 0, "uncounted": 0} if self.is_binary else {}))
 
     async def feed(self, word: np.ndarray, weights: np.ndarray, counted: np.ndarray | None = None, **step: int) -> None:
@@ -107,7 +114,7 @@ async def every_window(dut, p_gap: float) -> None:
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def factors_of_somebody_else(dut) -> None:
-    """While there are no words; else its products are those of its own."""
+    """While there are no words; else its products are those of its own. Weights count if their owner says so."""
     bench = Bench(dut)
     await bench.start()
     factors = bench.rng.integers(-(1 << 15), 1 << 15, (100, LANES)).astype(np.int16)
@@ -116,13 +123,21 @@ async def factors_of_somebody_else(dut) -> None:
         factors[:] = 0
     # Half of the time each.
     factors[50:], words[:50] = 0, 0 if bench.is_borrowed else words[:50]
+    others = bench.rng.integers(-255, 256, (100, LANES))
+    weighs = bench.rng.random(100) < 0.5 if bench.is_weighed else np.zeros(100, bool)
     names = ["products", *(["borrowed_multipliers__products"] if bench.is_borrowed else [])]
     outputs = []
-    for factor, word, weight in zip(factors, words, weights, strict=True):
+    for factor, word, weight, other, is_other in zip(factors, words, weights, others, weighs, strict=True):
         inputs = {"word": packed(word), "weights": packed(weight)}
         inputs |= {"borrowed_multipliers__factors": packed(factor)} if bench.is_borrowed else {}
+        if bench.is_weighed:
+            bits = sum((int(one) & 0x1FF) << 9 * lane for lane, one in enumerate(other))
+            every = (1 << LANES) - 1
+            inputs |= {"borrowed_multipliers__weights": bits, "borrowed_multipliers__weighs": every * int(is_other)}
         outputs.append(await cycle(dut, inputs, *names))
+    width = 25 if bench.is_weighed else 24
     for number, (own, *lent) in enumerate(outputs[MULTIPLIER_LATENCY:]):
-        products = (factors[number].astype(np.int64) + words[number]) * weights[number]
+        used = others[number] if weighs[number] else weights[number]
+        products = (factors[number].astype(np.int64) + words[number]) * used
         assert own == packed(products.astype(np.int16)), number
-        assert lent in ([], [sum((int(one) & 0xFFFFFF) << 24 * lane for lane, one in enumerate(products))])
+        assert lent in ([], [sum((int(one) & (1 << width) - 1) << width * lane for lane, one in enumerate(products))])

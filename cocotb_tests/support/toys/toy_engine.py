@@ -55,7 +55,7 @@ FIELDS = place_fields(
     ("flips", 1, "1: bits of the bytes are flipped, all lanes at a time."),
     ("mask", 8, "Those that are flipped."),
 )
-MINIMUM = Engine(7, "MINIMUM", configuration=EngineConfig, fields=FIELDS)
+MINIMUM = Engine(9, "MINIMUM", configuration=EngineConfig, fields=FIELDS)
 
 
 def _totals(windows: TileWindows) -> np.ndarray:
