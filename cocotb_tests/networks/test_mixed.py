@@ -18,8 +18,9 @@ import pytest
 from lutterfly.golden.engines import ENGINES, MAC
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
+from lutterfly.host.graph import Maximum, Multiply
 from lutterfly.host.session.verify import verify
-from networks.mixed import CONFIGS, DRAWN, FIRST_MOVED, FIRST_WIDE, ODD, config_of, network
+from networks.mixed import CONFIGS, DRAWN, FIRST_MOVED, FIRST_MULTIPLIED, FIRST_WIDE, ODD, config_of, network
 from networks.mixed.features import PAIRS, Meetings, features
 from networks.mixed.trial import Trial, attempt, summary
 from oracles.exactness import needs_reference
@@ -35,19 +36,40 @@ QUICK = {
         20260,
         *(FIRST_WIDE + seed for seed in (0, 2, 9, 76)),
         *(FIRST_MOVED + seed for seed in (3, 6, 11, 13)),
+        *(FIRST_MULTIPLIED + seed for seed in (3, 11)),
     ),
-    "ecp5-85k": (*range(8), 13, 106, 113, 145, 202, 205, *(FIRST_WIDE + seed for seed in (8, 50)), FIRST_MOVED + 2),
-    "bottom-up": (*range(5), 38, 46, 63, 76, 97, *(FIRST_WIDE + seed for seed in (1, 2))),
+    "ecp5-85k": (
+        *range(8),
+        13,
+        106,
+        113,
+        145,
+        202,
+        205,
+        *(FIRST_WIDE + seed for seed in (8, 50)),
+        FIRST_MOVED + 2,
+        FIRST_MULTIPLIED + 6,
+    ),
+    "bottom-up": (*range(5), 38, 46, 63, 76, 97, *(FIRST_WIDE + seed for seed in (1, 2)), FIRST_MULTIPLIED + 15),
 }
 #: What the quick ones leave to accelerators with rings of fewer commands.
-SELDOM = {"grouped with longer than the ring", "batch with longer than the ring"}
+SELDOM = {f"{kind} with longer than the ring" for kind in ("batch", "grouped")}
+SELDOM |= {f"longer than the ring with {kind}" for kind in ("maximum", "product")}
 #: Whose cycles were predicted wrongly: turns of the two rings that go on from the prologue, a LOAD to another memory
 #: after a FILL that waits for results, walkers that results hold up, a first LOAD beside the fetching of both rings,
 #: pieces of a FILL that are found while it waits for a LOAD.
 LATE = {"least": (5006, 6016, 6030, FIRST_WIDE + 55), "bound": (6000,)}
 #: Of several cores, which have a part of each sample or layer.
 CLUSTERS = {
-    "tiny:2:layer": (*range(12), 13, FIRST_WIDE + 2, FIRST_WIDE + 9, FIRST_MOVED, FIRST_MOVED + 8),
+    "tiny:2:layer": (
+        *range(12),
+        13,
+        FIRST_WIDE + 2,
+        FIRST_WIDE + 9,
+        FIRST_MOVED,
+        FIRST_MOVED + 8,
+        FIRST_MULTIPLIED + 2,
+    ),
     "tiny:2:sample": (1, 3, 4, 6),
     "bottom-up:2:layer": (0, 2, 4, 38),
     "least:2:layer:own": (5, 7),
@@ -55,7 +77,7 @@ CLUSTERS = {
 MANY_CORES = (*CLUSTERS, "ecp5-85k:2:layer", "wide:2:layer", "small:2:sample", "tiny:4:layer", f"{DRAWN}3:4:sample")
 BLOCK = 20
 #: First seeds, and how many blocks follow.
-BEGINNINGS = ((0, 15), (FIRST_WIDE, 4), (FIRST_MOVED, 4))
+BEGINNINGS = ((0, 15), (FIRST_WIDE, 4), (FIRST_MOVED, 4), (FIRST_MULTIPLIED, 4))
 #: Of a block: an odd accelerator's memories may hold too little, and on it a layer's cycles may be predicted wrongly.
 REFUSED, OFF = 2, 1
 
@@ -174,6 +196,17 @@ def test_elements_move_from_the_first_seed_on() -> None:
                 assert seed >= FIRST_MOVED
                 drawn[node.op_type, makers.get(node.input[0]) == "DequantizeLinear"] += 1
     assert drawn.keys() == set(itertools.product(("Resize", "DepthToSpace", "SpaceToDepth"), (False, True)))
+
+
+def test_two_activations_become_one_from_the_first_seed_on() -> None:
+    """Products of maps, and of a map and a vector; maxima and minima."""
+    drawn = Counter()
+    for seed in range(FIRST_MULTIPLIED, FIRST_MULTIPLIED + 24):
+        for layer in network(seed, "ecp5-85k").graph().layers:
+            if isinstance(layer, Maximum | Multiply):
+                drawn[type(layer).__name__] += 1
+                drawn["by vector"] += getattr(layer, "is_by_vector", False)
+    assert min(drawn["Maximum"], drawn["Multiply"] - drawn["by vector"], drawn["by vector"]) > 4
 
 
 def test_orders_are_drawn_whether_they_pay_or_not() -> None:

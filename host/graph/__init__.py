@@ -24,6 +24,8 @@ from .kinds.concat import Concat
 from .kinds.convolution import Convolution
 from .kinds.fast_pointwise import FastPointwise
 from .kinds.max_pool import MaxPool
+from .kinds.maximum import Maximum
+from .kinds.multiply import Multiply
 from .kinds.pad import Pad
 from .kinds.pointwise import Pointwise
 from .kinds.product import Product
@@ -48,6 +50,8 @@ __all__ = [
     "Int8",
     "Layer",
     "MaxPool",
+    "Maximum",
+    "Multiply",
     "Pad",
     "Phase",
     "Place",

@@ -32,7 +32,7 @@ class Layer(ABC):
         A tensor may stand twice among them.
     output : str
     window : Window
-        What it reads its inputs with.
+        What it reads its inputs with, the first one at least (see :meth:`window_of`).
     finish : CodeFinish or None
         What becomes of its codes after what it computes; None of a layer after which there is nothing.
     is_table : bool
@@ -61,6 +61,10 @@ class Layer(ABC):
     def input(self) -> str:
         """The first input: the only one of most layers."""
         return self.inputs[0]
+
+    def window_of(self, place: int) -> Window:
+        """What it reads one of its inputs with."""
+        return self.window
 
     # What it is called, and what it computes.
 

@@ -16,11 +16,12 @@ from ..model.arrays import sample_count
 from ..model.executed import open_session
 from ..model.model import Model
 from .float_model import check_samples, prepare, read_float_model
+from .pointwise import pointwise_nodes
 
 #: Operators that are quantised. All others stay in float: a chain of pointwise ones between two quantised tensors
 #: becomes one table, in which nothing is rounded on the way; a Softmax at the end runs on the host.
 OPERATORS = (
-    *("Conv", "Gemm", "MatMul", "Add", "Relu", "Clip"),
+    *("Conv", "Gemm", "MatMul", "Add", "Sub", "Mul", "Max", "Min", "Relu", "Clip"),
     *("MaxPool", "GlobalAveragePool", "AveragePool"),
     *("Concat", "Split", "Pad", "Reshape", "Squeeze", "Unsqueeze", "Transpose"),
 )
@@ -93,7 +94,7 @@ def quantize_checked(
             activation_type=quantization.QuantType.QInt8,
             weight_type=quantization.QuantType.QInt8,
             op_types_to_quantize=list(OPERATORS),
-            nodes_to_exclude=_sums_with_constants(prepared),
+            nodes_to_exclude=[*pointwise_nodes(prepared)],
             extra_options={"MatMulConstBOnly": True, "TensorQuantOverrides": _overrides(overrides)},
         )
         return target.read_bytes()
@@ -151,9 +152,3 @@ class _Reader(quantization.CalibrationDataReader):
     def get_next(self) -> dict[str, np.ndarray] | None:
         """The next sample, or None after the last."""
         return next(self._feeds, None)
-
-
-def _sums_with_constants(model: onnx.ModelProto) -> list[str]:
-    """Names of the sums of one activation and a constant: pointwise operators."""
-    constants = {tensor.name for tensor in model.graph.initializer}
-    return [node.name for node in model.graph.node if node.op_type == "Add" and constants & set(node.input)]

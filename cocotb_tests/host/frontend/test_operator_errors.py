@@ -104,13 +104,13 @@ def test_a_sum_of_codes_as_integers():
     )
 
 
-def test_a_product_of_two_feature_maps():
+def test_a_quotient_of_two_feature_maps():
     made = maker((1, 3, 6, 6))
     skip = made.dequantised()
     made.product("Conv", (3, 3, 1, 1), 0, (1, 3, 6, 6))
     leaving = made.tensor
-    made.quantise(made.node("Mul", [made.dequantised(), skip]), *made.quantisation(0.05), made.shape)
-    assert refusal_in_the_middle(made, "Mul") == (
+    made.quantise(made.node("Div", [made.dequantised(), skip]), *made.quantisation(0.05), made.shape)
+    assert refusal_in_the_middle(made, "Div") == (
         f"it combines 2 activations ('{leaving}', 'x'); replace it, or end the quantised network before it"
     )
 

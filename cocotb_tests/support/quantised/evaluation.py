@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
+from lutterfly.golden.numerics.multiplication import PRODUCT_FRACTION_BITS
 from lutterfly.host.graph import (
     Add,
     AveragePool,
@@ -11,7 +14,9 @@ from lutterfly.host.graph import (
     Concat,
     Convolution,
     Graph,
+    Maximum,
     MaxPool,
+    Multiply,
     Pad,
     Rearrange,
     Slice,
@@ -61,6 +66,16 @@ def evaluate_float(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, np.
             )
             total = (first + second).astype(np.float32) * np.float32(2.0**-layer.fraction)
             codes = np.clip(np.rint(total) + layer.offset, layer.finish.low, layer.finish.high).astype(np.int8)
+        elif isinstance(layer, Multiply):
+            differences = (
+                tensors[name].astype(np.int64) - zero_point
+                for name, zero_point in zip(layer.inputs, layer.zero_points, strict=True)
+            )
+            acc = (math.prod(differences) * 2**PRODUCT_FRACTION_BITS + layer.scaling.bias).astype(np.float32)
+            rounded = np.rint(acc * layer.scaling.scale) + layer.scaling.zero_point
+            codes = np.clip(rounded, layer.finish.low, layer.finish.high).astype(np.int8)
+        elif isinstance(layer, Maximum):
+            codes = np.maximum(*(tensors[name] for name in layer.inputs))
         elif isinstance(layer, Concat):
             looked_up = [
                 tensors[name] if table is None else table[tensors[name].astype(np.int64) + 128]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from lutterfly.golden.numerics.addition import UNSIGNED_OFFSET, sum_tables
+from lutterfly.golden.numerics.multiplication import ProductScaling
 from lutterfly.host.graph import (
     Add,
     AveragePool,
@@ -16,6 +17,7 @@ from lutterfly.host.graph import (
     Convolution,
     Graph,
     MaxPool,
+    Multiply,
     Pointwise,
     Rearrange,
     Slice,
@@ -137,6 +139,21 @@ class GraphMaker:
             finish = finish.after(inner, self.table())
         self.graph.layers.append(Add(f"add_{name}", (first, second), name, *tables, fraction, offset, finish=finish))
         return self._tensor(name, tensors[first].shape, zero_points[2])
+
+    def multiply(self, first: str, second: str, *, table: bool = False) -> str:
+        """Of two maps, or of a map and a vector."""
+        tensors = self.graph.tensors
+        points, shape = (tensors[first].zero_point, tensors[second].zero_point), tensors[first].shape
+        scaling = ProductScaling(
+            int(self.rng.integers(-9999, 9999)), np.float32(2.0**-21 * self.rng.uniform(0.3, 2)), 3
+        )
+        spread = (1, 1) if tensors[second].shape == shape else shape[:2]
+        name, finish = self._name(), CodeFinish(-120, 115)
+        if table:
+            finish = finish.after(self._tensor(f"{name}_requantised", shape, 3), self.table())
+        layer = Multiply(f"multiply_{name}", (first, second), name, points, scaling, spread, finish=finish)
+        self.graph.layers.append(layer)
+        return self._tensor(name, shape, 3)
 
     def concat(self, *sources: str, tables: bool = True) -> str:
         """Channels side by side; without ``tables`` all codes stay, and so does the zero point of the first source."""

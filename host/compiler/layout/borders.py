@@ -17,9 +17,11 @@ from ..data.storage import Storage
 from ..lower.operations import planned_lowering
 
 
-def _reach_of(plan: Plan, layer: Layer, shape: tuple[int, int, int]) -> Reach:
-    """How far a layer reads beyond an input of this shape."""
-    return layer.window.reach(*shape[:2]) if planned_lowering(plan, layer).reads_border else Reach()
+def _reach_of(plan: Plan, layer: Layer, place: int) -> Reach:
+    """How far a layer reads beyond one of its inputs."""
+    if not planned_lowering(plan, layer).reads_border:
+        return Reach()
+    return layer.window_of(place).reach(*plan.graph.tensors[layer.inputs[place]].shape[:2])
 
 
 def plan_borders(plan: Plan) -> Plan:
@@ -30,9 +32,9 @@ def plan_borders(plan: Plan) -> Plan:
         readers = [layer for _, layer in plan.readers(name)]
         # A view that does not begin where the tensor does has no border there that is read.
         reaches = [
-            _reach_of(plan, layer, tensors[source].shape)
+            _reach_of(plan, layer, place)
             for layer in readers
-            for source in layer.inputs
+            for place, source in enumerate(layer.inputs)
             if plan.root(source) == name
         ]
         sides = {
@@ -84,7 +86,7 @@ def check_borders(plan: Plan) -> None:
     """Every window lies within its input's storage."""
     for layer in plan.graph.layers:
         storage, shape = plan.storages[layer.input], plan.graph.tensors[layer.input].shape
-        need = _reach_of(plan, layer, shape)
+        need = _reach_of(plan, layer, 0)
         assert all(getattr(storage, side) >= getattr(need, side) for side in ("left", "right")), layer.name
         assert storage.fold or (storage.top >= need.top and storage.bottom >= need.bottom), layer.name
         expected = layer.window.output_size(*shape[:2])

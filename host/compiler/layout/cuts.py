@@ -139,7 +139,8 @@ def _estimate(plan: Plan, index: int, geometry: Geometry, *, streamed: bool) -> 
     is_apart = geometry.operation.reads_own_channels and blocks > 1
     loading = storing = 0.0
     for name in geometry.partial - {layer.output}:
-        source = geometry.source(name, geometry.rows[0], geometry.columns[0], geometry.tiles[0])
+        place = layer.inputs.index(name)
+        source = geometry.source(place, geometry.rows[0], geometry.columns[0], geometry.tiles[0])
         row_bytes = source.row_bytes
         if source.fold:
             row = source.fold.rows * source.width * -(-source.stored_bytes // source.fold.rows // beat)

@@ -48,29 +48,28 @@ class Geometry:
         self.rows = ranges(self.shape[0], cut.rows)
         self.columns = ranges(self.shape[1], cut.columns)
         self.tiles = ranges(self.operation.tiles, cut.tiles)
-        window = self.layer.window
         # Inputs that are read together have their rows equally far apart, and no window is wider than that, see
         # borders.py.
-        self.pitch = window.extent[1]
-        for name in self.layer.inputs:
+        self.pitch = self.layer.window.extent[1]
+        for place, name in enumerate(self.layer.inputs):
             whole = self.storages[name]
             if name not in partial:
                 self.pitch = max(self.pitch, whole.width + whole.gap)
                 continue
             for columns in self.columns:
-                _, across = self._read(whole, range(1), columns)
+                _, across = self._read(place, range(1), columns)
                 width, inside = len(across), _inside(across, whole.width)
                 self.pitch = max(self.pitch, width - min(inside.start - across.start, across.stop - inside.stop))
 
-    def source(self, name: str, rows: range, columns: range, tiles: range) -> Storage:
-        """What of the input ``name`` the windows of some rows and columns of some tiles of the output read."""
-        whole = self.storages[name]
+    def source(self, place: int, rows: range, columns: range, tiles: range) -> Storage:
+        """What of an input the windows of some rows and columns of some tiles of the output read."""
+        whole = self.storages[self.layer.inputs[place]]
         if self.operation.reads_own_channels and len(self.tiles) > 1:
             channels = self.operation.channels(tiles, self.shape[2])
             # Pixels lie equally far apart in all parts: there is one step list.
             pitch = whole.channel_offset(len(self.operation.channels(self._widest, self.shape[2])))
             whole = dataclasses.replace(whole, channel=channels.start, channels=len(channels), pixel_bytes=pitch)
-        down, across = self._read(whole, rows, columns)
+        down, across = self._read(place, rows, columns)
         inside_rows, inside_columns = _inside(down, whole.height), _inside(across, whole.width)
         return dataclasses.replace(
             whole,
@@ -85,9 +84,10 @@ class Geometry:
             gap=self.pitch - len(inside_columns),
         )
 
-    def _read(self, whole: Storage, rows: range, columns: range) -> tuple[range, range]:
-        """Stored rows and columns that are read for some of the output."""
-        down, across = reached(self.layer.window, whole, rows, columns)
+    def _read(self, place: int, rows: range, columns: range) -> tuple[range, range]:
+        """Stored rows and columns of an input that are read for some of the output."""
+        whole = self.storages[self.layer.inputs[place]]
+        down, across = reached(self.layer.window_of(place), whole, rows, columns)
         if not self.reads_border:
             return _inside(down, whole.height), _inside(across, whole.width)
         return down, across
@@ -97,16 +97,17 @@ class Geometry:
         """The tiles of the part that has most channels."""
         return max(self.tiles, key=lambda tiles: len(self.operation.channels(tiles, self.shape[2])))
 
-    def _most_bytes(self, name: str, columns: range) -> int:
+    def _most_bytes(self, place: int, columns: range) -> int:
         """Bytes of the largest part of an input with these columns of the output.
 
         All parts but the last have as many rows, borders included; without them, any but the first may have as many.
         """
-        part = self.source(name, self.rows[0], columns, self._widest)
+        part = self.source(place, self.rows[0], columns, self._widest)
         if self.reads_border:
             return part.size_bytes
-        down, _ = reached(self.layer.window, part, self.rows[0], columns)
-        return dataclasses.replace(part, height=min(len(down), self.storages[name].height)).size_bytes
+        down, _ = reached(self.layer.window_of(place), part, self.rows[0], columns)
+        height = self.storages[self.layer.inputs[place]].height
+        return dataclasses.replace(part, height=min(len(down), height)).size_bytes
 
     def target(self, rows: range, columns: range, tiles: range) -> Storage:
         """The part of the output, without border."""
@@ -124,8 +125,8 @@ class Geometry:
     def storages_of(self, rows: range, columns: range, tiles: range) -> tuple[tuple[Storage, ...], Storage]:
         """Sources and target of a part: the whole tensor where that is in the feature memory."""
         sources = tuple(
-            self.source(name, rows, columns, tiles) if name in self.partial else self.storages[name]
-            for name in self.layer.inputs
+            self.source(place, rows, columns, tiles) if name in self.partial else self.storages[name]
+            for place, name in enumerate(self.layer.inputs)
         )
         output = self.layer.output
         return sources, self.target(rows, columns, tiles) if output in self.partial else self.storages[output]
@@ -134,13 +135,13 @@ class Geometry:
         """Bytes of each buffer for each tensor that is not whole: one, if there is but one part."""
         parts, sizes = len(self.rows) * len(self.columns), {}
         # In the layer's order: that of a set differs from run to run, and with it would the program.
-        for name in dict.fromkeys((*self.layer.inputs, self.layer.output)):
-            if name not in self.partial:
+        for place, name in enumerate((*self.layer.inputs, self.layer.output)):
+            if name not in self.partial or name in sizes:
                 continue
             if name == self.layer.output:
                 size, count = self.target(self.rows[0], self.columns[0], self._widest).size_bytes, len(self.tiles)
             else:
-                size, count = max(self._most_bytes(name, columns) for columns in self.columns), 1
+                size, count = max(self._most_bytes(place, columns) for columns in self.columns), 1
             sizes[name] = [size] * min(self.cut.buffers, parts * count)
         return sizes
 

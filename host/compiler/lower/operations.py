@@ -17,6 +17,8 @@ from . import (
     fast_pointwise,
     grouped,
     lanewise,
+    maximum,
+    multiply,
     signs,
 )
 from .butterfly_fit import missing_engines
@@ -33,6 +35,9 @@ LOWERINGS: tuple[Lowering, ...] = (
     signs.LOWERING,
     copy.LOWERING,
     add.LOWERING,
+    maximum.LOWERING,
+    multiply.LOWERING,
+    multiply.VECTOR_LOWERING,
 )
 
 

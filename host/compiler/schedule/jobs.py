@@ -178,9 +178,12 @@ def _arrivals(plan: Plan, name: str, jobs: list[int]) -> list[Incoming]:
     for number in jobs:
         job = plan.jobs[number]
         layer = plan.graph.layers[job.index]
-        row = max(plan.place_of(source).row for source in layer.inputs if plan.root(source) == name)
-        down, _ = reached(layer.window, storage, job.rows, job.columns)
-        end = storage.height if number == jobs[-1] else min(row + down.stop, storage.height)
+        needed = max(
+            plan.place_of(source).row + reached(layer.window_of(place), storage, job.rows, job.columns)[0].stop
+            for place, source in enumerate(layer.inputs)
+            if plan.root(source) == name
+        )
+        end = storage.height if number == jobs[-1] else min(needed, storage.height)
         if end > here:
             arrivals.append(Incoming(number, storage, range(here, end)))
             here = end

@@ -10,13 +10,16 @@ from .fragments import (
     ADDITION,
     AVERAGE,
     CONCAT,
+    EXTREMES,
     LAYOUT,
     LINEAR,
+    MULTIPLICATION,
     PAD,
     POINTWISE,
     POOLING,
     QUANTISERS,
     SLICE,
+    SUBTRACTION,
     TRANSPARENT,
     TRANSPOSED,
     Fragment,
@@ -34,6 +37,13 @@ _SPECIAL = (
     (Kind.CONCAT, CONCAT, POINTWISE),
     (Kind.SLICE, SLICE, POINTWISE),
     (Kind.PAD, PAD, POINTWISE),
+)
+#: Operators on two activations that are layers.
+_OF_TWO = (
+    (Kind.ADDITION, ADDITION),
+    (Kind.SUBTRACTION, SUBTRACTION),
+    (Kind.MULTIPLICATION, MULTIPLICATION),
+    (Kind.EXTREME, EXTREMES),
 )
 _REMEDIES = {"BatchNormalization": FOLD} | dict.fromkeys(
     ("GroupNormalization", "InstanceNormalization", "LayerNormalization", "RMSNormalization"), NORMALISE
@@ -125,13 +135,14 @@ def _judge_special(
 
 
 def _judge_combination(source: Source, fragment: Fragment) -> tuple[Kind, str]:
-    """A fragment that combines several activations: the addition of two, or perhaps a function of a single one."""
+    """A fragment that combines several activations: two that become one, or perhaps a function of a single one."""
     first, *after = (node for node in fragment.nodes if node.op_type not in (*QUANTISERS, *TRANSPARENT))
-    # ONNX' own Add of codes adds them as integers, without their scales.
-    quantised = first.op_type in ADDITION and not (first.op_type == "Add" and source.is_codes(first.output[0]))
-    is_addition = len(fragment.inputs) == 2 and quantised and {node.op_type for node in after} <= {"Relu", "Clip"}
-    if is_addition and not wide_tensor(source, fragment):
-        return Kind.ADDITION, ""
+    kinds = {operator: kind for kind, operators in _OF_TWO for operator in operators}
+    # ONNX' own operators take codes as integers, without their scales.
+    quantised = first.domain == "com.microsoft" or not source.is_codes(first.output[0])
+    is_of_two = len(fragment.inputs) == 2 and quantised and {node.op_type for node in after} <= {"Relu", "Clip"}
+    if first.op_type in kinds and is_of_two and not wide_tensor(source, fragment):
+        return kinds[first.op_type], ""
     fragment.cause = next((node for node in fragment.nodes if len(source.dynamic_inputs(node)) > 1), None)
     pointwise = all(node.op_type in POINTWISE and not _pointwise_problem(source, node) for node in fragment.nodes)
     if pointwise:

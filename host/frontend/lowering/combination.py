@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ....golden.transfer.tables import apply_table
 from ...graph import CodeFinish, Graph, Int8, Pointwise
 from ...graph.tabulate import CODES
@@ -25,21 +27,37 @@ def lower_combination(build: Build, fragment: Fragment) -> None:
         If there is no such tensor, or ONNX Runtime's result for a code depends on its position.
     """
     source, end, first_layer = build.source, fragment.outputs[0], len(build.graph.layers)
-    places = [build.places[name] for name in fragment.inputs]
-    origins = [_origin(build.graph, place.tensor) for place in places]
-    root = origins[0][0]
-    shape = build.graph.tensors[root].shape
-    alike = all(place.shape == places[0].shape and same_order(place.axes, places[0].axes, shape) for place in places)
-    if not alike or any(tensor != root for tensor, _ in origins):
+    root = single_origin(build, fragment)
+    if root is None:
         raise combines(source, fragment)
-    ahead = {name: table for name, (_, table) in zip(fragment.inputs, origins, strict=True)}
+    places = [build.places[name] for name in fragment.inputs]
+    tables = [_origin(build.graph, place.tensor)[1] for place in places]
+    ahead = dict(zip(fragment.inputs, tables, strict=True))
     table = table_of(cut(source, fragment.nodes, {name: ["codes"] for name in ahead}, [end]), ahead)
-    build.add_tensor(end, shape, end)
+    build.add_tensor(end, build.graph.tensors[root].shape, end)
     build.graph.layers.append(Pointwise(fragment.main.name, (root,), end, finish=CodeFinish(table=table)))
     build.add_view(end, Place(end, places[0].axes, source.shapes[end]))
     codes = random_codes(build, root)
-    values = {place.tensor: apply_table(codes, table) for place, (_, table) in zip(places, origins, strict=True)}
+    values = {place.tensor: apply_table(codes, table) for place, table in zip(places, tables, strict=True)}
     check_layers(build, fragment, first_layer, {**values, root: codes})
+
+
+def table_or(lower: Callable[[Build, Fragment], None]) -> Callable[[Build, Fragment], None]:
+    """What adds a table where a fragment's inputs are functions of one tensor, and does as ``lower`` elsewhere."""
+
+    def lower_fragment(build: Build, fragment: Fragment) -> None:
+        (lower if single_origin(build, fragment) is None else lower_combination)(build, fragment)
+
+    return lower_fragment
+
+
+def single_origin(build: Build, fragment: Fragment) -> str | None:
+    """The tensor that all inputs of a fragment are functions of, code by code; None if there is none."""
+    places = [build.places[name] for name in fragment.inputs]
+    roots = {_origin(build.graph, place.tensor)[0] for place in places}
+    shape, first = build.shape_of(places[0]), places[0]
+    alike = all(place.shape == first.shape and same_order(place.axes, first.axes, shape) for place in places)
+    return roots.pop() if alike and len(roots) == 1 else None
 
 
 def _origin(graph: Graph, tensor: str) -> tuple[str, Int8]:

@@ -180,7 +180,7 @@ def test_parts_hold_what_their_windows_read(seed: int) -> None:
     cut = Cut(int(rng.integers(1, 5)), int(rng.integers(1, 5)), 1, 2)
     geometry = Geometry(plan, 1, cut, frozenset({"t0", "t1"}))
     for rows, columns in itertools.product(geometry.rows, geometry.columns):
-        part = geometry.source("t0", rows, columns, range(1))
+        part = geometry.source(0, rows, columns, range(1))
         top = rows[0] * stride[0] - pads[0], rows[-1] * stride[0] - pads[0] + window.extent[0]
         left = columns[0] * stride[1] - pads[1], columns[-1] * stride[1] - pads[1] + window.extent[1]
         assert (part.row - part.top, part.row + part.height + part.bottom) == top
@@ -205,7 +205,7 @@ def test_parts_of_max_pooling_have_no_border(seed: int) -> None:
     plan = plan_graph(maker.finish(maker.max_pool(maker.pointwise("x"), window)), PRESETS["large"])
     geometry = Geometry(plan, 1, Cut(int(rng.integers(1, 5)), int(rng.integers(1, 5)), 1, 2), frozenset({"t0", "t1"}))
     for rows, columns in itertools.product(geometry.rows, geometry.columns):
-        part = geometry.source("t0", rows, columns, range(1))
+        part = geometry.source(0, rows, columns, range(1))
         assert (part.top, part.left, part.bottom, part.right) == (0, 0, 0, 0)
         down, across = (
             {at * step - before + tap * apart for at in outputs for tap in range(taps)} & {*range(limit)}

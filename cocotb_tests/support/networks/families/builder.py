@@ -83,6 +83,27 @@ class Net(Products):
         inputs += [self._constant(y.scale), self._code(y.zero_point)]
         return replace(y, name=self._node("QLinearAdd", inputs, domain="com.microsoft"))
 
+    def multiply(self, a: Codes, b: Codes, *, activation: str = "") -> Codes:
+        """The product of two tensors, of one shape or of a map and a vector over its channels, whichever is first."""
+        shape = max(a.shape, b.shape, key=math.prod)
+        spread = a.rms * float(a.scale) * b.rms * float(b.scale)
+        scale = np.float32(spread / RESULT_RMS * 2 ** self.rng.uniform(-0.5, 0.5))
+        y = Codes("", shape, scale, self.form.lowest if activation == "relu" else self._any_zero_point(), RESULT_RMS)
+        if self.form.qdq:
+            product = self._node("Mul", [self._float(a), self._float(b)])
+            return self._quantise(self._activate(product, activation), y)
+        inputs = [word for x in (a, b) for word in (x.name, self._constant(x.scale), self._code(x.zero_point))]
+        inputs += [self._constant(y.scale), self._code(y.zero_point)]
+        return replace(y, name=self._node("QLinearMul", inputs, domain="com.microsoft"))
+
+    def combine(self, kind: str, a: Codes, b: Codes, *, activation: str = "") -> Codes:
+        """Sub, Max or Min of two tensors of one shape, which only QDQ form has."""
+        spread = math.hypot(a.rms * float(a.scale), b.rms * float(b.scale))
+        scale = np.float32(spread / RESULT_RMS * 2 ** self.rng.uniform(-0.5, 0.5))
+        y = Codes("", a.shape, scale, self.form.lowest if activation == "relu" else self._any_zero_point(), RESULT_RMS)
+        result = self._node(kind, [self._float(a), self._float(b)])
+        return self._quantise(self._activate(result, activation), y)
+
     def concat(self, parts: Sequence[Codes]) -> Codes:
         """Channels side by side; with one scale for all of them they stay as they are."""
         first = max(parts, key=lambda part: float(part.scale) * part.rms)

@@ -22,10 +22,21 @@ from networks.families.scope import Scope
 from . import graphs
 from .configurations import CONFIGS, DRAWN, ODD, config_of, spread_by_of
 from .moved import MovedNet
+from .multiplied import MultipliedNet
 from .net import MixedNet
 from .wide import WideNet
 
-__all__ = ["CONFIGS", "DRAWN", "FIRST_MOVED", "FIRST_WIDE", "ODD", "Network", "config_of", "network"]
+__all__ = [
+    "CONFIGS",
+    "DRAWN",
+    "FIRST_MOVED",
+    "FIRST_MULTIPLIED",
+    "FIRST_WIDE",
+    "ODD",
+    "Network",
+    "config_of",
+    "network",
+]
 
 #: Networks of this seed and later ones have 16-bit tensors. Those before are what they were without, since tests name
 #: them for what was wrong with them.
@@ -33,6 +44,9 @@ FIRST_WIDE = 1_000_000
 
 #: In networks of this seed and later ones elements move to other pixels.
 FIRST_MOVED = 2_000_000
+
+#: Networks of this seed and later ones have products, differences and extremes of two activations.
+FIRST_MULTIPLIED = 4_000_000
 
 #: Networks that follow one another; of four, one has channels in the order that the compiler chooses.
 _GRAPHS = (
@@ -92,7 +106,9 @@ def network(seed: int, config_name: str) -> Network:
     rng = np.random.default_rng([seed, 0x3A1])
     net: MixedNet
     config, draw = config_of(config_name), _GRAPHS[seed % len(_GRAPHS)]
-    if seed >= FIRST_MOVED:
+    if seed >= FIRST_MULTIPLIED:
+        net = MultipliedNet(rng, config)
+    elif seed >= FIRST_MOVED:
         net = MovedNet(rng, config)
     elif seed >= FIRST_WIDE:
         net = WideNet(rng, config)

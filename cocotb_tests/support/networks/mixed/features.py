@@ -22,7 +22,9 @@ from lutterfly.host.graph import (
     FastPointwise,
     Graph,
     Layer,
+    Maximum,
     MaxPool,
+    Multiply,
     Pointwise,
     Rearrange,
     Slice,
@@ -45,6 +47,8 @@ _OF_LAYERS = (
     "fully connected",
     "slice",
     "moved pixels",
+    "product",
+    "maximum",
 )
 #: Of its tensors, of the file, and of the program.
 _OF_THE_REST = (
@@ -128,6 +132,8 @@ def _of_layer(graph: Graph, layer: Layer) -> Iterator[str]:
         BinaryConvolution: "binary",
         AveragePool: "average",
         Add: "sum",
+        Multiply: "product",
+        Maximum: "maximum",
         Concat: "concatenation",
         MaxPool: "pooling",
         Slice: "slice",

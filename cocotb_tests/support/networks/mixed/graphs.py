@@ -10,7 +10,19 @@ from networks.families.scope import Scope
 from .layers import Drawn, kinds
 from .net import MixedNet
 
-_VECTOR_KINDS = ("connect", "connect", "table", "add", "concat", "part", "pieces", "gate")
+_VECTOR_KINDS = (
+    "connect",
+    "connect",
+    "table",
+    "add",
+    "concat",
+    "part",
+    "pieces",
+    "gate",
+    "product",
+    "difference",
+    "extreme",
+)
 #: What leaves the order of channels free.
 _MOVABLE = ("conv", "pointwise", "depthwise", "strided", "skipping", "bordered", "sum", "concat", "maximum", "average")
 #: Channels of what is put side by side.
@@ -92,7 +104,7 @@ def _grow_vector(drawn: Drawn, kind: str, x: Codes) -> list[Codes]:
             return [net.add(x, other)]
         if x.channels + other.channels <= _MOST_CHANNELS:
             return [net.concat([x, other])]
-    if kind in ("part", "pieces", "gate") and x.channels > 1:
+    if kind in ("product", "difference", "extreme") or (kind in ("part", "pieces", "gate") and x.channels > 1):
         return drawn.grow(kind, x)
     return [drawn.connect(x)]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lutterfly.golden.config import Config
-from lutterfly.golden.engines import ADD, FPC, MAXIMUM, XNOR
+from lutterfly.golden.engines import ADD, FPC, MAXIMUM, MULTIPLY, XNOR
 from lutterfly.golden.engines.engine import Engine
 from networks.families import dags
 from networks.families.net_file import Codes
@@ -39,6 +39,8 @@ _KINDS: dict[str, tuple[int, tuple[Engine, ...]]] = {
     "pad": (1, ()),
     "average": (1, ()),
 }
+#: What further kinds need, where that is not the engine that copies.
+_EXTRA_ENGINES: dict[str, Engine] = {"product": MULTIPLY, "excite": MULTIPLY, "difference": ADD}
 _FUNCTIONS = ("Sigmoid", "Tanh", "LeakyRelu", "HardSwish")
 #: Features that a fully connected layer reads at most.
 _MOST_FEATURES = 200
@@ -50,7 +52,8 @@ def kinds(config: Config, net: MixedNet) -> list[str]:
     """The kinds that an accelerator has the engines for, each as often as it is to be drawn; and those of ``net``."""
     engines = {*config.engines}
     found = [kind for kind, (often, needed) in _KINDS.items() if engines.issuperset(needed) for _ in range(often)]
-    more = [kind for kind, often in net.extra_kinds.items() for _ in range(often)] if MAXIMUM in engines else []
+    extra = {kind: often for kind, often in net.extra_kinds.items() if _EXTRA_ENGINES.get(kind, MAXIMUM) in engines}
+    more = [kind for kind, often in extra.items() for _ in range(often)]
     return found + more
 
 
@@ -137,11 +140,41 @@ class Drawn:
 
     def sum(self, x: Codes) -> list[Codes]:
         """With another tensor, first or second, or with what a layer makes of this one."""
-        others = [y for y in self.pool if y.shape == x.shape and y.name != x.name]
-        other = self.scope.one_of(*others) if others else self.net.conv(x, x.channels, self.scope.one_of(1, 3))
-        self.unread.pop(other.name, None)
+        other = self._other(x)
         operands = (x, other) if self.scope.coin() else (other, x)
         return [self.net.add(*operands, activation=self.scope.one_of("", "relu"))]
+
+    def product(self, x: Codes) -> list[Codes]:
+        """With another tensor, or with a gate of it."""
+        other = self._other(x)
+        if self.scope.coin():
+            other = self.net.pointwise(other, self.scope.one_of("Sigmoid", "Tanh"))
+        operands = (x, other) if self.scope.coin() else (other, x)
+        return [self.net.multiply(*operands, activation=self.scope.one_of("", "", "relu"))]
+
+    def _other(self, x: Codes) -> Codes:
+        """A tensor of the same shape: one that is there, or a new one."""
+        others = [y for y in self.pool if y.shape == x.shape and y.name != x.name]
+        if not others:
+            is_vector = len(x.shape) == 1
+            return self.net.dense(x, x.channels) if is_vector else self.net.conv(x, x.channels, self.scope.one_of(1, 3))
+        other = self.scope.one_of(*others)
+        self.unread.pop(other.name, None)
+        return other
+
+    def difference(self, x: Codes) -> list[Codes]:
+        return [self.net.combine("Sub", x, self._other(x), activation=self.scope.one_of("", "", "relu"))]
+
+    def extreme(self, x: Codes) -> list[Codes]:
+        kind = self.scope.one_of("Max", "Min")
+        return [self.net.combine(kind, self._other(x), x, activation=self.scope.one_of("", "", "relu"))]
+
+    def excite(self, x: Codes) -> list[Codes]:
+        """Squeeze and excite: by a factor for each channel, which is computed of their averages."""
+        squeezed = self.net.conv(self.net.global_average(x), self.scope.one_of(1, 4, 9), 1, activation="relu")
+        gate = self.net.pointwise(self.net.conv(squeezed, x.channels, 1), self.scope.one_of("Sigmoid", "HardSigmoid"))
+        operands = (x, gate) if self.scope.coin() else (gate, x)
+        return [self.net.multiply(*operands, activation=self.scope.one_of("", "", "relu"))]
 
     def head(self, x: Codes) -> list[Codes]:
         """Fully connected layers on a whole map, an output."""
@@ -216,4 +249,8 @@ _DRAWN: dict[str, Callable[[Drawn, Codes], list[Codes]]] = {
     "phases": Drawn.phases,
     "space": Drawn.space,
     "crop": Drawn.crop,
+    "product": Drawn.product,
+    "excite": Drawn.excite,
+    "difference": Drawn.difference,
+    "extreme": Drawn.extreme,
 }

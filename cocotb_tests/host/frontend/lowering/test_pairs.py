@@ -1,0 +1,96 @@
+"""Differences and extremes of two activations: their layers, what stays a table, and refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lutterfly.host.frontend import ModelError, describe, import_model
+from lutterfly.host.graph import Add, Convolution, Graph, Maximum, Pointwise
+from networks.generated import TINY, Maker
+from oracles.exactness import assert_exact, needs_reference
+from oracles.kinds import layer_types
+
+pytestmark = needs_reference
+BOTH_TYPES = pytest.mark.parametrize("unsigned", [False, True])
+KINDS = {"Sub": (Add, "addition"), "Max": (Maximum, "maximum"), "Min": (Maximum, "maximum")}
+
+
+def combined(kind: str, *, unsigned: bool = False, relu: bool = False, scale: float = 0.03) -> Maker:
+    """A convolution's result and its input, combined."""
+    made = Maker(np.random.default_rng(1), "qdq", unsigned, TINY)
+    made.start((1, 3, 6, 6), 0.02)
+    first = made.dequantised()
+    made.product("Conv", (3, 3, 1, 1), 0, (1, 3, 6, 6))
+    result = made.node(kind, [first, made.dequantised()])
+    made.quantise(made.node("Relu", [result]) if relu else result, *made.quantisation(scale), made.shape)
+    return made
+
+
+def exact(made: Maker) -> Graph:
+    """The graph, which gives the right bytes on codes of every value."""
+    data = made.serialise()
+    for seed in range(3):
+        limits = np.iinfo(made.dtype)
+        codes = np.random.default_rng(seed).integers(limits.min, limits.max + 1, made.input_shape, made.dtype)
+        graph = assert_exact(data, {"x": codes})
+    return graph
+
+
+@BOTH_TYPES
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_maps(kind: str, relu: bool, unsigned: bool) -> None:
+    made = combined(kind, unsigned=unsigned, relu=relu)
+    made.product("Conv", (2, 3, 1, 1), 0, (1, 2, 6, 6))
+    graph = exact(made)
+    layer, word = KINDS[kind]
+    assert [one for one in layer_types(graph) if one is not Pointwise] == [Convolution, layer, Convolution]
+    assert word in [row.kind.removesuffix(" + table") for row in describe(graph)]
+
+
+@pytest.mark.parametrize("kind", ["Max", "Min"])
+def test_codes_that_stand_for_the_same_numbers_need_no_table(kind: str) -> None:
+    """Of a maximum; the order of a minimum's codes is turned around, in the layers around it where that can be."""
+    made = Maker(np.random.default_rng(1), "qdq", False, TINY)
+    made.start((1, 3, 6, 6), 0.02)
+    first, ends = made.dequantised(), (made.scale, made.zero)
+    made.product("Conv", (3, 3, 1, 1), 0, (1, 3, 6, 6))
+    made.quantise(made.node("Identity", [made.dequantised()]), *ends, made.shape)
+    made.quantise(made.node(kind, [made.dequantised(), first]), *ends, made.shape)
+    graph = exact(made)
+    tables = [layer.name for layer in graph.layers if isinstance(layer, Pointwise)]
+    assert len(tables) == (kind == "Min")
+    (layer,) = (layer for layer in graph.layers if isinstance(layer, Maximum))
+    assert (layer.table is not None) == (kind == "Min")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_of_a_tensor_and_a_function_of_it_is_a_table(kind: str) -> None:
+    made = Maker(np.random.default_rng(1), "qdq", False, TINY)
+    made.start((1, 3, 6, 6), 0.02)
+    first = made.dequantised()
+    made.activation("Sigmoid")
+    made.quantise(made.node(kind, [first, made.dequantised()]), *made.quantisation(0.02), made.shape)
+    assert layer_types(exact(made)) == [Pointwise]
+
+
+def refusal(made: Maker) -> str:
+    made.product("Conv", (2, 3, 1, 1), 0, (1, 2, 6, 6))
+    with pytest.raises(ModelError) as refused:
+        import_model(made.serialise())
+    return str(refused.value)
+
+
+def test_a_difference_that_no_tables_give_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with scales of few digits, of which many sums are near a half."""
+    monkeypatch.setattr("lutterfly.host.frontend.lowering.subtraction.difference_tables", lambda *_: None)
+    found = refusal(combined("Sub"))
+    assert "no two tables that were tried give ONNX Runtime's code for every pair of codes of Sub" in found
+    assert found.endswith("choose other scales")
+
+
+def test_what_is_no_choice_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    total = np.add.outer(np.arange(-128, 128) // 2, np.arange(-128, 128) // 2).astype(np.int8)
+    monkeypatch.setattr("lutterfly.host.frontend.lowering.extremes.tabulate_pairs", lambda *_: total)
+    assert "ONNX Runtime computes something else for Max" in refusal(combined("Max"))

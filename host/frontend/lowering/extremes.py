@@ -1,0 +1,59 @@
+"""Lower the greater, or the lesser, of two activations, compared with ONNX Runtime on every pair of codes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...graph import CodeFinish, Int8, Maximum, Pointwise
+from ...graph.tabulate import CODES
+from ..building.build import Build
+from ..building.checks import check_layers
+from ..building.layout import Place
+from ..fragments.fragments import EXTREMES, Fragment, label
+from ..reading.errors import UnsupportedError
+from .pairs import check_alike, operands_of, tabulate_pairs
+
+#: Turns the order of codes around: the greatest becomes the least.
+_TURNED = ~CODES
+
+
+def lower_extreme(build: Build, fragment: Fragment) -> None:
+    """Add the layer of a maximum, and tables in front of it where an operand's codes stand for other numbers than those
+    of the result. A minimum is the maximum of codes whose order is turned around.
+
+    Raises
+    ------
+    UnsupportedError
+        If the operands have other shapes, layouts or types, or what ONNX Runtime computes is no such choice.
+    """
+    source, end = build.source, fragment.outputs[0]
+    node = next(node for node in fragment.nodes if node.op_type in EXTREMES)
+    names = operands_of(source, fragment, node).names
+    check_alike(build, names, node.op_type)
+    expected = tabulate_pairs(source, fragment, names)
+    is_least = node.op_type == "Min"
+    codes = ~expected if is_least else expected
+    # What each code is beside the least one of the other operand.
+    tables = codes.min(axis=1), codes.min(axis=0)
+    if not np.array_equal(np.maximum(tables[0][:, None], tables[1]), codes):
+        raise UnsupportedError(f"ONNX Runtime computes something else for {label(node)} than a choice between codes")
+    first_layer, places = len(build.graph.layers), [build.places[name] for name in names]
+    inputs = tuple(
+        _looked_up(build, fragment, place, table, f"{end} {number}")
+        for number, (place, table) in enumerate(zip(places, tables, strict=True))
+    )
+    build.add_tensor(end, build.shape_of(places[0]), end)
+    finish = CodeFinish(table=_TURNED) if is_least else CodeFinish()
+    build.graph.layers.append(Maximum(node.name, inputs, end, finish=finish))
+    build.add_view(end, Place(end, places[0].axes, source.shapes[end]))
+    check_layers(build, fragment, first_layer)
+
+
+def _looked_up(build: Build, fragment: Fragment, place: Place, table: Int8, name: str) -> str:
+    """The tensor after a table, of its own; the one before it where all codes stay."""
+    if np.array_equal(table, CODES):
+        return place.tensor
+    build.add_tensor(name, build.shape_of(place), fragment.outputs[0])
+    layer = Pointwise(f"{fragment.main.name} {name}", (place.tensor,), name, finish=CodeFinish(table=table))
+    build.graph.layers.append(layer)
+    return name

@@ -1,0 +1,58 @@
+"""Lower products of two activations, compared with ONNX Runtime on every pair of codes."""
+
+from __future__ import annotations
+
+from ....golden.numerics.multiplication import product_scaling
+from ...graph import CodeFinish, Multiply
+from ..building.build import Build
+from ..building.checks import check_layers
+from ..building.layout import CHANNELS_FIRST, Place, same_order
+from ..fragments.fragments import MULTIPLICATION, Fragment, label
+from ..reading.errors import UnsupportedError
+from .pairs import check_alike, check_types, operands_of, tabulate_pairs
+
+
+def lower_multiplication(build: Build, fragment: Fragment) -> None:
+    """Add the layer of a product, with a fused Relu or Clip.
+
+    Raises
+    ------
+    UnsupportedError
+        If the operands have other types or layouts, or shapes of which neither is that of a vector over the other one's
+        channels; if what ONNX Runtime computes is not one scaling of all products.
+    """
+    source, end = build.source, fragment.outputs[0]
+    node = next(node for node in fragment.nodes if node.op_type in MULTIPLICATION)
+    names, scales, zero_points = operands_of(source, fragment, node)
+    scaling = product_scaling(scales, zero_points, expected := tabulate_pairs(source, fragment, names))
+    if scaling is None:
+        raise UnsupportedError(
+            f"no scaling that was tried gives ONNX Runtime's code for every product of {label(node)}",
+            "choose another scale for its result",
+        )
+    first, second = (build.places[name] for name in names)
+    points = zero_points[:2]
+    if _is_vector(build, first, second):
+        first, second, points = second, first, points[::-1]
+    spread = (1, 1)
+    if _is_vector(build, second, first):
+        check_types(source, names, MULTIPLICATION[1])
+        spread = build.shape_of(first)[:2]
+    else:
+        check_alike(build, names, MULTIPLICATION[1])
+    first_layer = len(build.graph.layers)
+    build.add_tensor(end, build.shape_of(first), end)
+    # What a fused Relu or Clip cuts, no pair reaches.
+    finish = CodeFinish(int(expected.min()), int(expected.max()))
+    layer = Multiply(node.name, (first.tensor, second.tensor), end, points, scaling, spread, finish=finish)
+    build.graph.layers.append(layer)
+    build.add_view(end, Place(end, first.axes, source.shapes[end]))
+    check_layers(build, fragment, first_layer)
+
+
+def _is_vector(build: Build, place: Place, of: Place) -> bool:
+    """Whether a tensor has one element for each channel of a map ``of``, as ONNX broadcasts it."""
+    shape, (height, width, channels) = build.shape_of(place), build.shape_of(of)
+    is_spread = place.shape == (1, channels, *(1 for _ in of.shape[2:])) and place.shape != of.shape
+    lies_right = same_order(of.axes, CHANNELS_FIRST, (height, width, channels)) and shape == (1, 1, channels)
+    return is_spread and lies_right

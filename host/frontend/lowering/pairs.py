@@ -1,0 +1,109 @@
+"""Two activations that become one: what they are, and what ONNX Runtime makes of every pair of their codes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from onnx import NodeProto
+
+from ...graph import Int8
+from ...graph.codes import from_codes, to_codes
+from ...graph.tabulate import CODES, code_offset, open_part
+from ...model.model_graph import has_unsigned
+from ..building.build import Build
+from ..building.layout import same_order
+from ..fragments.fragments import Fragment
+from ..reading.cut import cut
+from ..reading.errors import UnsupportedError
+from ..reading.source import Source
+
+#: int8[256, 256] of each operand: every pair.
+PAIRS = [np.ascontiguousarray(codes) for codes in np.meshgrid(CODES, CODES, indexing="ij")]
+
+
+class Operands(NamedTuple):
+    """What an operator on two activations reads and gives.
+
+    Attributes
+    ----------
+    names : list of str
+        Tensors of codes of both operands.
+    scales, zero_points : tuple
+        Of both and of the result; zero points as int8 codes.
+    """
+
+    names: list[str]
+    scales: tuple[float, float, float]
+    zero_points: tuple[int, int, int]
+
+
+def operands_of(source: Source, fragment: Fragment, node: NodeProto) -> Operands:
+    """The operands of ``node``, which is in QLinear form or stands between DequantizeLinear and QuantizeLinear."""
+    if node.domain == "com.microsoft":
+        names, ends = [node.input[0], node.input[3]], [node.input[at : at + 2] for at in (1, 4, 6)]
+    else:
+        readers = [_producer(source, name) for name in node.input]
+        names = [reader.input[0] for reader in readers]
+        ends = [end.input[1:3] for end in [*readers, fragment.nodes[-1]]]
+    kinds = [source.types[name] for name in [*names, fragment.outputs[0]]]
+    first, second, result = (float(source.constants[end[0]].item()) for end in ends)
+    zero_points = [
+        (int(source.constants[end[1]].item()) if len(end) > 1 and end[1] else 0) - code_offset(kind)
+        for end, kind in zip(ends, kinds, strict=True)
+    ]
+    return Operands(names, (first, second, result), (zero_points[0], zero_points[1], zero_points[2]))
+
+
+def _producer(source: Source, name: str) -> NodeProto:
+    """The DequantizeLinear that an operand comes from."""
+    node = source.producer[name]
+    return node if node.op_type == "DequantizeLinear" else _producer(source, node.input[0])
+
+
+def check_alike(build: Build, names: Sequence[str], operator: str) -> None:
+    """Refuse operands whose elements do not lie alike, or are of two types, of an operator in QLinear form.
+
+    Raises
+    ------
+    UnsupportedError
+        If they have other shapes or layouts; if they are int8 and uint8.
+    """
+    first, second = (build.places[name] for name in names)
+    if first.shape != second.shape:
+        raise UnsupportedError(
+            f"its operands have the shapes {list(first.shape)} and {list(second.shape)}", "give both operands one shape"
+        )
+    shape = build.shape_of(first)
+    if shape != build.shape_of(second) or not same_order(first.axes, second.axes, shape):
+        raise UnsupportedError(
+            "the layout operators before its operands arrange them differently",
+            "feed both operands with the layout of their producers",
+        )
+    check_types(build.source, names, operator)
+
+
+def check_types(source: Source, names: Sequence[str], operator: str) -> None:
+    """Refuse operands that are int8 and uint8, because the file has both, or ONNX Runtime makes the one of the other.
+
+    Raises
+    ------
+    UnsupportedError
+    """
+    if len({source.types[name] for name in names}) == 1:
+        return
+    if has_unsigned(source.file.proto):
+        raise UnsupportedError("its operands are int8 and uint8", "quantise all activations to one type")
+    raise UnsupportedError(
+        "ONNX Runtime makes one of its operands uint8, as it does between QuantizeLinear and DequantizeLinear in files "
+        "without a product in QDQ form, and computes in float",
+        f"write all operators in QDQ form, or this one as {operator}",
+    )
+
+
+def tabulate_pairs(source: Source, fragment: Fragment, names: Sequence[str]) -> Int8:
+    """Codes int8[256, 256] of every pair, as ONNX Runtime computes them."""
+    model = cut(source, fragment.nodes, dict.fromkeys(names, PAIRS[0].shape), fragment.outputs)
+    feeds = {name: from_codes(codes, source.types[name]) for name, codes in zip(names, PAIRS, strict=True)}
+    return to_codes(open_part(model).run(fragment.outputs, feeds)[0])

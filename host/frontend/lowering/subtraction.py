@@ -1,0 +1,43 @@
+"""Lower differences of two activations: two tables that are added up, compared with ONNX Runtime on every pair."""
+
+from __future__ import annotations
+
+from ....golden.numerics.subtraction import difference_tables
+from ...graph import Add, CodeFinish
+from ..building.build import Build
+from ..building.checks import check_layers
+from ..building.layout import Place
+from ..fragments.fragments import SUBTRACTION, Fragment, label
+from ..reading.errors import UnsupportedError
+from .pairs import check_alike, operands_of, tabulate_pairs
+
+
+def lower_subtraction(build: Build, fragment: Fragment) -> None:
+    """Add the layer of a difference, with a fused Relu or Clip.
+
+    Raises
+    ------
+    UnsupportedError
+        If the operands have other shapes, layouts or types, or no two tables that were tried give what ONNX Runtime
+        computes for every pair of codes.
+    """
+    source, end = build.source, fragment.outputs[0]
+    node = next(node for node in fragment.nodes if node.op_type in SUBTRACTION)
+    names, scales, zero_points = operands_of(source, fragment, node)
+    check_alike(build, names, node.op_type)
+    expected = tabulate_pairs(source, fragment, names)
+    tables = difference_tables(scales, zero_points, expected)
+    if tables is None:
+        raise UnsupportedError(
+            f"no two tables that were tried give ONNX Runtime's code for every pair of codes of {label(node)}",
+            "choose other scales",
+        )
+    first, second = (build.places[name] for name in names)
+    first_layer = len(build.graph.layers)
+    build.add_tensor(end, build.shape_of(first), end)
+    # What a fused Relu or Clip cuts, no pair reaches.
+    finish = CodeFinish(int(expected.min()), int(expected.max()))
+    layer = Add(node.name, (first.tensor, second.tensor), end, *tables, zero_points[2], finish=finish)
+    build.graph.layers.append(layer)
+    build.add_view(end, Place(end, first.axes, source.shapes[end]))
+    check_layers(build, fragment, first_layer)
