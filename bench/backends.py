@@ -11,6 +11,7 @@ import math
 import time
 
 import numpy as np
+from loaded import SEED, arguments
 
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
@@ -18,7 +19,6 @@ from lutterfly.host.backend import BACKENDS
 from lutterfly.host.backend.evaluating import processor_cores
 from lutterfly.host.session.loading import load
 from lutterfly.host.session.random_inputs import random_feeds
-from networks import SEED, arguments
 
 
 def measure(session: InferenceSession, sample: dict[str, np.ndarray], least_seconds: float) -> float:

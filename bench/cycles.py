@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from loaded import SEED, Loaded, arguments, load
 
 from lutterfly.host.simulation.settings import EventKind
-from networks import SEED, Loaded, arguments, load
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,11 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from loaded import load
+
 from cycles import measure
 from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
 from lutterfly.synth.extras import install_command
-from networks import load
 
 NETWORKS = ("ic", "kws", "vww", "ad")
 MODELS = Path(__file__).parents[1] / ".." / "shared" / "models"

@@ -10,8 +10,7 @@ from __future__ import annotations
 import time
 
 import numpy as np
-
-from networks import SEED, Loaded, arguments, load
+from loaded import SEED, Loaded, arguments, load
 
 
 def measure(network: Loaded, least_seconds: float) -> tuple[int, int, float, float]:
