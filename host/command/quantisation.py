@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..files.configuration import find_config
 from ..files.numpy_files import load_archive
@@ -16,6 +16,13 @@ from ..model.model import Model
 from ..model.model_file import read_model_file
 from ..session.loading import load
 from .answer import Answer
+
+if TYPE_CHECKING:
+    from ..quantize.rewriting import Rewriting
+    from ..quantize.static_quantisation import Quantised
+
+#: Nodes that are named for each rewriting; JSON has all.
+_SHOWN = 3
 
 
 def quantize(
@@ -43,14 +50,19 @@ def quantize(
     quantised = static_quantisation.quantize_checked(
         prepared, parts.calibrating, name=str(model), overrides={}, progress=progress
     )
-    write_whole(target, quantised)
-    opened = Model(quantised)
+    write_whole(target, quantised.data)
+    opened = Model(quantised.data)
     errors = static_quantisation.relative_errors(file, opened, parts.judging, progress)
     count, judges = sample_count(parts.calibrating), sample_count(parts.judging)
-    values: dict[str, Any] = {"samples": count, "file_bytes": len(quantised), "relative_errors": errors}
+    values: dict[str, Any] = {"samples": count, "file_bytes": len(quantised.data), "relative_errors": errors}
     values |= {"judging_samples": judges, "judges": parts.judges, "warnings": parts.warnings}
+    values["rewritten"] = [
+        {"node": one.label, "as": one.rewriting.title, "change": one.rewriting.change} for one in quantised.rewritten
+    ]
+    values["rewritten_difference"] = quantised.difference
     text = [
-        f"{target}: {len(quantised):,} bytes, calibrated with {count} samples",
+        *_rewritten_text(quantised),
+        f"{target}: {len(quantised.data):,} bytes, calibrated with {count} samples",
         *(
             f"output {name}: {error:.2%} from the float model's, on {parts.judges} (root mean square of {judges})"
             for name, error in errors.items()
@@ -68,3 +80,17 @@ def quantize(
     values |= {"predicted_cycles": program.predicted_cycles, "macs": macs_of(program), **share.values()}
     values["warnings"] = [*parts.warnings, *share.warnings]
     return Answer("\n".join(text), values)
+
+
+def _rewritten_text(quantised: Quantised) -> list[str]:
+    """What was rewritten, each rewriting once with the nodes and with what it changes."""
+    nodes: dict[Rewriting, list[str]] = {}
+    for one in quantised.rewritten:
+        nodes.setdefault(one.rewriting, []).append(one.label)
+    if not nodes:
+        return []
+    lines = []
+    for rewriting, labels in nodes.items():
+        shown = ", ".join(labels[:_SHOWN]) + (f" and {len(labels) - _SHOWN} more" if len(labels) > _SHOWN else "")
+        lines += [f"rewritten: {rewriting.title}: {shown}", f"    {rewriting.change}"]
+    return [*lines, f"in float, the rewritten model is {quantised.difference:.1e} from the given one"]
