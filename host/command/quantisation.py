@@ -18,6 +18,9 @@ from ..session.loading import load
 from .answer import Answer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..quantize.calibration import Split
     from ..quantize.rewriting import Rewriting
     from ..quantize.static_quantisation import Quantised
 
@@ -26,7 +29,15 @@ _SHOWN = 3
 
 
 def quantize(
-    model: Path, calibrate: Path, test: Path | None, output: Path | None, config: str, progress: Progress
+    model: Path,
+    calibrate: Path,
+    test: Path | None,
+    output: Path | None,
+    config: str,
+    progress: Progress,
+    *,
+    per_layer: bool = False,
+    plot: Path | None = None,
 ) -> Answer:
     """Quantise a float model, and say whether the accelerator runs the result."""
     from ..model.mac_share import mac_share
@@ -39,6 +50,8 @@ def quantize(
     file, target = read_model_file(model), output or model.with_name(f"{model.stem}_int8.onnx")
     samples, others = load_archive(calibrate), load_archive(test) if test else None
     check_writable(target)
+    if plot:
+        _check_plot(plot, (model, calibrate, test, target))
     for other, kind in ((model, "the model"), (calibrate, "the samples"), (test, "the samples")):
         if other and target.resolve() == other.resolve():
             raise ValueError(f"output must be another file than {kind}, not {target}")
@@ -53,6 +66,27 @@ def quantize(
     write_whole(target, quantised.data)
     opened = Model(quantised.data)
     errors = static_quantisation.relative_errors(file, opened, parts.judging, progress)
+    text, values = _quantised(target, quantised, errors, parts)
+    if per_layer or plot:
+        more, shown = _layer_by_layer(model.name, quantised, opened, parts, plot, progress)
+        text, values = text + more, values | shown
+    progress("compiling")
+    try:
+        loaded = load(opened, found, name=str(target))
+    except ValueError as error:
+        text.append(f"the accelerator does not run it: {error}")
+        return Answer("\n".join(text), values | {"error": str(error)}, is_right=False)
+    program, share = loaded.program, mac_share(loaded.program, loaded.parts)
+    text += [prediction_text(program, found.multipliers), *share.lines()]
+    values |= {"predicted_cycles": program.predicted_cycles, "macs": macs_of(program), **share.values()}
+    values["warnings"] = [*parts.warnings, *share.warnings]
+    return Answer("\n".join(text), values)
+
+
+def _quantised(
+    target: Path, quantised: Quantised, errors: Mapping[str, float], parts: Split
+) -> tuple[list[str], dict[str, Any]]:
+    """What was rewritten and quantised, and how well."""
     count, judges = sample_count(parts.calibrating), sample_count(parts.judging)
     values: dict[str, Any] = {"samples": count, "file_bytes": len(quantised.data), "relative_errors": errors}
     values |= {"judging_samples": judges, "judges": parts.judges, "warnings": parts.warnings}
@@ -69,17 +103,34 @@ def quantize(
         ),
         *(f"warning: {warning}" for warning in parts.warnings),
     ]
-    progress("compiling")
-    try:
-        loaded = load(opened, found, name=str(target))
-    except ValueError as error:
-        text.append(f"the accelerator does not run it: {error}")
-        return Answer("\n".join(text), values | {"error": str(error)}, is_right=False)
-    program, share = loaded.program, mac_share(loaded.program, loaded.parts)
-    text += [prediction_text(program, found.multipliers), *share.lines()]
-    values |= {"predicted_cycles": program.predicted_cycles, "macs": macs_of(program), **share.values()}
-    values["warnings"] = [*parts.warnings, *share.warnings]
-    return Answer("\n".join(text), values)
+    return text, values
+
+
+def _layer_by_layer(
+    name: str, quantised: Quantised, opened: Model, parts: Split, plot: Path | None, progress: Progress
+) -> tuple[list[str], dict[str, Any]]:
+    """Float and int8 layer by layer, as a table and perhaps as a page."""
+    from ..quantize import layer_errors, layer_table
+
+    errors = layer_errors.layer_errors(quantised.prepared, opened.proto, parts.judging, progress)
+    text, values = [layer_table.layer_table(errors)], {"layers": layer_table.layer_values(errors)}
+    if plot:
+        from ..report.layer_errors import plot as draw
+
+        write_whole(plot, draw(name, errors, parts.judges).encode())
+        return [*text, f"plot: {plot}"], values | {"plot": str(plot)}
+    return text, values
+
+
+def _check_plot(plot: Path, others: tuple[Path | None, ...]) -> None:
+    """Make sure, before anything runs, that a plot can be written."""
+    from .. import report
+
+    report.check_ending(plot, "plot")
+    report.check_available("plot")
+    check_writable(plot)
+    if any(other and other.resolve() == plot.resolve() for other in others):
+        raise ValueError(f"plot must be another file than what the command reads and writes, not {plot}")
 
 
 def _rewritten_text(quantised: Quantised) -> list[str]:

@@ -137,7 +137,7 @@ def _check_rewritten(
     model: onnx.ModelProto, prepared: onnx.ModelProto, samples: Mapping[str, np.ndarray], name: str
 ) -> float:
     first = {key: array[:1] for key, array in samples.items()}
-    errors = relative_errors(*(Model(each.SerializeToString()) for each in (model, prepared)), first)
+    errors = relative_errors(Model.written(model), Model.written(prepared), first)
     for output, error in errors.items():
         if error > _ROUNDING:
             raise ModelError(
