@@ -24,8 +24,8 @@ def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     is_cut_behind = bool((slopes >= 0).all())
     order = [(operator, operands, attributes), ("Clip", ["", zero], {})]
     negative, made = source, []
-    for at, (kind, others, given) in enumerate(order if is_cut_behind else order[::-1]):
-        made.append(helper.make_node(kind, [negative, *others], [f"{output}_{kind}"], f"{node.name}_{at}", **given))
+    for kind, others, given in order if is_cut_behind else order[::-1]:
+        made.append(helper.make_node(kind, [negative, *others], [f"{output}_{kind}"], f"{node.name}_{kind}", **given))
         negative = made[-1].output[0]
     positive = helper.make_node("Relu", [source], [f"{output}_Relu"], f"{node.name}_Relu")
     return [*made, positive, helper.make_node("Add", [positive.output[0], negative], [output], node.name)]
