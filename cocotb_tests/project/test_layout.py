@@ -45,6 +45,7 @@ ORDER = {
     "host/frontend/qonnx": ("reading", "fitting", "writing"),
     "host/graph": ("kinds",),
     "host/model": ("functions",),
+    "host/quantize": ("rewriting",),
     "train": ("layers", "channels", "preparing", "schedules", "exporting"),
 }
 #: Python files in a folder, at most: more, and nobody sees at a glance what is there.

@@ -30,12 +30,15 @@ from .options import (
     Inputs,
     Json,
     Labels,
+    LayerPlot,
     Limit,
     Mhz,
     Model,
     Operators,
     Outputs,
+    PerLayer,
     Plot,
+    QuantisedFile,
     Report,
     Samples,
     SourceScheme,
@@ -104,17 +107,18 @@ def quantize(
     model: Annotated[Path, typer.Argument(help="An ONNX file of a float network.", show_default=False)],
     calibrate: Calibrate,
     test: TestSamples = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="The quantised ONNX file; by default MODEL_int8.onnx.", show_default=False),
-    ] = None,
+    output: QuantisedFile = None,
+    per_layer: PerLayer = False,
+    plot: LayerPlot = None,
     config: ConfigOption = DEFAULT_PRESET,
     as_json: Json = False,
 ) -> None:
     """Quantise a float ONNX file for the accelerator; fails if the accelerator does not run the result."""
     with reporting(as_json):
         with showing(enabled=not as_json) as progress:
-            answered = quantisation.quantize(model, calibrate, test, output, config, progress)
+            answered = quantisation.quantize(
+                model, calibrate, test, output, config, progress, per_layer=per_layer, plot=plot
+            )
         finish(answered, as_json)
 
 

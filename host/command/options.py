@@ -178,6 +178,26 @@ SourceScheme = Annotated[
 ]
 
 
+QuantisedFile = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", help="The quantised ONNX file; by default MODEL_int8.onnx.", show_default=False),
+]
+
+PerLayer = Annotated[
+    bool,
+    typer.Option("--per-layer", help="Compare float and int8 layer by layer, on samples that set no scale."),
+]
+
+LayerPlot = Annotated[
+    Path | None,
+    typer.Option(
+        "--plot",
+        metavar="FILE.html",
+        show_default=False,
+        help="Write a page that shows which layer loses the accuracy (needs the extra `report`); implies --per-layer.",
+    ),
+]
+
 Plot = Annotated[
     Path | None,
     typer.Option(

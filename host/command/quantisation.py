@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..files.configuration import find_config
 from ..files.numpy_files import load_archive
@@ -17,9 +17,27 @@ from ..model.model_file import read_model_file
 from ..session.loading import load
 from .answer import Answer
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..quantize.calibration import Split
+    from ..quantize.rewriting import Rewriting
+    from ..quantize.static_quantisation import Quantised
+
+#: Nodes that are named for each rewriting; JSON has all.
+_SHOWN = 3
+
 
 def quantize(
-    model: Path, calibrate: Path, test: Path | None, output: Path | None, config: str, progress: Progress
+    model: Path,
+    calibrate: Path,
+    test: Path | None,
+    output: Path | None,
+    config: str,
+    progress: Progress,
+    *,
+    per_layer: bool = False,
+    plot: Path | None = None,
 ) -> Answer:
     """Quantise a float model, and say whether the accelerator runs the result."""
     from ..model.mac_share import mac_share
@@ -32,6 +50,8 @@ def quantize(
     file, target = read_model_file(model), output or model.with_name(f"{model.stem}_int8.onnx")
     samples, others = load_archive(calibrate), load_archive(test) if test else None
     check_writable(target)
+    if plot:
+        _check_plot(plot, (model, calibrate, test, target))
     for other, kind in ((model, "the model"), (calibrate, "the samples"), (test, "the samples")):
         if other and target.resolve() == other.resolve():
             raise ValueError(f"output must be another file than {kind}, not {target}")
@@ -43,20 +63,13 @@ def quantize(
     quantised = static_quantisation.quantize_checked(
         prepared, parts.calibrating, name=str(model), overrides={}, progress=progress
     )
-    write_whole(target, quantised)
-    opened = Model(quantised)
+    write_whole(target, quantised.data)
+    opened = Model(quantised.data)
     errors = static_quantisation.relative_errors(file, opened, parts.judging, progress)
-    count, judges = sample_count(parts.calibrating), sample_count(parts.judging)
-    values: dict[str, Any] = {"samples": count, "file_bytes": len(quantised), "relative_errors": errors}
-    values |= {"judging_samples": judges, "judges": parts.judges, "warnings": parts.warnings}
-    text = [
-        f"{target}: {len(quantised):,} bytes, calibrated with {count} samples",
-        *(
-            f"output {name}: {error:.2%} from the float model's, on {parts.judges} (root mean square of {judges})"
-            for name, error in errors.items()
-        ),
-        *(f"warning: {warning}" for warning in parts.warnings),
-    ]
+    text, values = _quantised(target, quantised, errors, parts)
+    if per_layer or plot:
+        more, shown = _layer_by_layer(model.name, quantised, opened, parts, plot, progress)
+        text, values = text + more, values | shown
     progress("compiling")
     try:
         loaded = load(opened, found, name=str(target))
@@ -68,3 +81,67 @@ def quantize(
     values |= {"predicted_cycles": program.predicted_cycles, "macs": macs_of(program), **share.values()}
     values["warnings"] = [*parts.warnings, *share.warnings]
     return Answer("\n".join(text), values)
+
+
+def _quantised(
+    target: Path, quantised: Quantised, errors: Mapping[str, float], parts: Split
+) -> tuple[list[str], dict[str, Any]]:
+    """What was rewritten and quantised, and how well."""
+    count, judges = sample_count(parts.calibrating), sample_count(parts.judging)
+    values: dict[str, Any] = {"samples": count, "file_bytes": len(quantised.data), "relative_errors": errors}
+    values |= {"judging_samples": judges, "judges": parts.judges, "warnings": parts.warnings}
+    values["rewritten"] = [
+        {"node": one.label, "as": one.rewriting.title, "change": one.rewriting.change} for one in quantised.rewritten
+    ]
+    values["rewritten_difference"] = quantised.difference
+    text = [
+        *_rewritten_text(quantised),
+        f"{target}: {len(quantised.data):,} bytes, calibrated with {count} samples",
+        *(
+            f"output {name}: {error:.2%} from the float model's, on {parts.judges} (root mean square of {judges})"
+            for name, error in errors.items()
+        ),
+        *(f"warning: {warning}" for warning in parts.warnings),
+    ]
+    return text, values
+
+
+def _layer_by_layer(
+    name: str, quantised: Quantised, opened: Model, parts: Split, plot: Path | None, progress: Progress
+) -> tuple[list[str], dict[str, Any]]:
+    """Float and int8 layer by layer, as a table and perhaps as a page."""
+    from ..quantize import layer_errors, layer_table
+
+    errors = layer_errors.layer_errors(quantised.prepared, opened.proto, parts.judging, progress)
+    text, values = [layer_table.layer_table(errors)], {"layers": layer_table.layer_values(errors)}
+    if plot:
+        from ..report.layer_errors import plot as draw
+
+        write_whole(plot, draw(name, errors, parts.judges).encode())
+        return [*text, f"plot: {plot}"], values | {"plot": str(plot)}
+    return text, values
+
+
+def _check_plot(plot: Path, others: tuple[Path | None, ...]) -> None:
+    """Make sure, before anything runs, that a plot can be written."""
+    from .. import report
+
+    report.check_ending(plot, "plot")
+    report.check_available("plot")
+    check_writable(plot)
+    if any(other and other.resolve() == plot.resolve() for other in others):
+        raise ValueError(f"plot must be another file than what the command reads and writes, not {plot}")
+
+
+def _rewritten_text(quantised: Quantised) -> list[str]:
+    """What was rewritten, each rewriting once with the nodes and with what it changes."""
+    nodes: dict[Rewriting, list[str]] = {}
+    for one in quantised.rewritten:
+        nodes.setdefault(one.rewriting, []).append(one.label)
+    if not nodes:
+        return []
+    lines = []
+    for rewriting, labels in nodes.items():
+        shown = ", ".join(labels[:_SHOWN]) + (f" and {len(labels) - _SHOWN} more" if len(labels) > _SHOWN else "")
+        lines += [f"rewritten: {rewriting.title}: {shown}", f"    {rewriting.change}"]
+    return [*lines, f"in float, the rewritten model is {quantised.difference:.1e} from the given one"]

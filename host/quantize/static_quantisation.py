@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ import onnx
 from onnxruntime import quantization
 
 from ..files.progress import Progress, silent
+from ..frontend import ModelError
 from ..model.arrays import sample_count
 from ..model.executed import open_session
 from ..model.model import Model
 from .float_model import check_samples, prepare, read_float_model
 from .pointwise import pointwise_nodes
+from .rewriting import Rewritten
 
 #: Operators that are quantised. All others stay in float: a chain of pointwise ones between two quantised tensors
 #: becomes one table, in which nothing is rounded on the way; a Softmax at the end runs on the host.
@@ -25,6 +28,30 @@ OPERATORS = (
     *("MaxPool", "GlobalAveragePool", "AveragePool"),
     *("Concat", "Split", "Pad", "Reshape", "Squeeze", "Unsqueeze", "Transpose"),
 )
+
+#: The rewritten model may differ from the float model by no more than this, relative: float32 rounds otherwise in it.
+_ROUNDING = 1e-3
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """A quantised model, and what it was made from.
+
+    Attributes
+    ----------
+    data : bytes
+        The quantised ONNX file.
+    prepared : ModelProto
+        The float model that was quantised, after it was rewritten.
+    rewritten : list of Rewritten
+    difference : float
+        Of the outputs of ``prepared`` from those of the float model, relative, on one sample.
+    """
+
+    data: bytes
+    prepared: onnx.ModelProto
+    rewritten: list[Rewritten]
+    difference: float
 
 
 def quantize(
@@ -38,7 +65,7 @@ def quantize(
 ) -> bytes:
     """Quantise a float model: QDQ form, int8 activations, symmetric int8 weights with a scale for each channel.
 
-    Batch normalisation is folded into the convolution or the fully connected layer in front of it. The scale of every
+    What has no exact integer form is rewritten first, see :mod:`~lutterfly.host.quantize.rewriting`. The scale of every
     activation follows from the least and the greatest value that it has for ``samples``.
 
     Parameters
@@ -69,7 +96,7 @@ def quantize(
     file = Model(data)
     model = read_float_model(file, name)
     check_samples(file, samples, origin)
-    return quantize_checked(model, samples, name=name, overrides=overrides or {}, progress=progress)
+    return quantize_checked(model, samples, name=name, overrides=overrides or {}, progress=progress).data
 
 
 def quantize_checked(
@@ -79,12 +106,19 @@ def quantize_checked(
     name: str,
     overrides: Mapping[str, tuple[float, int]],
     progress: Progress,
-) -> bytes:
-    """Quantise what :func:`read_float_model` gives, with what :func:`check_samples` accepts; as :func:`quantize`."""
+) -> Quantised:
+    """Quantise what :func:`read_float_model` gives, with what :func:`check_samples` accepts; as :func:`quantize`.
+
+    Raises
+    ------
+    ModelError
+        If the rewritten model computes something else than the float model.
+    """
     progress("preparing")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        prepared, target = prepare(model, name, folder), folder / "quantised.onnx"
+        (prepared, rewritten), target = prepare(model, name, folder), folder / "quantised.onnx"
+        difference = _check_rewritten(model, prepared, samples, name)
         quantization.quantize_static(
             prepared,
             target,
@@ -97,7 +131,21 @@ def quantize_checked(
             nodes_to_exclude=[*pointwise_nodes(prepared)],
             extra_options={"MatMulConstBOnly": True, "TensorQuantOverrides": _overrides(overrides)},
         )
-        return target.read_bytes()
+        return Quantised(target.read_bytes(), prepared, rewritten, difference)
+
+
+def _check_rewritten(
+    model: onnx.ModelProto, prepared: onnx.ModelProto, samples: Mapping[str, np.ndarray], name: str
+) -> float:
+    first = {key: array[:1] for key, array in samples.items()}
+    errors = relative_errors(Model.written(model), Model.written(prepared), first)
+    for output, error in errors.items():
+        if error > _ROUNDING:
+            raise ModelError(
+                f"{name}: output '{output}' of the rewritten float model is {error:.2%} from the float model's, which "
+                "is no rounding; report the model as one that `lutterfly quantize` rewrites wrongly"
+            )
+    return max(errors.values(), default=0.0)
 
 
 def _overrides(known: Mapping[str, tuple[float, int]]) -> dict[str, list[dict[str, Any]]]:

@@ -14,6 +14,8 @@ from lutterfly.host.model.model import Model
 from lutterfly.host.quantize.float_model import prepare
 
 STRIDED = {"strides": (2, 2)}
+#: What DepthToSpace does, where the block is no square.
+SPLIT = ["Reshape", "Transpose", "Reshape"]
 
 
 def network(*, weights: tuple[int, ...], after: tuple[str, ...] = (), **given: object) -> onnx.ModelProto:
@@ -56,9 +58,19 @@ def operators(model: onnx.ModelProto) -> list[str]:
         ((4, 3, 2, 2), STRIDED | {"pads": (3, 0, 3, 0)}, ["Conv", "DepthToSpace"]),
         ((4, 3, 3, 3), {"pads": (1, 1, 1, 1)}, ["Conv"]),
         # DepthToSpace has one size of block down and across.
-        ((4, 3, 3, 3), {"strides": (1, 2)}, ["ConvTranspose"]),
-        ((4, 3, 3), {"strides": (2,)}, ["ConvTranspose"]),
-        ((4, 3, 3, 3), STRIDED | {"auto_pad": "SAME_UPPER"}, ["ConvTranspose"]),
+        ((4, 3, 3, 3), {"strides": (1, 2)}, ["Conv", *SPLIT, "Slice"]),
+        ((4, 3, 3, 4), {"strides": (3, 2), "pads": (0, 1, 0, 1)}, ["Conv", *SPLIT]),
+        ((4, 1, 3, 4), {"strides": (3, 1), "pads": (0, 1, 1, 1), "group": 4}, ["Conv", *SPLIT, "Slice"]),
+        ((4, 3, 3), {"strides": (2,)}, ["Conv", *SPLIT, "Slice"]),
+        ((4, 3, 4), {"strides": (2,), "pads": (1, 1), "group": 2}, ["Conv", *SPLIT]),
+        ((4, 3, 5), {}, ["Conv"]),
+        ((4, 3, 3, 3), STRIDED | {"auto_pad": "SAME_UPPER"}, ["Conv", "DepthToSpace"]),
+        ((4, 3, 3, 4), STRIDED | {"auto_pad": "SAME_LOWER"}, ["Conv", "DepthToSpace"]),
+        ((4, 3, 3, 3), STRIDED | {"auto_pad": "VALID"}, ["Conv", "DepthToSpace", "Slice"]),
+        ((4, 3, 3, 4), STRIDED | {"output_shape": (14, 13)}, ["Conv", "DepthToSpace", "Slice"]),
+        ((4, 3, 3, 3), {"strides": (2, 2), "output_shape": (14, 12)}, ["Conv", "DepthToSpace"]),
+        # What the output is larger by is no border.
+        ((4, 3, 1, 1), STRIDED | {"auto_pad": "SAME_UPPER"}, ["ConvTranspose"]),
     ],
 )
 @pytest.mark.parametrize("after", [(), ("BatchNormalization", "Relu"), ("Relu",)])
@@ -66,7 +78,7 @@ def test_the_function_is_the_same(
     tmp_path: Path, weights: tuple[int, ...], given: dict, spelled: list[str], after: tuple[str, ...]
 ) -> None:
     model = network(weights=weights, after=after, **given)
-    prepared = prepare(model, "model", tmp_path)
+    prepared, _ = prepare(model, "model", tmp_path)
     if spelled != ["ConvTranspose"]:
         # Batch normalisation is part of the weights, and what follows it stands in front of the depth to space.
         rest = [kind for kind in after if kind != "BatchNormalization"]

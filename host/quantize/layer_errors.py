@@ -1,0 +1,131 @@
+"""Float and int8 compared layer by layer, so that the layer that loses accuracy is seen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+
+from ..files.progress import Progress, silent
+from ..model.arrays import sample_count
+from ..model.model_graph import computed_tensors, expose, model_inputs
+from ..model.runtime import plain_session
+
+
+@dataclass(frozen=True)
+class LayerError:
+    """How far a tensor of the quantised network is from that of the float network.
+
+    Attributes
+    ----------
+    label : str
+        Operator and name of the first node that computes it, as a Relu behind a convolution is part of that; of an
+        input, that it is one.
+    tensor : str
+    noise : float
+        Signal-to-quantisation-noise ratio in decibels: the power of the float values over that of the difference.
+        Infinite where there is no difference.
+    inputs_noise : float or None
+        That of the worst tensor that the layer reads; None where none of them was compared.
+    """
+
+    label: str
+    tensor: str
+    noise: float
+    inputs_noise: float | None
+
+    @property
+    def lost(self) -> float:
+        """Decibels by which the result is worse than the worst of what the layer reads; 0 where they are not known."""
+        known = self.inputs_noise is not None and math.isfinite(self.noise)
+        return self.inputs_noise - self.noise if known and math.isfinite(self.inputs_noise) else 0.0
+
+
+def worst(errors: Sequence[LayerError]) -> LayerError:
+    """The layer that loses most."""
+    return max(errors, key=lambda error: error.lost)
+
+
+def layer_errors(
+    prepared: onnx.ModelProto,
+    quantised: onnx.ModelProto,
+    samples: Mapping[str, np.ndarray],
+    progress: Progress = silent,
+) -> list[LayerError]:
+    """Compare every float tensor that both networks have, in ONNX Runtime without optimisations.
+
+    Parameters
+    ----------
+    prepared, quantised : ModelProto
+        The float model that was quantised, after it was rewritten, and the result in QDQ form.
+    samples : mapping of str to array
+        Other ones than those that set the scales, or the errors are too small.
+    progress : callable
+
+    Returns
+    -------
+    list of LayerError
+        Of the inputs, then of the nodes in order of execution.
+    """
+    pairs = _pairs(prepared, quantised)
+    sessions = [
+        plain_session(expose(model, names))
+        for model, names in ((prepared, pairs), (quantised, [*pairs.values()]))
+    ]  # fmt: skip
+    powers = {name: np.zeros(2) for name in pairs}
+    given = {value.name for value in model_inputs(prepared)}
+    wanted = [[name for name in each if name not in given] for each in (pairs, pairs.values())]
+    count = sample_count(samples)
+    for index in range(count):
+        progress("comparing layer by layer", index, count)
+        feeds = {name: array[index : index + 1] for name, array in samples.items()}
+        ends = [
+            feeds | dict(zip(names, session.run(names, feeds), strict=True))
+            for session, names in zip(sessions, wanted, strict=True)
+        ]
+        for name, other in pairs.items():
+            values, found = ends[0][name], ends[1][other]
+            if values.dtype == np.float32:
+                difference = found.astype(np.float64) - values
+                powers[name] += np.square(values, dtype=np.float64).sum(), np.square(difference).sum()
+    # What has no value but zero says nothing.
+    return _by_node(prepared, {name: _decibels(*power) for name, power in powers.items() if power[0]})
+
+
+def _by_node(prepared: onnx.ModelProto, noise: Mapping[str, float]) -> list[LayerError]:
+    given = [value.name for value in model_inputs(prepared) if value.name in noise]
+    errors = [LayerError(f"input '{name}'", name, noise[name], None) for name in given]
+    #: Of tensors that were not compared, as they are inside a layer: the worst in front of them, and the layer's name.
+    inside: dict[str, tuple[float | None, str]] = {}
+    for node in prepared.graph.node:
+        before = [noise[name] if name in noise else inside.get(name, (None, ""))[0] for name in node.input]
+        worst_input = min((value for value in before if value is not None), default=None)
+        begun = [inside[name][1] for name in node.input if name in inside]
+        label = next(iter(begun), f"{node.op_type} '{node.name}'")
+        for name in node.output:
+            if name in noise:
+                errors.append(LayerError(label, name, noise[name], worst_input))
+            else:
+                inside[name] = worst_input, label
+    return errors
+
+
+def _pairs(prepared: onnx.ModelProto, quantised: onnx.ModelProto) -> dict[str, str]:
+    """Tensors of the float network, with what they are called in the other: dequantised, where they are quantised."""
+    there = {*computed_tensors(quantised), *(value.name for value in model_inputs(quantised))}
+    dequantised = {
+        node.input[0]: made.output[0]
+        for node in quantised.graph.node
+        if node.op_type == "QuantizeLinear"
+        for made in quantised.graph.node
+        if made.op_type == "DequantizeLinear" and made.input[0] == node.output[0]
+    }
+    names = [*(value.name for value in model_inputs(prepared)), *computed_tensors(prepared)]
+    return {name: dequantised.get(name, name) for name in names if name in there}
+
+
+def _decibels(signal: float, noise: float) -> float:
+    return 10 * math.log10(signal / noise) if noise else math.inf

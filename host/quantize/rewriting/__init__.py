@@ -1,0 +1,51 @@
+"""Rewritings: what has no exact integer form is spelled as what has one before the float model is quantised.
+
+Each file has some, and each of them says what it changes; the list has them in the order in which they are tried.
+"""
+
+from __future__ import annotations
+
+import onnx
+
+from .affine import AFFINE
+from .averages import AVERAGE_OF_AXES, AVERAGE_OF_LARGE_MAP, AVERAGE_OF_MAP, AVERAGE_OF_WINDOWS
+from .float_graph import FloatGraph, Rewriting, Rewritten
+from .maxima import MAXIMUM_OF_AXES
+from .prelu import PRELU
+from .resampling import RESAMPLING
+from .transposed import TRANSPOSED
+
+__all__ = ["REWRITINGS", "Rewriting", "Rewritten", "rewrite"]
+
+REWRITINGS: tuple[Rewriting, ...] = (
+    AVERAGE_OF_MAP,
+    AVERAGE_OF_LARGE_MAP,
+    AVERAGE_OF_AXES,
+    AVERAGE_OF_WINDOWS,
+    MAXIMUM_OF_AXES,
+    TRANSPOSED,
+    RESAMPLING,
+    PRELU,
+    AFFINE,
+)
+
+
+def rewrite(model: onnx.ModelProto) -> list[Rewritten]:
+    """Rewrite a float model whose shapes are known, and tell what was rewritten."""
+    found: list[Rewritten] = []
+    for rewriting in REWRITINGS:
+        graph, nodes, count = FloatGraph(model), [], len(found)
+        for node in graph.nodes:
+            if graph.is_dropped(node):
+                continue
+            made = rewriting.spell(graph, node)
+            if made is not None:
+                found.append(Rewritten(f"{node.op_type} '{node.name}'", rewriting))
+            nodes += [node] if made is None else made
+        if len(found) > count:
+            del model.graph.node[:]
+            model.graph.node.extend(node for node in nodes if not graph.is_dropped(node))
+            del model.graph.value_info[:]
+            inferred = onnx.shape_inference.infer_shapes(model)
+            model.graph.value_info.extend(inferred.graph.value_info)
+    return found

@@ -1,0 +1,142 @@
+"""The float model while it is rewritten, and the contract of a rewriting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import NodeProto, helper, numpy_helper
+
+
+@dataclass(frozen=True)
+class Rewriting:
+    """A way to spell what has no exact integer form, or none that the accelerator knows, as what has one.
+
+    Attributes
+    ----------
+    title : str
+        What it makes of what.
+    change : str
+        One sentence: what is different afterwards, beside the spelling.
+    spell : callable
+        From the graph and a node to the nodes in its place, the last of which has the node's output; None leaves the
+        node. What it takes along of the nodes behind it, it drops from the graph (:meth:`FloatGraph.drop`).
+    """
+
+    title: str
+    change: str
+    spell: Callable[[FloatGraph, NodeProto], list[NodeProto] | None]
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A node that was rewritten: as the model called it, and how."""
+
+    label: str
+    rewriting: Rewriting
+
+
+class FloatGraph:
+    """A float model with what rewritings ask of it.
+
+    Attributes
+    ----------
+    nodes : list of NodeProto
+        In order of execution.
+    constants : dict of str to array
+    shapes : dict of str to list of int
+        Of tensors; dimensions that are not fixed are 0.
+    opsets : list of OperatorSetIdProto
+    ir_version : int
+        Those of the model.
+    """
+
+    def __init__(self, model: onnx.ModelProto):
+        graph = model.graph
+        self.nodes = list(graph.node)
+        self.constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+        self.shapes = {
+            value.name: [item.dim_value for item in value.type.tensor_type.shape.dim]
+            for value in (*graph.input, *graph.value_info, *graph.output)
+        }
+        self.opsets, self.ir_version = list(model.opset_import), model.ir_version
+        self._model = model
+        self._outputs = {value.name for value in graph.output}
+        self._makers = {name: node for node in self.nodes for name in node.output}
+        #: Identities of nodes, which live as long as the graph.
+        self._dropped: set[int] = set()
+
+    def spatial(self, name: str) -> list[int]:
+        """Channels and sizes of a feature map of which all are known, or an empty list."""
+        shape = self.shapes.get(name, [])
+        return shape[1:] if len(shape) in (3, 4) and all(shape[1:]) else []
+
+    def maker(self, name: str) -> NodeProto | None:
+        """The node that computes a tensor, if nothing else reads it than one node."""
+        return self._makers.get(name) if self.reader(name) is not None else None
+
+    def reader(self, name: str) -> NodeProto | None:
+        """The node that reads a tensor, if it is the only one, and the tensor no output."""
+        readers = [node for node in self.nodes if name in node.input and id(node) not in self._dropped]
+        return readers[0] if len(readers) == 1 and name not in self._outputs else None
+
+    def drop(self, node: NodeProto) -> None:
+        """Take a node out: others compute what it computes."""
+        self._dropped.add(id(node))
+
+    def is_dropped(self, node: NodeProto) -> bool:
+        """Whether a node was taken out."""
+        return id(node) in self._dropped
+
+    def constant(self, name: str, array: np.ndarray) -> str:
+        """Add a constant, float32 where it is a float, under a name that nothing has."""
+        while name in self.constants:
+            name += "_"
+        stored = array.astype(np.float32) if array.dtype.kind == "f" else array
+        self.constants[name] = stored
+        self._model.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(stored), name))
+        return name
+
+    def are_constant(self, names: Sequence[str]) -> bool:
+        """Whether all operands that are given are constants."""
+        return all(name in self.constants for name in names if name)
+
+
+def given(node: NodeProto) -> dict[str, object]:
+    """The attributes of a node."""
+    return {item.name: helper.get_attribute_value(item) for item in node.attribute}
+
+
+def chained(node: NodeProto, steps: Sequence[tuple[str, Sequence[str], dict[str, object]]]) -> list[NodeProto]:
+    """Nodes one after the other in place of ``node``: each an operator, its further operands, and its attributes."""
+    made: list[NodeProto] = []
+    for at, (operator, operands, attributes) in enumerate(steps):
+        source = made[-1].output[0] if made else node.input[0]
+        is_last = at == len(steps) - 1
+        output = node.output[0] if is_last else f"{node.output[0]}_{operator}_{at}"
+        name = node.name if len(steps) == 1 else f"{node.name}_{operator}_{at}"
+        made.append(helper.make_node(operator, [source, *operands], [output], name, **attributes))
+    return made
+
+
+def depthwise(
+    graph: FloatGraph, name: str, weights: np.ndarray, offset: np.ndarray | None = None, **attributes: object
+) -> tuple[str, list[str], dict[str, object]]:
+    """The step of a depthwise convolution.
+
+    Parameters
+    ----------
+    graph : FloatGraph
+    name : str
+        Of a tensor, after which its constants are called.
+    weights : array
+        float[outputs, *kernel]: those of a channel one after the other.
+    offset : array or None
+        float[outputs].
+    """
+    operands = [graph.constant(f"{name}_weights", weights[:, None])]
+    if offset is not None:
+        operands.append(graph.constant(f"{name}_offset", offset))
+    return "Conv", operands, {"kernel_shape": weights.shape[1:], **attributes}

@@ -1,0 +1,25 @@
+"""The greatest value over rows or columns as max pooling."""
+
+from __future__ import annotations
+
+from onnx import NodeProto
+
+from .axes import reduced_axes, without_axes
+from .float_graph import FloatGraph, Rewriting, chained
+
+
+def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
+    axes = reduced_axes(graph, node) if node.op_type == "ReduceMax" else []
+    sizes = graph.spatial(node.input[0])[1:]
+    if not sizes or not axes or min(axes) < 2:
+        return None
+    kernel = [size if axis in axes else 1 for axis, size in enumerate(sizes, 2)]
+    pool = ("MaxPool", (), {"kernel_shape": kernel, "strides": kernel})
+    return chained(node, [pool, *without_axes(graph, node, axes)])
+
+
+MAXIMUM_OF_AXES = Rewriting(
+    "maximum over rows or columns as max pooling",
+    "Nothing else changes: the greatest code is that of the greatest value.",
+    _spell,
+)
