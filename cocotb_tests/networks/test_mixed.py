@@ -62,19 +62,22 @@ LATE = {"least": (5006, 6016, 6030, FIRST_WIDE + 55), "bound": (6000,)}
 #: Of several cores, which have a part of each sample or layer.
 CLUSTERS = {
     "tiny:2:layer": (
-        *range(12),
-        13,
-        FIRST_WIDE + 2,
-        FIRST_WIDE + 9,
-        FIRST_MOVED,
-        FIRST_MOVED + 8,
-        FIRST_MULTIPLIED + 2,
+        *(1, 2, 4, 6, 7, 11, 13),
+        *(FIRST_WIDE + seed for seed in (2, 9)),
+        *(FIRST_MOVED, FIRST_MOVED + 8, FIRST_MULTIPLIED + 2),
     ),
-    "tiny:2:sample": (1, 3, 4, 6),
-    "bottom-up:2:layer": (0, 2, 4, 38),
+    "tiny:2:sample": (3, 6),
     "least:2:layer:own": (5, 7),
 }
-MANY_CORES = (*CLUSTERS, "ecp5-85k:2:layer", "wide:2:layer", "small:2:sample", "tiny:4:layer", f"{DRAWN}3:4:sample")
+MANY_CORES = (
+    *CLUSTERS,
+    "bottom-up:2:layer",
+    "ecp5-85k:2:layer",
+    "wide:2:layer",
+    "small:2:sample",
+    "tiny:4:layer",
+    f"{DRAWN}3:4:sample",
+)
 BLOCK = 20
 #: First seeds, and how many blocks follow.
 BEGINNINGS = ((0, 15), (FIRST_WIDE, 4), (FIRST_MOVED, 4), (FIRST_MULTIPLIED, 4))
