@@ -17,6 +17,7 @@ from oracles.exactness import assert_right, needs_reference
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402
 
+from networks.torch_convnext import ConvNext  # noqa: E402
 from networks.torch_networks import settle  # noqa: E402
 from networks.torch_products import Attention, Gated, InvertedResidual  # noqa: E402
 
@@ -33,6 +34,7 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], list[str]]] = {
     "RegNetY": (lambda: InvertedResidual(nn.ReLU(), nn.Sigmoid()), ["product by vector"]),
     "gated": (Gated, ["product"]),
     "attention": (Attention, ["product by vector"]),
+    "ConvNeXt": (ConvNext, ["product", "product"]),
 }
 
 

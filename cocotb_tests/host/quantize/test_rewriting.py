@@ -27,6 +27,7 @@ MAP = (1, 6, 8, 12)
 RNG = np.random.default_rng(0)
 BATCH_NORMALISATION: Node = ("BatchNormalization", tuple(RNG.uniform(0.5, 2, (4, 6))), {"epsilon": 0.01})
 VECTOR: Steps = [("GlobalAveragePool", (), {}), ("Flatten", (), {}), ("Relu", (), {})]
+ROWS: Node = ("MatMul", (RNG.normal(size=(12, 5)),), {})
 CHANNELS = RNG.uniform(0.5, 2, (6, 1, 1))
 
 
@@ -115,6 +116,25 @@ CASES: dict[str, tuple[Steps, list[str]]] = {
         ["Clip", "Conv", "Relu", "Add"],
     ),
     "PRelu with one slope": ([("PRelu", (np.full((1, 1, 1), 0.2),), {})], ["PRelu"]),
+    # The last axis.
+    "layer normalisation": (
+        [("LayerNormalization", tuple(RNG.normal(size=(2, 12))), {"epsilon": 1e-3})],
+        ["MatMul", "Mul", "MatMul", "Add", "Sqrt", "Reciprocal", "Mul", "Reshape", "Gemm", "Reshape"],
+    ),
+    "layer normalisation without offsets": (
+        [("LayerNormalization", (RNG.normal(size=12),), {"axis": 3})],
+        ["MatMul", "Mul", "MatMul", "Add", "Sqrt", "Reciprocal", "Mul", "Reshape", "Gemm", "Reshape"],
+    ),
+    "layer normalisation of two axes": (
+        [("LayerNormalization", (RNG.normal(size=(8, 12)),), {"axis": 2})],
+        ["LayerNormalization"],
+    ),
+    "factors behind rows": ([ROWS, ("Mul", (RNG.normal(size=5),), {})], ["MatMul"]),
+    "factors alone": (
+        [("Tanh", (), {}), ("Mul", (RNG.normal(size=(1, 12)),), {})],
+        ["Tanh", "Reshape", "Gemm", "Reshape"],
+    ),
+    "a factor of all": ([("Tanh", (), {}), ("Mul", (np.full((1, 1), 0.5),), {})], ["Tanh", "Mul"]),
     # Factors and offsets of channels.
     "normalisation alone": ([BATCH_NORMALISATION], ["Conv"]),
     "normalisation behind a table": (
@@ -213,6 +233,18 @@ def test_what_others_read_is_no_part_of_what_is_folded(tmp_path: Path) -> None:
     prepared, found = prepare(model, "model", tmp_path)
     assert [node.op_type for node in prepared.graph.node] == ["Conv", "Conv", "Add"]
     assert [one.label for one in found] == ["BatchNormalization 'BatchNormalization_1'"]
+    values = np.random.default_rng(1).normal(size=MAP).astype(np.float32)
+    np.testing.assert_allclose(run(prepared, values), run(model, values), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("batch", "spelled"), [(1, ["Reshape", "Gemm", "Reshape"]), ("batch", ["MatMul", "Add"])])
+def test_factors_behind_rows_and_offsets(batch: int | str, spelled: list[str], tmp_path: Path) -> None:
+    """In both forms that a product with an offset has."""
+    steps = [ROWS, ("Add", (RNG.normal(size=5),), {}), ("Mul", (RNG.normal(size=5),), {})]
+    model = network(steps, (batch, *MAP[1:]))
+    prepared, found = prepare(model, "model", tmp_path)
+    assert [node.op_type for node in prepared.graph.node] == spelled
+    assert len(found) == 1
     values = np.random.default_rng(1).normal(size=MAP).astype(np.float32)
     np.testing.assert_allclose(run(prepared, values), run(model, values), rtol=1e-5, atol=1e-5)
 

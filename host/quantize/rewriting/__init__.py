@@ -10,6 +10,8 @@ import onnx
 from .affine import AFFINE
 from .averages import AVERAGE_OF_AXES, AVERAGE_OF_LARGE_MAP, AVERAGE_OF_MAP, AVERAGE_OF_WINDOWS
 from .float_graph import FloatGraph, Rewriting, Rewritten
+from .last_axis import LAST_AXIS
+from .layer_norm import LAYER_NORMALISATION
 from .maxima import MAXIMUM_OF_AXES
 from .prelu import PRELU
 from .resampling import RESAMPLING
@@ -26,6 +28,8 @@ REWRITINGS: tuple[Rewriting, ...] = (
     TRANSPOSED,
     RESAMPLING,
     PRELU,
+    LAYER_NORMALISATION,
+    LAST_AXIS,
     AFFINE,
 )
 
