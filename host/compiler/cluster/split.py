@@ -63,9 +63,9 @@ def part_of(graph: Graph, layer: Layer, region: Region) -> tuple[Layer, Region] 
     None where the layer cannot be taken apart so, or where the part is computed of nothing but padding.
     """
     target, sources = graph.tensors[layer.output], [graph.tensors[name] for name in layer.inputs]
-    rows = range(sources[0].shape[0])
+    rows = [range(source.shape[0]) for source in sources]
     if region.rows != range(target.shape[0]):
-        rows = layer.window.rows_read(region.rows, len(rows))
+        rows = [layer.window.rows_read(region.rows, sources[0].shape[0])] * len(sources)
         part = layer.of_rows(region.rows, sources[0].shape[0])
         if part is None:
             return None
@@ -76,10 +76,10 @@ def part_of(graph: Graph, layer: Layer, region: Region) -> tuple[Layer, Region] 
         if found is None:
             return None
         layer, channels = found
-    needed = [Region(rows, channels or range(source.shape[2])) for source in sources]
+    needed = [Region(own, channels or range(source.shape[2])) for own, source in zip(rows, sources, strict=True)]
     edges = [(source, edge) for source, part in zip(sources, needed, strict=True) for edge in _edges(part, source)]
     edges += [(target, edge) for edge in _edges(region, target)]
-    if not rows or any(edge * tensor.bits % 8 for tensor, edge in edges):
+    if not all(rows) or any(edge * tensor.bits % 8 for tensor, edge in edges):
         return None
     return layer, needed
 
