@@ -12,7 +12,8 @@ from ...graph.tabulate import CODES, code_offset, open_part
 from ...model.model_graph import has_unsigned
 from ..building.build import Build
 from ..building.checks import check_layers
-from ..building.layout import Place, same_order
+from ..building.elements import as_other
+from ..building.layout import Place
 from ..fragments.fragments import ADDITION, Fragment, label
 from ..reading.cut import cut
 from ..reading.errors import UnsupportedError
@@ -49,6 +50,7 @@ def lower_addition(build: Build, fragment: Fragment) -> None:
             "put QuantizeLinear and DequantizeLinear after the addition, or choose other scales",
         )
     first_layer = len(build.graph.layers)
+    second_place = as_other(build, node, second_place, first_place)
     build.add_tensor(end, build.shape_of(first_place), end)
     build.graph.layers.append(
         Add(
@@ -94,12 +96,6 @@ def _check_alike(build: Build, names: list[str], first: Place, second: Place) ->
     if first.shape != second.shape:
         raise UnsupportedError(
             f"its operands have the shapes {list(first.shape)} and {list(second.shape)}", "give both operands one shape"
-        )
-    shape = build.shape_of(first)
-    if shape != build.shape_of(second) or not same_order(first.axes, second.axes, shape):
-        raise UnsupportedError(
-            "the layout operators before its operands arrange them differently",
-            "feed both operands with the layout of their producers",
         )
     if len({source.types[name] for name in names}) > 1:
         raise _of_two_types(source)
