@@ -18,8 +18,9 @@ import pytest
 from lutterfly.golden.engines import ENGINES, MAC
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
+from lutterfly.host.graph import Arrange
 from lutterfly.host.session.verify import verify
-from networks.mixed import CONFIGS, DRAWN, FIRST_MOVED, FIRST_WIDE, ODD, config_of, network
+from networks.mixed import CONFIGS, DRAWN, FIRST_ARRANGED, FIRST_MOVED, FIRST_WIDE, ODD, config_of, network
 from networks.mixed.features import PAIRS, Meetings, features
 from networks.mixed.trial import Trial, attempt, summary
 from oracles.exactness import needs_reference
@@ -35,9 +36,21 @@ QUICK = {
         20260,
         *(FIRST_WIDE + seed for seed in (0, 2, 9, 76)),
         *(FIRST_MOVED + seed for seed in (3, 6, 11, 13)),
+        *(FIRST_ARRANGED + seed for seed in (0, 1, 3, 7)),
     ),
-    "ecp5-85k": (*range(8), 13, 106, 113, 145, 202, 205, *(FIRST_WIDE + seed for seed in (8, 50)), FIRST_MOVED + 2),
-    "bottom-up": (*range(5), 38, 46, 63, 76, 97, *(FIRST_WIDE + seed for seed in (1, 2))),
+    "ecp5-85k": (
+        *range(8),
+        13,
+        106,
+        113,
+        145,
+        202,
+        205,
+        *(FIRST_WIDE + seed for seed in (8, 50)),
+        FIRST_MOVED + 2,
+        FIRST_ARRANGED + 6,
+    ),
+    "bottom-up": (*range(5), 38, 46, 63, 76, 97, *(FIRST_WIDE + seed for seed in (1, 2)), FIRST_ARRANGED + 4),
 }
 #: What the quick ones leave to accelerators with rings of fewer commands.
 SELDOM = {"grouped with longer than the ring", "batch with longer than the ring"}
@@ -47,7 +60,7 @@ SELDOM = {"grouped with longer than the ring", "batch with longer than the ring"
 LATE = {"least": (5006, 6016, 6030, FIRST_WIDE + 55), "bound": (6000,)}
 #: Of several cores, which have a part of each sample or layer.
 CLUSTERS = {
-    "tiny:2:layer": (*range(12), 13, FIRST_WIDE + 2, FIRST_WIDE + 9, FIRST_MOVED, FIRST_MOVED + 8),
+    "tiny:2:layer": (*range(12), 13, FIRST_WIDE + 2, FIRST_WIDE + 9, FIRST_MOVED, FIRST_MOVED + 8, FIRST_ARRANGED + 2),
     "tiny:2:sample": (1, 3, 4, 6),
     "bottom-up:2:layer": (0, 2, 4, 38),
     "least:2:layer:own": (5, 7),
@@ -55,7 +68,7 @@ CLUSTERS = {
 MANY_CORES = (*CLUSTERS, "ecp5-85k:2:layer", "wide:2:layer", "small:2:sample", "tiny:4:layer", f"{DRAWN}3:4:sample")
 BLOCK = 20
 #: First seeds, and how many blocks follow.
-BEGINNINGS = ((0, 15), (FIRST_WIDE, 4), (FIRST_MOVED, 4))
+BEGINNINGS = ((0, 15), (FIRST_WIDE, 4), (FIRST_MOVED, 4), (FIRST_ARRANGED, 4))
 #: Of a block: an odd accelerator's memories may hold too little, and on it a layer's cycles may be predicted wrongly.
 REFUSED, OFF = 2, 1
 
@@ -174,6 +187,23 @@ def test_elements_move_from_the_first_seed_on() -> None:
                 assert seed >= FIRST_MOVED
                 drawn[node.op_type, makers.get(node.input[0]) == "DequantizeLinear"] += 1
     assert drawn.keys() == set(itertools.product(("Resize", "DepthToSpace", "SpaceToDepth"), (False, True)))
+
+
+def test_elements_move_along_any_axis_from_the_first_seed_on() -> None:
+    """Layers of every kind of move, of which the file has each on codes and between float tensors."""
+    titles, drawn = Counter(), Counter()
+    for seed in range(FIRST_ARRANGED - 8, FIRST_ARRANGED + 32):
+        found = network(seed, "ecp5-85k")
+        model = onnx.load_from_string(found.model)
+        makers = {name: node.op_type for node in model.graph.node for name in node.output}
+        for node in model.graph.node:
+            if node.op_type in ("Gather", "Transpose", "Reshape"):
+                assert seed >= FIRST_ARRANGED
+                drawn[node.op_type, makers.get(node.input[0]) == "DequantizeLinear"] += 1
+        titles.update(layer.title for layer in found.graph().layers if isinstance(layer, Arrange))
+    assert drawn.keys() == set(itertools.product(("Gather", "Transpose", "Reshape"), (False, True)))
+    assert titles.keys() == {"arrangement", "border", "concatenation", "shuffle"}
+    assert min(titles.values()) > 4
 
 
 def test_orders_are_drawn_whether_they_pay_or_not() -> None:

@@ -26,7 +26,7 @@ from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Graph, Slice, Window
 from lutterfly.host.graph.evaluate import evaluate
 from lutterfly.host.program import SpreadBy
-from networks.mixed import FIRST_MOVED, FIRST_WIDE, config_of, network
+from networks.mixed import FIRST_ARRANGED, FIRST_MOVED, FIRST_WIDE, config_of, network
 from oracles.execution import get_output, put_input
 from quantised.graphs import GraphMaker
 from quantised.random_graphs import random_arranged
@@ -92,6 +92,7 @@ def drawn(graph: Graph, config: Config, seed: int) -> Spread:
         ("ecp5-85k", 2, range(40, 48)),
         ("tiny", 8, range(FIRST_WIDE, FIRST_WIDE + 4)),
         ("tiny", 2, range(FIRST_MOVED, FIRST_MOVED + 4)),
+        ("tiny", 2, range(FIRST_ARRANGED, FIRST_ARRANGED + 6)),
         pytest.param("tiny", 2, range(100, 300), marks=pytest.mark.regress),
         pytest.param("tiny", 4, range(300, 500), marks=pytest.mark.regress),
         pytest.param("bottom-up", 2, range(500, 600), marks=pytest.mark.regress),

@@ -20,12 +20,13 @@ from lutterfly.host.graph import Graph
 from networks.families.scope import Scope
 
 from . import graphs
+from .arranged import ArrangedNet
 from .configurations import CONFIGS, DRAWN, ODD, config_of, spread_by_of
 from .moved import MovedNet
 from .net import MixedNet
 from .wide import WideNet
 
-__all__ = ["CONFIGS", "DRAWN", "FIRST_MOVED", "FIRST_WIDE", "ODD", "Network", "config_of", "network"]
+__all__ = ["CONFIGS", "DRAWN", "FIRST_ARRANGED", "FIRST_MOVED", "FIRST_WIDE", "ODD", "Network", "config_of", "network"]
 
 #: Networks of this seed and later ones have 16-bit tensors. Those before are what they were without, since tests name
 #: them for what was wrong with them.
@@ -33,6 +34,9 @@ FIRST_WIDE = 1_000_000
 
 #: In networks of this seed and later ones elements move to other pixels.
 FIRST_MOVED = 2_000_000
+
+#: In networks of this seed and later ones they do so along any axis, and channels are shuffled.
+FIRST_ARRANGED = 3_000_000
 
 #: Networks that follow one another; of four, one has channels in the order that the compiler chooses.
 _GRAPHS = (
@@ -92,7 +96,9 @@ def network(seed: int, config_name: str) -> Network:
     rng = np.random.default_rng([seed, 0x3A1])
     net: MixedNet
     config, draw = config_of(config_name), _GRAPHS[seed % len(_GRAPHS)]
-    if seed >= FIRST_MOVED:
+    if seed >= FIRST_ARRANGED:
+        net = ArrangedNet(rng, config)
+    elif seed >= FIRST_MOVED:
         net = MovedNet(rng, config)
     elif seed >= FIRST_WIDE:
         net = WideNet(rng, config)

@@ -15,6 +15,7 @@ from lutterfly.golden.isa import COMMAND_BYTES
 from lutterfly.golden.program.program import Program
 from lutterfly.host.graph import (
     Add,
+    Arrange,
     AveragePool,
     BinaryConvolution,
     Concat,
@@ -45,6 +46,7 @@ _OF_LAYERS = (
     "fully connected",
     "slice",
     "moved pixels",
+    "arranged",
 )
 #: Of its tensors, of the file, and of the program.
 _OF_THE_REST = (
@@ -62,7 +64,7 @@ _OF_THE_REST = (
 )
 FEATURES = _OF_LAYERS + _OF_THE_REST
 #: Of maps; a batch is of vectors.
-_OF_MAPS = ("depthwise", "grouped", "pooling", "average", "moved pixels", "unread pixels", "border classes")
+_OF_MAPS = ("depthwise", "grouped", "pooling", "average", "moved pixels", "arranged", "unread pixels", "border classes")
 PAIRS = [
     frozenset(pair)
     for pair in itertools.combinations(FEATURES, 2)
@@ -132,6 +134,7 @@ def _of_layer(graph: Graph, layer: Layer) -> Iterator[str]:
         MaxPool: "pooling",
         Slice: "slice",
         Rearrange: "moved pixels",
+        Arrange: "arranged",
         Pointwise: "table",
     }
     for kind, name in kinds.items():
