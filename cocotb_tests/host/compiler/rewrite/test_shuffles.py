@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host.compiler import compile_graph
+from lutterfly.host.compiler import compile_graph, plan_graph
 from lutterfly.host.compiler.rewrite.permute import in_orders
 from lutterfly.host.graph import Arrange, Graph, Window
 from oracles.execution import ORDERS, differing_bytes, exact_plan
@@ -67,12 +67,32 @@ def test_halves_are_copied_in_runs() -> None:
     assert all(layer.is_in_runs for layer in copies)
 
 
+def test_what_was_shuffled_is_found_where_it_lies() -> None:
+    """Two units: of the first one's half, which is two runs, the second one's half has the first part of each."""
+    maker = GraphMaker((*SIZE, 3))
+    halves, wide = np.split(shuffle(32), 2), maker.convolution("x", 32, SAME)
+    for _ in range(2):
+        kept, read = (maker.arranged(channels_of(half, 32), wide) for half in halves)
+        wide = maker.concat(kept, maker.convolution(read, 16, POINT), tables=False)
+    plan = exact_plan(maker.finish(maker.convolution(wide, 8, POINT)), CONFIG)
+    copies = [layer for layer in plan.graph.layers if isinstance(layer, Arrange)]
+    assert [len(layer.pieces) for layer in copies] == [2, 2, 3, 3]
+    assert all(layer.is_in_runs for layer in copies)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_channels_in_any_order_before(seed: int) -> None:
     """What another pass has put elsewhere is found there."""
     graph = halved()
     moved = in_orders(graph, np.random.default_rng(seed).permutation)
     assert any(tensor.order for tensor in moved.tensors.values())
+    plan = plan_graph(moved, CONFIG, permute=False)
+    copies = [layer for layer in plan.graph.layers if isinstance(layer, Arrange)]
+    for layer in copies:
+        taken = {
+            target: source for part in layer.pieces for target, source in zip(part.targets, part.sources, strict=True)
+        }
+        assert [taken[target] for target in range(16)] == sorted(taken.values())
     assert differing_bytes(graph, compile_graph(moved, CONFIG, permute=False), CONFIG, order=ORDERS[0]) == 0
 
 

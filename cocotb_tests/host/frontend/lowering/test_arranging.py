@@ -27,8 +27,8 @@ class Between:
     """Steps between two convolutions, from 8 channels of 6x4; in QDQ form each between float tensors, which are
     quantised with another scale after the last one."""
 
-    def __init__(self, form: str) -> None:
-        self.form, self.rng = form, np.random.default_rng(1)
+    def __init__(self, form: str, shape: tuple[int, ...] = INPUT) -> None:
+        self.shape, self.form, self.rng = shape, form, np.random.default_rng(1)
         self.nodes, self.constants, self.codes = [], [], "x"
 
     def constant(self, value: np.ndarray) -> str:
@@ -67,7 +67,7 @@ class Between:
         return self.node("QuantizeLinear", [name, *self.ends(scale)])[0]
 
     def model(self) -> bytes:
-        values = [helper.make_tensor_value_info("x", TensorProto.INT8, INPUT)]
+        values = [helper.make_tensor_value_info("x", TensorProto.INT8, self.shape)]
         values.append(helper.make_tensor_value_info(self.codes, TensorProto.INT8, [None] * 4))
         graph = helper.make_graph(self.nodes, "moves", values[:1], values[1:], self.constants)
         opset = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
@@ -189,3 +189,41 @@ def test_a_part_that_leaves_beside_one_that_is_read(form: str) -> None:
     model.graph.output.extend(outputs)
     feeds = {"x": np.random.default_rng(2).integers(-128, 128, INPUT, np.int8)}
     assert_answers(model.SerializeToString(), feeds)
+
+
+@pytest.mark.parametrize("form", ["codes", "qdq"])
+def test_a_sum_of_a_map_and_itself_turned(form: str) -> None:
+    shape = 1, 2, 5, 5
+    net = Between(form, shape)
+    net.convolve(2, 8)
+    plain, (turned,) = net.codes, net.step("Transpose", [], {"perm": [0, 1, 3, 2]})
+    if form == "codes":
+        inputs = [plain, *net.ends(), turned, *net.ends(), *net.ends(OTHER)]
+        net.nodes.append(helper.make_node("QLinearAdd", inputs, ["sum"], "sum", "", "com.microsoft"))
+        net.codes = "sum"
+    else:
+        net.codes = net.write(*net.node("Add", [net.read(plain), net.read(turned)]), OTHER)
+    net.convolve(8, 3, OTHER)
+    feeds = {"x": np.random.default_rng(2).integers(-128, 128, shape, np.int8)}
+    graph = assert_exact(net.model(), feeds, covered=False)
+    assert [*map(graph.kind_of, graph.layers)] == ["convolution", "arrangement", "addition", "convolution"]
+
+
+@pytest.mark.parametrize("form", ["codes", "qdq"])
+def test_a_matrix_product_over_the_pixels_of_each_channel(form: str) -> None:
+    """What mixes tokens: the features lie apart, and a layer brings them together."""
+    net = Between(form)
+    net.convolve(2, 8)
+    (net.codes,) = net.step("Reshape", [ints(1, 8, 24)], {})
+    weights = net.constant(net.rng.integers(-127, 128, (24, 5)).astype(np.int8))
+    of_weights = [weights, net.constant(np.float32(0.02)), net.constant(np.int8(0))]
+    if form == "codes":
+        (net.codes,) = net.node("QLinearMatMul", [net.codes, *net.ends(), *of_weights, *net.ends()])
+    else:
+        values = [net.read(net.codes), *net.node("DequantizeLinear", of_weights)]
+        net.codes = net.write(*net.node("MatMul", values))
+    model = onnx.load_from_string(net.model())
+    model.graph.output[0].type.tensor_type.shape.dim.pop()
+    feeds = {"x": np.random.default_rng(2).integers(-128, 128, INPUT, np.int8)}
+    graph = assert_exact(model.SerializeToString(), feeds, covered=False)
+    assert [*map(graph.kind_of, graph.layers)] == ["convolution", "arrangement", "convolution"]
