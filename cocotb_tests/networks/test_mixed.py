@@ -18,9 +18,19 @@ import pytest
 from lutterfly.golden.engines import ENGINES, MAC
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
-from lutterfly.host.graph import Maximum, Multiply
+from lutterfly.host.graph import Arrange, Maximum, Multiply
 from lutterfly.host.session.verify import verify
-from networks.mixed import CONFIGS, DRAWN, FIRST_MOVED, FIRST_MULTIPLIED, FIRST_WIDE, ODD, config_of, network
+from networks.mixed import (
+    CONFIGS,
+    DRAWN,
+    FIRST_ARRANGED,
+    FIRST_MOVED,
+    FIRST_MULTIPLIED,
+    FIRST_WIDE,
+    ODD,
+    config_of,
+    network,
+)
 from networks.mixed.features import PAIRS, Meetings, features
 from networks.mixed.trial import Trial, attempt, summary
 from oracles.exactness import needs_reference
@@ -36,7 +46,8 @@ QUICK = {
         20260,
         *(FIRST_WIDE + seed for seed in (0, 2, 9, 76)),
         *(FIRST_MOVED + seed for seed in (3, 6, 11, 13)),
-        *(FIRST_MULTIPLIED + seed for seed in (3, 11)),
+        *(FIRST_ARRANGED + seed for seed in (0, 1, 3, 7)),
+        *(FIRST_MULTIPLIED + seed for seed in (3, 4, 29, 39, 62)),
     ),
     "ecp5-85k": (
         *range(8),
@@ -48,9 +59,14 @@ QUICK = {
         205,
         *(FIRST_WIDE + seed for seed in (8, 50)),
         FIRST_MOVED + 2,
-        FIRST_MULTIPLIED + 6,
+        FIRST_ARRANGED + 6,
+        *(FIRST_MULTIPLIED + seed for seed in (25, 45)),
     ),
-    "bottom-up": (*range(5), 38, 46, 63, 76, 97, *(FIRST_WIDE + seed for seed in (1, 2)), FIRST_MULTIPLIED + 15),
+    "bottom-up": (
+        *(*range(5), 38, 46, 63, 76, 97),
+        *(FIRST_WIDE + seed for seed in (1, 2)),
+        FIRST_ARRANGED + 4,
+    ),
 }
 #: What the quick ones leave to accelerators with rings of fewer commands.
 SELDOM = {f"{kind} with longer than the ring" for kind in ("batch", "grouped")}
@@ -64,7 +80,7 @@ CLUSTERS = {
     "tiny:2:layer": (
         *(1, 2, 4, 6, 7, 11, 13),
         *(FIRST_WIDE + seed for seed in (2, 9)),
-        *(FIRST_MOVED, FIRST_MOVED + 8, FIRST_MULTIPLIED + 2),
+        *(FIRST_MOVED, FIRST_MOVED + 8, FIRST_ARRANGED + 2, FIRST_MULTIPLIED + 2),
     ),
     "tiny:2:sample": (3, 6),
     "least:2:layer:own": (5, 7),
@@ -80,7 +96,7 @@ MANY_CORES = (
 )
 BLOCK = 20
 #: First seeds, and how many blocks follow.
-BEGINNINGS = ((0, 15), (FIRST_WIDE, 4), (FIRST_MOVED, 4), (FIRST_MULTIPLIED, 4))
+BEGINNINGS = ((0, 15), (FIRST_WIDE, 4), (FIRST_MOVED, 4), (FIRST_ARRANGED, 4), (FIRST_MULTIPLIED, 4))
 #: Of a block: an odd accelerator's memories may hold too little, and on it a layer's cycles may be predicted wrongly.
 REFUSED, OFF = 2, 1
 
@@ -151,7 +167,8 @@ def test_every_feature_meets_every_other_one() -> None:
 
 @pytest.mark.regress
 def test_small_rings_leave_no_hole() -> None:
-    assert met([*quick(), *(("small", seed) for seed in range(60))]).holes() == []
+    small = (("small", first + seed) for first in (0, FIRST_MULTIPLIED) for seed in range(60))
+    assert met([*quick(), *small]).holes() == []
 
 
 def test_a_hole_is_named() -> None:
@@ -199,6 +216,23 @@ def test_elements_move_from_the_first_seed_on() -> None:
                 assert seed >= FIRST_MOVED
                 drawn[node.op_type, makers.get(node.input[0]) == "DequantizeLinear"] += 1
     assert drawn.keys() == set(itertools.product(("Resize", "DepthToSpace", "SpaceToDepth"), (False, True)))
+
+
+def test_elements_move_along_any_axis_from_the_first_seed_on() -> None:
+    """Layers of every kind of move, of which the file has each on codes and between float tensors."""
+    titles, drawn = Counter(), Counter()
+    for seed in range(FIRST_ARRANGED - 8, FIRST_ARRANGED + 32):
+        found = network(seed, "ecp5-85k")
+        model = onnx.load_from_string(found.model)
+        makers = {name: node.op_type for node in model.graph.node for name in node.output}
+        for node in model.graph.node:
+            if node.op_type in ("Gather", "Transpose", "Reshape"):
+                assert seed >= FIRST_ARRANGED
+                drawn[node.op_type, makers.get(node.input[0]) == "DequantizeLinear"] += 1
+        titles.update(layer.title for layer in found.graph().layers if isinstance(layer, Arrange))
+    assert drawn.keys() == set(itertools.product(("Gather", "Transpose", "Reshape"), (False, True)))
+    assert titles.keys() == {"arrangement", "border", "concatenation", "shuffle"}
+    assert min(titles.values()) > 4
 
 
 def test_two_activations_become_one_from_the_first_seed_on() -> None:

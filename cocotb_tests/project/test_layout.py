@@ -43,7 +43,7 @@ ORDER = {
     ),
     "host/frontend": ("reading", "fragments", "functions", "building", "lowering", "floats", "qonnx", "fusing"),
     "host/frontend/qonnx": ("reading", "fitting", "writing"),
-    "host/graph": ("kinds",),
+    "host/graph": ("boxes", "kinds"),
     "host/model": ("functions",),
     "host/quantize": ("rewriting",),
     "train": ("layers", "channels", "preparing", "schedules", "exporting"),

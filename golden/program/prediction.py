@@ -36,6 +36,8 @@ class LayerPrediction:
         it is. 1 for other layers.
     dense_cycles : int
         Cycles if no connection were off: the predicted ones, and the steps that are skipped.
+    copied_bytes : int
+        Bytes that it does nothing but move from one place in the feature memory to another.
     """
 
     name: str
@@ -54,6 +56,7 @@ class LayerPrediction:
     model_words: int = 1
     words: int = 1
     dense_cycles: int = 0
+    copied_bytes: int = 0
 
     @property
     def is_sparse(self) -> bool:

@@ -27,6 +27,7 @@ _PREDICTED = (
     "model_words",
     "words",
     "dense_cycles",
+    "copied_bytes",
 )
 _REMEMBERED = (
     "weight_bytes",
@@ -81,6 +82,21 @@ def memories(outcome: Outcome) -> list[Memory]:
             more += f", {tables_text(outcome.outline.transfer_functions, outcome.transfer_tables)}"
         found.append((memory.name, memory.resident_bytes, memory.size_bytes, more))
     return found
+
+
+def copy_lines(outcome: Outcome) -> list[str]:
+    """What copies cost, where there are any: elements that are not computed or read where they are wanted."""
+    copies = [layer for core in outcome.cores for layer in core.program.layers if layer.copied_bytes]
+    if not copies:
+        return []
+    cycles, all_cycles = (sum(layer.cycles for layer in layers) for layers in (copies, _all_layers(outcome)))
+    moved = sum(layer.copied_bytes for layer in copies)
+    text = f"copies: {cycles:,} of {all_cycles:,} cycles of layers ({cycles / all_cycles:.1%}), in {len(copies)} "
+    return [f"{text}layer{'s' * (len(copies) > 1)} that move{'s' * (len(copies) == 1)} {moved:,} bytes"]
+
+
+def _all_layers(outcome: Outcome) -> list[LayerPrediction]:
+    return [layer for core in outcome.cores for layer in core.program.layers]
 
 
 def core_values(outcome: Outcome) -> list[dict[str, int]]:

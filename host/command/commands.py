@@ -35,6 +35,7 @@ def check(model: Path, target: Target, progress: Progress) -> Answer:
         "",
         *(f"{name}: {used:,} of {size:,} bytes{more}" for name, used, size, more in memories if used or more),
         *layers.core_lines(outcome),
+        *layers.copy_lines(outcome),
         prediction_text(program, target.config.multipliers),
         *([speed.text(program.predicted_cycles, program.batch)] if speed else []),
         *share.lines(),

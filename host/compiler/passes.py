@@ -19,6 +19,7 @@ from .rewrite.concat_tables import move_tables
 from .rewrite.normalise import normalise
 from .rewrite.phases import split_phases
 from .rewrite.separate import separate
+from .rewrite.shuffles import sort_shuffles
 from .schedule.commands import check_lowered, lower
 from .schedule.jobs import check_jobs, plan_jobs
 from .schedule.order import order_commands
@@ -48,6 +49,7 @@ REWRITES = (
     Pass("normalise", normalise),
     Pass("tables", move_tables),
     Pass("separate", separate),
+    Pass("shuffles", sort_shuffles),
     Pass("phases", split_phases),
 )
 #: How its layers are executed.

@@ -8,15 +8,18 @@ from dataclasses import dataclass, field
 from ..graph import Graph
 from ..graph.describe import Row, describe
 from ..model.model import Model
-from .building.build import Build, follow_layout
+from .building.build import Build
+from .building.elements import settle_inputs
+from .building.trunk import follow_layout
 from .floats.float_lowering import lower_float_product
 from .floats.float_sums import read_float_product
 from .floats.transposed import check_transposed, lower_transposed
 from .fragments.classify import classify
 from .fragments.float_products import check_weights, explain_float
-from .fragments.fragments import INTEGER_PRODUCTS, LAYOUT, PRODUCTS, Fragment, Kind
+from .fragments.fragments import INTEGER_PRODUCTS, PRODUCTS, Fragment, Kind
 from .fragments.grouping import find_fragments
 from .fragments.integer import replace_integer_products
+from .fragments.moves import is_layout
 from .fragments.partition import partition
 from .fragments.wide import check_wide
 from .functions.executed import follow
@@ -158,6 +161,8 @@ def _lower_fragments(build: Build, middle: list[Fragment]) -> Fragment | None:
             if name not in computed and name not in build.places:
                 place_input(build, name)
         try:
+            if fragment.kind not in _MOVING:
+                settle_inputs(build, fragment)
             _LOWERINGS[fragment.kind](build, fragment)
         except UnsupportedError as error:
             if fragment.kind in PRODUCTS:
@@ -170,11 +175,13 @@ def _lower_fragments(build: Build, middle: list[Fragment]) -> Fragment | None:
 def _lower_layout(build: Build, fragment: Fragment) -> None:
     place = build.places[fragment.inputs[0]]
     for node in fragment.nodes:
-        if node.op_type in LAYOUT:
+        if is_layout(build.source, node):
             place = follow_layout(build, node, place)
     build.add_view(fragment.outputs[0], place)
 
 
+#: What moves elements itself, wherever they are.
+_MOVING = (Kind.LAYOUT, Kind.SLICE, Kind.CONCAT, Kind.PAD)
 _LOWERINGS: dict[Kind, Callable[[Build, Fragment], None]] = {
     Kind.LINEAR: lower_linear,
     Kind.FLOAT_LINEAR: lower_float_product,

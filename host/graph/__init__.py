@@ -18,6 +18,7 @@ from .finish import CodeFinish
 from .finished import Finished
 from .graph import Graph
 from .kinds.add import Add
+from .kinds.arrange import Arrange
 from .kinds.average_pool import AveragePool
 from .kinds.binary_convolution import BinaryConvolution
 from .kinds.concat import Concat
@@ -38,6 +39,7 @@ from .window import Reach, Window
 
 __all__ = [
     "Add",
+    "Arrange",
     "AveragePool",
     "BinaryConvolution",
     "ChannelRule",

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 from dataclasses import dataclass
 from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from .phase import WHOLE, Phase
 from .tensor import Int8
@@ -45,6 +49,9 @@ class Place(NamedTuple):
 #: Tensors that lie in others.
 Views = dict[str, Place]
 
+#: Rows, columns and channels from one element to another.
+Vector = tuple[int, int, int]
+
 
 class ChannelRule(enum.Enum):
     """How the order of a layer's output channels depends on that of its input channels."""
@@ -55,13 +62,15 @@ class ChannelRule(enum.Enum):
     TIED = enum.auto()
     #: The outputs are the channels of all inputs, one input after the other.
     JOINED = enum.auto()
+    #: Both are free: each output is one of the inputs, whichever.
+    MOVED = enum.auto()
     #: Neither may move.
     FIXED = enum.auto()
 
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """Channels of an input that become neighbouring channels of the output.
+    """Elements of an input that become elements of the output: a box of rows, columns and channels.
 
     Attributes
     ----------
@@ -77,6 +86,13 @@ class Selection:
         Channels of the input from one to the next.
     read, written : Phase
         The rows and columns of the input, and those of the output that they become.
+    size : tuple of int or None
+        How many rows and columns; None for as many as the output has.
+    spread : int
+        Channels of the output from one to the next.
+    along : tuple of Vector or None
+        How far it is in the input to the next row, column and channel of the output, where that is not the steps of
+        ``read`` and ``step``: elements change their axes then.
     """
 
     source: int
@@ -87,18 +103,72 @@ class Selection:
     step: int = 1
     read: Phase = WHOLE
     written: Phase = WHOLE
+    size: tuple[int, int] | None = None
+    spread: int = 1
+    along: tuple[Vector, Vector, Vector] | None = None
 
     @property
     def sources(self) -> range:
-        """The channels of the input."""
+        """The channels of the input, where elements keep their axes."""
         return range(self.first, self.first + self.channels * self.step, self.step)
 
     @property
     def targets(self) -> range:
         """The channels of the output."""
-        return range(self.target, self.target + self.channels)
+        return range(self.target, self.target + self.channels * self.spread, self.spread)
 
     @property
     def image(self) -> bytes:
         """The table as it lies in its memory; nothing where there is none."""
         return b"" if self.table is None else self.table.tobytes()
+
+    @property
+    def vectors(self) -> tuple[Vector, Vector, Vector]:
+        """How far it is in the input to the next row, column and channel of the output."""
+        (down, across), step = self.read.steps, self.step
+        return self.along or ((down, 0, 0), (0, across, 0), (0, 0, step))
+
+    @property
+    def keeps_pixels(self) -> bool:
+        """Whether every pixel of the output is of the same pixel of the input."""
+        return self.along is None and self.read == self.written == WHOLE and self.size is None
+
+    def within(self, rows: range, columns: range) -> tuple[range, range]:
+        """Which of its rows and columns lie in some of the output, from its first ones on."""
+        found = self.written.within(rows, columns)
+        if self.size is None:
+            return found
+        return tuple(
+            range(min(part.start, size), min(part.stop, size)) for part, size in zip(found, self.size, strict=True)
+        )
+
+    def elements(self, rows: range, columns: range) -> npt.NDArray[np.int64]:
+        """Which elements of the input some of its own rows and columns are, of all channels.
+
+        Returns
+        -------
+        int64[3, rows, columns, channels]
+            Row, column and channel of each.
+        """
+        counts = (np.asarray(rows), np.asarray(columns), np.arange(self.channels))
+        start = np.array([self.read.row, self.read.column, self.first]).reshape(3, 1, 1, 1)
+        grid = np.meshgrid(*counts, indexing="ij", sparse=True)
+        ways = zip(grid, self.vectors, strict=True)
+        return start + sum(np.array(way).reshape(3, 1, 1, 1) * count for count, way in ways)
+
+    def of_rows(self, rows: range, read: range) -> Selection | None:
+        """The part in some rows of the output, of some rows of the input; None where there is none."""
+        own, _ = self.within(rows, range(self.written.column, self.written.column + 1))
+        if not own:
+            return None
+        row = self.written.row + own.start * self.written.steps[0] - rows.start
+        start = np.array([self.read.row - read.start, self.read.column, self.first]) + own.start * np.array(
+            self.vectors[0]
+        )
+        return dataclasses.replace(
+            self,
+            read=Phase(int(start[0]), int(start[1]), self.read.steps),
+            first=int(start[2]),
+            written=Phase(row, self.written.column, self.written.steps),
+            size=None if self.size is None else (len(own), self.size[1]),
+        )

@@ -46,7 +46,8 @@ def to_onnx(view: View, codes: Int8) -> np.ndarray:
     top, left, bottom, right = view.pads
     sides = ((top, bottom), (left, right), (0, 0))
     padded = np.pad(looked_up(codes, view.table), sides, constant_values=np.int8(view.border))
-    array = np.ascontiguousarray(padded.transpose(view.axes)).reshape(view.shape)
+    array = np.ascontiguousarray(padded.transpose(view.axes)).reshape(-1)
+    array = (array if view.order is None else padded.reshape(-1)[view.order]).reshape(view.shape)
     return from_codes(array, np.dtype(np.uint8 if view.unsigned else np.int8))
 
 

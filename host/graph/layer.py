@@ -16,6 +16,9 @@ from .finish import CodeFinish
 from .tensor import Int8, Shape, Tensor
 from .window import ONE_PIXEL, Window
 
+#: int64[channels]: which channel lies at each place.
+Order = npt.NDArray[np.int64]
+
 
 @dataclass(frozen=True, eq=False)
 class Layer(ABC):
@@ -212,7 +215,7 @@ class Layer(ABC):
         """Which input channels each output channel uses, bool[outputs, inputs], of a layer whose channels are free."""
         raise TypeError(f"{self.name}: layer must have free channels to have connections, not be {type(self).__name__}")
 
-    def reordered(self, outputs: npt.NDArray[np.int64], inputs: npt.NDArray[np.int64]) -> Layer:
+    def reordered(self, outputs: Order, inputs: Order) -> Layer:
         """The layer for channels in other orders, as far as its rule allows.
 
         Parameters
@@ -221,6 +224,10 @@ class Layer(ABC):
             Which channel lies at each place.
         """
         return self
+
+    def order_in_runs(self, shape: Shape, outputs: Order, inputs: Order) -> Order:
+        """The order of output channels, of a ``shape``, in which it copies most of them together; by default as now."""
+        return outputs
 
     def selections(self, tensors: Mapping[str, Tensor]) -> list[Selection]:
         """Which channels of its inputs become which of its output; of a layer that is no copy nothing."""

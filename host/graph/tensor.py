@@ -21,7 +21,8 @@ class View:
 
     ``onnx = codes[height, width, channels].transpose(axes).reshape(shape)``, plus 128 as uint8 if ``unsigned``. Before,
     the codes are looked up in ``table`` int8[256] if there is one, and with ``pads`` (top, left, bottom, right) they
-    get a border of the code ``border``.
+    get a border of the code ``border``. With an ``order``, they are ``codes.reshape(-1)[order]``, without
+    transposing.
     """
 
     name: str
@@ -31,6 +32,7 @@ class View:
     pads: tuple[int, int, int, int] = (0, 0, 0, 0)
     border: int = 0
     table: Int8 | None = field(default=None, compare=False, repr=False)
+    order: npt.NDArray[np.int64] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ from lutterfly.golden.program.outline import Outline
 from lutterfly.host.command.main import main
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.files.phrases import tables_text
+from networks.mixed import FIRST_ARRANGED
+from networks.mixed import network as mixed_network
 from networks.wide_codes import repeated
 from oracles.reported import NETWORKS, model, report_of
 
@@ -169,3 +171,20 @@ def test_the_documentation_shows_what_is_printed(capsys: pytest.CaptureFixture[s
     table, rest = rows_of(digits.model_path("qop"), capsys, "ecp5-85k")
     shown = "\n".join(f"    {line}".rstrip() for line in (*table, "", *rest))
     assert shown in PAGE.read_text()
+
+
+def test_what_copies_cost_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In sum, and of each layer; of a network that copies nothing there is no such line."""
+    path = tmp_path / "net.onnx"
+    path.write_bytes(mixed_network(FIRST_ARRANGED + 1, "tiny").model)
+    layers = [layer for layer in values_of(path, capsys)["layers"] if layer["copied_bytes"]]
+    cycles, moved = (sum(layer[name] for layer in layers) for name in ("predicted_cycles", "copied_bytes"))
+    lines = rows_of(path, capsys)[1]
+    (line,) = (line for line in lines if line.startswith("copies: "))
+    assert re.fullmatch(
+        rf"copies: {cycles:,} of [\d,]+ cycles of layers \([\d.]+%\), "
+        rf"in {len(layers)} layers? that moves? {moved:,} bytes",
+        line,
+    )
+    assert all(layer["fold"].startswith(f"copies {layer['copied_bytes']:,} bytes, ") for layer in layers)
+    assert not any(line.startswith("copies: ") for line in rows_of(digits.model_path("qop"), capsys)[1])

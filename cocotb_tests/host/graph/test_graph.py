@@ -152,7 +152,7 @@ def test_averages_and_borders_are_depthwise_products_of_unit_weights(kind: type[
 def test_how_channels_depend_on_those_of_the_input() -> None:
     graph = every_kind()
     rules = {layer.name.partition("_")[0]: layer.channel_rule(*graph.ends(layer)) for layer in graph.layers[4:]}
-    free, tied, joined, fixed = ChannelRule
+    free, tied, joined, _, fixed = ChannelRule
     products = [layer.channel_rule(*graph.ends(layer)) for layer in graph.layers[:5]]
     assert products == [free, free, fixed, tied, tied]
     assert rules == {

@@ -94,7 +94,8 @@ ROOMS = ("golden/engines",)
 #: What tests a module of plain Python beside the tests of the same name.
 BESIDE_NAMES = {
     "add": ("lanewise",),
-    "arrangements": ("moves", "phases"),
+    "arrange": ("pieces", "shuffles"),
+    "arrangements": ("moves", "phases", "pieces", "copy"),
     "array_operation": ("connections",),
     "averaging": ("average",),
     "binary_body": ("binary",),
@@ -103,6 +104,7 @@ BESIDE_NAMES = {
     "channel_use": ("permute",),
     "code_clips": ("qcdq",),
     "cuts": ("tiles",),
+    "elements": ("arranging",),
     "emit": ("placing",),
     "float_operands": ("qcdq", "transposed"),
     "float_sums": ("qcdq", "transposed"),
@@ -116,16 +118,20 @@ BESIDE_NAMES = {
     "maximum": ("pairs", "lowerings"),
     "multiply": ("multiply", "multiplication"),
     "pair": ("multiply", "lanewise"),
+    "moved": ("arranging",),
+    "padding": ("arranging",),
     "parts": ("memory",),
+    "past": ("arranging",),
     "program_parts": ("program_file",),
     "program_tensors": ("golden_functions",),
-    "rearrange": ("copy", "phases"),
+    "rearrange": ("copy", "phases", "pieces"),
     "registers": ("manual",),
+    "runs": ("pieces", "shuffles"),
     "segments": ("placing",),
     "subtraction": ("pairs",),
     "tensor_files": ("accuracy",),
     "residences": ("tiles", "occupancy"),
-    "trunk": ("moves",),
+    "trunk": ("moves", "arranging"),
 }
 #: About the seconds that tests take, where it is more than a few; with the folder where others have the same name.
 SECONDS = {

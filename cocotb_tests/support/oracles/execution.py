@@ -60,8 +60,8 @@ def exact_plan(graph: Graph, config: Config) -> Plan:
 
 
 def _hidden(graph: Graph) -> set[str]:
-    """Tensors that may be in no memory: in front of a concatenation's table, channels of an input, or what is computed
-    phase by phase."""
+    """Tensors that may be in no memory, or that no ONNX tensor is: in front of a concatenation's table, channels of an
+    input, or what is computed phase by phase."""
     looked_up = {
         name
         for layer in graph.layers
@@ -73,5 +73,6 @@ def _hidden(graph: Graph) -> set[str]:
     for layer in graph.layers:
         if isinstance(layer, Slice) and layer.input in views:
             views.add(layer.output)
-    phases = {layer.input for layer in graph.layers if isinstance(layer, Rearrange) and layer.window.up != (1, 1)}
-    return looked_up | views | phases
+    phases = {layer.input for layer in graph.layers if type(layer) is Rearrange and layer.window.up != (1, 1)}
+    unnamed = {name for name, tensor in graph.tensors.items() if not tensor.views}
+    return looked_up | views | phases | unnamed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from lutterfly.golden.numerics.multiplication import PRODUCT_FRACTION_BITS
 from lutterfly.host.graph import (
     Add,
+    Arrange,
     AveragePool,
     BinaryConvolution,
     Concat,
@@ -84,6 +86,8 @@ def evaluate_float(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, np.
             codes = np.concatenate(looked_up, axis=2)
         elif isinstance(layer, Slice):
             codes = codes[..., layer.first : layer.first + layer.channels]
+        elif isinstance(layer, Arrange):
+            codes = _element_by_element(layer, [tensors[name] for name in layer.inputs], graph)
         elif isinstance(layer, Rearrange):
             codes = _arranged(layer, codes)
         elif isinstance(layer, MaxPool):
@@ -94,6 +98,25 @@ def evaluate_float(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, np.
             codes = np.where(codes < 0, -1, 1).astype(np.int8)
         tensors[layer.output] = codes
     return tensors
+
+
+def _element_by_element(layer: Arrange, sources: list[np.ndarray], graph: Graph) -> np.ndarray:
+    """Each element of each piece by its place."""
+    height, width, channels = graph.tensors[layer.output].shape
+    found = np.full((height, width, channels), 99, np.int16)
+    for part in layer.pieces:
+        rows = range(part.written.row, height, part.written.steps[0])
+        columns = range(part.written.column, width, part.written.steps[1])
+        for (i, row), (j, column), k in itertools.product(enumerate(rows), enumerate(columns), range(part.channels)):
+            if part.size and (i >= part.size[0] or j >= part.size[1]):
+                continue
+            ways = zip((i, j, k), part.vectors, strict=True)
+            start = np.array([part.read.row, part.read.column, part.first])
+            code = sources[part.source][tuple(start + sum(np.multiply(count, way) for count, way in ways))]
+            found[row, column, part.target + k * part.spread] = (
+                code if part.table is None else part.table[int(code) + 128]
+            )
+    return found.astype(np.int8)
 
 
 def _arranged(layer: Rearrange, codes: np.ndarray) -> np.ndarray:

@@ -169,6 +169,16 @@ class GraphMaker:
         self.graph.layers.append(Slice(f"slice_{name}", (source,), name, first, channels))
         return self._tensor(name, (*tensor.shape[:2], channels), tensor.zero_point)
 
+    def arranged(self, moved: np.ndarray, *sources: str) -> str:
+        """Any arrangement, see :func:`~lutterfly.host.graph.arrangements.arrange`; its zero point is that of the first
+        source."""
+        tensors, name = [self.graph.tensors[source] for source in sources], self._name()
+        shapes = [tensor.shape for tensor in tensors]
+        layer = arrangements.arrange(f"arranged_{name}", "", sources, name, shapes, moved)
+        assert layer is not None, "it takes too many pieces"
+        self.graph.layers.append(layer)
+        return self._tensor(name, moved.shape, tensors[0].zero_point)
+
     def nearest(self, source: str, factors: tuple[int, int] = (2, 2)) -> str:
         height, width, channels = shape = self.graph.tensors[source].shape
         target = height * factors[0], width * factors[1], channels

@@ -102,6 +102,7 @@ def _predictions(plan: Plan, core: Queues) -> Iterator[LayerPrediction]:
             model_words=found.words,
             words=found.words,
             dense_cycles=last - before + found.saved_cycles,
+            copied_bytes=plan.operations[index].written_bytes if layer.is_copy else 0,
         )
         before = last
 

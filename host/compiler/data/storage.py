@@ -204,6 +204,15 @@ class Storage:
         ]
         return (self.origin + y * self.row_pitch + x * self.pixel_pitch + c).reshape(-1)
 
+    def addresses_of(self, elements: Addresses) -> Addresses:
+        """Where codes lie, int64[3, ...], of which each has a row, a column and a channel: int64[bytes]."""
+        return (self.origin + self.distance(elements)).reshape(-1)
+
+    def distance(self, vector: tuple[int, int, int] | Addresses) -> int | Addresses:
+        """Bytes to what is so many rows, columns and channels from an element that begins at a byte."""
+        row, column, channel = vector
+        return row * self.row_pitch + column * self.pixel_pitch + channel * self.bits // 8
+
 
 def border_sign(storage: Storage) -> int:
     """What the border of a binary tensor holds, +1 or -1."""

@@ -11,7 +11,7 @@ from ....golden.engines import MAXIMUM
 from ....golden.isa import Opcode
 from ....golden.memories import LocalMemory
 from ....golden.timing.issue import result_groups
-from ...graph import Concat, Layer, Rearrange, Selection, Slice
+from ...graph import Arrange, Concat, Layer, Rearrange, Selection, Slice
 from ..data.command import Command
 from ..data.constant import Constant
 from ..data.job import Job
@@ -34,9 +34,10 @@ def copies(network: Network, layer: Layer) -> list[Selection]:
 
     def is_in_place(part: Selection) -> bool:
         source = network.place_of(layer.inputs[part.source])
-        is_apart = part.step > 1 < part.channels
+        is_apart = max(part.step, part.spread) > 1 < part.channels
         return (
             part.table is None
+            and part.along is None
             and not is_apart
             and source.of(part.first, part.read) == target.of(part.target, part.written)
         )
@@ -73,7 +74,8 @@ class CopyOperation(Operation):
         self.tables = [[*dict.fromkeys(part.image for part in group if part.image)] for group in self.groups]
         self.bits = target.bits
         lanes = self.config.array.lanes
-        self.fold = f"{min((self._bytes(part) for part in self.copies), default=lanes)} of {lanes} lanes"
+        least = min((min(self._bytes(part), self._run(part)) for part in self.copies), default=lanes)
+        self.fold = f"copies {self.written_bytes:,} bytes, {least} of {lanes} lanes"
 
     def _bytes(self, part: Selection) -> int:
         return run_bytes(part.channels, self.bits)
@@ -100,7 +102,7 @@ class CopyOperation(Operation):
         # Tables come tile by tile, see :mod:`.segments`.
         (tile,) = job.tiles
         tables = self.tables[tile]
-        pixels = ((part, *part.written.within(job.rows, job.columns)) for part in self.groups[tile])
+        pixels = ((part, *part.within(job.rows, job.columns)) for part in self.groups[tile])
         return [
             self._copy(job, part, rows, columns, tables.index(part.image) if part.image else None)
             for part, rows, columns in pixels
@@ -110,19 +112,24 @@ class CopyOperation(Operation):
     def _copy(self, job: Job, part: Selection, rows: range, columns: range, table: int | None) -> Command:
         """The command of a copy of some of its rows and columns; ``table`` is counted from the job's first one."""
         source, target = job.sources[part.source], job.target
-        reads = source.addresses(part.read.rows(rows), part.read.columns(columns), part.sources)
+        if part.along is None:
+            reads = source.addresses(part.read.rows(rows), part.read.columns(columns), part.sources)
+        else:
+            reads = source.addresses_of(part.elements(rows, columns))
         writes = target.addresses(part.written.rows(rows), part.written.columns(columns), part.targets)
-        (down, across), (below, beside) = part.read.steps, part.written.steps
+        down, across, aside = (source.distance(vector) for vector in part.vectors)
+        below, beside = part.written.steps
+        run = self._run(part)
         fields = compute_fields(
             job,
             MAXIMUM,
             steps=1,
             source=int(reads[0]),
             destination=int(writes[0]),
-            tiles=Tiles(self._bytes(part), self._run(part), self._run(part) * part.step),
+            tiles=Tiles(self._bytes(part), run, run * aside if run == 1 else run, spread=part.spread),
             windows=(
-                Loop(len(rows), down * source.row_pitch, below * target.row_pitch),
-                Loop(len(columns), across * source.pixel_pitch, beside * target.pixel_pitch),
+                Loop(len(rows), down, below * target.row_pitch),
+                Loop(len(columns), across, beside * target.pixel_pitch),
             ),
             codes=Codes(table=table),
         )
@@ -151,7 +158,7 @@ class CopyOperation(Operation):
 
     def _run(self, part: Selection) -> int:
         """Bytes of a pixel that are copied at once."""
-        return self.config.array.lanes if part.step == 1 else 1
+        return self.config.array.lanes if part.spread == 1 and part.vectors[2] == (0, 0, 1) else 1
 
     def _words(self, part: Selection) -> int:
         """Times that a pixel is read."""
@@ -160,7 +167,7 @@ class CopyOperation(Operation):
 
 def _pixels(part: Selection, rows: int, columns: int) -> int:
     """How many there are of a copy in so many rows and columns of the output."""
-    down, across = part.written.within(range(rows), range(columns))
+    down, across = part.within(range(rows), range(columns))
     return len(down) * len(across)
 
 
@@ -185,7 +192,7 @@ def _takes(network: Network, layer: Layer) -> bool:
 
 
 LOWERING = Lowering(
-    {Concat: CopyOperation, Rearrange: CopyOperation, Slice: CopyOperation},
+    {Arrange: CopyOperation, Concat: CopyOperation, Rearrange: CopyOperation, Slice: CopyOperation},
     (MAXIMUM,),
     _takes,
     reads_border=False,

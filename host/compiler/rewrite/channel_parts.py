@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from ....golden.elements import CODE_BITS
-from ...graph import ChannelRule, Graph
+from ...graph import ChannelRule, Graph, Tensor
 
 Order = npt.NDArray[np.int64]
 
@@ -117,3 +118,19 @@ def parts_of(graph: Graph) -> Parts:
         if name in parts and (name in graph.outputs or tensor.bits != CODE_BITS):
             parts.fix(name)
     return parts
+
+
+def reordered(graph: Graph, parts: Parts) -> Graph:
+    """The graph with all channels in the orders of their parts."""
+    tensors = {
+        name: _reordered_tensor(tensor, parts.order(name)) if name in parts else tensor
+        for name, tensor in graph.tensors.items()
+    }
+    layers = [layer.reordered(parts.order(layer.output), parts.order(layer.input)) for layer in graph.layers]
+    return dataclasses.replace(graph, tensors=tensors, layers=layers)
+
+
+def _reordered_tensor(tensor: Tensor, order: Order) -> Tensor:
+    if not (order != np.arange(len(order))).any():
+        return tensor
+    return dataclasses.replace(tensor, order=tuple(np.asarray(tensor.order or range(len(order)))[order].tolist()))

@@ -8,14 +8,13 @@ agree: what a convolution gives, and what the next one takes. Inputs and outputs
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from ....golden.config import Config
-from ...graph import ChannelRule, Graph, Layer, Tensor
-from .channel_parts import Order, Part, Parts, parts_of
+from ...graph import ChannelRule, Graph
+from .channel_parts import Order, Part, Parts, parts_of, reordered
 from .channel_use import Bool, Connections, alike, is_dense
 
 #: How often all orders are chosen anew, each for those of the others.
@@ -48,7 +47,7 @@ def permuted(graph: Graph, config: Config) -> Graph | None:
     for _ in range(_ROUNDS):
         if not search.improve():
             break
-    return search.reordered(graph) if search.steps() < _WORTH * before else None
+    return reordered(graph, search.parts) if search.steps() < _WORTH * before else None
 
 
 def in_orders(graph: Graph, choose: Callable[[int], Order]) -> Graph:
@@ -68,7 +67,7 @@ def in_orders(graph: Graph, choose: Callable[[int], Order]) -> Graph:
     search = _Search(parts_of(graph), [])
     for part in search.parts.free():
         part.order = choose(part.size)
-    return search.reordered(graph)
+    return reordered(graph, search.parts)
 
 
 class _Search:
@@ -124,20 +123,3 @@ class _Search:
         used = one.used if is_fine else one.by_word(self.parts.order(one.source))
         for first in self.parts.places(part, one.target):
             yield used[first : first + part.size]
-
-    def reordered(self, graph: Graph) -> Graph:
-        """The graph with all channels in the present orders."""
-        tensors = {
-            name: self._reordered_tensor(tensor) if name in self.parts else tensor
-            for name, tensor in graph.tensors.items()
-        }
-        layers = [self._reordered_layer(layer) for layer in graph.layers]
-        return dataclasses.replace(graph, tensors=tensors, layers=layers)
-
-    def _reordered_tensor(self, tensor: Tensor) -> Tensor:
-        order = self.parts.order(tensor.name)
-        moves = bool((order != np.arange(len(order))).any())
-        return dataclasses.replace(tensor, order=tuple(order.tolist())) if moves else tensor
-
-    def _reordered_layer(self, layer: Layer) -> Layer:
-        return layer.reordered(self.parts.order(layer.output), self.parts.order(layer.input))

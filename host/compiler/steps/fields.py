@@ -40,17 +40,20 @@ class Tiles:
         Bytes from the windows of a tile to those of the next.
     bits : int
         Of a result.
+    spread : int
+        Bytes from one result to the next, where a tile is one.
     """
 
     results: int
     most: int
     source: int = 0
     bits: int = CODE_BITS
+    spread: int = 1
 
     @property
     def loop(self) -> Loop:
         """The loop over them; what is less than a byte is collected in one."""
-        return Loop(-(-self.results // self.most), self.source, self.most * self.bits // 8)
+        return Loop(-(-self.results // self.most), self.source, self.most * self.bits // 8 * self.spread)
 
     @property
     def last(self) -> int:

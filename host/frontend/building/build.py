@@ -14,7 +14,7 @@ from ..fragments.fragments import label
 from ..fragments.quantisation import quantisation
 from ..reading.errors import UnsupportedError
 from ..reading.source import Source
-from .layout import CHANNELS_FIRST, Place, Shape3, image_shape, same_order, transposed
+from .layout import CHANNELS_FIRST, Place, Shape3, image_shape, same_order
 
 
 @dataclass
@@ -43,8 +43,10 @@ class Build:
         self.graph.tensors[name] = Tensor(name, shape, scale, zero_point, ())
 
     def add_view(self, name: str, place: Place) -> None:
-        """Note where an ONNX tensor of codes lies."""
+        """Note where an ONNX tensor of codes lies; one whose elements are to be moved yet is no view."""
         self.places[name] = place
+        if place.order is not None:
+            return
         tensor = self.graph.tensors[place.tensor]
         view = View(name, place.shape, place.axes, self.source.types[name] == np.uint8)
         self.graph.tensors[place.tensor] = dataclasses.replace(tensor, views=(*tensor.views, view))
@@ -55,41 +57,18 @@ def attributes(node: NodeProto) -> dict[str, object]:
     return {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
 
 
-def follow_layout(build: Build, node: NodeProto, place: Place) -> Place:
-    """The place after a layout operator.
-
-    Raises
-    ------
-    UnsupportedError
-        If it moves bytes.
-    """
-    shape = build.source.shapes[node.output[0]]
-    if node.op_type != "Transpose":
-        return Place(place.tensor, place.axes, shape)
-    permutation = permutation_of(node, len(shape))
-    axes = transposed(place.axes, place.shape, permutation, build.shape_of(place))
-    if axes is None:
-        raise UnsupportedError(
-            f"{label(node)} with perm {list(permutation)} on shape {list(place.shape)} moves values "
-            "within a feature map",
-            "only layout operators that vanish in NHWC order are supported "
-            "between layers: move it to an end of the network",
-        )
-    return Place(place.tensor, axes, shape)
-
-
 def permutation_of(node: NodeProto, rank: int) -> tuple[int, ...]:
     """The permutation of a Transpose."""
     return tuple(attributes(node).get("perm", range(rank)[::-1]))
 
 
 def image_place(build: Build, node: NodeProto, place: Place) -> Shape3:
-    """(height, width, channels) of what a spatial operator reads, if that is how its input lies.
+    """(height, width, channels) of what a spatial operator reads, which lies as an image.
 
     Raises
     ------
     UnsupportedError
-        If it has more than two spatial dimensions, or the values lie in another order.
+        If it has more than two spatial dimensions.
     """
     wanted = image_shape(place.shape)
     if wanted is None:
@@ -97,12 +76,8 @@ def image_place(build: Build, node: NodeProto, place: Place) -> Shape3:
             f"{label(node)} must work on one or two spatial dimensions, not on shape {list(place.shape)}"
         )
     shape = build.shape_of(place)
-    if shape != wanted or not same_order(place.axes, CHANNELS_FIRST, shape):
-        raise UnsupportedError(
-            f"the layout operators before {label(node)} arrange a feature map of {show(shape)} as "
-            f"{show(wanted)} (height x width x channels), which moves values",
-            "feed it with the layout of its producer",
-        )
+    assert shape == wanted, node.name
+    assert same_order(place.axes, CHANNELS_FIRST, shape), node.name
     return shape
 
 

@@ -86,4 +86,4 @@ def random_codes(build: Build, tensor: str, seed: int = 0) -> Int8:
 
 def _view(build: Build, name: str) -> View:
     place = build.places[name]
-    return View(name, place.shape, place.axes, build.source.types[name] == np.uint8)
+    return View(name, place.shape, place.axes, build.source.types[name] == np.uint8, order=place.order)

@@ -9,13 +9,12 @@ import numpy as np
 from onnx import NodeProto
 
 from ...graph import Int8, Window
-from ..fragments.fragments import label
-from ..reading.errors import ModelError
 from .build import Build, attributes, image_place, skipped, window_of
-from .layout import CHANNELS_FIRST, CHANNELS_LAST, Place, Shape3, image_shape, same_order
+from .elements import as_image, as_rows
+from .layout import CHANNELS_FIRST, CHANNELS_LAST, Place, Shape3, image_shape
 
-#: Kernel int8[outputs, rows, columns, inputs], its window, shape of the result and order of its axes.
-Lowered = tuple[Int8, Window, Shape3, Shape3]
+#: What is read, kernel int8[outputs, rows, columns, inputs], its window, shape of the result and order of its axes.
+Lowered = tuple[Place, Int8, Window, Shape3, Shape3]
 
 
 def lower_spatial(build: Build, node: NodeProto, place: Place, weights: Int8, onnx_shape: tuple[int, ...]) -> Lowered:
@@ -29,6 +28,7 @@ def lower_spatial(build: Build, node: NodeProto, place: Place, weights: Int8, on
     # A 1x1 convolution on what was flattened before is a matrix product, unless its one window lies on the border.
     if on_vector and not grouped and not any(window_of(node, kernel, rank, wanted, output_shape).pads):
         return lower_product(build, node, place, weights.reshape(len(weights), -1))
+    place = as_image(build, node, place)
     shape = image_place(build, node, place)
     window = window_of(node, kernel, rank, shape, output_shape)
     weights = weights.reshape(*weights.shape[:2], *window.kernel).transpose(0, 2, 3, 1)
@@ -37,7 +37,7 @@ def lower_spatial(build: Build, node: NodeProto, place: Place, weights: Int8, on
         # Windows begin at the first element, and weights of zero leave out what ONNX Runtime does.
         weights = np.pad(weights, ((0, 0), (rows, 0), (columns, 0), (0, 0)))
         window = dataclasses.replace(window, kernel=weights.shape[1:3])
-    return weights, window, output_shape, CHANNELS_FIRST
+    return place, weights, window, output_shape, CHANNELS_FIRST
 
 
 def lower_product(build: Build, node: NodeProto, place: Place, matrix: Int8) -> Lowered:
@@ -47,11 +47,7 @@ def lower_product(build: Build, node: NodeProto, place: Place, matrix: Int8) -> 
     if math.prod(shape) == features:
         kernel = matrix.reshape(outputs, *(shape[axis] for axis in place.axes))
         kernel = kernel.transpose(0, *(1 + place.axes.index(axis) for axis in range(3)))
-        return kernel, Window(shape[:2]), (1, 1, outputs), CHANNELS_LAST
-    if shape[2] != features or not same_order(place.axes, CHANNELS_LAST, shape):
-        raise ModelError(
-            f"{build.source.name}: {label(node)} works on {math.prod(shape) // features} rows of "
-            f"{features} values that do not lie together; transpose "
-            "its input such that the features are the channels"
-        )
-    return matrix.reshape(outputs, 1, 1, features), Window((1, 1)), (*shape[:2], outputs), CHANNELS_LAST
+        return place, kernel, Window(shape[:2]), (1, 1, outputs), CHANNELS_LAST
+    place = as_rows(build, node, place)
+    size = build.shape_of(place)[:2]
+    return place, matrix.reshape(outputs, 1, 1, features), Window((1, 1)), (*size, outputs), CHANNELS_LAST

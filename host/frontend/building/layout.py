@@ -1,13 +1,18 @@
 """Layout arithmetic: how an ONNX tensor lies in a feature map, and which reshapes and transposes cost nothing.
 
 A :class:`Place` says ``onnx = codes[height, width, channels].transpose(axes).reshape(shape)``. A reshape changes
-``shape`` alone; a transpose that keeps whole axes together changes ``axes`` as well; both vanish then.
+``shape`` alone; a transpose that keeps whole axes together changes ``axes`` as well; both vanish then. What moves bytes
+otherwise is noted as an ``order`` of elements, until an operator reads them that wants them where they belong.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+from onnx import NodeProto
 
 Shape = tuple[int, ...]
 Shape3 = tuple[int, int, int]
@@ -18,11 +23,17 @@ CHANNELS_LAST: Shape3 = (0, 1, 2)
 
 @dataclass(frozen=True)
 class Place:
-    """An ONNX tensor of ``shape`` as a view of the graph's tensor ``tensor``; see the module."""
+    """An ONNX tensor of ``shape`` as a view of the graph's tensor ``tensor``; see the module.
+
+    With an ``order``, int64[elements], ``onnx = codes.reshape(-1)[order].reshape(shape)`` instead; ``mover`` is the
+    operator that changed it last.
+    """
 
     tensor: str
     axes: Shape3
     shape: tuple[int, ...]
+    order: npt.NDArray[np.int64] | None = field(default=None, compare=False, repr=False)
+    mover: NodeProto | None = field(default=None, compare=False, repr=False)
 
 
 def ordered_axes(axes: Shape3, feature_shape: Shape3) -> tuple[int, ...]:

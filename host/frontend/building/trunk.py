@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from onnx import NodeProto
 
 from ...graph import MaxPool
-from ..fragments.fragments import LAYOUT, POOLING, label
+from ..fragments.fragments import POOLING, label
+from ..fragments.moves import is_choice, is_layout
 from ..reading.errors import UnsupportedError
-from .build import Build, attributes, follow_layout, image_place, window_of
-from .layout import CHANNELS_FIRST, Place, image_shape
+from .build import Build, attributes, image_place, permutation_of, window_of
+from .elements import as_image, elements_of, place_with, settle
+from .layout import CHANNELS_FIRST, Place, image_shape, transposed
+from .moved import moved_by
 from .moves import lower_move
 
 
@@ -27,17 +32,34 @@ def follow_trunk(build: Build, nodes: list[NodeProto], place: Place, like: str, 
     output : str or None
         Name of the last layer's result, by default that of its float tensor.
     """
-    makers = [node for node in nodes if node.op_type not in LAYOUT]
+    makers = [node for node in nodes if not is_layout(build.source, node)]
     for node in nodes:
         # Pointwise operators may have added dimensions of one element in front.
-        place = Place(place.tensor, place.axes, build.source.shapes[node.input[0]])
-        if node.op_type in LAYOUT:
+        place = dataclasses.replace(place, shape=build.source.shapes[node.input[0]])
+        if is_layout(build.source, node):
             place = follow_layout(build, node, place)
         else:
+            place = settle(build, place, node.input[0], like)
             last = output is not None and node is makers[-1]
+            place = as_image(build, node, place)
             lower = lower_pool if node.op_type in POOLING else lower_move
             place = lower(build, node, place, output if last else node.output[0], like)
-    return place
+    name = output or (nodes[-1].output[0] if nodes else "")
+    return settle(build, place, name, like)
+
+
+def follow_layout(build: Build, node: NodeProto, place: Place) -> Place:
+    """The place after an operator that changes shape or order of elements, or chooses some: no layer is added."""
+    shape, feature_shape = build.source.shapes[node.output[0]], build.shape_of(place)
+    if node.op_type != "Transpose" and not is_choice(build.source, node):
+        return dataclasses.replace(place, shape=shape)
+    if node.op_type == "Transpose" and place.order is None:
+        permutation = permutation_of(node, len(shape))
+        axes = transposed(place.axes, place.shape, permutation, feature_shape)
+        if axes is not None:
+            return Place(place.tensor, axes, shape)
+    (elements,) = moved_by(build.source, node, elements_of(place, feature_shape))
+    return place_with(place.tensor, elements, feature_shape, node)
 
 
 def lower_pool(build: Build, node: NodeProto, place: Place, output: str, like: str) -> Place:

@@ -8,6 +8,7 @@ from ...graph import CodeFinish, Convolution, Window, arrangements
 from ...graph.tabulate import code_offset
 from ..building.build import Build, image_place
 from ..building.checks import check_layers, random_codes
+from ..building.elements import as_image
 from ..building.layout import CHANNELS_FIRST, Place
 from ..building.transposed import geometry_of
 from ..building.trunk import follow_trunk
@@ -46,6 +47,7 @@ def lower_transposed(build: Build, fragment: Fragment) -> None:
     check_zero_point(build, node, given, product.zero_points[0] - input_offset)
     place = follow_trunk(build, product.before, Place(given.tensor, given.axes, source.shapes[start]), start)
     place = Place(place.tensor, place.axes, source.shapes[node.input[0]])
+    place = as_image(build, node, place)
     image_place(build, node, place)
     geometry = geometry_of(source, node)
     phases, (rows, columns) = len(geometry.phases), geometry.whole

@@ -27,7 +27,7 @@ from .fragments import (
     label,
     written_operator,
 )
-from .moves import is_crop, is_move
+from .moves import is_crop, is_layout, is_move
 from .quantisation import check_scales
 from .wide import NARROW, REMEDY, is_wide, wide_between, wide_tensor
 
@@ -83,8 +83,12 @@ def _judge(source: Source, fragment: Fragment) -> tuple[Kind, str]:
         return Kind.HOST, several
     if len(fragment.inputs) > 1:
         return _judge_combination(source, fragment)
-    known = (*POINTWISE, *POOLING, *LAYOUT)
-    foreign = [node for node in fragment.nodes if node.op_type not in known and not is_move(source, node)]
+    known = (*POINTWISE, *POOLING)
+    foreign = [
+        node
+        for node in fragment.nodes
+        if node.op_type not in known and not is_layout(source, node) and not is_move(source, node)
+    ]
     if foreign:
         fragment.remedy = _REMEDIES.get(foreign[0].op_type, fragment.remedy)
         fragment.cause = foreign[0]
@@ -166,7 +170,7 @@ def _listed(names: list[str]) -> str:
 
 def _is_layout(source: Source, fragment: Fragment) -> bool:
     inner = [node for node in fragment.nodes if node.op_type not in QUANTISERS]
-    if any(node.op_type not in (*LAYOUT, *TRANSPARENT) for node in inner):
+    if any(node.op_type not in TRANSPARENT and not is_layout(source, node) for node in inner):
         return False
     ends = [node for node in fragment.nodes if node.op_type in QUANTISERS]
     if not ends:

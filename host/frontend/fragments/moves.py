@@ -5,12 +5,24 @@ from __future__ import annotations
 from onnx import NodeProto
 
 from ..reading.source import Source
-from .fragments import MOVES
+from .fragments import LAYOUT, MOVES
 
 
 def is_move(source: Source, node: NodeProto) -> bool:
     """Whether an operator moves elements to other pixels, repeats them or leaves some out."""
     return node.op_type in MOVES or is_crop(source, node)
+
+
+def is_layout(source: Source, node: NodeProto) -> bool:
+    """Whether an operator has its elements in another order or shape, or some of them, and no image need be there."""
+    return node.op_type in LAYOUT or is_choice(source, node)
+
+
+def is_choice(source: Source, node: NodeProto) -> bool:
+    """Whether an operator takes elements by constant indices."""
+    if node.op_type not in ("Gather", "GatherND"):
+        return False
+    return node.input[0] in source.shapes and node.input[1] in source.constants
 
 
 def is_crop(source: Source, node: NodeProto) -> bool:

@@ -9,6 +9,7 @@ from ....golden.numerics.addition import UNSIGNED_OFFSET, add, sum_tables
 from ...graph import Add, CodeFinish
 from ..building.build import Build
 from ..building.checks import check_layers
+from ..building.elements import as_other
 from ..building.layout import Place
 from ..fragments.fragments import ADDITION, Fragment, label
 from ..reading.errors import UnsupportedError
@@ -43,6 +44,7 @@ def lower_addition(build: Build, fragment: Fragment) -> None:
             "put QuantizeLinear and DequantizeLinear after the addition, or choose other scales",
         )
     first_layer = len(build.graph.layers)
+    second_place = as_other(build, node, second_place, first_place)
     build.add_tensor(end, build.shape_of(first_place), end)
     build.graph.layers.append(
         Add(

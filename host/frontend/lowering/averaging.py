@@ -16,6 +16,7 @@ from ....golden.numerics.pooling import average_multiplier
 from ...graph import AveragePool, Window
 from ..building.build import Build, attributes, image_place, window_of
 from ..building.checks import are_powers_of_two, check_layers
+from ..building.elements import as_image
 from ..building.layout import CHANNELS_FIRST, Place, image_shape
 from ..building.trunk import follow_trunk
 from ..fragments.fragments import AVERAGE, QUANTISERS, TRANSPARENT, Fragment, label
@@ -55,6 +56,7 @@ def lower_average(build: Build, fragment: Fragment) -> None:
 
 def _average(build: Build, node: NodeProto, place: Place, output: str, like: str, entering: float) -> Place:
     place = Place(place.tensor, place.axes, build.source.shapes[node.input[0]])
+    place = as_image(build, node, place)
     shape = image_place(build, node, place)
     onnx_shape = build.source.shapes[node.output[0]]
     window = _window(build, node, shape)

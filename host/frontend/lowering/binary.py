@@ -18,6 +18,7 @@ from ...graph import BinaryConvolution, CodeFinish, Pointwise, Tensor, Window
 from ...graph.tabulate import CODES
 from ..building.build import Build, image_place
 from ..building.checks import check_layers
+from ..building.elements import as_image
 from ..building.kernels import Lowered, lower_product
 from ..building.layout import CHANNELS_FIRST, Place, Shape3, image_shape
 from ..fragments.fragments import Fragment
@@ -38,7 +39,7 @@ def lower_binary(build: Build, fragment: Fragment) -> None:
     node, start, end = fragment.main, fragment.inputs[0], fragment.outputs[0]
     body, place = build.source.function(node), build.places[start]
     place, first_layer = Place(place.tensor, place.axes, build.source.shapes[start]), len(build.graph.layers)
-    weights, window, shape, axes = _kernel(build, node, place, body, build.source.shapes[end])
+    place, weights, window, shape, axes = _kernel(build, node, place, body, build.source.shapes[end])
     outputs, is_signs = len(weights), body.scale is None
     build.add_tensor(end, shape, end)
     # Readers may say otherwise.
@@ -64,15 +65,16 @@ def lower_binary(build: Build, fragment: Fragment) -> None:
 
 
 def _kernel(build: Build, node: NodeProto, place: Place, body: BinaryBody, onnx_shape: tuple[int, ...]) -> Lowered:
-    """Weights [outputs, rows, columns, inputs], their window, the shape of the result and the order of its axes."""
+    """What is read, weights [outputs, rows, columns, inputs], window, and shape and order of axes of the result."""
     geometry, weights = body.geometry, body.weights
     wanted, output_shape = image_shape(place.shape), image_shape(onnx_shape)
     on_vector = wanted is None or wanted[:2] == output_shape[:2] == (1, 1)
     if on_vector and not any(geometry.pads) and math.prod(geometry.kernel) == 1:
         return lower_product(build, node, place, weights.reshape(len(weights), -1))
+    place = as_image(build, node, place)
     shape = image_place(build, node, place)
     window = _window(body, shape, output_shape)
-    return weights.transpose(0, 2, 3, 1), window, output_shape, CHANNELS_FIRST
+    return place, weights.transpose(0, 2, 3, 1), window, output_shape, CHANNELS_FIRST
 
 
 def _window(body: BinaryBody, shape: Shape3, output_shape: Shape3) -> Window:

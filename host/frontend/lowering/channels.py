@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from onnx import NodeProto, helper
 
-from ...graph import CodeFinish, Concat, Int8, Pointwise, Slice
+from ...graph import CodeFinish, Concat, Pointwise, Slice
 from ...graph.tabulate import CODES
-from ..building.build import Build, attributes, show
-from ..building.checks import check_layers, table_of
+from ..building.build import Build, attributes
+from ..building.checks import check_layers
+from ..building.elements import settle_inputs
 from ..building.layout import CHANNELS_FIRST, CHANNELS_LAST, Place, Shape3, image_shape, same_order
 from ..fragments.fragments import CONCAT, SLICE, Fragment, label
-from ..reading.cut import cut
 from ..reading.errors import UnsupportedError
 from ..reading.source import Source
+from .arranging import lower_joined, lower_parts
+from .past import ancestors, tabulate_past
 
 
 def lower_concat(build: Build, fragment: Fragment) -> None:
@@ -21,21 +25,23 @@ def lower_concat(build: Build, fragment: Fragment) -> None:
     Raises
     ------
     UnsupportedError
-        If it does not join the channels of activations.
+        If it does not join activations.
     """
-    source, end, first_layer = build.source, fragment.outputs[0], len(build.graph.layers)
+    source, end = build.source, fragment.outputs[0]
     node = next(node for node in fragment.nodes if node.op_type in CONCAT)
     operands = list(node.input[2::3] if node.op_type == "QLinearConcat" else node.input)
     if any(name in source.constants for name in operands):
         raise UnsupportedError(f"{label(node)} joins a constant", "join activations alone")
     axis = channel_axis(source, node)
+    tables = [tabulate_past(source, fragment, _with_operand(node, at), end) for at in range(len(operands))]
+    if channels_order(axis, len(source.shapes[end])) == CHANNELS_FIRST:
+        settle_inputs(build, fragment)
     places = [_place_of(build, name) for name in operands]
     shapes = [build.shape_of(place) for place in places]
-    for place in places:
-        _check_channels(build, node, place, axis)
-    if len({shape[:2] for shape in shapes}) > 1:
-        raise UnsupportedError(f"{label(node)} joins feature maps of {' and '.join(map(show, shapes))}")
-    tables = [tabulate_past(source, fragment, _with_operand(node, at), end) for at in range(len(operands))]
+    if not all(_works_on_channels(build, place, axis) for place in places):
+        lower_joined(build, fragment, node, axis, places, tables)
+        return
+    first_layer = len(build.graph.layers)
     build.add_tensor(end, (*shapes[0][:2], sum(shape[2] for shape in shapes)), end)
     build.graph.layers.append(
         Concat(
@@ -55,16 +61,18 @@ def lower_slice(build: Build, fragment: Fragment) -> None:
     Raises
     ------
     UnsupportedError
-        If it does not select neighbouring channels.
+        If what it takes is no constant, or takes too many pieces to move.
     """
     source, first_layer = build.source, len(build.graph.layers)
     node = next(node for node in fragment.nodes if node.op_type in SLICE)
     place = _place_of(build, node.input[0])
     axis = channel_axis(source, node)
-    _check_channels(build, node, place, axis)
-    ranges = _ranges(source, node, axis)
+    ranges = None if axis is None or not _works_on_channels(build, place, axis) else _ranges(source, node, axis)
+    if ranges is None:
+        lower_parts(build, fragment, node, place)
+        return
     for end in fragment.outputs:
-        taken = next(at for at, name in enumerate(node.output) if name in _above(source, fragment, end))
+        taken = next(at for at, name in enumerate(node.output) if name in ancestors(source, fragment, end))
         first, channels = ranges[taken]
         shape = (*build.shape_of(place)[:2], channels)
         whole = helper.make_node("Identity", node.input[:1], [node.output[taken]], node.name)
@@ -85,27 +93,12 @@ def lower_slice(build: Build, fragment: Fragment) -> None:
     check_layers(build, fragment, first_layer)
 
 
-def channel_axis(source: Source, node: NodeProto) -> int:
-    """The axis that a concatenation, Split or Slice works on.
-
-    Raises
-    ------
-    UnsupportedError
-        If a Slice shortens no axis or several.
-    """
+def channel_axis(source: Source, node: NodeProto) -> int | None:
+    """The axis that a concatenation, Split or Slice works on; None where a Slice shortens no axis or several."""
     if node.op_type == "Slice":
-        changed = [
-            axis
-            for axis, (before, after) in enumerate(
-                zip(source.shapes[node.input[0]], source.shapes[node.output[0]], strict=True)
-            )
-            if before != after
-        ]
-        if not changed:
-            raise UnsupportedError(f"{label(node)} reverses an axis", "select neighbouring channels, in their order")
-        if len(changed) != 1:
-            raise UnsupportedError(f"{label(node)} must select channels alone, not from the axes {changed}")
-        return changed[0]
+        ends = (source.shapes[node.input[0]], source.shapes[node.output[0]])
+        changed = [axis for axis, (before, after) in enumerate(zip(*ends, strict=True)) if before != after]
+        return changed[0] if len(changed) == 1 else None
     return int(attributes(node).get("axis", 0)) % len(source.shapes[node.output[0]])
 
 
@@ -114,8 +107,7 @@ def _place_of(build: Build, name: str) -> Place:
     origin = name
     while origin not in build.places:
         origin = build.source.dynamic_inputs(build.source.producer[origin])[0]
-    place = build.places[origin]
-    return Place(place.tensor, place.axes, build.source.shapes[name])
+    return dataclasses.replace(build.places[origin], shape=build.source.shapes[name])
 
 
 def channels_order(axis: int, rank: int) -> Shape3:
@@ -123,22 +115,18 @@ def channels_order(axis: int, rank: int) -> Shape3:
     return CHANNELS_FIRST if axis == 1 and rank > 2 else CHANNELS_LAST
 
 
-def _check_channels(build: Build, node: NodeProto, place: Place, axis: int) -> None:
-    """Check that an axis of an ONNX tensor is the channels of the feature map that it is."""
+def _works_on_channels(build: Build, place: Place, axis: int) -> bool:
+    """Whether an axis of an ONNX tensor is the channels of the feature map that it is."""
     shape, order = build.shape_of(place), channels_order(axis, len(place.shape))
     if order == CHANNELS_FIRST:
         fits = image_shape(place.shape) == shape
     else:
         fits = axis == len(place.shape) - 1 and place.shape[axis] == shape[2]
-    if not fits or not same_order(place.axes, order, shape):
-        raise UnsupportedError(
-            f"axis {axis} of {list(place.shape)}, which {label(node)} works on, is not the channels of a feature map",
-            "join and split channels alone",
-        )
+    return place.order is None and fits and same_order(place.axes, order, shape)
 
 
-def _ranges(source: Source, node: NodeProto, axis: int) -> list[tuple[int, int]]:
-    """First channel and channels of each output."""
+def _ranges(source: Source, node: NodeProto, axis: int) -> list[tuple[int, int]] | None:
+    """First channel and channels of each output; None where these are no neighbours."""
     sizes = [source.shapes[name][axis] for name in node.output]
     if node.op_type == "Split":
         return [(sum(sizes[:at]), size) for at, size in enumerate(sizes)]
@@ -152,9 +140,7 @@ def _ranges(source: Source, node: NodeProto, axis: int) -> list[tuple[int, int]]
     axes = [axis % len(shape) for axis in given.get("axes", range(len(given["starts"])))]
     at = axes.index(axis)
     taken = range(shape[axis])[given["starts"][at] : given["ends"][at] : given.get("steps", [1] * len(axes))[at]]
-    if taken.step != 1:
-        raise UnsupportedError(f"{label(node)} does not select neighbouring channels")
-    return [(taken.start, len(taken))]
+    return [(taken.start, len(taken))] if taken.step == 1 else None
 
 
 def _with_operand(node: NodeProto, at: int) -> NodeProto:
@@ -163,25 +149,3 @@ def _with_operand(node: NodeProto, at: int) -> NodeProto:
         [*node.input[:2], *node.input[2 + 3 * at : 5 + 3 * at]] if node.op_type == "QLinearConcat" else [node.input[at]]
     )
     return helper.make_node(node.op_type, inputs, node.output, node.name, domain=node.domain, axis=0)
-
-
-def tabulate_past(source: Source, fragment: Fragment, replacement: NodeProto, end: str) -> Int8:
-    """int8[256], from the codes of an input to an output, past what replaces the node with the same result."""
-    above, path = {end}, []
-    for node in reversed(fragment.nodes):
-        if not above & set(node.output):
-            continue
-        chosen = replacement if set(node.output) & set(replacement.output) else node
-        path.append(chosen)
-        above |= set(chosen.input)
-    start = next(name for name in fragment.inputs if name in above)
-    return table_of(cut(source, path[::-1], {start: ["codes"]}, [end]))
-
-
-def _above(source: Source, fragment: Fragment, end: str) -> set[str]:
-    """Everything in a fragment that an output depends on."""
-    found = {end}
-    for node in reversed(fragment.nodes):
-        if found & set(node.output):
-            found |= set(source.dynamic_inputs(node))
-    return found

@@ -8,6 +8,7 @@ from ...graph import CodeFinish, Int8, Maximum, Pointwise
 from ...graph.tabulate import CODES
 from ..building.build import Build
 from ..building.checks import check_layers
+from ..building.elements import as_other
 from ..building.layout import Place
 from ..fragments.fragments import EXTREMES, Fragment, label
 from ..reading.errors import UnsupportedError
@@ -37,15 +38,16 @@ def lower_extreme(build: Build, fragment: Fragment) -> None:
     tables = codes.min(axis=1), codes.min(axis=0)
     if not np.array_equal(np.maximum(tables[0][:, None], tables[1]), codes):
         raise UnsupportedError(f"ONNX Runtime computes something else for {label(node)} than a choice between codes")
-    first_layer, places = len(build.graph.layers), [build.places[name] for name in names]
+    first_layer, (first, second) = len(build.graph.layers), (build.places[name] for name in names)
+    places = first, as_other(build, node, second, first)
     inputs = tuple(
         _looked_up(build, fragment, place, table, f"{end} {number}")
         for number, (place, table) in enumerate(zip(places, tables, strict=True))
     )
-    build.add_tensor(end, build.shape_of(places[0]), end)
+    build.add_tensor(end, build.shape_of(first), end)
     finish = CodeFinish(table=_TURNED) if is_least else CodeFinish()
     build.graph.layers.append(Maximum(node.name, inputs, end, finish=finish))
-    build.add_view(end, Place(end, places[0].axes, source.shapes[end]))
+    build.add_view(end, Place(end, first.axes, source.shapes[end]))
     check_layers(build, fragment, first_layer)
 
 

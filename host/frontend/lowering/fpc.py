@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...graph import CodeFinish, FastPointwise
 from ..building.build import Build, image_place
 from ..building.checks import check_layers
+from ..building.elements import as_image
 from ..building.layout import CHANNELS_FIRST, CHANNELS_LAST, Place
 from ..fragments.fragments import Fragment, label
 from ..reading.errors import UnsupportedError
@@ -23,6 +24,7 @@ def lower_fast_pointwise(build: Build, fragment: Fragment) -> None:
     place = Place(place.tensor, place.axes, build.source.shapes[start])
     pattern, first_layer = body.stages.pattern, len(build.graph.layers)
     if len(place.shape) > 2:
+        place = as_image(build, node, place)
         shape, axes = image_place(build, node, place), CHANNELS_FIRST
     else:
         shape, axes = build.shape_of(place), CHANNELS_LAST

@@ -7,7 +7,7 @@ from onnx import NodeProto
 from ..building.build import Build, permutation_of
 from ..building.layout import CHANNELS_FIRST, CHANNELS_LAST, Place, Shape3, image_shape, inverse, transposed
 from ..fragments.fragments import AVERAGE, CONCAT, LAYOUT, LINEAR, PAD, POOLING, SLICE, TRANSPOSED
-from ..fragments.moves import is_move
+from ..fragments.moves import is_choice, is_move
 from ..reading.errors import UnsupportedError
 from ..reading.source import Source, size
 from .channels import channel_axis, channels_order
@@ -57,7 +57,8 @@ def _find_spatial(source: Source, name: str) -> _Wish | None:
     while ways:
         node, name, path = ways.pop()
         shape = source.shapes[name]
-        if source.function(node) or is_move(source, node) or node.op_type in TRANSPOSED:
+        is_moved = is_move(source, node) or is_choice(source, node) or _works_on_rows(source, node)
+        if source.function(node) or is_moved or node.op_type in TRANSPOSED:
             image = image_shape(shape)
             if image is not None:
                 return path, image, CHANNELS_FIRST, shape
@@ -78,6 +79,13 @@ def _find_spatial(source: Source, name: str) -> _Wish | None:
                 (reader, output, path + step) for output in reversed(outputs) for reader in _readers(source, output)
             ]
     return None
+
+
+def _works_on_rows(source: Source, node: NodeProto) -> bool:
+    """Whether a concatenation, Split or Slice works on several axes, or on one that no channels can be."""
+    if node.op_type not in (*CONCAT, *SLICE):
+        return False
+    return channel_axis(source, node) not in (1, len(source.shapes[node.output[0]]) - 1)
 
 
 def _readers(source: Source, name: str) -> list[NodeProto]:

@@ -190,9 +190,9 @@ def add_convolution(
     """
     onnx_shape = build.source.shapes[node.output[0]]
     if weights.ndim > 2:
-        kernel, window, shape, axes = lower_spatial(build, node, place, weights, onnx_shape)
+        place, kernel, window, shape, axes = lower_spatial(build, node, place, weights, onnx_shape)
     else:
-        kernel, window, shape, axes = lower_product(build, node, place, weights)
+        place, kernel, window, shape, axes = lower_product(build, node, place, weights)
     build.add_tensor(output, shape, like)
     build.graph.layers.append(
         Convolution(

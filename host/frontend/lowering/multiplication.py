@@ -6,7 +6,8 @@ from ....golden.numerics.multiplication import product_scaling
 from ...graph import CodeFinish, Multiply
 from ..building.build import Build
 from ..building.checks import check_layers
-from ..building.layout import CHANNELS_FIRST, Place, same_order
+from ..building.elements import as_image, as_other
+from ..building.layout import Place, image_shape
 from ..fragments.fragments import MULTIPLICATION, Fragment, label
 from ..reading.errors import UnsupportedError
 from .pairs import check_alike, check_types, operands_of, tabulate_pairs
@@ -32,15 +33,16 @@ def lower_multiplication(build: Build, fragment: Fragment) -> None:
         )
     first, second = (build.places[name] for name in names)
     points = zero_points[:2]
-    if _is_vector(build, first, second):
+    if _is_vector(first, second):
         first, second, points = second, first, points[::-1]
-    spread = (1, 1)
-    if _is_vector(build, second, first):
+    first_layer, spread = len(build.graph.layers), (1, 1)
+    if _is_vector(second, first):
         check_types(source, names, MULTIPLICATION[1])
+        first, second = (as_image(build, node, place) for place in (first, second))
         spread = build.shape_of(first)[:2]
     else:
         check_alike(build, names, MULTIPLICATION[1])
-    first_layer = len(build.graph.layers)
+        second = as_other(build, node, second, first)
     build.add_tensor(end, build.shape_of(first), end)
     # What a fused Relu or Clip cuts, no pair reaches.
     finish = CodeFinish(int(expected.min()), int(expected.max()))
@@ -50,9 +52,7 @@ def lower_multiplication(build: Build, fragment: Fragment) -> None:
     check_layers(build, fragment, first_layer)
 
 
-def _is_vector(build: Build, place: Place, of: Place) -> bool:
+def _is_vector(place: Place, of: Place) -> bool:
     """Whether a tensor has one element for each channel of a map ``of``, as ONNX broadcasts it."""
-    shape, (height, width, channels) = build.shape_of(place), build.shape_of(of)
-    is_spread = place.shape == (1, channels, *(1 for _ in of.shape[2:])) and place.shape != of.shape
-    lies_right = same_order(of.axes, CHANNELS_FIRST, (height, width, channels)) and shape == (1, 1, channels)
-    return is_spread and lies_right
+    is_map = image_shape(of.shape) is not None and place.shape != of.shape
+    return is_map and place.shape == (1, of.shape[1], *(1 for _ in of.shape[2:]))

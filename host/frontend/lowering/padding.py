@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 from onnx import NodeProto, helper
 
 from ...graph import CodeFinish, Graph, Layer, Pad, Pointwise, Window
-from ...graph.tabulate import CODES
+from ...graph.tabulate import code_offset
 from ..building.build import Build, attributes
 from ..building.checks import check_layers
 from ..building.layout import CHANNELS_FIRST, CHANNELS_LAST, Place, Shape3, image_shape, same_order
@@ -15,7 +16,8 @@ from ..fragments.fragments import PAD, Fragment, label
 from ..fragments.quantisation import quantisation
 from ..reading.errors import UnsupportedError
 from ..reading.source import Source
-from .channels import tabulate_past
+from .arranging import keeps, lower_surrounded
+from .past import tabulate_past
 
 Pads = tuple[int, int, int, int]
 
@@ -26,15 +28,18 @@ def lower_pad(build: Build, fragment: Fragment) -> None:
     Raises
     ------
     UnsupportedError
-        If it does not surround a feature map with zeros.
+        If it takes too many pieces.
     """
     source, start, end, first_layer = build.source, fragment.inputs[0], fragment.outputs[0], len(build.graph.layers)
     node = next(node for node in fragment.nodes if node.op_type in PAD)
     order, pads = _border(build, node, build.places[start])
+    if pads is None or not _pads_with_zeros(source, node, start):
+        lower_surrounded(build, fragment, node)
+        return
     place, name = build.places[start], build.places[start].tensor
     height, width, channels = build.shape_of(place)
     table = tabulate_past(source, fragment, helper.make_node("Identity", node.input[:1], node.output, node.name), end)
-    if (table != CODES).any() or build.graph.tensors[name].zero_point != quantisation(source, end)[1]:
+    if not keeps(build, name, end, table):
         # The padded float tensor lends its name: nothing else in the graph has it.
         name = node.output[0]
         build.add_tensor(name, (height, width, channels), end)
@@ -43,29 +48,30 @@ def lower_pad(build: Build, fragment: Fragment) -> None:
     build.add_tensor(end, (*window.output_size(height, width), channels), end)
     build.graph.layers.append(Pad(node.name, (name,), end, window=window, channels=channels))
     build.add_view(end, Place(end, order, source.shapes[end]))
-    try:
-        check_layers(build, fragment, first_layer)
-    except UnsupportedError as error:
-        raise UnsupportedError(f"{label(node)} pads with another value than zero", "pad with zeros") from error
+    check_layers(build, fragment, first_layer)
 
 
-def _border(build: Build, node: NodeProto, place: Place) -> tuple[Shape3, Pads]:
-    """The order of the axes, and the border on each side."""
+def _pads_with_zeros(source: Source, node: NodeProto, start: str) -> bool:
+    """Whether what is put around is the real number zero: on codes their zero point."""
     given = attributes(node)
-    if given.get("mode", b"constant") != b"constant":
-        raise UnsupportedError(f"{label(node)} pads with mode {given['mode'].decode()}", "pad with zeros")
+    value = source.constants[node.input[2]] if len(node.input) > 2 and node.input[2] else given.get("value", 0.0)
+    zero = 0
+    if source.is_codes(node.input[0]):
+        zero = quantisation(source, start)[1] + code_offset(source.types[start])
+    return given.get("mode", b"constant") == b"constant" and float(np.asarray(value).item()) == zero
+
+
+def _border(build: Build, node: NodeProto, place: Place) -> tuple[Shape3, Pads | None]:
+    """The order of the axes, and the border on each side; None where something else is padded."""
     before, after = padded_axes(build.source, node)
     order, shape, rank = border_order(build.source, node), build.shape_of(place), len(place.shape)
     if order == CHANNELS_FIRST:
         fits, spatial = image_shape(place.shape) == shape, range(2, rank)
     else:
         fits, spatial = place.shape[1:] == shape, range(1, 3)
-    fits = fits and same_order(place.axes, order, shape)
+    fits = fits and place.order is None and same_order(place.axes, order, shape)
     if not fits or min(*before, *after) < 0 or any(before[at] or after[at] for at in {*range(rank)} - {*spatial}):
-        raise UnsupportedError(
-            f"{label(node)} does not put a border around a feature map",
-            "pad the spatial axes alone, with positive sizes",
-        )
+        return order, None
     (top, left), (bottom, right) = ([0, *(sizes[at] for at in spatial)][-2:] for sizes in (before, after))
     return order, (top, left, bottom, right)
 

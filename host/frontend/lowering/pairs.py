@@ -13,7 +13,6 @@ from ...graph.codes import from_codes, to_codes
 from ...graph.tabulate import CODES, code_offset, open_part
 from ...model.model_graph import has_unsigned
 from ..building.build import Build
-from ..building.layout import same_order
 from ..fragments.fragments import Fragment
 from ..reading.cut import cut
 from ..reading.errors import UnsupportedError
@@ -63,23 +62,17 @@ def _producer(source: Source, name: str) -> NodeProto:
 
 
 def check_alike(build: Build, names: Sequence[str], operator: str) -> None:
-    """Refuse operands whose elements do not lie alike, or are of two types, of an operator in QLinear form.
+    """Refuse operands of other shapes, or of two types, of an operator in QLinear form.
 
     Raises
     ------
     UnsupportedError
-        If they have other shapes or layouts; if they are int8 and uint8.
+        If they have other shapes; if they are int8 and uint8.
     """
     first, second = (build.places[name] for name in names)
     if first.shape != second.shape:
         raise UnsupportedError(
             f"its operands have the shapes {list(first.shape)} and {list(second.shape)}", "give both operands one shape"
-        )
-    shape = build.shape_of(first)
-    if shape != build.shape_of(second) or not same_order(first.axes, second.axes, shape):
-        raise UnsupportedError(
-            "the layout operators before its operands arrange them differently",
-            "feed both operands with the layout of their producers",
         )
     check_types(build.source, names, operator)
 

@@ -14,8 +14,8 @@ from ..building.build import Build
 from ..building.checks import check_layers, table_of
 from ..building.layout import Place
 from ..building.trunk import follow_trunk
-from ..fragments.fragments import LAYOUT, POOLING, QUANTISERS, TRANSPARENT, Fragment, label
-from ..fragments.moves import is_move
+from ..fragments.fragments import POOLING, QUANTISERS, TRANSPARENT, Fragment, label
+from ..fragments.moves import is_choice, is_layout, is_move
 from ..fragments.quantisation import quantisation
 from ..reading.cut import cut
 from ..reading.errors import UnsupportedError
@@ -34,7 +34,7 @@ def lower_region(build: Build, fragment: Fragment) -> None:
         result for a code depends on its position.
     """
     source, start, end = build.source, fragment.inputs[0], fragment.outputs[0]
-    steps = [node for node in fragment.nodes if node.op_type in (*LAYOUT, *POOLING) or is_move(source, node)]
+    steps = [node for node in fragment.nodes if _is_step(source, node)]
     pools = [node for node in steps if node.op_type in POOLING]
     for node in steps:
         _check_passed_by_all(source, fragment, node)
@@ -43,7 +43,7 @@ def lower_region(build: Build, fragment: Fragment) -> None:
     leading = _count_leading(source, fragment, pointwise, pools)
     at = steps.index(pools[leading]) if leading < len(pools) else len(steps)
     done = steps.index(pools[leading - 1]) if leading else 0
-    at = next((place for place in range(done, at) if is_move(source, steps[place])), at)
+    at = next((place for place in range(done, at) if _moves(source, steps[place])), at)
     first_layer = len(build.graph.layers)
     place = build.places[start]
     keeps_zero_point = build.graph.tensors[place.tensor].zero_point == quantisation(source, end)[1]
@@ -52,7 +52,7 @@ def lower_region(build: Build, fragment: Fragment) -> None:
     else:
         place = follow_trunk(build, steps[:at], place, start)
         # The float tensor in front of QuantizeLinear lends its name: nothing else in the graph has it.
-        is_last = all(node.op_type in LAYOUT for node in steps[at:])
+        is_last = all(is_layout(source, node) for node in steps[at:])
         output = end if is_last else fragment.nodes[-1].input[0]
         build.add_tensor(output, build.shape_of(place), end)
         build.graph.layers.append(
@@ -120,5 +120,14 @@ def _count_leading(source: Source, fragment: Fragment, pointwise: onnx.ModelProt
 
 
 def _computes(source: Source, nodes: list[NodeProto]) -> bool:
-    passing = (*QUANTISERS, *TRANSPARENT, *LAYOUT, *POOLING)
-    return any(node.op_type not in passing and not is_move(source, node) for node in nodes)
+    passing = (*QUANTISERS, *TRANSPARENT)
+    return any(node.op_type not in passing and not _is_step(source, node) for node in nodes)
+
+
+def _moves(source: Source, node: NodeProto) -> bool:
+    return is_move(source, node) or is_choice(source, node)
+
+
+def _is_step(source: Source, node: NodeProto) -> bool:
+    """Whether an operator moves codes, or chooses among them."""
+    return node.op_type in POOLING or is_layout(source, node) or is_move(source, node)

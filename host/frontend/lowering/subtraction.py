@@ -6,6 +6,7 @@ from ....golden.numerics.subtraction import difference_tables
 from ...graph import Add, CodeFinish
 from ..building.build import Build
 from ..building.checks import check_layers
+from ..building.elements import as_other
 from ..building.layout import Place
 from ..fragments.fragments import SUBTRACTION, Fragment, label
 from ..reading.errors import UnsupportedError
@@ -34,6 +35,7 @@ def lower_subtraction(build: Build, fragment: Fragment) -> None:
         )
     first, second = (build.places[name] for name in names)
     first_layer = len(build.graph.layers)
+    second = as_other(build, node, second, first)
     build.add_tensor(end, build.shape_of(first), end)
     # What a fused Relu or Clip cuts, no pair reaches.
     finish = CodeFinish(int(expected.min()), int(expected.max()))

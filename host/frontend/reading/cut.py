@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import onnx
 from onnx import NodeProto, helper
@@ -30,7 +30,7 @@ def cut(
     """
     computed = set(inputs) | {name for node in nodes for name in node.output}
     constant_nodes = _constant_nodes(source, {name for node in nodes for name in reads(node)} - computed)
-    all_nodes = [*constant_nodes, *nodes]
+    all_nodes = [*constant_nodes, *(_without(node, inputs) for node in nodes)]
     read = {name for node in all_nodes for name in reads(node)} | set(outputs)
     called = {(node.domain, node.op_type) for node in all_nodes}
     graph = helper.make_graph(
@@ -63,6 +63,16 @@ def cut_between(source: Source, inputs: Sequence[str], outputs: Sequence[str]) -
     read = {name for node in nodes for name in source.dynamic_inputs(node)} | set(outputs)
     ends = [name for name in [*source.inputs, *inputs] if name in read]
     return cut(source, nodes[::-1], {name: source.shapes[name] for name in dict.fromkeys(ends)}, outputs)
+
+
+def _without(node: NodeProto, given: Container[str]) -> NodeProto:
+    """A node of which some outputs are given already, under other names: others of it are needed."""
+    if not any(name in given for name in node.output):
+        return node
+    other = NodeProto()
+    other.CopyFrom(node)
+    other.output[:] = [f"{name} once more" if name in given else name for name in node.output]
+    return other
 
 
 def _constant_nodes(source: Source, needed: set[str]) -> list[NodeProto]:

@@ -1,4 +1,4 @@
-"""Elements moved to other pixels and channels: nearest upsampling, depth to space, space to depth, crops."""
+"""Elements moved to other pixels and channels: upsampling, depth to space, crops, borders, shuffles, transposes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import ClassVar
 import numpy as np
 
 from ..channels import Place, Selection, Views
+from ..finish import looked_up
 from ..layer import Layer
-from ..phase import WHOLE, Phase
+from ..phase import WHOLE
 from ..tensor import Int8, Shape, Tensor
 
 
@@ -24,8 +25,7 @@ class Rearrange(Layer):
     title : str
         What it is called.
     pieces : tuple of Selection
-        Which elements become which. Together they are the output, each element once; what they read begins where the
-        windows do: behind what negative ``window.pads`` leave out.
+        Which elements become which. Together they are the output, each element once.
     """
 
     title: str
@@ -41,38 +41,43 @@ class Rearrange(Layer):
         """Every piece at its place."""
         height, width, channels = tensors[self.output].shape
         result = np.empty((height, width, channels), np.int8)
-        for part in self.selections(tensors):
-            rows, columns = part.written.within(range(height), range(width))
-            source = values[self.inputs[part.source]]
-            taken = source[np.ix_(part.read.rows(rows), part.read.columns(columns), part.sources)]
-            result[np.ix_(part.written.rows(rows), part.written.columns(columns), part.targets)] = taken
+        for part in self.pieces:
+            rows, columns = part.within(range(height), range(width))
+            taken = values[self.inputs[part.source]][tuple(part.elements(rows, columns))]
+            places = np.ix_(part.written.rows(rows), part.written.columns(columns), part.targets)
+            result[places] = looked_up(taken, part.table)
         return {self.output: result}
 
     def selections(self, tensors: Mapping[str, Tensor]) -> list[Selection]:
-        """Its pieces, as they lie in the whole input."""
-        top, left, _, _ = self.window.pads
-        start = Phase(-top, -left)
-        return [dataclasses.replace(part, read=start.of(part.read)) for part in self.pieces]
+        """Its pieces."""
+        return [*self.pieces]
 
     def _takes_all(self, part: Selection, tensors: Mapping[str, Tensor]) -> bool:
         """Whether a piece is the whole of an input, its last rows and columns as well."""
         height, width, channels = tensors[self.inputs[part.source]].shape
-        rows, columns = part.written.within(*map(range, tensors[self.output].shape[:2]))
-        is_whole = part.read == WHOLE and (len(rows), len(columns)) == (height, width)
-        return is_whole and [*part.sources] == [*range(channels)]
+        rows, columns = part.within(*map(range, tensors[self.output].shape[:2]))
+        is_whole = part.read == WHOLE and part.along is None and (len(rows), len(columns)) == (height, width)
+        is_alike = part.spread == 1 and part.table is None
+        return is_whole and is_alike and [*part.sources] == [*range(channels)]
 
     def with_selections(self, inputs: Sequence[str], selections: Sequence[Selection]) -> Rearrange:
-        """They read their inputs from the first row and column on."""
+        """Other pieces."""
         return dataclasses.replace(self, inputs=tuple(inputs), pieces=tuple(selections))
 
     def of_rows(self, rows: range, height: int) -> Rearrange | None:
         """Whole windows, as each row of them is another one."""
         up = self.window.up[0]
-        return None if rows.start % up or rows.stop % up else super().of_rows(rows, height)
+        if rows.start % up or rows.stop % up:
+            return None
+        read = self.window.rows_read(rows, height)
+        parts = [part.of_rows(rows, read) for part in self.pieces]
+        pieces = tuple(part for part in parts if part is not None)
+        return dataclasses.replace(self, window=self.window.of_rows(rows, height), pieces=pieces)
 
     def of_channels(self, channels: range, source: Tensor) -> tuple[Rearrange, range] | None:
         """Every channel for itself, where all stay where they are."""
-        if any((part.first, part.target, part.channels) != (0, 0, source.shape[2]) for part in self.pieces):
+        channels_of = {(part.first, part.target, part.channels, part.along) for part in self.pieces}
+        if channels_of != {(0, 0, source.shape[2], None)}:
             return None
         pieces = tuple(dataclasses.replace(part, channels=len(channels)) for part in self.pieces)
         return dataclasses.replace(self, pieces=pieces), channels

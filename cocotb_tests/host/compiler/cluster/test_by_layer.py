@@ -19,14 +19,14 @@ from lutterfly.host.compiler import CompileError, compile_graph, encode, plan_gr
 from lutterfly.host.compiler.clock.cycles import predict_together
 from lutterfly.host.compiler.cluster import by_layer
 from lutterfly.host.compiler.cluster.by_layer import on_one, plan_by_layer, plan_parts, rewritten
-from lutterfly.host.compiler.cluster.split import Split, parts_of
+from lutterfly.host.compiler.cluster.split import Split, part_of, parts_of
 from lutterfly.host.compiler.data.spread import Spread
 from lutterfly.host.compiler.outcome.emit import check_program, emit
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Graph, Slice, Window
 from lutterfly.host.graph.evaluate import evaluate
 from lutterfly.host.program import SpreadBy
-from networks.mixed import FIRST_MOVED, FIRST_WIDE, config_of, network
+from networks.mixed import FIRST_ARRANGED, FIRST_MOVED, FIRST_WIDE, config_of, network
 from oracles.execution import get_output, put_input
 from quantised.graphs import GraphMaker
 from quantised.random_graphs import random_arranged
@@ -92,6 +92,7 @@ def drawn(graph: Graph, config: Config, seed: int) -> Spread:
         ("ecp5-85k", 2, range(40, 48)),
         ("tiny", 8, range(FIRST_WIDE, FIRST_WIDE + 4)),
         ("tiny", 2, range(FIRST_MOVED, FIRST_MOVED + 4)),
+        ("tiny", 2, range(FIRST_ARRANGED, FIRST_ARRANGED + 6)),
         pytest.param("tiny", 2, range(100, 300), marks=pytest.mark.regress),
         pytest.param("tiny", 4, range(300, 500), marks=pytest.mark.regress),
         pytest.param("bottom-up", 2, range(500, 600), marks=pytest.mark.regress),
@@ -204,3 +205,14 @@ def test_constants_of_the_cores_lie_one_after_the_other() -> None:
     one = compile_graph(graph, PRESETS["ecp5-85k"])
     # With rows each has all weights.
     assert len(program.constants) == 2 * len(one.constants)
+
+
+def test_of_maps_of_several_heights_all_rows_are_needed() -> None:
+    maker = GraphMaker((6, 5, 3))
+    parts = maker.convolution("x", 8, SAME), maker.convolution("x", 8, Window((3, 3), pads=(0, 1, 0, 1)))
+    graph = maker.finish(maker.arranged(np.arange(10 * 5 * 8).reshape(10, 5, 8), *parts))
+    move = graph.layers[-1]
+    assert parts_of(graph, move, Split.ROWS, 2, 1) is None
+    (whole, other) = parts_of(graph, move, Split.ONE, 2, 1)
+    assert other is None
+    assert [region.rows for region in part_of(graph, move, whole)[1]] == [range(6), range(4)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from lutterfly.golden.presets import PRESETS
@@ -70,3 +71,59 @@ def test_a_crop_is_no_view_of_what_it_reads() -> None:
     large = maker.convolution("x", 16, SAME)
     plan = exact_plan(maker.finish(maker.convolution(maker.crop(large, (0, 0, 1, 2)), 8, SAME)), PRESETS["ecp5-85k"])
     assert plan.views == {}
+
+
+def mirrored(height: int, width: int, channels: int) -> dict[str, np.ndarray]:
+    """Arrangements of a map along any axis."""
+    every = np.arange(height * width * channels).reshape(height, width, channels)
+    return {
+        "turned": every.swapaxes(0, 1),
+        "upside down": every[::-1],
+        "reflected": np.pad(every, ((2, 1), (1, 2), (0, 0)), mode="reflect"),
+        "edge": np.pad(every, ((1, 2), (0, 3), (0, 0)), mode="edge"),
+        "another value": np.pad(every, ((1, 1), (2, 0), (0, 0)), constant_values=-129 - 77),
+        "every second": every[1::2, ::2],
+        "rows to channels": every.reshape(height // 2, 2, width, channels)
+        .swapaxes(1, 2)
+        .reshape(height // 2, width, -1),
+        "channels first": every.transpose(2, 0, 1),
+    }
+
+
+@pytest.mark.parametrize("name", mirrored(2, 2, 1))
+def test_arrangements_whole_and_in_parts(name: str) -> None:
+    """In a memory that holds the map but not all of a layer beside it, and in one that holds all."""
+    shape = 10, 8, 12
+    maker = GraphMaker((*shape[:2], 3))
+    moved = maker.arranged(mirrored(*shape)[name], maker.convolution("x", shape[2], SAME))
+    graph = maker.finish(maker.convolution(moved, 8, SAME))
+    large = PRESETS["tiny"]
+    small = dataclasses.replace(large, memory=dataclasses.replace(large.memory, feature_bytes=2048))
+    whole, cut = exact_plan(graph, large), exact_plan(graph, small)
+    assert bool(cut.cuts) == (name != "every second")
+    assert not whole.cuts
+
+
+def test_what_is_surrounded_lies_inside() -> None:
+    """Nothing but the border is copied, unless something else reads the map."""
+    for is_read in (False, True):
+        maker = GraphMaker((6, 5, 3))
+        small = maker.convolution("x", 16, SAME)
+        every = np.arange(6 * 5 * 16).reshape(6, 5, 16)
+        large = maker.arranged(np.pad(every, ((1, 1), (1, 1), (0, 0)), mode="reflect"), small)
+        outputs = [maker.convolution(large, 8, SAME), *([maker.convolution(small, 8, SAME)] if is_read else [])]
+        plan = exact_plan(maker.finish(*outputs), PRESETS["ecp5-85k"])
+        assert plan.views == ({} if is_read else {small: Place(large, row=1, column=1)})
+        assert plan.operations[1].written_bytes == (8 * 7 - 6 * 5 * (not is_read)) * 16
+
+
+def test_maps_that_are_joined_by_rows_are_written_where_they_belong() -> None:
+    maker = GraphMaker((6, 5, 3))
+    first, second = maker.convolution("x", 16, SAME), maker.convolution("x", 16, Window((3, 3), pads=(0, 1, 0, 1)))
+    large = maker.arranged(np.arange(10 * 5 * 16).reshape(10, 5, 16), first, second)
+    maker.graph.tensors[second] = dataclasses.replace(
+        maker.graph.tensors[second], zero_point=maker.graph.tensors[first].zero_point
+    )
+    plan = exact_plan(maker.finish(maker.convolution(large, 8, SAME)), PRESETS["ecp5-85k"])
+    assert plan.views == {first: Place(large), second: Place(large, row=6)}
+    assert [layer.output for layer in plan.graph.layers] == [first, second, "t3"]

@@ -20,6 +20,7 @@ from lutterfly.host.graph import Graph
 from networks.families.scope import Scope
 
 from . import graphs
+from .arranged import ArrangedNet
 from .configurations import CONFIGS, DRAWN, ODD, config_of, spread_by_of
 from .moved import MovedNet
 from .multiplied import MultipliedNet
@@ -29,6 +30,7 @@ from .wide import WideNet
 __all__ = [
     "CONFIGS",
     "DRAWN",
+    "FIRST_ARRANGED",
     "FIRST_MOVED",
     "FIRST_MULTIPLIED",
     "FIRST_WIDE",
@@ -44,6 +46,9 @@ FIRST_WIDE = 1_000_000
 
 #: In networks of this seed and later ones elements move to other pixels.
 FIRST_MOVED = 2_000_000
+
+#: In networks of this seed and later ones they do so along any axis, and channels are shuffled.
+FIRST_ARRANGED = 3_000_000
 
 #: Networks of this seed and later ones have products, differences and extremes of two activations.
 FIRST_MULTIPLIED = 4_000_000
@@ -108,6 +113,8 @@ def network(seed: int, config_name: str) -> Network:
     config, draw = config_of(config_name), _GRAPHS[seed % len(_GRAPHS)]
     if seed >= FIRST_MULTIPLIED:
         net = MultipliedNet(rng, config)
+    elif seed >= FIRST_ARRANGED:
+        net = ArrangedNet(rng, config)
     elif seed >= FIRST_MOVED:
         net = MovedNet(rng, config)
     elif seed >= FIRST_WIDE:

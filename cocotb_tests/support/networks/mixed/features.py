@@ -15,6 +15,7 @@ from lutterfly.golden.isa import COMMAND_BYTES
 from lutterfly.golden.program.program import Program
 from lutterfly.host.graph import (
     Add,
+    Arrange,
     AveragePool,
     BinaryConvolution,
     Concat,
@@ -47,6 +48,7 @@ _OF_LAYERS = (
     "fully connected",
     "slice",
     "moved pixels",
+    "arranged",
     "product",
     "maximum",
 )
@@ -66,7 +68,7 @@ _OF_THE_REST = (
 )
 FEATURES = _OF_LAYERS + _OF_THE_REST
 #: Of maps; a batch is of vectors.
-_OF_MAPS = ("depthwise", "grouped", "pooling", "average", "moved pixels", "unread pixels", "border classes")
+_OF_MAPS = ("depthwise", "grouped", "pooling", "average", "moved pixels", "arranged", "unread pixels", "border classes")
 PAIRS = [
     frozenset(pair)
     for pair in itertools.combinations(FEATURES, 2)
@@ -138,6 +140,7 @@ def _of_layer(graph: Graph, layer: Layer) -> Iterator[str]:
         MaxPool: "pooling",
         Slice: "slice",
         Rearrange: "moved pixels",
+        Arrange: "arranged",
         Pointwise: "table",
     }
     for kind, name in kinds.items():

@@ -46,6 +46,8 @@ _FUNCTIONS = ("Sigmoid", "Tanh", "LeakyRelu", "HardSwish")
 _MOST_FEATURES = 200
 #: Pixels of what is made larger, and channels of what is made deeper.
 _MOST_PIXELS, _MOST_CHANNELS = 400, 12
+#: Rows, columns or channels of what changes its axes or is made longer.
+_MOST_SIDE = 32
 
 
 def kinds(config: Config, net: MixedNet) -> list[str]:
@@ -220,6 +222,62 @@ class Drawn:
         ends = x.shape[1] - self.scope.depth(0, 1), x.shape[2] - 1
         return [self.net.crop(x, starts, ends)]
 
+    def shuffle(self, x: Codes) -> list[Codes]:
+        """All channels, or the halves of what is shuffled, one of which nobody may read."""
+        groups = [count for count in (2, 3, 4) if x.channels % count == 0 and x.channels > count]
+        if not groups:
+            return [self.net.shuffle(self.net.conv(x, self.scope.one_of(8, 12, 18)), 2)]
+        y = self.net.shuffle(x, self.scope.one_of(*groups))
+        if self.scope.coin(0.6) or y.channels % 2:
+            return [y]
+        return self.net.split(y, 2)[: self.scope.depth(1, 2)]
+
+    def turn(self, x: Codes) -> list[Codes]:
+        axes = self.scope.one_of((0, 2, 1), (0, 2, 1), (1, 0, 2), (2, 1, 0), (1, 2, 0))
+        if max(x.shape) > _MOST_SIDE:
+            return [self.net.conv(x, self._width())]
+        return [self.net.turn(x, axes)]
+
+    def reshape(self, x: Codes) -> list[Codes]:
+        """Rows to channels, or channels to rows."""
+        channels, height, width = x.shape
+        if channels % 2 == 0 and height * 2 <= _MOST_SIDE and self.scope.coin():
+            return [self.net.reshape(x, (channels // 2, height * 2, width))]
+        if height % 2 == 0 and channels * 2 <= _MOST_SIDE:
+            return [self.net.reshape(x, (channels * 2, height // 2, width))]
+        return self.turn(x)
+
+    def choose(self, x: Codes) -> list[Codes]:
+        """By indices, in any order, or with a step."""
+        axis = self.scope.depth(0, 2)
+        if self.scope.coin(0.4):
+            return [self.net.every(x, axis, self.scope.one_of(2, 3, -1, -2))]
+        count = min(self.scope.depth(1, 6), x.shape[axis])
+        return [self.net.choose(x, axis, [self.scope.depth(0, x.shape[axis] - 1) for _ in range(count)])]
+
+    def halves(self, x: Codes) -> list[Codes]:
+        axis = self.scope.depth(1, 2)
+        if x.shape[axis] < 2:
+            return [self.net.conv(x, self._width())]
+        return self.net.halves(x, axis, self.scope.depth(1, x.shape[axis] - 1))[: self.scope.depth(1, 2)]
+
+    def stack(self, x: Codes) -> list[Codes]:
+        """With another tensor that fits, itself, or what a layer makes of it."""
+        axis = self.scope.depth(1, 2)
+        kept = [other for other in range(3) if other != axis]
+        others = [y for y in self.pool if len(y.shape) == 3 and all(y.shape[at] == x.shape[at] for at in kept)]
+        other = self.scope.one_of(*others, self.net.conv(x, x.channels, self.scope.one_of(1, 3)))
+        if x.shape[axis] + other.shape[axis] > _MOST_SIDE:
+            return [other]
+        self.unread.pop(other.name, None)
+        return [self.net.stack([x, other] if self.scope.coin() else [other, x], axis)]
+
+    def surround(self, x: Codes) -> list[Codes]:
+        """A border narrower than the map."""
+        pads = [self.scope.depth(0, min(2, x.shape[1 + at % 2] - 1)) for at in range(4)]
+        mode = self.scope.one_of("reflect", "edge", "constant")
+        return [self.net.surround(x, pads, mode)] if any(pads) else [self.net.conv(x, self._width())]
+
     def connect(self, x: Codes) -> Codes:
         """A layer on a vector, of any of the three kinds."""
         config, outputs = self.scope.config, self.scope.one_of(2, 5, 8, 10, 17)
@@ -249,6 +307,13 @@ _DRAWN: dict[str, Callable[[Drawn, Codes], list[Codes]]] = {
     "phases": Drawn.phases,
     "space": Drawn.space,
     "crop": Drawn.crop,
+    "shuffle": Drawn.shuffle,
+    "turn": Drawn.turn,
+    "reshape": Drawn.reshape,
+    "choose": Drawn.choose,
+    "halves": Drawn.halves,
+    "stack": Drawn.stack,
+    "surround": Drawn.surround,
     "product": Drawn.product,
     "excite": Drawn.excite,
     "difference": Drawn.difference,

@@ -7,14 +7,14 @@ from typing import ClassVar
 
 from networks.families.net_file import Codes
 
-from .moved import MovedNet
+from .arranged import ArrangedNet
 
 
-class MultipliedNet(MovedNet):
-    """As :class:`MovedNet`, with products of maps, and of a map and a vector over its channels; Sub, Max and Min."""
+class MultipliedNet(ArrangedNet):
+    """As :class:`ArrangedNet`, with products of maps, and of a map and a vector over its channels; Sub, Max and Min."""
 
     extra_kinds: ClassVar[Mapping[str, int]] = {
-        **MovedNet.extra_kinds,
+        **ArrangedNet.extra_kinds,
         "product": 6,
         "excite": 6,
         "difference": 3,

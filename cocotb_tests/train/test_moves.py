@@ -1,0 +1,82 @@
+"""Networks that move bytes, from PyTorch through `quantize` to the simulated core: ONNX Runtime's bytes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from lutterfly.golden.presets import PRESETS
+from lutterfly.host.frontend import describe, import_model
+from lutterfly.host.quantize import quantize
+from lutterfly.host.session.verify import verify
+from oracles.exactness import assert_right, needs_reference
+
+torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
+from torch import nn  # noqa: E402
+from torch.nn import functional  # noqa: E402
+
+from networks.exported.torch_moves import Causal, Moved, ShuffleNet, windows  # noqa: E402
+from networks.torch_networks import settle  # noqa: E402
+
+pytestmark = [
+    needs_reference,
+    # PyTorch's exporter warns of what it uses itself.
+    pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"),
+]
+
+
+def small_shuffle() -> nn.Module:
+    return ShuffleNet(stem=8, stages=((16, 3), (32, 2)), last=32, classes=5)
+
+
+#: Each network, the shape of its input, and the layers that move elements, in order.
+NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], list[str]]] = {
+    "shuffle": (small_shuffle, (3, 32, 32), ["shuffle"] * 8),
+    "causal": (Causal, (3, 16), ["arrangement"]),
+    "unshuffled": (lambda: Moved(nn.PixelUnshuffle(2), 32), (1, 12, 8), ["arrangement"]),
+    "windows": (lambda: Moved(lambda maps: windows(maps, 4), 32), (1, 8, 8), ["arrangement"]),
+    "turned": (lambda: Moved(lambda maps: maps.transpose(2, 3)), (1, 8, 6), ["arrangement"]),
+    "flipped": (lambda: Moved(lambda maps: maps.flip(3)), (1, 8, 6), ["arrangement"]),
+    "viewed": (lambda: Moved(lambda maps: maps.reshape(-1, 4, 16, 6), 4), (1, 8, 6), ["arrangement"]),
+    "chosen": (lambda: Moved(lambda maps: maps[:, :, [3, 1, 0, 6]]), (1, 8, 6), ["arrangement"]),
+    "reflected": (lambda: Moved(nn.ReflectionPad2d((2, 1, 1, 2))), (1, 8, 8), ["border"]),
+    "repeated": (lambda: Moved(nn.ReplicationPad2d((1, 2, 0, 1))), (1, 8, 8), ["border"]),
+    "surrounded": (lambda: Moved(nn.ConstantPad2d(1, 0.7)), (1, 8, 8), ["border"]),
+    "joined": (
+        lambda: Moved(lambda maps: torch.cat([maps, functional.max_pool2d(maps, 3, 1, 1)], 2)),
+        (1, 8, 6),
+        ["concatenation"],
+    ),
+    "halves": (lambda: Moved(lambda maps: torch.add(*maps.chunk(2, 3))), (1, 8, 6), []),
+}
+MOVES = ("arrangement", "border", "concatenation", "shuffle")
+
+
+def quantised(name: str, *, dynamo: bool) -> bytes:
+    make, shape, _ = NETWORKS[name]
+    torch.manual_seed(1)
+    images = torch.randn(16, *shape)
+    model, target = settle(make(), images, least=0.5), io.BytesIO()
+    torch.onnx.export(model, (images[:1],), target, input_names=["image"], dynamo=dynamo, verbose=False)
+    return quantize(target.getvalue(), {"image": np.random.default_rng(1).normal(size=(16, *shape)).astype(np.float32)})
+
+
+@pytest.mark.parametrize("dynamo", [False, True])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_byte_is_onnx_runtimes(name: str, dynamo: bool) -> None:
+    data = quantised(name, dynamo=dynamo)
+    rows = describe(import_model(data))
+    assert {row.where for row in rows if row.kind not in ("QuantizeLinear", "DequantizeLinear", "Reshape")} == {
+        "accelerator"
+    }
+    found = verify(data, PRESETS["ecp5-85k"], samples=2)
+    assert_right(found)
+    assert found.bytes
+
+
+@pytest.mark.parametrize("name", ["shuffle", "reflected", "windows"])
+def test_networks_larger_than_the_memories(name: str) -> None:
+    assert_right(verify(quantised(name, dynamo=False), PRESETS["tiny"], samples=1))

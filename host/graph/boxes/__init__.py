@@ -1,0 +1,1 @@
+"""Boxes of elements that are copied at once: see :mod:`.pieces`."""

@@ -1,0 +1,227 @@
+"""Pieces: any arrangement of elements as few boxes, each of which one command copies."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ..channels import Selection, Vector
+from ..phase import Phase
+from ..tensor import Shape
+from .runs import COMMAND, SPREADS, words
+
+Keys = npt.NDArray[np.int64]
+Free = npt.NDArray[np.bool_]
+
+#: Pieces of an arrangement at most: each is a command of its own.
+MOST_PIECES = 512
+#: Rows, columns and channels of the output from one of a piece to the next that are tried.
+_STEPS = ((1, 2, 3, 4, 5, 6, 7, 8), (1, 2, 3, 4, 5, 6, 7, 8), SPREADS)
+#: Phases of the output, of so many rows, columns and channels, that are tried at most.
+_MOST_PHASES = 64
+
+
+def pieces_of(shapes: Sequence[Shape], moved: npt.NDArray[np.int64]) -> list[Selection] | None:
+    """Selections that together are an arrangement; None where they would be more than :data:`MOST_PIECES`.
+
+    Parameters
+    ----------
+    shapes : sequence of tuple
+        (height, width, channels) of each input.
+    moved : int64[height, width, channels]
+        Which element each of the output is, counted from the first of the first input to the last of the last; and
+        below 0 where it is none, but the code -129 - ``moved``: from -1 for -128 on.
+    """
+    radix = _Radix(shapes)
+    every = np.concatenate([radix.keys(at).reshape(-1) for at in range(len(shapes))])
+    keys = np.where(moved < 0, radix.constant(-129 - moved), every[np.maximum(moved, 0)])
+    wholes, free = [*_wholes(radix, keys)], np.ones(keys.shape, bool)
+    for box in wholes:
+        (down, across), channels = box.size, box.channels
+        free[box.row : box.row + down, box.column : box.column + across, box.target : box.target + channels] = False
+    boxes = _best(keys, free, MOST_PIECES, radix.source)
+    return None if boxes is None else [radix.selection(box) for box in wholes + boxes]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Box:
+    """Elements of the output, and how far apart their keys are."""
+
+    key: int
+    row: int
+    column: int
+    target: int
+    steps: tuple[int, int]
+    spread: int
+    size: tuple[int, int]
+    channels: int
+    differences: tuple[int, int, int]
+
+    def cost(self) -> int:
+        """About how many cycles it takes."""
+        is_run = self.spread == 1 and self.differences[2] in (0, 1)
+        return COMMAND + self.size[0] * self.size[1] * words(self.channels, is_run=is_run)
+
+
+class _Radix:
+    """Elements as numbers whose differences tell rows, columns and channels from one to the other."""
+
+    def __init__(self, shapes: Sequence[Shape]):
+        height, width, channels = (2 * max(sizes) for sizes in zip(*shapes, strict=True))
+        self.shapes = shapes
+        self.row, self.column = width * channels, channels
+        self.source = height * self.row
+
+    def keys(self, source: int) -> Keys:
+        """int64[height, width, channels] of an input."""
+        row, column, channel = np.ogrid[tuple(map(slice, self.shapes[source]))]
+        return source * self.source + row * self.row + column * self.column + channel
+
+    def constant(self, codes: Keys) -> Keys:
+        """Keys of codes that are no elements: as if each was an input of its own."""
+        return (len(self.shapes) + codes + 128) * self.source
+
+    def selection(self, box: _Box) -> Selection:
+        """A box as what is copied."""
+        source, rest = divmod(box.key, self.source)
+        row, rest = divmod(rest, self.row)
+        column, channel = divmod(rest, self.column)
+        counts = (*box.size, box.channels)
+        plain = ((1, 0, 0), (0, 1, 0), (0, 0, 1))
+        vectors = tuple(
+            self.vector(difference) if count > 1 else own
+            for difference, count, own in zip(box.differences, counts, plain, strict=True)
+        )
+        table = None
+        if source >= len(self.shapes):
+            # Elements that are always there, whose codes become the one.
+            table = np.full(256, source - len(self.shapes) - 128, np.int8)
+            source, fits = 0, box.channels <= self.shapes[0][2]
+            vectors = ((0, 0, 0), (0, 0, 0), (0, 0, int(fits)))
+        (down, a, b), (c, across, d), (e, f, step) = vectors
+        is_apart = (a, b, c, d, e, f) == (0,) * 6 and min(down, across, step) > 0
+        return Selection(
+            source,
+            channel,
+            box.channels,
+            box.target,
+            table,
+            step if is_apart else 1,
+            Phase(row, column, (down, across) if is_apart else (1, 1)),
+            Phase(box.row, box.column, box.steps),
+            size=box.size,
+            spread=box.spread,
+            along=None if is_apart else vectors,
+        )
+
+    def vector(self, difference: int) -> Vector:
+        """Rows, columns and channels of a difference, each of which may be negative."""
+        row, rest = _nearest(difference, self.row)
+        column, channel = _nearest(rest, self.column)
+        return row, column, channel
+
+
+def _nearest(number: int, unit: int) -> tuple[int, int]:
+    """How many units a number has, and the rest, which is less than half of one on either side."""
+    count = (2 * number + unit) // (2 * unit)
+    return count, number - count * unit
+
+
+def _wholes(radix: _Radix, keys: Keys) -> Iterator[_Box]:
+    """Inputs that are in the output as they are: each may lie there, see :meth:`Rearrange.view_choices`."""
+    for source, (height, width, channels) in enumerate(radix.shapes):
+        own = radix.keys(source)
+        for row, column, target in np.argwhere(keys == own[0, 0, 0]).tolist():
+            there = keys[row : row + height, column : column + width, target : target + channels]
+            if np.array_equal(there, own):
+                size = height, width
+                yield _Box(
+                    int(own[0, 0, 0]), row, column, target, (1, 1), 1, size, channels, (radix.row, radix.column, 1)
+                )
+                break
+
+
+def _best(keys: Keys, free: Free, most: int, source: int) -> list[_Box] | None:
+    """The boxes of free elements that cost least, of those whose rows, columns and channels are equally far apart.
+
+    None where there are always more than ``most``; ``source`` is from one input to the next.
+    """
+    found, least = None, np.iinfo(np.int64).max
+    steps = ([step for step in tried if size % step == 0] for size, tried in zip(keys.shape, _STEPS, strict=True))
+    for down, across, spread in sorted(itertools.product(*steps), key=np.prod):
+        phases = down * across * spread
+        if phases > _MOST_PHASES or COMMAND * phases >= least:
+            break
+        boxes, cost = _boxes(keys, free, (down, across), spread, least=least, most=most, source=source)
+        if boxes is not None:
+            found, least = boxes, cost
+    return found
+
+
+def _boxes(
+    keys: Keys, free: Free, steps: tuple[int, int], spread: int, *, least: int, most: int, source: int
+) -> tuple[list[_Box] | None, int]:
+    """The boxes of all phases; none where they cost as much as ``least`` or are more than ``most``."""
+    found: list[_Box] = []
+    cost = 0
+    for row, column, target in itertools.product(range(steps[0]), range(steps[1]), range(spread)):
+        phase = np.s_[row :: steps[0], column :: steps[1], target::spread]
+        for box in _dense(keys[phase], free[phase].copy(), source):
+            i, j, k = box.row, box.column, box.target
+            at = {"row": row + i * steps[0], "column": column + j * steps[1], "target": target + k * spread}
+            found.append(dataclasses.replace(box, **at, steps=steps, spread=spread))
+            cost += found[-1].cost()
+            if cost >= least or len(found) > most:
+                return None, cost
+    return found, cost
+
+
+def _dense(keys: Keys, free: Free, source: int) -> Iterator[_Box]:
+    """Boxes of free neighbours, each as large as it can be from the first element on that is in none."""
+    _, width, channels = keys.shape
+    flat, at = free.reshape(-1), 0
+    while True:
+        at += int(np.argmax(flat[at:]))
+        if not flat[at]:
+            return
+        row, rest = divmod(at, width * channels)
+        column, channel = divmod(rest, channels)
+        line = keys[row, column, channel:]
+        count, inner = _run(line[:, None, None], free[row, column, channel:][:, None, None], source)
+        part = slice(channel, channel + count)
+        across, middle = _run(keys[row, column:, part][:, None], free[row, column:, part][:, None], source)
+        columns = slice(column, column + across)
+        down, outer = _run(keys[row:, columns, part], free[row:, columns, part], source)
+        free[row : row + down, columns, part] = False
+        yield _Box(
+            int(keys[row, column, channel]),
+            row,
+            column,
+            channel,
+            (1, 1),
+            1,
+            (down, across),
+            count,
+            (outer, middle, inner),
+        )
+
+
+def _run(blocks: Keys, free: Free, source: int) -> tuple[int, int]:
+    """How many blocks from the first on are equally far apart in all their elements, and how far."""
+    if len(blocks) == 1 or not free[1].all():
+        return 1, 0
+    difference = int(blocks[1].flat[0] - blocks[0].flat[0])
+    if 2 * abs(difference) >= source:
+        return 1, 0
+    # A few at first: where runs are short, most of the blocks need not be looked at.
+    for size in (2, 8, len(blocks)):
+        steps = np.arange(min(size, len(blocks)))[:, None, None] * difference
+        same = ((blocks[: len(steps)] == blocks[0] + steps) & free[: len(steps)]).all(axis=(1, 2))
+        if not same.all():
+            count = int(np.argmin(same))
+            return count, difference if count > 1 else 0
+    return len(blocks), difference
