@@ -19,15 +19,75 @@ from oracles.exactness import assert_right, needs_reference
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402
+from torch.nn import functional  # noqa: E402
 
-from networks.torch_networks import settle  # noqa: E402
-from networks.torch_rewritten import Averaged, PreActivated, SlopedNetwork  # noqa: E402
+from networks.torch_networks import convolution, settle  # noqa: E402
 
 pytestmark = [
     needs_reference,
     # PyTorch's exporter warns of what it uses itself.
     pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"),
 ]
+
+
+class SlopedNetwork(nn.Module):
+    """A residual block in which every channel has a slope of its own for negative values, some below zero."""
+
+    def __init__(self, channels: int = 12) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(1, channels, 3, 2, 1), nn.PReLU(channels))
+        self.body = nn.Sequential(nn.Conv2d(channels, channels, 3, padding=1), nn.PReLU(channels))
+        self.last, self.head = nn.PReLU(channels), nn.Linear(channels, 5)
+        slopes = torch.linspace(0.05, 0.6, channels)
+        for layer, given in ((self.stem[1], slopes), (self.body[1], slopes - 0.3), (self.last, slopes.flip(0))):
+            layer.weight.data.copy_(given)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        maps = self.stem(images)
+        return self.head(self.last(self.body(maps) + maps).amax((2, 3)))
+
+
+class PreActivated(nn.Module):
+    """A DenseNet's block and its transition: batch normalisation first, behind a concatenation."""
+
+    def __init__(self, channels: int = 8, growth: int = 6, layers: int = 3) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(1, channels, 3, padding=1)
+        self.layers = nn.ModuleList()
+        for _ in range(layers):
+            narrow = nn.Sequential(nn.BatchNorm2d(channels), nn.ReLU(), nn.Conv2d(channels, 2 * growth, 1, bias=False))
+            wide = nn.Sequential(nn.BatchNorm2d(2 * growth), nn.ReLU(), nn.Conv2d(2 * growth, growth, 3, padding=1))
+            self.layers.append(nn.Sequential(narrow, wide))
+            channels += growth
+        self.transition = nn.Sequential(
+            nn.BatchNorm2d(channels), nn.ReLU(), nn.Conv2d(channels, channels // 2, 1), nn.AvgPool2d(2)
+        )
+        self.last = nn.Sequential(nn.BatchNorm2d(channels // 2), nn.ReLU())
+        self.head = nn.Linear(channels // 2, 5)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        maps = self.stem(images)
+        for layer in self.layers:
+            maps = torch.cat([maps, layer(maps)], dim=1)
+        return self.head(self.last(self.transition(maps)).mean((2, 3)))
+
+
+class Averaged(nn.Module):
+    """Averages of even windows, of 3x3 parts of the map, of its rows; factors and offsets of channels."""
+
+    def __init__(self, channels: int = 8) -> None:
+        super().__init__()
+        self.stem, self.middle = convolution(1, channels, 3), convolution(channels, channels, 3)
+        self.scale = nn.Parameter(torch.linspace(0.5, 1.5, channels).reshape(1, channels, 1, 1))
+        self.shift = nn.Parameter(torch.linspace(-0.3, 0.3, channels).reshape(1, channels, 1, 1))
+        self.parts, self.last = nn.AdaptiveAvgPool2d((3, 3)), nn.Conv2d(channels, channels, 3, padding=1)
+        self.heads = nn.ModuleList([nn.Linear(9 * channels, 5), nn.Linear(3 * channels, 5)])
+
+    def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        maps = functional.avg_pool2d(self.stem(images) * self.scale + self.shift, 2)
+        parts = self.last(self.parts(self.middle(maps)))
+        return self.heads[0](parts.flatten(1)), self.heads[1](parts.mean(3).flatten(1))
+
 
 #: Each network, the shape of its input, and operators that it is exported with and that are no longer there.
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, int, int], set[str]]] = {

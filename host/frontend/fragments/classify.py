@@ -25,6 +25,7 @@ from .fragments import (
     written_operator,
 )
 from .moves import is_crop, is_move
+from .of_channels import is_of_channels
 from .quantisation import check_scales
 from .wide import NARROW, REMEDY, is_wide, wide_between, wide_tensor
 
@@ -73,6 +74,8 @@ def _judge(source: Source, fragment: Fragment) -> tuple[Kind, str]:
         return Kind.HOST, several
     if len(fragment.inputs) > 1:
         return _judge_combination(source, fragment)
+    if is_of_channels(source, fragment):
+        return Kind.OF_CHANNELS, ""
     known = (*POINTWISE, *POOLING, *LAYOUT)
     foreign = [node for node in fragment.nodes if node.op_type not in known and not is_move(source, node)]
     if foreign:

@@ -110,6 +110,7 @@ class Kind(enum.Enum):
     TRANSPOSED = "transposed convolution in float32"
     FUNCTION = "function that is a layer"
     REGION = "pointwise operators, max pooling and moves of elements"
+    OF_CHANNELS = "pointwise operators with a value for each channel"
     ADDITION = "addition"
     AVERAGE = "average pooling"
     CONCAT = "concatenation"
