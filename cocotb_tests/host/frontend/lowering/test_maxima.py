@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import describe, import_model
-from oracles.exactness import assert_exact, needs_reference
+from lutterfly.host.session.verify import verify
+from oracles.exactness import assert_exact, assert_right, needs_reference
 
 pytestmark = needs_reference
 
@@ -75,3 +77,11 @@ def test_channels_are_none_of_them() -> None:
     rows = describe(import_model(network((1, 6, 5, 7), (1, 2), keeps=True, dequantised=True)))
     assert [row.where for row in rows if row.kind == "ReduceMax"] == ["host"]
     assert not any(row.kind.startswith("max pooling") for row in rows)
+
+
+def test_a_map_larger_than_the_feature_memory() -> None:
+    """The greatest of columns first, part by part, then that of rows."""
+    shape = (1, 4, 60, 50)
+    config = PRESETS["tiny"]
+    assert np.prod(shape) > config.memory.feature_bytes
+    assert_right(verify(network(shape, (2, 3), keeps=False, dequantised=True), config, samples=2))
