@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -13,6 +14,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import describe, import_model
 from lutterfly.host.model.model import Model
 from lutterfly.host.quantize import quantize
+from lutterfly.host.quantize.float_model import prepare
 from lutterfly.host.quantize.static_quantisation import relative_errors
 from lutterfly.host.session.verify import verify
 from oracles.exactness import assert_right, needs_reference
@@ -124,3 +126,31 @@ def test_networks_larger_than_the_memories(name: str) -> None:
     model, target = settle(make(), images, least=0.0), io.BytesIO()
     torch.onnx.export(model, (images[:1],), target, input_names=["image"], dynamo=False, verbose=False)
     assert_right(verify(quantize(target.getvalue(), {"image": images.numpy()}), PRESETS["tiny"], samples=1))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "operators"),
+    [((5, 5), ["Conv", "DepthToSpace"]), ((4, 6), ["Conv"]), ((5, 7), ["Conv", "Reshape", "Transpose", "Reshape"])],
+)
+def test_averages_to_any_size(sizes: tuple[int, int], operators: list[str], tmp_path: Path) -> None:
+    """The newer exporter writes hundreds of nodes that gather and add."""
+    torch.manual_seed(1)
+    images, target = torch.randn(8, 4, 12, 18), io.BytesIO()
+    model = nn.Sequential(nn.AdaptiveAvgPool2d(sizes), nn.ReLU()).eval()
+    torch.onnx.export(model, (images[:1],), target, input_names=["image"], dynamo=True, verbose=False)
+    exported = onnx.load_from_string(target.getvalue())
+    prepared, found = prepare(exported, "model", tmp_path)
+    assert [node.op_type for node in prepared.graph.node] == [*operators, "Relu"]
+    assert [one.rewriting.title for one in found]
+    feeds = {"image": images[:1].numpy()}
+    assert max(relative_errors(Model.written(exported), Model.written(prepared), feeds).values()) < 1e-6
+
+
+def test_averages_to_any_size_on_the_core() -> None:
+    torch.manual_seed(1)
+    images, target = torch.randn(16, 2, 12, 9), io.BytesIO()
+    model = nn.Sequential(convolution(2, 8, 3), nn.AdaptiveAvgPool2d((5, 5)), nn.Conv2d(8, 4, 3, padding=1)).eval()
+    torch.onnx.export(model, (images[:1],), target, input_names=["image"], dynamo=True, verbose=False)
+    data = quantize(target.getvalue(), {"image": images.numpy()})
+    assert any(row.kind.startswith("grouped convolution") for row in describe(import_model(data)))
+    assert_right(verify(data, PRESETS["ecp5-85k"], samples=2))

@@ -10,6 +10,7 @@ import onnx
 from .affine import AFFINE
 from .averages import AVERAGE_OF_AXES, AVERAGE_OF_MAP, AVERAGE_OF_WINDOWS
 from .float_graph import FloatGraph, Rewriting, Rewritten
+from .gathered import GATHERED
 from .maxima import MAXIMUM_OF_AXES
 from .prelu import PRELU
 from .resampling import RESAMPLING
@@ -24,6 +25,7 @@ REWRITINGS: tuple[Rewriting, ...] = (
     MAXIMUM_OF_AXES,
     TRANSPOSED,
     RESAMPLING,
+    GATHERED,
     PRELU,
     AFFINE,
 )
