@@ -13,6 +13,7 @@ from .building.elements import settle_inputs
 from .building.trunk import follow_layout
 from .floats.float_lowering import lower_float_product
 from .floats.float_sums import read_float_product
+from .floats.of_channels import lower_of_channels
 from .floats.transposed import check_transposed, lower_transposed
 from .fragments.classify import classify
 from .fragments.float_products import check_weights, explain_float
@@ -188,6 +189,7 @@ _LOWERINGS: dict[Kind, Callable[[Build, Fragment], None]] = {
     Kind.TRANSPOSED: lower_transposed,
     Kind.FUNCTION: lower_function,
     Kind.REGION: lower_region,
+    Kind.OF_CHANNELS: lower_of_channels,
     Kind.ADDITION: lower_addition,
     Kind.SUBTRACTION: table_or(lower_subtraction),
     Kind.MULTIPLICATION: table_or(lower_multiplication),

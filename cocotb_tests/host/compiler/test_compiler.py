@@ -207,9 +207,17 @@ def test_more_steps_than_the_lists_hold_are_refused() -> None:
     graph.layers[0].weights[graph.layers[0].weights == 0] = 1
     with pytest.raises(
         CompileError,
-        match=r"^conv_t0: it needs 4100 bytes of list memory, the configuration has 4096; choose a larger --config$",
+        match=r"^conv_t0: it needs 4100 bytes of list memory, the configuration has 4096; choose a --config with "
+        "more list_entries$",
     ):
         compile_graph(graph, PRESETS["tiny"])
+
+
+def test_with_more_entries_they_are_accepted() -> None:
+    memory = dataclasses.replace(PRESETS["tiny"].memory, list_entries=2048)
+    maker = GraphMaker((1, 1, 4100))
+    graph = maker.finish(maker.fully_connected("x", 1))
+    compile_graph(graph, dataclasses.replace(PRESETS["tiny"], memory=memory))
 
 
 def test_a_scale_that_is_no_number_is_refused_by_name() -> None:

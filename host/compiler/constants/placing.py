@@ -114,10 +114,11 @@ def _superfluous(
     room, most = capacity(plan.config, memory), max(sizes.values())
     if most > room:
         number = next(number for number, piece in pieces.items() if sizes[piece.image] == most)
+        # The presets have the same, whatever their size.
+        remedy = "a --config with more list_entries" if memory is LocalMemory.LIST else "a larger --config"
         raise CompileError(
             f"{plan.graph.layers[plan.jobs[number].index].name}: it needs {most * unit_bytes(plan.config, memory)} "
-            f"bytes of {memory.title}, the configuration has {plan.config.size_bytes(memory)}; "
-            "choose a larger --config"
+            f"bytes of {memory.title}, the configuration has {plan.config.size_bytes(memory)}; choose {remedy}"
         )
     loads, times, before = dict.fromkeys(sizes, 0), dict.fromkeys(sizes, 0), None
     for number, piece in pieces.items():

@@ -6,13 +6,14 @@ import dataclasses
 
 from onnx import NodeProto
 
-from ...graph import MaxPool
+from ...graph import MaxPool, Window
 from ..fragments.fragments import POOLING, label
 from ..fragments.moves import is_choice, is_layout
 from ..reading.errors import UnsupportedError
+from ..reading.source import Source
 from .build import Build, attributes, image_place, permutation_of, window_of
 from .elements import as_image, elements_of, place_with, settle
-from .layout import CHANNELS_FIRST, Place, image_shape, transposed
+from .layout import CHANNELS_FIRST, Place, Shape3, image_shape, transposed
 from .moved import moved_by
 from .moves import lower_move
 
@@ -63,20 +64,38 @@ def follow_layout(build: Build, node: NodeProto, place: Place) -> Place:
 
 
 def lower_pool(build: Build, node: NodeProto, place: Place, output: str, like: str) -> Place:
-    """Add the layer of a MaxPool; its result becomes the graph's tensor ``output``.
+    """Add the layer of a MaxPool or ReduceMax; its result becomes the graph's tensor ``output``.
 
     Raises
     ------
     UnsupportedError
-        If it returns indices, or cannot read its input as it lies.
+        If it returns indices, cannot read its input as it lies, or compares channels.
     """
     if len([name for name in node.output if name]) > 1:
         raise UnsupportedError(f"{label(node)} must not return indices", "remove its second output")
     shape = image_place(build, node, place)
     onnx_shape = build.source.shapes[node.output[0]]
-    output_shape = image_shape(onnx_shape)
-    kernel = tuple(attributes(node)["kernel_shape"])
-    window = window_of(node, kernel, len(onnx_shape) - 2, shape, output_shape)
+    if node.op_type == "ReduceMax":
+        window = Window(_reduced(build.source, node, shape))
+        output_shape = (*window.output_size(*shape[:2]), shape[2])
+    else:
+        output_shape = image_shape(onnx_shape)
+        kernel = tuple(attributes(node)["kernel_shape"])
+        window = window_of(node, kernel, len(onnx_shape) - 2, shape, output_shape)
     build.add_tensor(output, output_shape, like)
     build.graph.layers.append(MaxPool(node.name, (place.tensor,), output, window=window))
     return Place(output, CHANNELS_FIRST, onnx_shape)
+
+
+def _reduced(source: Source, node: NodeProto, shape: Shape3) -> tuple[int, int]:
+    """Rows and columns of which a ReduceMax takes the greatest, from a feature map of ``shape``."""
+    rank, axes = len(source.shapes[node.input[0]]), attributes(node).get("axes")
+    if len(node.input) > 1 and node.input[1]:
+        axes = source.constants[node.input[1]].reshape(-1).tolist() if node.input[1] in source.constants else None
+    reduced = {int(axis) % rank for axis in axes or range(rank)}
+    if min(reduced) < rank - 2 or min(reduced) < 2:
+        raise UnsupportedError(
+            f"{label(node)} takes the greatest over the axes {sorted(reduced)} of a tensor of rank {rank}",
+            "take it over rows and columns alone",
+        )
+    return tuple(size if rank - 2 + at in reduced else 1 for at, size in enumerate(shape[:2]))

@@ -28,6 +28,7 @@ from .fragments import (
     written_operator,
 )
 from .moves import is_crop, is_layout, is_move
+from .of_channels import is_of_channels
 from .quantisation import check_scales
 from .wide import NARROW, REMEDY, is_wide, wide_between, wide_tensor
 
@@ -83,6 +84,8 @@ def _judge(source: Source, fragment: Fragment) -> tuple[Kind, str]:
         return Kind.HOST, several
     if len(fragment.inputs) > 1:
         return _judge_combination(source, fragment)
+    if is_of_channels(source, fragment):
+        return Kind.OF_CHANNELS, ""
     known = (*POINTWISE, *POOLING)
     foreign = [
         node

@@ -19,7 +19,8 @@ LINEAR = (*INTEGER_PRODUCTS, *FLOAT_PRODUCTS)
 TRANSPOSED = ("ConvTranspose",)
 LAYOUT = ("Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze")
 TRANSPARENT = ("Identity", "Dropout")
-POOLING = ("MaxPool",)
+MAX_POOLING = ("MaxPool",)
+POOLING = (*MAX_POOLING, "ReduceMax")
 MOVES = ("DepthToSpace", "Resize", "SpaceToDepth", "Upsample")
 AVERAGE = ("AveragePool", "GlobalAveragePool", "QLinearAveragePool", "QLinearGlobalAveragePool", "ReduceMean")
 ADDITION = ("Add", "QLinearAdd")
@@ -112,6 +113,7 @@ class Kind(enum.Enum):
     TRANSPOSED = "transposed convolution in float32"
     FUNCTION = "function that is a layer"
     REGION = "pointwise operators, max pooling and moves of elements"
+    OF_CHANNELS = "pointwise operators with a value for each channel"
     ADDITION = "addition"
     SUBTRACTION = "difference of two activations"
     EXTREME = "maximum or minimum of two activations"

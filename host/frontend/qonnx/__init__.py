@@ -12,7 +12,7 @@ import onnx
 from onnx import NodeProto
 
 from ...model.model import Model
-from ..fragments.fragments import LAYOUT, POOLING, TRANSPARENT, label
+from ..fragments.fragments import LAYOUT, MAX_POOLING, TRANSPARENT, label
 from ..reading.errors import ModelError
 from ..reading.parse import check_file
 from .reading.chain import Chain, find_chain, is_scalar
@@ -73,7 +73,7 @@ class _Rewriting:
         source = self._coded.get(node.input[0]) if node.input else None
         if node.op_type == "Cast" and self._network.measured.is_codes(node.input[0]):
             return self._read_integers(node)
-        if source is None or node.op_type not in (*LAYOUT, *POOLING, *TRANSPARENT) or len(node.output) != 1:
+        if source is None or node.op_type not in (*LAYOUT, *MAX_POOLING, *TRANSPARENT) or len(node.output) != 1:
             return False
         codes = write_step(self._writer, node, source.codes, self._writer.name(f"{node.output[0]} codes"))
         self._show(node, Coded(**{**vars(source), "codes": codes}))

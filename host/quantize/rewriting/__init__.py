@@ -10,6 +10,7 @@ import onnx
 from .affine import AFFINE
 from .averages import AVERAGE_OF_AXES, AVERAGE_OF_LARGE_MAP, AVERAGE_OF_MAP, AVERAGE_OF_WINDOWS
 from .float_graph import FloatGraph, Rewriting, Rewritten
+from .gathered import GATHERED
 from .last_axis import LAST_AXIS
 from .layer_norm import LAYER_NORMALISATION
 from .maxima import MAXIMUM_OF_AXES
@@ -27,6 +28,7 @@ REWRITINGS: tuple[Rewriting, ...] = (
     MAXIMUM_OF_AXES,
     TRANSPOSED,
     RESAMPLING,
+    GATHERED,
     PRELU,
     LAYER_NORMALISATION,
     LAST_AXIS,

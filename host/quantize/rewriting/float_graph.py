@@ -96,7 +96,7 @@ class FloatGraph:
             name += "_"
         stored = array.astype(np.float32) if array.dtype.kind == "f" else array
         self.constants[name] = stored
-        self._model.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(stored), name))
+        self._model.graph.initializer.append(numpy_helper.from_array(stored, name))
         return name
 
     def are_constant(self, names: Sequence[str]) -> bool:

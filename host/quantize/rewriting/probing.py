@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import numpy.typing as npt
 import onnx
@@ -11,31 +13,43 @@ from ...model.runtime import RUNTIME_ERRORS, plain_session
 from .float_graph import FloatGraph
 
 Matrix = npt.NDArray[np.float64]
+#: A function of feature maps: float32[1, channels, ...] to float32[1, channels, ...].
+Run = Callable[[np.ndarray], np.ndarray]
 
 _SAME = 1e-5
 
 
 def axis_matrices(graph: FloatGraph, node: NodeProto) -> list[Matrix] | None:
-    """The matrices [outputs, inputs] of a Resize or Upsample along its spatial axes.
-
-    Returns
-    -------
-    list of float64[outputs, inputs] or None
-        None if it is no product of matrices along the axes, or changes channels.
-    """
+    """The matrices of a Resize or Upsample along its spatial axes, see :func:`matrices_of`."""
     source, target = graph.spatial(node.input[0]), graph.spatial(node.output[0])
     if not source or len(source) != len(target) or source[0] != target[0]:
         return None
     run = _runner(graph, node, target[1:])
-    if run is None:
-        return None
-    sizes, matrices = source[1:], []
+    return None if run is None else matrices_of(run, source[1:], target[1:])
+
+
+def matrices_of(run: Run, sizes: Sequence[int], target: Sequence[int]) -> list[Matrix] | None:
+    """The matrices of a linear function of feature maps along their spatial axes.
+
+    Parameters
+    ----------
+    run : callable
+        The function, of float32[1, channels, *sizes] with any number of channels.
+    sizes, target : sequence of int
+        Of its input and its result along each axis.
+
+    Returns
+    -------
+    list of float64[outputs, inputs] or None
+        None if it is no product of matrices along the axes, or mixes channels.
+    """
+    matrices = []
     for axis, size in enumerate(sizes):
         # One unit vector for each channel, alike along the other axes.
         shape = [size if at == axis else 1 for at in range(len(sizes))]
         units = np.broadcast_to(np.eye(size).reshape(1, size, *shape), (1, size, *sizes))
         result = np.moveaxis(run(units.astype(np.float32))[0], 1 + axis, 1)
-        matrices.append(result.reshape(size, target[1 + axis], -1)[:, :, 0].T.astype(np.float64))
+        matrices.append(result.reshape(size, target[axis], -1)[:, :, 0].T.astype(np.float64))
     values = np.random.default_rng(0).normal(size=(1, 2, *sizes)).astype(np.float32)
     wanted = values.astype(np.float64)
     for axis, matrix in enumerate(matrices):
@@ -44,7 +58,7 @@ def axis_matrices(graph: FloatGraph, node: NodeProto) -> list[Matrix] | None:
     return matrices if found.shape == wanted.shape and np.abs(found - wanted).max() < _SAME else None
 
 
-def _runner(graph: FloatGraph, node: NodeProto, target: list[int]):
+def _runner(graph: FloatGraph, node: NodeProto, target: list[int]) -> Run | None:
     """The operator on any number of channels; None if ONNX Runtime does not run it."""
     copied, tensors = onnx.NodeProto(), []
     copied.CopyFrom(node)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ...fragments.fragments import POOLING, label
+from ...fragments.fragments import MAX_POOLING, label
 from ...reading.errors import ModelError
 from ..reading.chain import POWERS, Chain, Evaluator, require_monotone
 from ..reading.network import Network
@@ -134,7 +134,7 @@ def _codes(values: npt.NDArray[np.float32], quantiser: Quantiser, scale: np.floa
 
 def _check_pooling(chain: Chain, wanted: Wanted, pooled: list[np.ndarray], place: str) -> None:
     """Codes may be pooled instead of what pooling reads where both go the same way with the sum."""
-    for node, read in zip((node for node in chain.steps if node.op_type in POOLING), pooled, strict=True):
+    for node, read in zip((node for node in chain.steps if node.op_type in MAX_POOLING), pooled, strict=True):
         way = np.sign(np.diff(read, axis=0)).astype(np.int64)
         against = (way * np.sign(np.diff(wanted.codes, axis=0)) == Way.FALLING).any(axis=0)
         if against.any():

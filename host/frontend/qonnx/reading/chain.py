@@ -10,7 +10,7 @@ import numpy.typing as npt
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from ....model.runtime import plain_session
-from ...fragments.fragments import AVERAGE, LAYOUT, POOLING, TRANSPARENT, label
+from ...fragments.fragments import AVERAGE, LAYOUT, MAX_POOLING, TRANSPARENT, label
 from ...reading.errors import ModelError
 from .network import Network
 from .product import PRODUCTS
@@ -22,7 +22,7 @@ POWERS = (
     "use scales that are powers of two, which round nothing (scaling_const=1.0 for binary weights, "
     "restrict_scaling_type=POWER_OF_TWO)"
 )
-_STEPS = (*LAYOUT, *POOLING)
+_STEPS = (*LAYOUT, *MAX_POOLING)
 #: Elements that are evaluated at once.
 _AT_ONCE = 1 << 22
 
@@ -136,7 +136,7 @@ class Evaluator:
                 nodes.append(node)
                 continue
             before, after = network.shapes[node.input[0]], network.shapes[node.output[0]]
-            if node.op_type in POOLING:
+            if node.op_type in MAX_POOLING:
                 if moved is not None:
                     raise ModelError(f"{self._place}: {label(node)} must stand in front of {label(moved)}")
                 self._pools.add(node.name)

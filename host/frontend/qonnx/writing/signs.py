@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ...fragments.fragments import POOLING, label
+from ...fragments.fragments import MAX_POOLING, label
 from ...reading.errors import ModelError
 from ..fitting.thresholds import Thresholds, Way, find_thresholds
 from ..reading.chain import Chain, Evaluator, require_monotone
@@ -28,7 +28,7 @@ def write_product_signs(
     """
     place, name = f"{network.name}: {label(quantiser.node)}", quantiser.node.output[0]
     found = _thresholds_of(network, quantiser, chain, product, place)
-    pools = [node for node in chain.steps if node.op_type in POOLING]
+    pools = [node for node in chain.steps if node.op_type in MAX_POOLING]
     least = found.takes_least(place, pools)
     # Where pooling must take the least sign, it takes the greatest of the contrary ones, which turn round after it:
     # a code is negative where its contrary, -1 less the code, is not.
@@ -169,7 +169,7 @@ def write_code_signs(
     """
     place, name = f"{network.name}: {label(quantiser.node)}", quantiser.node.output[0]
     for node in chain.steps:
-        if node.op_type in POOLING:
+        if node.op_type in MAX_POOLING:
             raise ModelError(
                 f"{place}: {label(node)} must not stand between it and quantised values with other operands for each "
                 "channel; put it in front of the quantiser before"

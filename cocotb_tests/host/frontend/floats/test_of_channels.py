@@ -1,0 +1,94 @@
+"""Factors, offsets and batch normalisation between quantised tensors: a depthwise convolution, or a refusal by name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import helper, numpy_helper
+
+from lutterfly.golden.presets import PRESETS
+from lutterfly.host.frontend import ModelError, describe, import_model
+from lutterfly.host.session.verify import verify
+from oracles.exactness import assert_exact, assert_right, needs_reference
+
+pytestmark = needs_reference
+
+CHANNELS = 24
+Steps = list[tuple[str, tuple[np.ndarray, ...]]]
+
+
+def values(seed: int, low: float = 0.2, high: float = 2, rank: int = 4) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(low, high, (CHANNELS, *[1] * (rank - 2))).astype(np.float32)
+
+
+NORMALISATION = ("BatchNormalization", tuple(values(seed).reshape(-1) for seed in range(4)))
+
+
+def network(steps: Steps, *, rank: int = 4, scale: float = 0.08, type_: type = np.int8) -> bytes:
+    """A pointwise convolution, operators in float between codes, and another convolution."""
+    rng, sizes = np.random.default_rng(0), (5, 7)[: rank - 2]
+    zero = type_(3 if type_ is np.int8 else 131)
+    held = {"s": np.float32(0.05), "z": zero, "unit": np.float32(0.01), "zw": np.int8(0), "s2": np.float32(scale)}
+    held |= {"z2": type_(zero - 9)}
+    for name, shape in (("w1", (CHANNELS, 2)), ("w2", (4, CHANNELS))):
+        held[name] = rng.integers(-127, 128, (*shape, *[1] * (rank - 2)), np.int8)
+    nodes = [
+        helper.make_node("QLinearConv", ["x", "s", "z", "w1", "unit", "zw", "s", "z"], ["a"], "before"),
+        helper.make_node("DequantizeLinear", ["a", "s", "z"], ["t"]),
+    ]
+    for at, (operator, operands) in enumerate(steps):
+        names = [f"c{at}_{number}" for number in range(len(operands))]
+        held |= dict(zip(names, operands, strict=True))
+        nodes.append(helper.make_node(operator, [nodes[-1].output[0], *names], [f"t{at}"], f"{operator}_{at}"))
+    nodes += [
+        helper.make_node("QuantizeLinear", [nodes[-1].output[0], "s2", "z2"], ["b"]),
+        helper.make_node("QLinearConv", ["b", "s2", "z2", "w2", "unit", "zw", "s", "z"], ["y"], "after"),
+    ]
+    element = helper.np_dtype_to_tensor_dtype(np.dtype(type_))
+    ends = [
+        helper.make_tensor_value_info("x", element, [1, 2, *sizes]),
+        helper.make_tensor_value_info("y", element, [1, 4, *sizes]),
+    ]
+    tensors = [numpy_helper.from_array(np.asarray(value), name) for name, value in held.items()]
+    graph = helper.make_graph(nodes, "channels", ends[:1], ends[1:], tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+
+
+CASES: dict[str, tuple[Steps, dict[str, object]]] = {
+    "normalisation": ([NORMALISATION], {}),
+    "uint8": ([NORMALISATION], {"type_": np.uint8}),
+    "factor and offset": ([("Mul", (values(5),)), ("Add", (values(6, -1, 1),))], {}),
+    "signs": ([("Mul", (values(5, -2, 2),)), ("Sub", (values(6, -1, 1),))], {}),
+    "then Relu": ([NORMALISATION, ("Relu", ())], {}),
+    "one dimension": ([("Div", (values(5, rank=3),))], {"rank": 3}),
+    "constant channels": ([("Mul", (np.where(values(5) > 1, values(5), 0).astype(np.float32),))], {}),
+    "steep": ([NORMALISATION], {"scale": 0.02}),
+    "flat": ([NORMALISATION], {"scale": 3.0}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_code_of_every_channel(case: str) -> None:
+    steps, given = CASES[case]
+    data = network(steps, **given)
+    kinds = [row.kind for row in describe(import_model(data)) if row.where == "accelerator"]
+    assert kinds == ["convolution 1x1", "depthwise 1x1", "convolution 1x1"]
+    sizes = (5, 7)[: given.get("rank", 4) - 2]
+    codes = np.random.default_rng(1).integers(0, 256, (1, 2, *sizes)).astype(np.uint8)
+    assert_exact(data, {"x": codes.view(given.get("type_", np.int8))})
+
+
+def test_on_the_core() -> None:
+    assert_right(verify(network([NORMALISATION]), PRESETS["tiny"], samples=2))
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        ([("PRelu", (values(5, 0.1, 0.5),))], r"PRelu 'PRelu_0' between .* no depthwise convolution gives the codes"),
+        ([NORMALISATION, ("Tanh", ())], r"no depthwise convolution gives the codes of channel \d+ of Batch"),
+    ],
+)
+def test_what_is_no_line_is_refused_by_name(steps: Steps, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        import_model(network(steps))
