@@ -1,7 +1,7 @@
 """Export networks from PyTorch as a user does, quantise them, and verify every byte on the simulated core.
 
     .venv/bin/python bench/user_networks.py mobilenet_v3_small efficientnet_b0 --size 64
-    PYTHONPATH=cocotb_tests/support .venv/bin/python bench/user_networks.py networks.torch_upsampling:DetectorHead
+    PYTHONPATH=cocotb_tests/support .venv/bin/python bench/user_networks.py networks.exported.torch_products:Gated
 
 A network is one of torchvision's (of the extra `architectures`), or MODULE:CLASS. It has random weights; its batch
 normalisation and the scales know random inputs. `torch.onnx.export` is as PyTorch has it, `quantize` is that of the

@@ -41,9 +41,12 @@ ORDER = {
     "host/compiler": (
         *("data", "steps", "rewrite", "lower", "layout", "constants", "schedule", "clock", "cluster", "outcome"),
     ),
+    "host/compiler/lower": ("pairs",),
     "host/frontend": ("reading", "fragments", "functions", "building", "lowering", "floats", "qonnx", "fusing"),
+    "host/frontend/lowering": ("pairs",),
     "host/frontend/qonnx": ("reading", "fitting", "writing"),
     "host/graph": ("boxes", "kinds"),
+    "host/graph/kinds": ("pairs",),
     "host/model": ("functions",),
     "host/quantize": ("rewriting",),
     "train": ("layers", "channels", "preparing", "schedules", "exporting"),

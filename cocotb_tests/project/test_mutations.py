@@ -197,7 +197,7 @@ def test_tests_of_the_same_name_come_first() -> None:
 def test_tests_of_another_module_of_the_same_name_do_not_come_first() -> None:
     for file, other in (
         ("host/frontend/building/build.py", "cocotb_tests/host/simulation/test_build.py"),
-        ("host/frontend/lowering/addition.py", "cocotb_tests/golden/test_addition.py"),
+        ("host/frontend/lowering/pairs/addition.py", "cocotb_tests/golden/test_addition.py"),
         ("host/compiler/lower/convolution.py", "cocotb_tests/golden/test_convolution.py"),
     ):
         assert other not in [name for name, _ in mutant_tests.tests_for(file, far=False)], file

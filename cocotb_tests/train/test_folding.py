@@ -17,7 +17,7 @@ from lutterfly.train import (  # noqa: E402
     fold_batch_norms,
     replace_pointwise,
 )
-from networks.torch_networks import MobileNetV2, settle  # noqa: E402
+from networks.exported.torch_networks import MobileNetV2, settle  # noqa: E402
 
 # PyTorch's exporter warns of what it uses itself.
 exporting = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")

@@ -19,7 +19,7 @@ from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 from networks.exported.torch_moves import Causal, Moved, ShuffleNet, windows  # noqa: E402
-from networks.torch_networks import settle  # noqa: E402
+from networks.exported.torch_networks import settle  # noqa: E402
 
 pytestmark = [
     needs_reference,

@@ -23,8 +23,8 @@ torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
-from networks.torch_networks import convolution, settle  # noqa: E402
-from networks.torch_upsampling import UNet  # noqa: E402
+from networks.exported.torch_networks import convolution, settle  # noqa: E402
+from networks.exported.torch_upsampling import UNet  # noqa: E402
 
 pytestmark = [
     needs_reference,

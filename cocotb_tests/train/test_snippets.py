@@ -13,7 +13,7 @@ from oracles.snippets import Provider, Snippet, snippets
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402
 
-from networks.torch_networks import MobileNetV2, settle  # noqa: E402
+from networks.exported.torch_networks import MobileNetV2, settle  # noqa: E402
 
 # PyTorch's exporter warns of what it uses itself.
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")

@@ -17,8 +17,8 @@ from oracles.exactness import assert_right, needs_reference
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402
 
-from networks.torch_networks import settle  # noqa: E402
-from networks.torch_upsampling import Autoencoder, DetectorHead, SuperResolution, UNet  # noqa: E402
+from networks.exported.torch_networks import settle  # noqa: E402
+from networks.exported.torch_upsampling import Autoencoder, DetectorHead, SuperResolution, UNet  # noqa: E402
 
 pytestmark = [
     needs_reference,

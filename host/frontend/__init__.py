@@ -26,19 +26,16 @@ from .fragments.wide import check_wide
 from .functions.executed import follow
 from .fusing.fuse import compose_tables, fuse_tables
 from .fusing.signs import pack_signs, share_signs
-from .lowering.addition import lower_addition
 from .lowering.averaging import lower_average
 from .lowering.channels import lower_concat, lower_slice
 from .lowering.code_clips import clip_ahead
-from .lowering.combination import lower_combination, table_or
-from .lowering.extremes import lower_extreme
+from .lowering.combination import lower_combination
 from .lowering.function_layers import lower_function
 from .lowering.inputs import place_input
 from .lowering.linear import check_linear, check_one_type, lower_linear
-from .lowering.multiplication import lower_multiplication
 from .lowering.padding import lower_pad, merge_pads
+from .lowering.pairs import OF_TWO
 from .lowering.region import lower_region
-from .lowering.subtraction import lower_subtraction
 from .qonnx import notes_of, rewrite
 from .reading.cut import cut_between
 from .reading.errors import ModelError, UnsupportedError
@@ -190,10 +187,7 @@ _LOWERINGS: dict[Kind, Callable[[Build, Fragment], None]] = {
     Kind.FUNCTION: lower_function,
     Kind.REGION: lower_region,
     Kind.OF_CHANNELS: lower_of_channels,
-    Kind.ADDITION: lower_addition,
-    Kind.SUBTRACTION: table_or(lower_subtraction),
-    Kind.MULTIPLICATION: table_or(lower_multiplication),
-    Kind.EXTREME: table_or(lower_extreme),
+    **OF_TWO,
     Kind.AVERAGE: lower_average,
     Kind.CONCAT: lower_concat,
     Kind.SLICE: lower_slice,

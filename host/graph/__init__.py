@@ -17,7 +17,6 @@ from .channels import ChannelRule, Place, Selection, Views
 from .finish import CodeFinish
 from .finished import Finished
 from .graph import Graph
-from .kinds.add import Add
 from .kinds.arrange import Arrange
 from .kinds.average_pool import AveragePool
 from .kinds.binary_convolution import BinaryConvolution
@@ -25,9 +24,10 @@ from .kinds.concat import Concat
 from .kinds.convolution import Convolution
 from .kinds.fast_pointwise import FastPointwise
 from .kinds.max_pool import MaxPool
-from .kinds.maximum import Maximum
-from .kinds.multiply import Multiply
 from .kinds.pad import Pad
+from .kinds.pairs.add import Add
+from .kinds.pairs.maximum import Maximum
+from .kinds.pairs.multiply import Multiply
 from .kinds.pointwise import Pointwise
 from .kinds.product import Product
 from .kinds.rearrange import Rearrange

@@ -46,6 +46,9 @@ class Place(NamedTuple):
         return Place(self.tensor, self.channel + channel, own.row, own.column, own.steps)
 
 
+#: int64[channels]: which channel lies at each place.
+Order = npt.NDArray[np.int64]
+
 #: Tensors that lie in others.
 Views = dict[str, Place]
 

@@ -11,13 +11,10 @@ from typing import ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from .channels import ChannelRule, Place, Selection, Views
+from .channels import ChannelRule, Order, Place, Selection, Views
 from .finish import CodeFinish
 from .tensor import Int8, Shape, Tensor
 from .window import ONE_PIXEL, Window
-
-#: int64[channels]: which channel lies at each place.
-Order = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

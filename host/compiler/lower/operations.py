@@ -9,7 +9,6 @@ from ..data.operation import Lowering, Operation
 from ..data.plan import Plan
 from ..data.storage import Storage
 from . import (
-    add,
     binary_convolution,
     convolution,
     copy,
@@ -17,11 +16,10 @@ from . import (
     fast_pointwise,
     grouped,
     lanewise,
-    maximum,
-    multiply,
     signs,
 )
 from .butterfly_fit import missing_engines
+from .pairs import add, maximum, multiply
 
 #: For each layer the first one counts that takes it and has its engines.
 LOWERINGS: tuple[Lowering, ...] = (

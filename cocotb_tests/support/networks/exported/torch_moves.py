@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from networks.torch_networks import convolution
+from networks.exported.torch_networks import convolution
 
 
 def shuffled(maps: torch.Tensor, groups: int) -> torch.Tensor:

@@ -7,18 +7,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from ....golden.engines.engine import Engine
-from ....golden.isa import Opcode
-from ....golden.memories import LocalMemory
-from ....golden.timing.issue import result_groups
-from ..data.command import Command
-from ..data.constant import Constant
-from ..data.job import Job
-from ..data.network import Network
-from ..data.operation import Operation
-from ..data.storage import Addresses, Storage
-from ..steps.fields import Codes, Loop, Tiles, compute_fields
-from ..steps.images import step_list
+from .....golden.engines.engine import Engine
+from .....golden.isa import Opcode
+from .....golden.memories import LocalMemory
+from .....golden.timing.issue import result_groups
+from ...data.command import Command
+from ...data.constant import Constant
+from ...data.job import Job
+from ...data.network import Network
+from ...data.operation import Operation
+from ...data.storage import Addresses, Storage
+from ...steps.fields import Codes, Loop, Tiles, compute_fields
+from ...steps.images import step_list
 
 _STEPS = 2
 

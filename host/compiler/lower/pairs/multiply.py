@@ -6,15 +6,15 @@ from functools import cached_property
 
 import numpy as np
 
-from ....golden.engines import MULTIPLY
-from ....golden.memories import LocalMemory
-from ...graph import Layer, Multiply
-from ..data.constant import Constant
-from ..data.job import Job
-from ..data.network import Network
-from ..data.operation import Lowering
-from ..steps.fields import Codes, only_table
-from ..steps.images import table_constants
+from .....golden.engines import MULTIPLY
+from .....golden.memories import LocalMemory
+from ....graph import Layer, Multiply
+from ...data.constant import Constant
+from ...data.job import Job
+from ...data.network import Network
+from ...data.operation import Lowering
+from ...steps.fields import Codes, only_table
+from ...steps.images import table_constants
 from .pair import PairOperation
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from ....golden.engines import MAXIMUM
-from ....golden.memories import LocalMemory
-from ...graph import Maximum
-from ..data.constant import Constant
-from ..data.job import Job
-from ..data.operation import Lowering
-from ..steps.fields import Codes, only_table
-from ..steps.images import identity_parameters, table_constants
+from .....golden.engines import MAXIMUM
+from .....golden.memories import LocalMemory
+from ....graph import Maximum
+from ...data.constant import Constant
+from ...data.job import Job
+from ...data.operation import Lowering
+from ...steps.fields import Codes, only_table
+from ...steps.images import identity_parameters, table_constants
 from .pair import PairOperation
 
 

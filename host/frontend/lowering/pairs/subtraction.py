@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ....golden.numerics.subtraction import difference_tables
-from ...graph import Add, CodeFinish
-from ..building.build import Build
-from ..building.checks import check_layers
-from ..building.elements import as_other
-from ..building.layout import Place
-from ..fragments.fragments import SUBTRACTION, Fragment, label
-from ..reading.errors import UnsupportedError
-from .pairs import check_alike, operands_of, tabulate_pairs
+from .....golden.numerics.subtraction import difference_tables
+from ....graph import Add, CodeFinish
+from ...building.build import Build
+from ...building.checks import check_layers
+from ...building.elements import as_other
+from ...building.layout import Place
+from ...fragments.fragments import SUBTRACTION, Fragment, label
+from ...reading.errors import UnsupportedError
+from .operands import check_alike, operands_of, tabulate_pairs
 
 
 def lower_subtraction(build: Build, fragment: Fragment) -> None:

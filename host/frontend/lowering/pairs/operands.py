@@ -8,15 +8,15 @@ from typing import NamedTuple
 import numpy as np
 from onnx import NodeProto
 
-from ...graph import Int8
-from ...graph.codes import from_codes, to_codes
-from ...graph.tabulate import CODES, code_offset, open_part
-from ...model.model_graph import has_unsigned
-from ..building.build import Build
-from ..fragments.fragments import Fragment
-from ..reading.cut import cut
-from ..reading.errors import UnsupportedError
-from ..reading.source import Source
+from ....graph import Int8
+from ....graph.codes import from_codes, to_codes
+from ....graph.tabulate import CODES, code_offset, open_part
+from ....model.model_graph import has_unsigned
+from ...building.build import Build
+from ...fragments.fragments import Fragment
+from ...reading.cut import cut
+from ...reading.errors import UnsupportedError
+from ...reading.source import Source
 
 #: int8[256, 256] of each operand: every pair.
 PAIRS = [np.ascontiguousarray(codes) for codes in np.meshgrid(CODES, CODES, indexing="ij")]

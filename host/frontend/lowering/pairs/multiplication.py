@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ....golden.numerics.multiplication import product_scaling
-from ...graph import CodeFinish, Multiply
-from ..building.build import Build
-from ..building.checks import check_layers
-from ..building.elements import as_image, as_other
-from ..building.layout import Place, image_shape
-from ..fragments.fragments import MULTIPLICATION, Fragment, label
-from ..reading.errors import UnsupportedError
-from .pairs import check_alike, check_types, operands_of, tabulate_pairs
+from .....golden.numerics.multiplication import product_scaling
+from ....graph import CodeFinish, Multiply
+from ...building.build import Build
+from ...building.checks import check_layers
+from ...building.elements import as_image, as_other
+from ...building.layout import Place, image_shape
+from ...fragments.fragments import MULTIPLICATION, Fragment, label
+from ...reading.errors import UnsupportedError
+from .operands import check_alike, check_types, operands_of, tabulate_pairs
 
 
 def lower_multiplication(build: Build, fragment: Fragment) -> None:

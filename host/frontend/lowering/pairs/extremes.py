@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...graph import CodeFinish, Int8, Maximum, Pointwise
-from ...graph.tabulate import CODES
-from ..building.build import Build
-from ..building.checks import check_layers
-from ..building.elements import as_other
-from ..building.layout import Place
-from ..fragments.fragments import EXTREMES, Fragment, label
-from ..reading.errors import UnsupportedError
-from .pairs import check_alike, operands_of, tabulate_pairs
+from ....graph import CodeFinish, Int8, Maximum, Pointwise
+from ....graph.tabulate import CODES
+from ...building.build import Build
+from ...building.checks import check_layers
+from ...building.elements import as_other
+from ...building.layout import Place
+from ...fragments.fragments import EXTREMES, Fragment, label
+from ...reading.errors import UnsupportedError
+from .operands import check_alike, operands_of, tabulate_pairs
 
 #: Turns the order of codes around: the greatest becomes the least.
 _TURNED = ~CODES

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 from onnx import NodeProto
 
-from ....golden.numerics.addition import UNSIGNED_OFFSET, add, sum_tables
-from ...graph import Add, CodeFinish
-from ..building.build import Build
-from ..building.checks import check_layers
-from ..building.elements import as_other
-from ..building.layout import Place
-from ..fragments.fragments import ADDITION, Fragment, label
-from ..reading.errors import UnsupportedError
-from .pairs import PAIRS, check_alike, operands_of, tabulate_pairs
+from .....golden.numerics.addition import UNSIGNED_OFFSET, add, sum_tables
+from ....graph import Add, CodeFinish
+from ...building.build import Build
+from ...building.checks import check_layers
+from ...building.elements import as_other
+from ...building.layout import Place
+from ...fragments.fragments import ADDITION, Fragment, label
+from ...reading.errors import UnsupportedError
+from .operands import PAIRS, check_alike, operands_of, tabulate_pairs
 
 
 def lower_addition(build: Build, fragment: Fragment) -> None:

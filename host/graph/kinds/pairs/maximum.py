@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..channels import ChannelRule
-from ..finished import Finished
-from ..tensor import Int8, Shape, Tensor
+from ...channels import ChannelRule
+from ...finished import Finished
+from ...tensor import Int8, Shape, Tensor
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ....golden.numerics.addition import add
-from ..channels import ChannelRule
-from ..finished import Finished
-from ..tensor import Int8, Shape, Tensor
+from .....golden.numerics.addition import add
+from ...channels import ChannelRule
+from ...finished import Finished
+from ...tensor import Int8, Shape, Tensor
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ....golden.numerics.multiplication import ProductScaling, multiply
-from ..channels import ChannelRule
-from ..finished import Finished
-from ..tensor import Int8, Shape, Tensor
-from ..window import Window
+from .....golden.numerics.multiplication import ProductScaling, multiply
+from ...channels import ChannelRule
+from ...finished import Finished
+from ...tensor import Int8, Shape, Tensor
+from ...window import Window
 
 
 @dataclass(frozen=True, eq=False)

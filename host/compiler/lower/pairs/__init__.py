@@ -1,0 +1,1 @@
+"""Operations on two tensors, element by element."""

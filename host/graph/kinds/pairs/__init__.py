@@ -1,0 +1,1 @@
+"""Kinds of layers that make one tensor of two, element by element."""
