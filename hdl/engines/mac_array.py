@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
 from amaranth.lib.wiring import In
 
@@ -84,6 +84,7 @@ class MacArray(EngineComponent):
         step, word, products, totals = self.step, self.word, [], []
         if self.borrowed_columns:
             step, word = self._without_words(m, platform)
+        first_word = self.word if self.borrowed_columns and self.is_binary else word
         if self.is_binary:
             counted = self.step.keeps & self.step.binary.replicate(self.lanes)
             uncounted = delay(m, ~counted, UNCOUNTED_DELAY, name="uncounted")
@@ -109,11 +110,17 @@ class MacArray(EngineComponent):
                 is_binary=self.is_binary,
             )
             if self.is_binary:
-                binary = spread(m, self.selected.xnor, self.lanes, cycles=SELECT_LATENCY, name=f"binary_{index}")
+                # In front of the first column's multipliers is no register: there one mask stands for both.
+                is_masked = self.selected.xnor if index or not is_borrowed else ~self._multiplies
+                binary = spread(m, is_masked, self.lanes, cycles=SELECT_LATENCY, name=f"binary_{index}")
                 m.d.comb += [column.binary.eq(Cat(binary)), column.uncounted.eq(uncounted)]
             if is_borrowed:
                 self._lend(m, platform, index, column)
-            m.d.comb += [column.step.eq(step), column.word.eq(word), column.weights.eq(self.weights[index])]
+            m.d.comb += [
+                column.step.eq(step),
+                column.word.eq(word if index else first_word),
+                column.weights.eq(self.weights[index]),
+            ]
             products.append(column.products)
             if index == self.taps - 1:
                 last_tap_step = step
@@ -128,6 +135,11 @@ class MacArray(EngineComponent):
                 later = delay(m, total, self.columns - 1 - lane, name=f"total_{lane}")
                 m.d.comb += self.result.lanes[lane].eq(later)
         return m
+
+    @property
+    def _multiplies(self) -> Value:
+        """Whether an engine is selected whose words the columns multiply."""
+        return Cat(self.selected[name] for name in self.selected.shape().members if name != "xnor").any()
 
     def _without_words(self, m: Module, platform) -> tuple[data.View, Value]:
         """The step and its word as the columns see them: no words while the array is idle, nor of the delay lines."""
@@ -159,7 +171,8 @@ class MacArray(EngineComponent):
             with m.Elif(waited != SELECT_LATENCY + index + 1):
                 m.d.sync += waited.eq(waited + 1)
             settled = waited == SELECT_LATENCY + index + 1
-            checks.never(settled & column.word.any(), f"MAC array: words in column {index}, which is idle")
+            reach = column.word.any() & ~(column.binary.all() if self.is_binary and not index else Const(0))
+            checks.never(settled & reach, f"MAC array: words in column {index}, which is idle")
             checks.never(column.step.valid & lent, f"MAC array: factors in column {index}, which is not idle")
 
     def _elaborate_both_results(

@@ -8,9 +8,9 @@ from amaranth.lib import data
 from ...golden.config import Config
 from ...golden.elements import DIFFERENCE_BITS
 from ...golden.engines import MULTIPLY
+from ...golden.engines.multiply.specification import SPREAD_LATENCY
 from ...golden.engines.specifications import specification
 from ...golden.numerics.multiplication import PRODUCT_FRACTION_BITS
-from ..parts.device import MULTIPLIER_LATENCY
 from ..parts.pipeline import delay, spread
 from .engine import SELECT_LATENCY, EngineComponent, engine_members
 from .multipliers import borrower_members
@@ -19,6 +19,8 @@ __all__ = ["Multiply"]
 
 #: Of a product of two differences of codes.
 _PRODUCT_BITS = 2 * DIFFERENCE_BITS
+#: What each lane is told of a step.
+_Told = data.StructLayout({"begins": 1, "ends": 1, "zero_point": signed(8)})
 
 
 class Multiply(EngineComponent):
@@ -41,42 +43,43 @@ class Multiply(EngineComponent):
     def __init__(self, config: Config):
         self.config = config
         self.lanes = config.array.lanes
-        self.latencies = {MULTIPLY: 2 + MULTIPLIER_LATENCY}
+        self.latencies = {MULTIPLY: specification(MULTIPLY).latency(config, {})}
         multipliers = borrower_members(specification(MULTIPLY).borrowed_columns(config), self.lanes, is_weighed=True)
         super().__init__({**engine_members(config, self.latencies), **multipliers})
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        ends, begins, fired = Signal(), Signal(), Signal()
-        fields, word = self.step.fields.multiply, delay(m, self.word, 1, name="word")
-        zero_point = Signal(fields.second_zero_point.shape(), reset_less=True)
+        fields = self.step.fields.multiply
+        told = Signal(_Told, reset_less=True)
         m.d.sync += [
-            begins.eq(self.step.valid & ~self.step.fire),
-            ends.eq(self.step.valid & self.step.fire),
-            zero_point.eq(Mux(self.step.fire, fields.second_zero_point, fields.first_zero_point)),
-            fired.eq(ends),
+            told.begins.eq(self.step.valid & ~self.step.fire),
+            told.ends.eq(self.step.valid & self.step.fire),
+            told.zero_point.eq(Mux(self.step.fire, fields.second_zero_point, fields.first_zero_point)),
         ]
-        operands = data.ArrayLayout(signed(DIFFERENCE_BITS), self.lanes)
-        first, second = Signal(operands, reset_less=True), Signal(operands, reset_less=True)
-        for lane in range(self.lanes):
-            difference = Signal(signed(DIFFERENCE_BITS), name=f"difference_{lane}")
-            m.d.comb += difference.eq(word.word_select(lane, 8).as_signed() - zero_point)
-            with m.If(begins):
-                m.d.sync += first[lane].eq(difference)
-            # Others may have the multipliers as long as nothing ends.
-            m.d.sync += second[lane].eq(difference)
-            with m.If(~ends):
-                m.d.sync += second[lane].eq(0)
+        word = delay(m, self.word, 1 + SPREAD_LATENCY, name="word")
+        told_lanes = spread(m, told.as_value(), self.lanes, cycles=SPREAD_LATENCY, name="told")
         array = self.borrowed_multipliers
-        m.d.comb += [
-            array.weighs.eq(Cat(spread(m, self.selected.multiply, self.lanes, cycles=SELECT_LATENCY, name="weighs"))),
-            self.result.valid.eq(delay(m, fired, MULTIPLIER_LATENCY, name="fired")),
-        ]
-        for lane in range(self.lanes):
-            product = array.products[0][lane][:_PRODUCT_BITS]
+        for lane, value in enumerate(told_lanes):
+            first, second = (
+                Signal(signed(DIFFERENCE_BITS), name=f"{name}_{lane}", reset_less=True) for name in ("first", "second")
+            )
+            here, difference = data.View(_Told, value), Signal(signed(DIFFERENCE_BITS), name=f"difference_{lane}")
+            m.d.comb += difference.eq(word.word_select(lane, 8).as_signed() - here.zero_point)
+            with m.If(here.begins):
+                m.d.sync += first.eq(difference)
+            m.d.sync += second.eq(difference)
+            # Others may have the multipliers as long as nothing ends.
+            with m.If(~here.ends):
+                m.d.sync += second.eq(0)
+            product = delay(m, array.products[0][lane][:_PRODUCT_BITS], 1, name=f"product_{lane}")
             m.d.comb += [
-                array.factors[0][lane].eq(second[lane]),
-                array.weights[0][lane].eq(first[lane]),
+                array.factors[0][lane].eq(second),
+                array.weights[0][lane].eq(first),
                 self.result.lanes[lane].eq(Cat(Const(0, PRODUCT_FRACTION_BITS), product).as_signed()),
             ]
+        fired = delay(m, told.ends, self.latencies[MULTIPLY] - 1, name="fired")
+        m.d.comb += [
+            array.weighs.eq(Cat(spread(m, self.selected.multiply, self.lanes, cycles=SELECT_LATENCY, name="weighs"))),
+            self.result.valid.eq(fired),
+        ]
         return m

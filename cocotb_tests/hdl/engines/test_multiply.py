@@ -106,6 +106,8 @@ async def others_have_the_multipliers_meanwhile(dut) -> None:
     await start(dut, {"step": 0, "word": 0, "selected": 1, "borrowed_multipliers__products": 0})
     await bench.feed(bench.word(), (3, 4), valid=1, clear=1, fire=0)
     await bench.feed(bench.word(), (3, 4), valid=1, clear=0, fire=1)
+    # Until the result is out nobody else begins.
+    await bench.idle(bench.latency + 1)
     for number in range(20):
         inputs = {"step": 0, "word": int.from_bytes(bench.word().tobytes(), "little"), "selected": 0}
         names = [f"borrowed_multipliers__{port}" for port in ("factors", "weighs")]

@@ -13,6 +13,9 @@ from ..mac.specification import MULTIPLIER_LATENCY
 from ..specification import Command, EngineSpecification, Int32, RandomWindow, TileWindows
 from . import MULTIPLY
 
+#: Cycles until what a step says is beside each lane.
+SPREAD_LATENCY = 2
+
 
 def _totals(windows: TileWindows) -> Int32:
     command, words = windows.command, windows.words
@@ -21,8 +24,8 @@ def _totals(windows: TileWindows) -> Int32:
 
 
 def _latency(config: Config, command: Command) -> int:
-    """Take the word, subtract, multiply."""
-    return 2 + MULTIPLIER_LATENCY
+    """Take the word, tell all lanes what to do with it, subtract, multiply, take the product."""
+    return 1 + SPREAD_LATENCY + 1 + MULTIPLIER_LATENCY + 1
 
 
 def _conditions(command: Any, config: Config) -> list[Any]:
