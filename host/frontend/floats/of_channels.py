@@ -8,6 +8,8 @@ near enough for all 256 codes, or there is none.
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import numpy.typing as npt
 from onnx import NodeProto
@@ -20,6 +22,7 @@ from ...graph.tabulate import CODES, open_part
 from ...model.model_graph import expose
 from ..building.build import Build, image_place
 from ..building.checks import check_layers
+from ..building.elements import as_image
 from ..building.layout import CHANNELS_FIRST, Place
 from ..fragments.fragments import Fragment, label
 from ..fragments.quantisation import quantisation
@@ -47,8 +50,7 @@ def lower_of_channels(build: Build, fragment: Fragment) -> None:
     """
     source, start, end = build.source, fragment.inputs[0], fragment.outputs[0]
     first_layer, node = len(build.graph.layers), _named(source, fragment)
-    place = build.places[start]
-    place = Place(place.tensor, place.axes, source.shapes[start])
+    place = as_image(build, node, dataclasses.replace(build.places[start], shape=source.shapes[start]))
     shape = image_place(build, node, place)
     tables, steps = _tables(source, fragment)
     zero_points = build.graph.tensors[place.tensor].zero_point, quantisation(source, end)[1]

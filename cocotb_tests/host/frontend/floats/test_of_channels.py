@@ -24,8 +24,11 @@ def values(seed: int, low: float = 0.2, high: float = 2, rank: int = 4) -> np.nd
 NORMALISATION = ("BatchNormalization", tuple(values(seed).reshape(-1) for seed in range(4)))
 
 
-def network(steps: Steps, *, rank: int = 4, scale: float = 0.08, type_: type = np.int8) -> bytes:
-    """A pointwise convolution, operators in float between codes, and another convolution."""
+def network(
+    steps: Steps, *, rank: int = 4, scale: float = 0.08, type_: type = np.int8, turned: tuple[int, ...] | None = None
+) -> bytes:
+    """A pointwise convolution, operators in float between codes, and another convolution; perhaps a transpose after the
+    first."""
     rng, sizes = np.random.default_rng(0), (5, 7)[: rank - 2]
     zero = type_(3 if type_ is np.int8 else 131)
     held = {"s": np.float32(0.05), "z": zero, "unit": np.float32(0.01), "zw": np.int8(0), "s2": np.float32(scale)}
@@ -34,8 +37,10 @@ def network(steps: Steps, *, rank: int = 4, scale: float = 0.08, type_: type = n
         held[name] = rng.integers(-127, 128, (*shape, *[1] * (rank - 2)), np.int8)
     nodes = [
         helper.make_node("QLinearConv", ["x", "s", "z", "w1", "unit", "zw", "s", "z"], ["a"], "before"),
-        helper.make_node("DequantizeLinear", ["a", "s", "z"], ["t"]),
+        helper.make_node("Transpose", ["a"], ["turned"], perm=turned or range(rank)),
+        helper.make_node("DequantizeLinear", ["turned" if turned else "a", "s", "z"], ["t"]),
     ]
+    nodes = nodes if turned else [nodes[0], nodes[2]]
     for at, (operator, operands) in enumerate(steps):
         names = [f"c{at}_{number}" for number in range(len(operands))]
         held |= dict(zip(names, operands, strict=True))
@@ -47,7 +52,7 @@ def network(steps: Steps, *, rank: int = 4, scale: float = 0.08, type_: type = n
     element = helper.np_dtype_to_tensor_dtype(np.dtype(type_))
     ends = [
         helper.make_tensor_value_info("x", element, [1, 2, *sizes]),
-        helper.make_tensor_value_info("y", element, [1, 4, *sizes]),
+        helper.make_tensor_value_info("y", element, [1, 4, *(sizes[at - 2] for at in (turned or range(rank))[2:])]),
     ]
     tensors = [numpy_helper.from_array(np.asarray(value), name) for name, value in held.items()]
     graph = helper.make_graph(nodes, "channels", ends[:1], ends[1:], tensors)
@@ -65,6 +70,14 @@ CASES: dict[str, tuple[Steps, dict[str, object]]] = {
     "steep": ([NORMALISATION], {"scale": 0.02}),
     "flat": ([NORMALISATION], {"scale": 3.0}),
 }
+
+
+def test_of_a_map_that_is_turned() -> None:
+    """Its elements are moved first."""
+    data = network([NORMALISATION], turned=(0, 1, 3, 2))
+    kinds = [row.kind for row in describe(import_model(data)) if row.where == "accelerator"]
+    assert kinds == ["convolution 1x1", "arrangement", "depthwise 1x1", "convolution 1x1"]
+    assert_right(verify(data, PRESETS["tiny"], samples=1))
 
 
 @pytest.mark.parametrize("case", CASES)
