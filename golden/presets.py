@@ -39,6 +39,6 @@ PRESETS: dict[str, Config] = {
 }
 DEFAULT_PRESET = "ecp5-85k"
 
-#: The clock in MHz of those that have been placed and routed, for an ECP5-85F of speed grade 6: measured, see
+#: A clock in MHz that those reach which have been placed and routed, for an ECP5-85F of speed grade 6: measured, see
 #: `docs/results.md`.
 ROUTED_MHZ: dict[str, float] = {"ecp5-85k": 100.6}
