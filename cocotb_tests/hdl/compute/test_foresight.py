@@ -11,7 +11,7 @@ import pytest
 
 from benches.clocking import cycle, start
 from benches.streams import pack
-from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, XNOR
+from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, MULTIPLY, XNOR
 from lutterfly.golden.engines.specifications import specification
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing.depths import BACKLOG_LIMIT, burst_limit, burst_results
@@ -25,6 +25,7 @@ LANDING = {
     FPC: 70,
     ADD: 6,
     BINARY_MAXIMUM: 9,
+    MULTIPLY: 13,
 }
 
 
