@@ -14,7 +14,7 @@ from pathlib import Path
 from cocotb_coverage.coverage import CoverCross, CoverPoint, coverage_db, coverage_section
 
 from lutterfly.golden.config import Config
-from lutterfly.golden.engines import FPC, decode, find_engine, find_memory
+from lutterfly.golden.engines import FPC, MULTIPLY, decode, find_engine, find_memory
 from lutterfly.golden.engines.specifications import specification
 from lutterfly.golden.isa import COMMAND_BYTES, Opcode
 from lutterfly.golden.memories import memories
@@ -24,12 +24,12 @@ from lutterfly.golden.timing.depths import RESULT_WINDOWS
 from lutterfly.golden.timing.issue import result_groups
 from lutterfly.golden.units import Queue
 
-#: Of the accelerators that the networks run on; fast pointwise convolutions and binary layers have sources of their
-#: own.
+#: Of the accelerators that the networks run on; fast pointwise convolutions, products of activations and binary layers
+#: are drawn by another source.
 ENGINES = [
     engine.name
     for engine in PRESETS[DEFAULT_PRESET].engines
-    if engine is not FPC and not specification(engine).is_binary
+    if engine not in (FPC, MULTIPLY) and not specification(engine).is_binary
 ]
 #: All but the one that none of those engines reads.
 MEMORIES = [memory.name for memory in memories(PRESETS[DEFAULT_PRESET]) if memory is not FPC.memory]
