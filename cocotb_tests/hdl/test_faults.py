@@ -122,7 +122,7 @@ def _changed(program: Program, queue: Queue, opcode: Opcode, fields: dict[str, i
         (Queue.DMA, Opcode.FILL, {"local": CONFIG.memory.feature_bytes}, ErrorCode.ADDRESS_RANGE, Unit.FILL),
         (Queue.DMA, Opcode.STORE, {"local": 1 << 20}, ErrorCode.ADDRESS_RANGE, Unit.STORE),
         (Queue.COMPUTE, Opcode.COMPUTE, {"opcode": 3}, ErrorCode.ILLEGAL_OPCODE, Unit.COMPUTE_QUEUE),
-        (Queue.COMPUTE, Opcode.COMPUTE, {"engine": 7}, ErrorCode.ILLEGAL_ENGINE, Unit.COMPUTE_QUEUE),
+        (Queue.COMPUTE, Opcode.COMPUTE, {"engine": 8}, ErrorCode.ILLEGAL_ENGINE, Unit.COMPUTE_QUEUE),
         (Queue.COMPUTE, Opcode.COMPUTE, {"steps": 0}, ErrorCode.ILLEGAL_FIELD, Unit.FETCH),
         (Queue.COMPUTE, Opcode.COMPUTE, {"source": 1 << 22}, ErrorCode.ADDRESS_RANGE, Unit.FETCH),
         (Queue.COMPUTE, Opcode.COMPUTE, {"weight": (1 << 20) - 1}, ErrorCode.ADDRESS_RANGE, Unit.FETCH),

@@ -12,7 +12,7 @@ from edges.case import (
 )
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
-from lutterfly.golden.engines import ADD, DEPTHWISE, MAXIMUM
+from lutterfly.golden.engines import ADD, DEPTHWISE, MAXIMUM, MULTIPLY
 
 
 def compute_addresses(config: Config) -> Iterator[Case]:
@@ -20,7 +20,7 @@ def compute_addresses(config: Config) -> Iterator[Case]:
     mac, size = mac_fields(config), config.memory.feature_bytes
     for engine in config.engines:
         fields, entries = engine_fields(config, engine)
-        if engine is ADD:
+        if engine in (ADD, MULTIPLY):
             entries = {8: isa.LIST_CLEAR, 9: isa.LIST_FIRE}
         for source in (size - 1, size, (1 << isa.LOCAL_BITS) - 1):
             yield compute_case(f"{engine.name} source {source}", source < size, entries, **fields | {"source": source})

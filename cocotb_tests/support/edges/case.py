@@ -13,7 +13,7 @@ import numpy as np
 from edges.programs import place
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
-from lutterfly.golden.engines import ADD, DEPTHWISE, ENGINES, FPC, MAC
+from lutterfly.golden.engines import ADD, DEPTHWISE, ENGINES, FPC, MAC, MULTIPLY
 from lutterfly.golden.engines.add.memory import ENTRIES, ENTRY_BITS
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.memories import LocalMemory, memories
@@ -125,7 +125,7 @@ def mac_fields(config: Config) -> dict[str, int]:
 def engine_fields(config: Config, engine: int) -> tuple[dict[str, int], dict[int, int]]:
     """A command of an engine, legal if there is that engine, and the entries of its list."""
     fields = mac_fields(config) | {"engine": engine, "list": 8}
-    if engine == ADD:
+    if engine in (ADD, MULTIPLY):
         return fields | {"steps": 2}, {8: isa.LIST_CLEAR, 9: isa.LIST_FIRE | 64}
     if engine == DEPTHWISE:
         return fields | {"rows": 1}, {8: isa.LIST_CLEAR | isa.LIST_FIRE}
