@@ -134,6 +134,10 @@ CASES: dict[str, tuple[Steps, list[str]]] = {
         [("Tanh", (), {}), ("Mul", (RNG.normal(size=(1, 12)),), {})],
         ["Tanh", "Reshape", "Gemm", "Reshape"],
     ),
+    "factors of columns of a convolution": (
+        [convolution(kernel=1), ("Reshape", (np.array([1, 32, 12]),), {}), ("Mul", (RNG.normal(size=12),), {})],
+        ["Conv", "Reshape", "Reshape", "Gemm", "Reshape"],
+    ),
     "a factor of all": ([("Tanh", (), {}), ("Mul", (np.full((1, 1), 0.5),), {})], ["Tanh", "Mul"]),
     # Factors and offsets of channels.
     "normalisation alone": ([BATCH_NORMALISATION], ["Conv"]),

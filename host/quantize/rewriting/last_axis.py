@@ -66,7 +66,9 @@ def _fold(graph: FloatGraph, last: NodeProto, factor: np.ndarray) -> bool:
         last.input[1] = graph.constant(f"{last.output[0]}_folded_weights", weights * factor)
         return True
     rows = last.input[0]
-    keeps = last.op_type == "Reshape" and graph.shapes.get(rows, [])[-1:] == [len(factor)]
+    sizes = graph.shapes.get(rows, [])
+    # Of two axes: what a convolution gives has other channels than those of its last axis.
+    keeps = last.op_type == "Reshape" and len(sizes) == 2 and sizes[1] == len(factor)
     return keeps and fold_in_front(graph, rows, rows, factor, np.zeros(len(factor)))
 
 
