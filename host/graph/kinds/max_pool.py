@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ....golden.numerics.pooling import pool_maximum
-from ..channels import ChannelRule
+from ..channelwise import Channelwise
 from ..finish import CodeFinish
-from ..finished import Finished
 from ..tensor import Int8, Shape, Tensor
 from ..window import Window
 
@@ -19,7 +18,7 @@ _LEAST = -128
 
 
 @dataclass(frozen=True, eq=False)
-class MaxPool(Finished):
+class MaxPool(Channelwise):
     """Maximum over a window; borders count as the least code. Nothing is clamped after it."""
 
     keeps_signs: ClassVar[bool] = True
@@ -53,11 +52,3 @@ class MaxPool(Finished):
         name = f"{self.name} along columns"
         first = dataclasses.replace(self, name=name, output=between, window=along, finish=CodeFinish())
         return first, dataclasses.replace(self, inputs=(between,), window=down)
-
-    def of_channels(self, channels: range, source: Tensor) -> tuple[MaxPool, range]:
-        """Every channel for itself."""
-        return self, channels
-
-    def channel_rule(self, source: Tensor, target: Tensor) -> ChannelRule:
-        """Every channel for itself."""
-        return ChannelRule.TIED

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from ....golden.elements import BINARY_BITS
-from ..channels import ChannelRule
+from ..channelwise import Channelwise
 from ..finish import CodeFinish, composed
-from ..finished import Finished
 from ..tensor import Int8, Shape, Tensor
 
 
 @dataclass(frozen=True, eq=False)
-class Pointwise(Finished):
+class Pointwise(Channelwise):
     """A table on every code, which is its finish; into a binary tensor there may be none. Nothing is clamped."""
 
     is_table: ClassVar[bool] = True
@@ -38,11 +37,3 @@ class Pointwise(Finished):
     def with_table(self, output: str, table: Int8 | None) -> Self:
         """There is nothing in between."""
         return dataclasses.replace(self, output=output, finish=CodeFinish(table=composed(self.table, table)))
-
-    def of_channels(self, channels: range, source: Tensor) -> tuple[Pointwise, range]:
-        """Every channel for itself."""
-        return self, channels
-
-    def channel_rule(self, source: Tensor, target: Tensor) -> ChannelRule:
-        """Every channel for itself."""
-        return ChannelRule.TIED

@@ -9,13 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from .....golden.numerics.addition import add
-from ...channels import ChannelRule
-from ...finished import Finished
+from ...channelwise import Channelwise
 from ...tensor import Int8, Shape, Tensor
 
 
 @dataclass(frozen=True, eq=False)
-class Add(Finished):
+class Add(Channelwise):
     """Sum of two tensors of one shape, requantised.
 
     The result for the codes a of the first input and b of the second is
@@ -54,11 +53,3 @@ class Add(Finished):
             high=self.finish.high,
         )
         return self.finished(result, tensors)
-
-    def of_channels(self, channels: range, source: Tensor) -> tuple[Add, range]:
-        """Every channel for itself."""
-        return self, channels
-
-    def channel_rule(self, source: Tensor, target: Tensor) -> ChannelRule:
-        """Every channel for itself."""
-        return ChannelRule.TIED

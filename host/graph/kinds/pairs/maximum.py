@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...channels import ChannelRule
-from ...finished import Finished
+from ...channelwise import Channelwise
 from ...tensor import Int8, Shape, Tensor
 
 
 @dataclass(frozen=True, eq=False)
-class Maximum(Finished):
+class Maximum(Channelwise):
     """The greater code of two tensors of one shape, whose codes stand for the same numbers."""
 
     def kind(self, source: Shape, target: Shape) -> str:
@@ -24,11 +23,3 @@ class Maximum(Finished):
         """Element by element."""
         first, second = (values[name] for name in self.inputs)
         return self.finished(np.maximum(first, second), tensors)
-
-    def of_channels(self, channels: range, source: Tensor) -> tuple[Maximum, range]:
-        """Every channel for itself."""
-        return self, channels
-
-    def channel_rule(self, source: Tensor, target: Tensor) -> ChannelRule:
-        """Every channel for itself."""
-        return ChannelRule.TIED

@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .....golden.numerics.multiplication import ProductScaling, multiply
-from ...channels import ChannelRule
-from ...finished import Finished
+from ...channelwise import Channelwise
 from ...tensor import Int8, Shape, Tensor
 from ...window import Window
 
 
 @dataclass(frozen=True, eq=False)
-class Multiply(Finished):
+class Multiply(Channelwise):
     """Product of two tensors of one shape, or of a map and a vector over its channels, requantised.
 
     Attributes
@@ -55,11 +54,3 @@ class Multiply(Finished):
         """The vector is for as many rows as there are."""
         spread = (len(rows), self.spread[1]) if self.is_by_vector else self.spread
         return dataclasses.replace(self, spread=spread)
-
-    def of_channels(self, channels: range, source: Tensor) -> tuple[Multiply, range]:
-        """Every channel for itself."""
-        return self, channels
-
-    def channel_rule(self, source: Tensor, target: Tensor) -> ChannelRule:
-        """Every channel for itself."""
-        return ChannelRule.TIED
