@@ -23,6 +23,11 @@ MOST_FRACTION = 32
 UNSIGNED_OFFSET = -128
 
 _CODES = np.arange(-128, 128)
+#: int8[256, 256] of each operand: every pair of codes.
+PAIRS: tuple[Int8, Int8] = (
+    np.repeat(_CODES.astype(np.int8), len(_CODES)).reshape(-1, len(_CODES)),
+    np.tile(_CODES.astype(np.int8), (len(_CODES), 1)),
+)
 
 
 def sum_tables(

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from .addition import PAIRS
 from .requant import Int8, Int32, pack_parameters, requantise
 
 #: Bits after the binary point of a product.
 PRODUCT_FRACTION_BITS = 14
 
-_CODES = np.arange(-128, 128)
 #: How far scale and bias are looked for: in units of their last places.
 _SCALE_STEPS, _BIAS_STEPS = 3, 4
 #: A product closer than this to a half, in codes, may be rounded in another way.
@@ -136,8 +136,7 @@ def product_scaling(
     """
     first_scale, second_scale, result_scale = (np.float32(scale) for scale in scales)
     scale, result_zero_point = np.float32(np.float32(first_scale * second_scale) / result_scale), zero_points[2]
-    pairs = np.meshgrid(_CODES.astype(np.int8), _CODES.astype(np.int8), indexing="ij")
-    totals = products(*pairs, *zero_points[:2]).reshape(-1)
+    totals = products(*PAIRS, zero_points[0], zero_points[1]).reshape(-1)
     codes, low, high = expected.reshape(-1), int(expected.min()), int(expected.max())
     values = totals * (float(scale) * 2.0**-PRODUCT_FRACTION_BITS) + result_zero_point
     is_near = np.abs(values - np.floor(values) - 0.5) < _NEAR

@@ -10,14 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from ..elements import ADDEND_BITS
-from .addition import MOST_FRACTION, add
+from .addition import MOST_FRACTION, PAIRS, add
 from .convolution import Int8
 from .requant import MANTISSA_BITS, Int64
 
 _CODES = np.arange(-128, 128)
-_PAIRS = [
-    np.ascontiguousarray(one) for one in np.meshgrid(_CODES.astype(np.int8), _CODES.astype(np.int8), indexing="ij")
-]
 #: How often entries are moved, and how many pairs may be wrong before: more are no matter of rounding.
 _ROUNDS, _MOST_WRONG = 60, 2000
 
@@ -44,7 +41,7 @@ def difference_tables(
     first, second, fraction = _plain_tables(scales, zero_points)
     offset, low, high = zero_points[2], int(expected.min()), int(expected.max())
     for turn in range(_ROUNDS):
-        found = add(*_PAIRS, first, second, fraction, offset=offset, low=low, high=high)
+        found = add(*PAIRS, first, second, fraction, offset=offset, low=low, high=high)
         wrong = np.argwhere(found != expected)
         if len(wrong) == 0:
             return first, second, fraction

@@ -39,12 +39,12 @@ _SPECIAL = (
     (Kind.SLICE, SLICE, POINTWISE),
     (Kind.PAD, PAD, POINTWISE),
 )
-#: Operators on two activations that are layers.
+#: Operators on two activations that are layers, each with its kind.
 _OF_TWO = (
-    (Kind.ADDITION, ADDITION),
-    (Kind.SUBTRACTION, SUBTRACTION),
-    (Kind.MULTIPLICATION, MULTIPLICATION),
-    (Kind.EXTREME, EXTREMES),
+    dict.fromkeys(ADDITION, Kind.ADDITION)
+    | dict.fromkeys(SUBTRACTION, Kind.SUBTRACTION)
+    | dict.fromkeys(MULTIPLICATION, Kind.MULTIPLICATION)
+    | dict.fromkeys(EXTREMES, Kind.EXTREME)
 )
 _REMEDIES = {"BatchNormalization": FOLD} | dict.fromkeys(
     ("GroupNormalization", "InstanceNormalization", "LayerNormalization", "RMSNormalization"), NORMALISE
@@ -144,12 +144,11 @@ def _judge_special(
 def _judge_combination(source: Source, fragment: Fragment) -> tuple[Kind, str]:
     """A fragment that combines several activations: two that become one, or perhaps a function of a single one."""
     first, *after = (node for node in fragment.nodes if node.op_type not in (*QUANTISERS, *TRANSPARENT))
-    kinds = {operator: kind for kind, operators in _OF_TWO for operator in operators}
     # ONNX' own operators take codes as integers, without their scales.
     quantised = first.domain == "com.microsoft" or not source.is_codes(first.output[0])
     is_of_two = len(fragment.inputs) == 2 and quantised and {node.op_type for node in after} <= {"Relu", "Clip"}
-    if first.op_type in kinds and is_of_two and not wide_tensor(source, fragment):
-        return kinds[first.op_type], ""
+    if first.op_type in _OF_TWO and is_of_two and not wide_tensor(source, fragment):
+        return _OF_TWO[first.op_type], ""
     fragment.cause = next((node for node in fragment.nodes if len(source.dynamic_inputs(node)) > 1), None)
     pointwise = all(node.op_type in POINTWISE and not _pointwise_problem(source, node) for node in fragment.nodes)
     if pointwise:

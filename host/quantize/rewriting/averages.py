@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from onnx import NodeProto, helper
 
-from .axes import reduced_axes, without_axes
+from .axes import Step, reduced_axes, without_axes
 from .float_graph import FloatGraph, Rewriting, chained, depthwise, given
 
 #: Of a map that one window reads: its steps, and a weight word each, must fit the memories.
@@ -40,8 +40,7 @@ def _of_large_map(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     kernel = min(few, key=lambda kernel: (np.prod(kernel), max(kernel)))
     if kernel == tuple(sizes):
         return None
-    weights = np.full((channels, *kernel), 1 / np.prod(kernel))
-    step = depthwise(graph, node.output[0], weights, group=channels, strides=kernel)
+    step = _averaging(graph, node, channels, kernel, strides=kernel)
     return chained(node, [step, ("GlobalAveragePool", (), {})])
 
 
@@ -51,8 +50,7 @@ def _of_axes(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     if not channels or not axes or min(axes) < 2:
         return None
     kernel = [size if axis in axes else 1 for axis, size in enumerate(sizes, 2)]
-    weights = np.full((channels, *kernel), 1 / np.prod(kernel))
-    step = depthwise(graph, node.output[0], weights, group=channels, strides=kernel)
+    step = _averaging(graph, node, channels, kernel, strides=kernel)
     return chained(node, [step, *without_axes(graph, node, axes)])
 
 
@@ -65,8 +63,13 @@ def _of_windows(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
         return None
     kernel = attributes.pop("kernel_shape")
     kept = {name: attributes[name] for name in attributes.keys() - {"count_include_pad", "ceil_mode"}}
-    weights = np.full((shape[1], *kernel), 1 / np.prod(kernel))
-    return chained(node, [depthwise(graph, node.output[0], weights, group=shape[1], **kept)])
+    return chained(node, [_averaging(graph, node, shape[1], kernel, **kept)])
+
+
+def _averaging(graph: FloatGraph, node: NodeProto, channels: int, kernel: Sequence[int], **given: object) -> Step:
+    """The step of a depthwise convolution in place of ``node``, all of whose weights are alike."""
+    weights = np.full((channels, *kernel), 1 / np.prod(kernel))
+    return depthwise(graph, node.output[0], weights, group=channels, **given)
 
 
 def _without_ceiling(attributes: dict[str, object], sizes: list[int]) -> dict[str, object]:

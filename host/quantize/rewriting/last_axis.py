@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 from onnx import NodeProto
 
+from .axes import Step
 from .float_graph import FloatGraph, Rewriting, chained
 from .folding import fold_in_front
 
-Steps = list[tuple[str, list[str], dict[str, object]]]
 
-
-def affine_rows(graph: FloatGraph, name: str, shape: list[int], factor: np.ndarray, offset: np.ndarray) -> Steps:
+def affine_rows(graph: FloatGraph, name: str, shape: list[int], factor: np.ndarray, offset: np.ndarray) -> list[Step]:
     """The steps of ``x * factor + offset`` along the last axis of a tensor: a product with a diagonal matrix.
 
     Parameters
@@ -41,12 +40,11 @@ def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     if len(shape) < 3 or shape[-1] < 2 or not factor.size == shape[-1] == factor.shape[-1] or factor.ndim > len(shape):
         return None
     factor = factor.reshape(-1).astype(np.float64)
-    offset = np.zeros(len(factor))
     last = graph.maker(source)
     if last is not None and _fold(graph, last, factor):
         last.output[0] = node.output[0]
         return []
-    made = chained(node, affine_rows(graph, node.output[0], shape, factor, offset))
+    made = chained(node, affine_rows(graph, node.output[0], shape, factor, np.zeros(len(factor))))
     made[0].input[0] = source
     return made
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import numpy as np
 from onnx import NodeProto
 
-from .....golden.numerics.addition import UNSIGNED_OFFSET, add, sum_tables
-from ....graph import Add, CodeFinish
+from .....golden.numerics.addition import PAIRS, UNSIGNED_OFFSET, add, sum_tables
+from ....graph import Add
 from ...building.build import Build
-from ...building.checks import check_layers
 from ...building.elements import as_other
-from ...building.layout import Place
 from ...fragments.fragments import ADDITION, Fragment, label
 from ...reading.errors import UnsupportedError
-from .operands import PAIRS, check_alike, operands_of, tabulate_pairs
+from .operands import add_checked, check_alike, operands_of, reached, tabulate_pairs
 
 
 def lower_addition(build: Build, fragment: Fragment) -> None:
@@ -34,9 +32,8 @@ def lower_addition(build: Build, fragment: Fragment) -> None:
     first, second, fraction = sum_tables(scales, zero_points, unsigned=unsigned)
     offset = UNSIGNED_OFFSET if unsigned else 0
     expected = tabulate_pairs(source, fragment, names)
-    # What a fused Relu or Clip cuts, no pair reaches.
-    low, high = int(expected.min()), int(expected.max())
-    result = add(*PAIRS, first, second, fraction, offset=offset, low=low, high=high)
+    finish = reached(expected)
+    result = add(*PAIRS, first, second, fraction, offset=offset, low=finish.low, high=finish.high)
     wrong = np.count_nonzero(result != expected)
     if wrong:
         raise UnsupportedError(
@@ -45,21 +42,9 @@ def lower_addition(build: Build, fragment: Fragment) -> None:
         )
     first_layer = len(build.graph.layers)
     second_place = as_other(build, node, second_place, first_place)
-    build.add_tensor(end, build.shape_of(first_place), end)
-    build.graph.layers.append(
-        Add(
-            node.name,
-            (first_place.tensor, second_place.tensor),
-            end,
-            first,
-            second,
-            fraction,
-            offset,
-            finish=CodeFinish(low, high),
-        )
-    )
-    build.add_view(end, Place(end, first_place.axes, source.shapes[end]))
-    check_layers(build, fragment, first_layer)
+    tensors = first_place.tensor, second_place.tensor
+    layer = Add(node.name, tensors, end, first, second, fraction, offset, finish=finish)
+    add_checked(build, fragment, first_place, layer, first_layer)
 
 
 def _difference(fragment: Fragment, node: NodeProto, wrong: int) -> str:

@@ -7,12 +7,11 @@ import numpy as np
 from ....graph import CodeFinish, Int8, Maximum, Pointwise
 from ....graph.tabulate import CODES
 from ...building.build import Build
-from ...building.checks import check_layers
 from ...building.elements import as_other
 from ...building.layout import Place
 from ...fragments.fragments import EXTREMES, Fragment, label
 from ...reading.errors import UnsupportedError
-from .operands import check_alike, operands_of, tabulate_pairs
+from .operands import add_checked, check_alike, operands_of, tabulate_pairs
 
 #: Turns the order of codes around: the greatest becomes the least.
 _TURNED = ~CODES
@@ -44,11 +43,8 @@ def lower_extreme(build: Build, fragment: Fragment) -> None:
         _looked_up(build, fragment, place, table, f"{end} {number}")
         for number, (place, table) in enumerate(zip(places, tables, strict=True))
     )
-    build.add_tensor(end, build.shape_of(first), end)
     finish = CodeFinish(table=_TURNED) if is_least else CodeFinish()
-    build.graph.layers.append(Maximum(node.name, inputs, end, finish=finish))
-    build.add_view(end, Place(end, first.axes, source.shapes[end]))
-    check_layers(build, fragment, first_layer)
+    add_checked(build, fragment, first, Maximum(node.name, inputs, end, finish=finish), first_layer)
 
 
 def _looked_up(build: Build, fragment: Fragment, place: Place, table: Int8, name: str) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from .....golden.numerics.multiplication import product_scaling
-from ....graph import CodeFinish, Multiply
+from ....graph import Multiply
 from ...building.build import Build
-from ...building.checks import check_layers
 from ...building.elements import as_image, as_other
 from ...building.layout import Place, image_shape
 from ...fragments.fragments import MULTIPLICATION, Fragment, label
 from ...reading.errors import UnsupportedError
-from .operands import check_alike, check_types, operands_of, tabulate_pairs
+from .operands import add_checked, check_alike, check_types, operands_of, reached, tabulate_pairs
 
 
 def lower_multiplication(build: Build, fragment: Fragment) -> None:
@@ -43,13 +42,9 @@ def lower_multiplication(build: Build, fragment: Fragment) -> None:
     else:
         check_alike(build, names, MULTIPLICATION[1])
         second = as_other(build, node, second, first)
-    build.add_tensor(end, build.shape_of(first), end)
-    # What a fused Relu or Clip cuts, no pair reaches.
-    finish = CodeFinish(int(expected.min()), int(expected.max()))
+    finish = reached(expected)
     layer = Multiply(node.name, (first.tensor, second.tensor), end, points, scaling, spread, finish=finish)
-    build.graph.layers.append(layer)
-    build.add_view(end, Place(end, first.axes, source.shapes[end]))
-    check_layers(build, fragment, first_layer)
+    add_checked(build, fragment, first, layer, first_layer)
 
 
 def _is_vector(place: Place, of: Place) -> bool:

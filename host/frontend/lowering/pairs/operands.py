@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
 from onnx import NodeProto
 
-from ....graph import Int8
+from .....golden.numerics.addition import PAIRS
+from ....graph import CodeFinish, Int8, Layer
 from ....graph.codes import from_codes, to_codes
-from ....graph.tabulate import CODES, code_offset, open_part
+from ....graph.tabulate import code_offset, open_part
 from ....model.model_graph import has_unsigned
 from ...building.build import Build
+from ...building.checks import check_layers
+from ...building.layout import Place
 from ...fragments.fragments import Fragment
 from ...reading.cut import cut
 from ...reading.errors import UnsupportedError
 from ...reading.source import Source
-
-#: int8[256, 256] of each operand: every pair.
-PAIRS = [np.ascontiguousarray(codes) for codes in np.meshgrid(CODES, CODES, indexing="ij")]
 
 
 class Operands(NamedTuple):
@@ -100,3 +99,22 @@ def tabulate_pairs(source: Source, fragment: Fragment, names: Sequence[str]) -> 
     model = cut(source, fragment.nodes, dict.fromkeys(names, PAIRS[0].shape), fragment.outputs)
     feeds = {name: from_codes(codes, source.types[name]) for name, codes in zip(names, PAIRS, strict=True)}
     return to_codes(open_part(model).run(fragment.outputs, feeds)[0])
+
+
+def reached(expected: Int8) -> CodeFinish:
+    """The clamp of a fused Relu or Clip: what it cuts, no pair reaches."""
+    return CodeFinish(int(expected.min()), int(expected.max()))
+
+
+def add_checked(build: Build, fragment: Fragment, place: Place, layer: Layer, first_layer: int) -> None:
+    """Add the layer that gives a fragment's output, whose elements lie as those of ``place``.
+
+    Raises
+    ------
+    UnsupportedError
+        If a byte differs from ONNX Runtime's, of what the layers from ``first_layer`` on give.
+    """
+    build.add_tensor(layer.output, build.shape_of(place), layer.output)
+    build.graph.layers.append(layer)
+    build.add_view(layer.output, Place(layer.output, place.axes, build.source.shapes[layer.output]))
+    check_layers(build, fragment, first_layer)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from .....golden.numerics.subtraction import difference_tables
-from ....graph import Add, CodeFinish
+from ....graph import Add
 from ...building.build import Build
-from ...building.checks import check_layers
 from ...building.elements import as_other
-from ...building.layout import Place
 from ...fragments.fragments import SUBTRACTION, Fragment, label
 from ...reading.errors import UnsupportedError
-from .operands import check_alike, operands_of, tabulate_pairs
+from .operands import add_checked, check_alike, operands_of, reached, tabulate_pairs
 
 
 def lower_subtraction(build: Build, fragment: Fragment) -> None:
@@ -36,10 +34,6 @@ def lower_subtraction(build: Build, fragment: Fragment) -> None:
     first, second = (build.places[name] for name in names)
     first_layer = len(build.graph.layers)
     second = as_other(build, node, second, first)
-    build.add_tensor(end, build.shape_of(first), end)
-    # What a fused Relu or Clip cuts, no pair reaches.
-    finish = CodeFinish(int(expected.min()), int(expected.max()))
+    finish = reached(expected)
     layer = Add(node.name, (first.tensor, second.tensor), end, *tables, zero_points[2], finish=finish)
-    build.graph.layers.append(layer)
-    build.add_view(end, Place(end, first.axes, source.shapes[end]))
-    check_layers(build, fragment, first_layer)
+    add_checked(build, fragment, first, layer, first_layer)
