@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import describe, import_model
-from lutterfly.host.quantize import quantize
 from lutterfly.host.session.verify import verify
 from oracles.exactness import assert_right, needs_reference
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402
 
+from networks.exported.quantised import quantised  # noqa: E402
 from networks.exported.torch_convnext import ConvNext  # noqa: E402
-from networks.exported.torch_networks import settle  # noqa: E402
 from networks.exported.torch_products import Attention, Gated, InvertedResidual  # noqa: E402
 
 pytestmark = [
@@ -27,6 +24,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning"),
 ]
 
+#: Of the images.
+SHAPE = (3, 16, 12)
 #: Each network, and its layers that multiply.
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], list[str]]] = {
     "MobileNetV3": (lambda: InvertedResidual(nn.Hardswish(), nn.Hardsigmoid()), ["product by vector"]),
@@ -38,20 +37,10 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], list[str]]] = {
 }
 
 
-def quantised(name: str, *, dynamo: bool) -> bytes:
-    make, _ = NETWORKS[name]
-    torch.manual_seed(1)
-    images = torch.randn(16, 3, 16, 12)
-    model, target = settle(make(), images, least=0.3), io.BytesIO()
-    torch.onnx.export(model, (images[:1],), target, input_names=["image"], dynamo=dynamo, verbose=False)
-    samples = np.random.default_rng(1).normal(size=(16, 3, 16, 12)).astype(np.float32)
-    return quantize(target.getvalue(), {"image": samples})
-
-
 @pytest.mark.parametrize("dynamo", [False, True])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_byte_is_onnx_runtimes(name: str, dynamo: bool) -> None:
-    data = quantised(name, dynamo=dynamo)
+    data = quantised(NETWORKS[name][0], SHAPE, least=0.3, dynamo=dynamo)
     rows = describe(import_model(data))
     assert [row.kind for row in rows if row.kind.startswith("product")] == NETWORKS[name][1]
     assert_right(verify(data, PRESETS["ecp5-85k"], samples=2))
@@ -59,4 +48,4 @@ def test_every_byte_is_onnx_runtimes(name: str, dynamo: bool) -> None:
 
 @pytest.mark.parametrize("name", ["MobileNetV3", "gated", "attention"])
 def test_networks_larger_than_the_memories(name: str) -> None:
-    assert_right(verify(quantised(name, dynamo=False), PRESETS["tiny"], samples=1))
+    assert_right(verify(quantised(NETWORKS[name][0], SHAPE, least=0.3, dynamo=False), PRESETS["tiny"], samples=1))

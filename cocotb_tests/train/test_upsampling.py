@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import describe, import_model
-from lutterfly.host.quantize import quantize
 from lutterfly.host.session.verify import verify
 from oracles.exactness import assert_right, needs_reference
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402
 
-from networks.exported.torch_networks import settle  # noqa: E402
+from networks.exported.quantised import quantised  # noqa: E402
 from networks.exported.torch_upsampling import Autoencoder, DetectorHead, SuperResolution, UNet  # noqa: E402
 
 pytestmark = [
@@ -40,19 +37,10 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, int, int], dict[st
 }
 
 
-def quantised(name: str, *, dynamo: bool) -> bytes:
-    make, shape, _ = NETWORKS[name]
-    torch.manual_seed(1)
-    images = torch.randn(16, *shape)
-    model, target = settle(make(), images, least=0.5), io.BytesIO()
-    torch.onnx.export(model, (images[:1],), target, input_names=["image"], dynamo=dynamo, verbose=False)
-    return quantize(target.getvalue(), {"image": np.random.default_rng(1).normal(size=(16, *shape)).astype(np.float32)})
-
-
 @pytest.mark.parametrize("dynamo", [False, True])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_byte_is_onnx_runtimes(name: str, dynamo: bool) -> None:
-    data = quantised(name, dynamo=dynamo)
+    data = quantised(*NETWORKS[name][:2], dynamo=dynamo)
     rows = describe(import_model(data))
     moving = [row.kind for row in rows if row.where == "accelerator" and row.kind in ("crop", *NETWORKS[name][2])]
     assert {kind: moving.count(kind) for kind in moving} == NETWORKS[name][2]
@@ -65,4 +53,4 @@ def test_every_byte_is_onnx_runtimes(name: str, dynamo: bool) -> None:
 
 @pytest.mark.parametrize("name", ["kernel 4", "nearest", "autoencoder"])
 def test_networks_larger_than_the_memories(name: str) -> None:
-    assert_right(verify(quantised(name, dynamo=False), PRESETS["tiny"], samples=1))
+    assert_right(verify(quantised(*NETWORKS[name][:2], dynamo=False), PRESETS["tiny"], samples=1))

@@ -11,7 +11,6 @@ from lutterfly.host.graph import (
     AveragePool,
     Concat,
     Convolution,
-    Graph,
     MaxPool,
     Pad,
     Pointwise,
@@ -19,7 +18,8 @@ from lutterfly.host.graph import (
     Window,
 )
 from networks.generated import FORMS, TINY, Maker
-from oracles.exactness import assert_exact, needs_reference
+from oracles.exactness import assert_exact_on_codes as exact
+from oracles.exactness import needs_reference
 from oracles.kinds import layer_types
 
 pytestmark = needs_reference
@@ -31,16 +31,6 @@ def maker(shape: tuple[int, ...], form: str = "qdq", *, unsigned: bool = False, 
     made = Maker(np.random.default_rng(1), form, unsigned, TINY)
     made.start(shape, scale)
     return made
-
-
-def exact(made: Maker, *, outputs: tuple[str, ...] = (), covered: bool = True) -> Graph:
-    """The graph, which gives the right bytes on codes of every value."""
-    data = made.serialise(outputs)
-    for seed in range(3):
-        limits = np.iinfo(made.dtype)
-        codes = np.random.default_rng(seed).integers(limits.min, limits.max + 1, made.input_shape, made.dtype)
-        graph = assert_exact(data, {"x": codes}, covered=covered)
-    return graph
 
 
 @BOTH_TYPES

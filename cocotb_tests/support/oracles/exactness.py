@@ -13,7 +13,7 @@ from lutterfly.host.graph.evaluate import evaluate, from_onnx, to_onnx
 from lutterfly.host.model import executed, reference, runtime
 from lutterfly.host.model.model import Model
 from lutterfly.host.session.verification import Verification
-from networks.generated import Generated
+from networks.generated import Generated, Maker
 from oracles.kept import kept
 
 needs_reference = pytest.mark.skipif(runtime.probe() is not None, reason=str(runtime.probe()))
@@ -78,6 +78,16 @@ def assert_exact(data: bytes, feeds: Mapping[str, np.ndarray], *, covered: bool 
     assert not any(differences.values()), differences
     if covered:
         assert differences.keys() == integer_tensors(data, feeds)
+    return graph
+
+
+def assert_exact_on_codes(made: Maker, *, outputs: tuple[str, ...] = (), covered: bool = True) -> Graph:
+    """The graph of what is made, which gives the right bytes on codes of every value."""
+    data = made.serialise(outputs)
+    for seed in range(3):
+        limits = np.iinfo(made.dtype)
+        codes = np.random.default_rng(seed).integers(limits.min, limits.max + 1, made.input_shape, made.dtype)
+        graph = assert_exact(data, {"x": codes}, covered=covered)
     return graph
 
 
