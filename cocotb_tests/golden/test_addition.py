@@ -3,34 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.golden.engines.add.memory import ENTRY_BITS
 from lutterfly.golden.numerics.addition import UNSIGNED_OFFSET, add, sum_tables
 from oracles.exactness import needs_reference
+from quantised.qlinear import runtime_pairs
 
 PAIRS = np.meshgrid(np.arange(-128, 128, dtype=np.int8), np.arange(-128, 128, dtype=np.int8), indexing="ij")
-
-
-def runtime_sum(scales: tuple[float, ...], zero_points: tuple[int, ...], *, unsigned: bool) -> np.ndarray:
-    """Codes int8[256, 256] of every pair."""
-    dtype, kind = (np.uint8, TensorProto.UINT8) if unsigned else (np.int8, TensorProto.INT8)
-    shift = 128 if unsigned else 0
-    constants = {f"s{i}": np.float32(scale) for i, scale in enumerate(scales)}
-    constants |= {f"z{i}": np.array(zero + shift, dtype) for i, zero in enumerate(zero_points)}
-    node = helper.make_node("QLinearAdd", ["a", "s0", "z0", "b", "s1", "z1", "s2", "z2"], ["y"], domain="com.microsoft")
-    a, b, y = (helper.make_tensor_value_info(name, kind, [256, 256]) for name in "aby")
-    graph = helper.make_graph(
-        [node], "sum", [a, b], [y], [numpy_helper.from_array(value, name) for name, value in constants.items()]
-    )
-    opsets = [helper.make_opsetid("", 13), helper.make_opsetid("com.microsoft", 1)]
-    session = onnxruntime.InferenceSession(
-        helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
-    )
-    feeds = {name: (codes.astype(np.int16) + shift).astype(dtype) for name, codes in zip("ab", PAIRS, strict=True)}
-    return (session.run(None, feeds)[0].astype(np.int16) - shift).astype(np.int8)
 
 
 def random_quantisation(seed: int) -> tuple[tuple[float, ...], tuple[int, ...]]:
@@ -50,7 +30,7 @@ def test_every_pair_is_qlinear_add(first_seed: int, unsigned: bool) -> None:
         scales, zero_points = random_quantisation(seed)
         first, second, fraction = sum_tables(scales, zero_points, unsigned=unsigned)
         result = add(*PAIRS, first, second, fraction, offset=UNSIGNED_OFFSET if unsigned else 0)
-        np.testing.assert_array_equal(result, runtime_sum(scales, zero_points, unsigned=unsigned))
+        np.testing.assert_array_equal(result, runtime_pairs("QLinearAdd", scales, zero_points, unsigned=unsigned))
 
 
 def test_tables_use_the_bits_that_they_have() -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.golden.numerics.multiplication import (
     PRODUCT_FRACTION_BITS,
@@ -15,28 +13,10 @@ from lutterfly.golden.numerics.multiplication import (
     products,
 )
 from oracles.exactness import needs_reference
+from quantised.qlinear import runtime_pairs
 
 CODES = np.arange(-128, 128, dtype=np.int8)
 PAIRS = np.meshgrid(CODES, CODES, indexing="ij")
-
-
-def runtime_product(scales: tuple[float, ...], zero_points: tuple[int, ...], *, unsigned: bool) -> np.ndarray:
-    """Codes int8[256, 256] of every pair."""
-    dtype, kind = (np.uint8, TensorProto.UINT8) if unsigned else (np.int8, TensorProto.INT8)
-    shift = 128 if unsigned else 0
-    constants = {f"s{i}": np.float32(scale) for i, scale in enumerate(scales)}
-    constants |= {f"z{i}": np.array(zero + shift, dtype) for i, zero in enumerate(zero_points)}
-    node = helper.make_node("QLinearMul", ["a", "s0", "z0", "b", "s1", "z1", "s2", "z2"], ["y"], domain="com.microsoft")
-    a, b, y = (helper.make_tensor_value_info(name, kind, [256, 256]) for name in "aby")
-    graph = helper.make_graph(
-        [node], "product", [a, b], [y], [numpy_helper.from_array(value, name) for name, value in constants.items()]
-    )
-    opsets = [helper.make_opsetid("", 13), helper.make_opsetid("com.microsoft", 1)]
-    session = onnxruntime.InferenceSession(
-        helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
-    )
-    feeds = {name: (codes.astype(np.int16) + shift).astype(dtype) for name, codes in zip("ab", PAIRS, strict=True)}
-    return (session.run(None, feeds)[0].astype(np.int16) - shift).astype(np.int8)
 
 
 def random_quantisation(seed: int) -> tuple[tuple[float, float, float], tuple[int, int, int]]:
@@ -59,7 +39,7 @@ def test_every_pair_is_qlinear_mul(first_seed: int, unsigned: bool) -> None:
     plain = 0
     for seed in range(first_seed, first_seed + (60 if first_seed == 0 else 1000)):
         scales, zero_points = random_quantisation(seed)
-        expected = runtime_product(scales, zero_points, unsigned=unsigned)
+        expected = runtime_pairs("QLinearMul", scales, zero_points, unsigned=unsigned)
         scaling = product_scaling(scales, zero_points, expected)
         assert scaling is not None, (scales, zero_points)
         limits = {"low": int(expected.min()), "high": int(expected.max())}

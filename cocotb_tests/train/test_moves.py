@@ -15,8 +15,8 @@ torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
-from networks.exported.quantised import quantised  # noqa: E402
 from networks.exported.torch_moves import Causal, Moved, ShuffleNet, windows  # noqa: E402
+from networks.exported.torch_quantised import quantised  # noqa: E402
 
 pytestmark = [
     needs_reference,

@@ -14,9 +14,9 @@ from oracles.exactness import assert_right, needs_reference
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402
 
-from networks.exported.quantised import quantised  # noqa: E402
 from networks.exported.torch_convnext import ConvNext  # noqa: E402
 from networks.exported.torch_products import Attention, Gated, InvertedResidual  # noqa: E402
+from networks.exported.torch_quantised import quantised  # noqa: E402
 
 pytestmark = [
     needs_reference,

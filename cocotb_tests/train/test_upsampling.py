@@ -14,7 +14,7 @@ from oracles.exactness import assert_right, needs_reference
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402
 
-from networks.exported.quantised import quantised  # noqa: E402
+from networks.exported.torch_quantised import quantised  # noqa: E402
 from networks.exported.torch_upsampling import Autoencoder, DetectorHead, SuperResolution, UNet  # noqa: E402
 
 pytestmark = [
