@@ -84,16 +84,6 @@ def test_a_sum_that_onnx_runtime_computes_in_float():
     )
 
 
-def test_a_sum_of_two_shapes():
-    made = maker((1, 3, 6, 6))
-    skip = made.dequantised()
-    made.product("Conv", (3, 3, 6, 6), 0, (1, 3, 1, 1))
-    made.quantise(made.node("Add", [made.dequantised(), skip]), *made.quantisation(0.5), (1, 3, 6, 6))
-    assert refusal_in_the_middle(made, "Add") == (
-        "its operands have the shapes [1, 3, 1, 1] and [1, 3, 6, 6]; give both operands one shape"
-    )
-
-
 def test_a_sum_of_codes_as_integers():
     made = maker((1, 3, 6, 6), "qop")
     made.product("Conv", (3, 3, 1, 1), 0, (1, 3, 6, 6))
@@ -298,13 +288,24 @@ def test_a_scaled_bias():
     )
 
 
-def test_a_product_of_two_activations():
+def test_a_product_of_two_activations_in_float():
     made = maker((1, 4, 4))
-    left, right = made.dequantised(), made.dequantised()
-    made.quantise(made.node("MatMul", [left, right]), *made.quantisation(0.1), ())
+    product = made.node("MatMul", [made.dequantised(), made.dequantised()])
+    made.quantise(made.node("Tanh", [product]), *made.quantisation(0.1), (1, 4, 4))
     assert refusal(made.serialise()) == (
-        f"net.onnx: {main_name(made)} multiplies two activations, which is not supported; one operand must be a "
-        "constant"
+        f"net.onnx: {made.nodes[-3].op_type} {made.nodes[-3].name!r} multiplies two activations in float; put "
+        "QuantizeLinear and DequantizeLinear around it, of one type and with the zero point 0 in front of it"
+    )
+
+
+def test_a_gemm_of_two_activations():
+    made = maker((1, 4), "qop")
+    operands = [made.tensor, made.scale, made.zero] * 2
+    scale, zero = made.quantisation(0.1)
+    made.node("QGemm", [*operands, "", scale, zero], domain="com.microsoft", transB=1)
+    made.tensor, made.scale, made.zero, made.shape = made.nodes[-1].output[0], scale, zero, (1, 1)
+    assert "multiplies two activations, which only MatMul may; one operand must be a constant" in refusal(
+        made.serialise()
     )
 
 

@@ -70,6 +70,13 @@ def settle_inputs(build: Build, fragment: Fragment) -> None:
             build.add_view(name, settle(build, build.places[name], name, name))
 
 
+def settle_output(build: Build, name: str) -> str:
+    """The tensor of the graph with an ONNX tensor that the host reads: where it is yet to be moved, it is now."""
+    if not build.graph.tensors[build.places[name].tensor].views:
+        build.add_view(name, settle(build, build.places[name], name, name))
+    return build.places[name].tensor
+
+
 def settled_place(name: str, shape: tuple[int, ...]) -> Place:
     """Where an ONNX tensor of a shape lies in a feature map of its own."""
     return Place(name, _order(shape), shape)
@@ -149,14 +156,15 @@ def as_rows(build: Build, node: NodeProto, place: Place) -> Place:
 
 
 def as_other(build: Build, node: NodeProto, place: Place, other: Place) -> Place:
-    """A place of the same shape whose elements lie as those of another one, by a layer where need be."""
+    """A place whose elements lie as those of another one, as ONNX broadcasts them, by a layer where need be."""
     ends = [build.shape_of(one) for one in (place, other)]
     here, there = (elements_of(one, shape) for one, shape in zip((place, other), ends, strict=True))
+    here = np.broadcast_to(here, other.shape)
     if ends[0] == ends[1] and np.array_equal(here, there):
         return dataclasses.replace(place, axes=other.axes)
     moved = np.empty(there.size, np.int64)
     moved[there.reshape(-1)] = here.reshape(-1)
-    return dataclasses.replace(_moved(build, node, place, moved.reshape(ends[1])), axes=other.axes)
+    return dataclasses.replace(_moved(build, node, place, moved.reshape(ends[1])), axes=other.axes, shape=other.shape)
 
 
 def _moved(build: Build, node: NodeProto, place: Place, moved: Elements, axes: Shape3 = CHANNELS_FIRST) -> Place:

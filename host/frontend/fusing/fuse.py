@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from ...graph import Graph, Layer
+from ...graph import Graph, Int8, Layer
 from ...graph.finish import composed
 from .signs import gives_signs, simplified
 
@@ -35,6 +35,8 @@ def fuse_tables(graph: Graph) -> None:
         if len(readers) == 1 and can_fuse:
             fused[before] = before.with_table(layer.output, layer.table)
             dropped.add(layer)
+            if before.table is not None and before.inner == before.output:
+                _look_up(graph, before.output, before.table)
     graph.layers = [fused.get(layer, layer) for layer in graph.layers if layer not in dropped]
 
 
@@ -45,9 +47,13 @@ def _drop_unread(graph: Graph) -> None:
         if read or not layer.is_table:
             continue
         graph.layers = [other for other in graph.layers if other is not layer]
-        source = graph.tensors[layer.input]
-        views = [
-            dataclasses.replace(view, table=composed(layer.table, view.table))
-            for view in graph.tensors.pop(layer.output).views
-        ]
+        _look_up(graph, layer.output, layer.table)
+        source, views = graph.tensors[layer.input], graph.tensors.pop(layer.output).views
         graph.tensors[layer.input] = dataclasses.replace(source, views=(*source.views, *views))
+
+
+def _look_up(graph: Graph, name: str, table: Int8) -> None:
+    """Let the ONNX tensors that a tensor is be what a table makes of it: it holds the codes in front of the table."""
+    tensor = graph.tensors[name]
+    views = [dataclasses.replace(view, table=composed(table, view.table)) for view in tensor.views]
+    graph.tensors[name] = dataclasses.replace(tensor, views=(*views,))

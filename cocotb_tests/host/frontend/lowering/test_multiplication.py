@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lutterfly.host.frontend import ModelError, describe, import_model
-from lutterfly.host.graph import Convolution, MaxPool, Multiply
+from lutterfly.host.graph import Arrange, Convolution, MaxPool, Multiply
 from networks.generated import FORMS, TINY, Maker
 from oracles.exactness import assert_exact_on_codes as exact
 from oracles.exactness import needs_reference
@@ -96,15 +96,29 @@ def refusal(made: Maker) -> str:
     return str(refused.value)
 
 
-def test_other_shapes_are_refused() -> None:
-    """One factor for each column is none for each channel."""
-    made = maker("qop")
+@pytest.mark.parametrize("form", FORMS)
+def test_a_factor_for_each_column_is_there_for_all(form: str) -> None:
+    made = maker(form)
     trunk = ends(made)
     made.pool((1, 3, 1, 1), kernel_shape=(6, 6))
     made.product("Conv", (6, 3, 1, 1), 0, (1, 6, 1, 1))
     row = made.node("Reshape", [made.tensor, made.constant("shape", np.array([1, 1, 1, 6]))])
     multiply(made, trunk, (row, made.scale, made.zero), (1, 3, 6, 6))
-    assert "its operands have the shapes [1, 3, 6, 6] and [1, 1, 1, 6]; give both operands one shape" in refusal(made)
+    assert layer_types(exact(made)) == [MaxPool, Convolution, Arrange, Multiply]
+
+
+def test_factors_that_make_the_map_larger_are_refused() -> None:
+    made = maker("qop")
+    made.product("Conv", (3, 3, 1, 1), 0, (1, 3, 6, 6))
+    trunk = ends(made)
+    made.pool((1, 3, 1, 6), kernel_shape=(6, 1))
+    row = made.tensor
+    made.tensor, made.scale, made.zero = trunk
+    made.pool((1, 3, 6, 1), kernel_shape=(1, 6))
+    multiply(made, (row, *trunk[1:]), ends(made), (1, 3, 6, 6))
+    found = refusal(made)
+    assert "its operands have the shapes [1, 3, 1, 6] and [1, 3, 6, 1], and none has that of its result" in found
+    assert "give one of them the shape of the result" in found
 
 
 def test_a_product_that_no_scaling_gives_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

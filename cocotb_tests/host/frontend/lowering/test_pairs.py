@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lutterfly.host.frontend import ModelError, describe, import_model
-from lutterfly.host.graph import Add, Convolution, Maximum, Pointwise
+from lutterfly.host.graph import Add, Arrange, Convolution, Maximum, Pointwise
 from networks.generated import TINY, Maker
 from oracles.exactness import assert_exact_on_codes as exact
 from oracles.exactness import needs_reference
@@ -54,6 +54,33 @@ def test_codes_that_stand_for_the_same_numbers_need_no_table(kind: str) -> None:
     assert len(tables) == (kind == "Min")
     (layer,) = (layer for layer in graph.layers if isinstance(layer, Maximum))
     assert (layer.table is not None) == (kind == "Min")
+
+
+@BOTH_TYPES
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("vector_first", [False, True])
+def test_a_map_and_a_vector(vector_first: bool, kind: str, unsigned: bool) -> None:
+    """The vector is there for every pixel."""
+    made = Maker(np.random.default_rng(1), "qdq", unsigned, TINY)
+    made.start((1, 3, 6, 6), 0.02)
+    first = made.dequantised()
+    made.product("Conv", (3, 3, 6, 6), 0, (1, 3, 1, 1))
+    operands = [first, made.dequantised()]
+    made.quantise(made.node(kind, operands[:: -1 if vector_first else 1]), *made.quantisation(0.03), (1, 3, 6, 6))
+    made.product("Conv", (2, 3, 1, 1), 0, (1, 2, 6, 6))
+    graph = exact(made)
+    assert Arrange in layer_types(graph)
+    assert KINDS[kind][0] in layer_types(graph)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_table_after_it_is_fused(kind: str) -> None:
+    """What is between is compared as well: of a minimum it is a table of what the layer compares."""
+    made = combined(kind)
+    made.activation("Tanh")
+    graph = exact(made)
+    assert Pointwise not in layer_types(graph)[2:]
+    assert graph.layers[-1].table is not None
 
 
 @pytest.mark.parametrize("kind", KINDS)

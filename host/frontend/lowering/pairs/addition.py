@@ -8,10 +8,9 @@ from onnx import NodeProto
 from .....golden.numerics.addition import PAIRS, UNSIGNED_OFFSET, add, sum_tables
 from ....graph import Add
 from ...building.build import Build
-from ...building.elements import as_other
 from ...fragments.fragments import ADDITION, Fragment, label
 from ...reading.errors import UnsupportedError
-from .operands import add_checked, check_alike, operands_of, reached, tabulate_pairs
+from .operands import add_checked, check_types, lie_alike, operands_of, reached, tabulate_pairs
 
 
 def lower_addition(build: Build, fragment: Fragment) -> None:
@@ -26,8 +25,7 @@ def lower_addition(build: Build, fragment: Fragment) -> None:
     source, end = build.source, fragment.outputs[0]
     node = next(node for node in fragment.nodes if node.op_type in ADDITION)
     names, scales, zero_points = operands_of(source, fragment, node)
-    first_place, second_place = (build.places[name] for name in names)
-    check_alike(build, names, ADDITION[1])
+    check_types(source, names, ADDITION[1])
     unsigned = source.types[end] == np.uint8
     first, second, fraction = sum_tables(scales, zero_points, unsigned=unsigned)
     offset = UNSIGNED_OFFSET if unsigned else 0
@@ -41,7 +39,7 @@ def lower_addition(build: Build, fragment: Fragment) -> None:
             "put QuantizeLinear and DequantizeLinear after the addition, or choose other scales",
         )
     first_layer = len(build.graph.layers)
-    second_place = as_other(build, node, second_place, first_place)
+    first_place, second_place = lie_alike(build, node, names)
     tensors = first_place.tensor, second_place.tensor
     layer = Add(node.name, tensors, end, first, second, fraction, offset, finish=finish)
     add_checked(build, fragment, first_place, layer, first_layer)

@@ -7,11 +7,10 @@ import numpy as np
 from ....graph import CodeFinish, Int8, Maximum, Pointwise
 from ....graph.tabulate import CODES
 from ...building.build import Build
-from ...building.elements import as_other
 from ...building.layout import Place
 from ...fragments.fragments import EXTREMES, Fragment, label
 from ...reading.errors import UnsupportedError
-from .operands import add_checked, check_alike, operands_of, tabulate_pairs
+from .operands import add_checked, check_types, lie_alike, operands_of, tabulate_pairs
 
 #: Turns the order of codes around: the greatest becomes the least.
 _TURNED = ~CODES
@@ -29,7 +28,7 @@ def lower_extreme(build: Build, fragment: Fragment) -> None:
     source, end = build.source, fragment.outputs[0]
     node = next(node for node in fragment.nodes if node.op_type in EXTREMES)
     names = operands_of(source, fragment, node).names
-    check_alike(build, names, node.op_type)
+    check_types(source, names, node.op_type)
     expected = tabulate_pairs(source, fragment, names)
     is_least = node.op_type == "Min"
     codes = ~expected if is_least else expected
@@ -37,14 +36,14 @@ def lower_extreme(build: Build, fragment: Fragment) -> None:
     tables = codes.min(axis=1), codes.min(axis=0)
     if not np.array_equal(np.maximum(tables[0][:, None], tables[1]), codes):
         raise UnsupportedError(f"ONNX Runtime computes something else for {label(node)} than a choice between codes")
-    first_layer, (first, second) = len(build.graph.layers), (build.places[name] for name in names)
-    places = first, as_other(build, node, second, first)
+    first_layer = len(build.graph.layers)
+    places = lie_alike(build, node, names)
     inputs = tuple(
         _looked_up(build, fragment, place, table, f"{end} {number}")
         for number, (place, table) in enumerate(zip(places, tables, strict=True))
     )
     finish = CodeFinish(table=_TURNED) if is_least else CodeFinish()
-    add_checked(build, fragment, first, Maximum(node.name, inputs, end, finish=finish), first_layer)
+    add_checked(build, fragment, places[0], Maximum(node.name, inputs, end, finish=finish), first_layer)
 
 
 def _looked_up(build: Build, fragment: Fragment, place: Place, table: Int8, name: str) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from .....golden.numerics.multiplication import product_scaling
 from ....graph import Multiply
 from ...building.build import Build
-from ...building.elements import as_image, as_other
+from ...building.elements import as_image
 from ...building.layout import Place, image_shape
 from ...fragments.fragments import MULTIPLICATION, Fragment, label
 from ...reading.errors import UnsupportedError
-from .operands import add_checked, check_alike, check_types, operands_of, reached, tabulate_pairs
+from .operands import add_checked, check_types, lie_alike, operands_of, reached, tabulate_pairs
 
 
 def lower_multiplication(build: Build, fragment: Fragment) -> None:
@@ -24,6 +24,7 @@ def lower_multiplication(build: Build, fragment: Fragment) -> None:
     source, end = build.source, fragment.outputs[0]
     node = next(node for node in fragment.nodes if node.op_type in MULTIPLICATION)
     names, scales, zero_points = operands_of(source, fragment, node)
+    check_types(source, names, MULTIPLICATION[1])
     scaling = product_scaling(scales, zero_points, expected := tabulate_pairs(source, fragment, names))
     if scaling is None:
         raise UnsupportedError(
@@ -36,12 +37,11 @@ def lower_multiplication(build: Build, fragment: Fragment) -> None:
         first, second, points = second, first, points[::-1]
     first_layer, spread = len(build.graph.layers), (1, 1)
     if _is_vector(second, first):
-        check_types(source, names, MULTIPLICATION[1])
         first, second = (as_image(build, node, place) for place in (first, second))
         spread = build.shape_of(first)[:2]
     else:
-        check_alike(build, names, MULTIPLICATION[1])
-        second = as_other(build, node, second, first)
+        first, second = lie_alike(build, node, names)
+        points = zero_points[:2]
     finish = reached(expected)
     layer = Multiply(node.name, (first.tensor, second.tensor), end, points, scaling, spread, finish=finish)
     add_checked(build, fragment, first, layer, first_layer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 from onnx import NodeProto
 
 from .....golden.numerics.addition import PAIRS
@@ -14,6 +15,7 @@ from ....graph.tabulate import code_offset, open_part
 from ....model.model_graph import has_unsigned
 from ...building.build import Build
 from ...building.checks import check_layers
+from ...building.elements import as_other
 from ...building.layout import Place
 from ...fragments.fragments import Fragment
 from ...reading.cut import cut
@@ -60,20 +62,31 @@ def _producer(source: Source, name: str) -> NodeProto:
     return node if node.op_type == "DequantizeLinear" else _producer(source, node.input[0])
 
 
-def check_alike(build: Build, names: Sequence[str], operator: str) -> None:
-    """Refuse operands of other shapes, or of two types, of an operator in QLinear form.
+def lie_alike(build: Build, node: NodeProto, names: Sequence[str]) -> tuple[Place, Place]:
+    """Both operands as places of one shape and layout: layers move or repeat elements of one where need be.
+
+    Parameters
+    ----------
+    build : Build
+    node : NodeProto
+    names : sequence of str
+        Of two tensors of codes.
 
     Raises
     ------
     UnsupportedError
-        If they have other shapes; if they are int8 and uint8.
+        If none has the shape of the result.
     """
     first, second = (build.places[name] for name in names)
-    if first.shape != second.shape:
-        raise UnsupportedError(
-            f"its operands have the shapes {list(first.shape)} and {list(second.shape)}", "give both operands one shape"
-        )
-    check_types(build.source, names, operator)
+    shape = np.broadcast_shapes(first.shape, second.shape)
+    if first.shape == shape:
+        return first, as_other(build, node, second, first)
+    if second.shape == shape:
+        return as_other(build, node, first, second), second
+    raise UnsupportedError(
+        f"its operands have the shapes {list(first.shape)} and {list(second.shape)}, and none has that of its result",
+        "give one of them the shape of the result",
+    )
 
 
 def check_types(source: Source, names: Sequence[str], operator: str) -> None:

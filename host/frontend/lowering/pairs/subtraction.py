@@ -5,10 +5,9 @@ from __future__ import annotations
 from .....golden.numerics.subtraction import difference_tables
 from ....graph import Add
 from ...building.build import Build
-from ...building.elements import as_other
 from ...fragments.fragments import SUBTRACTION, Fragment, label
 from ...reading.errors import UnsupportedError
-from .operands import add_checked, check_alike, operands_of, reached, tabulate_pairs
+from .operands import add_checked, check_types, lie_alike, operands_of, reached, tabulate_pairs
 
 
 def lower_subtraction(build: Build, fragment: Fragment) -> None:
@@ -23,7 +22,7 @@ def lower_subtraction(build: Build, fragment: Fragment) -> None:
     source, end = build.source, fragment.outputs[0]
     node = next(node for node in fragment.nodes if node.op_type in SUBTRACTION)
     names, scales, zero_points = operands_of(source, fragment, node)
-    check_alike(build, names, node.op_type)
+    check_types(source, names, node.op_type)
     expected = tabulate_pairs(source, fragment, names)
     tables = difference_tables(scales, zero_points, expected)
     if tables is None:
@@ -31,9 +30,8 @@ def lower_subtraction(build: Build, fragment: Fragment) -> None:
             f"no two tables that were tried give ONNX Runtime's code for every pair of codes of {label(node)}",
             "choose other scales",
         )
-    first, second = (build.places[name] for name in names)
     first_layer = len(build.graph.layers)
-    second = as_other(build, node, second, first)
+    first, second = lie_alike(build, node, names)
     finish = reached(expected)
     layer = Add(node.name, (first.tensor, second.tensor), end, *tables, zero_points[2], finish=finish)
     add_checked(build, fragment, first, layer, first_layer)
