@@ -16,6 +16,7 @@ from .layout.memory import check_memory, plan_memory
 from .layout.views import plan_views
 from .lower.operations import plan_operations
 from .rewrite.concat_tables import move_tables
+from .rewrite.matrices import arrange_matrices
 from .rewrite.normalise import normalise
 from .rewrite.phases import split_phases
 from .rewrite.separate import separate
@@ -51,6 +52,7 @@ REWRITES = (
     Pass("separate", separate),
     Pass("shuffles", sort_shuffles),
     Pass("phases", split_phases),
+    Pass("matrices", arrange_matrices),
 )
 #: How its layers are executed.
 OPERATIONS = (

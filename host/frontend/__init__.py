@@ -9,7 +9,7 @@ from ..graph import Graph
 from ..graph.describe import Row, describe
 from ..model.model import Model
 from .building.build import Build
-from .building.elements import settle_inputs
+from .building.elements import settle_inputs, settle_output
 from .building.trunk import follow_layout
 from .floats.float_lowering import lower_float_product
 from .floats.float_sums import read_float_product
@@ -33,6 +33,7 @@ from .lowering.combination import lower_combination
 from .lowering.function_layers import lower_function
 from .lowering.inputs import place_input
 from .lowering.linear import check_linear, check_one_type, lower_linear
+from .lowering.matrix_product import lower_matrix_product
 from .lowering.padding import lower_pad, merge_pads
 from .lowering.pairs import OF_TWO
 from .lowering.region import lower_region
@@ -179,10 +180,11 @@ def _lower_layout(build: Build, fragment: Fragment) -> None:
 
 
 #: What moves elements itself, wherever they are.
-_MOVING = (Kind.LAYOUT, Kind.SLICE, Kind.CONCAT, Kind.PAD)
+_MOVING = (Kind.LAYOUT, Kind.MATRIX_PRODUCT, Kind.SLICE, Kind.CONCAT, Kind.PAD)
 _LOWERINGS: dict[Kind, Callable[[Build, Fragment], None]] = {
     Kind.LINEAR: lower_linear,
     Kind.FLOAT_LINEAR: lower_float_product,
+    Kind.MATRIX_PRODUCT: lower_matrix_product,
     Kind.TRANSPOSED: lower_transposed,
     Kind.FUNCTION: lower_function,
     Kind.REGION: lower_region,
@@ -200,12 +202,11 @@ _LOWERINGS: dict[Kind, Callable[[Build, Fragment], None]] = {
 def _cut_host_parts(state: _State) -> None:
     """Find the accelerator's outputs, and cut out what runs on the host before and after it."""
     source, graph = state.source, state.build.graph
-    outside = {name for fragment in state.fragments if fragment not in state.middle for name in fragment.inputs} | set(
-        source.outputs
-    )
-    for name in (name for fragment in state.middle for name in fragment.outputs):
-        tensor = state.build.places[name].tensor
-        if name in outside and tensor not in (*graph.outputs, *graph.inputs):
+    read = (name for fragment in state.fragments if fragment not in state.middle for name in fragment.inputs)
+    outside = {*read, *source.outputs}
+    for name in (name for fragment in state.middle for name in fragment.outputs if name in outside):
+        tensor = settle_output(state.build, name)
+        if tensor not in (*graph.outputs, *graph.inputs):
             graph.outputs.append(tensor)
     head_outputs = [name for name in graph.inputs if name not in source.inputs]
     if head_outputs:

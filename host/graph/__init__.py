@@ -23,6 +23,7 @@ from .kinds.binary_convolution import BinaryConvolution
 from .kinds.concat import Concat
 from .kinds.convolution import Convolution
 from .kinds.fast_pointwise import FastPointwise
+from .kinds.matrix_product import MatrixProduct
 from .kinds.max_pool import MaxPool
 from .kinds.pad import Pad
 from .kinds.pairs.add import Add
@@ -51,6 +52,7 @@ __all__ = [
     "Graph",
     "Int8",
     "Layer",
+    "MatrixProduct",
     "MaxPool",
     "Maximum",
     "Multiply",

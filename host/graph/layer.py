@@ -41,9 +41,10 @@ class Layer(ABC):
         Whether it copies elements (see :meth:`selections`), so that it is not needed where they lie right already.
     adds_border : bool
         Whether it does nothing but put a border of the zero point around a map, as wide as ``window.pads``.
+    weight_place : int or None
+        Which input, the last one, is its weights.
     keeps_signs : bool
-        Whether it chooses among the elements that it reads: of +1 and -1 it makes +1 and -1, and of a binary tensor a
-        binary tensor.
+        Whether it chooses among elements: of +1 and -1 it makes +1 and -1, and of a binary tensor a binary tensor.
     """
 
     name: str
@@ -55,12 +56,18 @@ class Layer(ABC):
     is_table: ClassVar[bool] = False
     is_copy: ClassVar[bool] = False
     adds_border: ClassVar[bool] = False
+    weight_place: ClassVar[int | None] = None
     keeps_signs: ClassVar[bool] = False
 
     @property
     def input(self) -> str:
         """The first input: the only one of most layers."""
         return self.inputs[0]
+
+    @property
+    def fetched(self) -> tuple[str, ...]:
+        """The inputs that its windows read."""
+        return self.inputs if self.weight_place is None else self.inputs[: self.weight_place]
 
     def window_of(self, place: int) -> Window:
         """What it reads one of its inputs with."""
@@ -128,11 +135,6 @@ class Layer(ABC):
         raise TypeError(f"{self.name}: layer must have tables for its inputs, not be a {type(self).__name__}")
 
     @property
-    def transfer_functions(self) -> int:
-        """Tables that it has, also where some are equal."""
-        return sum(table is not None for table in (self.table, *self.input_tables))
-
-    @property
     def takes_signs(self) -> bool:
         """Whether it can give the signs of its codes, so that a layer after it that takes them becomes part of it."""
         return False
@@ -185,7 +187,6 @@ class Layer(ABC):
         ----------
         channels : range
         source : Tensor
-            The first input.
 
         Returns
         -------
@@ -242,7 +243,6 @@ class Layer(ABC):
         Parameters
         ----------
         layers : sequence of Layer
-            Of the graph.
         tensors : mapping of str to Tensor
         place_of : callable
             Gives the tensor in which a tensor lies now, and where.

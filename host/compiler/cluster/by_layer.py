@@ -90,7 +90,18 @@ def _tell_model_words(plans: Sequence[Plan], originals: Sequence[Plan]) -> None:
 
 
 def rewritten(graph: Graph, config: Config) -> Plan:
-    """The network as all cores see it."""
+    """The network as all cores see it.
+
+    Raises
+    ------
+    CompileError
+        If one core would have to load as weights what others have computed.
+    """
+    for layer in graph.layers:
+        if layer.weight_place is not None:
+            raise CompileError(
+                f"{layer.name}: weights that another layer computes are of one core; use --spread sample"
+            )
     return run(Plan(graph, config, given=graph), REWRITES)
 
 

@@ -34,7 +34,10 @@ def _moved(plan: Plan, number: int, cores: int) -> Plan:
         external={name: address + tensors for name, address in plan.external.items()},
         external_bytes=cores * plan.external_bytes,
         constants_address=plan.constants_address + constants,
-        arrivals=[dataclasses.replace(arrival, external=arrival.external + constants) for arrival in plan.arrivals],
+        arrivals=[
+            dataclasses.replace(arrival, external=arrival.external + (tensors if arrival.tensor else constants))
+            for arrival in plan.arrivals
+        ],
         computes=[[moved[command] for command in of_job] for of_job in plan.computes],
         commands=list(moved.values()),
         predictions=[],
@@ -44,9 +47,10 @@ def _moved(plan: Plan, number: int, cores: int) -> Plan:
 def _copy(command: Command, tensors: int, constants: int, external_bytes: int) -> Command:
     if command.opcode not in (Opcode.LOAD, Opcode.STORE):
         return dataclasses.replace(command)
-    is_tensor = command.opcode is Opcode.STORE or command.fields["memory"] == LocalMemory.FEATURE
     external = command.fields["external"]
-    assert is_tensor == (external < external_bytes), "tensors and constants of the arena in one place"
+    is_tensor = external < external_bytes
+    moves_tensors = command.opcode is Opcode.STORE or command.fields["memory"] == LocalMemory.FEATURE
+    assert is_tensor or not moves_tensors, "a tensor among the constants of the arena"
     return dataclasses.replace(
         command, fields={**command.fields, "external": external + (tensors if is_tensor else constants)}
     )

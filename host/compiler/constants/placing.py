@@ -10,6 +10,7 @@ import numpy as np
 
 from ....golden.memories import LocalMemory, constant_memories
 from ..data.arrival import Arrival
+from ..data.constant import Stored
 from ..data.errors import CompileError
 from ..data.job import Job
 from ..data.plan import Plan
@@ -23,7 +24,7 @@ from .segments import Item, choose_streamed, load_cycles, segment_of
 class _Piece:
     """What a job needs of one memory: an image, and how far into it."""
 
-    image: bytes
+    image: bytes | Stored
     offset: int
     is_streamed: bool
 
@@ -163,11 +164,11 @@ class _Ring:
         self.next = self.start
         self.images = b""
         self._external: dict[bytes, int] = {}
-        self._here: dict[bytes, range] = {}
+        self._here: dict[bytes | Stored, range] = {}
         #: The last job that uses what each unit holds.
         self._used = np.full(self.end, -1)
 
-    def take(self, job: int, image: bytes) -> int:
+    def take(self, job: int, image: bytes | Stored) -> int:
         """The first unit of an image for the next job; it is loaded unless it is there."""
         if image not in self._here:
             self._load(job, image)
@@ -175,7 +176,7 @@ class _Ring:
         self._used[place.start : place.stop] = job
         return place.start
 
-    def _load(self, job: int, image: bytes) -> None:
+    def _load(self, job: int, image: bytes | Stored) -> None:
         size = len(image) // self.unit
         if self.next + size > self.end:
             self.next = self.start
@@ -188,10 +189,13 @@ class _Ring:
         }
         self._here[image] = place
         release = int(self._used[place.start : place.stop].max())
-        self.plan.arrivals.append(Arrival(self.memory, place.start, size, self._address(image), release, job))
+        tensor = image.tensor if isinstance(image, Stored) else None
+        self.plan.arrivals.append(Arrival(self.memory, place.start, size, self._address(image), release, job, tensor))
 
-    def _address(self, image: bytes) -> int:
+    def _address(self, image: bytes | Stored) -> int:
         """Where an image lies in the arena."""
+        if isinstance(image, Stored):
+            return self.plan.external[image.tensor] + image.first
         if image not in self._external:
             self._external[image] = self.external + len(self.images)
             self.images += image + bytes(aligned(len(image)) - len(image))

@@ -108,7 +108,8 @@ def load_cycles(config: Config, memory: LocalMemory, units: int) -> int:
 
 def _segments(plan: Plan, memory: LocalMemory) -> dict[int, list[Segment]]:
     tile_units, room = _tile_units(plan, memory), capacity(plan.config, memory)
-    whole = {index: [Segment(range(plan.operations[index].tiles), is_streamed=False)] for index in tile_units}
+    stored = {index for index in tile_units if plan.operations[index].constants[memory].is_stored}
+    whole = {index: [Segment(range(plan.operations[index].tiles), index in stored)] for index in tile_units}
     images = {
         constant.image: constant
         for operation in plan.operations
@@ -130,13 +131,15 @@ def _segments(plan: Plan, memory: LocalMemory) -> dict[int, list[Segment]]:
             for index in tile_units
             for tiles in pieces[index]
         }
-        movable = {place: item for place, item in items.items() if item.size <= size}
+        # What is known at run time only is always streamed, the rest as far as it must be.
+        always = {place: item for place, item in items.items() if place[0] in stored}
+        movable = {place: item for place, item in items.items() if item.size <= size and place not in always}
         left = room - min(2 * size, room) - fixed
-        left -= sum(item.size for place, item in items.items() if place not in movable)
-        if left >= 0:
+        left -= sum(item.size for place, item in items.items() if place not in movable | always)
+        if left >= 0 and all(item.size <= min(2 * size, room) for item in always.values()):
             excess = sum(item.size for item in movable.values()) - left
             chosen, pace = choose_streamed([*movable.values()], excess)
-            streamed = {place for place, is_chosen in zip(movable, chosen, strict=True) if is_chosen}
+            streamed = {place for place, is_chosen in zip(movable, chosen, strict=True) if is_chosen} | always.keys()
             cycles = _estimate([items[place] for place in streamed], pace, sum(item.time for item in items.values()))
             # The first piece of a layer comes while the one before may need the bus itself.
             cycles += sum(

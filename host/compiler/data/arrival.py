@@ -30,6 +30,8 @@ class Arrival:
         The last job that uses what they replace; -1 if there is none.
     deadline : int
         The first job that uses them.
+    tensor : str or None
+        The tensor that they are of, which is stored there first; None of what is known.
     """
 
     memory: LocalMemory
@@ -38,3 +40,4 @@ class Arrival:
     external: int
     release: int
     deadline: int
+    tensor: str | None = None

@@ -36,7 +36,7 @@ class Network:
 
     def consumers(self, tensor: str) -> list[tuple[int, Layer]]:
         """The layers that read ``tensor``, with their indices."""
-        return [(index, layer) for index, layer in enumerate(self.graph.layers) if tensor in layer.inputs]
+        return [(index, layer) for index, layer in enumerate(self.graph.layers) if tensor in layer.fetched]
 
     def place_of(self, name: str) -> Place:
         """The tensor that is no view in which a tensor lies, and where."""
@@ -58,12 +58,14 @@ class Network:
     @property
     def roots(self) -> list[str]:
         """Every tensor that lies in the feature memory and is no view: inputs first, then in the order of use."""
-        names = [*self.graph.inputs, *(name for layer in self.graph.layers for name in (*layer.inputs, layer.output))]
+        names = [*self.graph.inputs, *(name for layer in self.graph.layers for name in (*layer.fetched, layer.output))]
         return list(dict.fromkeys(map(self.root, names)))
 
     def readers(self, root: str) -> list[tuple[int, Layer]]:
         """The layers that read a tensor or a view of it, with their indices."""
-        return [(index, layer) for index, layer in enumerate(self.graph.layers) if root in map(self.root, layer.inputs)]
+        return [
+            (index, layer) for index, layer in enumerate(self.graph.layers) if root in map(self.root, layer.fetched)
+        ]
 
     def excerpt_of(self, name: str) -> Excerpt:
         """What a tensor is of the network's."""
@@ -79,10 +81,16 @@ class Network:
         return [arrived.within(region) for arrived in exchange.arrives] if exchange else []
 
     @property
+    def matrices(self) -> set[str]:
+        """Tensors that layers have as their weights: they go through external memory."""
+        return {layer.inputs[layer.weight_place] for layer in self.graph.layers if layer.weight_place is not None}
+
+    @property
     def stored(self) -> set[str]:
-        """Tensors that are no views and that leave whoever reads them here: outputs, and what other cores read."""
+        """Tensors that are no views and that leave whoever reads them here: outputs, weights, and what other cores
+        read."""
         given = (name for name in self.roots if (exchange := self.exchange_of(name)) and exchange.leaves)
-        return {*map(self.root, self.graph.outputs), *given}
+        return {*map(self.root, self.graph.outputs), *self.matrices, *given}
 
     def outside(self, name: str) -> Tensor:
         """A tensor as it lies in external memory: with as many channels in a pixel as the network's has."""

@@ -88,7 +88,7 @@ class Plan(Network):
         layer, spans = self.graph.layers[index], self.spans if spans is None else spans
         return frozenset(
             name
-            for name in (*layer.inputs, layer.output)
+            for name in (*layer.fetched, layer.output)
             if not (span := spans.get(self.root(name))) or not span[0] <= index <= span[1]
         )
 

@@ -21,7 +21,7 @@ def _reach_of(plan: Plan, layer: Layer, place: int) -> Reach:
     """How far a layer reads beyond one of its inputs."""
     if not planned_lowering(plan, layer).reads_border:
         return Reach()
-    return layer.window_of(place).reach(*plan.graph.tensors[layer.inputs[place]].shape[:2])
+    return layer.window_of(place).reach(*plan.graph.tensors[layer.fetched[place]].shape[:2])
 
 
 def plan_borders(plan: Plan) -> Plan:
@@ -34,7 +34,7 @@ def plan_borders(plan: Plan) -> Plan:
         reaches = [
             _reach_of(plan, layer, place)
             for layer in readers
-            for place, source in enumerate(layer.inputs)
+            for place, source in enumerate(layer.fetched)
             if plan.root(source) == name
         ]
         sides = {
@@ -69,7 +69,7 @@ def place_views(plan: Plan) -> None:
 def _align_operands(plan: Plan) -> None:
     """Give inputs that one pitch leads through rows that are equally far apart."""
     operands = [
-        [*map(plan.root, layer.inputs)] for layer in plan.graph.layers if planned_lowering(plan, layer).has_one_pitch
+        [*map(plan.root, layer.fetched)] for layer in plan.graph.layers if planned_lowering(plan, layer).has_one_pitch
     ]
     while True:
         changed = False

@@ -48,7 +48,7 @@ def smallest_cut(plan: Plan, index: int, partial: frozenset[str], room: int) -> 
         cut = Cut(1, -(-width // parts), tiles, 2)
         if _need(plan, index, cut, partial) <= room:
             return cut
-    everything = frozenset((*layer.inputs, layer.output))
+    everything = frozenset((*layer.fetched, layer.output))
     need = 0
     for block in _sizes(tiles):
         for columns, buffers in itertools.product(_sizes(width), (2, 1)):
@@ -139,7 +139,7 @@ def _estimate(plan: Plan, index: int, geometry: Geometry, *, streamed: bool) -> 
     is_apart = geometry.operation.reads_own_channels and blocks > 1
     loading = storing = 0.0
     for name in geometry.partial - {layer.output}:
-        place = layer.inputs.index(name)
+        place = layer.fetched.index(name)
         source = geometry.source(place, geometry.rows[0], geometry.columns[0], geometry.tiles[0])
         row_bytes = source.row_bytes
         if source.fold:

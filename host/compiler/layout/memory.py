@@ -84,7 +84,7 @@ def _cut_layer(plan: Plan, index: int, partial: frozenset[str], minimal: Mapping
     best = math.inf
     sizes = Geometry(plan, index, cut, partial).buffers()
     plan.cuts[index] = cut, {name: tuple(minimal[name, number] for number in range(len(sizes[name]))) for name in sizes}
-    inputs = plan.graph.layers[index].inputs
+    inputs = plan.graph.layers[index].fetched
     folded = next((name for name in inputs if name in partial and fold_choices(plan, name)), None)
     for storage in fold_choices(plan, folded) if folded else [None]:
         kept = plan.storages.copy(), plan.operations[index]
@@ -144,7 +144,7 @@ class _Spilling:
             if found is not None:
                 spans, addresses = longer, found
         for index, layer in enumerate(self.graph.layers):
-            if layer.output in spans and not self.plan.partial(index, spans).isdisjoint(layer.inputs):
+            if layer.output in spans and not self.plan.partial(index, spans).isdisjoint(layer.fetched):
                 shorter = self._shorten(layer.output, index, spans)
                 if self._traffic(layer.output, shorter) - self._traffic(layer.output, spans) < self.heavy[index]:
                     found = self._place(shorter)

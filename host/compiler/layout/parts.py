@@ -51,7 +51,7 @@ class Geometry:
         # Inputs that are read together have their rows equally far apart, and no window is wider than that, see
         # borders.py.
         self.pitch = self.layer.window.extent[1]
-        for place, name in enumerate(self.layer.inputs):
+        for place, name in enumerate(self.layer.fetched):
             whole = self.storages[name]
             if name not in partial:
                 self.pitch = max(self.pitch, whole.width + whole.gap)
@@ -63,7 +63,7 @@ class Geometry:
 
     def source(self, place: int, rows: range, columns: range, tiles: range) -> Storage:
         """What of an input the windows of some rows and columns of some tiles of the output read."""
-        whole = self.storages[self.layer.inputs[place]]
+        whole = self.storages[self.layer.fetched[place]]
         if self.operation.reads_own_channels and len(self.tiles) > 1:
             channels = self.operation.channels(tiles, self.shape[2])
             # Pixels lie equally far apart in all parts: there is one step list.
@@ -86,7 +86,7 @@ class Geometry:
 
     def _read(self, place: int, rows: range, columns: range) -> tuple[range, range]:
         """Stored rows and columns of an input that are read for some of the output."""
-        whole = self.storages[self.layer.inputs[place]]
+        whole = self.storages[self.layer.fetched[place]]
         down, across = reached(self.layer.window_of(place), whole, rows, columns)
         if not self.reads_border:
             return _inside(down, whole.height), _inside(across, whole.width)
@@ -106,7 +106,7 @@ class Geometry:
         if self.reads_border:
             return part.size_bytes
         down, _ = reached(self.layer.window_of(place), part, self.rows[0], columns)
-        height = self.storages[self.layer.inputs[place]].height
+        height = self.storages[self.layer.fetched[place]].height
         return dataclasses.replace(part, height=min(len(down), height)).size_bytes
 
     def target(self, rows: range, columns: range, tiles: range) -> Storage:
@@ -126,7 +126,7 @@ class Geometry:
         """Sources and target of a part: the whole tensor where that is in the feature memory."""
         sources = tuple(
             self.source(place, rows, columns, tiles) if name in self.partial else self.storages[name]
-            for place, name in enumerate(self.layer.inputs)
+            for place, name in enumerate(self.layer.fetched)
         )
         output = self.layer.output
         return sources, self.target(rows, columns, tiles) if output in self.partial else self.storages[output]
@@ -135,7 +135,7 @@ class Geometry:
         """Bytes of each buffer for each tensor that is not whole: one, if there is but one part."""
         parts, sizes = len(self.rows) * len(self.columns), {}
         # In the layer's order: that of a set differs from run to run, and with it would the program.
-        for place, name in enumerate((*self.layer.inputs, self.layer.output)):
+        for place, name in enumerate((*self.layer.fetched, self.layer.output)):
             if name not in self.partial or name in sizes:
                 continue
             if name == self.layer.output:

@@ -24,7 +24,7 @@ def lifetimes(plan: Plan) -> dict[str, Span]:
     graph = plan.graph
     spans = {name: [-1, -1] for name in graph.inputs}
     for index, layer in enumerate(graph.layers):
-        for name in (layer.output, *layer.inputs):
+        for name in (layer.output, *layer.fetched):
             spans.setdefault(plan.root(name), [index, index])[1] = index
     for name in graph.outputs:
         spans[plan.root(name)][1] = len(graph.layers)

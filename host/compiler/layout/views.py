@@ -54,7 +54,7 @@ def _is_sound(plan: Plan, chosen: Set[str]) -> bool:
     """Whether every view leads to a tensor that is none, in whose border the same code is, and none is ``chosen`` that
     the DMA moves."""
     graph = plan.graph
-    moved = {*graph.inputs, *graph.outputs, *(name for name in chosen if plan.exchange_of(name))}
+    moved = {*graph.inputs, *graph.outputs, *plan.matrices, *(name for name in chosen if plan.exchange_of(name))}
     if not moved.isdisjoint(chosen):
         return False
     for name in plan.views:
@@ -72,7 +72,7 @@ def _is_sound(plan: Plan, chosen: Set[str]) -> bool:
 def _lie_alike(plan: Plan) -> bool:
     """Whether inputs that one pitch leads through have their pixels equally far apart."""
     operands = (
-        [plan.storages[name].pixel_pitch for name in layer.inputs]
+        [plan.storages[name].pixel_pitch for name in layer.fetched]
         for layer in plan.graph.layers
         if planned_lowering(plan, layer).has_one_pitch
     )
@@ -97,7 +97,7 @@ def _cycles(plan: Plan, before: Plan | None = None, known: list[float] | None = 
     """
     cycles: list[float] = []
     for index, layer in enumerate(plan.graph.layers):
-        names = (*layer.inputs, layer.output)
+        names = (*layer.fetched, layer.output)
         if before and all(plan.storages[name] == before.storages[name] for name in names):
             cycles.append(known[index])
             continue

@@ -38,7 +38,7 @@ class ArrayOperation(Operation):
 
     def __init__(self, network: Network, index: int, sources: tuple[Storage, ...], target: Storage):
         super().__init__(network, index, sources, target)
-        self.outputs = len(self.layer.weights)
+        self.outputs = len(self.kernel)
         self.zero_point = network.graph.tensors[self.layer.inner].zero_point
         height, width, _ = network.graph.tensors[self.layer.output].shape
         self.windows = height * width
@@ -48,6 +48,11 @@ class ArrayOperation(Operation):
         self.tile_steps = np.concatenate([np.full(len(run.tiles), len(run.starts)) for run in self.runs])
         self.fold = self._describe(channels)
 
+    @property
+    def kernel(self) -> npt.NDArray[np.int8]:
+        """int8[outputs, kernel rows, kernel columns, channels], not 0 for each connection that there is."""
+        return self.layer.weights
+
     def _plan_tiles(self) -> int:
         """Choose the tiles; input channels that each of them reads."""
         columns = self.config.array.columns
@@ -55,7 +60,7 @@ class ArrayOperation(Operation):
         self.array_tiles = self.tile_channels // columns
         self.tiles = -(-self.outputs // self.tile_channels)
         self.origins = [0] * self.tiles
-        return self.layer.weights.shape[3]
+        return self.kernel.shape[3]
 
     def _plan_runs(self) -> list[Run]:
         """Choose the words of each tile: for the fewest cycles of the whole output."""
@@ -87,7 +92,7 @@ class ArrayOperation(Operation):
     @cached_property
     def connectivity(self) -> Connectivity:
         """What is off, of the connections that there could be."""
-        live = self.layer.weights.any(axis=(1, 2))
+        live = self.kernel.any(axis=(1, 2))
         whole = self._dense_steps
         missing = (np.maximum(whole, self._groups) - np.maximum(self.tile_steps, self._groups)).sum()
         return Connectivity(
@@ -119,7 +124,7 @@ class ArrayOperation(Operation):
 
     def _packed_weights(self) -> npt.NDArray[np.int8]:
         """int8[outputs, kernel rows, kernel columns, bytes of the channels]."""
-        return self.layer.weights
+        return self.kernel
 
     @cached_property
     def _steps_before(self) -> list[int]:

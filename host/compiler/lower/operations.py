@@ -16,6 +16,7 @@ from . import (
     fast_pointwise,
     grouped,
     lanewise,
+    matrix_product,
     signs,
 )
 from .butterfly_fit import missing_engines
@@ -26,6 +27,7 @@ LOWERINGS: tuple[Lowering, ...] = (
     depthwise.LOWERING,
     convolution.LOWERING,
     grouped.LOWERING,
+    matrix_product.LOWERING,
     fast_pointwise.LOWERING,
     lanewise.LOWERING,
     lanewise.BINARY_LOWERING,
@@ -65,7 +67,7 @@ def make_operation(
     lowering = find_lowering(plan, layer)
     if lowering is None:
         raise _missing(plan, layer)
-    sources = sources or tuple(plan.storages[name] for name in layer.inputs)
+    sources = sources or tuple(plan.storages[name] for name in layer.fetched)
     operation = lowering.make(plan, index, sources, target or plan.storages[layer.output])
     if operation.tiles > 1:
         check_begins_at_byte(plan, layer, layer.output, operation.tile_channels)
@@ -102,7 +104,7 @@ def _taking(plan: Plan, layer: Layer) -> list[Lowering]:
 
 def _widths(plan: Plan, layer: Layer) -> set[int]:
     """Bits of the elements that a layer reads and writes."""
-    return {plan.graph.tensors[name].bits for name in (*layer.inputs, layer.output)}
+    return {plan.graph.tensors[name].bits for name in (*layer.fetched, layer.output)}
 
 
 def _missing(plan: Plan, layer: Layer) -> CompileError:

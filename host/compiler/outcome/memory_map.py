@@ -10,7 +10,7 @@ from ....golden.program.outline import Block, LayerOutline
 from ...graph import ChannelRule
 from ...program.body import bus_bytes
 from ..constants.segments import segment_of
-from ..data.constant import Constant
+from ..data.constant import Constant, Stored
 from ..data.job import Job
 from ..data.plan import Plan
 from ..data.units import unit_bytes
@@ -18,8 +18,8 @@ from ..data.units import unit_bytes
 
 def constant_blocks(plan: Plan) -> list[Block]:
     """Everything in the memories for constants: by memory, what stays first, then by address."""
-    users: dict[tuple[LocalMemory, bytes], list[int]] = {}
-    places: dict[tuple[LocalMemory, bytes], int] = {}
+    users: dict[tuple[LocalMemory, bytes | Stored], list[int]] = {}
+    places: dict[tuple[LocalMemory, bytes | Stored], int] = {}
     for job in plan.jobs:
         for memory, image, address in _images(plan, job):
             places.setdefault((memory, image), address)
@@ -68,7 +68,7 @@ def layer_outlines(plan: Plan) -> list[LayerOutline]:
     ]
 
 
-def _images(plan: Plan, job: Job) -> Iterator[tuple[LocalMemory, bytes, int]]:
+def _images(plan: Plan, job: Job) -> Iterator[tuple[LocalMemory, bytes | Stored, int]]:
     """Each image that a job uses, whole, and its address in bytes."""
     operation = plan.operations[job.index]
     for memory, constant in (operation.constants | operation.job_constants(job)).items():
@@ -76,7 +76,7 @@ def _images(plan: Plan, job: Job) -> Iterator[tuple[LocalMemory, bytes, int]]:
         yield memory, image, job.addresses[memory] * unit_bytes(plan.config, memory) - offset
 
 
-def _piece(plan: Plan, memory: LocalMemory, constant: Constant, job: Job) -> tuple[bytes, int]:
+def _piece(plan: Plan, memory: LocalMemory, constant: Constant, job: Job) -> tuple[bytes | Stored, int]:
     """The part of a constant that lies together with a job's first tile, and the bytes before that tile."""
     if not constant.tile_bytes:
         return constant.image, 0

@@ -23,7 +23,9 @@ def outline(spread: Spread) -> Outline:
         cores=cores,
         rows=tuple(_rows(spread)),
         notes=tuple(graph.notes),
-        transfer_functions=sum(layer.transfer_functions for layer in graph.layers),
+        transfer_functions=sum(
+            table is not None for layer in graph.layers for table in (layer.table, *layer.input_tables)
+        ),
         streamed_bytes=sum(streamed.values()),
         spilled_bytes=sum(map(_spilled_bytes, spread.plans, cores)),
     )

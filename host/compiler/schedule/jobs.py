@@ -52,7 +52,7 @@ def _whole_jobs(plan: Plan, index: int) -> None:
     height, width, _ = plan.graph.tensors[layer.output].shape
     # Each group of rows would load the weights again that do not stay.
     is_streamed = any(segment.is_streamed for segments in plan.segments.values() for segment in segments.get(index, ()))
-    sources, groups = tuple(plan.storages[name] for name in layer.inputs), (height,)
+    sources, groups = tuple(plan.storages[name] for name in layer.fetched), (height,)
     if index == 0 and not is_streamed:
         loading = load_estimate(sources[0], plan.graph.tensors[layer.input], plan.config)
         _, groups = row_groups(plan, plan.operations[0], loading)
@@ -85,13 +85,13 @@ def _cut_jobs(plan: Plan, index: int) -> None:
 
     for tiles, rows, columns in itertools.product(geometry.tiles, geometry.rows, geometry.columns):
         sources, target = geometry.storages_of(rows, columns, tiles)
-        for name, storage in dict(zip(layer.inputs, sources, strict=True)).items():
+        for name, storage in dict(zip(layer.fetched, sources, strict=True)).items():
             if name in partial and not (name in here and _same_place(here[name].storage, storage)):
                 residence = occupy(name, storage)
                 residence.arrivals.append(Incoming(len(plan.jobs), residence.storage, storage.rows))
         if layer.output in partial:
             occupy(layer.output, target)
-        sources = tuple(here[name].storage if name in partial else plan.storages[name] for name in layer.inputs)
+        sources = tuple(here[name].storage if name in partial else plan.storages[name] for name in layer.fetched)
         target = here[layer.output].storage if layer.output in partial else target
         plan.jobs += [Job(index, sources, target, rows, columns, piece) for piece in split(plan, index, tiles)]
         for residence in here.values():
@@ -134,7 +134,7 @@ def _departing(
     """What is stored of a tensor: what is computed of it, if it is an output or loaded again; else what others read."""
     written = [plan.region_of(plan.graph.layers[index].output) for index in writers]
     exchange, region = plan.exchange_of(name), plan.excerpt_of(name).region
-    if is_whole or name in map(plan.root, plan.graph.outputs):
+    if is_whole or name in {*map(plan.root, plan.graph.outputs), *plan.matrices}:
         regions = [functools.reduce(Region.join, written)]
     else:
         regions = [leaving.within(region) for leaving in exchange.leaves] if exchange else []
@@ -168,7 +168,7 @@ def _exchanged(plan: Plan, name: str, readers: list[int], jobs: list[list[int]])
 
 def _reads(plan: Plan, index: int, name: str, region: Region) -> bool:
     """Whether a layer reads some of a region."""
-    sources = (source for source in plan.graph.layers[index].inputs if plan.root(source) == name)
+    sources = (source for source in plan.graph.layers[index].fetched if plan.root(source) == name)
     return any(plan.region_of(source).meet(region) for source in sources)
 
 
@@ -180,7 +180,7 @@ def _arrivals(plan: Plan, name: str, jobs: list[int]) -> list[Incoming]:
         layer = plan.graph.layers[job.index]
         needed = max(
             plan.place_of(source).row + reached(layer.window_of(place), storage, job.rows, job.columns)[0].stop
-            for place, source in enumerate(layer.inputs)
+            for place, source in enumerate(layer.fetched)
             if plan.root(source) == name
         )
         end = storage.height if number == jobs[-1] else min(needed, storage.height)

@@ -56,6 +56,7 @@ def tasks_of(plan: Plan) -> list[Task]:
     # Those of each row of each tensor of the network, with their columns: many samples of a batch are as many rows.
     stores: dict[tuple[str, int], list[tuple[range, Task]]] = {}
     store_of: dict[int, list[Task]] = {}
+    stores_of: dict[str | None, list[Task]] = {}
     barriers = _barriers(plan)
     owner = np.full(plan.config.memory.feature_bytes, -1)
     end = len(plan.jobs)
@@ -99,11 +100,13 @@ def tasks_of(plan: Plan) -> list[Task]:
                 stores.setdefault(row, []).append((columns, task))
             if excerpt.tensor.name in barriers:
                 barriers[excerpt.tensor.name].after.append(task)
+            stores_of.setdefault(residence.tensor, []).append(task)
             tasks.append(task)
     tasks += barriers.values()
     for arrival in plan.arrivals:
         commands = _of_layer(plan, [_arrive(plan, arrival)], arrival.deadline)
-        tasks.append(Task(commands, arrival.release, arrival.deadline))
+        stored = stores_of.get(arrival.tensor, [])
+        tasks.append(Task(commands, arrival.release, arrival.deadline, stored))
     return _sorted(tasks)
 
 

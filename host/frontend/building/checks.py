@@ -60,7 +60,9 @@ def check_layers(build: Build, fragment: Fragment, first_layer: int, values: Map
     shapes = {name: source.shapes[name] for name in fragment.inputs}
     part = cut(source, fragment.nodes, shapes, fragment.outputs)
     # Where a processor's kernels for products saturate, ONNX Runtime must replace them.
-    session = open_session(Model.written(part)) if fragment.kind is Kind.LINEAR else open_part(part)
+    session = (
+        open_session(Model.written(part)) if fragment.kind in (Kind.LINEAR, Kind.MATRIX_PRODUCT) else open_part(part)
+    )
     # Two ONNX tensors may be views of one tensor.
     read = dict.fromkeys(build.places[name].tensor for name in fragment.inputs)
     values = dict(values or {name: random_codes(build, name, seed) for seed, name in enumerate(read)})

@@ -49,6 +49,14 @@ def follow_trunk(build: Build, nodes: list[NodeProto], place: Place, like: str, 
     return settle(build, place, name, like)
 
 
+def follow_layouts(build: Build, nodes: list[NodeProto], place: Place) -> Place:
+    """The place after layout operators in a row: no layer is added, even where they move elements."""
+    for node in nodes:
+        # Pointwise operators may have added dimensions of one element in front.
+        place = follow_layout(build, node, dataclasses.replace(place, shape=build.source.shapes[node.input[0]]))
+    return place
+
+
 def follow_layout(build: Build, node: NodeProto, place: Place) -> Place:
     """The place after an operator that changes shape or order of elements, or chooses some: no layer is added."""
     shape, feature_shape = build.source.shapes[node.output[0]], build.shape_of(place)

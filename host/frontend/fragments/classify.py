@@ -74,7 +74,9 @@ def _judge(source: Source, fragment: Fragment) -> tuple[Kind, str]:
         len(fragment.outputs) != 1 and f"it computes {len(fragment.outputs)} tensors ({_listed(fragment.outputs)})"
     )
     if any(node.op_type in LINEAR for node in fragment.nodes):
-        return (Kind.HOST, several) if several else (Kind.LINEAR, "")
+        is_of_two = fragment.main.op_type == "QLinearMatMul" and len(source.dynamic_inputs(fragment.main)) > 1
+        kind = Kind.MATRIX_PRODUCT if is_of_two else Kind.LINEAR
+        return (Kind.HOST, several) if several else (kind, "")
     if any(node.op_type in TRANSPOSED for node in fragment.nodes):
         return (Kind.HOST, several) if several else (Kind.TRANSPOSED, "")
     for kind, operators, companions in _SPECIAL:

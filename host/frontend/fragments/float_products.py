@@ -57,7 +57,10 @@ def explain_float(given: Source, name: str, doubt: UnsupportedError) -> ModelErr
     if len(products) > 1:
         return ModelError(f"{given.name}: {label(products[1])} follows {label(products[0])} in float; {_SEPARATE}")
     if len(given.dynamic_inputs(node)) > 1:
-        return ModelError(f"{begin} multiplies two activations, which is not supported; one operand must be a constant")
+        return ModelError(
+            f"{begin} multiplies two activations in float; put QuantizeLinear and DequantizeLinear around it, "
+            "of one type and with the zero point 0 in front of it"
+        )
     if len(fragment.inputs) > 1:
         return ModelError(
             f"{begin} is combined with {len(fragment.inputs)} activations "

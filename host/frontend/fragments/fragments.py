@@ -110,6 +110,7 @@ class Kind(enum.Enum):
 
     LINEAR = "convolution or matrix product"
     FLOAT_LINEAR = "convolution or matrix product in float32"
+    MATRIX_PRODUCT = "matrix product of two activations"
     TRANSPOSED = "transposed convolution in float32"
     FUNCTION = "function that is a layer"
     REGION = "pointwise operators, max pooling and moves of elements"

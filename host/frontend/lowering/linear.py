@@ -43,7 +43,7 @@ def check_linear(source: Source, fragment: Fragment) -> None:
     name, node = source.name, fragment.main
     if len(source.dynamic_inputs(node)) > 1:
         raise ModelError(
-            f"{name}: {label(node)} multiplies two activations, which is not supported; one operand must be a constant"
+            f"{name}: {label(node)} multiplies two activations, which only MatMul may; one operand must be a constant"
         )
     at, given = _POSITIONS[node.op_type], attributes(node)
     weight_name = node.input[at.weight]

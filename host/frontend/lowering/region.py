@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import onnx
 from onnx import NodeProto, helper
@@ -13,7 +15,7 @@ from ...model.model_graph import expose
 from ..building.build import Build
 from ..building.checks import check_layers, table_of
 from ..building.layout import Place
-from ..building.trunk import follow_trunk
+from ..building.trunk import follow_layouts, follow_trunk
 from ..fragments.fragments import POOLING, QUANTISERS, TRANSPARENT, Fragment, label
 from ..fragments.moves import is_choice, is_layout, is_move
 from ..fragments.quantisation import quantisation
@@ -51,15 +53,18 @@ def lower_region(build: Build, fragment: Fragment) -> None:
         place = follow_trunk(build, steps, place, end, end)
     else:
         place = follow_trunk(build, steps[:at], place, start)
-        # The float tensor in front of QuantizeLinear lends its name: nothing else in the graph has it.
         is_last = all(is_layout(source, node) for node in steps[at:])
-        output = end if is_last else fragment.nodes[-1].input[0]
+        after = follow_layouts(build, steps[at:], place) if is_last else None
+        # The float tensor in front of QuantizeLinear lends its name: nothing else in the graph has it.
+        output = end if after is not None and after.order is None else fragment.nodes[-1].input[0]
         build.add_tensor(output, build.shape_of(place), end)
         build.graph.layers.append(
             Pointwise(fragment.main.name, (place.tensor,), output, finish=CodeFinish(table=table))
         )
-        place = follow_trunk(build, steps[at:], Place(output, place.axes, place.shape), end, end)
-    build.add_view(end, Place(place.tensor, place.axes, source.shapes[end]))
+        if after is None:
+            after = follow_trunk(build, steps[at:], Place(output, place.axes, place.shape), end, end)
+        place = dataclasses.replace(after, tensor=output if is_last else after.tensor)
+    build.add_view(end, dataclasses.replace(place, shape=source.shapes[end]))
     check_layers(build, fragment, first_layer)
 
 

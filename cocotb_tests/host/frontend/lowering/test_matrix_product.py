@@ -1,0 +1,106 @@
+"""Matrix products of two activations: whichever is loaded as weights, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+
+from lutterfly.golden.config_parts import ClusterConfig
+from lutterfly.golden.memories import LocalMemory
+from lutterfly.golden.presets import PRESETS
+from lutterfly.host.compiler import CompileError, compile_model, plan_graph
+from lutterfly.host.frontend import ModelError, import_model
+from lutterfly.host.graph import Arrange, Concat, MatrixProduct
+from lutterfly.host.program import SpreadBy
+from lutterfly.host.session.verify import verify
+from networks.matrix_graphs import Matrices
+from oracles.exactness import assert_exact, assert_right, needs_reference
+from oracles.kinds import layer_types
+
+pytestmark = needs_reference
+FORMS = pytest.mark.parametrize(("qdq", "unsigned"), [*itertools.product((False, True), repeat=2)])
+#: Each with how many layers are products: one for each matrix of a stack.
+SHAPES = {
+    "square": ((1, 8, 8), (1, 8, 8), 1),
+    "beyond words and columns": ((1, 9, 19), (1, 19, 11), 1),
+    "one column": ((1, 5, 16), (1, 16, 1), 1),
+    "one row": ((1, 1, 16), (1, 16, 5), 1),
+    "one term": ((1, 6, 1), (1, 1, 5), 1),
+    "stack": ((1, 3, 6, 10), (1, 3, 10, 7), 3),
+}
+
+
+def codes(found: Matrices, seed: int = 0) -> dict[str, np.ndarray]:
+    """All codes, as far as there is room."""
+    rng = np.random.default_rng(seed)
+    return {
+        name: rng.uniform(-3, 3, shape).astype(np.float32) for name, shape in (("a", found.first), ("b", found.second))
+    }
+
+
+@FORMS
+@pytest.mark.parametrize("name", SHAPES)
+def test_any_shapes(name: str, qdq: bool, unsigned: bool) -> None:
+    first, second, products = SHAPES[name]
+    found = Matrices(first, second, qdq=qdq, unsigned=unsigned)
+    graph = assert_exact(found.model(), codes(found), covered=products == 1)
+    assert layer_types(graph).count(MatrixProduct) == products
+    assert_right(verify(found.model(), PRESETS["tiny"], samples=2))
+
+
+@pytest.mark.parametrize("turned", [(0, 2, 1, 3), (0, 1, 3, 2), (0, 3, 1, 2)])
+def test_transposes_in_front_are_part_of_what_is_loaded(turned: tuple[int, ...]) -> None:
+    """No layer moves the second operand in the graph."""
+    second = [0] * 4
+    for axis, size in zip(turned, (1, 2, 12, 5), strict=True):
+        second[axis] = size
+    found = Matrices((1, 2, 6, 12), tuple(second), ((), turned, ()))
+    graph = assert_exact(found.model(), codes(found), covered=False)
+    products = [layer for layer in graph.layers if isinstance(layer, MatrixProduct)]
+    assert {layer.inputs[1] for layer in products} == {"t1"}
+    assert_right(verify(found.model(), PRESETS["ecp5-85k"], samples=2))
+
+
+def test_heads_side_by_side_are_channels() -> None:
+    """As attention puts them: nothing is copied behind the products."""
+    found = Matrices((1, 2, 6, 12), (1, 2, 12, 5), ((), (), (0, 2, 1, 3)))
+    graph = import_model(found.model())
+    last = layer_types(graph)[-2:]
+    assert last == [Concat, Arrange], "the host reads an image"
+    assert [layer.title for layer in graph.layers if isinstance(layer, Arrange)][-1] == "arrangement"
+    assert_right(verify(found.model(), PRESETS["tiny"], samples=2))
+
+
+@pytest.mark.parametrize(("zero_points", "name", "shown"), [((3, 0, 0), "a", 3), ((0, -128, 0), "b", -128)])
+def test_zero_points_are_refused(zero_points: tuple[int, int, int], name: str, shown: int) -> None:
+    found = Matrices((1, 4, 8), (1, 8, 4), zero_points=zero_points, qdq=False)
+    with pytest.raises(ModelError) as refused:
+        import_model(found.model())
+    assert f"multiplies two activations, and the zero point {shown} of" in str(refused.value)
+
+
+def test_weights_that_no_memory_holds_come_in_parts() -> None:
+    """Of a matrix of more tiles than the weight memory has room for."""
+    small = dataclasses.replace(PRESETS["tiny"].memory, feature_bytes=64 << 10, weight_bytes=4 << 10)
+    config = dataclasses.replace(PRESETS["tiny"], memory=small)
+    data = Matrices((1, 4, 96), (1, 96, 64)).model()
+    plan = plan_graph(import_model(data), config)
+    pieces = [arrival.size for arrival in plan.arrivals if arrival.memory is LocalMemory.WEIGHT]
+    assert len(pieces) > 2
+    assert sum(pieces) * config.weight_word_bytes == 96 * 64
+    assert_right(verify(data, config, samples=1))
+
+
+@pytest.mark.parametrize("spread_by", SpreadBy)
+def test_several_cores(spread_by: SpreadBy) -> None:
+    """Each loads what it has computed itself, from where it has put it."""
+    config = dataclasses.replace(PRESETS["tiny"], cluster=ClusterConfig(cores=2))
+    data = Matrices((1, 2, 6, 12), (1, 2, 12, 5)).model()
+    if spread_by is SpreadBy.SAMPLE:
+        assert_right(verify(data, config, samples=4, spread_by=spread_by))
+        return
+    with pytest.raises(CompileError, match="weights that another layer computes are of one core; use"):
+        compile_model(data, config, spread_by=spread_by)
