@@ -20,6 +20,7 @@ from ..model.model import Model
 from .float_model import check_samples, prepare, read_float_model
 from .pointwise import pointwise_nodes
 from .rewriting import Rewritten
+from .symmetric import symmetric_tensors
 
 #: Operators that are quantised. All others stay in float: a chain of pointwise ones between two quantised tensors
 #: becomes one table, in which nothing is rounded on the way; a Softmax at the end runs on the host.
@@ -129,7 +130,7 @@ def quantize_checked(
             weight_type=quantization.QuantType.QInt8,
             op_types_to_quantize=list(OPERATORS),
             nodes_to_exclude=[*pointwise_nodes(prepared)],
-            extra_options={"MatMulConstBOnly": True, "TensorQuantOverrides": _overrides(overrides)},
+            extra_options={"MatMulConstBOnly": False, "TensorQuantOverrides": _overrides(prepared, overrides)},
         )
         return Quantised(target.read_bytes(), prepared, rewritten, difference)
 
@@ -148,8 +149,11 @@ def _check_rewritten(
     return max(errors.values(), default=0.0)
 
 
-def _overrides(known: Mapping[str, tuple[float, int]]) -> dict[str, list[dict[str, Any]]]:
-    return {
+def _overrides(model: onnx.ModelProto, known: Mapping[str, tuple[float, int]]) -> dict[str, list[dict[str, Any]]]:
+    around_zero = {
+        name: [{"quant_type": quantization.QuantType.QInt8, "symmetric": True}] for name in symmetric_tensors(model)
+    }
+    return around_zero | {
         tensor: [
             {
                 "quant_type": quantization.QuantType.QInt8,

@@ -17,7 +17,7 @@ from lutterfly.host.model.executed import open_session
 from lutterfly.host.model.model import Model
 from lutterfly.host.quantize import quantize, rewriting
 from lutterfly.host.quantize.float_model import prepare
-from lutterfly.host.quantize.rewriting import REWRITINGS, affine
+from lutterfly.host.quantize.rewriting import REWRITINGS, affine, wide_products
 from lutterfly.host.quantize.rewriting.float_graph import FloatGraph
 
 Node = tuple[str, tuple[object, ...], dict[str, object]]
@@ -65,6 +65,8 @@ def network(steps: Steps, shape: tuple[int, ...] = MAP, opset: int = 17) -> onnx
 
 SPLIT = ["Reshape", "Transpose", "Reshape"]
 ACROSS = ["Transpose", "Conv", "Transpose"]
+GROUP_MEAN = ["GlobalAveragePool", "Conv"]
+SOFTMAX = ["Reshape", "MaxPool", "Sub", "Clip", "Exp", "GlobalAveragePool", "Reciprocal", "Mul", "Mul", "Reshape"]
 
 CASES: dict[str, tuple[Steps, list[str]]] = {
     # Averages.
@@ -86,6 +88,14 @@ CASES: dict[str, tuple[Steps, list[str]]] = {
     "needed ceiling": (
         [("AveragePool", (), {"kernel_shape": (3, 5), "strides": (3, 5), "ceil_mode": 1})],
         ["AveragePool"],
+    ),
+    "average of all rows": (
+        [("ReduceMean", (), {"axes": (1, 2), "keepdims": 0})],
+        ["Transpose", "GlobalAveragePool", "Flatten"],
+    ),
+    "average of all rows that stay": (
+        [("ReduceMean", (), {"axes": (-2, -3)})],
+        ["Transpose", "GlobalAveragePool", "Transpose"],
     ),
     # Maxima.
     "maximum of a map": ([("ReduceMax", (), {"axes": (2, 3), "keepdims": 0})], ["MaxPool", "Squeeze"]),
@@ -139,6 +149,45 @@ CASES: dict[str, tuple[Steps, list[str]]] = {
         ["Conv", "Reshape", "Reshape", "Gemm", "Reshape"],
     ),
     "a factor of all": ([("Tanh", (), {}), ("Mul", (np.full((1, 1), 0.5),), {})], ["Tanh", "Mul"]),
+    # Softmax, and normalisation by what is normalised.
+    "softmax": ([("Softmax", (), {}), convolution()], [*SOFTMAX, "Conv"]),
+    "softmax of other axes": ([("Softmax", (), {"axis": 1}), convolution()], ["Softmax", "Conv"]),
+    "softmax at the end": ([convolution(), ("Softmax", (), {}), ("Tanh", (), {})], ["Conv", "Softmax", "Tanh"]),
+    "instance normalisation": (
+        [("InstanceNormalization", tuple(RNG.uniform(0.5, 2, (2, 6))), {"epsilon": 0.01})],
+        ["GlobalAveragePool", "Sub", "Mul", "GlobalAveragePool", "Add", "Sqrt", "Reciprocal", "Mul", "Conv"],
+    ),
+    "instance normalisation alone": (
+        [("InstanceNormalization", (np.ones(6), np.zeros(6)), {})],
+        ["GlobalAveragePool", "Sub", "Mul", "GlobalAveragePool", "Add", "Sqrt", "Reciprocal", "Mul"],
+    ),
+    "group normalisation": (
+        [
+            ("Reshape", (np.array([0, 3, -1]),), {}),
+            ("InstanceNormalization", (np.ones(3), np.zeros(3)), {"epsilon": 0.01}),
+            ("Reshape", (np.array([0, 6, 8, 12]),), {}),
+        ],
+        [*GROUP_MEAN, "Sub", "Mul", *GROUP_MEAN, "Add", "Sqrt", "Reciprocal", "Mul"],
+    ),
+    "reshaped for another reason": (
+        [
+            ("Reshape", (np.array([0, 3, 192]),), {}),
+            ("InstanceNormalization", (np.ones(3), np.zeros(3)), {"epsilon": 0.01}),
+            ("Reshape", (np.array([0, 6, 12, 8]),), {}),
+        ],
+        [
+            "Reshape",
+            "GlobalAveragePool",
+            "Sub",
+            "Mul",
+            "GlobalAveragePool",
+            "Add",
+            "Sqrt",
+            "Reciprocal",
+            "Mul",
+            "Reshape",
+        ],
+    ),
     # Factors and offsets of channels.
     "normalisation alone": ([BATCH_NORMALISATION], ["Conv"]),
     "normalisation behind a table": (
@@ -201,6 +250,36 @@ def test_one_dimension(steps: Steps, tmp_path: Path) -> None:
     assert len(found) == 1
     values = np.random.default_rng(1).normal(size=MAP[:3]).astype(np.float32)
     np.testing.assert_allclose(run(prepared, values), run(model, values), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("steps", "axis"),
+    [
+        (
+            [
+                ("Flatten", (), {}),
+                ("Gemm", tuple(np.random.default_rng(4).normal(size=(2, 5, 576)))[:1], {"transB": 1}),
+            ],
+            2,
+        ),
+        ([("Flatten", (), {}), ("Gemm", (RNG.normal(size=(576, 5)), RNG.normal(size=5)), {})], 2),
+        ([("Flatten", (), {}), ("Relu", (), {}), ("MatMul", (RNG.normal(size=(576, 5)),), {})], 1),
+    ],
+)
+def test_products_of_more_than_a_window(
+    steps: Steps, axis: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In parts of whole rows of a map, each of which is one run of bytes, or of a vector."""
+    monkeypatch.setattr(wide_products, "_MOST", 200)
+    model = network(steps, ("batch", *MAP[1:]))
+    prepared, (found,) = prepare(model, "model", tmp_path)
+    assert found.rewriting is wide_products.WIDE_PRODUCT
+    kinds = [node.op_type for node in prepared.graph.node]
+    split = next(node for node in prepared.graph.node if node.op_type == "Split")
+    assert kinds.count("Gemm") == len(split.output) == (4 if axis == 2 else 3)
+    assert split.attribute[0].i == axis
+    values = np.random.default_rng(1).normal(size=MAP).astype(np.float32)
+    np.testing.assert_allclose(run(prepared, values), run(model, values), rtol=1e-4, atol=1e-4)
 
 
 def test_linear_interpolation_of_one_dimension(tmp_path: Path) -> None:

@@ -8,20 +8,27 @@ from __future__ import annotations
 import onnx
 
 from .affine import AFFINE
-from .averages import AVERAGE_OF_AXES, AVERAGE_OF_LARGE_MAP, AVERAGE_OF_MAP, AVERAGE_OF_WINDOWS
+from .averages import AVERAGE_OF_AXES, AVERAGE_OF_LARGE_MAP, AVERAGE_OF_MAP, AVERAGE_OF_ROWS, AVERAGE_OF_WINDOWS
 from .float_graph import FloatGraph, Rewriting, Rewritten
 from .gathered import GATHERED
 from .last_axis import LAST_AXIS
-from .layer_norm import LAYER_NORMALISATION
 from .maxima import MAXIMUM_OF_AXES
+from .norms.group_norm import GROUP_NORMALISATION
+from .norms.layer_norm import LAYER_NORMALISATION
+from .norms.softmax import SOFTMAX
 from .prelu import PRELU
 from .resampling import RESAMPLING
 from .transposed import TRANSPOSED
+from .wide_products import WIDE_PRODUCT
 
 __all__ = ["REWRITINGS", "Rewriting", "Rewritten", "rewrite"]
 
 REWRITINGS: tuple[Rewriting, ...] = (
+    SOFTMAX,
+    WIDE_PRODUCT,
+    GROUP_NORMALISATION,
     AVERAGE_OF_MAP,
+    AVERAGE_OF_ROWS,
     AVERAGE_OF_LARGE_MAP,
     AVERAGE_OF_AXES,
     AVERAGE_OF_WINDOWS,

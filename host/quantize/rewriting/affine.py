@@ -8,7 +8,7 @@ from onnx import NodeProto
 
 from .float_graph import FloatGraph, Rewriting, chained, depthwise
 from .folding import fold_behind, fold_in_front
-from .normalisation import Float64, affine
+from .norms.normalisation import Float64, affine
 
 
 def of_channels(graph: FloatGraph, operand: str, source: str) -> npt.NDArray[np.float64] | None:

@@ -31,6 +31,21 @@ def _of_map(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     ]
 
 
+def _of_rows(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
+    shape = graph.shapes.get(node.input[0], [])
+    last = len(shape) - 1
+    axes = reduced_axes(graph, node) if node.op_type == "ReduceMean" else []
+    if len(shape) not in (3, 4) or axes != list(range(1, last)):
+        return None
+    order = [0, last, *axes]
+    steps: list[Step] = [("Transpose", (), {"perm": order}), ("GlobalAveragePool", (), {})]
+    if given(node).get("keepdims", 1):
+        steps.append(("Transpose", (), {"perm": np.argsort(order).tolist()}))
+    else:
+        steps.append(("Flatten", (), {}))
+    return chained(node, steps)
+
+
 def _of_large_map(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     channels, *sizes = graph.spatial(node.input[0]) or [0]
     if node.op_type != "GlobalAveragePool" or not channels or np.prod(sizes) <= _MOST_PIXELS:
@@ -95,6 +110,11 @@ AVERAGE_OF_MAP = Rewriting(
     "average of a whole map as GlobalAveragePool",
     "Nothing else changes: ONNX Runtime averages the codes of a whole map in integers.",
     _of_map,
+)
+AVERAGE_OF_ROWS = Rewriting(
+    "average over all but the last axis as GlobalAveragePool",
+    "Nothing else changes: ONNX Runtime averages the codes of a whole map in integers.",
+    _of_rows,
 )
 AVERAGE_OF_LARGE_MAP = Rewriting(
     "average of a large map as depthwise convolution and GlobalAveragePool",

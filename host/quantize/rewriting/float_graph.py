@@ -121,6 +121,31 @@ def chained(node: NodeProto, steps: Sequence[tuple[str, Sequence[str], dict[str,
     return made
 
 
+def spelled(node: NodeProto, name: str, steps: Sequence[tuple[str, Sequence[str], str]]) -> list[NodeProto]:
+    """Nodes in place of ``node`` that give the tensor ``name``.
+
+    Parameters
+    ----------
+    node : NodeProto
+    name : str
+    steps : sequence of (str, sequence of str, str)
+        The operator of each, its operands, and a short name of its result, by which later ones read it; that of the
+        last one is ``name``.
+    """
+    inner = {result for _, _, result in steps}
+    made = [
+        helper.make_node(
+            operator,
+            [f"{name}_{operand}" if operand in inner else operand for operand in operands],
+            [f"{name}_{result}"],
+            f"{node.name}_{result}",
+        )
+        for operator, operands, result in steps
+    ]
+    made[-1].output[0] = name
+    return made
+
+
 def depthwise(
     graph: FloatGraph, name: str, weights: np.ndarray, offset: np.ndarray | None = None, **attributes: object
 ) -> tuple[str, list[str], dict[str, object]]:

@@ -6,7 +6,7 @@ import numpy as np
 from onnx import NodeProto, helper
 
 from .float_graph import FloatGraph, given
-from .normalisation import Float64
+from .norms.normalisation import Float64
 
 _MATRICES = ("Gemm", "MatMul")
 

@@ -10,7 +10,7 @@ from onnx import NodeProto
 from ...model.transposed import Transposed, uncut_size
 from .axes import Step, to_space
 from .float_graph import FloatGraph, Rewriting, chained, given
-from .normalisation import affine
+from .norms.normalisation import affine
 
 #: What may stand between a convolution and the phases of its pixels as well as after both.
 _POINTWISE = ("Relu", "Clip")

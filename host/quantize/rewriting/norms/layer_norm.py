@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from onnx import NodeProto, helper
+from onnx import NodeProto
 
-from .float_graph import FloatGraph, Rewriting, chained, given
-from .last_axis import affine_rows
+from ..float_graph import FloatGraph, Rewriting, chained, given, spelled
+from ..last_axis import affine_rows
 
 
 def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
@@ -32,16 +32,7 @@ def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
         ("Reciprocal", ["deviation"], "factor"),
         ("Mul", ["difference", "factor"], "normalised"),
     ]
-    inner = {output for _, _, output in steps}
-    made = [
-        helper.make_node(
-            operator,
-            [f"{name}_{operand}" if operand in inner else operand for operand in operands],
-            [f"{name}_{output}"],
-            f"{node.name}_{output}",
-        )
-        for operator, operands, output in steps
-    ]
+    made = spelled(node, f"{name}_normalised", steps)
     factor, *offsets = (graph.constants[operand] for operand in node.input[1:])
     rows = chained(node, affine_rows(graph, name, shape, factor, offsets[0] if offsets else np.zeros(channels)))
     rows[0].input[0] = made[-1].output[0]

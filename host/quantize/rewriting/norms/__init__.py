@@ -1,0 +1,1 @@
+"""Normalisation: by constants, and by what is normalised."""

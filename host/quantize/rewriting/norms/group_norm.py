@@ -1,0 +1,82 @@
+"""Instance and group normalisation as averages of a map, differences and products by channel, and tables."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from onnx import NodeProto, helper
+
+from ..float_graph import FloatGraph, Rewriting, depthwise, given, spelled
+
+
+class _Groups(NamedTuple):
+    """What is normalised: a map, in groups of channels, and what each channel is multiplied by and gets added."""
+
+    source: str
+    target: str
+    groups: int
+    factor: np.ndarray
+    offset: np.ndarray
+
+
+def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
+    found = _found(graph, node)
+    if found is None:
+        return None
+    channels, *sizes = graph.spatial(found.source)
+    target, ones = found.target, [1] * len(sizes)
+    groups = np.repeat(np.eye(found.groups), channels // found.groups, axis=0)
+    weights = (groups @ groups.T * (found.groups / channels)).reshape(channels, channels, *ones)
+    held = {
+        "weights": graph.constant(f"{target}_groups", weights),
+        "epsilon": graph.constant(f"{target}_epsilon", np.array(given(node).get("epsilon", 1e-5))),
+    }
+    together = found.groups < channels
+    steps = [("GlobalAveragePool", [found.source], "mean")]
+    steps += [("Conv", ["mean", held["weights"]], "group_mean")] if together else []
+    steps += [
+        ("Sub", [found.source, steps[-1][2]], "difference"),
+        ("Mul", ["difference", "difference"], "square"),
+        ("GlobalAveragePool", ["square"], "variance"),
+    ]
+    steps += [("Conv", ["variance", held["weights"]], "group_variance")] if together else []
+    steps += [
+        ("Add", [steps[-1][2], held["epsilon"]], "positive"),
+        ("Sqrt", ["positive"], "deviation"),
+        ("Reciprocal", ["deviation"], "factor"),
+        ("Mul", ["difference", "factor"], "normalised"),
+    ]
+    if (found.factor == 1).all() and not found.offset.any():
+        return spelled(node, target, steps)
+    made = spelled(node, f"{target}_normalised", steps)
+    weights = found.factor.reshape(channels, *ones)
+    operator, operands, attributes = depthwise(graph, target, weights, found.offset, group=channels)
+    return [*made, helper.make_node(operator, [made[-1].output[0], *operands], [target], node.name, **attributes)]
+
+
+def _found(graph: FloatGraph, node: NodeProto) -> _Groups | None:
+    if node.op_type != "InstanceNormalization" or not graph.are_constant(node.input[1:]):
+        return None
+    factor, offset = (graph.constants[name].astype(np.float64) for name in node.input[1:3])
+    source, target, groups = node.input[0], node.output[0], len(factor)
+    # Exporters write groups of channels as one channel each.
+    around = graph.maker(source), graph.reader(target)
+    if all(other is not None and other.op_type == "Reshape" for other in around):
+        outer = around[0].input[0], around[1].output[0]
+        if graph.spatial(outer[0]) and graph.shapes[outer[0]] == graph.shapes.get(outer[1]):
+            source, target = outer
+            for reshape in around:
+                graph.drop(reshape)
+    channels, *_ = graph.spatial(source) or [0]
+    if not channels:
+        return None
+    factor, offset = (np.repeat(values, channels // groups) for values in (factor, offset))
+    return _Groups(source, target, groups, factor, offset)
+
+
+GROUP_NORMALISATION = Rewriting(
+    "instance or group normalisation as averages, products and tables",
+    "Means, differences, variances and the factors made of them are quantised, each with a scale of its own.",
+    _spell,
+)
