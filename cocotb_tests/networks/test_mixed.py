@@ -12,18 +12,20 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 
 from lutterfly.golden.engines import ENGINES, MAC
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
-from lutterfly.host.graph import Arrange, Maximum, Multiply
+from lutterfly.host.graph import Arrange, MatrixProduct, Maximum, Multiply
 from lutterfly.host.session.verify import verify
 from networks.mixed import (
     CONFIGS,
     DRAWN,
     FIRST_ARRANGED,
+    FIRST_MIXING,
     FIRST_MOVED,
     FIRST_MULTIPLIED,
     FIRST_WIDE,
@@ -48,6 +50,7 @@ QUICK = {
         *(FIRST_MOVED + seed for seed in (3, 6, 11, 13)),
         *(FIRST_ARRANGED + seed for seed in (0, 1, 3, 7)),
         *(FIRST_MULTIPLIED + seed for seed in (3, 4, 29, 62, 197)),
+        *(FIRST_MIXING + seed for seed in (3, 78, 158)),
     ),
     "ecp5-85k": (
         *range(8),
@@ -61,6 +64,7 @@ QUICK = {
         FIRST_MOVED + 2,
         FIRST_ARRANGED + 6,
         *(FIRST_MULTIPLIED + seed for seed in (25, 45)),
+        FIRST_MIXING + 10,
     ),
     "bottom-up": (
         *(*range(5), 38, 46, 63, 76, 97),
@@ -96,7 +100,7 @@ MANY_CORES = (
 )
 BLOCK = 20
 #: First seeds, and how many blocks follow.
-BEGINNINGS = ((0, 15), (FIRST_WIDE, 4), (FIRST_MOVED, 4), (FIRST_ARRANGED, 4), (FIRST_MULTIPLIED, 4))
+BEGINNINGS = ((0, 15), (FIRST_WIDE, 4), (FIRST_MOVED, 4), (FIRST_ARRANGED, 4), (FIRST_MULTIPLIED, 4), (FIRST_MIXING, 4))
 #: Of a block: an odd accelerator's memories may hold too little, and on it a layer's cycles may be predicted wrongly.
 REFUSED, OFF = 2, 1
 
@@ -244,6 +248,19 @@ def test_two_activations_become_one_from_the_first_seed_on() -> None:
                 drawn[type(layer).__name__] += 1
                 drawn["by vector"] += getattr(layer, "is_by_vector", False)
     assert min(drawn["Maximum"], drawn["Multiply"] - drawn["by vector"], drawn["by vector"]) > 4
+
+
+def test_matrices_are_multiplied_from_the_first_seed_on() -> None:
+    """Single ones and stacks of them, whose second operand is turned or not; and none before."""
+    products = [
+        [layer for layer in network(seed, "ecp5-85k").graph().layers if isinstance(layer, MatrixProduct)]
+        for seed in range(FIRST_MIXING - 8, FIRST_MIXING + 60)
+    ]
+    assert not any(products[:8])
+    assert sum(len(found) == 1 for found in products) > 4
+    assert sum(len({layer.name for layer in found}) < len(found) for found in products) > 2
+    rises = [int(np.diff(layer.order[0])[0]) for found in products for layer in found if layer.order.shape[1] > 1]
+    assert min(rises.count(1), sum(rise > 1 for rise in rises)) > 2
 
 
 def test_orders_are_drawn_whether_they_pay_or_not() -> None:

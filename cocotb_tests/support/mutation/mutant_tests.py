@@ -109,6 +109,9 @@ BESIDE_NAMES = {
     "float_operands": ("qcdq", "transposed"),
     "float_sums": ("qcdq", "transposed"),
     "fast_pointwise": ("fast_pointwise",),
+    "fuse": ("pairs",),
+    "group_norm": ("rewriting",),
+    "matrices": ("matrix_product",),
     "fpc_body": ("fpc",),
     "images": ("placing",),
     "isa": ("manual",),
@@ -127,11 +130,15 @@ BESIDE_NAMES = {
     "rearrange": ("copy", "phases", "pieces"),
     "registers": ("manual",),
     "runs": ("pieces", "shuffles"),
-    "segments": ("placing",),
+    "segments": ("matrix_product", "placing"),
+    "softmax": ("rewriting",),
     "subtraction": ("pairs",),
+    "symmetric": ("attention",),
+    "tasks": ("matrix_product",),
     "tensor_files": ("accuracy",),
     "residences": ("tiles", "occupancy"),
     "trunk": ("moves", "arranging"),
+    "wide_products": ("rewriting",),
 }
 #: About the seconds that tests take, where it is more than a few; with the folder where others have the same name.
 SECONDS = {

@@ -22,6 +22,7 @@ from networks.families.scope import Scope
 from . import graphs
 from .arranged import ArrangedNet
 from .configurations import CONFIGS, DRAWN, ODD, config_of, spread_by_of
+from .mixing import MixingNet
 from .moved import MovedNet
 from .multiplied import MultipliedNet
 from .net import MixedNet
@@ -31,6 +32,7 @@ __all__ = [
     "CONFIGS",
     "DRAWN",
     "FIRST_ARRANGED",
+    "FIRST_MIXING",
     "FIRST_MOVED",
     "FIRST_MULTIPLIED",
     "FIRST_WIDE",
@@ -52,6 +54,9 @@ FIRST_ARRANGED = 3_000_000
 
 #: Networks of this seed and later ones have products, differences and extremes of two activations.
 FIRST_MULTIPLIED = 4_000_000
+
+#: Networks of this seed and later ones have matrix products of two activations, and sums of a map and a vector.
+FIRST_MIXING = 5_000_000
 
 #: Networks that follow one another; of four, one has channels in the order that the compiler chooses.
 _GRAPHS = (
@@ -111,7 +116,9 @@ def network(seed: int, config_name: str) -> Network:
     rng = np.random.default_rng([seed, 0x3A1])
     net: MixedNet
     config, draw = config_of(config_name), _GRAPHS[seed % len(_GRAPHS)]
-    if seed >= FIRST_MULTIPLIED:
+    if seed >= FIRST_MIXING:
+        net = MixingNet(rng, config)
+    elif seed >= FIRST_MULTIPLIED:
         net = MultipliedNet(rng, config)
     elif seed >= FIRST_ARRANGED:
         net = ArrangedNet(rng, config)

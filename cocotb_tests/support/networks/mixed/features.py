@@ -23,6 +23,7 @@ from lutterfly.host.graph import (
     FastPointwise,
     Graph,
     Layer,
+    MatrixProduct,
     Maximum,
     MaxPool,
     Multiply,
@@ -51,6 +52,7 @@ _OF_LAYERS = (
     "arranged",
     "product",
     "maximum",
+    "matrix product",
 )
 #: Of its tensors, of the file, and of the program.
 _OF_THE_REST = (
@@ -68,7 +70,17 @@ _OF_THE_REST = (
 )
 FEATURES = _OF_LAYERS + _OF_THE_REST
 #: Of maps; a batch is of vectors.
-_OF_MAPS = ("depthwise", "grouped", "pooling", "average", "moved pixels", "arranged", "unread pixels", "border classes")
+_OF_MAPS = (
+    "depthwise",
+    "grouped",
+    "pooling",
+    "average",
+    "moved pixels",
+    "arranged",
+    "unread pixels",
+    "border classes",
+    "matrix product",
+)
 PAIRS = [
     frozenset(pair)
     for pair in itertools.combinations(FEATURES, 2)
@@ -136,6 +148,7 @@ def _of_layer(graph: Graph, layer: Layer) -> Iterator[str]:
         Add: "sum",
         Multiply: "product",
         Maximum: "maximum",
+        MatrixProduct: "matrix product",
         Concat: "concatenation",
         MaxPool: "pooling",
         Slice: "slice",

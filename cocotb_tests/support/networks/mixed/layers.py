@@ -40,7 +40,7 @@ _KINDS: dict[str, tuple[int, tuple[Engine, ...]]] = {
     "average": (1, ()),
 }
 #: What further kinds need, where that is not the engine that copies.
-_EXTRA_ENGINES: dict[str, Engine] = {"product": MULTIPLY, "excite": MULTIPLY, "difference": ADD}
+_EXTRA_ENGINES: dict[str, Engine] = {"product": MULTIPLY, "excite": MULTIPLY, "difference": ADD, "spread": ADD}
 _FUNCTIONS = ("Sigmoid", "Tanh", "LeakyRelu", "HardSwish")
 #: Features that a fully connected layer reads at most.
 _MOST_FEATURES = 200
@@ -178,6 +178,27 @@ class Drawn:
         operands = (x, gate) if self.scope.coin() else (gate, x)
         return [self.net.multiply(*operands, activation=self.scope.one_of("", "", "relu"))]
 
+    def matrices(self, x: Codes) -> list[Codes]:
+        """Each channel's rows, or all channels, by those of another tensor, as attention compares tokens."""
+        channels, height, width = x.shape
+        other, net = self._other(x), self.net
+        if max(channels, height * width) <= _MOST_SIDE and self.scope.coin():
+            flat = [net.reshape(y, (1, channels, height * width)) for y in (x, other)]
+            a, b = flat if self.scope.coin() else flat[::-1]
+            tokens = (net.turn(a, (0, 2, 1)), b) if self.scope.coin() else (a, net.turn(b, (0, 2, 1)))
+            return [net.matrices(*map(net.around_zero, tokens))]
+        if channels > 4 or max(height, width) > _MOST_SIDE:
+            return [net.conv(x, self.scope.depth(1, 4), 1)]
+        operands = (x, net.turn(other, (0, 2, 1))) if self.scope.coin() else (net.turn(other, (0, 2, 1)), x)
+        return [net.matrices(*map(net.around_zero, operands))]
+
+    def spread(self, x: Codes) -> list[Codes]:
+        """With a vector that is there for every pixel."""
+        vector = self.net.conv(self.net.global_average(x), x.channels, 1)
+        if self.scope.coin():
+            return [self.net.add(x, vector, like=x)]
+        return [self.net.combine(self.scope.one_of("Sub", "Max", "Min"), x, vector)]
+
     def head(self, x: Codes) -> list[Codes]:
         """Fully connected layers on a whole map, an output."""
         if x.size > _MOST_FEATURES:
@@ -314,6 +335,8 @@ _DRAWN: dict[str, Callable[[Drawn, Codes], list[Codes]]] = {
     "halves": Drawn.halves,
     "stack": Drawn.stack,
     "surround": Drawn.surround,
+    "matrices": Drawn.matrices,
+    "spread": Drawn.spread,
     "product": Drawn.product,
     "excite": Drawn.excite,
     "difference": Drawn.difference,
