@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from onnx import NodeProto
 
-from ...graph import Int8, arrangements
+from ...graph import Int8, Slice, arrangements
 from ...graph.finish import composed
 from ..fragments.fragments import Fragment, label
 from ..reading.errors import UnsupportedError
@@ -173,6 +173,20 @@ def _moved(build: Build, node: NodeProto, place: Place, moved: Elements, axes: S
     if name not in build.graph.tensors:
         add_arrangement(build, [place.tensor], moved, name, None, place.mover)
     return Place(name, axes, place.shape)
+
+
+def channels_of(build: Build, node: NodeProto, name: str, first: int, channels: int) -> str:
+    """A tensor that is some channels of another one, for one node alone."""
+    tensor = build.graph.tensors[name]
+    if channels == tensor.shape[2]:
+        return name
+    part = f"{name} from channel {first} for {node.name}"
+    if part not in build.graph.tensors:
+        build.graph.tensors[part] = dataclasses.replace(
+            tensor, name=part, shape=(*tensor.shape[:2], channels), views=()
+        )
+        build.graph.layers.append(Slice(node.name, (name,), part, first, channels))
+    return part
 
 
 def as_map(elements: Elements) -> Elements:

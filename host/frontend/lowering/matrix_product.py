@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import NamedTuple
 
 import numpy as np
 from onnx import NodeProto
 
-from ...graph import Concat, MatrixProduct, Slice
+from ...graph import Concat, MatrixProduct
 from ...graph.tabulate import code_offset
 from ..building.build import Build
 from ..building.checks import check_layers
-from ..building.elements import Elements, add_arrangement, elements_of, place_with
+from ..building.elements import Elements, add_arrangement, channels_of, elements_of, place_with
 from ..fragments.fragments import AVERAGE, LAYOUT, POINTWISE, POOLING, Fragment, label
 from ..reading.errors import UnsupportedError
 from ..reading.source import Source
@@ -125,23 +124,12 @@ def _window_tensors(build: Build, node: NodeProto, operand: _Operand, size: tupl
         np.array_equal(one, pixels[:, first : first + channels])
         for one, first in zip(operand.elements, firsts, strict=True)
     ):
-        return [_channels(build, node, operand.tensor, int(first), channels) for first in firsts]
+        return [channels_of(build, node, operand.tensor, int(first), channels) for first in firsts]
     names = []
     for number, elements in enumerate(operand.elements):
         names.append(f"{tensor.name} for {node.name} {number}")
         add_arrangement(build, [tensor.name], elements.reshape(*size, -1), names[-1], None, node)
     return names
-
-
-def _channels(build: Build, node: NodeProto, name: str, first: int, size: int) -> str:
-    """A tensor that is some channels of another one."""
-    tensor = build.graph.tensors[name]
-    if size == tensor.shape[2]:
-        return name
-    part = f"{name} from channel {first} for {node.name}"
-    build.graph.tensors[part] = dataclasses.replace(tensor, name=part, shape=(*tensor.shape[:2], size), views=())
-    build.graph.layers.append(Slice(node.name, (name,), part, first, size))
-    return part
 
 
 def _multiplier(build: Build, node: NodeProto) -> np.float32:

@@ -14,6 +14,7 @@ from ...graph.tabulate import CODES, open_part
 from ...model.model_graph import expose
 from ..building.build import Build
 from ..building.checks import check_layers, table_of
+from ..building.elements import channels_of
 from ..building.layout import Place
 from ..building.trunk import follow_layouts, follow_trunk
 from ..fragments.fragments import POOLING, QUANTISERS, TRANSPARENT, Fragment, label
@@ -55,6 +56,8 @@ def lower_region(build: Build, fragment: Fragment) -> None:
         place = follow_trunk(build, steps[:at], place, start)
         is_last = all(is_layout(source, node) for node in steps[at:])
         after = follow_layouts(build, steps[at:], place) if is_last else None
+        if after is not None and after.order is not None:
+            place, after = _narrowed(build, fragment, place, after)
         # The float tensor in front of QuantizeLinear lends its name: nothing else in the graph has it.
         output = end if after is not None and after.order is None else fragment.nodes[-1].input[0]
         build.add_tensor(output, build.shape_of(place), end)
@@ -66,6 +69,17 @@ def lower_region(build: Build, fragment: Fragment) -> None:
         place = dataclasses.replace(after, tensor=output if is_last else after.tensor)
     build.add_view(end, dataclasses.replace(place, shape=source.shapes[end]))
     check_layers(build, fragment, first_layer)
+
+
+def _narrowed(build: Build, fragment: Fragment, place: Place, after: Place) -> tuple[Place, Place]:
+    """Both places in some channels alone, where nothing else is read of a tensor: a table need not have the others."""
+    pixels, channels = np.divmod(after.order, build.shape_of(place)[2])
+    first, count = int(channels.min()), int(np.ptp(channels)) + 1
+    if after.order.size != np.prod(build.shape_of(place)[:2]) * count:
+        return place, after
+    part = channels_of(build, fragment.main, place.tensor, first, count)
+    order = pixels * count + channels - first
+    return dataclasses.replace(place, tensor=part), dataclasses.replace(after, tensor=part, order=order)
 
 
 def _check_passed_by_all(source: Source, fragment: Fragment, node: NodeProto) -> None:
