@@ -17,6 +17,7 @@ from ..frontend import ModelError
 from ..model.arrays import sample_count
 from ..model.executed import open_session
 from ..model.model import Model
+from .alike import common_ranges
 from .float_model import check_samples, prepare, read_float_model
 from .pointwise import pointwise_nodes
 from .rewriting import Rewritten
@@ -118,7 +119,9 @@ def quantize_checked(
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         (prepared, rewritten), target = prepare(model, name, folder), folder / "quantised.onnx"
+        groups = [group for one in rewritten for group in one.alike]
         difference = _check_rewritten(model, prepared, samples, name)
+        given = common_ranges(prepared, samples, groups) | _overrides(overrides)
         quantization.quantize_static(
             prepared,
             target,
@@ -129,7 +132,7 @@ def quantize_checked(
             weight_type=quantization.QuantType.QInt8,
             op_types_to_quantize=list(OPERATORS),
             nodes_to_exclude=[*pointwise_nodes(prepared)],
-            extra_options={"MatMulConstBOnly": True, "TensorQuantOverrides": _overrides(overrides)},
+            extra_options={"MatMulConstBOnly": True, "TensorQuantOverrides": given},
         )
         return Quantised(target.read_bytes(), prepared, rewritten, difference)
 

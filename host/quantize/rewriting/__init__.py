@@ -15,12 +15,15 @@ from .last_axis import LAST_AXIS
 from .layer_norm import LAYER_NORMALISATION
 from .maxima import MAXIMUM_OF_AXES
 from .prelu import PRELU
+from .recurrence import RECURRENT
 from .resampling import RESAMPLING
 from .transposed import TRANSPOSED
+from .unrolled import UNROLLED
 
-__all__ = ["REWRITINGS", "Rewriting", "Rewritten", "rewrite"]
+__all__ = ["RECURRENT", "REWRITINGS", "Rewriting", "Rewritten", "rewrite"]
 
 REWRITINGS: tuple[Rewriting, ...] = (
+    UNROLLED,
     AVERAGE_OF_MAP,
     AVERAGE_OF_LARGE_MAP,
     AVERAGE_OF_AXES,
@@ -46,7 +49,8 @@ def rewrite(model: onnx.ModelProto) -> list[Rewritten]:
                 continue
             made = rewriting.spell(graph, node)
             if made is not None:
-                found.append(Rewritten(f"{node.op_type} '{node.name}'", rewriting))
+                found.append(Rewritten(f"{node.op_type} '{node.name}'", rewriting, graph.alike))
+                graph.alike = []
             nodes += [node] if made is None else made
         if len(found) > count:
             del model.graph.node[:]
