@@ -15,7 +15,9 @@ Value = str | Float64
 
 #: What has the scale of another tensor, so that all gates are added up, and opened, with the same tables.
 _SAME = {
-    **{f"{gates}_{kind}": kind for gates in ("iofc", "zr", "h") for kind in ("rows", "product", "sum")},
+    **{f"{gates}_product": "product" for gates in ("iofc", "zr", "h")},
+    # Without a state there is no sum.
+    **{f"{gates}_{kind}": "sum" for gates in ("iofc", "zr", "h") for kind in ("rows", "sum")},
     **dict.fromkeys("iofzr", "gate"),
     "reset": "product",
 }
