@@ -17,9 +17,9 @@ from lutterfly.host.model.model import Model
 from lutterfly.host.quantize import quantize
 from lutterfly.host.quantize.alike import common_ranges
 from lutterfly.host.quantize.float_model import prepare
-from lutterfly.host.quantize.rewriting.recurrence import RECURRENT
-from lutterfly.host.quantize.rewriting.row_order import rows_of
-from lutterfly.host.quantize.rewriting.unrolled import UNROLLED
+from lutterfly.host.quantize.rewriting.recurrent.recurrence import RECURRENT
+from lutterfly.host.quantize.rewriting.recurrent.row_order import rows_of
+from lutterfly.host.quantize.rewriting.recurrent.unrolled import UNROLLED
 from lutterfly.host.session.verify import verify
 from oracles.exactness import assert_right, needs_reference
 

@@ -15,10 +15,9 @@ from .last_axis import LAST_AXIS
 from .layer_norm import LAYER_NORMALISATION
 from .maxima import MAXIMUM_OF_AXES
 from .prelu import PRELU
-from .recurrence import RECURRENT
+from .recurrent import RECURRENT, UNROLLED
 from .resampling import RESAMPLING
 from .transposed import TRANSPOSED
-from .unrolled import UNROLLED
 
 __all__ = ["RECURRENT", "REWRITINGS", "Rewriting", "Rewritten", "rewrite"]
 

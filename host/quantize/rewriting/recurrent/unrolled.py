@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from onnx import NodeProto, helper
 
-from .float_graph import FloatGraph, Rewriting
-from .normalisation import Float64
+from ..float_graph import FloatGraph, Rewriting
+from ..normalisation import Float64
 from .recurrence import Direction, Recurrence, recurrence
 from .row_order import follow, unmoved
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from onnx import NodeProto
 
-from .float_graph import FloatGraph, given
+from ..float_graph import FloatGraph, given
 
 Numbers = npt.NDArray[np.int64]
 

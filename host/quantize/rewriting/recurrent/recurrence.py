@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import NodeProto
 
-from ...frontend import ModelError
-from .float_graph import FloatGraph, given
-from .normalisation import Float64
+from ....frontend import ModelError
+from ..float_graph import FloatGraph, given
+from ..normalisation import Float64
 
 #: Gates of each operator, in the order of its weights, and the functions that it has unless others are given.
 _GATES = {"LSTM": "iofc", "GRU": "zrh"}
