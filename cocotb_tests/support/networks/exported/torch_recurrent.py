@@ -43,3 +43,15 @@ class Keywords(nn.Module):
         maps = self.stem(spectrogram[:, None])
         found, _ = self.cell(maps.permute(0, 2, 1, 3).flatten(2))
         return self.head(found[:, -1])
+
+
+class Frames(nn.Module):
+    """An LSTM over the rows of an image, as many and as long as a keyword's frames are."""
+
+    def __init__(self, inputs: int = 48, hidden: int = 64) -> None:
+        super().__init__()
+        self.cell, self.head = nn.LSTM(inputs, hidden, batch_first=True), nn.Linear(hidden, 12)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        found, _ = self.cell(images[:, 0])
+        return self.head(found[:, -1])
