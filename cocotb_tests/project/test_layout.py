@@ -49,7 +49,7 @@ ORDER = {
     "host/graph/kinds": ("pairs",),
     "host/model": ("functions",),
     "host/quantize": ("rewriting",),
-    "host/quantize/rewriting": ("norms",),
+    "host/quantize/rewriting": ("norms", "recurrent"),
     "train": ("layers", "channels", "preparing", "schedules", "exporting"),
 }
 #: Python files in a folder, at most: more, and nobody sees at a glance what is there.

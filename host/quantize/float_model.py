@@ -17,7 +17,7 @@ from ..frontend.reading.source import Source
 from ..model.arrays import check_feeds, describe_model
 from ..model.model import Model
 from ..model.model_graph import keep_inputs, model_inputs
-from .rewriting import Rewritten, rewrite
+from .rewriting import RECURRENT, Rewritten, rewrite
 
 #: The first operator set whose QuantizeLinear knows a scale for each channel.
 _OPSET = 13
@@ -79,6 +79,8 @@ def prepare(model: onnx.ModelProto, name: str, folder: Path) -> tuple[onnx.Model
                 f"{name}: cannot be converted from operator set {version} to {_OPSET}, which scales for each channel "
                 f"need: {str(error).splitlines()[0]}; export it with operator set {_OPSET} or later"
             ) from error
+    if any(node.op_type in RECURRENT for node in model.graph.node):
+        _set_batch(model)
     # From a file: of a model in memory it takes the constants away.
     source, target = folder / "float.onnx", folder / "prepared.onnx"
     onnx.save(model, source)
@@ -87,6 +89,15 @@ def prepare(model: onnx.ModelProto, name: str, folder: Path) -> tuple[onnx.Model
     found = rewrite(model)
     drop_unread(model)
     return model, found
+
+
+def _set_batch(model: onnx.ModelProto) -> None:
+    """Set the batch to 1, so that initial states, whose shape has it, are constants."""
+    del model.graph.value_info[:]
+    for value in model_inputs(model):
+        value.type.tensor_type.shape.dim[0].dim_value = 1
+    for value in model.graph.output:
+        value.type.tensor_type.ClearField("shape")
 
 
 def drop_unread(model: onnx.ModelProto) -> None:

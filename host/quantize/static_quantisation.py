@@ -17,10 +17,11 @@ from ..frontend import ModelError
 from ..model.arrays import sample_count
 from ..model.executed import open_session
 from ..model.model import Model
+from .alike import common_ranges
 from .float_model import check_samples, prepare, read_float_model
 from .pointwise import pointwise_nodes
 from .rewriting import Rewritten
-from .symmetric import symmetric_tensors
+from .symmetric import around_zero
 
 #: Operators that are quantised. All others stay in float: a chain of pointwise ones between two quantised tensors
 #: becomes one table, in which nothing is rounded on the way; a Softmax at the end runs on the host.
@@ -119,7 +120,9 @@ def quantize_checked(
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         (prepared, rewritten), target = prepare(model, name, folder), folder / "quantised.onnx"
+        groups = [group for one in rewritten for group in one.alike]
         difference = _check_rewritten(model, prepared, samples, name)
+        given = around_zero(prepared, common_ranges(prepared, samples, groups)) | _overrides(overrides)
         quantization.quantize_static(
             prepared,
             target,
@@ -130,7 +133,7 @@ def quantize_checked(
             weight_type=quantization.QuantType.QInt8,
             op_types_to_quantize=list(OPERATORS),
             nodes_to_exclude=[*pointwise_nodes(prepared)],
-            extra_options={"MatMulConstBOnly": False, "TensorQuantOverrides": _overrides(prepared, overrides)},
+            extra_options={"MatMulConstBOnly": False, "TensorQuantOverrides": given},
         )
         return Quantised(target.read_bytes(), prepared, rewritten, difference)
 
@@ -149,11 +152,8 @@ def _check_rewritten(
     return max(errors.values(), default=0.0)
 
 
-def _overrides(model: onnx.ModelProto, known: Mapping[str, tuple[float, int]]) -> dict[str, list[dict[str, Any]]]:
-    around_zero = {
-        name: [{"quant_type": quantization.QuantType.QInt8, "symmetric": True}] for name in symmetric_tensors(model)
-    }
-    return around_zero | {
+def _overrides(known: Mapping[str, tuple[float, int]]) -> dict[str, list[dict[str, Any]]]:
+    return {
         tensor: [
             {
                 "quant_type": quantization.QuantType.QInt8,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import onnx
 
@@ -10,11 +11,15 @@ import onnx
 _KEEPING = ("Flatten", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze")
 
 
-def symmetric_tensors(model: onnx.ModelProto) -> Iterator[str]:
-    """Names of the tensors of a float model whose zero point has to be 0.
+def around_zero(model: onnx.ModelProto, known: Mapping[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    """What is ``known`` of the quantisation of tensors of a float model, and that the zero point of some has to be 0.
 
     What another one would add to a sum of products of codes depends on the codes.
     """
+    return {**known, **{name: [{**known.get(name, [{}])[0], "symmetric": True}] for name in _operands(model)}}
+
+
+def _operands(model: onnx.ModelProto) -> Iterator[str]:
     makers = {name: node for node in model.graph.node for name in node.output}
     constants = {tensor.name for tensor in model.graph.initializer}
     for node in model.graph.node:

@@ -133,7 +133,6 @@ BESIDE_NAMES = {
     "segments": ("matrix_product", "placing"),
     "softmax": ("rewriting",),
     "subtraction": ("pairs",),
-    "symmetric": ("attention",),
     "tasks": ("matrix_product",),
     "tensor_files": ("accuracy",),
     "residences": ("tiles", "occupancy"),

@@ -8,6 +8,7 @@ for which :mod:`.binary_convolution` corrects.
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Sequence
 
 from ....golden.elements import BINARY_BITS
@@ -26,17 +27,12 @@ def _reach_of(plan: Plan, layer: Layer, place: int) -> Reach:
 
 def plan_borders(plan: Plan) -> Plan:
     """Choose the layout of every tensor that lies in the feature memory."""
-    tensors = plan.graph.tensors
+    tensors, inputs = plan.graph.tensors, _inputs(plan)
     for name in plan.roots:
         height, width, channels = tensors[name].shape
-        readers = [layer for _, layer in plan.readers(name)]
+        readers = [layer for layer, _ in inputs[name]]
         # A view that does not begin where the tensor does has no border there that is read.
-        reaches = [
-            _reach_of(plan, layer, place)
-            for layer in readers
-            for place, source in enumerate(layer.fetched)
-            if plan.root(source) == name
-        ]
+        reaches = [_reach_of(plan, layer, place) for layer, place in inputs[name]]
         sides = {
             side: max((getattr(need, side) for need in reaches), default=0)
             for side in ("top", "left", "bottom", "right")
@@ -49,6 +45,15 @@ def plan_borders(plan: Plan) -> Plan:
     _align_operands(plan)
     place_views(plan)
     return plan
+
+
+def _inputs(plan: Plan) -> defaultdict[str, list[tuple[Layer, int]]]:
+    """Of each tensor that is no view: the layers that read it or a view of it, and as which of their inputs."""
+    found = defaultdict(list)
+    for layer in plan.graph.layers:
+        for place, source in enumerate(layer.fetched):
+            found[plan.root(source)].append((layer, place))
+    return found
 
 
 def border_byte(tensor: Tensor, readers: Sequence[Layer]) -> int:

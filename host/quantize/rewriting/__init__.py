@@ -17,16 +17,18 @@ from .norms.group_norm import GROUP_NORMALISATION
 from .norms.layer_norm import LAYER_NORMALISATION
 from .norms.softmax import SOFTMAX
 from .prelu import PRELU
+from .recurrent import RECURRENT, UNROLLED
 from .resampling import RESAMPLING
 from .transposed import TRANSPOSED
 from .wide_products import WIDE_PRODUCT
 
-__all__ = ["REWRITINGS", "Rewriting", "Rewritten", "rewrite"]
+__all__ = ["RECURRENT", "REWRITINGS", "Rewriting", "Rewritten", "rewrite"]
 
 REWRITINGS: tuple[Rewriting, ...] = (
     SOFTMAX,
     WIDE_PRODUCT,
     GROUP_NORMALISATION,
+    UNROLLED,
     AVERAGE_OF_MAP,
     AVERAGE_OF_ROWS,
     AVERAGE_OF_LARGE_MAP,
@@ -53,7 +55,8 @@ def rewrite(model: onnx.ModelProto) -> list[Rewritten]:
                 continue
             made = rewriting.spell(graph, node)
             if made is not None:
-                found.append(Rewritten(f"{node.op_type} '{node.name}'", rewriting))
+                found.append(Rewritten(f"{node.op_type} '{node.name}'", rewriting, graph.alike))
+                graph.alike = []
             nodes += [node] if made is None else made
         if len(found) > count:
             del model.graph.node[:]

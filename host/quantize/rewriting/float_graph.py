@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import onnx
@@ -32,10 +32,20 @@ class Rewriting:
 
 @dataclass(frozen=True)
 class Rewritten:
-    """A node that was rewritten: as the model called it, and how."""
+    """A node that was rewritten.
+
+    Attributes
+    ----------
+    label : str
+        As the model called it.
+    rewriting : Rewriting
+    alike : list of list of str
+        Tensors of which those of a list are to have one scale.
+    """
 
     label: str
     rewriting: Rewriting
+    alike: list[list[str]] = field(default_factory=list)
 
 
 class FloatGraph:
@@ -48,6 +58,8 @@ class FloatGraph:
     constants : dict of str to array
     shapes : dict of str to list of int
         Of tensors; dimensions that are not fixed are 0.
+    alike : list of list of str
+        Where a rewriting notes which tensors are to have one scale.
     opsets : list of OperatorSetIdProto
     ir_version : int
         Those of the model.
@@ -62,6 +74,7 @@ class FloatGraph:
             for value in (*graph.input, *graph.value_info, *graph.output)
         }
         self.opsets, self.ir_version = list(model.opset_import), model.ir_version
+        self.alike: list[list[str]] = []
         self._model = model
         self._outputs = {value.name for value in graph.output}
         self._makers = {name: node for node in self.nodes for name in node.output}
@@ -75,7 +88,12 @@ class FloatGraph:
 
     def maker(self, name: str) -> NodeProto | None:
         """The node that computes a tensor, if nothing else reads it than one node."""
-        return self._makers.get(name) if self.reader(name) is not None else None
+        made = self._makers.get(name) if self.reader(name) is not None else None
+        return None if made is None or self.is_dropped(made) else made
+
+    def is_read(self, name: str) -> bool:
+        """Whether a tensor is an output, or a node reads it."""
+        return name in self._outputs or any(name in node.input for node in self.nodes if name)
 
     def reader(self, name: str) -> NodeProto | None:
         """The node that reads a tensor, if it is the only one, and the tensor no output."""

@@ -1,0 +1,45 @@
+"""Tensors that are to have one scale: as those of a network's steps, so that all steps have the same constants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from ..frontend.reading.measure import computed_tensors, expose
+from ..model.arrays import sample_count
+from ..model.runtime import plain_session
+
+
+def common_ranges(
+    model: onnx.ModelProto, samples: Mapping[str, np.ndarray], groups: Sequence[Sequence[str]]
+) -> dict[str, list[dict[str, Any]]]:
+    """The range that all tensors of a group have together, for each of them as an override of its quantisation.
+
+    Parameters
+    ----------
+    model : ModelProto
+        Float.
+    samples : mapping of str to array
+        Every input by name; the first axis counts samples.
+    groups : sequence of sequence of str
+        Tensors of the model; what it lacks is left out.
+    """
+    known = set(computed_tensors(model))
+    present = [[name for name in group if name in known] for group in groups]
+    names = [name for group in present for name in group]
+    if not names:
+        return {}
+    session = plain_session(expose(model, names))
+    least, greatest = dict.fromkeys(names, np.inf), dict.fromkeys(names, -np.inf)
+    for index in range(sample_count(samples)):
+        feeds = {name: array[index : index + 1] for name, array in samples.items()}
+        for name, values in zip(names, session.run(names, feeds), strict=True):
+            least[name], greatest[name] = min(least[name], values.min()), max(greatest[name], values.max())
+    found = {}
+    for group in filter(None, present):
+        ends = {"rmin": min(least[name] for name in group), "rmax": max(greatest[name] for name in group)}
+        found |= {name: [{key: np.array(end, np.float32) for key, end in ends.items()}] for name in group}
+    return found

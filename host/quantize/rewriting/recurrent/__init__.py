@@ -1,0 +1,8 @@
+"""LSTM and GRU, which ONNX Runtime computes in float, spelled out step by step."""
+
+from __future__ import annotations
+
+from .recurrence import RECURRENT
+from .unrolled import UNROLLED
+
+__all__ = ["RECURRENT", "UNROLLED"]
