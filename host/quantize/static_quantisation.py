@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -124,7 +125,8 @@ def quantize_checked(
         difference = _check_rewritten(model, prepared, samples, name)
         given = around_zero(prepared, common_ranges(prepared, samples, groups)) | _overrides(overrides)
         quantization.quantize_static(
-            prepared,
+            # Its constants of a kilobyte or more are moved to a file that is gone afterwards.
+            copy.deepcopy(prepared),
             target,
             _Reader(samples, progress),
             quant_format=quantization.QuantFormat.QDQ,

@@ -61,6 +61,19 @@ def test_of_a_good_network_no_layer_loses_much(tmp_path: Path, capsys: pytest.Ca
     assert all(one["lost_db"] < 10 for one in found)
 
 
+def test_constants_of_more_than_a_kilobyte(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The quantiser moves them to a file of its own: of a copy of the model."""
+    found = words(tmp_path, None)
+    model = onnx.load(tmp_path / "net.onnx")
+    for name, shape in (("w0", (40, 2, 3, 3)), ("w1", (4, 40, 3, 3))):
+        (tensor,) = (one for one in model.graph.initializer if one.name == name)
+        weights = np.random.default_rng(2).normal(0, 0.3, shape).astype(np.float32)
+        assert weights.nbytes > 1024
+        tensor.CopyFrom(numpy_helper.from_array(weights, name))
+    onnx.save(model, tmp_path / "net.onnx")
+    assert "conv1" in json.dumps(layers(found, capsys))
+
+
 @pytest.mark.parametrize("bad", [0, 2])
 def test_the_bad_layer_is_seen(bad: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The layer behind it reads channels that its scale leaves nothing of."""
