@@ -130,8 +130,10 @@ def _judge_special(
         fragment.remedy = NARROW if between else "put QuantizeLinear and DequantizeLinear between them"
         ends = f"tensors of 8 bits, which {between} between them is not" if between else "quantised tensors"
         return Kind.HOST, f"{label(node)} stands with {label(special[0])} between {ends}"
+    # What becomes of one activation is a function of each of its elements, in whatever branches.
+    is_of_one = kind in (Kind.SLICE, Kind.PAD) and len(fragment.inputs) == 1
     for node in fragment.nodes:
-        if node is not special[0] and len(source.dynamic_inputs(node)) > 1:
+        if node is not special[0] and len(source.dynamic_inputs(node)) > 1 and not is_of_one:
             return Kind.HOST, f"{label(node)} combines activations with {label(special[0])}"
         problem = _pointwise_problem(source, node) if node.op_type in companions and companions is POINTWISE else ""
         if problem:
