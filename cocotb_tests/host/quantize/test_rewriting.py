@@ -303,3 +303,16 @@ def test_the_command_tells_what_was_rewritten(tmp_path: Path, capsys: pytest.Cap
     shown = capsys.readouterr().out.splitlines()
     assert f"rewritten: {affine.AFFINE.title}: BatchNormalization 'BatchNormalization_2'" in shown
     assert f"    {affine.AFFINE.change}" in shown
+
+
+@pytest.mark.parametrize(("operator", "opset"), [("Upsample", 9), ("Resize", 10)])
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_resizing_of_old_operator_sets_keeps_its_coordinates(operator: str, opset: int, mode: str, tmp_path: Path):
+    steps = [(operator, (np.float32([1, 1, 1.5, 2]),), {"mode": mode})]
+    model = network(steps, opset=opset)
+    del model.graph.output[:]
+    model.graph.output.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 6, 12, 24]))
+    prepared, _ = prepare(model, "net", tmp_path)
+    image = np.random.default_rng(1).normal(size=MAP).astype(np.float32)
+    before, after = (open_session(Model.written(each)).run(None, {"x": image})[0] for each in (model, prepared))
+    np.testing.assert_allclose(after, before, rtol=0, atol=1e-5)

@@ -46,7 +46,7 @@ def lower_of_channels(build: Build, fragment: Fragment) -> None:
     Raises
     ------
     UnsupportedError
-        If no convolution gives the codes of some channel, as they lie on no line, or a rounding is in between.
+        If no convolution gives the codes of some channel, as they lie on no line; if a rounding stands in between.
     """
     source, start, end = build.source, fragment.inputs[0], fragment.outputs[0]
     first_layer, node = len(build.graph.layers), _named(source, fragment)

@@ -14,6 +14,7 @@ from .fragments import (
     LAYOUT,
     LINEAR,
     MULTIPLICATION,
+    NORMALISATION,
     PAD,
     POINTWISE,
     POOLING,
@@ -46,7 +47,7 @@ _OF_TWO = (
     | dict.fromkeys(MULTIPLICATION, Kind.MULTIPLICATION)
     | dict.fromkeys(EXTREMES, Kind.EXTREME)
 )
-_REMEDIES = {"BatchNormalization": FOLD} | dict.fromkeys(
+_REMEDIES = {NORMALISATION: FOLD} | dict.fromkeys(
     ("GroupNormalization", "InstanceNormalization", "LayerNormalization", "RMSNormalization"), NORMALISE
 )
 

@@ -23,11 +23,14 @@ class Rewriting:
     spell : callable
         From the graph and a node to the nodes in its place, the last of which has the node's output; None leaves the
         node. What it takes along of the nodes behind it, it drops from the graph (:meth:`FloatGraph.drop`).
+    operators : tuple of str
+        Of the nodes that ``spell`` is asked for.
     """
 
     title: str
     change: str
     spell: Callable[[FloatGraph, NodeProto], list[NodeProto] | None]
+    operators: tuple[str, ...]
 
 
 @dataclass(frozen=True)

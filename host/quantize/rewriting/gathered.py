@@ -20,7 +20,7 @@ _LINEAR = (*_GATHERING, "Add", "Div", "Mul", "ReduceMean", "Squeeze", "Transpose
 
 def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     source = node.input[0]
-    if node.op_type not in ("Transpose", "Gather", "GatherND") or not graph.spatial(source):
+    if not graph.spatial(source):
         return None
     region = _region(graph, node)
     end = region[-1].output[0]
@@ -88,4 +88,5 @@ GATHERED = Rewriting(
     "gathered and added elements as convolution with fixed weights",
     "Its weights are one code for the elements of a window, and its result has a scale of its own.",
     _spell,
+    ("Transpose", *_GATHERING),
 )
