@@ -85,6 +85,10 @@ class FloatGraph:
         readers = [node for node in self.nodes if name in node.input and id(node) not in self._dropped]
         return readers[0] if len(readers) == 1 and name not in self._outputs else None
 
+    def is_output(self, name: str) -> bool:
+        """Whether a tensor is an output of the model."""
+        return name in self._outputs
+
     def drop(self, node: NodeProto) -> None:
         """Take a node out: others compute what it computes."""
         self._dropped.add(id(node))

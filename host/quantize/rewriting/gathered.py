@@ -28,6 +28,7 @@ def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     target = graph.spatial(end)
     inner = {name for one in region[:-1] for name in one.output}
     is_read = any(inner & set(one.input) for one in graph.nodes if one not in region)
+    is_read = is_read or any(map(graph.is_output, inner))
     gathers = any(one.op_type in _GATHERING for one in region)
     if len(region) < 3 or not gathers or len(target) != 3 or len(sizes) != 2 or target[0] != channels or is_read:
         return None
