@@ -122,6 +122,12 @@ def test_elements_of_one_place_in_several_inputs() -> None:
     np.testing.assert_array_equal(evaluated(layer, moved.shape, *codes), expected(moved, *codes))
 
 
+def test_a_border_of_more_channels_than_there_are() -> None:
+    moved = np.pad(EVERY, ((0, 0), (0, 0), (0, CHANNELS + 2)), constant_values=FIVE)
+    layer, codes = arranged(moved, SHAPE), random(SHAPE)
+    np.testing.assert_array_equal(evaluated(layer, moved.shape, codes), expected(moved, codes))
+
+
 def test_as_many_pieces_as_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
     moved = CASES["unshuffled"][0]
     count = CASES["unshuffled"][1]
