@@ -79,7 +79,7 @@ LOWERINGS: dict[Kind, Lowering] = {
     ),
     Kind.FUNCTION: Lowering(lower_function, _FUNCTION_NAMES, Runs.LAYER, _FUNCTION_LAYERS),
     Kind.REGION: Lowering(lower_region, POINTWISE, Runs.TABLE, (Pointwise,), title="pointwise operators"),
-    Kind.OF_CHANNELS: Lowering(lower_of_channels, (*POINTWISE, NORMALISATION), Runs.LAYER, (Convolution,)),
+    Kind.OF_CHANNELS: Lowering(lower_of_channels, (*POINTWISE, NORMALISATION), Runs.LAYER, (Convolution, Arrange)),
     Kind.ADDITION: Lowering(lower_addition, ADDITION, Runs.LAYER, (Add,)),
     # Where both operands are functions of one tensor, all but a sum are tables of that.
     Kind.SUBTRACTION: Lowering(table_or(lower_subtraction), SUBTRACTION, Runs.LAYER, (Add,)),
