@@ -3,9 +3,9 @@
     .venv/bin/python bench/user_networks.py mobilenet_v3_small efficientnet_b0 --size 64
     PYTHONPATH=cocotb_tests/support .venv/bin/python bench/user_networks.py networks.exported.torch_products:Gated
 
-A network is one of torchvision's (of the extra `architectures`), or MODULE:CLASS. It has random weights; its batch
-normalisation and the scales know random inputs. `torch.onnx.export` is as PyTorch has it, `quantize` is that of the
-command `lutterfly quantize`.
+A network is one of torchvision's (of the extra `architectures`), or MODULE:CLASS, as those of `enlarging.py`, which say
+how large their inputs are. It has random weights; its batch normalisation and the scales know random
+inputs. `torch.onnx.export` is as PyTorch has it, `quantize` is that of the command `lutterfly quantize`.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ def main() -> None:
         "| network | exporter | multiply-accumulates | cycles | predicted | utilisation | bytes compared, different |"
     )
     print("|---|---|---|---|---|---|---|")
-    samples = torch.from_numpy(
-        np.random.default_rng(1).normal(size=(_SAMPLES, given.channels, given.size, given.size)).astype(np.float32)
-    )
     for name in given.names:
         for exporter in given.exporters:
-            data = exported(network(name), samples, dynamo=EXPORTERS[exporter])
+            model = network(name)
+            shape = getattr(model, "shape", (given.channels, given.size, given.size))
+            samples = torch.from_numpy(np.random.default_rng(1).normal(size=(_SAMPLES, *shape)).astype(np.float32))
+            data = exported(model, samples, dynamo=EXPORTERS[exporter])
             found = verify(quantize(data, {"image": samples.numpy()}), config, samples=1)
             print(row(name, exporter, found, config.multipliers), flush=True)
 

@@ -12,7 +12,7 @@ import pytest
 from lutterfly.host.compiler import compile_graph
 from lutterfly.host.compiler.rewrite.batch import batched
 from lutterfly.host.frontend import import_model
-from networks.families import FAMILIES, ROUND, network
+from networks.families import COMBINED, FAMILIES, FIRST_COMBINED, ROUND, network
 from networks.families.builder import Net
 from networks.families.configurations import CONFIGS, ODD
 from networks.families.net_file import Form
@@ -91,8 +91,20 @@ QUICK = (
     1389,
     1899,
 )
+#: Those that draw products of two activations and moves: together they meet what 240 such networks meet of products.
+QUICK_COMBINED = tuple(FIRST_COMBINED + seed for seed in (38, 90, 115, 134, 144, 185))
+#: What no product meets in networks: it moves no weights, follows what it is computed from, and has seldom one window
+#: or fewer groups of results than steps.
+NO_PRODUCT = {
+    *(f"engine_bound_waits: MULTIPLY, bus, {waits}" for waits in ("none", "tokens", "after", "both")),
+    "engine_bound_waits: MULTIPLY, issue, tokens",
+    *(f"engine_balance_boundary: MULTIPLY, {balance}, first" for balance in ("fewer", "equal", "more")),
+    "engine_balance_boundary: MULTIPLY, fewer, same engine",
+    *(f"engine_balance_windows: MULTIPLY, {balance}, 1" for balance in ("fewer", "equal", "more")),
+    "engine_balance_windows: MULTIPLY, fewer, 2 to 8",
+}
 #: What neither a whole round of networks meets nor the quick ones.
-RARE = {
+RARE = NO_PRODUCT | {
     "engine_bound_waits: MAXIMUM, bus, both",
     "engine_bound_waits: DEPTHWISE, bus, after",
     "engine_bound_waits: DEPTHWISE, bus, both",
@@ -116,7 +128,7 @@ BLOCK, BLOCKS = len(FAMILIES), 67
 LATE, REFUSED = 1, 1
 
 
-@pytest.mark.parametrize("seed", QUICK)
+@pytest.mark.parametrize("seed", [*QUICK, *QUICK_COMBINED])
 def test_networks_on_the_core(seed: int):
     sweep = Sweep()
     sweep.run([seed])
@@ -125,7 +137,7 @@ def test_networks_on_the_core(seed: int):
 
 def test_the_networks_meet_what_matters(tmp_path: Path):
     coverage = Coverage()
-    for seed in QUICK:
+    for seed in (*QUICK, *QUICK_COMBINED):
         found = network(seed)
         program = compile_graph(batched(import_model(found.model), found.batch), found.config)
         coverage.sample(program, found.config)
@@ -146,9 +158,21 @@ def test_many_networks_on_the_core(block: int):
 
 
 @pytest.mark.regress
+@pytest.mark.parametrize("number", range(len(ROUND)))
+def test_networks_with_products_and_moves_on_the_core(number: int):
+    """Twenty of each accelerator."""
+    sweep = Sweep()
+    step = len(ROUND) * len(COMBINED)
+    for first in range(number * len(COMBINED), 4 * step, step):
+        sweep.run(range(FIRST_COMBINED + first, FIRST_COMBINED + first + len(COMBINED)))
+    assert sweep.wrong == sweep.late == []
+    assert len(sweep.refused) <= REFUSED, sweep.refused
+
+
+@pytest.mark.regress
 def test_a_round_meets_everything():
     coverage = Coverage()
-    for seed in sorted({*range(len(ROUND) * BLOCK), *QUICK}):
+    for seed in sorted({*range(len(ROUND) * BLOCK), *QUICK, *QUICK_COMBINED}):
         found = network(seed)
         try:
             graph = batched(import_model(found.model), found.batch)
@@ -167,8 +191,11 @@ def test_a_seed_always_gives_the_same_network():
 def test_seeds_reach_every_family_accelerator_and_form():
     found = [network(seed) for seed in range(2 * BLOCK, (2 + len(ROUND)) * BLOCK)]
     assert {entry.family for entry in found} == {family.__name__ for family in FAMILIES}
-    assert {entry.config_name for entry in found} == set(CONFIGS)
+    assert {entry.config_name for entry in found} == set(ROUND)
     assert len({str(entry.form) for entry in found}) == 8
+    others = [network(FIRST_COMBINED + seed) for seed in range(len(ROUND) * len(COMBINED))]
+    assert {entry.family for entry in others} == {family.__name__ for family in COMBINED}
+    assert {entry.config_name for entry in (*found, *others)} == set(CONFIGS)
 
 
 def test_a_hole_is_named():

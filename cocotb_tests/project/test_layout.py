@@ -36,7 +36,7 @@ ORDER = {
     "hdl": ("parts", "bus", "memories", "butterfly", "engines", "dma", "results", "compute", "control"),
     "host": (
         *("files", "model", "graph", "frontend", "quantize", "program", "compiler", "driver", "simulation", "backend"),
-        *("session", "report", "transfer", "command"),
+        *("session", "report", "transfer", "supported", "command"),
     ),
     "host/compiler": (
         *("data", "steps", "rewrite", "lower", "layout", "constants", "schedule", "clock", "cluster", "outcome"),

@@ -48,6 +48,12 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], list[str]]] 
         ["concatenation"],
     ),
     "halves": (lambda: Moved(lambda maps: torch.add(*maps.chunk(2, 3))), (1, 8, 6), []),
+    # The legacy exporter writes Slice, in front of which SiLU stays in float.
+    "halves behind SiLU": (
+        lambda: Moved(lambda maps: torch.cat([functional.relu(half) for half in functional.silu(maps).chunk(2, 1)], 1)),
+        (1, 8, 6),
+        [],
+    ),
 }
 MOVES = ("arrangement", "border", "concatenation", "shuffle")
 

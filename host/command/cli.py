@@ -6,7 +6,6 @@ missing or the answer cannot be written; 3 all bytes are right, but not the pred
 
 from __future__ import annotations
 
-import importlib.metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +15,6 @@ from ...golden.presets import DEFAULT_PRESET
 from ..backend import DEFAULT_BACKEND
 from ..files.configuration import find_config
 from ..files.progress import showing
-from ..files.standard_streams import answer
 from . import accuracy, commands, comparison, inference, quantisation, tables
 from .ending import finish, reporting
 from .options import (
@@ -24,6 +22,7 @@ from .options import (
     Batch,
     BlockRams,
     Calibrate,
+    CheckedModel,
     ConfigOption,
     Cores,
     FloatModel,
@@ -43,7 +42,9 @@ from .options import (
     Samples,
     SourceScheme,
     Spread,
+    Supported,
     TestSamples,
+    Version,
 )
 from .target import Target
 
@@ -58,24 +59,17 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        answer(f"lutterfly {importlib.metadata.version('lutterfly')}")
-        raise typer.Exit
-
-
 @app.callback()
 def _options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
+    version: Version = False,
 ) -> None:
     """What stands in front of a command."""
 
 
 @app.command()
 def check(
-    model: Model,
+    model: CheckedModel = None,
+    supported: Supported = False,
     spread: Spread = None,
     config: ConfigOption = DEFAULT_PRESET,
     cores: Cores = None,
@@ -84,7 +78,8 @@ def check(
 ) -> None:
     """Show the layers, and where each runs; a model that is refused is refused with the reason."""
     with reporting(as_json), showing(enabled=not as_json) as progress:
-        finish(commands.check(model, Target.of(config, cores, spread, mhz=mhz), progress), as_json)
+        target = Target.of(config, cores, spread, mhz=mhz)
+        finish(commands.check(model, target, progress, supported=supported), as_json)
 
 
 @app.command("compile")

@@ -20,8 +20,24 @@ from .answer import Answer
 from .target import Target
 
 
-def check(model: Path, target: Target, progress: Progress) -> Answer:
-    """Show where each layer runs, how fast, and what memory it needs."""
+def check(model: Path | None, target: Target, progress: Progress, *, supported: bool = False) -> Answer:
+    """Show where each layer runs, how fast, and what memory it needs; or the operators that are supported.
+
+    Raises
+    ------
+    ValueError
+        If both are wanted, or none.
+    """
+    if (model is None) is not supported:
+        raise ValueError("one of MODEL and --supported must be given, and not both")
+    if model is not None:
+        return _checked(model, target, progress)
+    from ..supported.text import listed
+
+    return Answer(*listed(target.config))
+
+
+def _checked(model: Path, target: Target, progress: Progress) -> Answer:
     from ..model.mac_share import mac_share
     from . import check as layers
 

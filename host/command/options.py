@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -9,9 +10,18 @@ import typer
 
 from ...golden.presets import PRESETS
 from ..backend import BackendName
+from ..files.standard_streams import answer
 from ..program import SpreadBy
 
 Model = Annotated[Path, typer.Argument(help="An ONNX file, or a program that `compile` made.", show_default=False)]
+
+
+CheckedModel = Annotated[Path | None, typer.Argument(help="An ONNX file, or a program that `compile` made.")]
+
+
+Supported = Annotated[
+    bool, typer.Option("--supported", help="Show the operators that are supported, and what is refused of them.")
+]
 
 
 ConfigOption = Annotated[
@@ -215,4 +225,15 @@ BlockRams = Annotated[
         show_default=False,
         help="The block RAMs that there are, as ecp5=56 or xilinx=50: a table that takes more is refused.",
     ),
+]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        answer(f"lutterfly {importlib.metadata.version('lutterfly')}")
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
 ]

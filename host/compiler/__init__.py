@@ -15,6 +15,7 @@ from .data.errors import CompileError
 from .data.plan import Plan
 from .data.spread import Spread
 from .lower.butterfly_fit import check_pattern
+from .lower.operations import engines_of
 from .outcome.emit import check_program, emit
 from .passes import PASSES, Pass, run
 from .rewrite.batch import batched
@@ -31,6 +32,7 @@ __all__ = [
     "compile_graph",
     "compile_model",
     "encode",
+    "engines_of",
     "plan_graph",
     "spread_graph",
 ]

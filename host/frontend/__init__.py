@@ -10,33 +10,23 @@ from ..graph.describe import Row, describe
 from ..model.model import Model
 from .building.build import Build
 from .building.elements import settle_inputs, settle_output
-from .building.trunk import follow_layout
-from .floats.float_lowering import lower_float_product
 from .floats.float_sums import read_float_product
-from .floats.of_channels import lower_of_channels
-from .floats.transposed import check_transposed, lower_transposed
+from .floats.transposed import check_transposed
 from .fragments.classify import classify
 from .fragments.float_products import check_weights, explain_float
 from .fragments.fragments import INTEGER_PRODUCTS, PRODUCTS, Fragment, Kind
 from .fragments.grouping import find_fragments
-from .fragments.integer import replace_integer_products
-from .fragments.moves import is_layout
+from .fragments.integer import INTEGER_LOWERING
 from .fragments.partition import partition
 from .fragments.wide import check_wide
 from .functions.executed import follow
 from .fusing.fuse import compose_tables, fuse_tables
 from .fusing.signs import pack_signs, share_signs
-from .lowering.averaging import lower_average
-from .lowering.channels import lower_concat, lower_slice
 from .lowering.code_clips import clip_ahead
-from .lowering.combination import lower_combination
-from .lowering.function_layers import lower_function
 from .lowering.inputs import place_input
-from .lowering.linear import check_linear, check_one_type, lower_linear
-from .lowering.matrix_product import lower_matrix_product
-from .lowering.padding import lower_pad, merge_pads
-from .lowering.pairs import OF_TWO
-from .lowering.region import lower_region
+from .lowering.linear import check_linear, check_one_type
+from .lowering.padding import merge_pads
+from .lowerings import LOWERINGS
 from .qonnx import notes_of, rewrite
 from .reading.cut import cut_between
 from .reading.errors import ModelError, UnsupportedError
@@ -89,7 +79,7 @@ def import_model(model: bytes | Model, name: str = "model") -> Graph:
 
 
 def _replace_integer_products(state: _State) -> None:
-    state.given = replace_integer_products(state.given)
+    state.given = INTEGER_LOWERING.lower(state.given)
 
 
 def _follow(state: _State) -> None:
@@ -160,43 +150,15 @@ def _lower_fragments(build: Build, middle: list[Fragment]) -> Fragment | None:
             if name not in computed and name not in build.places:
                 place_input(build, name)
         try:
-            if fragment.kind not in _MOVING:
+            if not LOWERINGS[fragment.kind].moves:
                 settle_inputs(build, fragment)
-            _LOWERINGS[fragment.kind](build, fragment)
+            LOWERINGS[fragment.kind].lower(build, fragment)
         except UnsupportedError as error:
             if fragment.kind in PRODUCTS:
                 raise ModelError(f"{build.source.name}: {error.reason}; {error.remedy}") from error
             fragment.kind, fragment.reason, fragment.remedy = Kind.HOST, error.reason, error.remedy
             return fragment
     return None
-
-
-def _lower_layout(build: Build, fragment: Fragment) -> None:
-    place = build.places[fragment.inputs[0]]
-    for node in fragment.nodes:
-        if is_layout(build.source, node):
-            place = follow_layout(build, node, place)
-    build.add_view(fragment.outputs[0], place)
-
-
-#: What moves elements itself, wherever they are.
-_MOVING = (Kind.LAYOUT, Kind.MATRIX_PRODUCT, Kind.SLICE, Kind.CONCAT, Kind.PAD)
-_LOWERINGS: dict[Kind, Callable[[Build, Fragment], None]] = {
-    Kind.LINEAR: lower_linear,
-    Kind.FLOAT_LINEAR: lower_float_product,
-    Kind.MATRIX_PRODUCT: lower_matrix_product,
-    Kind.TRANSPOSED: lower_transposed,
-    Kind.FUNCTION: lower_function,
-    Kind.REGION: lower_region,
-    Kind.OF_CHANNELS: lower_of_channels,
-    **OF_TWO,
-    Kind.AVERAGE: lower_average,
-    Kind.CONCAT: lower_concat,
-    Kind.SLICE: lower_slice,
-    Kind.PAD: lower_pad,
-    Kind.COMBINATION: lower_combination,
-    Kind.LAYOUT: _lower_layout,
-}
 
 
 def _cut_host_parts(state: _State) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+from onnx import helper
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
 from ..frontend import ModelError
@@ -21,6 +22,8 @@ from .rewriting import RECURRENT, Rewritten, rewrite
 
 #: The first operator set whose QuantizeLinear knows a scale for each channel.
 _OPSET = 13
+#: The first whose Resize has a choice of coordinates.
+_COORDINATES = 11
 
 
 def check_samples(model: Model, samples: Mapping[str, np.ndarray], origin: str) -> None:
@@ -79,6 +82,8 @@ def prepare(model: onnx.ModelProto, name: str, folder: Path) -> tuple[onnx.Model
                 f"{name}: cannot be converted from operator set {version} to {_OPSET}, which scales for each channel "
                 f"need: {str(error).splitlines()[0]}; export it with operator set {_OPSET} or later"
             ) from error
+        if version < _COORDINATES:
+            _keep_coordinates(model)
     if any(node.op_type in RECURRENT for node in model.graph.node):
         _set_batch(model)
     # From a file: of a model in memory it takes the constants away.
@@ -98,6 +103,14 @@ def _set_batch(model: onnx.ModelProto) -> None:
         value.type.tensor_type.shape.dim[0].dim_value = 1
     for value in model.graph.output:
         value.type.tensor_type.ClearField("shape")
+
+
+def _keep_coordinates(model: onnx.ModelProto) -> None:
+    """Let every Resize mean what it meant before there was a choice, which onnx' conversion forgets."""
+    for node in model.graph.node:
+        if node.op_type == "Resize":
+            node.attribute.append(helper.make_attribute("coordinate_transformation_mode", "asymmetric"))
+            node.attribute.append(helper.make_attribute("nearest_mode", "floor"))
 
 
 def drop_unread(model: onnx.ModelProto) -> None:

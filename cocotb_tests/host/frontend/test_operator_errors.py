@@ -402,3 +402,42 @@ def test_a_sum_of_two_types():
     assert sum_after(made, made.constant("zero", np.uint8(128))) == (
         "its operands are int8 and uint8; quantise all activations to one type"
     )
+
+
+def test_an_unknown_operator_behind_an_average():
+    made = convolved("qdq")
+    mean = made.node("ReduceMean", [made.dequantised(), made.constant("axes", np.array([2, 3]))])
+    spread = made.node("Expand", [mean, made.constant("shape", np.array([1, 4, 4, 4]))])
+    made.quantise(spread, *made.quantisation(0.02), (1, 4, 4, 4))
+    assert refusal_in_the_middle(made, "Expand") == (
+        "the accelerator has no Expand; replace it, or end the quantised network before it"
+    )
+
+
+def test_a_choice_by_indices_that_are_computed():
+    made = convolved("qdq")
+    tensor = made.dequantised()
+    rows = made.node("Reshape", [made.node("Clip", [tensor, *limits(made)]), made.constant("shape", np.array([-1]))])
+    first = made.node("Slice", [rows, *(made.constant("c", np.array([value])) for value in (0, 4))])
+    made.quantise(
+        made.node("Gather", [tensor, made.node("Cast", [first], to=7)], axis=1), *made.quantisation(0.02), (1, 4, 4, 4)
+    )
+    assert refusal_in_the_middle(made, "Gather") == (
+        "the accelerator has no Gather by indices that are computed; replace it, or end the quantised network before it"
+    )
+
+
+def limits(made: Maker) -> list[str]:
+    return [made.constant("limit", np.float32(value)) for value in (0, 3)]
+
+
+def test_a_number_for_each_element():
+    made = convolved("qdq")
+    operand = made.constant("map", np.linspace(0, 1, 16, dtype=np.float32).reshape(4, 4))
+    total = made.node("Add", [made.node("Relu", [made.dequantised()]), operand])
+    made.quantise(total, *made.quantisation(0.02), (1, 4, 4, 4))
+    name = next(node.name for node in made.nodes if node.op_type == "Add")
+    assert refusal_in_the_middle(made, "Add") == (
+        f"operand '{operand}' of Add '{name}' has 16 values, and only scalars can be tabulated; replace it, or end the "
+        "quantised network before it"
+    )

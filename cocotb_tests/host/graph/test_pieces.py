@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from lutterfly.host.graph import Arrange, ChannelRule, Int8, Shape, Tensor, arrangements
+from lutterfly.host.graph.boxes import pieces
 from lutterfly.host.graph.boxes.pieces import MOST_PIECES
 
 HEIGHT, WIDTH, CHANNELS = SHAPE = (6, 4, 12)
@@ -26,6 +27,7 @@ CASES: dict[str, tuple[np.ndarray, int, tuple[tuple[int, int], ...]]] = {
     "transpose": (EVERY.swapaxes(0, 1), 1, ((6, 4), (1, 1), (4, 6))),
     "axes": (EVERY.transpose(2, 0, 1), 1, ((6, 4), (1, 1), (12, 6))),
     "backwards": (EVERY[::-1], 1, ((6, 1), (1, 1), (6, 1))),
+    "columns backwards": (EVERY[:, ::-1], 1, ((1, 4), (1, 1), (1, 4))),
     "every second": (EVERY[::2, 1::2], 1, ((1, 1), (2, 2), (1, 1))),
     "reflected": (surrounded(mode="reflect"), 6, ((6, 4), (1, 1), (9, 6))),
     "edge": (surrounded(mode="edge"), 6, ((4, 3), (1, 1), (1, 1))),
@@ -110,6 +112,29 @@ def test_several_inputs() -> None:
         layer, codes = arranged(moved, *shapes), [random(shape) for shape in shapes]
         assert [(part.source, part.keeps_pixels) for part in layer.pieces] == [(0, False), (1, False)]
         np.testing.assert_array_equal(evaluated(layer, moved.shape, *codes), expected(moved, *codes))
+
+
+def test_elements_of_one_place_in_several_inputs() -> None:
+    """The inputs follow one another in one order: none is read beyond its end."""
+    moved = np.stack([EVERY[2] + at * EVERY.size for at in range(3)])
+    layer, codes = arranged(moved, *[SHAPE] * 3), [random(SHAPE) for _ in range(3)]
+    assert [part.source for part in layer.pieces] == [0, 1, 2]
+    np.testing.assert_array_equal(evaluated(layer, moved.shape, *codes), expected(moved, *codes))
+
+
+def test_a_border_of_more_channels_than_there_are() -> None:
+    moved = np.pad(EVERY, ((0, 0), (0, 0), (0, CHANNELS + 2)), constant_values=FIVE)
+    layer, codes = arranged(moved, SHAPE), random(SHAPE)
+    np.testing.assert_array_equal(evaluated(layer, moved.shape, codes), expected(moved, codes))
+
+
+def test_as_many_pieces_as_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    moved = CASES["unshuffled"][0]
+    count = CASES["unshuffled"][1]
+    monkeypatch.setattr(pieces, "MOST_PIECES", count)
+    assert len(arranged(moved, SHAPE).pieces) == count
+    monkeypatch.setattr(pieces, "MOST_PIECES", count - 1)
+    assert arrangements.arrange("moved", "", ["x"], "y", [SHAPE], moved) is None
 
 
 def test_any_order_is_too_many_pieces() -> None:

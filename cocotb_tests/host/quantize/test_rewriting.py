@@ -243,6 +243,49 @@ def test_the_function_is_the_same(case: str, batch: int | str, tmp_path: Path) -
     np.testing.assert_allclose(made, wanted, rtol=1e-5, atol=1e-5)
 
 
+GATHERED: Steps = [
+    ("Gather", (np.arange(8).reshape(4, 2),), {"axis": 2}),
+    ("Gather", (np.arange(12).reshape(6, 2),), {"axis": 4}),
+    ("ReduceMean", (), {"axes": (3, 5), "keepdims": 0}),
+]
+
+
+def test_gathered_elements_are_a_convolution(tmp_path: Path) -> None:
+    model = network(GATHERED)
+    prepared, found = prepare(model, "model", tmp_path)
+    assert [node.op_type for node in prepared.graph.node] == ["Conv"]
+    assert len(found) == 1
+    values = np.random.default_rng(1).normal(size=MAP).astype(np.float32)
+    np.testing.assert_allclose(run(prepared, values), run(model, values), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("is_output", [False, True])
+def test_what_is_gathered_stays_where_it_is_read_elsewhere(is_output: bool, tmp_path: Path) -> None:
+    model = network(GATHERED)
+    if not is_output:
+        model.graph.node.append(helper.make_node("Relu", ["t1"], ["z"], "reader"))
+    model.graph.output.append(
+        helper.make_tensor_value_info("t1" if is_output else "z", TensorProto.FLOAT, [1, 6, 4, 2, 6, 2])
+    )
+    prepared, found = prepare(model, "model", tmp_path)
+    assert not found
+    values = {"x": np.random.default_rng(1).normal(size=MAP).astype(np.float32)}
+    results = (open_session(Model.written(each)).run(None, values) for each in (prepared, model))
+    for made, wanted in zip(*results, strict=True):
+        np.testing.assert_allclose(made, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("operator", ["Sub", "Add", "Mul", "Div"])
+def test_a_constant_may_stand_first(operator: str, tmp_path: Path) -> None:
+    model = network([(operator, (CHANNELS,), {})])
+    node = model.graph.node[0]
+    node.input[0], node.input[1] = node.input[1], node.input[0]
+    prepared, found = prepare(model, "model", tmp_path)
+    assert len(found) == (operator != "Div")
+    values = np.random.default_rng(1).normal(size=MAP).astype(np.float32)
+    np.testing.assert_allclose(run(prepared, values), run(model, values), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("steps", [[("AveragePool", (), {"kernel_shape": (3,)})], [("ReduceMax", (), {"axes": (2,)})]])
 def test_one_dimension(steps: Steps, tmp_path: Path) -> None:
     model = network(steps, MAP[:3])
@@ -382,3 +425,16 @@ def test_the_command_tells_what_was_rewritten(tmp_path: Path, capsys: pytest.Cap
     shown = capsys.readouterr().out.splitlines()
     assert f"rewritten: {affine.AFFINE.title}: BatchNormalization 'BatchNormalization_2'" in shown
     assert f"    {affine.AFFINE.change}" in shown
+
+
+@pytest.mark.parametrize(("operator", "opset"), [("Upsample", 9), ("Resize", 10)])
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_resizing_of_old_operator_sets_keeps_its_coordinates(operator: str, opset: int, mode: str, tmp_path: Path):
+    steps = [(operator, (np.float32([1, 1, 1.5, 2]),), {"mode": mode})]
+    model = network(steps, opset=opset)
+    del model.graph.output[:]
+    model.graph.output.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 6, 12, 24]))
+    prepared, _ = prepare(model, "net", tmp_path)
+    image = np.random.default_rng(1).normal(size=MAP).astype(np.float32)
+    before, after = (open_session(Model.written(each)).run(None, {"x": image})[0] for each in (model, prepared))
+    np.testing.assert_allclose(after, before, rtol=0, atol=1e-5)

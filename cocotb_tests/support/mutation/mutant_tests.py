@@ -84,6 +84,7 @@ OF_FOLDERS = {
     "host/frontend": ("operator_errors", "refusals", "frontend_edges", "frontend_blocks", "frontend"),
     "host/graph/kinds": ("graph", "channels", "evaluate", "frontend_blocks", "concat_tables"),
     "host/graph": ("graph", "channels", "evaluate", "frontend_blocks", "concat_tables"),
+    "host/quantize": ("rewriting", "quantize"),
     "host/report": ("report", "page", "figures", "gather"),
     "host/simulation": ("simulator", "cache", "build"),
     "host/transfer": ("table", "facts"),

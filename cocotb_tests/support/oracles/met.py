@@ -14,7 +14,7 @@ from pathlib import Path
 from cocotb_coverage.coverage import CoverCross, CoverPoint, coverage_db, coverage_section
 
 from lutterfly.golden.config import Config
-from lutterfly.golden.engines import FPC, MULTIPLY, decode, find_engine, find_memory
+from lutterfly.golden.engines import FPC, decode, find_engine, find_memory
 from lutterfly.golden.engines.specifications import specification
 from lutterfly.golden.isa import COMMAND_BYTES, Opcode
 from lutterfly.golden.memories import memories
@@ -24,12 +24,12 @@ from lutterfly.golden.timing.depths import RESULT_WINDOWS
 from lutterfly.golden.timing.issue import result_groups
 from lutterfly.golden.units import Queue
 
-#: Of the accelerators that the networks run on; fast pointwise convolutions, products of activations and binary layers
-#: are drawn by another source.
+#: Of the accelerators that the networks run on; fast pointwise convolutions and binary layers are drawn by another
+#: source.
 ENGINES = [
     engine.name
     for engine in PRESETS[DEFAULT_PRESET].engines
-    if engine not in (FPC, MULTIPLY) and not specification(engine).is_binary
+    if engine is not FPC and not specification(engine).is_binary
 ]
 #: All but the one that none of those engines reads.
 MEMORIES = [memory.name for memory in memories(PRESETS[DEFAULT_PRESET]) if memory is not FPC.memory]
@@ -43,8 +43,8 @@ TRANSFERS = ["LOAD", "STORE", "FILL"]
 
 #: What no compiled program has. Depthwise layers with tiles inside are illegal; what reads no weights and has one
 #: parameter word for all gains nothing from tiles inside; convolutions have a parameter for each channel.
-_NO_TILES_INSIDE = [(engine, True, None) for engine in ("MAXIMUM", "DEPTHWISE", "ADD")]
-_NO_PARAMETERS = [("MAC", True), ("MAXIMUM", False), ("ADD", False)]
+_NO_TILES_INSIDE = [(engine, True, None) for engine in ("MAXIMUM", "DEPTHWISE", "ADD", "MULTIPLY")]
+_NO_PARAMETERS = [("MAC", True), ("MAXIMUM", False), ("ADD", False), ("MULTIPLY", False)]
 
 
 # Without slots: coverage looks at every member, and Python before 3.11.3 leaves a broken one beside them.

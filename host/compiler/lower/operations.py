@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ....golden.engines.engine import Engine
 from ...graph import Layer
 from ..data.errors import CompileError
 from ..data.network import check_begins_at_byte
@@ -91,6 +92,11 @@ def planned_lowering(plan: Plan, layer: Layer) -> Lowering:
     if found is None:
         raise _missing(plan, layer)
     return found
+
+
+def engines_of(layer: type[Layer]) -> list[tuple[Engine, ...]]:
+    """The engines of every way to execute a kind of layer; each way needs all of its engines."""
+    return list(dict.fromkeys(lowering.engines for lowering in LOWERINGS if layer in lowering.layers))
 
 
 def _taking(plan: Plan, layer: Layer) -> list[Lowering]:

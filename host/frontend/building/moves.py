@@ -40,7 +40,8 @@ def lower_move(build: Build, node: NodeProto, place: Place, output: str, like: s
     Raises
     ------
     UnsupportedError
-        If it does more than move elements, or cannot read its input as it lies.
+        If it interpolates; if it does not repeat every pixel equally often; if its input is no feature map with one or
+        two spatial dimensions.
     """
     shape = image_place(build, node, place)
     onnx_shape = build.source.shapes[node.output[0]]

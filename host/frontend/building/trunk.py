@@ -6,8 +6,9 @@ import dataclasses
 
 from onnx import NodeProto
 
-from ...graph import MaxPool, Window
-from ..fragments.fragments import POOLING, label
+from ...graph import MaxPool, Rearrange, Window
+from ..fragments.fragments import CROP, MOVES, POOLING, label
+from ..fragments.lowering import Lowering, Runs
 from ..fragments.moves import is_choice, is_layout
 from ..reading.errors import UnsupportedError
 from ..reading.source import Source
@@ -43,8 +44,8 @@ def follow_trunk(build: Build, nodes: list[NodeProto], place: Place, like: str, 
             place = settle(build, place, node.input[0], like)
             last = output is not None and node is makers[-1]
             place = as_image(build, node, place)
-            lower = lower_pool if node.op_type in POOLING else lower_move
-            place = lower(build, node, place, output if last else node.output[0], like)
+            step = next(step for step in STEPS if node.op_type in step.operators)
+            place = step.lower(build, node, place, output if last else node.output[0], like)
     name = output or (nodes[-1].output[0] if nodes else "")
     return settle(build, place, name, like)
 
@@ -77,7 +78,8 @@ def lower_pool(build: Build, node: NodeProto, place: Place, output: str, like: s
     Raises
     ------
     UnsupportedError
-        If it returns indices, cannot read its input as it lies, or compares channels.
+        If it returns indices; if it takes the greatest over channels; if its input is no feature map with one or two
+        spatial dimensions.
     """
     if len([name for name in node.output if name]) > 1:
         raise UnsupportedError(f"{label(node)} must not return indices", "remove its second output")
@@ -107,3 +109,10 @@ def _reduced(source: Source, node: NodeProto, shape: Shape3) -> tuple[int, int]:
             "take it over rows and columns alone",
         )
     return tuple(size if rank - 2 + at in reduced else 1 for at, size in enumerate(shape[:2]))
+
+
+#: What follows a trunk as layers: poolings, and moves of elements.
+STEPS: tuple[Lowering, ...] = (
+    Lowering(lower_pool, POOLING, Runs.LAYER, (MaxPool,), title="max pooling"),
+    Lowering(lower_move, (*MOVES, *CROP), Runs.COPY, (Rearrange,), title="moves of elements of a feature map"),
+)

@@ -20,7 +20,8 @@ def lower_float_product(build: Build, fragment: Fragment) -> None:
     Raises
     ------
     ModelError, UnsupportedError
-        If its values do not lie as it wants them, or its bytes are not ONNX Runtime's.
+        If its input has another zero point than it was quantised with; if some code depends on the order in which ONNX
+        Runtime adds float32 numbers; if ONNX Runtime's bytes are not those of the layer on some codes.
     """
     source, start, end = build.source, fragment.inputs[0], fragment.outputs[0]
     product, first_layer = read_float_product(source, fragment), len(build.graph.layers)

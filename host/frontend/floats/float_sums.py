@@ -24,7 +24,7 @@ from ..reading.errors import UnsupportedError
 from ..reading.source import Source
 from .float_operands import MATRICES, UNIT, bias_of, weights_of, zero_point_of
 
-_CONVOLUTIONS = ("Conv", "FusedConv")
+CONVOLUTIONS = ("Conv", "FusedConv")
 _TRUNK, _CUTTING = (*LAYOUT, *POOLING), ("Relu", "Clip")
 #: Roundings of a term besides those of the additions: of its factors, the product and the quotient, and of the
 #: requantiser's scale and product; and half as many again for what their products leave.
@@ -119,8 +119,8 @@ def read_float_product(source: Source, fragment: Fragment) -> FloatProduct:
     Raises
     ------
     UnsupportedError
-        If it is more than a product of codes with quantised weights; without a reason where something else stands in
-        it, or it is no product that has an integer form.
+        If something else than a product of codes with quantised weights stands in it; if it is no product that has an
+        integer form. Where something else stands in it, without a reason.
     """
     node = next((node for node in fragment.nodes if node.op_type in TRANSPOSED), fragment.main)
     before, after = _around(fragment, node)
@@ -130,7 +130,7 @@ def read_float_product(source: Source, fragment: Fragment) -> FloatProduct:
     foreign += [other for other in after if other.op_type not in (*_TRUNK, *_CUTTING)]
     plain = given.get("alpha", 1.0) == given.get("beta", 1.0) == 1 and not given.get("transA", 0)
     plain = plain and given.get("activation", b"Relu") in (b"Relu", b"Clip")
-    if node.op_type not in (*_CONVOLUTIONS, *MATRICES, *TRANSPOSED) or foreign or not (reads_codes and plain):
+    if node.op_type not in (*CONVOLUTIONS, *MATRICES, *TRANSPOSED) or foreign or not (reads_codes and plain):
         raise UnsupportedError("")
     first, last = fragment.nodes[0], fragment.nodes[-1]
     if (first.op_type, last.op_type) != ("DequantizeLinear", "QuantizeLinear"):

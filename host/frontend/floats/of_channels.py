@@ -1,5 +1,5 @@
-"""Lower a factor and an offset for each channel to a depthwise 1x1 convolution, where every code of every channel is
-that of ONNX Runtime.
+"""Lower pointwise operators with a value for each channel: to a depthwise 1x1 convolution, where that gives every code
+of every channel, else to a copy with a table for each channel.
 
 A convolution with the weight w and the bias b computes ``m * (w * x + b)``, with a multiplier m of float32. A factor a
 and an offset o in steps of the result need ``m * w = a`` and ``m * b = o``: of 127 weights, some has a bias that comes
@@ -16,7 +16,9 @@ from onnx import NodeProto
 
 from ....golden.numerics.convolution import Int32
 from ....golden.numerics.requant import pack_parameters, requantise
-from ...graph import CodeFinish, Convolution, Int8, Window
+from ...graph import Arrange, CodeFinish, Convolution, Int8, Selection, Window
+from ...graph.arrangements import MOST_PIECES
+from ...graph.boxes.runs import channel_runs
 from ...graph.codes import from_codes, to_codes
 from ...graph.tabulate import CODES, open_part
 from ...model.model_graph import expose
@@ -46,7 +48,8 @@ def lower_of_channels(build: Build, fragment: Fragment) -> None:
     Raises
     ------
     UnsupportedError
-        If no convolution gives the codes of some channel, as they lie on no line, or a rounding is in between.
+        If no convolution gives the codes of some channel, as they lie on no line or are rounded in between, and tables
+        of channels take more than ``MOST_PIECES`` pieces.
     """
     source, start, end = build.source, fragment.inputs[0], fragment.outputs[0]
     first_layer, node = len(build.graph.layers), _named(source, fragment)
@@ -57,9 +60,11 @@ def lower_of_channels(build: Build, fragment: Fragment) -> None:
     bounds = int(tables.min()), int(tables.max())
     found = [_fitted(table, line, *zero_points, bounds) for table, line in zip(tables, steps, strict=True)]
     if None in found:
-        raise UnsupportedError(
-            f"no depthwise convolution gives the codes of channel {found.index(None)} of {label(node)}", _REMEDY
-        )
+        build.add_tensor(end, shape, end)
+        build.graph.layers.append(_looked_up(node, place.tensor, end, tables))
+        build.add_view(end, Place(end, CHANNELS_FIRST, source.shapes[end]))
+        check_layers(build, fragment, first_layer)
+        return
     weights, biases, multipliers = zip(*found, strict=True)
     build.add_tensor(end, shape, end)
     build.graph.layers.append(
@@ -77,6 +82,23 @@ def lower_of_channels(build: Build, fragment: Fragment) -> None:
     )
     build.add_view(end, Place(end, CHANNELS_FIRST, source.shapes[end]))
     check_layers(build, fragment, first_layer)
+
+
+def _looked_up(node: NodeProto, source: str, end: str, tables: Int8) -> Arrange:
+    """A copy in which every channel is looked up in its table, int8[channels, 256]; channels of one table together."""
+    kinds, kind_of = np.unique(tables, axis=0, return_inverse=True)
+    pieces = [
+        Selection(0, taken[0], len(taken), targets[0], table, step=taken.step, spread=targets.step)
+        for at, table in enumerate(kinds)
+        for targets, taken in channel_runs(*[np.flatnonzero(kind_of.reshape(-1) == at)] * 2)
+    ]
+    if len(pieces) > MOST_PIECES:
+        raise UnsupportedError(
+            f"no depthwise convolution gives the codes of {label(node)}, and it has {len(kinds)} tables for "
+            f"{len(tables)} channels, in {len(pieces)} pieces of at most {MOST_PIECES}",
+            _REMEDY,
+        )
+    return Arrange(node.name, (source,), end, "tables of channels", tuple(pieces), window=Window((1, 1)))
 
 
 def _named(source: Source, fragment: Fragment) -> NodeProto:

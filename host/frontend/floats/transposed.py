@@ -35,8 +35,9 @@ def lower_transposed(build: Build, fragment: Fragment) -> None:
     Raises
     ------
     ModelError, UnsupportedError
-        If its values do not lie as it wants them, its result is moved before it is quantised, or its bytes are not ONNX
-        Runtime's.
+        If some code depends on the order in which ONNX Runtime adds float32 numbers; if its result is moved before it
+        is quantised; if its input has another zero point than it was quantised with; if ONNX Runtime's bytes are not
+        those of the layer on some codes.
     """
     source, start, end = build.source, fragment.inputs[0], fragment.outputs[0]
     product, first_layer, graph = read_float_product(source, fragment), len(build.graph.layers), build.graph

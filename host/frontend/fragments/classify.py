@@ -9,11 +9,13 @@ from ..reading.source import Source, size
 from .fragments import (
     ADDITION,
     AVERAGE,
+    CHOICE,
     CONCAT,
     EXTREMES,
     LAYOUT,
     LINEAR,
     MULTIPLICATION,
+    NORMALISATION,
     PAD,
     POINTWISE,
     POOLING,
@@ -46,7 +48,7 @@ _OF_TWO = (
     | dict.fromkeys(MULTIPLICATION, Kind.MULTIPLICATION)
     | dict.fromkeys(EXTREMES, Kind.EXTREME)
 )
-_REMEDIES = {"BatchNormalization": FOLD} | dict.fromkeys(
+_REMEDIES = {NORMALISATION: FOLD} | dict.fromkeys(
     ("GroupNormalization", "InstanceNormalization", "LayerNormalization", "RMSNormalization"), NORMALISE
 )
 
@@ -95,20 +97,32 @@ def _judge(source: Source, fragment: Fragment) -> tuple[Kind, str]:
         if node.op_type not in known and not is_layout(source, node) and not is_move(source, node)
     ]
     if foreign:
-        fragment.remedy = _REMEDIES.get(foreign[0].op_type, fragment.remedy)
-        fragment.cause = foreign[0]
-        return Kind.HOST, f"the accelerator has no {_foreign(foreign[0])}"
+        return _refuse_foreign(fragment, foreign[0])
     if _is_layout(source, fragment):
         return Kind.LAYOUT, ""
     for node in fragment.nodes:
         problem = _pointwise_problem(source, node) if node.op_type in POINTWISE else ""
         if problem:
+            fragment.cause = node
             return Kind.HOST, problem
     return Kind.REGION, ""
 
 
+def _refuse_foreign(fragment: Fragment, node: NodeProto) -> tuple[Kind, str]:
+    fragment.cause, fragment.remedy = node, _REMEDIES.get(node.op_type, fragment.remedy)
+    return Kind.HOST, f"the accelerator has no {_foreign(node)}"
+
+
+def _is_foreign(source: Source, node: NodeProto) -> bool:
+    """Whether an operator is none of a kind of layer, wherever it stands."""
+    known = (*POINTWISE, *POOLING, *(operator for _, operators, _ in _SPECIAL for operator in operators))
+    return node.op_type not in known and not is_layout(source, node) and not is_move(source, node)
+
+
 def _foreign(node: NodeProto) -> str:
     """An operator that no layer computes: as the user wrote it, unless ONNX Runtime made it of several."""
+    if node.op_type in CHOICE:
+        return f"{node.op_type} by indices that are computed"
     written = written_operator(node)
     is_made = written != node.op_type and written in (*POINTWISE, *POOLING, *LAYOUT)
     return f"{node.op_type}, which ONNX Runtime computes for {written} and its neighbours" if is_made else written
@@ -127,13 +141,18 @@ def _judge_special(
     if kind is Kind.AVERAGE and combined and any(node.op_type == "Sqrt" for node in fragment.nodes):
         fragment.cause, fragment.remedy = special[0], NORMALISE
         return Kind.HOST, f"{label(special[0])} begins a normalisation by what it reads"
+    foreign = next((node for node in fragment.nodes if _is_foreign(source, node)), None)
+    if foreign is not None:
+        return _refuse_foreign(fragment, foreign)
     for node in [*special[1:], *(node for node in fragment.nodes if node.op_type not in (*operators, *companions))]:
         between = wide_between(source, fragment, special[0], node)
         fragment.remedy = NARROW if between else "put QuantizeLinear and DequantizeLinear between them"
         ends = f"tensors of 8 bits, which {between} between them is not" if between else "quantised tensors"
         return Kind.HOST, f"{label(node)} stands with {label(special[0])} between {ends}"
+    # What becomes of one activation is a function of each of its elements, in whatever branches.
+    is_of_one = kind in (Kind.SLICE, Kind.PAD) and len(fragment.inputs) == 1
     for node in fragment.nodes:
-        if node is not special[0] and len(source.dynamic_inputs(node)) > 1:
+        if node is not special[0] and len(source.dynamic_inputs(node)) > 1 and not is_of_one:
             return Kind.HOST, f"{label(node)} combines activations with {label(special[0])}"
         problem = _pointwise_problem(source, node) if node.op_type in companions and companions is POINTWISE else ""
         if problem:

@@ -76,7 +76,7 @@ def check_weights(given: Source, name: str) -> None:
     Raises
     ------
     ModelError
-        If a product of the model as the user wrote it has float weights.
+        If the model as the user wrote it has float weights in a product.
     """
     node = next((node for node in given.model.graph.node if node.name == name), None)
     operands = node.input[:2] if node is not None and node.op_type in FLOAT_PRODUCTS else ()

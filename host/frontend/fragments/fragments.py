@@ -17,11 +17,14 @@ from ..reading.errors import REPLACE
 FLOAT_PRODUCTS = ("Conv", "Gemm", "MatMul", "FusedConv", "FusedGemm", "FusedMatMul", "MatMulIntegerToFloat")
 LINEAR = (*INTEGER_PRODUCTS, *FLOAT_PRODUCTS)
 TRANSPOSED = ("ConvTranspose",)
+NORMALISATION = "BatchNormalization"
+CHOICE = ("Gather", "GatherND")
+CROP = ("Slice",)
 LAYOUT = ("Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze")
 TRANSPARENT = ("Identity", "Dropout")
 MAX_POOLING = ("MaxPool",)
 POOLING = (*MAX_POOLING, "ReduceMax")
-MOVES = ("DepthToSpace", "Resize", "SpaceToDepth", "Upsample")
+MOVES = ("DepthToSpace", "Resize", "SpaceToDepth")
 AVERAGE = ("AveragePool", "GlobalAveragePool", "QLinearAveragePool", "QLinearGlobalAveragePool", "ReduceMean")
 ADDITION = ("Add", "QLinearAdd")
 SUBTRACTION = ("Sub",)
@@ -78,6 +81,7 @@ POINTWISE = (
     "QLinearLeakyRelu",
     "QLinearMul",
     "QLinearSigmoid",
+    "QLinearWhere",
     "QuantizeLinear",
     "QuickGelu",
     "Reciprocal",

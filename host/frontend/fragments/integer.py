@@ -6,12 +6,14 @@ import numpy as np
 import onnx
 from onnx import NodeProto, helper, numpy_helper
 
+from ...graph import Convolution
 from ...model.model_graph import mark_form
 from ..reading.errors import ModelError
 from ..reading.measure import fix_batch, measure
 from ..reading.parse import QUANTISE
 from ..reading.source import Source
 from .fragments import label
+from .lowering import Lowering, Runs
 
 INTEGER = ("ConvInteger", "MatMulInteger")
 #: Results that one sum is put together from, at most; each costs an output channel. Enough for any code by any weight.
@@ -38,7 +40,8 @@ def replace_integer_products(source: Source) -> Source:
     Raises
     ------
     ModelError
-        If weights or zero points are computed, or do not fit, or the sums have too many values.
+        If weights or zero points are computed, or do not fit; if the sums take more values than ``MOST_RESULTS``
+        results of 8 bits.
     """
     if not any(node.op_type in INTEGER for node in source.model.graph.node):
         return source
@@ -170,3 +173,8 @@ def _bounds(source: Source, node: NodeProto, weights: np.ndarray, zero_point: np
             "(QLinearConv, QLinearMatMul)"
         )
     return least, count
+
+
+INTEGER_LOWERING = Lowering(
+    replace_integer_products, INTEGER, Runs.LAYER, (Convolution,), title="products with int32 results"
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnx import NodeProto
 
 from ..reading.source import Source
-from .fragments import LAYOUT, MOVES
+from .fragments import CHOICE, CROP, LAYOUT, MOVES
 
 
 def is_move(source: Source, node: NodeProto) -> bool:
@@ -20,14 +20,14 @@ def is_layout(source: Source, node: NodeProto) -> bool:
 
 def is_choice(source: Source, node: NodeProto) -> bool:
     """Whether an operator takes elements by constant indices."""
-    if node.op_type not in ("Gather", "GatherND"):
+    if node.op_type not in CHOICE:
         return False
     return node.input[0] in source.shapes and node.input[1] in source.constants
 
 
 def is_crop(source: Source, node: NodeProto) -> bool:
     """Whether an operator takes neighbouring rows and columns of a feature map with channels in front."""
-    if node.op_type != "Slice":
+    if node.op_type not in CROP:
         return False
     before, after = (source.shapes.get(name, ()) for name in (node.input[0], node.output[0]))
     steps = source.constants.get(node.input[4]) if len(node.input) > 4 and node.input[4] else None

@@ -22,6 +22,7 @@ _SCALES = {
     "QLinearLeakyRelu": (1, 3),
     "QLinearAdd": (1, 4, 6),
     "QLinearMul": (1, 4, 6),
+    "QLinearWhere": (2, 5, 7),
     "QLinearAveragePool": (1, 3),
     "QLinearGlobalAveragePool": (1, 3),
     "QLinearSoftmax": (1, 3),

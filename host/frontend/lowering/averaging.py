@@ -36,7 +36,8 @@ def lower_average(build: Build, fragment: Fragment) -> None:
     Raises
     ------
     UnsupportedError
-        If the windows have elements of unequal weight, or ONNX Runtime's roundings could depend on their order.
+        If the windows have elements of unequal weight; if it averages over other axes than all rows and columns; if
+        ONNX Runtime's float32 roundings could depend on the order of the elements.
     """
     node = next(node for node in fragment.nodes if node.op_type in AVERAGE)
     at, start, end = fragment.nodes.index(node), fragment.inputs[0], fragment.outputs[0]

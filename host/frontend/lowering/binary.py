@@ -34,7 +34,8 @@ def lower_binary(build: Build, fragment: Fragment) -> None:
     Raises
     ------
     ModelError, UnsupportedError
-        If its values do not lie as it wants them, or its bytes are not ONNX Runtime's.
+        If its input is no feature map with one or two spatial dimensions; if ONNX Runtime's bytes are not those of the
+        layer on some codes.
     """
     node, start, end = fragment.main, fragment.inputs[0], fragment.outputs[0]
     body, place = build.source.function(node), build.places[start]

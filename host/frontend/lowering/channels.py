@@ -25,7 +25,7 @@ def lower_concat(build: Build, fragment: Fragment) -> None:
     Raises
     ------
     UnsupportedError
-        If it does not join activations.
+        If it joins a constant.
     """
     source, end = build.source, fragment.outputs[0]
     node = next(node for node in fragment.nodes if node.op_type in CONCAT)
@@ -61,7 +61,7 @@ def lower_slice(build: Build, fragment: Fragment) -> None:
     Raises
     ------
     UnsupportedError
-        If what it takes is no constant, or takes too many pieces to move.
+        If what it takes is no constant.
     """
     source, first_layer = build.source, len(build.graph.layers)
     node = next(node for node in fragment.nodes if node.op_type in SLICE)

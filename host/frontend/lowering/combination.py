@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 from ....golden.transfer.tables import apply_table
@@ -24,7 +25,8 @@ def lower_combination(build: Build, fragment: Fragment) -> None:
     Raises
     ------
     UnsupportedError
-        If there is no such tensor, or ONNX Runtime's result for a code depends on its position.
+        If its inputs are not all functions of one tensor, code by code; if ONNX Runtime's result for a code depends on
+        its position.
     """
     source, end, first_layer = build.source, fragment.outputs[0], len(build.graph.layers)
     root = single_origin(build, fragment)
@@ -45,6 +47,7 @@ def lower_combination(build: Build, fragment: Fragment) -> None:
 def table_or(lower: Callable[[Build, Fragment], None]) -> Callable[[Build, Fragment], None]:
     """What adds a table where a fragment's inputs are functions of one tensor, and does as ``lower`` elsewhere."""
 
+    @functools.wraps(lower)
     def lower_fragment(build: Build, fragment: Fragment) -> None:
         (lower if single_origin(build, fragment) is None else lower_combination)(build, fragment)
 

@@ -17,7 +17,8 @@ def lower_fast_pointwise(build: Build, fragment: Fragment) -> None:
     Raises
     ------
     UnsupportedError
-        If its values do not lie as it wants them, or its bytes are not ONNX Runtime's.
+        If its input is no feature map with one or two spatial dimensions; if ONNX Runtime's bytes are not those of the
+        layer on some codes.
     """
     node, start, end = fragment.main, fragment.inputs[0], fragment.outputs[0]
     body, place = build.source.function(node), build.places[start]

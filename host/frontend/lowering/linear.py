@@ -38,7 +38,8 @@ def check_linear(source: Source, fragment: Fragment) -> None:
     Raises
     ------
     ModelError
-        If not, with the reason and the remedy.
+        If it multiplies two activations; if weights are computed, are not int8, have a zero point, more than two
+        spatial dimensions, or are a stack of matrices; if it transposes its activation, or has its channels last.
     """
     name, node = source.name, fragment.main
     if len(source.dynamic_inputs(node)) > 1:
@@ -85,7 +86,7 @@ def check_one_type(source: Source, fragments: list[Fragment]) -> None:
     Raises
     ------
     ModelError
-        If some read int8 codes and others uint8 codes.
+        If some products read int8 codes and others uint8 codes.
     """
     first: dict[str, Fragment] = {}
     for fragment in fragments:
@@ -107,7 +108,9 @@ def lower_linear(build: Build, fragment: Fragment) -> None:
     Raises
     ------
     ModelError, UnsupportedError
-        If its values do not lie as it wants them, or its bytes are not ONNX Runtime's.
+        If its input has another zero point than it was quantised with; if its input is no feature map with one or two
+        spatial dimensions and no rows of its features; if ONNX Runtime's bytes are not those of the layer on some
+        codes.
     """
     node, start, end = fragment.main, fragment.inputs[0], fragment.outputs[0]
     place, first_layer = build.places[start], len(build.graph.layers)

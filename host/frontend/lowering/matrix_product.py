@@ -16,6 +16,8 @@ from ..fragments.fragments import AVERAGE, LAYOUT, POINTWISE, POOLING, Fragment,
 from ..reading.errors import UnsupportedError
 from ..reading.source import Source
 
+#: How ONNX and ONNX Runtime call it.
+PRODUCTS_OF_TWO = ("MatMul", "QLinearMatMul")
 #: Positions of both operands, of the result's scale, and of zero points from the scales on, in QLinearMatMul.
 _OPERANDS, _RESULT = (0, 3), 6
 

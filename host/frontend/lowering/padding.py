@@ -28,7 +28,7 @@ def lower_pad(build: Build, fragment: Fragment) -> None:
     Raises
     ------
     UnsupportedError
-        If it takes too many pieces.
+        If its pads are no constants.
     """
     source, start, end, first_layer = build.source, fragment.inputs[0], fragment.outputs[0], len(build.graph.layers)
     node = next(node for node in fragment.nodes if node.op_type in PAD)

@@ -33,8 +33,9 @@ def lower_region(build: Build, fragment: Fragment) -> None:
     Raises
     ------
     UnsupportedError
-        If a layout operator or pooling stands in one branch alone, pooling on codes is not exact, or ONNX Runtime's
-        result for a code depends on its position.
+        If a layout operator or pooling stands in one branch alone; if pooling on codes is not exact, as operators
+        before and after it both decrease somewhere; if an operand is no scalar; if ONNX Runtime's result for a code
+        depends on its position.
     """
     source, start, end = build.source, fragment.inputs[0], fragment.outputs[0]
     steps = [node for node in fragment.nodes if _is_step(source, node)]

@@ -11,15 +11,17 @@ import numpy as np
 import onnx
 from onnx import NodeProto
 
+from ...graph import BinaryConvolution
 from ...model.model import Model
 from ..fragments.fragments import LAYOUT, MAX_POOLING, TRANSPARENT, label
+from ..fragments.lowering import Lowering, Runs
 from ..reading.errors import ModelError
 from ..reading.parse import check_file
 from .reading.chain import Chain, find_chain, is_scalar
 from .reading.network import Network, read_network
 from .reading.operands import check_scale, read_product
 from .reading.product import PRODUCTS, Coded
-from .reading.quantisers import Quantiser, is_qonnx
+from .reading.quantisers import BIPOLAR, INTEGER, Quantiser, is_qonnx, read_quantiser
 from .writing.averages import write_average
 from .writing.codes import write_product_codes
 from .writing.heads import can_count, float_results, write_counted
@@ -28,9 +30,14 @@ from .writing.steps import write_step
 from .writing.sums import write_sum
 from .writing.writer import Writer, notes_of
 
-__all__ = ["notes_of", "rewrite"]
+__all__ = ["QONNX_LOWERINGS", "notes_of", "rewrite"]
 
 _FLOAT = onnx.TensorProto.FLOAT
+#: What stands for the operators of QONNX' own: their values are part of the layers around them.
+QONNX_LOWERINGS = (
+    Lowering(read_quantiser, BIPOLAR, Runs.LAYER, (BinaryConvolution,), title="binary quantisers of QONNX"),
+    Lowering(read_quantiser, INTEGER, Runs.TABLE, (), title="quantisers of QONNX"),
+)
 
 
 def rewrite(model: Model, name: str) -> Model:

@@ -53,7 +53,7 @@ def rewrite(model: onnx.ModelProto) -> list[Rewritten]:
         for node in graph.nodes:
             if graph.is_dropped(node):
                 continue
-            made = rewriting.spell(graph, node)
+            made = rewriting.spell(graph, node) if node.op_type in rewriting.operators else None
             if made is not None:
                 found.append(Rewritten(f"{node.op_type} '{node.name}'", rewriting, graph.alike))
                 graph.alike = []

@@ -10,6 +10,9 @@ from .float_graph import FloatGraph, Rewriting, chained, depthwise
 from .folding import fold_behind, fold_in_front
 from .norms.normalisation import Float64, affine
 
+_NORMALISATION = "BatchNormalization"
+_ARITHMETIC = ("Add", "Sub", "Mul", "Div")
+
 
 def of_channels(graph: FloatGraph, operand: str, source: str) -> npt.NDArray[np.float64] | None:
     """A constant operand as a value for each channel of the tensor ``source``, or one for all; None if it is neither.
@@ -31,11 +34,11 @@ def of_channels(graph: FloatGraph, operand: str, source: str) -> npt.NDArray[np.
 def _affine_of(graph: FloatGraph, node: NodeProto) -> tuple[str, Float64, Float64] | None:
     """What a node reads, and its factor and offset for each channel, or one for all."""
     one, none = np.ones(1), np.zeros(1)
-    if node.op_type == "BatchNormalization":
+    if node.op_type == _NORMALISATION:
         if not graph.are_constant(node.input[1:]) or len(node.output) > 1:
             return None
         return node.input[0], *affine(node, graph.constants)
-    if node.op_type not in ("Add", "Sub", "Mul", "Div"):
+    if node.op_type not in _ARITHMETIC:
         return None
     first, second = node.input
     is_swapped = first in graph.constants
@@ -67,7 +70,7 @@ def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
             break
         chain.append(reader)
         factor, offset = factor * more[1], offset * more[1] + more[2]
-    has_channels = any(one.op_type == "BatchNormalization" for one in chain) or max(len(factor), len(offset)) > 1
+    has_channels = any(one.op_type == _NORMALISATION for one in chain) or max(len(factor), len(offset)) > 1
     if not has_channels:
         return None
     factor, offset = (np.broadcast_to(values, shape[1]).astype(np.float64) for values in (factor, offset))
@@ -89,4 +92,5 @@ AFFINE = Rewriting(
     "factor and offset of channels as part of a product, or as depthwise convolution",
     "Folded, nothing else changes; else factors are int8 with a scale each, and the result has a scale of its own.",
     _spell,
+    (_NORMALISATION, *_ARITHMETIC),
 )

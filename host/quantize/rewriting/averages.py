@@ -34,7 +34,7 @@ def _of_map(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
 def _of_rows(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     shape = graph.shapes.get(node.input[0], [])
     last = len(shape) - 1
-    axes = reduced_axes(graph, node) if node.op_type == "ReduceMean" else []
+    axes = reduced_axes(graph, node)
     if len(shape) not in (3, 4) or axes != list(range(1, last)):
         return None
     order = [0, last, *axes]
@@ -48,7 +48,7 @@ def _of_rows(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
 
 def _of_large_map(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     channels, *sizes = graph.spatial(node.input[0]) or [0]
-    if node.op_type != "GlobalAveragePool" or not channels or np.prod(sizes) <= _MOST_PIXELS:
+    if not channels or np.prod(sizes) <= _MOST_PIXELS:
         return None
     ways = itertools.product(*([part for part in range(1, size + 1) if size % part == 0] for size in sizes))
     few = [kernel for kernel in ways if np.prod(sizes) <= _FEW_PIXELS * np.prod(kernel)]
@@ -60,7 +60,7 @@ def _of_large_map(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
 
 
 def _of_axes(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
-    axes = reduced_axes(graph, node) if node.op_type == "ReduceMean" else []
+    axes = reduced_axes(graph, node)
     channels, *sizes = graph.spatial(node.input[0]) or [0]
     if not channels or not axes or min(axes) < 2:
         return None
@@ -71,7 +71,7 @@ def _of_axes(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
 
 def _of_windows(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     shape, attributes = graph.shapes.get(node.input[0], []), given(node)
-    if node.op_type != "AveragePool" or len(shape) < 3 or not shape[1]:
+    if len(shape) < 3 or not shape[1]:
         return None
     attributes = _without_ceiling(attributes, shape[2:])
     if not _counts_alike(attributes):
@@ -110,24 +110,29 @@ AVERAGE_OF_MAP = Rewriting(
     "average of a whole map as GlobalAveragePool",
     "Nothing else changes: ONNX Runtime averages the codes of a whole map in integers.",
     _of_map,
+    ("AveragePool", "ReduceMean"),
 )
 AVERAGE_OF_ROWS = Rewriting(
     "average over all but the last axis as GlobalAveragePool",
     "Nothing else changes: ONNX Runtime averages the codes of a whole map in integers.",
     _of_rows,
+    ("ReduceMean",),
 )
 AVERAGE_OF_LARGE_MAP = Rewriting(
     "average of a large map as depthwise convolution and GlobalAveragePool",
     "Averages of windows are quantised, before they are averaged, with a scale of their own.",
     _of_large_map,
+    ("GlobalAveragePool",),
 )
 AVERAGE_OF_AXES = Rewriting(
     "average over rows or columns as depthwise convolution",
     "Its weights are one code for all elements, and its result has a scale of its own.",
     _of_axes,
+    ("ReduceMean",),
 )
 AVERAGE_OF_WINDOWS = Rewriting(
     "average of windows as depthwise convolution",
     "Its weights are one code for all elements, and its result has a scale of its own.",
     _of_windows,
+    ("AveragePool",),
 )

@@ -23,11 +23,14 @@ class Rewriting:
     spell : callable
         From the graph and a node to the nodes in its place, the last of which has the node's output; None leaves the
         node. What it takes along of the nodes behind it, it drops from the graph (:meth:`FloatGraph.drop`).
+    operators : tuple of str
+        Of the nodes that ``spell`` is asked for.
     """
 
     title: str
     change: str
     spell: Callable[[FloatGraph, NodeProto], list[NodeProto] | None]
+    operators: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,10 @@ class FloatGraph:
         """The node that reads a tensor, if it is the only one, and the tensor no output."""
         readers = [node for node in self.nodes if name in node.input and id(node) not in self._dropped]
         return readers[0] if len(readers) == 1 and name not in self._outputs else None
+
+    def is_output(self, name: str) -> bool:
+        """Whether a tensor is an output of the model."""
+        return name in self._outputs
 
     def drop(self, node: NodeProto) -> None:
         """Take a node out: others compute what it computes."""

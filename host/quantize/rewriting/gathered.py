@@ -20,7 +20,7 @@ _LINEAR = (*_GATHERING, "Add", "Div", "Mul", "ReduceMean", "Squeeze", "Transpose
 
 def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     source = node.input[0]
-    if node.op_type not in ("Transpose", "Gather", "GatherND") or not graph.spatial(source):
+    if not graph.spatial(source):
         return None
     region = _region(graph, node)
     end = region[-1].output[0]
@@ -28,6 +28,7 @@ def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     target = graph.spatial(end)
     inner = {name for one in region[:-1] for name in one.output}
     is_read = any(inner & set(one.input) for one in graph.nodes if one not in region)
+    is_read = is_read or any(map(graph.is_output, inner))
     gathers = any(one.op_type in _GATHERING for one in region)
     if len(region) < 3 or not gathers or len(target) != 3 or len(sizes) != 2 or target[0] != channels or is_read:
         return None
@@ -88,4 +89,5 @@ GATHERED = Rewriting(
     "gathered and added elements as convolution with fixed weights",
     "Its weights are one code for the elements of a window, and its result has a scale of its own.",
     _spell,
+    ("Transpose", *_GATHERING),
 )

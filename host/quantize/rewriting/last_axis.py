@@ -32,8 +32,6 @@ def affine_rows(graph: FloatGraph, name: str, shape: list[int], factor: np.ndarr
 
 
 def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
-    if node.op_type != "Mul":
-        return None
     source = next((name for name in node.input if name not in graph.constants), "")
     shape = graph.shapes.get(source, [])
     factor = next((graph.constants[name] for name in node.input if name in graph.constants), np.zeros(0))
@@ -74,4 +72,5 @@ LAST_AXIS = Rewriting(
     "factors along the last axis as part of a product",
     "Folded into a product in front, nothing else changes; else its weights are int8, and its result has a scale.",
     _spell,
+    ("Mul",),
 )

@@ -9,7 +9,7 @@ from .float_graph import FloatGraph, Rewriting, chained
 
 
 def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
-    axes = reduced_axes(graph, node) if node.op_type == "ReduceMax" else []
+    axes = reduced_axes(graph, node)
     sizes = graph.spatial(node.input[0])[1:]
     if not sizes or not axes or min(axes) < 2:
         return None
@@ -22,4 +22,5 @@ MAXIMUM_OF_AXES = Rewriting(
     "maximum over rows or columns as max pooling",
     "Nothing else changes: the greatest code is that of the greatest value.",
     _spell,
+    ("ReduceMax",),
 )

@@ -10,7 +10,7 @@ from .float_graph import FloatGraph, Rewriting, depthwise
 
 
 def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
-    if node.op_type != "PRelu" or not graph.spatial(node.input[0]):
+    if not graph.spatial(node.input[0]):
         return None
     slopes = of_channels(graph, node.input[1], node.input[0])
     if slopes is None or len(slopes) == 1 or (slopes == slopes[0]).all():
@@ -35,4 +35,5 @@ PRELU = Rewriting(
     "PRelu of channels as Relu, depthwise convolution and addition",
     "Slopes are int8 with a scale each, and positive and negative values are quantised apart before they are added.",
     _spell,
+    ("PRelu",),
 )

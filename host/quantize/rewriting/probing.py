@@ -20,7 +20,7 @@ _SAME = 1e-5
 
 
 def axis_matrices(graph: FloatGraph, node: NodeProto) -> list[Matrix] | None:
-    """The matrices of a Resize or Upsample along its spatial axes, see :func:`matrices_of`."""
+    """The matrices of a Resize along its spatial axes, see :func:`matrices_of`."""
     source, target = graph.spatial(node.input[0]), graph.spatial(node.output[0])
     if not source or len(source) != len(target) or source[0] != target[0]:
         return None
@@ -66,7 +66,7 @@ def _runner(graph: FloatGraph, node: NodeProto, target: list[int]) -> Run | None
     for at, name in enumerate(node.input[1:], 1):
         if name in graph.constants and graph.constants[name].size:
             values = graph.constants[name]
-            is_sizes = node.op_type == "Resize" and at == 3
+            is_sizes = at == 3
             tensors.append((name, None if is_sizes else values))
         elif name and at < 3:
             copied.input[at] = ""

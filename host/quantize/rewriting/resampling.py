@@ -120,8 +120,6 @@ def _along(graph: FloatGraph, name: str, axis: int, matrix: Matrix, rank: int) -
 
 
 def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
-    if node.op_type not in ("Resize", "Upsample"):
-        return None
     matrices = axis_matrices(graph, node)
     if matrices is None or all(_repeats(matrix) for matrix in matrices):
         return None
@@ -138,4 +136,5 @@ RESAMPLING = Rewriting(
     "interpolation as convolution with fixed weights",
     "Its weights are int8, so that they add up to one within half a percent, and its result has a scale of its own.",
     _spell,
+    ("Resize",),
 )

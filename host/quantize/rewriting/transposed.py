@@ -17,7 +17,7 @@ _POINTWISE = ("Relu", "Clip")
 
 
 def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
-    geometry = _geometry(graph, node) if node.op_type == "ConvTranspose" else None
+    geometry = _geometry(graph, node)
     if geometry is None:
         return None
     chain = _chain(graph, node)
@@ -121,4 +121,5 @@ TRANSPOSED = Rewriting(
     "transposed convolution as a convolution of all phases, which become pixels",
     "Batch normalisation behind it is part of the weights; weights have a scale for each channel of each phase.",
     _spell,
+    ("ConvTranspose",),
 )

@@ -46,7 +46,7 @@ def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
 
 def _matrix(graph: FloatGraph, node: NodeProto) -> np.ndarray | None:
     """float[inputs, outputs] of a fully connected layer."""
-    if node.op_type not in ("Gemm", "MatMul") or not graph.are_constant(node.input[1:]):
+    if not graph.are_constant(node.input[1:]):
         return None
     attributes, matrix = given(node), graph.constants[node.input[1]]
     is_plain = attributes.get("alpha", 1) == attributes.get("beta", 1) == 1 and not attributes.get("transA", 0)
@@ -67,4 +67,5 @@ WIDE_PRODUCT = Rewriting(
     f"fully connected layer of more than {_MOST:,} inputs as a sum of several",
     "The sum of each part of the inputs is quantised before they are added up.",
     _spell,
+    ("Gemm", "MatMul"),
 )

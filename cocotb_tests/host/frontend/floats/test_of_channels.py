@@ -1,4 +1,4 @@
-"""Factors, offsets and batch normalisation between quantised tensors: a depthwise convolution, or a refusal by name."""
+"""Values of channels between quantised tensors: a depthwise convolution, or a table for each channel."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from onnx import helper, numpy_helper
 
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import ModelError, describe, import_model
+from lutterfly.host.frontend.floats import of_channels
 from lutterfly.host.session.verify import verify
 from oracles.exactness import assert_exact, assert_right, needs_reference
 
@@ -95,13 +96,43 @@ def test_on_the_core() -> None:
     assert_right(verify(network([NORMALISATION]), PRESETS["tiny"], samples=2))
 
 
-@pytest.mark.parametrize(
-    ("steps", "message"),
-    [
-        ([("PRelu", (values(5, 0.1, 0.5),))], r"PRelu 'PRelu_0' between .* no depthwise convolution gives the codes"),
-        ([NORMALISATION, ("Tanh", ())], r"no depthwise convolution gives the codes of channel \d+ of Batch"),
-    ],
-)
-def test_what_is_no_line_is_refused_by_name(steps: Steps, message: str) -> None:
+#: What no convolution computes: what bends, and what is rounded in between.
+BENT: dict[str, tuple[Steps, dict[str, object]]] = {
+    "PRelu": ([("PRelu", (values(5, 0.1, 0.5),))], {}),
+    "PRelu of uint8": ([("PRelu", (values(5, -0.2, 0.9),))], {"type_": np.uint8}),
+    "PRelu with few slopes": ([("PRelu", (np.tile(values(5, 0.1, 0.5)[:2], (CHANNELS // 2, 1, 1)),))], {}),
+    "PRelu of one dimension": ([("PRelu", (values(5, 0.1, 0.5, rank=3),))], {"rank": 3}),
+    "Tanh of channels": ([NORMALISATION, ("Tanh", ())], {}),
+}
+
+
+@pytest.mark.parametrize("case", BENT)
+def test_what_is_no_line_is_a_table_for_each_channel(case: str) -> None:
+    steps, given = BENT[case]
+    data = network(steps, **given)
+    kinds = [row.kind for row in describe(import_model(data)) if row.where == "accelerator"]
+    assert kinds == ["convolution 1x1", "tables of channels", "convolution 1x1"]
+    assert_right(verify(data, PRESETS["tiny"], samples=2))
+
+
+def test_channels_of_one_table_are_one_piece() -> None:
+    layer = next(
+        layer
+        for layer in import_model(network(BENT["PRelu with few slopes"][0])).layers
+        if "Arrange" in str(type(layer))
+    )
+    assert len(layer.pieces) == 2
+    assert sorted(part.channels for part in layer.pieces) == [CHANNELS // 2] * 2
+
+
+def test_more_tables_than_pieces_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = network(BENT["PRelu"][0])
+    monkeypatch.setattr(of_channels, "MOST_PIECES", CHANNELS)
+    import_model(data)
+    monkeypatch.setattr(of_channels, "MOST_PIECES", CHANNELS - 1)
+    message = (
+        rf"no depthwise convolution gives the codes of PRelu 'PRelu_0', and it has {CHANNELS} tables for {CHANNELS} "
+        rf"channels, in {CHANNELS} pieces of at most {CHANNELS - 1}; quantise the float model with `lutterfly quantize`"
+    )
     with pytest.raises(ModelError, match=message):
-        import_model(network(steps))
+        import_model(data)

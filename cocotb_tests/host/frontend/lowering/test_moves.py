@@ -109,6 +109,14 @@ def test_other_moves(data: bytes, shape: tuple[int, ...], kind: str) -> None:
     assert [graph.kind_of(layer) for layer in graph.layers] == ["convolution", kind]
 
 
+def test_a_crop_counts_from_the_front() -> None:
+    """A start before the end is one behind the beginning; the last columns stay out."""
+    data = moved("Slice", (1, 3, 6, 5), *map(np.array, ([1, -4], [6, 4], [2, 3])))
+    _, crop = import_model(data).layers
+    assert crop.window.pads == (-1, -1, 0, -1)
+    assert crop.pieces[0].read[:2] == (1, 1)
+
+
 def test_a_table_is_fused_into_what_is_in_front_of_the_move() -> None:
     shape = (1, 3, 4, 5)
     data = moved("Resize", shape, None, np.array([1, 1, 2, 2], np.float32), table=True, mode="nearest")

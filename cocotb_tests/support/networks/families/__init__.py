@@ -12,9 +12,9 @@ import numpy as np
 
 from lutterfly.golden.config import Config
 
-from . import bound, convolutional, dags, detection, extremes, integers, mobile, sequences
+from . import bound, combined, convolutional, dags, detection, extremes, integers, mobile, sequences
 from .builder import Net
-from .configurations import CONFIGS
+from .configurations import CONFIGS, with_products
 from .net_file import Form
 from .scope import Scope
 
@@ -50,6 +50,15 @@ FAMILIES: tuple[Callable[[Net, Scope], None], ...] = (
     extremes.at_the_bus,
     extremes.averages,
     integers.integer_products,
+)
+#: Of seeds from this one on; networks of those before are as they were, because tests name them.
+FIRST_COMBINED = 1_000_000
+COMBINED: tuple[Callable[[Net, Scope], None], ...] = (
+    combined.squeeze_excite,
+    combined.gated,
+    combined.upsampling_unet,
+    combined.shuffled,
+    combined.cropped,
 )
 #: One after the other, with each of them every family: the small accelerator, on which most is quickest, most often.
 ROUND = (
@@ -91,8 +100,11 @@ class Network:
 
 def network(seed: int) -> Network:
     """The network of a seed: always the same."""
-    family = FAMILIES[seed % len(FAMILIES)]
-    config_name = ROUND[seed // len(FAMILIES) % len(ROUND)]
+    families = COMBINED if seed >= FIRST_COMBINED else FAMILIES
+    number, at = divmod(seed % FIRST_COMBINED, len(families))
+    family, config_name = families[at], ROUND[number % len(ROUND)]
+    if families is COMBINED:
+        config_name = with_products(config_name)
     rng = np.random.default_rng([seed, 0x4E7])
     form = Form(*(bool(rng.integers(2)) for _ in range(3)))
     if family is integers.integer_products:

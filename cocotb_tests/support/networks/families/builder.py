@@ -134,6 +134,32 @@ class Net(Products):
         bounds = [self._constant(np.array([value], np.int64)) for value in (start, stop, 1)]
         return self._on_codes("Slice", x, (stop - start, *x.shape[1:]), *bounds)
 
+    def crop(self, x: Codes, start: int, stop: int) -> Codes:
+        """Rows and columns ``start`` to ``stop - 1``."""
+        axes = range(2, 1 + len(x.shape))
+        bounds = [
+            self._constant(np.array(values, np.int64)) for values in ([start] * len(axes), [stop] * len(axes), axes)
+        ]
+        return self._on_codes("Slice", x, (x.channels, *[stop - start] * len(axes)), *bounds)
+
+    def upsample(self, x: Codes, factor: int) -> Codes:
+        """Every pixel ``factor`` times along each axis."""
+        spatial = x.shape[1:]
+        scales = self._constant(np.float32([1, 1, *[factor] * len(spatial)]))
+        given = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        return self._on_codes("Resize", x, (x.channels, *(factor * size for size in spatial)), "", scales, **given)
+
+    def shuffle(self, x: Codes, groups: int) -> Codes:
+        """The first channel of each group, then the second of each, as Reshape, Transpose and Reshape."""
+        parts = (groups, x.channels // groups)
+        split, joined = (
+            self._constant(np.array(shape, np.int64)) for shape in ((0, *parts, *x.shape[1:]), (0, *x.shape))
+        )
+        x = self._on_codes("Reshape", x, x.shape, split)
+        rank = 2 + len(x.shape)
+        x = self._on_codes("Transpose", x, x.shape, perm=[0, 2, 1, *range(3, rank)])
+        return self._on_codes("Reshape", x, x.shape, joined)
+
     def flatten(self, x: Codes) -> Codes:
         return self._on_codes("Flatten", x, (x.size,), axis=1)
 

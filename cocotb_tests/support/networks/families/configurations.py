@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArrayConfig, AxiConfig, MemoryConfig
-from lutterfly.golden.engines import ADD, DEPTHWISE, MAC, MAXIMUM
+from lutterfly.golden.engines import ADD, DEPTHWISE, MAC, MAXIMUM, MULTIPLY
 from lutterfly.golden.engines.add.configuration import AddConfig
 from lutterfly.golden.engines.configurations import EngineConfigs
 from lutterfly.golden.engines.depthwise.configuration import DepthwiseConfig
@@ -39,4 +41,22 @@ ODD: dict[str, Config] = {
     # The bus is as wide as a word.
     "level": _odd((8, 4, 2), (8 << 10, 16 << 10, 4 << 10, 4, 2048), (64, 5), 3, 2, 64),
 }
-CONFIGS: dict[str, Config] = {name: PRESETS[name] for name in ("tiny", "ecp5-85k")} | ODD
+_PRESETS: dict[str, Config] = {name: PRESETS[name] for name in ("tiny", "ecp5-85k")}
+
+
+def with_products(name: str) -> str:
+    """The name of the same accelerator with the engine for products of activations, which both presets have."""
+    return name if name in _PRESETS else f"{name} with products"
+
+
+#: With that engine.
+_MULTIPLYING = {
+    with_products(name): dataclasses.replace(
+        config,
+        engines=EngineConfigs.of(
+            MAC, MAXIMUM, DEPTHWISE, ADD, MULTIPLY, DEPTHWISE=config.engines[DEPTHWISE], ADD=config.engines[ADD]
+        ),
+    )
+    for name, config in ODD.items()
+}
+CONFIGS: dict[str, Config] = _PRESETS | ODD | _MULTIPLYING

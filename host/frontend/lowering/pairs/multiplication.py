@@ -18,7 +18,7 @@ def lower_multiplication(build: Build, fragment: Fragment) -> None:
     Raises
     ------
     UnsupportedError
-        If the operands have other types or layouts, or shapes of which neither is that of a vector over the other one's
+        If the operands have other types; if they have other shapes, and neither is a vector over the other one's
         channels; if what ONNX Runtime computes is not one scaling of all products.
     """
     source, end = build.source, fragment.outputs[0]

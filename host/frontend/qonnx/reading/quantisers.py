@@ -117,7 +117,8 @@ def read_quantiser(name: str, node: NodeProto, constants: Mapping[str, np.ndarra
     Raises
     ------
     ModelError
-        If it is another operator, or has parameters that no standard operators compute.
+        If it is another operator of QONNX' domains; if zero point or bit width are no whole constants, or a rounding
+        mode is none of those that ONNX has an operator for.
     """
     place = f"{name}: {label(node)}"
     if node.op_type not in (*BIPOLAR, *INTEGER):

@@ -56,7 +56,7 @@ def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
 
 
 def _found(graph: FloatGraph, node: NodeProto) -> _Groups | None:
-    if node.op_type != "InstanceNormalization" or not graph.are_constant(node.input[1:]):
+    if not graph.are_constant(node.input[1:]):
         return None
     factor, offset = (graph.constants[name].astype(np.float64) for name in node.input[1:3])
     source, target, groups = node.input[0], node.output[0], len(factor)
@@ -79,4 +79,5 @@ GROUP_NORMALISATION = Rewriting(
     "instance or group normalisation as averages, products and tables",
     "Means, differences, variances and the factors made of them are quantised, each with a scale of its own.",
     _spell,
+    ("InstanceNormalization",),
 )

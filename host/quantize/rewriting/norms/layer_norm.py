@@ -11,7 +11,7 @@ from ..last_axis import affine_rows
 
 def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     shape, attributes = graph.shapes.get(node.input[0], []), given(node)
-    if node.op_type != "LayerNormalization" or len(node.output) > 1 or not shape or not shape[-1]:
+    if len(node.output) > 1 or not shape or not shape[-1]:
         return None
     if attributes.get("axis", -1) % len(shape) != len(shape) - 1 or not graph.are_constant(node.input[1:]):
         return None
@@ -43,4 +43,5 @@ LAYER_NORMALISATION = Rewriting(
     "layer normalisation as products and tables",
     "Difference, variance and the factor made of it are quantised, each with a scale of its own.",
     _spell,
+    ("LayerNormalization",),
 )

@@ -14,7 +14,7 @@ _LEAST = np.log(1 / 512)
 
 def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     shape, name = graph.shapes.get(node.input[0], []), node.output[0]
-    if node.op_type != "Softmax" or len(shape) < 2 or not all(shape[1:]) or _ends(graph, name):
+    if len(shape) < 2 or not all(shape[1:]) or _ends(graph, name):
         return None
     axis = given(node).get("axis", -1) % len(shape)
     if axis != len(shape) - 1:
@@ -61,4 +61,5 @@ SOFTMAX = Rewriting(
     "softmax as a difference, a table, an average and a product",
     f"Exponentials below {np.exp(_LEAST):.4f} of the greatest are 0; sum and reciprocal have scales of their own.",
     _spell,
+    ("Softmax",),
 )

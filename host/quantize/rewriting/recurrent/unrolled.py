@@ -7,7 +7,7 @@ from onnx import NodeProto, helper
 
 from ..float_graph import FloatGraph, Rewriting
 from ..norms.normalisation import Float64
-from .recurrence import Direction, Recurrence, recurrence
+from .recurrence import RECURRENT, Direction, Recurrence, recurrence
 from .row_order import follow, unmoved
 
 #: A tensor, or values that are known.
@@ -146,8 +146,6 @@ def _projection(
 
 
 def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
-    if node.op_type not in ("LSTM", "GRU"):
-        return None
     of = recurrence(graph, node)
     name = node.output[0] or node.name
     source, passed = unmoved(graph, node.input[0])
@@ -191,4 +189,5 @@ UNROLLED = Rewriting(
     "LSTM or GRU as products, sums and tables of each step",
     "State, cell, gates and sums are int8, each with one scale for all steps.",
     _spell,
+    RECURRENT,
 )
