@@ -140,3 +140,21 @@ class Normalised(nn.Module):
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         return self.head(self.layers(images).mean((2, 3)))
+
+
+class VisionTransformer(Transformer):
+    """A block of a small vision transformer: 64 tokens of 192 elements, three heads."""
+
+    shape = 3, 32, 32
+
+    def __init__(self) -> None:
+        super().__init__(192, 3)
+
+
+class VisionMixer(Mixer):
+    """A block of a small mixer: 64 tokens of 192 elements."""
+
+    shape = 3, 32, 32
+
+    def __init__(self) -> None:
+        super().__init__(64, 192)
