@@ -65,6 +65,7 @@ def network(steps: Steps, shape: tuple[int, ...] = MAP, opset: int = 17) -> onnx
 
 SPLIT = ["Reshape", "Transpose", "Reshape"]
 ACROSS = ["Transpose", "Conv", "Transpose"]
+TURNED = ["Transpose", "Reshape"]
 GROUP_MEAN = ["GlobalAveragePool", "Conv"]
 SOFTMAX = ["Reshape", "MaxPool", "Sub", "Clip", "Exp", "GlobalAveragePool", "Reciprocal", "Mul", "Mul", "Reshape"]
 
@@ -74,7 +75,7 @@ CASES: dict[str, tuple[Steps, list[str]]] = {
     "vector": ([("ReduceMean", (), {"axes": (-1, -2), "keepdims": 0})], ["GlobalAveragePool", "Flatten"]),
     "average of rows": ([("ReduceMean", (), {"axes": (3,)})], ["Conv"]),
     "average of columns": ([("ReduceMean", (), {"axes": (2,), "keepdims": 0})], ["Conv", "Squeeze"]),
-    "average of channels": ([("ReduceMean", (), {"axes": (1,)})], ["ReduceMean"]),
+    "average of channels": ([("ReduceMean", (), {"axes": (1,)})], [*TURNED, "GlobalAveragePool", "Reshape"]),
     "even windows": ([("AveragePool", (), {"kernel_shape": (2, 4), "strides": (2, 4)})], ["Conv"]),
     "windows over a border": (
         [("AveragePool", (), {"kernel_shape": (3, 3), "pads": (1, 1, 1, 1), "count_include_pad": 1})],
@@ -91,16 +92,18 @@ CASES: dict[str, tuple[Steps, list[str]]] = {
     ),
     "average of all rows": (
         [("ReduceMean", (), {"axes": (1, 2), "keepdims": 0})],
-        ["Transpose", "GlobalAveragePool", "Flatten"],
+        [*TURNED, "GlobalAveragePool", "Reshape"],
     ),
     "average of all rows that stay": (
         [("ReduceMean", (), {"axes": (-2, -3)})],
-        ["Transpose", "GlobalAveragePool", "Transpose"],
+        [*TURNED, "GlobalAveragePool", "Reshape"],
     ),
     # Maxima.
     "maximum of a map": ([("ReduceMax", (), {"axes": (2, 3), "keepdims": 0})], ["MaxPool", "Squeeze"]),
     "maximum of rows": ([("ReduceMax", (), {"axes": (-1,)})], ["MaxPool"]),
-    "maximum of channels": ([("ReduceMax", (), {"axes": (1, 2)})], ["ReduceMax"]),
+    "maximum of channels": ([("ReduceMax", (), {"axes": (1, 2)})], [*TURNED, "MaxPool", "Reshape"]),
+    "maximum of all": ([("ReduceMax", (), {"axes": (-1, 1, 2), "keepdims": 0})], ["Reshape", "MaxPool", "Reshape"]),
+    "maximum of a batch": ([("ReduceMax", (), {"axes": (0, 1)})], ["ReduceMax"]),
     # Interpolation: 0 is an axis that stays as it is.
     "bilinear": ([resize((2, 2))], ["Pad", "Conv", "DepthToSpace"]),
     "bilinear by three": ([resize((3, 3))], ["Pad", "Conv", "DepthToSpace"]),

@@ -8,11 +8,11 @@ from __future__ import annotations
 import onnx
 
 from .affine import AFFINE
-from .averages import AVERAGE_OF_AXES, AVERAGE_OF_LARGE_MAP, AVERAGE_OF_MAP, AVERAGE_OF_ROWS, AVERAGE_OF_WINDOWS
+from .averages import AVERAGE_OF_ANY_AXES, AVERAGE_OF_AXES, AVERAGE_OF_LARGE_MAP, AVERAGE_OF_MAP, AVERAGE_OF_WINDOWS
 from .float_graph import FloatGraph, Rewriting, Rewritten
 from .gathered import GATHERED
 from .last_axis import LAST_AXIS
-from .maxima import MAXIMUM_OF_AXES
+from .maxima import MAXIMUM_OF_ANY_AXES, MAXIMUM_OF_AXES
 from .norms.group_norm import GROUP_NORMALISATION
 from .norms.layer_norm import LAYER_NORMALISATION
 from .norms.softmax import SOFTMAX
@@ -30,14 +30,15 @@ REWRITINGS: tuple[Rewriting, ...] = (
     GROUP_NORMALISATION,
     UNROLLED,
     AVERAGE_OF_MAP,
-    AVERAGE_OF_ROWS,
-    AVERAGE_OF_LARGE_MAP,
     AVERAGE_OF_AXES,
     AVERAGE_OF_WINDOWS,
     MAXIMUM_OF_AXES,
     TRANSPOSED,
     RESAMPLING,
     GATHERED,
+    AVERAGE_OF_ANY_AXES,
+    MAXIMUM_OF_ANY_AXES,
+    AVERAGE_OF_LARGE_MAP,
     PRELU,
     LAYER_NORMALISATION,
     LAST_AXIS,

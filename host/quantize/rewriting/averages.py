@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from onnx import NodeProto, helper
 
-from .axes import Step, reduced_axes, without_axes
+from .axes import Step, as_pixels, reduced_axes, without_axes
 from .float_graph import FloatGraph, Rewriting, chained, depthwise, given
 
 #: Of a map that one window reads: its steps, and a weight word each, must fit the memories.
@@ -31,19 +31,9 @@ def _of_map(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     ]
 
 
-def _of_rows(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
-    shape = graph.shapes.get(node.input[0], [])
-    last = len(shape) - 1
-    axes = reduced_axes(graph, node)
-    if len(shape) not in (3, 4) or axes != list(range(1, last)):
-        return None
-    order = [0, last, *axes]
-    steps: list[Step] = [("Transpose", (), {"perm": order}), ("GlobalAveragePool", (), {})]
-    if given(node).get("keepdims", 1):
-        steps.append(("Transpose", (), {"perm": np.argsort(order).tolist()}))
-    else:
-        steps.append(("Flatten", (), {}))
-    return chained(node, steps)
+def _of_any_axes(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
+    steps = as_pixels(graph, node, reduced_axes(graph, node), lambda pixels: ("GlobalAveragePool", (), {}))
+    return steps and chained(node, steps)
 
 
 def _of_large_map(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
@@ -112,10 +102,10 @@ AVERAGE_OF_MAP = Rewriting(
     _of_map,
     ("AveragePool", "ReduceMean"),
 )
-AVERAGE_OF_ROWS = Rewriting(
-    "average over all but the last axis as GlobalAveragePool",
+AVERAGE_OF_ANY_AXES = Rewriting(
+    "average over any axes as GlobalAveragePool of a map whose pixels they are",
     "Nothing else changes: ONNX Runtime averages the codes of a whole map in integers.",
-    _of_rows,
+    _of_any_axes,
     ("ReduceMean",),
 )
 AVERAGE_OF_LARGE_MAP = Rewriting(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from onnx import NodeProto
@@ -10,6 +10,9 @@ from onnx import NodeProto
 from .float_graph import FloatGraph, given
 
 Step = tuple[str, Sequence[str], dict[str, object]]
+
+#: Batch, channels, rows and columns.
+_MOST_AXES = 4
 
 
 def reduced_axes(graph: FloatGraph, node: NodeProto) -> list[int]:
@@ -28,6 +31,39 @@ def without_axes(graph: FloatGraph, node: NodeProto, axes: Sequence[int]) -> lis
     if given(node).get("keepdims", 1):
         return []
     return [("Squeeze", [graph.constant(f"{node.output[0]}_axes", np.array(axes, np.int64))], {})]
+
+
+def as_pixels(
+    graph: FloatGraph, node: NodeProto, axes: Sequence[int], pool: Callable[[int], Step]
+) -> list[Step] | None:
+    """A reduction over any axes but the batch: these become the pixels of a map, the others its channels.
+
+    Parameters
+    ----------
+    graph : FloatGraph
+    node : NodeProto
+    axes : sequence of int
+    pool : callable
+        From the pixels to the step that pools them.
+
+    Returns
+    -------
+    list of Step or None
+        None where an axis is the batch, a size is not known, or there are more axes than a map has.
+    """
+    shape, name = graph.shapes.get(node.input[0], []), node.output[0]
+    if not axes or not axes[0] or not all(shape[1:]) or len(shape) > _MOST_AXES:
+        return None
+    kept, pixels = [axis for axis in range(1, len(shape)) if axis not in axes], [shape[axis] for axis in axes]
+    count = int(np.prod(pixels))
+    result = [1 if axis in axes else shape[axis] for axis in range(1, len(shape))]
+    if not given(node).get("keepdims", 1):
+        result = [shape[axis] for axis in kept]
+    sizes = {"pixels": [-1, int(np.prod([shape[axis] for axis in kept])), count], "kept": [-1, *result]}
+    before, after = (graph.constant(f"{name}_{key}", np.array(size, np.int64)) for key, size in sizes.items())
+    order = [0, *kept, *axes]
+    turned: list[Step] = [("Transpose", (), {"perm": order})] if order != sorted(order) else []
+    return [*turned, ("Reshape", [before], {}), pool(count), ("Reshape", [after], {})]
 
 
 def to_space(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnx import NodeProto
 
-from .axes import reduced_axes, without_axes
+from .axes import as_pixels, reduced_axes, without_axes
 from .float_graph import FloatGraph, Rewriting, chained
 
 
@@ -18,9 +18,22 @@ def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     return chained(node, [pool, *without_axes(graph, node, axes)])
 
 
+def _of_any_axes(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
+    steps = as_pixels(
+        graph, node, reduced_axes(graph, node), lambda pixels: ("MaxPool", (), {"kernel_shape": [pixels]})
+    )
+    return steps and chained(node, steps)
+
+
 MAXIMUM_OF_AXES = Rewriting(
     "maximum over rows or columns as max pooling",
     "Nothing else changes: the greatest code is that of the greatest value.",
     _spell,
+    ("ReduceMax",),
+)
+MAXIMUM_OF_ANY_AXES = Rewriting(
+    "maximum over any axes as max pooling of a map whose pixels they are",
+    "Nothing else changes: the greatest code is that of the greatest value.",
+    _of_any_axes,
     ("ReduceMax",),
 )
