@@ -107,5 +107,7 @@ LOWERINGS: dict[Kind, Lowering] = {
     Kind.SLICE: Lowering(lower_slice, SLICE, Runs.COPY, (Slice, Arrange), (add_arrangement,), moves=True),
     Kind.PAD: Lowering(lower_pad, PAD, Runs.COPY, (Pad, Arrange), (add_arrangement,), moves=True),
     Kind.COMBINATION: Lowering(lower_combination, POINTWISE, Runs.TABLE, (Pointwise,)),
-    Kind.LAYOUT: Lowering(lower_layout, (*LAYOUT, *CHOICE), Runs.IN_PLACE, (Arrange,), (add_arrangement,), moves=True),
+    Kind.LAYOUT: Lowering(
+        lower_layout, (*LAYOUT, *CHOICE), Runs.IN_PLACE, (Arrange, Slice), (add_arrangement,), moves=True
+    ),
 }
