@@ -17,7 +17,7 @@ from oracles.exactness import assert_right, needs_reference
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402
 
-from networks.exported.torch_attention import Attentive, Mixer, Normalised, Transformer  # noqa: E402
+from networks.exported.torch_attention import Attentive, Classified, Mixer, Normalised, Transformer  # noqa: E402
 from networks.exported.torch_quantised import quantised  # noqa: E402
 
 pytestmark = [
@@ -32,6 +32,7 @@ SHAPE = (3, 16, 16)
 #: Each network, and how many products of two activations it has.
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], int]] = {
     "transformer": (Transformer, 6),
+    "transformer with a class token": (Classified, 6),
     "PyTorch's attention": (lambda: Attentive(nn.MultiheadAttention(24, 2, batch_first=True)), 4),
     "PyTorch's encoder": (
         lambda: Attentive(nn.TransformerEncoderLayer(24, 2, 48, batch_first=True, activation="gelu")),
@@ -54,7 +55,7 @@ def test_every_byte_is_onnx_runtimes(name: str, dynamo: bool) -> None:
     assert_right(verify(data, PRESETS["ecp5-85k"], samples=2))
 
 
-@pytest.mark.parametrize("name", ["transformer", "mixer", "group normalisation"])
+@pytest.mark.parametrize("name", ["transformer with a class token", "mixer", "group normalisation"])
 def test_on_small_memories(name: str) -> None:
     assert_right(verify(quantised(NETWORKS[name][0], SHAPE, least=0.3, dynamo=False), PRESETS["tiny"], samples=1))
 

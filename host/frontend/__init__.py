@@ -13,6 +13,7 @@ from .building.elements import settle_inputs, settle_output
 from .floats.float_sums import read_float_product
 from .floats.transposed import check_transposed
 from .fragments.classify import classify
+from .fragments.constants import deliver_constants
 from .fragments.float_products import check_weights, explain_float
 from .fragments.fragments import INTEGER_PRODUCTS, PRODUCTS, Fragment, Kind
 from .fragments.grouping import find_fragments
@@ -96,6 +97,7 @@ def _clip_ahead(state: _State) -> None:
 
 
 def _find_fragments(state: _State) -> None:
+    deliver_constants(state.source)
     check_wide(state.source)
     state.fragments = find_fragments(state.source)
     classify(state.source, state.fragments)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 
 import onnx
 from onnx import NodeProto
@@ -19,16 +19,21 @@ def pointwise_nodes(model: onnx.ModelProto) -> Iterator[str]:
     ``x * sigmoid(x)`` is one of them.
     """
     producers = {name: node for node in model.graph.node for name in node.output}
-    constants = {tensor.name for tensor in model.graph.initializer}
+    constants = {tensor.name: tensor.dims for tensor in model.graph.initializer}
     for node in model.graph.node:
         if node.op_type not in ("Add", *_TABLES):
             continue
         is_table = node.op_type in _TABLES and len(_origins(node, producers, constants)) == 1
-        if is_table or constants & set(node.input):
+        if is_table or any(name in constants and not _has_elements(constants[name]) for name in node.input):
             yield node.name
 
 
-def _origins(node: NodeProto, producers: dict[str, NodeProto], constants: set[str]) -> set[str]:
+def _has_elements(shape: Sequence[int]) -> bool:
+    """Whether a constant has a value for each element: along more axes than one."""
+    return sum(size > 1 for size in shape) > 1
+
+
+def _origins(node: NodeProto, producers: dict[str, NodeProto], constants: Container[str]) -> set[str]:
     """The tensors that a pointwise node is a function of: those that no pointwise operator computes, or that two
     operands meet in."""
     found: set[str] = set()

@@ -29,7 +29,8 @@ def feature_shape(source: Source, name: str) -> tuple[Shape3, Shape3]:
     taken as it lies: an image, or a vector.
     """
     found = _find_spatial(source, name)
-    if found is not None:
+    # What is repeated on the way has another size there.
+    if found is not None and size(found[1]) == size(source.shapes[name]):
         path, shape, axes, onnx_shape = found
         here: Shape3 | None = axes
         for node in reversed(path):

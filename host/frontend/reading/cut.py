@@ -29,7 +29,7 @@ def cut(
         What it computes.
     """
     computed = set(inputs) | {name for node in nodes for name in node.output}
-    constant_nodes = _constant_nodes(source, {name for node in nodes for name in reads(node)} - computed)
+    constant_nodes = _constant_nodes(source, {*outputs, *(name for node in nodes for name in reads(node))} - computed)
     all_nodes = [*constant_nodes, *(_without(node, inputs) for node in nodes)]
     read = {name for node in all_nodes for name in reads(node)} | set(outputs)
     called = {(node.domain, node.op_type) for node in all_nodes}
@@ -41,7 +41,7 @@ def cut(
             for name, shape in inputs.items()
         ],
         [helper.make_empty_tensor_value_info(name) for name in outputs],
-        [tensor for tensor in source.model.graph.initializer if tensor.name in read],
+        [tensor for tensor in source.model.graph.initializer if tensor.name in read - inputs.keys()],
     )
     model = helper.make_model(
         graph,

@@ -142,6 +142,30 @@ class Normalised(nn.Module):
         return self.head(self.layers(images).mean((2, 3)))
 
 
+class Classified(nn.Module):
+    """As vision transformers have it: a token of the class in front of the patches, an embedding of every position.
+
+    Parameters
+    ----------
+    size, heads : int
+        See :class:`SelfAttention`.
+    """
+
+    def __init__(self, size: int = 24, heads: int = 3) -> None:
+        super().__init__()
+        self.patches, self.block, self.head = (
+            nn.Conv2d(3, size, 4, 4),
+            TransformerBlock(size, heads),
+            nn.Linear(size, 10),
+        )
+        self.token, self.positions = nn.Parameter(torch.randn(1, 1, size)), nn.Parameter(torch.randn(1, 17, size))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        patches = self.patches(images).flatten(2).transpose(1, 2)
+        tokens = torch.cat([self.token.expand(len(patches), -1, -1), patches], 1) + self.positions
+        return self.head(self.block(tokens)[:, 0])
+
+
 class VisionTransformer(Transformer):
     """A block of a small vision transformer: 64 tokens of 192 elements, three heads."""
 
