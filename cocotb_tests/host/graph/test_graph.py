@@ -210,7 +210,7 @@ def test_a_table_after_a_layer_becomes_part_of_its_finish() -> None:
     first, second = maker.table(), maker.table()
     maker.convolution("x", 3, SAME)
     (layer,) = maker.graph.layers
-    assert (layer.inner, layer.table, layer.transfer_functions) == (layer.output, None, 0)
+    assert (layer.inner, layer.table) == (layer.output, None)
     once = layer.with_table("after", first)
     twice = once.with_table("last", second)
     assert (once.inner, once.output, twice.inner, twice.output) == (layer.output, "after", layer.output, "last")
