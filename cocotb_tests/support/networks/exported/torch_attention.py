@@ -142,22 +142,11 @@ class Normalised(nn.Module):
         return self.head(self.layers(images).mean((2, 3)))
 
 
-class Classified(nn.Module):
-    """As vision transformers have it: a token of the class in front of the patches, an embedding of every position.
-
-    Parameters
-    ----------
-    size, heads : int
-        See :class:`SelfAttention`.
-    """
+class Classified(Transformer):
+    """As vision transformers have it: a token of the class in front of the patches, an embedding of every position."""
 
     def __init__(self, size: int = 24, heads: int = 3) -> None:
-        super().__init__()
-        self.patches, self.block, self.head = (
-            nn.Conv2d(3, size, 4, 4),
-            TransformerBlock(size, heads),
-            nn.Linear(size, 10),
-        )
+        super().__init__(size, heads)
         self.token, self.positions = nn.Parameter(torch.randn(1, 1, size)), nn.Parameter(torch.randn(1, 17, size))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
