@@ -190,7 +190,8 @@ def test_an_unsupported_operator_in_the_middle(form: str):
     made.product("Gemm", (4, 8), 0, (1, 4), transB=1)
     assert refusal(made.serialise()) == (
         f"net.onnx: Softmax '{softmax}' between {main_name(made)} and {main_name(made, 1)} is not supported: the "
-        "accelerator has no Softmax; replace it, or end the quantised network before it"
+        "accelerator has no Softmax; quantise the float model with `lutterfly quantize`, which spells it with "
+        "operators that run, or end the quantised network before it"
     )
 
 

@@ -139,7 +139,7 @@ def network_larger_than_the_memories() -> bytes:
         (float_model, r"is a float model; quantise the float model with `lutterfly quantize .*`"),
         (
             softmax_in_the_middle,
-            r"Softmax '.*' between Conv '.*' and Conv '.*' is not supported: .*; replace it, or end the quantised .*",
+            r"Softmax '.*' between Conv '.*' and Conv '.*' is not supported: .*; quantise the float .*, or end .*",
         ),
         (
             weights_with_a_zero_point,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnx import NodeProto
 
-from ..reading.errors import FOLD, NORMALISE, UnsupportedError
+from ..reading.errors import FOLD, NORMALISE, REWRITE, UnsupportedError
 from ..reading.source import Source, size
 from .fragments import (
     ADDITION,
@@ -48,8 +48,8 @@ _OF_TWO = (
     | dict.fromkeys(MULTIPLICATION, Kind.MULTIPLICATION)
     | dict.fromkeys(EXTREMES, Kind.EXTREME)
 )
-_REMEDIES = {NORMALISATION: FOLD} | dict.fromkeys(
-    ("GroupNormalization", "InstanceNormalization", "LayerNormalization", "RMSNormalization"), NORMALISE
+_REMEDIES = {NORMALISATION: FOLD, "RMSNormalization": NORMALISE} | dict.fromkeys(
+    ("GRU", "GroupNormalization", "InstanceNormalization", "LSTM", "LayerNormalization", "Softmax"), REWRITE
 )
 
 
@@ -109,7 +109,7 @@ def _judge(source: Source, fragment: Fragment) -> tuple[Kind, str]:
 
 
 def _refuse_foreign(fragment: Fragment, node: NodeProto) -> tuple[Kind, str]:
-    fragment.cause, fragment.remedy = node, _REMEDIES.get(node.op_type, fragment.remedy)
+    fragment.cause, fragment.remedy = node, _REMEDIES.get(written_operator(node), fragment.remedy)
     return Kind.HOST, f"the accelerator has no {_foreign(node)}"
 
 

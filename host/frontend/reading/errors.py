@@ -15,6 +15,10 @@ SPELL = (
     "quantise the float model with `lutterfly quantize`, which spells it as a convolution and DepthToSpace, or use "
     "scales that are powers of two"
 )
+REWRITE = (
+    "quantise the float model with `lutterfly quantize`, which spells it with operators that run, or end the quantised "
+    "network before it"
+)
 REPLACE = "replace it, or end the quantised network before it"
 
 
