@@ -27,7 +27,9 @@ def deliver_constants(source: Source) -> None:
             codes = source.constants.get(maker.input[0] if dequantised else name)
             if name not in source.constants or codes is None or codes.dtype not in (np.int8, np.uint8):
                 continue
-            if node.op_type in CONCAT or _has_elements(codes.shape):
+            # ONNX' own operators take codes that are not dequantised as integers.
+            is_quantised = dequantised or node.domain == "com.microsoft"
+            if node.op_type in CONCAT or (is_quantised and _has_elements(codes.shape)):
                 found |= {name, maker.input[0]} if dequantised else {name}
     for name in found:
         array = source.constants.pop(name)
