@@ -100,7 +100,7 @@ MANY_CORES = (
 )
 BLOCK = 20
 #: First seeds, and how many blocks follow.
-BEGINNINGS = ((0, 15), (FIRST_WIDE, 4), (FIRST_MOVED, 4), (FIRST_ARRANGED, 4), (FIRST_MULTIPLIED, 4), (FIRST_MIXING, 4))
+BEGINNINGS = ((0, 15), (FIRST_WIDE, 4), (FIRST_MOVED, 4), (FIRST_ARRANGED, 4), (FIRST_MULTIPLIED, 4), (FIRST_MIXING, 3))
 #: Of a block: an odd accelerator's memories may hold too little, and on it a layer's cycles may be predicted wrongly.
 REFUSED, OFF = 2, 1
 

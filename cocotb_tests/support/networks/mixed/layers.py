@@ -40,7 +40,7 @@ _KINDS: dict[str, tuple[int, tuple[Engine, ...]]] = {
     "average": (1, ()),
 }
 #: What further kinds need, where that is not the engine that copies.
-_EXTRA_ENGINES: dict[str, Engine] = {"product": MULTIPLY, "excite": MULTIPLY, "difference": ADD, "spread": ADD}
+_EXTRA_ENGINES: dict[str, Engine] = {"product": MULTIPLY, "excite": MULTIPLY, "difference": ADD}
 _FUNCTIONS = ("Sigmoid", "Tanh", "LeakyRelu", "HardSwish")
 #: Features that a fully connected layer reads at most.
 _MOST_FEATURES = 200
@@ -195,9 +195,10 @@ class Drawn:
     def spread(self, x: Codes) -> list[Codes]:
         """With a vector that is there for every pixel."""
         vector = self.net.conv(self.net.global_average(x), x.channels, 1)
-        if self.scope.coin():
+        has_sums = ADD in self.scope.config.engines
+        if has_sums and self.scope.coin():
             return [self.net.add(x, vector, like=x)]
-        return [self.net.combine(self.scope.one_of("Sub", "Max", "Min"), x, vector)]
+        return [self.net.combine(self.scope.one_of(*["Sub"] * has_sums, "Max", "Min"), x, vector)]
 
     def head(self, x: Codes) -> list[Codes]:
         """Fully connected layers on a whole map, an output."""
