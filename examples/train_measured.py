@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -94,3 +95,10 @@ def tell(found: Measured) -> None:
     print(f"simulated core: {found.differing} of {len(found.of_int8)} outputs differ from ONNX Runtime's")
     for phrase in found.cycles:
         print(phrase)
+
+
+def keep(found: Measured, folder: Path | None, name: str) -> None:
+    """Write the float and the int8 model into a folder, if one is given."""
+    if folder:
+        (folder / f"{name}.onnx").write_bytes(found.float_model)
+        (folder / f"{name}_int8.onnx").write_bytes(found.int8_model)

@@ -17,7 +17,7 @@ from torch import nn
 
 from lutterfly.examples.digits import as_input
 from lutterfly.examples.train_loop import load, one_cycle, train_epoch
-from lutterfly.examples.train_measured import measure, repeatable, tell
+from lutterfly.examples.train_measured import keep, measure, repeatable, tell
 
 CELLS = {"LSTM": nn.LSTM, "GRU": nn.GRU}
 EPOCHS, BATCH, HIDDEN = 40, 32, 32
@@ -61,9 +61,7 @@ def main() -> None:
         hits = int((logits.argmax(axis=1) == right).sum())
         print(f"{name}: {hits / len(right):.2%}, {hits} of {len(right)} held-out images")
     tell(found)
-    if given.output:
-        (given.output / f"digits_{given.cell.lower()}.onnx").write_bytes(found.float_model)
-        (given.output / f"digits_{given.cell.lower()}_int8.onnx").write_bytes(found.int8_model)
+    keep(found, given.output, f"digits_{given.cell.lower()}")
 
 
 if __name__ == "__main__":

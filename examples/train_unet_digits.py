@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from lutterfly.examples.digits import as_input
 from lutterfly.examples.train_loop import load, one_cycle, shifted
-from lutterfly.examples.train_measured import SEED, measure, repeatable, tell
+from lutterfly.examples.train_measured import SEED, keep, measure, repeatable, tell
 
 EPOCHS, BATCH, CHANNELS = 30, 32, 16
 NOISE = 0.3
@@ -102,9 +102,7 @@ def main() -> None:
         error = float(np.mean(np.square(made - clean)))
         print(f"{name}: mean squared error {error:.5f}, {10 * np.log10(1 / error):.2f} dB below full scale")
     tell(found)
-    if given.output:
-        (given.output / f"digits_unet_{given.up}.onnx").write_bytes(found.float_model)
-        (given.output / f"digits_unet_{given.up}_int8.onnx").write_bytes(found.int8_model)
+    keep(found, given.output, f"digits_unet_{given.up}")
 
 
 if __name__ == "__main__":

@@ -88,7 +88,7 @@ def _follow(state: _State) -> None:
 
 
 def _measure(state: _State) -> None:
-    fix_batch(state.source)
+    fix_batch(state.source.model)
     measure(state.source)
 
 

@@ -57,7 +57,7 @@ def read_float_model(file: Model, name: str) -> onnx.ModelProto:
     keep_inputs(model, [value.name for value in model_inputs(model)])
     sample = Source(name, copy.deepcopy(model), file, qdq=False)
     check_inputs(sample)
-    fix_batch(sample)
+    fix_batch(sample.model)
     measure(sample)
     return model
 
@@ -85,7 +85,8 @@ def prepare(model: onnx.ModelProto, name: str, folder: Path) -> tuple[onnx.Model
         if version < _COORDINATES:
             _keep_coordinates(model)
     if any(node.op_type in RECURRENT for node in model.graph.node):
-        _set_batch(model)
+        # Initial states, whose shape has it, are constants then.
+        fix_batch(model)
     # From a file: of a model in memory it takes the constants away.
     source, target = folder / "float.onnx", folder / "prepared.onnx"
     onnx.save(model, source)
@@ -94,15 +95,6 @@ def prepare(model: onnx.ModelProto, name: str, folder: Path) -> tuple[onnx.Model
     found = rewrite(model)
     drop_unread(model)
     return model, found
-
-
-def _set_batch(model: onnx.ModelProto) -> None:
-    """Set the batch to 1, so that initial states, whose shape has it, are constants."""
-    del model.graph.value_info[:]
-    for value in model_inputs(model):
-        value.type.tensor_type.shape.dim[0].dim_value = 1
-    for value in model.graph.output:
-        value.type.tensor_type.ClearField("shape")
 
 
 def _keep_coordinates(model: onnx.ModelProto) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator
 
 import onnx
 from onnx import NodeProto
 
+from ..frontend.fragments.constants import has_elements
 from ..frontend.fragments.fragments import EXTREMES, MULTIPLICATION, POINTWISE, SUBTRACTION
 
 #: What is quantised, unless it is a function of one tensor.
@@ -24,13 +25,8 @@ def pointwise_nodes(model: onnx.ModelProto) -> Iterator[str]:
         if node.op_type not in ("Add", *_TABLES):
             continue
         is_table = node.op_type in _TABLES and len(_origins(node, producers, constants)) == 1
-        if is_table or any(name in constants and not _has_elements(constants[name]) for name in node.input):
+        if is_table or any(name in constants and not has_elements(constants[name]) for name in node.input):
             yield node.name
-
-
-def _has_elements(shape: Sequence[int]) -> bool:
-    """Whether a constant has a value for each element: along more axes than one."""
-    return sum(size > 1 for size in shape) > 1
 
 
 def _origins(node: NodeProto, producers: dict[str, NodeProto], constants: Container[str]) -> set[str]:

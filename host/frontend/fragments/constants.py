@@ -29,7 +29,7 @@ def deliver_constants(source: Source) -> None:
                 continue
             # ONNX' own operators take codes that are not dequantised as integers.
             is_quantised = dequantised or node.domain == "com.microsoft"
-            if node.op_type in CONCAT or (is_quantised and _has_elements(codes.shape)):
+            if node.op_type in CONCAT or (is_quantised and has_elements(codes.shape)):
                 found |= {name, maker.input[0]} if dequantised else {name}
     for name in found:
         array = source.constants.pop(name)
@@ -45,6 +45,6 @@ def _operands(node: NodeProto) -> Sequence[str]:
     return (node.input[0], node.input[3]) if node.domain == "com.microsoft" else node.input
 
 
-def _has_elements(shape: tuple[int, ...]) -> bool:
-    """Whether values lie along more axes than one."""
+def has_elements(shape: Sequence[int]) -> bool:
+    """Whether a constant has a value for each element: along more axes than one."""
     return sum(size > 1 for size in shape) > 1

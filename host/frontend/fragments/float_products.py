@@ -44,7 +44,7 @@ def explain_float(given: Source, name: str, doubt: UnsupportedError) -> ModelErr
     doubt : UnsupportedError
         Why its bytes may not be those of an integer sum, and what would make them so; empty if it has none.
     """
-    fix_batch(given)
+    fix_batch(given.model)
     measure(given)
     fragment = next(
         (fragment for fragment in find_fragments(given) if any(node.name == name for node in fragment.nodes)), None

@@ -45,7 +45,7 @@ def replace_integer_products(source: Source) -> Source:
     """
     if not any(node.op_type in INTEGER for node in source.model.graph.node):
         return source
-    fix_batch(source)
+    fix_batch(source.model)
     measure(source)
     model = onnx.ModelProto()
     model.CopyFrom(source.model)

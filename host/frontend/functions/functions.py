@@ -111,7 +111,7 @@ def stand_in(source: Source, functions: Functions) -> tuple[onnx.ModelProto, lis
     measured = onnx.ModelProto()
     measured.CopyFrom(model)
     shown = Source(source.name, measured, source.file, source.qdq)
-    fix_batch(shown)
+    fix_batch(shown.model)
     measure(shown)
     calls = []
     for node in model.graph.node:

@@ -152,7 +152,7 @@ def _convolve(build: Build, node: NodeProto, place: Place, output: str) -> Place
             f"{source.name}: the bias {node.input[at.bias]!r} of {label(node)} must be "
             f"int32, not {bias.dtype}; quantise the model again"
         )
-    return add_convolution(build, node, place, weights, bias, _multiplier(source, node, channels), output, output)
+    return add_convolution(build, node, place, weights, bias, multiplier_of(source, node, channels), output, output)
 
 
 def add_convolution(
@@ -213,7 +213,7 @@ def add_convolution(
     return Place(output, axes, onnx_shape)
 
 
-def _multiplier(source: Source, node: NodeProto, channels: int) -> np.ndarray:
+def multiplier_of(source: Source, node: NodeProto, channels: int) -> np.ndarray:
     """float32[channels]: the scale from accumulator to result, in ONNX Runtime's order of float32 operations."""
     at = _POSITIONS[node.op_type]
     positions = (1, at.weight + 1, at.output_scale)

@@ -15,11 +15,12 @@ from ..building.elements import Elements, add_arrangement, channels_of, elements
 from ..fragments.fragments import AVERAGE, LAYOUT, POINTWISE, POOLING, Fragment, label
 from ..reading.errors import UnsupportedError
 from ..reading.source import Source
+from .linear import multiplier_of
 
 #: How ONNX and ONNX Runtime call it.
 PRODUCTS_OF_TWO = ("MatMul", "QLinearMatMul")
-#: Positions of both operands, of the result's scale, and of zero points from the scales on, in QLinearMatMul.
-_OPERANDS, _RESULT = (0, 3), 6
+#: Positions of both operands in QLinearMatMul; scale and zero point follow each.
+_OPERANDS = (0, 3)
 
 
 class _Operand(NamedTuple):
@@ -52,7 +53,7 @@ def lower_matrix_product(build: Build, fragment: Fragment) -> None:
     Raises
     ------
     UnsupportedError
-        If an operand has a zero point, is no matrix, or takes too many pieces to move.
+        If an operand has another zero point than 0; if it is a vector.
     """
     source, node, end = build.source, fragment.main, fragment.outputs[0]
     first_layer = len(build.graph.layers)
@@ -99,11 +100,10 @@ def _add_products(build: Build, node: NodeProto, windows: _Operand, matrices: _O
     """Add the layers."""
     sources, (tensor, end, size) = _window_tensors(build, node, windows, result.size), result
     results = [tensor] if len(sources) == 1 else [f"{end} {number}" for number in range(len(sources))]
+    (multiplier,) = multiplier_of(build.source, node, 1)
     for name, part, order in zip(sources, results, matrices.elements, strict=True):
         build.add_tensor(part, (*size, len(order)), end)
-        layer = MatrixProduct(
-            node.name, (name, matrices.tensor), part, multiplier=_multiplier(build, node), order=order
-        )
+        layer = MatrixProduct(node.name, (name, matrices.tensor), part, multiplier=multiplier, order=order)
         build.graph.layers.append(layer)
     if len(results) > 1:
         build.add_tensor(tensor, (*size, matrices.elements.shape[1] * len(results)), end)
@@ -132,15 +132,6 @@ def _window_tensors(build: Build, node: NodeProto, operand: _Operand, size: tupl
         names.append(f"{tensor.name} for {node.name} {number}")
         add_arrangement(build, [tensor.name], elements.reshape(*size, -1), names[-1], None, node)
     return names
-
-
-def _multiplier(build: Build, node: NodeProto) -> np.float32:
-    """From a sum to a code, in ONNX Runtime's order of float32 operations."""
-    left, right, result = (
-        build.source.constants[node.input[at]].astype(np.float32).item()
-        for at in (*(at + 1 for at in _OPERANDS), _RESULT)
-    )
-    return np.float32(np.float32(np.float32(left) * np.float32(right)) / np.float32(result))
 
 
 def _is_read_as_image(source: Source, name: str) -> bool:

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import onnxruntime
-from onnx import NodeProto, numpy_helper
+from onnx import ModelProto, NodeProto, numpy_helper
 
 from ...model.model_graph import computed_tensors, expose, model_inputs
 from ...model.runtime import RUNTIME_ERRORS, plain_session
@@ -26,15 +26,15 @@ _NUMPY_ELEMENTS = (
 )
 
 
-def fix_batch(source: Source) -> None:
+def fix_batch(model: ModelProto) -> None:
     """Set the batch to 1: the accelerator runs one sample at a time."""
-    for value in model_inputs(source.model):
+    for value in model_inputs(model):
         batch = value.type.tensor_type.shape.dim[0]
         batch.Clear()
         batch.dim_value = 1
-    for value in source.model.graph.output:
+    for value in model.graph.output:
         value.type.tensor_type.ClearField("shape")
-    del source.model.graph.value_info[:]
+    del model.graph.value_info[:]
 
 
 def measure(source: Source) -> None:

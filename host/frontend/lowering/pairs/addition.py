@@ -19,8 +19,8 @@ def lower_addition(build: Build, fragment: Fragment) -> None:
     Raises
     ------
     UnsupportedError
-        If the operands have other shapes or types; if the sum of two tables is not what ONNX Runtime computes for every
-        pair of codes.
+        If the operands have other types; if none has the shape of the result; if the sum of two tables is not what ONNX
+        Runtime computes for every pair of codes.
     """
     source, end = build.source, fragment.outputs[0]
     node = next(node for node in fragment.nodes if node.op_type in ADDITION)

@@ -23,7 +23,8 @@ def lower_extreme(build: Build, fragment: Fragment) -> None:
     Raises
     ------
     UnsupportedError
-        If the operands have other shapes or types; if what ONNX Runtime computes is no choice between codes.
+        If the operands have other types; if none has the shape of the result; if what ONNX Runtime computes is no
+        choice between codes.
     """
     source, end = build.source, fragment.outputs[0]
     node = next(node for node in fragment.nodes if node.op_type in EXTREMES)

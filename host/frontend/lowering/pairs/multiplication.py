@@ -18,8 +18,8 @@ def lower_multiplication(build: Build, fragment: Fragment) -> None:
     Raises
     ------
     UnsupportedError
-        If the operands have other types; if they have other shapes, and neither is a vector over the other one's
-        channels; if what ONNX Runtime computes is not one scaling of all products.
+        If the operands have other types; if none has the shape of the result; if what ONNX Runtime computes is not one
+        scaling of all products.
     """
     source, end = build.source, fragment.outputs[0]
     node = next(node for node in fragment.nodes if node.op_type in MULTIPLICATION)

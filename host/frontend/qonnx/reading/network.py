@@ -94,7 +94,7 @@ def read_network(model: onnx.ModelProto, name: str) -> Network:
     measured = Source(name, _spelled(given, quantisers), Model(), qdq=True)
     initializers = list(measured.model.graph.initializer)
     check_inputs(measured)
-    fix_batch(measured)
+    fix_batch(measured.model)
     measure(measured)
     network = Network(name, given, measured, quantisers, initializers)
     _check_sizes(network)
