@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from . import records
 from .checks import check, check_integers, is_power_of_two
-from .config_parts import ArrayConfig, AxiConfig, ClusterConfig, MemoryConfig
+from .config_parts import ArenaConfig, ArrayConfig, AxiConfig, ClusterConfig, MemoryConfig
 from .engines import ADD, DEPTHWISE, MAC, MAXIMUM
 from .engines.configurations import EngineConfigs
 from .isa import COMPUTE
@@ -38,6 +38,8 @@ class Config:
         Commands of each queue that the program memory holds; longer programs stream through it.
     cluster : ClusterConfig
         How many cores there are of all this; one where it is not given.
+    arena : ArenaConfig
+        Whether the arena is on the chip, and how large; external memory where it is not given.
     """
 
     array: ArrayConfig
@@ -46,6 +48,7 @@ class Config:
     engines: EngineConfigs = field(default_factory=lambda: EngineConfigs.of(MAC, MAXIMUM, DEPTHWISE, ADD))
     resident_commands: int = 64
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
+    arena: ArenaConfig = field(default_factory=ArenaConfig)
 
     def __post_init__(self) -> None:
         lanes = self.array.lanes
@@ -86,6 +89,8 @@ class Config:
         )
         for own in self.engines.values():
             own.check(self)
+        ports, on_chip = self.cluster.ports, self.arena.on_chip_bytes
+        check(not on_chip or ports == 1, "on_chip_bytes", f"0 with {ports} AXI4 ports", on_chip)
 
     def size_bytes(self, memory: LocalMemory) -> int:
         """Bytes of one memory: a power of two, or 0 where there is none."""
@@ -122,10 +127,13 @@ class Config:
         return self.memory.parameter_bytes // self.parameter_word_bytes
 
     def to_json(self) -> str:
-        """The configuration as canonical JSON: sorted keys, engines by name; ``cluster`` where there are several."""
+        """The configuration as canonical JSON: sorted keys, engines by name; ``cluster`` where there are several, and
+        ``arena`` where it is on the chip."""
         plain = {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
         if self.cores == 1:
             del plain["cluster"]
+        if not self.arena.on_chip_bytes:
+            del plain["arena"]
         return json.dumps(plain, sort_keys=True)
 
     @classmethod

@@ -103,6 +103,32 @@ class AxiConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ArenaConfig:
+    """The memory that driver and accelerator share.
+
+    Attributes
+    ----------
+    on_chip_bytes : int
+        Bytes of it on the chip, a power of two; 0 where it is external memory, of whatever size the driver says.
+    """
+
+    on_chip_bytes: int = 0
+
+    #: EXTERNAL_BASE is a multiple of a page.
+    PAGE_BYTES = 4096
+
+    def __post_init__(self) -> None:
+        check_integers(self, "on_chip_bytes")
+        size = self.on_chip_bytes
+        check(
+            size == 0 or (is_power_of_two(size) and self.PAGE_BYTES <= size <= 1 << 24),
+            "on_chip_bytes",
+            f"0, or a power of two between {self.PAGE_BYTES} and {1 << 24}",
+            size,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterConfig:
     """The cores of an accelerator, all of them alike.
 

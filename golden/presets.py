@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from .config import Config
-from .config_parts import ArrayConfig, AxiConfig, MemoryConfig
+from .config_parts import ArenaConfig, ArrayConfig, AxiConfig, MemoryConfig
 from .engines import ADD, BINARY_MAXIMUM, DEPTHWISE, ENGINES, MAC, MAXIMUM, MULTIPLY, XNOR
 from .engines.configurations import EngineConfigs
 from .engines.depthwise.configuration import DepthwiseConfig
 from .engines.fpc.configuration import FpcConfig
 
+#: Those on chip need no external memory: a board has to bring a clock and a serial port.
 PRESETS: dict[str, Config] = {
     "tiny": Config(
         array=ArrayConfig(lanes=4, columns=2, requant_lanes=1),
@@ -35,6 +36,35 @@ PRESETS: dict[str, Config] = {
         ),
         axi=AxiConfig(data_bits=128),
         engines=EngineConfigs.of(MAC, MAXIMUM, DEPTHWISE, ADD, MULTIPLY, DEPTHWISE=DepthwiseConfig(taps=5)),
+    ),
+    "ecp5-85k-on-chip": Config(
+        array=ArrayConfig(lanes=16, columns=8, requant_lanes=8),
+        memory=MemoryConfig(
+            feature_bytes=64 << 10, weight_bytes=128 << 10, parameter_bytes=16 << 10, tables=8, list_entries=1024
+        ),
+        axi=AxiConfig(data_bits=64),
+        engines=EngineConfigs.of(*ENGINES.values(), FPC=FpcConfig(width=256)),
+        arena=ArenaConfig(on_chip_bytes=64 << 10),
+    ),
+    "ecp5-45k-on-chip": Config(
+        array=ArrayConfig(lanes=8, columns=8, requant_lanes=4),
+        memory=MemoryConfig(
+            feature_bytes=32 << 10, weight_bytes=64 << 10, parameter_bytes=8 << 10, tables=8, list_entries=1024
+        ),
+        axi=AxiConfig(data_bits=32),
+        engines=EngineConfigs.of(
+            MAC, MAXIMUM, DEPTHWISE, XNOR, ADD, BINARY_MAXIMUM, MULTIPLY, DEPTHWISE=DepthwiseConfig(taps=3)
+        ),
+        arena=ArenaConfig(on_chip_bytes=32 << 10),
+    ),
+    "ecp5-25k-on-chip": Config(
+        array=ArrayConfig(lanes=8, columns=2, requant_lanes=2),
+        memory=MemoryConfig(
+            feature_bytes=16 << 10, weight_bytes=32 << 10, parameter_bytes=4 << 10, tables=4, list_entries=1024
+        ),
+        axi=AxiConfig(data_bits=32),
+        engines=EngineConfigs.of(MAC, MAXIMUM, DEPTHWISE, ADD, MULTIPLY, DEPTHWISE=DepthwiseConfig(taps=2)),
+        arena=ArenaConfig(on_chip_bytes=16 << 10),
     ),
 }
 DEFAULT_PRESET = "ecp5-85k"

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lutterfly.golden.config import Config
-from lutterfly.golden.config_parts import ArrayConfig, AxiConfig, ClusterConfig, MemoryConfig
+from lutterfly.golden.config_parts import ArenaConfig, ArrayConfig, AxiConfig, ClusterConfig, MemoryConfig
 from lutterfly.golden.engines import ADD, DEPTHWISE, ENGINES, FPC, MAC, MAXIMUM
 from lutterfly.golden.engines.add.configuration import AddConfig
 from lutterfly.golden.engines.configurations import EngineConfigs
@@ -22,7 +22,7 @@ from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
 
 ARRAY = {"lanes": 16, "columns": 8, "requant_lanes": 4}
 MEMORY = {"feature_bytes": 65536, "weight_bytes": 262144, "parameter_bytes": 32768, "tables": 16, "list_entries": 1024}
-FIELDS = "array, memory, axi, engines, resident_commands, cluster"
+FIELDS = "array, memory, axi, engines, resident_commands, cluster, arena"
 
 ENGINE_NAMES = ", ".join(engine.name for engine in ENGINES.values())
 
@@ -57,12 +57,16 @@ def test_hash_does_not_change_unnoticed() -> None:
     }
     assert json.loads(text)["engines"] == engines
     assert text == json.dumps(json.loads(text), sort_keys=True)
-    # What says how many cores there are is left out where there is one.
-    assert set(json.loads(text)) == {field.name for field in dataclasses.fields(Config)} - {"cluster"}
+    # What says how many cores there are is left out where there is one, and the arena where it is not on the chip.
+    assert set(json.loads(text)) == {field.name for field in dataclasses.fields(Config)} - {"cluster", "arena"}
+    assert set(json.loads(PRESETS["ecp5-25k-on-chip"].to_json())) - set(json.loads(text)) == {"arena"}
     assert {name: config.hash for name, config in PRESETS.items()} == {
         "tiny": 3999153625,
         "ecp5-85k": 2663048543,
         "large": 1424373927,
+        "ecp5-85k-on-chip": 219943090,
+        "ecp5-45k-on-chip": 2448217671,
+        "ecp5-25k-on-chip": 2117066915,
     }
 
 
@@ -116,6 +120,13 @@ def test_bad_axi(values: dict[str, int], message: str) -> None:
         AxiConfig(**values)
 
 
+@pytest.mark.parametrize("size", [-4096, 2048, 12288, 1 << 25])
+def test_bad_arena(size: int) -> None:
+    message = rf"^on_chip_bytes must be 0, or a power of two between 4096 and 16777216, not {size}$"
+    with pytest.raises(ValueError, match=message):
+        ArenaConfig(size)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -132,6 +143,10 @@ def test_bad_axi(values: dict[str, int], message: str) -> None:
         ({"resident_commands": 2}, r"^resident_commands must be a power of two between 4 and 65536, not 2$"),
         ({"resident_commands": 1 << 17}, r"^resident_commands must be a power of two between 4 and 65536, not 131072$"),
         ({"engines": EngineConfigs.of(MAXIMUM)}, r"^engines must be some with MAC among them, not MAXIMUM$"),
+        (
+            {"cluster": ClusterConfig(2, shared_port=False), "arena": ArenaConfig(4096)},
+            r"^on_chip_bytes must be 0 with 2 AXI4 ports, not 4096$",
+        ),
         ({"engines": EngineConfigs.of()}, r"^engines must be some with MAC among them, not none$"),
         (
             {"engines": EngineConfigs.of(MAC, DEPTHWISE, DEPTHWISE=DepthwiseConfig(9))},
