@@ -90,7 +90,7 @@ def test_round_trip() -> None:
             lambda: written(b"[]"),
             (
                 "program must be an object with the fields config_hash, config_name, cores, "
-                "arena_bytes, constants, constants_address, inputs, outputs, "
+                "arena_bytes, body_bytes, constants, constants_address, streamed, streamed_address, inputs, outputs, "
                 "predicted_cycles, outline, batch, head, tail, model, not an array"
             ),
         ),
@@ -144,11 +144,11 @@ def test_round_trip() -> None:
         ),
         (
             lambda: changed(*CORE, "body", "dma", "address", value=1 << 30),
-            r"program: body.dma must be in the arena of \d+ bytes, not \d+ bytes at 1073741824",
+            r"program: body.dma must be in the first \d+ bytes of the arena, not \d+ bytes at 1073741824",
         ),
         (
             lambda: changed("constants_address", value=-1),
-            r"program: constants must be in the arena of \d+ bytes, not \d+ bytes at -1",
+            r"program: constants must be in the first \d+ bytes of the arena, not \d+ bytes at -1",
         ),
         (
             lambda: changed("arena_bytes", value=1 << 33),
@@ -181,7 +181,7 @@ def test_round_trip() -> None:
         ),
         (
             lambda: changed("inputs", 0, "addresses", value=[1 << 40]),
-            rf"program: x must be in the arena of \d+ bytes, not 144 bytes at {1 << 40}",
+            rf"program: x must be in the first \d+ bytes of the arena, not 144 bytes at {1 << 40}",
         ),
         (
             lambda: changed(*CORE, "layers", 0, "commands", value=[]),
@@ -271,7 +271,7 @@ def test_a_hash_that_the_header_cannot_hold() -> None:
 
 def test_a_spilled_tensor_beyond_the_arena() -> None:
     core = dataclasses.replace(program().cores[0], spilled=(SpilledTensor("t", 1 << 30, (1, 2, 3)),))
-    with pytest.raises(ValueError, match=r"^t must be in the arena of \d+ bytes, not 6 bytes at 1073741824$"):
+    with pytest.raises(ValueError, match=r"^t must be in the first \d+ bytes of the arena, not 6 bytes at 1073741824$"):
         dataclasses.replace(program(), cores=(core,))
 
 

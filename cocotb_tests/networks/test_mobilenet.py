@@ -90,7 +90,7 @@ def test_the_bound_of_each_layer_is_reported():
 def test_every_byte_of_every_layer_on_the_golden_machine():
     (plan, program), feeds = planned(), image(2)
     graph, known = plan.graph, reference.run(Model(network()), feeds)
-    golden, arena = machine.Machine(CONFIG, seed=0), new_arena(program)
+    golden, arena = machine.Machine(CONFIG, seed=0), new_arena(program, CONFIG)
     golden.run_prologue(program, arena, order="random")
     (name,), (port,) = graph.inputs, program.inputs
     tensor = graph.tensors[name]

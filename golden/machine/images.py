@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import numpy.typing as npt
 
+from ..config import Config
 from ..elements import run_bytes
 from ..program.program import Program
 from ..program.tensors import SpilledTensor, WrittenTensor
@@ -13,12 +16,15 @@ from .tensors import tensor_codes
 UInt8 = npt.NDArray[np.uint8]
 
 
-def new_arena(program: Program) -> UInt8:
-    """External memory with the commands and constants of a program, uint8[arena_bytes]; the rest is zero."""
-    arena = np.zeros(program.arena_bytes, np.uint8)
-    for address, data in program.contents():
+def new_arena(program: Program, config: Config) -> UInt8:
+    """An arena for a program, uint8[arena_bytes], all zero: the one on the chip, or as large as it needs to be."""
+    return np.zeros(config.arena.on_chip_bytes or program.arena_bytes, np.uint8)
+
+
+def write_contents(arena: UInt8, contents: Iterable[tuple[int, bytes]]) -> None:
+    """Put what must lie there into the arena uint8[arena_bytes], by address."""
+    for address, data in contents:
         arena[address : address + len(data)] = np.frombuffer(data, np.uint8)
-    return arena
 
 
 def read_tensor(tensor: WrittenTensor, feature: UInt8) -> npt.NDArray[np.int8]:

@@ -17,11 +17,13 @@ import numpy.typing as npt
 from ..config import Config
 from ..program.program import Program
 from ..program.queues import Queues
+from ..program.stages import stages
 from ..program.tensors import WrittenTensor
 from ..units import MOST_CORES, ErrorCode, Unit
 from .arena_views import ArenaViews
 from .core import Core, Event, Observer
 from .flights import MachineError
+from .images import write_contents
 from .parts import Part, of_shares
 
 UInt8 = npt.NDArray[np.uint8]
@@ -144,8 +146,18 @@ class Machine:
     def run_prologue(
         self, program: Program, arena: UInt8, *, order: str = "dma-first", turns: str = "core-0-first"
     ) -> None:
-        """Load what stays resident."""
-        self.run([core.prologue for core in program.cores], arena, order=order, turns=turns)
+        """Load what stays resident, in stages if the arena does not hold the whole program, and put there what an
+        inference needs.
+
+        Raises
+        ------
+        ValueError
+            If the arena is too small, see :func:`..program.stages.stages`.
+        """
+        for stage in stages(program, len(arena)):
+            write_contents(arena, stage.contents)
+            self.run(stage.cores, arena, order=order, turns=turns)
+        write_contents(arena, program.contents())
 
     def run_body(
         self, program: Program, arena: UInt8, *, order: str = "dma-first", turns: str = "core-0-first"

@@ -39,10 +39,16 @@ class Program:
         What each core executes.
     arena_bytes : int
         Size of the arena.
+    body_bytes : int
+        What an inference needs of it, from its start on; the rest is the prologue's.
     constants : bytes
-        Weights, parameters, tables and lists.
+        Weights, parameters, tables and lists that stay in the local memories.
     constants_address : int
         Where they lie in the arena.
+    streamed : bytes
+        Those that every inference loads.
+    streamed_address : int
+        Where they lie.
     inputs, outputs : tuple of Port
         The tensors that pass between host and accelerator.
     predicted_cycles : int
@@ -66,8 +72,11 @@ class Program:
     config_name: str
     cores: tuple[CoreProgram, ...]
     arena_bytes: int
+    body_bytes: int
     constants: bytes
     constants_address: int
+    streamed: bytes
+    streamed_address: int
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     predicted_cycles: int
@@ -92,11 +101,10 @@ class Program:
         return tuple(layer for core in self.cores for layer in core.layers)
 
     def contents(self) -> Iterator[tuple[int, bytes]]:
-        """What must lie in the arena before a run: address and bytes of constants and commands."""
-        yield self.constants_address, self.constants
+        """What must lie in the arena before an inference: address and bytes of streamed constants and commands."""
+        yield self.streamed_address, self.streamed
         for core in self.cores:
-            for queues in (core.prologue, core.body):
-                yield from ((queues[queue].address, queues[queue].commands) for queue in Queue)
+            yield from ((core.body[queue].address, core.body[queue].commands) for queue in Queue)
 
     def utilisation(self, cycles: int, multipliers: int) -> float:
         """The share of the multipliers' cycles that its multiply-accumulates take, given the cycles and how many

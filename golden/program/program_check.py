@@ -37,9 +37,11 @@ def check(program: Program) -> None:
     _between("predicted_cycles", program.predicted_cycles, 1, _CYCLES - 1)
     _between("batch", program.batch, 1, program.arena_bytes)
     _between("cores", len(program.cores), 1, MOST_CORES)
+    _between("body_bytes", program.body_bytes, 1, program.arena_bytes)
     for core in program.cores:
-        _check_core(core, program.arena_bytes)
+        _check_core(core, program)
     _in_arena("constants", program.constants_address, len(program.constants), program.arena_bytes)
+    _in_arena("streamed", program.streamed_address, len(program.streamed), program.body_bytes)
     for kind, ports in (("inputs", program.inputs), ("outputs", program.outputs)):
         names = [port.name for port in ports]
         if not ports or len(set(names)) != len(names):
@@ -52,10 +54,13 @@ def check(program: Program) -> None:
     )
 
 
-def _check_core(core: CoreProgram, arena_bytes: int) -> None:
-    for run, queues in (("prologue", core.prologue), ("body", core.body)):
+def _check_core(core: CoreProgram, program: Program) -> None:
+    for run, queues, room in (
+        ("prologue", core.prologue, program.arena_bytes),
+        ("body", core.body, program.body_bytes),
+    ):
         for queue in Queue:
-            _check_queue(f"{run}.{queue.value}", queues[queue], arena_bytes)
+            _check_queue(f"{run}.{queue.value}", queues[queue], room)
     commands = len(core.body.compute)
     for layer in core.layers:
         _check_layer(layer, commands)
@@ -64,18 +69,18 @@ def _check_core(core: CoreProgram, arena_bytes: int) -> None:
     for spilled in core.spilled:
         _check_elements(spilled.name, spilled.shape, spilled.bits)
         _check_order(spilled.name, spilled.order, spilled.channel + spilled.shape[2])
-        _between(f"{spilled.name}: row", spilled.row, 0, arena_bytes)
-        _between(f"{spilled.name}: channel", spilled.channel, 0, arena_bytes)
-        _in_arena(spilled.name, spilled.address, spilled.size_bytes, arena_bytes)
+        _between(f"{spilled.name}: row", spilled.row, 0, program.body_bytes)
+        _between(f"{spilled.name}: channel", spilled.channel, 0, program.body_bytes)
+        _in_arena(spilled.name, spilled.address, spilled.size_bytes, program.body_bytes)
 
 
-def _check_queue(name: str, queue: QueueProgram, arena_bytes: int) -> None:
+def _check_queue(name: str, queue: QueueProgram, room: int) -> None:
     size = len(queue.commands)
     if not size or size % COMMAND_BYTES:
         raise ValueError(f"{name}.commands must be whole commands of {COMMAND_BYTES} bytes, not {size} bytes")
     if queue.address % COMMAND_BYTES:
         raise ValueError(f"{name}.address must be a multiple of {COMMAND_BYTES}, not {queue.address}")
-    _in_arena(name, queue.address, size, arena_bytes)
+    _in_arena(name, queue.address, size, room)
 
 
 def _check_port(port: Port, program: Program) -> None:
@@ -95,7 +100,7 @@ def _check_port(port: Port, program: Program) -> None:
             f"batch ({program.batch}), not {shape}"
         )
     for address in port.addresses:
-        _in_arena(port.name, address, port.size_bytes, program.arena_bytes)
+        _in_arena(port.name, address, port.size_bytes, program.body_bytes)
 
 
 def _check_layer(layer: LayerPrediction, commands: int) -> None:
@@ -148,9 +153,9 @@ def _check_order(name: str, order: tuple[int, ...], channels: int) -> None:
         raise ValueError(f"{name}: order must name each of at least {channels} channels once, or none, not {order}")
 
 
-def _in_arena(name: str, address: int, size_bytes: int, arena_bytes: int) -> None:
-    if not 0 <= address <= address + size_bytes <= arena_bytes:
-        raise ValueError(f"{name} must be in the arena of {arena_bytes} bytes, not {size_bytes} bytes at {address}")
+def _in_arena(name: str, address: int, size_bytes: int, room: int) -> None:
+    if not 0 <= address <= address + size_bytes <= room:
+        raise ValueError(f"{name} must be in the first {room} bytes of the arena, not {size_bytes} bytes at {address}")
 
 
 def _between(name: str, value: int, low: int, high: int) -> None:

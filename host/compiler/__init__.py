@@ -17,6 +17,7 @@ from .data.spread import Spread
 from .lower.butterfly_fit import check_pattern
 from .lower.operations import engines_of
 from .outcome.emit import check_program, emit
+from .outcome.room import check_room
 from .passes import PASSES, Pass, run
 from .rewrite.batch import batched
 from .rewrite.permute import permuted
@@ -99,6 +100,7 @@ def _encode(spread: Spread) -> Program:
     preset = next((name for name, known in PRESETS.items() if known == spread.config), "custom")
     program = emit(spread, preset)
     check_program(spread, program)
+    check_room(spread, program)
     return program
 
 

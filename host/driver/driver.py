@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from ...golden import registers
 from ...golden.config import Config
 from ...golden.program.program import Program
 from ...golden.program.queues import Queues
+from ...golden.program.stages import Stage, stages
 from ...golden.units import ErrorCode, Unit
 from . import ports
 from .control import Control
@@ -70,6 +71,7 @@ class Driver:
         self._config = config
         self._watchdog_cycles = watchdog_cycles
         self._program: Program | None = None
+        self._stages: Sequence[Stage] = ()
         # Of each thread its own: what another one has begun is not this one's to finish.
         self._begun = _Begun()
         self._counters: list[dict[str, int]] = []
@@ -82,18 +84,14 @@ class Driver:
         Raises
         ------
         ValueError
-            If the program is for another configuration, or larger than the arena; nothing has changed then.
+            If the program is for another configuration, or needs a larger arena; nothing has changed then.
         AcceleratorError
             If the prologue does not end well.
         """
         check_config(program, self._config)
-        if program.arena_bytes > self._transport.arena_bytes:
-            raise ValueError(
-                f"program must fit the arena of {self._transport.arena_bytes} bytes, "
-                f"not need {program.arena_bytes} bytes"
-            )
+        staged = stages(program, self._transport.arena_bytes)
         with self._transport.exclusive():
-            self._program = program
+            self._program, self._stages = program, staged
             self._prepare()
 
     def infer(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -196,14 +194,19 @@ class Driver:
         if state.program is not None and state.program == program:
             return
         state.program = None
-        # Other commands may lie where the hardware has fetched the ones that it holds.
-        state.settings.clear()
         # All of it, also after a reset: what a failed run wrote into external memory is not known.
-        for address, data in program.contents():
-            self._write_arena(address, data)
-        self._start([core.prologue for core in program.cores])
-        self._wait()
+        for stage in self._stages:
+            self._write_contents(stage.contents)
+            self._start(stage.cores)
+            self._wait()
+        self._write_contents(program.contents())
         state.program = program
+
+    def _write_contents(self, contents: Iterable[tuple[int, bytes]]) -> None:
+        # Other commands may lie where the hardware has fetched the ones that it holds.
+        self._transport.state.settings.clear()
+        for address, data in contents:
+            self._write_arena(address, data)
 
     def _start(self, cores: Sequence[Queues]) -> None:
         self._control.set_up(cores, self._watchdog_cycles)

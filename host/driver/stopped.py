@@ -62,7 +62,7 @@ def stopped(program: Program, cores: Sequence[Queues], core: int, word: int, add
 
 def _describe(core: CoreProgram, queues: Queues, unit: Unit, index: int) -> str:
     """The command in words, as far as its queue is known."""
-    run = "prologue" if queues is core.prologue else "body"
+    run = "body" if queues is core.body else "prologue"
     queue = _QUEUES.get(unit)
     if queue is None:
         return f"command {index} of the {run}"

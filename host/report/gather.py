@@ -13,6 +13,7 @@ from ...golden.memories import LocalMemory
 from ...golden.program.outline import Block, LayerOutline
 from ...golden.program.prediction import LayerPrediction
 from ...golden.program.program import Program
+from ...golden.units import Queue
 from ..program import ConstantMemory, Outcome, bus_bytes
 from .observe import Observation
 from .occupancy import Occupant, occupants
@@ -161,7 +162,7 @@ def gather(
         layers,
         tuple(occupants(own, observation)),
         tuple(_use(memory, layers) for memory in own.constant_memories),
-        _external(program, outcome.outline.streamed_bytes),
+        _arena(program, config),
         tuple(_tables(own.outline.blocks)),
         outcome.outline.transfer_functions,
         core,
@@ -186,9 +187,10 @@ def _use(memory: ConstantMemory, layers: tuple[LayerFacts, ...]) -> Use:
     return Use(memory.name, parts, memory.size_bytes)
 
 
-def _external(program: Program, streamed_bytes: int) -> Use:
-    """The arena: what lies in external memory."""
-    commands = sum(len(data) for _, data in program.contents()) - len(program.constants)
+def _arena(program: Program, config: Config) -> Use:
+    """What lies in the arena: in external memory all of the program, on the chip what an inference needs."""
+    on_chip = config.arena.on_chip_bytes
+    runs = [queues for core in program.cores for queues in (core.body, *([] if on_chip else [core.prologue]))]
     parts = {"inputs": 0, "outputs": 0, "spilled tensors": 0}
     # A tensor that the host reads is often one that was spilled: it lies there once.
     seen: set[int] = set()
@@ -199,12 +201,13 @@ def _external(program: Program, streamed_bytes: int) -> Use:
             parts[kind] += 0 if address in seen else tensor.size_bytes
             seen.add(address)
     parts |= {
-        "constants that stay on the chip": len(program.constants) - streamed_bytes,
-        "constants for every inference": streamed_bytes,
-        "commands": commands,
+        "constants that stay on the chip": 0 if on_chip else len(program.constants),
+        "constants for every inference": len(program.streamed),
+        "commands": sum(len(queues[queue].commands) for queues in runs for queue in Queue),
     }
-    parts["alignment"] = program.arena_bytes - sum(parts.values())
-    return Use("external memory", {name: size for name, size in parts.items() if size}, None)
+    parts["alignment"] = (program.body_bytes if on_chip else program.arena_bytes) - sum(parts.values())
+    used = {name: size for name, size in parts.items() if size}
+    return Use("arena on the chip", used, on_chip) if on_chip else Use("external memory", used, None)
 
 
 def _tables(blocks: Sequence[Block]) -> list[Table]:

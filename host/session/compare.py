@@ -128,7 +128,7 @@ class Comparison:
 
     def _run_machine(self, inputs: list[np.ndarray], interleaving: tuple[str, str]) -> list[dict[str, Int8]]:
         golden, (order, turns) = machine.Machine(self.config, seed=self.found.samples), interleaving
-        arena = images.new_arena(self.program)
+        arena = images.new_arena(self.program, self.config)
         golden.run_prologue(self.program, arena, order=order, turns=turns)
         for port, array in zip(self.program.inputs, inputs, strict=True):
             for address, image in ports.to_images(port, array).items():

@@ -51,7 +51,10 @@ class VerilatorTransport(Transport):
         progress: Progress = silent,
     ):
         self.simulator = Simulator(
-            library(config, root=cache_root, progress=progress), base=ARENA_BASE, size=ARENA_BYTES, cores=config.cores
+            library(config, root=cache_root, progress=progress),
+            base=ARENA_BASE,
+            size=config.arena.on_chip_bytes or ARENA_BYTES,
+            cores=config.cores,
         )
         self.simulator.configure(settings or MemorySettings())
 

@@ -11,6 +11,7 @@ from lutterfly.examples import digits
 from lutterfly.golden.machine.flights import MachineError
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.program import Program
+from lutterfly.golden.program.stages import stages
 from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.host.driver.driver import Driver
 from lutterfly.host.driver.errors import AcceleratorError, HardwareError
@@ -75,11 +76,36 @@ def test_refuses_a_program_for_another_configuration(program: Program, transport
     assert not transport.starts
 
 
-def test_refuses_a_program_larger_than_the_arena(program: Program) -> None:
-    driver = Driver(GoldenTransport(CONFIG, arena_bytes=4096), CONFIG)
-    with pytest.raises(ValueError, match=r"^program must fit the arena of 4096 bytes, not need .* bytes$"):
+def test_refuses_a_program_of_which_an_inference_is_larger_than_the_arena(program: Program) -> None:
+    transport = GoldenTransport(CONFIG, arena_bytes=program.body_bytes - 1)
+    with pytest.raises(ValueError, match=r"^program must fit the arena of .* bytes, not need .* for an inference$"):
+        Driver(transport, CONFIG).load(program)
+    assert not transport.starts
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.99, 1.0])
+def test_an_arena_smaller_than_the_program_gets_the_constants_in_windows(program: Program, share: float) -> None:
+    size = program.body_bytes + int(share * (program.arena_bytes - program.body_bytes))
+    transport = GoldenTransport(CONFIG, arena_bytes=size)
+    driver, count = Driver(transport, CONFIG), len(stages(program, size))
+    assert count == 1 if share > 0.9 else count > 1
+    driver.load(program)
+    for seed in (0, 1):
+        np.testing.assert_array_equal(driver.infer(codes(seed)), fresh_answer(program, seed))
+    assert len(transport.starts) == count + 2
+    driver.reset()
+    np.testing.assert_array_equal(driver.infer(codes(2)), fresh_answer(program, 2))
+    assert len(transport.starts) == 2 * count + 3
+
+
+def test_an_error_in_a_window_names_the_prologue(program: Program) -> None:
+    transport = GoldenTransport(CONFIG, arena_bytes=program.body_bytes)
+    transport.next_error = MachineError(ErrorCode.AXI_SLAVE, Unit.LOAD, 0, 64)
+    driver = Driver(transport, CONFIG)
+    message = r"^AXI_SLAVE in LOAD at address 0x40, command 0 \(LOAD\) of the prologue's DMA queue; check the external"
+    with pytest.raises(AcceleratorError, match=message):
         driver.load(program)
-    Driver(GoldenTransport(CONFIG, arena_bytes=program.arena_bytes), CONFIG).load(program)
+    np.testing.assert_array_equal(driver.infer(codes(3)), fresh_answer(program, 3))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import json
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 import pytest
 
 from lutterfly.examples import digits
@@ -19,6 +18,7 @@ from lutterfly.golden.units import ErrorCode, Queue, Unit
 from lutterfly.host import InferenceSession
 from lutterfly.host.command.main import main
 from lutterfly.host.driver.errors import AcceleratorError
+from lutterfly.host.model.runtime import open_with, session_options
 from lutterfly.host.program import Outcome, SpreadBy
 from lutterfly.host.report.observe import observe
 from lutterfly.host.session.loading import load, load_program
@@ -45,7 +45,7 @@ def session_of(spread_by: SpreadBy) -> InferenceSession:
 
 
 def expected(count: int) -> np.ndarray:
-    session = onnxruntime.InferenceSession(MODEL.read_bytes(), providers=["CPUExecutionProvider"])
+    session = open_with(MODEL.read_bytes(), session_options(qdq=True))
     name = session.get_inputs()[0].name
     return np.concatenate([session.run(None, {name: image[None]})[0] for image in digits.images()[:count]])
 

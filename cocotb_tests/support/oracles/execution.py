@@ -27,7 +27,7 @@ def differing_bytes(
     graph: Graph, program: Program, config: Config, *, order: str, turns: str = "core-0-first", seed: int = 0
 ) -> int:
     """Two inferences back to back; bytes of all written tensors and outputs that are not those of the reference."""
-    machine, arena, rng = Machine(config, seed=seed), new_arena(program), np.random.default_rng(seed)
+    machine, arena, rng = Machine(config, seed=seed), new_arena(program, config), np.random.default_rng(seed)
     machine.run_prologue(program, arena, order=order, turns=turns)
     wrong, shares = 0, range(program.shares)
     for _ in range(2):

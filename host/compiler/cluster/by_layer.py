@@ -11,7 +11,7 @@ from ..clock.cycles import predict_together
 from ..data.errors import CompileError
 from ..data.plan import Plan
 from ..data.spread import Spread
-from ..layout.arena import aligned, plan_arenas
+from ..layout.arena import plan_arenas
 from ..lower.operations import planned_lowering
 from ..passes import COMMANDS, LAYOUTS, OPERATIONS, REWRITES, run
 from ..rewrite.permute import permuted
@@ -128,11 +128,11 @@ def plan_parts(network: Plan, parts: Sequence[Parts]) -> Spread:
     """
     graph, plans = network.graph, [run(plan, LAYOUTS) for plan in local_plans(network, parts)]
     external = plan_arenas(plans, [graph.tensors[name] for name in (*graph.inputs, *graph.outputs)])
-    end = plans[0].constants_address
+    end = plans[0].streamed_address
     for core, plan in enumerate(plans):
-        plan.constants_address = end
+        plan.streamed_address = end
         plans[core] = run(plan, COMMANDS)
-        end += sum(aligned(len(image)) for image in plans[core].images.values()) + len(plans[core].streamed)
+        end += len(plans[core].streamed)
     check_meetings(plans)
     return Spread(graph, plans, {name: (address,) for name, address in external.items()})
 

@@ -26,16 +26,16 @@ def spread_by_sample(plan: Plan) -> Spread:
 
 
 def _moved(plan: Plan, number: int, cores: int) -> Plan:
-    """The plan of one of the cores: tensors of all cores lie one after the other, then constants."""
-    tensors, constants = number * plan.external_bytes, (cores - 1) * plan.external_bytes
-    moved = {command: _copy(command, tensors, constants, plan.external_bytes) for command in plan.commands}
+    """The plan of one of the cores: tensors of all cores lie one after the other, then what is streamed."""
+    tensors, streamed = number * plan.external_bytes, (cores - 1) * plan.external_bytes
+    moved = {command: _copy(command, tensors, streamed, plan.external_bytes) for command in plan.commands}
     return dataclasses.replace(
         plan,
         external={name: address + tensors for name, address in plan.external.items()},
         external_bytes=cores * plan.external_bytes,
-        constants_address=plan.constants_address + constants,
+        streamed_address=plan.streamed_address + streamed,
         arrivals=[
-            dataclasses.replace(arrival, external=arrival.external + (tensors if arrival.tensor else constants))
+            dataclasses.replace(arrival, external=arrival.external + (tensors if arrival.tensor else streamed))
             for arrival in plan.arrivals
         ],
         computes=[[moved[command] for command in of_job] for of_job in plan.computes],
@@ -44,7 +44,7 @@ def _moved(plan: Plan, number: int, cores: int) -> Plan:
     )
 
 
-def _copy(command: Command, tensors: int, constants: int, external_bytes: int) -> Command:
+def _copy(command: Command, tensors: int, streamed: int, external_bytes: int) -> Command:
     if command.opcode not in (Opcode.LOAD, Opcode.STORE):
         return dataclasses.replace(command)
     external = command.fields["external"]
@@ -52,5 +52,5 @@ def _copy(command: Command, tensors: int, constants: int, external_bytes: int) -
     moves_tensors = command.opcode is Opcode.STORE or command.fields["memory"] == LocalMemory.FEATURE
     assert is_tensor or not moves_tensors, "a tensor among the constants of the arena"
     return dataclasses.replace(
-        command, fields={**command.fields, "external": external + (tensors if is_tensor else constants)}
+        command, fields={**command.fields, "external": external + (tensors if is_tensor else streamed)}
     )

@@ -37,16 +37,15 @@ def place_constants(plan: Plan) -> Plan:
     CompileError
         If what one job needs exceeds a memory.
     """
-    plan.images, plan.arrivals, external = {}, [], plan.constants_address
+    plan.images, plan.arrivals = {}, []
     pieces = {memory: _pieces(plan, memory) for memory in constant_memories(plan.config)}
     residents = {memory: _residents(plan, memory, pieces[memory]) for memory in constant_memories(plan.config)}
     for memory, addresses in residents.items():
         plan.images[memory] = b"".join(addresses)
-        external += aligned(len(plan.images[memory]))
     places: list[dict[LocalMemory, int]] = [{} for _ in plan.jobs]
     streamed: list[list[Addresses]] = [[NO_ADDRESSES] for _ in plan.jobs]
     for memory in constant_memories(plan.config):
-        ring = _Ring(plan, memory, external)
+        ring = _Ring(plan, memory, plan.streamed_address + len(plan.streamed))
         for number, piece in pieces[memory].items():
             start = residents[memory].get(piece.image)
             if start is None:
@@ -54,7 +53,6 @@ def place_constants(plan: Plan) -> Plan:
                 size = len(piece.image) // unit_bytes(plan.config, memory)
                 streamed[number].append(unit_numbers(plan.config, memory, start, size))
             places[number][memory] = piece.offset + start
-        external += len(ring.images)
         plan.streamed += ring.images
     plan.jobs = [
         dataclasses.replace(job, addresses=addresses, streamed=np.concatenate(read))

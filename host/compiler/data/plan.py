@@ -48,13 +48,13 @@ class Plan(Network):
     arrivals : list of Arrival
         What is loaded into them in every inference.
     streamed : bytes
-        Where that comes from; it lies in the arena after the images.
+        Where that comes from.
     external : dict of str to int
         Address in the arena of each tensor that lies there.
     external_bytes : int
         What they take, from the arena's start on.
-    constants_address : int
-        Where the images lie in the arena, one after the other, and behind them what is streamed.
+    streamed_address : int
+        Where in the arena what is streamed lies.
     computes : list of list of Command
         The COMPUTE commands of each job.
     commands : list of Command
@@ -77,7 +77,7 @@ class Plan(Network):
     streamed: bytes = field(default=b"", repr=False)
     external: dict[str, int] = field(default_factory=dict)
     external_bytes: int = 0
-    constants_address: int = 0
+    streamed_address: int = 0
     computes: list[list[Command]] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
     predictions: list[LayerPrediction] = field(default_factory=list)

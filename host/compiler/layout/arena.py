@@ -46,7 +46,7 @@ def plan_arenas(plans: Sequence[Plan], ports: Iterable[Tensor]) -> dict[str, int
         addresses[name] = end
         end += aligned(tensor.size_bytes)
     for plan in plans:
-        plan.external_bytes = plan.constants_address = end
+        plan.external_bytes = plan.streamed_address = end
         # What a core only reads, another one has stored.
         names = [*plan.graph.inputs, *plan.graph.outputs, *(residence.tensor for residence in plan.residences)]
         for name in dict.fromkeys(names):

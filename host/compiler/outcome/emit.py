@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ....golden.isa import COMMAND_BYTES, END, LOAD
 from ....golden.memories import LocalMemory
@@ -21,35 +21,32 @@ from .outline import outline
 
 
 def emit(spread: Spread, config_name: str) -> Program:
-    """Encode a finished network: inputs and outputs first in the arena, then constants, then commands."""
+    """Encode a finished network.
+
+    In the arena lies first what an inference needs: its tensors, streamed constants, commands. Then comes what only the
+    prologue needs, constants and commands.
+    """
     graph, config = spread.graph, spread.config
-    constants = _constants(spread)
-    address = min(plan.constants_address for plan in spread.plans) + len(constants)
-    cores, verified = [], _verified(spread)
-    for plan, (written, spilled) in zip(spread.plans, verified, strict=True):
-        # In this order in the arena, each with END after it.
-        streams = [_prologue(plan), [], *([command.encode() for command in plan.queue(queue)] for queue in Queue)]
-        placed = []
-        for stream in streams:
-            placed.append(QueueProgram(b"".join((*stream, END.encode())), address))
-            # Two commands are one burst of 64-bit beats if they begin at a multiple of its size.
-            address += aligned(len(placed[-1].commands))
-        cores.append(
-            CoreProgram(
-                Queues(*placed[:2]),
-                Queues(*placed[2:]),
-                tuple(plan.predictions),
-                written,
-                spilled,
-            )
-        )
+    streamed, streamed_address = _streamed(spread), min(plan.streamed_address for plan in spread.plans)
+    streams = [[[command.encode() for command in plan.queue(queue)] for queue in Queue] for plan in spread.plans]
+    bodies, body_bytes = _placed(streams, streamed_address + len(streamed))
+    constants, loads = _constants(spread, body_bytes)
+    prologues, arena_bytes = _placed([[own, []] for own in loads], body_bytes + len(constants))
     return Program(
         config_hash=config.hash,
         config_name=config_name,
-        cores=tuple(cores),
-        arena_bytes=address,
+        cores=tuple(
+            CoreProgram(prologue, body, tuple(plan.predictions), written, spilled)
+            for plan, prologue, body, (written, spilled) in zip(
+                spread.plans, prologues, bodies, _verified(spread), strict=True
+            )
+        ),
+        arena_bytes=arena_bytes,
+        body_bytes=body_bytes,
         constants=constants,
-        constants_address=min(plan.constants_address for plan in spread.plans),
+        constants_address=body_bytes,
+        streamed=streamed,
+        streamed_address=streamed_address,
         inputs=tuple(_port(spread, graph.tensors[name]) for name in graph.inputs),
         outputs=tuple(_port(spread, graph.tensors[name]) for name in graph.outputs),
         predicted_cycles=spread.predicted_cycles,
@@ -73,35 +70,53 @@ def check_program(spread: Spread, program: Program) -> None:
     ports = zip((*spread.graph.inputs, *spread.graph.outputs), (*program.inputs, *program.outputs), strict=True)
     for name, port in ports:
         assert port.size_bytes == spread.graph.tensors[name].size_bytes, f"{name} of another element width"
-    end = program.constants_address + len(program.constants)
+    first = program.streamed_address
     for plan in spread.plans:
         assert LocalMemory.FEATURE not in plan.images, "the feature memory has no constants"
         for arrival in plan.arrivals:
-            own = range(program.constants_address) if arrival.tensor else range(program.constants_address, end)
+            own = range(first) if arrival.tensor else range(first, first + len(program.streamed))
             assert arrival.external in own, "streamed constants among other things"
 
 
-def _constants(spread: Spread) -> bytes:
-    """Those of all cores; cores that have the same ones share them."""
-    start = min(plan.constants_address for plan in spread.plans)
-    constants = bytearray()
-    for plan in sorted(spread.plans, key=lambda plan: plan.constants_address):
-        images = b"".join(image + bytes(-len(image) % ALIGNMENT) for image in plan.images.values())
-        own, offset = images + plan.streamed, plan.constants_address - start
-        assert constants[offset:] in (b"", own), "constants of two cores in one place"
-        constants[offset:] = own
-    return bytes(constants)
+def _placed(streams: Sequence[Sequence[Sequence[bytes]]], address: int) -> tuple[list[Queues], int]:
+    """The queues of each core, with END after their commands, from an address on; and the address after them."""
+    queues = []
+    for of_core in streams:
+        placed = []
+        for stream in of_core:
+            placed.append(QueueProgram(b"".join((*stream, END.encode())), address))
+            # Two commands are one burst of 64-bit beats if they begin at a multiple of its size.
+            address += aligned(len(placed[-1].commands))
+        queues.append(Queues(*placed))
+    return queues, address
 
 
-def _prologue(plan: Plan) -> list[bytes]:
-    """The LOADs of what stays resident."""
-    loads, address = [], plan.constants_address
-    for memory, image in plan.images.items():
-        if image:
+def _streamed(spread: Spread) -> bytes:
+    """What is loaded in every inference, of all cores; cores that have the same share it."""
+    start = min(plan.streamed_address for plan in spread.plans)
+    streamed = bytearray()
+    for plan in sorted(spread.plans, key=lambda plan: plan.streamed_address):
+        offset = plan.streamed_address - start
+        assert streamed[offset:] in (b"", plan.streamed), "constants of two cores in one place"
+        streamed[offset:] = plan.streamed
+    return bytes(streamed)
+
+
+def _constants(spread: Spread, address: int) -> tuple[bytes, list[list[bytes]]]:
+    """What stays in the local memories, equal images once, from an address on; and the LOADs of each core."""
+    constants, places = bytearray(), dict[bytes, int]()
+    loads = list[list[bytes]]()
+    for plan in spread.plans:
+        loads.append([])
+        for memory, image in plan.images.items():
+            if not image:
+                continue
+            if image not in places:
+                places[image] = address + len(constants)
+                constants += image + bytes(-len(image) % ALIGNMENT)
             sizes = {"row_pieces": 1, "piece_bytes": len(image), "rows": 1, "folds": 1}
-            loads.append(LOAD.encode(external=address, memory=memory, **sizes))
-            address += aligned(len(image))
-    return loads
+            loads[-1].append(LOAD.encode(external=places[image], memory=memory, **sizes))
+    return bytes(constants), loads
 
 
 def _port(spread: Spread, tensor: Tensor) -> Port:

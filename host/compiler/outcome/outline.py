@@ -18,7 +18,7 @@ def outline(spread: Spread) -> Outline:
     """What the compiler has decided, for reports."""
     cores = tuple(_core(plan) for plan in spread.plans)
     graph = spread.graph
-    streamed = {plan.constants_address: len(plan.streamed) for plan in spread.plans}
+    streamed = {plan.streamed_address: len(plan.streamed) for plan in spread.plans if plan.streamed}
     return Outline(
         cores=cores,
         rows=tuple(_rows(spread)),

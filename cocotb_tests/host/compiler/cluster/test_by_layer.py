@@ -10,11 +10,13 @@ import pytest
 
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ClusterConfig
-from lutterfly.golden.isa import Opcode
+from lutterfly.golden.isa import COMMAND_BYTES, LOAD, Opcode
 from lutterfly.golden.machine.images import new_arena
 from lutterfly.golden.machine.machine import Machine, interleavings
+from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.program import Program
+from lutterfly.golden.program.queues import Queues
 from lutterfly.host.compiler import CompileError, compile_graph, encode, plan_graph
 from lutterfly.host.compiler.clock.cycles import predict_together
 from lutterfly.host.compiler.cluster import by_layer
@@ -51,7 +53,7 @@ def assert_exact(graph: Graph, spread: Spread, seed: int) -> None:
     # A slice may be some channels of what another core has computed.
     slices = {layer.output for layer in graph.layers if isinstance(layer, Slice)}
     assert seen(one) - slices <= seen(program) <= seen(one) | slices
-    machine, arena = Machine(config, seed=seed), new_arena(program)
+    machine, arena = Machine(config, seed=seed), new_arena(program, config)
     machine.run_prologue(program, arena)
     for order, turns in itertools.islice(interleavings(config.cores), seed % 3, 3 + config.cores, 3):
         inputs = {name: rng.integers(-128, 128, graph.tensors[name].shape, np.int8) for name in graph.inputs}
@@ -199,12 +201,21 @@ def test_a_network_that_fits_no_core_is_refused() -> None:
         plan_by_layer(two_convolutions(), small)
 
 
-def test_constants_of_the_cores_lie_one_after_the_other() -> None:
+def test_constants_that_the_cores_have_in_common_lie_there_once() -> None:
     graph = two_convolutions()
     program = compile_graph(graph, several(PRESETS["ecp5-85k"], 2), spread_by=SpreadBy.LAYER)
     one = compile_graph(graph, PRESETS["ecp5-85k"])
     # With rows each has all weights.
-    assert len(program.constants) == 2 * len(one.constants)
+    first, second = (places(core.prologue)[LocalMemory.WEIGHT] for core in program.cores)
+    assert first == second
+    assert len(one.constants) <= len(program.constants) < 2 * len(one.constants)
+
+
+def places(queues: Queues) -> dict[int, int]:
+    """The external address of the LOAD of each memory."""
+    commands = queues.dma.commands[:-COMMAND_BYTES]
+    loads = [LOAD.decode(commands[at : at + COMMAND_BYTES]) for at in range(0, len(commands), COMMAND_BYTES)]
+    return {load["memory"]: load["external"] for load in loads}
 
 
 def test_of_maps_of_several_heights_all_rows_are_needed() -> None:
