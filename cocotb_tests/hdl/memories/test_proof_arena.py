@@ -69,7 +69,7 @@ class ArenaProof(Proof):
         m.d.comb += [
             output.valid.eq(self.free(name=f"{name}_valid")),
             burst.eq(self.free(burst.shape(), name=f"{name}_burst")),
-            Assume(~waits | output.valid & (burst == later(m, burst.as_value()))),
+            Assume(~waits | output.valid & (burst.as_value() == later(m, burst.as_value()))),
         ]
         return output.valid & output.ready
 
