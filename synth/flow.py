@@ -129,9 +129,15 @@ def _map(harness: Harness, folder: Path, target: Device, progress: Callable[[str
     (folder / "top.json").write_text(json.dumps(mapped))
 
 
+def find_device(name: str) -> Device:
+    """The device of a name; ValueError, with the known names, if there is none."""
+    if name not in DEVICES:
+        raise ValueError(f"device must be one of {', '.join(DEVICES)}, not {name}")
+    return DEVICES[name]
+
+
 def _check(device: str, seeds: Sequence[int]) -> None:
-    if device not in DEVICES:
-        raise ValueError(f"device must be one of {', '.join(DEVICES)}, not {device}")
+    find_device(device)
     if not seeds:
         raise ValueError("seeds must be at least one number, not none")
     lacking = [name.replace("_", "-") for name in (*TOOLS, "scipy") if importlib.util.find_spec(name) is None]
