@@ -175,19 +175,25 @@ def _place(folder: Path, device: Device, seed: int) -> Placement:
     return read_placement(folder / report, seed=seed)
 
 
-def run_tool(tool: str, options: list[str], *, folder: Path, log: str) -> None:
-    """Run one of :data:`TOOLS` in ``folder``; FlowError, with the end of what it says, if it fails."""
+def run_tool(tool: str, options: list[str], *, folder: Path, log: str, function: str = "") -> None:
+    """Run one of :data:`TOOLS`, or another ``function`` of its module, in ``folder``.
+
+    Raises
+    ------
+    FlowError
+        If it fails or does not end; with the end of what it says.
+    """
     # Not the commands of the same names, which need not be on the PATH.
-    start = f"import sys, {tool}; sys.exit({tool}.{TOOLS[tool]}(sys.argv[1:]))"
+    start = f"import sys, {tool}; sys.exit({tool}.{function or TOOLS[tool]}(sys.argv[1:]))"
     command = [sys.executable, "-c", start, *options]
+    shown = function.replace("run_", "yowasp-") or tool.replace("_", "-")
     try:
         code, errors = process.run(command, cwd=folder, stderr=subprocess.PIPE, time_limit_s=TIME_LIMIT_S)
     except subprocess.TimeoutExpired:
         raise FlowError(
-            f"{tool.replace('_', '-')} must end within {TIME_LIMIT_S} s, and does not; see {folder / log}: a router "
+            f"{shown} must end within {TIME_LIMIT_S} s, and does not; see {folder / log}: a router "
             "may never end that is told to reach a clock which is out of reach"
         ) from None
     if code:
         last = "\n".join(errors.decode(errors="replace").splitlines()[-10:])
-        command = tool.replace("_", "-")
-        raise FlowError(f"{command} failed with exit code {code}; see {folder / log}\n{last}")
+        raise FlowError(f"{shown} failed with exit code {code}; see {folder / log}\n{last}")
