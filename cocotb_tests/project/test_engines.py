@@ -102,7 +102,7 @@ def test_fields_are_found() -> None:
 def test_engines_are_named_in_their_rooms_only() -> None:
     wrong = [
         f"{place}:{line}: {room}"
-        for folder in ("golden", "hdl", "synth", "host", "bench", "examples", "train")
+        for folder in ("golden", "hdl", "boards", "synth", "host", "bench", "examples", "train")
         for path in sorted((ROOT / folder).rglob("*.py"))
         for tree in [ast.parse(path.read_text())]
         for place in [path.relative_to(ROOT).as_posix()]

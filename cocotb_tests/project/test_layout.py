@@ -23,8 +23,9 @@ PROJECT = tomllib.loads(TEXT)
 ALLOWED = {
     "golden": {"golden"},
     "hdl": {"hdl", "golden"},
-    "synth": {"synth", "hdl", "golden"},
-    "host": {"host", "synth", "hdl", "golden", "examples"},
+    "boards": {"boards"},
+    "synth": {"synth", "boards", "hdl", "golden"},
+    "host": {"host", "synth", "boards", "hdl", "golden", "examples"},
     "train": {"train", "host", "synth", "golden"},
     # What `host` imports of them, the digits, needs no more than they do; their scripts train, and run what is trained.
     "examples": {"examples", "train", "host"},
@@ -57,14 +58,15 @@ MOST_FILES = 15
 #: The extras that the modules of each folder may need beyond the dependencies.
 EXTRAS = {
     "bench": {"architectures", "train"},
-    "cocotb_tests": {"test", "synth", "report", "train", "brevitas"},
+    "cocotb_tests": {"test", "synth", "board", "report", "train", "brevitas"},
     "examples": {"train", "brevitas"},
-    "host": {"report"},
+    "host": {"report", "board"},
     "synth": {"synth"},
     "train": {"train", "report"},
 }
 #: Distributions whose modules have another name.
 DISTRIBUTIONS = {
+    "amaranth_boards": "amaranth-boards",
     "cocotb_coverage": "cocotb-coverage",
     "cocotb_tools": "cocotb",
     "cocotbext.axi": "cocotbext-axi",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("golden", "hdl", "host", "synth", "train", "examples")
+FOLDERS = ("golden", "hdl", "host", "boards", "synth", "train", "examples")
 #: Lines of a file, and of a function with its signature and docstring, at most.
 FILE_LINES, FUNCTION_LINES = 250, 60
 #: What is longer for good, and why: a file by its path, a function as ``path:name``.

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("golden", "hdl", "host", "synth", "train", "bench", "examples")
+FOLDERS = ("golden", "hdl", "host", "boards", "synth", "train", "bench", "examples")
 #: They tell of what was there once.
 OF_THE_PAST = ("CHANGELOG.md", "docs/results-history.md")
 _PATH = re.compile(rf"(?<![\w/.-])(?:{'|'.join(FOLDERS)}|cocotb_tests)/[\w/.-]*\w")
-_NAME = re.compile(r"lutterfly((?:\.(?:golden|hdl|host|synth|train|examples))(?:\.\w+)*)")
+_NAME = re.compile(r"lutterfly((?:\.(?:golden|hdl|host|boards|synth|train|examples))(?:\.\w+)*)")
 
 
 def texts() -> Iterator[tuple[str, str]]:

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.parts.device import Multiplier, Ram
 from lutterfly.host.command import main
+from lutterfly.host.files.configuration import find_config
 from lutterfly.synth import flow
 from lutterfly.synth.device import DEVICES
 from lutterfly.synth.extras import install_command
@@ -154,13 +156,34 @@ def test_failing_tool_names_its_log(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"device": "ice40"}, r"^device must be one of ecp5-85k, not ice40$"),
+        ({"device": "ice40"}, r"^device must be one of ecp5-85k, ecp5-45k, ecp5-25k, not ice40$"),
         ({"seeds": ()}, r"^seeds must be at least one number, not none$"),
     ],
 )
 def test_refusals(options: dict[str, object], message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
         flow.synthesise_component(Ram(width=8, depth=8), name="ram", folder=tmp_path, **options)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_command_measures_the_configuration_of_the_device(
+    device: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    asked = []
+    monkeypatch.setattr(
+        flow, "synthesise", lambda *args, **options: asked.append((args, options)) or report(placement(1, 110.0))
+    )
+    assert main.main(["synth", "--device", device]) == 0
+    assert main.main(["synth", "--device", device, "--config", "tiny", "--cores", "2"]) == 0
+    capsys.readouterr()
+    assert [args[0].hash for args, _ in asked] == [
+        PRESETS[DEVICES[device].preset].hash,
+        find_config("tiny", 2).hash,
+    ]
+    assert {options["device"] for _, options in asked} == {device}
+    assert main.main(["synth", "--device", "ice40"]) == 2
+    assert capsys.readouterr().err == "lutterfly: device must be one of ecp5-85k, ecp5-45k, ecp5-25k, not ice40\n"
 
 
 @pytest.mark.parametrize(("fmax_mhz", "code"), [(110.0, 0), (90.0, 1)])

@@ -1,4 +1,5 @@
-"""The device layer: block RAM and multiplier with fixed latency, the only parts that a device family may replace.
+"""The device layer: block RAM and multiplier with fixed latency, the only parts of the core that a device family may
+replace; a board has a PLL beside it (:mod:`.pll`).
 
 A family's primitives are put in by elaborating for a platform of that family; latency and ports stay as they are here,
 so that no control changes. The generic bodies below simulate, and every synthesis tool infers block RAM and multipliers

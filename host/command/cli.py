@@ -34,6 +34,7 @@ from .options import (
     Mhz,
     Model,
     Operators,
+    OtherConfig,
     Outputs,
     PerLayer,
     Plot,
@@ -219,16 +220,18 @@ def table(
 
 @app.command()
 def synth(
-    device: Annotated[str, typer.Option(help="What to place and route for.")] = "ecp5-85k",
+    device: Annotated[
+        str, typer.Option(help="What to place and route for: ecp5-85k, ecp5-45k, ecp5-25k.")
+    ] = "ecp5-85k",
     seeds: Annotated[int, typer.Option(help="Runs of place and route; the clock is their median.", min=1)] = 3,
-    config: ConfigOption = DEFAULT_PRESET,
+    config: OtherConfig = None,
     cores: Cores = None,
     as_json: Json = False,
 ) -> None:
     """Measure area and clock with yosys and nextpnr; fails if they miss the device's budget."""
     with reporting(as_json):
         with showing(enabled=not as_json) as progress:
-            answered = commands.synth(device, seeds, find_config(config, cores), progress)
+            answered = commands.synth(device, seeds, config, cores, progress)
         finish(answered, as_json)
 
 

@@ -104,19 +104,20 @@ def verilog(output: Path, config: Config, progress: Progress) -> Answer:
     return Answer(f"{output}: {len(text):,} bytes of Verilog", {"file_bytes": len(text)})
 
 
-def synth(device: str, seeds: int, config: Config, progress: Progress) -> Answer:
-    """Measure area and clock."""
+def synth(device: str, seeds: int, config: str | None, cores: int | None, progress: Progress) -> Answer:
+    """Measure area and clock, of the device's own configuration if ``config`` is None."""
     from ...synth import flow
     from ...synth.report import ReportError
 
-    folder = cache.default_root() / "synth" / f"{config.hash:08x}"
+    found = find_config(config or flow.find_device(device).preset, cores)
+    folder = cache.default_root() / "synth" / f"{found.hash:08x}-{device}"
     try:
         with cache.explained(folder):
             folder.mkdir(parents=True, exist_ok=True)
             progress("waiting for another synthesis of this configuration")
             with cache.locked(folder / "lock"):
                 measured = flow.synthesise(
-                    config, folder=folder, device=device, seeds=tuple(range(1, seeds + 1)), progress=progress
+                    found, folder=folder, device=device, seeds=tuple(range(1, seeds + 1)), progress=progress
                 )
     except (flow.FlowError, ReportError) as error:
         raise ToolError(str(error)) from error

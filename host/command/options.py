@@ -29,6 +29,17 @@ ConfigOption = Annotated[
 ]
 
 
+OtherConfig = Annotated[
+    str | None,
+    typer.Option(
+        "--config",
+        metavar="NAME|FILE",
+        show_default=False,
+        help="Configuration, a preset or a JSON file; by default the one that is made for it.",
+    ),
+]
+
+
 Cores = Annotated[
     int | None,
     typer.Option(

@@ -288,7 +288,7 @@ def _imports_away(file: str) -> dict[str, int]:
 def _imported() -> dict[str, set[str]]:
     """What each file of the project and of its tests imports, by paths in the checkout."""
     tests = {path.relative_to(ROOT).as_posix(): path for path in (ROOT / "cocotb_tests").rglob("*.py")}
-    files = {**sources("golden", "hdl", "host", "synth", "examples"), **tests}
+    files = {**sources("golden", "hdl", "host", "boards", "synth", "examples"), **tests}
     return {name: {found for found in _imports_of(name, path) if found in files} for name, path in files.items()}
 
 

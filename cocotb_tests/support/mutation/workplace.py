@@ -20,7 +20,7 @@ from mutation.mutant_tests import runs_for
 from mutation.mutants import HARDWARE, ROOT, Mutant
 
 #: What is imported as a part of the package, and what tests read beside.
-FOLDERS = ("golden", "hdl", "synth", "host", "examples")
+FOLDERS = ("golden", "hdl", "boards", "synth", "host", "examples")
 BESIDE = ("cocotb_tests", "docs", "train", "bench")
 FILES = ("pyproject.toml", "README.md", "CHANGELOG.md", "Makefile")
 #: Bounded waits of the tests themselves must end a hang; what is ended here was not noticed.

@@ -1,0 +1,163 @@
+"""What a board is: an FPGA, an oscillator, a serial port, lights, and what else hangs on the FPGA's pins.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+#: A ball of a package: rows are letters without those that look like digits.
+_SITE = re.compile(r"[A-HJ-NPRT-WY]{1,2}[1-9]\d?")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """An FPGA as it is sold, without its package.
+
+    Attributes
+    ----------
+    name : str
+        Lattice's.
+    device : str
+        Whose area and sites it has, by its name in :mod:`lutterfly.synth.device`.
+    flag : str
+        How nextpnr-ecp5 is told of it.
+    idcode : int
+        What it answers to JTAG, and what its bitstreams begin with.
+    """
+
+    name: str
+    device: str
+    flag: str
+    idcode: int
+
+
+#: Source: Lattice FPGA-TN-02039, table of IDCODEs; a test compares them with Project Trellis.
+PARTS = {
+    part.name: part
+    for part in (
+        Part("LFE5U-12F", "ecp5-25k", "--12k", 0x21111043),
+        Part("LFE5U-25F", "ecp5-25k", "--25k", 0x41111043),
+        Part("LFE5U-45F", "ecp5-45k", "--45k", 0x41112043),
+        Part("LFE5U-85F", "ecp5-85k", "--85k", 0x41113043),
+        Part("LFE5UM5G-45F", "ecp5-45k", "--um5g-45k", 0x81112043),
+        Part("LFE5UM5G-85F", "ecp5-85k", "--um5g-85k", 0x81113043),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A pin of the FPGA.
+
+    Attributes
+    ----------
+    site : str
+        The ball.
+    net : str
+        What the board's schematic calls it.
+    is_inverted : bool
+        A light that a low level switches on.
+    pull : str
+        UP, DOWN or NONE.
+    standard : str
+        Of the pin's levels.
+    """
+
+    site: str
+    net: str
+    is_inverted: bool = False
+    pull: str = "NONE"
+    standard: str = "LVCMOS33"
+
+    def __post_init__(self) -> None:
+        if not _SITE.fullmatch(self.site):
+            raise ValueError(f"site must be a ball such as G2, not {self.site}")
+        if self.pull not in ("UP", "DOWN", "NONE"):
+            raise ValueError(f"pull must be UP, DOWN or NONE, not {self.pull}")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A pin that the accelerator has no use for, and that must be at a level."""
+
+    pin: Pin
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """A board that the accelerator can be built for.
+
+    Attributes
+    ----------
+    name : str
+    part : Part
+    package : str
+        As nextpnr-ecp5 names it.
+    speed : int
+        The speed grade.
+    oscillator_mhz : float
+        Of the clock that the board brings.
+    clock : Pin
+    rx, tx : Pin
+        Of the serial port, as the FPGA sees it: it listens at ``rx``.
+    busy : Pin
+        A light that is on while a program runs.
+    error : Pin or None
+        One that is on after an error, if the board has two.
+    held : tuple of Held
+    loader : str
+        As openFPGALoader names it.
+    preset : str
+        The configuration that it is made for, by its name in `golden/presets.py`.
+    core_mhz : float
+        The clock that the accelerator gets there.
+    """
+
+    name: str
+    part: Part
+    package: str
+    speed: int
+    oscillator_mhz: float
+    clock: Pin
+    rx: Pin
+    tx: Pin
+    busy: Pin
+    error: Pin | None
+    held: tuple[Held, ...]
+    loader: str
+    preset: str
+    core_mhz: float
+
+    def __post_init__(self) -> None:
+        if self.speed not in (6, 7, 8):
+            raise ValueError(f"speed must be 6, 7 or 8, not {self.speed}")
+        sites = [pin.site for pin in self.pins.values()]
+        if len(set(sites)) < len(sites):
+            raise ValueError(f"pins must be at a ball each, not at {', '.join(sites)}")
+
+    @property
+    def pins(self) -> dict[str, Pin]:
+        """The pins by the names of the ports that :class:`lutterfly.hdl.top_board.TopBoard` has for them."""
+        found = {"clock": self.clock, "rx": self.rx, "tx": self.tx, "busy": self.busy}
+        if self.error is not None:
+            found["error"] = self.error
+        return found | {f"held_{number}": held.pin for number, held in enumerate(self.held)}
+
+    @property
+    def oscillator_hz(self) -> int:
+        """The oscillator's clock."""
+        return round(self.oscillator_mhz * 1e6)
+
+    @property
+    def core_hz(self) -> int:
+        """The accelerator's clock."""
+        return round(self.core_mhz * 1e6)
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """How nextpnr-ecp5 is told of its FPGA."""
+        return (self.part.flag, "--package", self.package, "--speed", str(self.speed))

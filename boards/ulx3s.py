@@ -1,0 +1,36 @@
+"""The ULX3S of Radiona, with each of its FPGAs.
+
+Source: the constraints `doc/constraints/ulx3s_v20.lpf` of the board's designer (github.com/emard/ulx3s, boards v2.x and
+v3.0.x), and amaranth-boards, with which a test compares the pins.
+"""
+
+from __future__ import annotations
+
+from .board import PARTS, Board, Held, Pin
+
+
+def _ulx3s(name: str, part: str, preset: str, core_mhz: float) -> Board:
+    return Board(
+        name=name,
+        part=PARTS[part],
+        package="CABGA381",
+        speed=6,
+        oscillator_mhz=25.0,
+        clock=Pin("G2", "clk_25mhz"),
+        # The schematic names them from the side of the FT231X: what that transmits, the FPGA receives.
+        rx=Pin("M1", "ftdi_txd", pull="UP"),
+        tx=Pin("L4", "ftdi_rxd", pull="UP"),
+        busy=Pin("B2", "led[0]"),
+        error=Pin("C2", "led[1]"),
+        # Firmware that ESP32s were shipped with takes the board away from a design that leaves it low for a second.
+        held=(Held(Pin("L2", "wifi_gpio0"), 1),),
+        loader="ulx3s",
+        preset=preset,
+        core_mhz=core_mhz,
+    )
+
+
+ULX3S_12F = _ulx3s("ulx3s-12f", "LFE5U-12F", "ecp5-25k-on-chip", 100.0)
+ULX3S_25F = _ulx3s("ulx3s-25f", "LFE5U-25F", "ecp5-25k-on-chip", 100.0)
+ULX3S_45F = _ulx3s("ulx3s-45f", "LFE5U-45F", "ecp5-45k-on-chip", 100.0)
+ULX3S_85F = _ulx3s("ulx3s-85f", "LFE5U-85F", "ecp5-85k-on-chip", 100.0)

@@ -1,0 +1,120 @@
+# amaranth: UnusedElaboratable=no
+"""Bitstreams: of the board's FPGA, met at its clock or not at all, and whole."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+from lutterfly.boards import BOARDS
+from lutterfly.synth import bitstream, flow
+from lutterfly.synth.device import DEVICES
+from lutterfly.synth.fit import check_fit
+from toys.toy_echo import Echo
+
+needs_tools = pytest.mark.skipif(
+    any(importlib.util.find_spec(name) is None for name in flow.TOOLS), reason="the `synth` extra is not installed"
+)
+QUICK = "ulx3s-25f"
+#: The command of a bitstream that says which FPGA it is for, and its operands before the IDCODE.
+VERIFY_ID = b"\xe2\0\0\0"
+
+
+@needs_tools
+@pytest.mark.parametrize(
+    "name", [QUICK, *(pytest.param(name, marks=pytest.mark.regress) for name in BOARDS if name != QUICK)]
+)
+def test_a_design_becomes_the_bitstream_of_a_board(name: str, tmp_path: Path) -> None:
+    """It is also unpacked and packed again, to the same bytes."""
+    board, steps = BOARDS[name], []
+    built = bitstream.build(Echo(), board, folder=tmp_path, seeds=(7, 8), progress=steps.append)
+    assert steps == [
+        *("elaborate", "synthesise", "floorplan", "place and route, seed 7, 1 of at most 2 runs"),
+        *("pack", "unpack, and pack again"),
+    ]
+    assert built.is_met
+    assert [run.seed for run in built.placements] == [7]
+    assert built.best.fmax_mhz >= board.core_mhz
+    assert VERIFY_ID + board.part.idcode.to_bytes(4, "big") in built.data[:100]
+    assert f"Part: {board.part.name}-{board.speed}".encode() in built.data[:100]
+    assert (tmp_path / "again.bit").read_bytes() == built.data
+    # Every pin is where the board has it, and the clock is the board's.
+    log = (tmp_path / "nextpnr-7.log").read_text()
+    assert all(f"pin '{port}$tr_io' constrained to Bel" in log for port in board.pins)
+    assert f"Derived frequency constraint of {board.core_mhz * bitstream.MARGIN:.1f} MHz" in log
+
+
+@needs_tools
+def test_a_clock_that_is_missed_leaves_nothing(tmp_path: Path) -> None:
+    board = dataclasses.replace(BOARDS[QUICK], core_mhz=400.0)
+    built = bitstream.build(Echo(), board, folder=tmp_path, seeds=(1, 2))
+    assert (built.is_met, built.data) == (False, b"")
+    assert [run.seed for run in built.placements] == [1, 2]
+    assert built.best.fmax_mhz == max(run.fmax_mhz for run in built.placements) < 400
+    assert list(tmp_path.glob("*.bit")) == []
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_the_top_has_a_port_for_every_pin(name: str) -> None:
+    board = BOARDS[name]
+    top = bitstream.top_of(board, Echo())
+    assert top.signature.members.keys() == board.pins.keys()
+    assert sorted(top.inverted) == [name for name, pin in sorted(board.pins.items()) if pin.is_inverted]
+    assert list(top.held) == [held.level for held in board.held]
+    assert top.pll.dividers.output_hz == board.core_hz
+
+
+@needs_tools
+def test_bytes_that_change_when_packed_again_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def packed(tool: str, options: list[str], *, folder: Path, function: str) -> None:
+        if function == "run_ecppack":
+            target = options[options.index("--bit") + 1]
+            (folder / target).write_bytes(target.encode())
+
+    monkeypatch.setattr(flow, "run_tool", packed)
+    message = rf"^{tmp_path}/top\.bit must give the same bytes when it is unpacked and packed again, and does not; "
+    with pytest.raises(flow.FlowError, match=message):
+        bitstream.pack(tmp_path, "top.config")
+
+
+def test_no_seed_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"^seeds must be at least one number, not none$"):
+        bitstream.build(Echo(), BOARDS[QUICK], folder=tmp_path, seeds=())
+
+
+def cells_of(**counts: int) -> dict:
+    cells = {f"{kind}_{number}": {"type": kind} for kind, count in counts.items() for number in range(count)}
+    return {"modules": {"top": {"cells": cells}}}
+
+
+def test_what_just_fits_is_built() -> None:
+    device = DEVICES["ecp5-25k"]
+    full = {"LUT4": device.lut - 8, "CCU2C": 1, "TRELLIS_DPR16X4": 1, "TRELLIS_FF": device.ff}
+    check_fit(cells_of(**full, MULT18X18D=device.dsp, DP16KD=device.bram, IO=1000), device)
+
+
+def test_what_does_not_fit_is_told_before_place_and_route() -> None:
+    device = bitstream.board_device(BOARDS[QUICK])
+    more = {"LUT4": device.lut - 7, "CCU2C": 1, "TRELLIS_DPR16X4": 1, "TRELLIS_FF": device.ff + 1}
+    with pytest.raises(ValueError) as refused:
+        check_fit(cells_of(**more, MULT18X18D=device.dsp + 1, DP16KD=device.bram + 1), device)
+    assert str(refused.value) == (
+        "LFE5U-25F: look-up tables must be at most 24,288, not 24,289; flip-flops must be at most 24,288, not 24,289; "
+        "multipliers must be at most 28, not 29; block RAMs must be at most 56, not 57; choose a smaller configuration, "
+        "or a larger device"
+    )
+
+
+@needs_tools
+def test_a_design_that_does_not_fit_is_not_placed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    small = dataclasses.replace(DEVICES["ecp5-25k"], ff=3)
+    monkeypatch.setitem(DEVICES, "ecp5-25k", small)
+    steps: list[str] = []
+    with pytest.raises(ValueError, match=r"^LFE5U-25F: flip-flops must be at most 3, not \d+; choose a smaller"):
+        bitstream.build(Echo(), BOARDS[QUICK], folder=tmp_path, seeds=(1,), progress=steps.append)
+    assert steps == ["elaborate", "synthesise"]
+    assert json.loads((tmp_path / "top.json").read_text())["modules"]

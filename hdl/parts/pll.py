@@ -1,0 +1,204 @@
+"""The clock of an FPGA board made from its oscillator: dividers of a PLL, and the one primitive that they set.
+
+Source: Lattice FPGA-TN-02200 (sysCLOCK PLL) for the primitive, FPGA-DS-02012 for the ranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from amaranth.hdl import Instance, Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+__all__ = ["ECP5", "Dividers", "Pll"]
+
+#: The platform for which components are elaborated with the primitives of an ECP5.
+ECP5 = object()
+
+_MHZ = 1_000_000
+#: Ranges in Hz, both ends included: of the oscillator (8 MHz are permitted, of which the phase detector could make
+#: nothing), of the phase detector, of the oscillator inside, and of outputs.
+INPUT_HZ, DETECTOR_HZ = (10 * _MHZ, 400 * _MHZ), (10 * _MHZ, 400 * _MHZ)
+VCO_HZ, OUTPUT_HZ = (400 * _MHZ, 800 * _MHZ), (3_125_000, 400 * _MHZ)
+#: A divider divides by so much at most.
+MOST = 128
+#: Where its oscillator is best: in the middle.
+_MIDDLE_HZ = 600 * _MHZ
+
+
+@dataclass(frozen=True, slots=True)
+class Dividers:
+    """What a PLL divides by.
+
+    The phase detector compares the oscillator's clock, divided by ``reference``, with that of the PLL's own oscillator,
+    divided by ``loop`` and then by ``feedback``. The clock that is used is the latter's, divided by ``output``.
+
+    Attributes
+    ----------
+    input_hz : int
+        The oscillator's clock.
+    reference, feedback, loop, output : int
+        From 1 to 128 each.
+    """
+
+    input_hz: int
+    reference: int
+    feedback: int
+    loop: int
+    output: int
+
+    @property
+    def detector_hz(self) -> Fraction:
+        """What the phase detector compares."""
+        return Fraction(self.input_hz, self.reference)
+
+    @property
+    def vco_hz(self) -> Fraction:
+        """The clock of the PLL's own oscillator."""
+        return self.detector_hz * self.feedback * self.loop
+
+    @property
+    def output_hz(self) -> Fraction:
+        """The clock that comes out."""
+        return self.vco_hz / self.output
+
+    @property
+    def is_in_loop(self) -> bool:
+        """Whether the clock that comes out is the one that goes to the phase detector."""
+        return self.output == self.loop
+
+    @classmethod
+    def find(cls, input_hz: int, output_hz: int) -> Dividers:
+        """The dividers that make exactly ``output_hz``.
+
+        Of several, those with the fastest phase detector; of these, those with one clock for the loop and for use; and
+        of these, those whose oscillator is nearest to 600 MHz.
+
+        Raises
+        ------
+        ValueError
+            If one of the clocks is out of range, or if no dividers make it; names the nearest clocks that can be made.
+        """
+        for name, value, (least, most) in (("input_hz", input_hz, INPUT_HZ), ("output_hz", output_hz, OUTPUT_HZ)):
+            if not least <= value <= most:
+                raise ValueError(f"{name} must be between {least} and {most} Hz, not {value}")
+        exact = [one for one in _possible(input_hz, output_hz) if one.output_hz == output_hz]
+        if exact:
+            return min(exact, key=lambda one: (one.reference, not one.is_in_loop, abs(one.vco_hz - _MIDDLE_HZ)))
+        made = {one.output_hz for one in _possible(input_hz, output_hz)}
+        below = max((one for one in made if one < output_hz), default=None)
+        above = min((one for one in made if one > output_hz), default=None)
+        near = " or ".join(f"{float(one) / _MHZ:.3f} MHz" for one in (below, above) if one is not None)
+        raise ValueError(
+            f"output_hz must be a clock that a PLL makes of {input_hz / _MHZ:g} MHz, such as {near}, not {output_hz}"
+        )
+
+
+def _possible(input_hz: int, output_hz: int) -> Iterator[Dividers]:
+    """Dividers within all ranges, near ``output_hz`` or exactly there."""
+    for reference in range(1, MOST + 1):
+        detector = Fraction(input_hz, reference)
+        if not DETECTOR_HZ[0] <= detector <= DETECTOR_HZ[1]:
+            continue
+        for multiple in range(int(VCO_HZ[0] / detector), int(VCO_HZ[1] / detector) + 1):
+            vco = detector * multiple
+            if not VCO_HZ[0] <= vco <= VCO_HZ[1]:
+                continue
+            for output in {min(max(near, 1), MOST) for near in (int(vco / output_hz), -int(-vco // output_hz))}:
+                if OUTPUT_HZ[0] <= vco / output <= OUTPUT_HZ[1]:
+                    # Best with the clock that is used in the loop itself.
+                    feedbacks = [*([multiple // output] if multiple % output == 0 else []), *range(1, MOST + 1)]
+                    feedback = next((one for one in feedbacks if _splits(multiple, one, detector)), None)
+                    if feedback is not None:
+                        yield Dividers(input_hz, reference, feedback, multiple // feedback, output)
+
+
+def _splits(multiple: int, feedback: int, detector: Fraction) -> bool:
+    """Whether the loop can multiply by ``multiple`` with that divider in its feedback."""
+    loop, rest = divmod(multiple, feedback)
+    return feedback <= MOST and rest == 0 and loop <= MOST and OUTPUT_HZ[0] <= detector * feedback <= OUTPUT_HZ[1]
+
+
+class Pll(wiring.Component):
+    """Make a clock, and tell when it is steady.
+
+    Elaborated for :data:`ECP5` it is the primitive EHXPLLL. For anything else the clock passes as it is, and is steady
+    from the start: in a simulation a clock has no time but its edges.
+
+    Parameters
+    ----------
+    dividers : Dividers
+
+    Members
+    -------
+    clock_in : In(1)
+    clock_out : Out(1)
+        Combinational from ``clock_in`` where there is no primitive.
+    locked : Out(1)
+        Whether ``clock_out`` is steady; changes at any time.
+    """
+
+    def __init__(self, dividers: Dividers):
+        self.dividers = dividers
+        super().__init__({"clock_in": In(1), "clock_out": Out(1), "locked": Out(1)})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        if platform is ECP5:
+            self._elaborate_primitive(m)
+        else:
+            m.d.comb += [self.clock_out.eq(self.clock_in), self.locked.eq(1)]
+        return m
+
+    def _elaborate_primitive(self, m: Module) -> None:
+        dividers, loop = self.dividers, Signal()
+        used, second = (loop, {}) if dividers.is_in_loop else (Signal(), {"p_CLKOS_ENABLE": "ENABLED"})
+        if second:
+            second |= {
+                "p_CLKOS_DIV": dividers.output,
+                "p_CLKOS_CPHASE": dividers.output - 1,
+                "p_CLKOS_FPHASE": 0,
+                "o_CLKOS": used,
+            }
+        m.d.comb += self.clock_out.eq(used)
+        m.submodules.primitive = Instance(
+            "EHXPLLL",
+            # Of the loop's filter: what Lattice's tool sets, and `ecppll` of Project Trellis.
+            ("a", "ICP_CURRENT", "12"),
+            ("a", "LPF_RESISTOR", "8"),
+            ("a", "MFG_ENABLE_FILTEROPAMP", "1"),
+            ("a", "MFG_GMCREF_SEL", "2"),
+            p_CLKI_DIV=dividers.reference,
+            p_CLKFB_DIV=dividers.feedback,
+            p_FEEDBK_PATH="CLKOP",
+            p_CLKOP_ENABLE="ENABLED",
+            p_CLKOP_DIV=dividers.loop,
+            # In phase with the reference, as far as that matters to a single clock.
+            p_CLKOP_CPHASE=dividers.loop - 1,
+            p_CLKOP_FPHASE=0,
+            p_OUTDIVIDER_MUXA="DIVA",
+            p_OUTDIVIDER_MUXB="DIVB",
+            p_OUTDIVIDER_MUXC="DIVC",
+            p_OUTDIVIDER_MUXD="DIVD",
+            p_PLLRST_ENA="DISABLED",
+            p_INTFB_WAKE="DISABLED",
+            p_STDBY_ENABLE="DISABLED",
+            p_DPHASE_SOURCE="DISABLED",
+            i_CLKI=self.clock_in,
+            i_CLKFB=loop,
+            i_RST=0,
+            i_STDBY=0,
+            i_PHASESEL0=0,
+            i_PHASESEL1=0,
+            i_PHASEDIR=1,
+            i_PHASESTEP=1,
+            i_PHASELOADREG=1,
+            i_PLLWAKESYNC=0,
+            i_ENCLKOP=0,
+            o_CLKOP=loop,
+            o_LOCK=self.locked,
+            **second,
+        )

@@ -1,0 +1,89 @@
+"""The top of a board: a clock from its oscillator, a reset without a pin, and levels as the board wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from amaranth.hdl import ClockDomain, ClockSignal, Module
+from amaranth.lib import wiring
+from amaranth.lib.cdc import ResetSynchronizer
+from amaranth.lib.wiring import In, Out
+
+__all__ = ["RESET_CYCLES", "TopBoard"]
+
+#: For so many clocks after the PLL has locked everything is still in reset.
+RESET_CYCLES = 4
+
+
+class TopBoard(wiring.Component):
+    """Run a core with a serial port on a board; all is in reset until the clock is steady, and again if it is lost.
+
+    Parameters
+    ----------
+    core : wiring.Component
+        With the members ``rx``, ``tx``, ``busy`` and ``error``, as ``TopUart`` has them.
+    pll : wiring.Component
+        With the members of :class:`~lutterfly.hdl.parts.pll.Pll`.
+    has_error : bool
+        Whether the board has a light for errors.
+    inverted : collection of str
+        Outputs that the board has inverted, by their names here.
+    held : sequence of int
+        The level of each pin that is held.
+
+    Members
+    -------
+    clock : In(1)
+        From the oscillator.
+    rx : In(1)
+    tx : Out(1)
+    busy : Out(1)
+        A light that is on while a program runs.
+    error : Out(1), if the board has it
+        One that is on after an error.
+    held_0, held_1, ... : Out(1)
+        Always at their levels.
+
+    Raises
+    ------
+    ValueError
+        If a level is none, or an output is inverted that is not there.
+    """
+
+    def __init__(
+        self,
+        core: wiring.Component,
+        pll: wiring.Component,
+        *,
+        has_error: bool = True,
+        inverted: Collection[str] = (),
+        held: Sequence[int] = (),
+    ):
+        if set(held) - {0, 1}:
+            raise ValueError(f"held must be levels of 0 and 1, not {', '.join(map(str, held))}")
+        outputs = ["tx", "busy", *(["error"] if has_error else []), *(f"held_{number}" for number in range(len(held)))]
+        if set(inverted) - set(outputs):
+            raise ValueError(f"inverted must be some of {', '.join(outputs)}, not {', '.join(sorted(inverted))}")
+        self.core, self.pll = core, pll
+        self.has_error, self.inverted, self.held = has_error, inverted, held
+        super().__init__({"clock": In(1), "rx": In(1), **{name: Out(1) for name in outputs}})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.domains.sync = ClockDomain(local=True)
+        m.submodules.pll = self.pll
+        m.submodules.reset = ResetSynchronizer(~self.pll.locked, stages=RESET_CYCLES)
+        m.submodules.core = self.core
+        values = {"tx": self.core.tx, "busy": self.core.busy, "error": self.core.error}
+        values |= {f"held_{number}": level for number, level in enumerate(self.held)}
+        m.d.comb += [
+            self.pll.clock_in.eq(self.clock),
+            ClockSignal().eq(self.pll.clock_out),
+            self.core.rx.eq(self.rx),
+            *(
+                getattr(self, name).eq(value ^ (name in self.inverted))
+                for name, value in values.items()
+                if name in self.signature.members
+            ),
+        ]
+        return m

