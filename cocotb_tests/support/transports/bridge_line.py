@@ -1,0 +1,170 @@
+"""A line to the bridge's golden twin, in virtual time, with faults of every kind in both directions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lutterfly.golden.link import rates
+from lutterfly.golden.link.bridge import Bridge
+from lutterfly.golden.link.frames import NAK
+
+#: How far the rates of both sides may be apart.
+_TOLERANCE = 0.03
+_BYTE_BITS = 10
+
+
+class VirtualClock:
+    """Seconds that pass when somebody waits."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Faults:
+    """What happens to each byte on its way, with these probabilities.
+
+    ``count`` is how many bytes it has happened to.
+    """
+
+    rng: np.random.Generator
+    drop: float = 0.0
+    double: float = 0.0
+    change: float = 0.0
+    insert: float = 0.0
+    count: int = 0
+    #: So many passages from now are lost as a whole.
+    swallow: int = 0
+
+    def __call__(self, data: bytes) -> bytes:
+        if self.swallow and data:
+            self.swallow -= 1
+            return b""
+        chances = self.rng.random((len(data), 4)) < (self.drop, self.double, self.change, self.insert)
+        if not chances.any():
+            return data
+        self.count += int(chances.any(axis=1).sum())
+        found = bytearray()
+        for byte, (drop, double, change, insert) in zip(data, chances, strict=True):
+            if insert:
+                found.append(int(self.rng.integers(256)))
+            if not drop:
+                found.append(byte ^ int(self.rng.integers(1, 256)) if change else byte)
+            if double:
+                found.append(byte)
+        return bytes(found)
+
+
+class Accelerator:
+    """Registers that remember who wrote them, and an arena."""
+
+    def __init__(self, arena_bytes: int = 4096):
+        self.arena = bytearray(arena_bytes)
+        self.registers = {4 * number: number for number in range(16)}
+        self.written: list[tuple[int, int]] = []
+        self.interrupt = False
+
+    def read_register(self, address: int) -> tuple[int, bool]:
+        return self.registers.get(address, 0), address in self.registers
+
+    def write_register(self, address: int, value: int) -> bool:
+        if address not in self.registers:
+            return False
+        self.written.append((address, value))
+        self.registers[address] = value
+        return True
+
+
+class BridgeLine:
+    """A line to a board.
+
+    Attributes
+    ----------
+    to_board, to_host : Faults
+    best_rate : int
+        Bits a second, at most, that the cable carries.
+    pulled : bool
+        Nothing passes any more.
+    """
+
+    name = "/dev/ttyTEST"
+
+    def __init__(
+        self,
+        clock: VirtualClock,
+        accelerator: Accelerator | None = None,
+        *,
+        clock_hz: int = 50_000_000,
+        slowness: float = 1.0,
+        seed: int = 0,
+    ):
+        self.clock = clock
+        self.accelerator = accelerator or Accelerator()
+        self._slowness = slowness
+        self._rng = np.random.default_rng(seed)
+        self.to_board, self.to_host = Faults(self._rng), Faults(self._rng)
+        self.best_rate = 10_000_000
+        self.pulled = self.is_closed = False
+        self.rate = rates.INITIAL_RATE
+        self._arrived = b""
+        self._good = 0.0
+        self.bridge = Bridge(
+            clock_hz,
+            self.accelerator.arena,
+            self.accelerator.read_register,
+            self.accelerator.write_register,
+            register_bytes=256,
+            interrupt=self._wait,
+            cycles=lambda: int(clock.now * clock_hz / slowness),
+        )
+
+    def set_rate(self, rate: int) -> None:
+        self.rate = rate
+        self._arrived = b""
+
+    def write(self, data: bytes) -> None:
+        self._pass_time(len(data))
+        if self.pulled:
+            return
+        if self.clock.now - self._good > rates.RATE_TIMEOUT_S * self._slowness:
+            self.bridge.time_out()
+        answers = b""
+        for byte in self.to_board(data):
+            heard = self._hears()
+            if not heard:
+                self.bridge.damage()
+            answer = self.bridge.receive(bytes([byte if heard else int(self._rng.integers(256))]))
+            if not answer:
+                continue
+            if answer != NAK.encode():
+                self._good = self.clock.now
+            self._pass_time(len(answer))
+            answers += answer if heard else self._rng.bytes(len(answer))
+        self._arrived += self.to_host(answers)
+
+    def read(self, limit_s: float) -> bytes:
+        if not self._arrived:
+            self.clock.now += limit_s
+        found, self._arrived = self._arrived, b""
+        return found
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def _hears(self) -> bool:
+        """Whether the two sides understand each other."""
+        board = rates.PARTS * self.bridge.clock_hz / self.bridge.bit_time
+        return abs(board / self.rate - 1) < _TOLERANCE and max(board, self.rate) <= self.best_rate
+
+    def _pass_time(self, size: int) -> None:
+        self.clock.now += self._slowness * size * _BYTE_BITS / self.rate
+
+    def _wait(self, cycles: int) -> bool:
+        if not self.accelerator.interrupt:
+            self.clock.now += self._slowness * cycles / self.bridge.clock_hz
+        return self.accelerator.interrupt

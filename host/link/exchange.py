@@ -1,0 +1,99 @@
+"""One frame and its answer over a line, at a rate, within a time limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...golden.link import cobs
+from ...golden.link.frames import DamagedFrameError, Frame
+from ...golden.link.operations import Operation
+from ...golden.link.rates import INITIAL_RATE
+from .line import Line
+
+_DELIMITER = bytes([cobs.DELIMITER])
+
+
+class Exchange:
+    """Frames to a board and back.
+
+    Parameters
+    ----------
+    line : Line
+        At the initial rate.
+    clock : callable
+        Seconds.
+
+    Attributes
+    ----------
+    rate : int
+        Of the line, bits a second.
+    answered : float
+        When the last good answer came.
+    heard : int
+        Bytes that have come since :meth:`send` was called last.
+    """
+
+    def __init__(self, line: Line, clock: Callable[[], float]):
+        self._line = line
+        self._clock = clock
+        self._received = bytearray()
+        self.rate = INITIAL_RATE
+        self.answered = -float("inf")
+        self.heard = 0
+
+    def use(self, rate: int) -> None:
+        """Go on at this rate.
+
+        Raises
+        ------
+        PortError
+            If the port cannot.
+        """
+        if rate != self.rate:
+            self._line.set_rate(rate)
+            self.rate = rate
+
+    def send(self, frame: Frame, limit_s: float, *, afresh: bool = False, patient: bool = False) -> Frame | None:
+        """Send a request; its answer, or None if none comes in time.
+
+        Parameters
+        ----------
+        frame : Frame
+        limit_s : float
+        afresh : bool
+            What the board may have received before does not belong to the frame.
+        patient : bool
+            Wait even if something is damaged, which may not be the answer.
+
+        Raises
+        ------
+        PortError
+            If the port has gone.
+        """
+        self._line.write((_DELIMITER if afresh else b"") + frame.encode())
+        self._received.clear()
+        self.heard, limit = 0, self._clock() + limit_s
+        while (left := limit - self._clock()) > 0:
+            data = self._line.read(left)
+            self.heard += len(data)
+            self._received += data
+            *whole, rest = bytes(self._received).split(_DELIMITER)
+            self._received[:] = rest
+            for encoded in filter(None, whole):
+                found = _decode(encoded)
+                if found is None or found.operation == Operation.NAK:
+                    if patient:
+                        continue
+                    return None
+                # An answer to a request that was given up comes late.
+                if (found.sequence, found.operation, found.address) == (frame.sequence, frame.operation, frame.address):
+                    self.answered = self._clock()
+                    return found
+        return None
+
+
+def _decode(encoded: bytes) -> Frame | None:
+    try:
+        return Frame.decode(encoded)
+    except DamagedFrameError:
+        return None

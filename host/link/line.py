@@ -1,0 +1,144 @@
+"""A line: bytes to and from a board, at some rate. The serial port is one."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from types import ModuleType
+from typing import Protocol
+
+from ...golden.link.rates import INITIAL_RATE
+from ...synth.extras import missing
+from .errors import PortError
+
+#: A port that takes no bytes for so long is stuck.
+_WRITE_LIMIT_S = 10.0
+_BUSY = (errno.EBUSY, errno.EAGAIN, errno.EWOULDBLOCK)
+
+
+class Line(Protocol):
+    """What a client needs of a line."""
+
+    name: str
+
+    def set_rate(self, rate: int) -> None:
+        """Go on at ``rate`` bits a second; what has not been read is dropped."""
+
+    def write(self, data: bytes) -> None:
+        """Send bytes."""
+
+    def read(self, limit_s: float) -> bytes:
+        """What has arrived; waits up to ``limit_s`` for the first byte, and returns nothing if none comes."""
+
+    def close(self) -> None:
+        """Let others have it."""
+
+
+class SerialLine:
+    """A serial port of this machine, 8 data bits, no parity, one stop bit.
+
+    Parameters
+    ----------
+    path : str
+        As the system names it, for instance ``/dev/ttyUSB0``.
+
+    Raises
+    ------
+    PortError
+        If it is not there, is not ours to open, or is in use; also if the extra ``board`` is not installed.
+    """
+
+    def __init__(self, path: str):
+        self.name = path
+        self._serial = _pyserial()
+        try:
+            # Other programs that ask likewise are kept out.
+            self._port = self._serial.Serial(
+                path, INITIAL_RATE, timeout=0, write_timeout=_WRITE_LIMIT_S, exclusive=True
+            )
+        except (OSError, ValueError) as error:
+            raise PortError(_reason(path, error)) from error
+        # An adapter that waits to fill a packet makes every answer late. Where it cannot be told, it is only slower.
+        with contextlib.suppress(OSError, ValueError, AttributeError, NotImplementedError):
+            self._port.set_low_latency_mode(True)
+
+    def set_rate(self, rate: int) -> None:
+        """Go on at another rate.
+
+        Raises
+        ------
+        PortError
+            If the adapter cannot.
+        """
+        try:
+            self._port.flush()
+            self._port.baudrate = rate
+            self._port.reset_input_buffer()
+        except (OSError, ValueError) as error:
+            raise PortError(f"{self.name}: must take {rate} bits a second, and does not: {error}") from error
+
+    def write(self, data: bytes) -> None:
+        """Send bytes.
+
+        Raises
+        ------
+        PortError
+            If the port has gone, or takes nothing.
+        """
+        try:
+            self._port.write(data)
+        except OSError as error:
+            raise PortError(self._gone(error)) from error
+
+    def read(self, limit_s: float) -> bytes:
+        """What has arrived.
+
+        Raises
+        ------
+        PortError
+            If the port has gone.
+        """
+        try:
+            self._port.timeout = limit_s
+            first = self._port.read(1)
+            return bytes(first + self._port.read(self._port.in_waiting) if first else first)
+        except OSError as error:
+            raise PortError(self._gone(error)) from error
+
+    def close(self) -> None:
+        """Close the port."""
+        with contextlib.suppress(OSError):
+            self._port.close()
+
+    def _gone(self, error: OSError) -> str:
+        return f"{self.name}: must stay connected, and does not answer any more ({error}); check cable and power"
+
+
+def _pyserial() -> ModuleType:
+    try:
+        import serial  # noqa: PLC0415  (an extra)
+    except ImportError:
+        raise PortError(missing("a serial port", ["pyserial"], "board")) from None
+    return serial
+
+
+def _reason(path: str, error: Exception) -> str:
+    """Why a port cannot be opened, and what to do."""
+    number = getattr(error, "errno", None)
+    if number in _BUSY or "lock" in str(error):
+        return f"{path}: must be free, and another program uses it; end that one"
+    if number == errno.ENOENT:
+        return f"{path}: must be a serial port, and is not there; {_found()}"
+    if number in (errno.EACCES, errno.EPERM):
+        return (
+            f"{path}: must be open to this user, and is not; join the group that `ls -l {path}` shows, and log in anew"
+        )
+    return f"{path}: must be a serial port, and is none ({error}); {_found()}"
+
+
+def _found() -> str:
+    """The ports that there are."""
+    from serial.tools import list_ports  # noqa: PLC0415  (an extra)
+
+    names = ", ".join(sorted(port.device for port in list_ports.comports()))
+    return f"there are {names}" if names else "there is none: plug the board in"
