@@ -34,7 +34,7 @@ ALLOWED = {
 #: files of their folder that stand in no subfolder. Those files may import everything.
 ORDER = {
     "golden": ("link", "numerics", "transfer", "connections", "engines", "timing", "program", "machine"),
-    "hdl": ("parts", "bus", "memories", "butterfly", "engines", "dma", "results", "compute", "control"),
+    "hdl": ("parts", "bus", "memories", "link", "butterfly", "engines", "dma", "results", "compute", "control"),
     "host": (
         *("files", "model", "graph", "frontend", "quantize", "program", "compiler", "driver", "simulation", "backend"),
         *("session", "report", "transfer", "supported", "command"),
