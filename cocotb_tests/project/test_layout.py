@@ -36,8 +36,20 @@ ORDER = {
     "golden": ("link", "numerics", "transfer", "connections", "engines", "timing", "program", "machine"),
     "hdl": ("parts", "bus", "memories", "link", "butterfly", "engines", "dma", "results", "compute", "control"),
     "host": (
-        *("files", "model", "graph", "frontend", "quantize", "program", "compiler", "driver", "simulation", "backend"),
-        *("session", "report", "transfer", "supported", "command"),
+        *(
+            "files",
+            "model",
+            "graph",
+            "frontend",
+            "quantize",
+            "program",
+            "compiler",
+            "driver",
+            "simulation",
+            "link",
+            "twin",
+        ),
+        *("backend", "session", "report", "transfer", "supported", "command"),
     ),
     "host/compiler": (
         *("data", "steps", "rewrite", "lower", "layout", "constants", "schedule", "clock", "cluster", "outcome"),

@@ -11,6 +11,8 @@ from ...golden.link.rates import INITIAL_RATE
 from .line import Line
 
 _DELIMITER = bytes([cobs.DELIMITER])
+#: How many times longer, at most.
+_PATIENCE = 8
 
 
 class Exchange:
@@ -63,7 +65,8 @@ class Exchange:
         afresh : bool
             What the board may have received before does not belong to the frame.
         patient : bool
-            Wait even if something is damaged, which may not be the answer.
+            Wait even if something is damaged, which may not be the answer, and longer while bytes come: a simulated
+            board is slow.
 
         Raises
         ------
@@ -72,10 +75,13 @@ class Exchange:
         """
         self._line.write((_DELIMITER if afresh else b"") + frame.encode())
         self._received.clear()
-        self.heard, limit = 0, self._clock() + limit_s
+        begin = self._clock()
+        self.heard, limit = 0, begin + limit_s
         while (left := limit - self._clock()) > 0:
             data = self._line.read(left)
             self.heard += len(data)
+            if data and patient:
+                limit = min(self._clock() + limit_s, begin + _PATIENCE * limit_s)
             self._received += data
             *whole, rest = bytes(self._received).split(_DELIMITER)
             self._received[:] = rest

@@ -5,6 +5,7 @@ Only what is not in the cache is imported and run: with a library there, nothing
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -13,27 +14,30 @@ from pathlib import Path
 from ...golden.config import Config
 from ..files.progress import Progress, silent
 from . import cache, toolchain
-from .design import design
 from .toolchain import ToolError
+from .top import AXI, Top
 from .wrapper import WRAPPER_NAME, wrap
 
 PACKAGE = Path(__file__).parents[2]
-HARNESS = tuple(Path(__file__).parent / name for name in ("harness.cpp", "axi_memory.h"))
 #: As they were when they were imported, above: that is what runs, even if the files are edited meanwhile.
-_WRAPPING = tuple((Path(__file__).parent / name).read_bytes() for name in ("wrapper.py", "rewriting.py", "design.py"))
+_WRAPPING = tuple(
+    (Path(__file__).parent / name).read_bytes() for name in ("wrapper.py", "rewriting.py", "design.py", "top.py")
+)
 #: The name of the generated Verilog's top module.
 TOP_NAME = "lutterfly"
 #: Generates Verilog in a process of its own, from the configuration in a file: this process may have imported sources
 #: that were edited since, and would keep their Verilog under the key of the new ones.
 _GENERATE = """\
+import importlib
+import json
 import sys
 from pathlib import Path
 from lutterfly.golden.config import Config
-from lutterfly.hdl import top_axi
 folder, package = map(Path, sys.argv[1:3])
-assert Path(top_axi.__file__).parents[1] == package, top_axi.__file__
-config, asserted = Config.from_json((folder / "config.json").read_text()), sys.argv[3] == "asserted"
-(folder / "core.v").write_text(top_axi.generate(config, asserted=asserted))
+top = importlib.import_module(f"lutterfly.hdl.{sys.argv[3]}")
+assert Path(top.__file__).parents[1] == package, top.__file__
+config = Config.from_json((folder / "config.json").read_text())
+(folder / "core.v").write_text(top.generate(config, **json.loads(sys.argv[4])))
 """
 
 VERILATOR_FLAGS = (
@@ -73,8 +77,15 @@ def simulator_root() -> Path:
     return cache.default_root() / "simulator"
 
 
-def verilog(config: Config, *, asserted: bool = False, root: Path | None = None, progress: Progress = silent) -> str:
-    """The whole core as Verilog, from the cache if its sources have not changed; ``asserted``: with its assertions.
+def verilog(
+    config: Config,
+    *,
+    top: Top = AXI,
+    asserted: bool = False,
+    root: Path | None = None,
+    progress: Progress = silent,
+) -> str:
+    """A top level as Verilog, from the cache if its sources have not changed; ``asserted``: with its assertions.
 
     Raises
     ------
@@ -83,23 +94,24 @@ def verilog(config: Config, *, asserted: bool = False, root: Path | None = None,
     """
     root = root or simulator_root()
     kind = "asserted" if asserted else "plain"
-    key = _verilog_key(config)
+    key = _verilog_key(config, top)
 
     def build(folder: Path) -> None:
         progress("generating Verilog")
         (folder / "config.json").write_text(config.to_json())
-        command = [sys.executable, "-c", _GENERATE, str(folder.resolve()), str(PACKAGE), kind]
+        settings = json.dumps({"asserted": asserted, **dict(top.settings)})
+        command = [sys.executable, "-c", _GENERATE, str(folder.resolve()), str(PACKAGE), top.module, settings]
         toolchain.run(command, cwd=folder, env=dict(os.environ), log=folder / "build.log")
-        if _verilog_key(config) != key:
+        if _verilog_key(config, top) != key:
             raise ToolError("the sources in hdl and golden must stay the same while Verilog is generated; try again")
 
     return (_entry(root, f"verilog-{kind}-{key}", build) / "core.v").read_text()
 
 
-def _verilog_key(config: Config) -> str:
+def _verilog_key(config: Config, top: Top) -> str:
     sources = sorted(path for folder in ("golden", "hdl") for path in (PACKAGE / folder).rglob("*.py"))
     parts = [part for path in sources for part in (path.relative_to(PACKAGE).as_posix(), path.read_bytes())]
-    return cache.key_of((config.to_json(), *toolchain.versions(), *parts))
+    return cache.key_of((config.to_json(), top.module, str(top.settings), *toolchain.versions(), *parts))
 
 
 def _entry(root: Path, key: str, build: Callable[[Path], None]) -> Path:
@@ -118,38 +130,40 @@ def _entry(root: Path, key: str, build: Callable[[Path], None]) -> Path:
     return cache.entry(root, key, build_or_keep_log)
 
 
-def library(config: Config, *, root: Path | None = None, progress: Progress = silent) -> Path:
-    """The simulator of ``config`` as a shared library.
+def library(config: Config, *, top: Top = AXI, root: Path | None = None, progress: Progress = silent) -> Path:
+    """The simulator of a top level of ``config`` as a shared library.
 
     Raises
     ------
     ToolError
         If a program that is needed is missing, or fails.
     """
-    text = verilog(config, asserted=True, root=root, progress=progress)
-    return library_of(text, config, root=root, progress=progress)
+    text = verilog(config, top=top, asserted=True, root=root, progress=progress)
+    return library_of(text, config, top=top, root=root, progress=progress)
 
 
-def library_of(text: str, config: Config, *, root: Path | None = None, progress: Progress = silent) -> Path:
-    """The simulator of the Verilog ``text``, which has the ports of :class:`~lutterfly.hdl.top_axi.TopAxi`."""
+def library_of(
+    text: str, config: Config, *, top: Top = AXI, root: Path | None = None, progress: Progress = silent
+) -> Path:
+    """The simulator of the Verilog ``text``, which has the ports of a top level."""
     root = root or simulator_root()
-    key = _library_key(text, config)
+    key = _library_key(text, config, top)
 
     def build(folder: Path) -> None:
-        _build(text, config, folder, root, progress)
-        if _library_key(text, config) != key:
+        _build(text, config, top, folder, root, progress)
+        if _library_key(text, config, top) != key:
             raise ToolError("the harness's sources must stay the same while it is compiled; try again")
 
     return _entry(root, f"library-{key}", build) / "core.so"
 
 
-def _library_key(text: str, config: Config) -> str:
+def _library_key(text: str, config: Config, top: Top) -> str:
     shape = f"{config.axi.data_bytes} {config.array.lanes} {config.memory.feature_bytes} {config.cluster}"
     settings = (*VERILATOR_FLAGS, *_optimisation(), *RUNTIME_FLAGS, RULES, shape, *toolchain.versions())
-    return cache.key_of((text, *settings, *(path.read_bytes() for path in HARNESS), *_WRAPPING))
+    return cache.key_of((text, *settings, *(path.read_bytes() for path in top.harness), *_WRAPPING))
 
 
-def _build(text: str, config: Config, folder: Path, root: Path, progress: Progress) -> None:
+def _build(text: str, config: Config, top: Top, folder: Path, root: Path, progress: Progress) -> None:
     toolchain.check_programs()
     log, env = folder / "build.log", toolchain.environment()
     (folder / "core.v").write_text(wrap(text, TOP_NAME))
@@ -161,7 +175,7 @@ def _build(text: str, config: Config, folder: Path, root: Path, progress: Progre
         ["verilator", *VERILATOR_FLAGS, "-Mdir", "model", "rules.vlt", "core.v"], cwd=folder, env=env, log=log
     )
     model = folder / "model"
-    (model / "design.h").write_text(design((model / "Vcore___024root.h").read_text(), config))
+    (model / "design.h").write_text(top.header((model / "Vcore___024root.h").read_text(), config))
 
     progress("compiling the simulator (once for each configuration)")
     objects = _runtime(root)
@@ -178,12 +192,12 @@ def _build(text: str, config: Config, folder: Path, root: Path, progress: Progre
             *RUNTIME_FLAGS,
             "-shared",
             "-Imodel",
-            f"-I{HARNESS[0].parent}",
+            f"-I{top.harness[0].parent}",
             f"-I{include}",
             f"-I{include / 'vltstd'}",
             "-o",
             "core.so",
-            str(HARNESS[0]),
+            str(top.harness[0]),
             "model/libVcore.a",
             *objects,
             "-lpthread",

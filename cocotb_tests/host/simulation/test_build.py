@@ -51,7 +51,7 @@ def test_verilog_is_that_of_the_sources_even_if_this_process_has_old_ones(
 def test_sources_that_are_edited_meanwhile_leave_no_entry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def run(command: list[str], *, cwd: Path, **_: object) -> None:
         (cwd / "core.v").touch()
-        monkeypatch.setattr(build, "_verilog_key", lambda config: "another")
+        monkeypatch.setattr(build, "_verilog_key", lambda config, top: "another")
 
     monkeypatch.setattr(toolchain, "run", run)
     with pytest.raises(ToolError, match=r"^the sources in hdl and golden must stay the same .*; try again$"):
@@ -74,7 +74,7 @@ def test_a_damaged_simulator_is_built_again(
     good, text = build.library(CONFIG).parent, build.verilog(CONFIG)
     # Building takes no time so, and is the same otherwise.
     monkeypatch.setattr(toolchain, "run", lambda *_, cwd, **__: (cwd / "core.v").write_text(text))
-    monkeypatch.setattr(build, "_build", lambda *given: shutil.copytree(good, given[2], dirs_exist_ok=True))
+    monkeypatch.setattr(build, "_build", lambda *given: shutil.copytree(good, given[3], dirs_exist_ok=True))
     build.library(CONFIG, root=tmp_path)
     damaged = list(tmp_path.glob(f"*/{name}"))
     for path in damaged:

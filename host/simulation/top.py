@@ -1,0 +1,36 @@
+"""What is simulated: a top level, and the harness around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...golden.config import Config
+from .design import design
+
+
+@dataclass(frozen=True, slots=True)
+class Top:
+    """A top level, and the harness around it.
+
+    Attributes
+    ----------
+    module : str
+        Of ``lutterfly.hdl``; its ``generate(config, asserted=..., **settings)`` gives the Verilog.
+    settings : tuple of (str, int)
+        What it is generated with beside the configuration.
+    harness : tuple of Path
+        The source that is compiled with the model, and the headers that it includes beside ``design.h``.
+    header : callable
+        From Verilator's header of the model and the configuration to the text of ``design.h``.
+    """
+
+    module: str
+    harness: tuple[Path, ...]
+    header: Callable[[str, Config], str]
+    settings: tuple[tuple[str, int], ...] = ()
+
+
+#: The accelerator with its AXI ports, in a harness of registers and external memory.
+AXI = Top("top_axi", tuple(Path(__file__).parent / name for name in ("harness.cpp", "axi_memory.h")), design)
