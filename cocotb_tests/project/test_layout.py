@@ -36,9 +36,22 @@ ORDER = {
     "golden": ("numerics", "transfer", "connections", "engines", "timing", "program", "machine"),
     "hdl": ("parts", "bus", "memories", "butterfly", "engines", "dma", "results", "compute", "control"),
     "host": (
-        *("files", "model", "graph", "frontend", "quantize", "program", "compiler", "driver", "simulation", "backend"),
+        *(
+            "files",
+            "board",
+            "model",
+            "graph",
+            "frontend",
+            "quantize",
+            "program",
+            "compiler",
+            "driver",
+            "simulation",
+            "backend",
+        ),
         *("session", "report", "transfer", "supported", "command"),
     ),
+    "host/command": ("board",),
     "host/compiler": (
         *("data", "steps", "rewrite", "lower", "layout", "constants", "schedule", "clock", "cluster", "outcome"),
     ),
