@@ -45,8 +45,8 @@ class Proof(Elaboratable):
 def inside(unit: wiring.Component) -> SimpleNamespace:
     """The variables of a component's ``elaborate`` and of its methods that it calls, by their names.
 
-    The component must be a submodule, of the proof or of another one, that has not been elaborated; it is then
-    elaborated as seen here.
+    Where methods have variables of the same name, those of each stand under the method's name too. The component must
+    be a submodule, of the proof or of another one, that has not been elaborated; it is then elaborated as seen here.
     """
     variables: dict[str, Any] = {}
 
@@ -54,6 +54,7 @@ def inside(unit: wiring.Component) -> SimpleNamespace:
         # Of outer calls last, which have the better claim to a name.
         if event == "return" and frame.f_locals.get("self") is unit:
             variables.update(frame.f_locals)
+            variables[frame.f_code.co_name] = SimpleNamespace(**frame.f_locals)
 
     before = sys.getprofile()
     sys.setprofile(look)

@@ -1,0 +1,263 @@
+# amaranth: UnusedElaboratable=no
+"""The bridge against its golden twin: the same bytes in, the same bytes out, and the same done in between."""
+
+from __future__ import annotations
+
+import os
+import zlib
+
+import cocotb
+import numpy as np
+import pytest
+
+from buses.link_bench import ARENA_BYTES, CLOCK_HZ, REFUSED, REGISTER_BITS, LinkBench
+from lutterfly.golden.link.frames import NAK, Frame, Identity, pack_word, parse_word
+from lutterfly.golden.link.operations import LINK_VERSION, MAX_DATA, RULES, Operation, Status
+from lutterfly.hdl.link.bridge import Bridge
+
+RATE_TIMEOUT = 4000
+
+
+@pytest.mark.parametrize("frames", [400, pytest.param(100_000, marks=pytest.mark.regress)])
+def test_bridge(simulate, frames: int) -> None:
+    bridge = Bridge(clock_hz=CLOCK_HZ, arena_bytes=ARENA_BYTES, register_bits=REGISTER_BITS, rate_timeout=RATE_TIMEOUT)
+    simulate(bridge, env={"FRAMES": str(frames)})
+
+
+def test_a_clock_that_is_too_slow_is_refused() -> None:
+    with pytest.raises(ValueError, match="rate must be between"):
+        Bridge(clock_hz=900_000, arena_bytes=ARENA_BYTES, register_bits=REGISTER_BITS)
+
+
+async def exchange(bench: LinkBench, data: bytes, errors: tuple[int, ...] = ()) -> bytes:
+    """Send a frame to both; the answer of both, if there is one."""
+    if errors:
+        bench.twin.damage()
+        clean = bytes(byte for place, byte in enumerate(data) if place not in errors)
+        expected = bench.twin.receive(clean)
+    else:
+        expected = bench.twin.receive(data)
+    await bench.send(data, errors)
+    if not expected:
+        await bench.cycles(12)
+        assert not bench.answers
+        return b""
+    answer = await bench.answered()
+    frame = Frame.decode(answer[:-1])
+    if frame.operation == Operation.IDENTIFY and frame.status == Status.OK:
+        identity = Identity.parse(frame.data)
+        assert (identity.link_version, identity.clock_hz) == (LINK_VERSION, CLOCK_HZ)
+        assert (identity.arena_bytes, identity.max_data) == (ARENA_BYTES, MAX_DATA)
+    else:
+        assert answer == expected
+    return answer
+
+
+async def begun(dut, seed: int = 0, p_stall: float = 0.0) -> LinkBench:
+    bench = LinkBench(dut, seed, p_stall)
+    await bench.begin()
+    return bench
+
+
+@cocotb.test(timeout_time=20, timeout_unit="ms")
+async def every_operation_as_in_the_twin(dut) -> None:
+    bench = await begun(dut)
+    requests = [
+        Frame(0, Operation.IDENTIFY),
+        Frame(1, Operation.WRITE_REGISTER, 0, 8, 4, pack_word(0xDEADBEEF)),
+        Frame(2, Operation.READ_REGISTER, 0, 8, 4),
+        Frame(3, Operation.READ_REGISTER, 0, REFUSED, 4),
+        Frame(4, Operation.WRITE_REGISTER, 0, REFUSED, 4, bytes(4)),
+        Frame(5, Operation.WRITE, 0, ARENA_BYTES - 300, 300, bytes(range(150)) * 2),
+        Frame(6, Operation.READ, 0, ARENA_BYTES - MAX_DATA, MAX_DATA),
+        Frame(7, Operation.WRITE, 0, 0, MAX_DATA, b"\xff" * MAX_DATA),
+        Frame(8, Operation.READ, 0, 0, MAX_DATA),
+        Frame(9, Operation.READ, 0, 5, 1),
+        Frame(10, Operation.CHECKSUM, 0, 0, ARENA_BYTES),
+        Frame(11, Operation.WAIT, 0, 0, 100),
+        Frame(12, 0x99),
+    ]
+    for request in requests:
+        await exchange(bench, request.encode())
+        bench.check_same()
+    for operation in (Operation.READ, Operation.WRITE, Operation.CHECKSUM):
+        for address in (ARENA_BYTES - 4, ARENA_BYTES - 3, ARENA_BYTES, 1 << 31, (1 << 32) - 2):
+            data = b"abcd" if RULES[operation].has_data else b""
+            await exchange(bench, Frame(address & 0xFFFF, operation, 0, address, 4, data).encode())
+    for length in (ARENA_BYTES + 1, 1 << 31, (1 << 32) - 1):
+        await exchange(bench, Frame(length & 0xFFFF, Operation.CHECKSUM, 0, 1, length).encode())
+    bench.check_same()
+
+
+@cocotb.test(timeout_time=20, timeout_unit="ms")
+async def a_repeated_start_is_carried_out_once(dut) -> None:
+    bench = await begun(dut)
+    start = Frame(77, Operation.WRITE_REGISTER, 0, 12, 4, pack_word(1))
+    for _ in range(3):
+        await exchange(bench, start.encode())
+    await exchange(bench, Frame(77, Operation.WRITE_REGISTER, 0, 12, 4, pack_word(2)).encode())
+    await exchange(bench, start.encode())
+    assert bench.writes == [(12, 1)]
+    await exchange(bench, Frame(0, Operation.IDENTIFY).encode())
+    await exchange(bench, start.encode())
+    assert bench.writes == [(12, 1)] * 2
+
+
+@cocotb.test(timeout_time=20, timeout_unit="ms")
+async def damaged_frames_do_nothing(dut) -> None:
+    bench = await begun(dut)
+    frame = Frame(1, Operation.WRITE, 0, 0, 2, b"ab").encode()
+    for place in range(len(frame) - 1):
+        changed = bytearray(frame)
+        changed[place] ^= 1 << place % 8 if frame[place] != 1 << place % 8 else 0xFF
+        assert await exchange(bench, bytes(changed)) == NAK.encode()
+        assert await exchange(bench, frame, (place,)) == NAK.encode()
+    for damaged in (b"\x01\0", b"\x05abc\0", b"\x01" * 1041 + b"\0", b"\xff" * 3000 + b"\0"):
+        assert await exchange(bench, damaged) == NAK.encode()
+    assert await exchange(bench, bytes(5)) == b""
+    assert bench.host_requests == bench.register_requests == 0
+    await exchange(bench, frame)
+    bench.check_same()
+
+
+@cocotb.test(timeout_time=20, timeout_unit="ms")
+async def rates_change_after_the_answer_and_fall_back(dut) -> None:
+    bench = await begun(dut)
+    for number, parts in enumerate((127, 65536, 200, 65535, 128)):
+        before = bench.twin.bit_time
+        request = Frame(number, Operation.SET_RATE, 0, 0, 4, pack_word(parts)).encode()
+        bench.twin.receive(request)
+        dut.sends.value = 1
+        await bench.send(request)
+        await bench.answered()
+        await bench.cycles(100)
+        # Its last byte is still on the line.
+        assert int(dut.bit_time.value) == before
+        dut.sends.value = 0
+        await bench.cycles(2)
+        bench.check_same()
+    # Good frames keep it, damaged ones do not.
+    for _ in range(4):
+        await bench.cycles(RATE_TIMEOUT // 2)
+        await exchange(bench, Frame(99, Operation.READ, 0, 0, 4).encode())
+    bench.check_same()
+    for _ in range(8):
+        await bench.cycles(RATE_TIMEOUT // 8)
+        await exchange(bench, b"\x07\0")
+    bench.twin.time_out()
+    bench.check_same()
+
+
+@cocotb.test(timeout_time=20, timeout_unit="ms")
+async def a_wait_ends_with_the_interrupt_the_time_or_a_byte(dut) -> None:
+    bench = await begun(dut)
+
+    async def wait(number: int, cycles: int) -> Frame:
+        await bench.send(Frame(number, Operation.WAIT, 0, 0, cycles).encode())
+        return Frame.decode((await bench.answered())[:-1])
+
+    assert parse_word((await wait(1, 50)).data) == 0
+    waiting = cocotb.start_soon(wait(2, 1 << 31))
+    await bench.cycles(500)
+    assert not waiting.done()
+    bench.interrupt(True)
+    assert parse_word((await waiting).data) == 1
+    assert parse_word((await wait(3, 0)).data) == 1
+    bench.interrupt(False)
+    waiting = cocotb.start_soon(wait(4, 1 << 31))
+    await bench.cycles(500)
+    await bench.send(b"\0")
+    assert parse_word((await waiting).data) == 0
+    waiting = cocotb.start_soon(wait(5, 1 << 31))
+    await bench.cycles(500)
+    # This byte is lost, and so is the frame that it begins.
+    bench.twin.lose(b"a")
+    await bench.send(b"a")
+    await waiting
+    assert await exchange(bench, Frame(6, Operation.IDENTIFY).encode()) == b""
+    assert await exchange(bench, Frame(6, Operation.IDENTIFY).encode()) != b""
+
+
+def random_request(rng: np.random.Generator, last: Frame | None) -> Frame:
+    """Any request, most of them right; the last one again, now and then."""
+    if last is not None and rng.random() < 0.2:
+        return last
+    number = last.sequence if last is not None and rng.random() < 0.05 else int(rng.integers(1 << 16))
+    operation = int(rng.integers(0, 10))
+    rule = RULES.get(operation)
+    length = {
+        Operation.IDENTIFY: 0,
+        Operation.READ: int(rng.integers(1, 60)),
+        Operation.WRITE: int(rng.integers(1, 60)),
+        Operation.CHECKSUM: int(rng.integers(1, 100)),
+        Operation.WAIT: int(rng.integers(0, 50)),
+    }.get(operation, 4)
+    if rng.random() < 0.05:
+        length = int(rng.choice([0, 1, 5, 1025, 1 << 20]))
+    address = 4 * int(rng.integers(0, 18)) if rng.random() < 0.7 else int(rng.integers(ARENA_BYTES - 40, ARENA_BYTES))
+    data = rng.bytes(min(length, 1000)) if rule is not None and rule.has_data else b""
+    if operation == Operation.SET_RATE and rng.random() < 0.8:
+        data = pack_word(int(rng.integers(100, 70_000)))
+    if rng.random() < 0.03:
+        data += b"x"
+    return Frame(number, operation, int(rng.random() < 0.03), address, length, data)
+
+
+def damaged(rng: np.random.Generator, encoded: bytes) -> tuple[bytes, tuple[int, ...]]:
+    """Bytes dropped, doubled, changed, inserted, or without a stop bit; and a delimiter, so that it ends."""
+    line, errors = bytearray(encoded), ()
+    for _ in range(int(rng.integers(1, 4))):
+        at = int(rng.integers(len(line)))
+        match int(rng.integers(5)):
+            case 0:
+                del line[at]
+            case 1:
+                line.insert(at, line[at])
+            case 2:
+                line[at] = int(rng.integers(256))
+            case 3:
+                line.insert(at, int(rng.integers(256)))
+            case 4:
+                errors = (at,)
+        if not line:
+            break
+    line = line.rstrip(b"\0") or bytearray(b"\1")
+    return bytes(line) + b"\0", tuple(place for place in errors if place < len(line) and line[place])
+
+
+def pieces(line: bytes) -> list[bytes]:
+    """Frames with their delimiters: each is answered before the next one comes."""
+    return [piece + b"\0" for piece in line.split(b"\0")[:-1]]
+
+
+@cocotb.test(timeout_time=20_000, timeout_unit="ms")
+@cocotb.parametrize(p_stall=[0.0, 0.5])
+async def whatever_the_line_does_the_twin_does_the_same(dut, p_stall: float) -> None:
+    bench = await begun(dut, 5, p_stall)
+    rng, last = bench.rng, None
+    answered = 0
+    # The twin has no clock: what brings back the initial rate must not happen.
+    for _ in range(int(os.environ["FRAMES"]) // 2):
+        request = random_request(rng, last)
+        bench.interrupt(bool(rng.random() < 0.5))
+        if rng.random() < 0.3:
+            line, errors = damaged(rng, request.encode())
+        else:
+            line, errors, last = request.encode(), (), request
+        if errors:
+            # The twin takes the damage at the frame's end.
+            start = line[: errors[0]].rfind(b"\0") + 1
+            for piece in pieces(line[:start]):
+                answered += bool(await exchange(bench, piece))
+            end = line.index(b"\0", errors[0]) + 1
+            answered += bool(await exchange(bench, line[start:end], (errors[0] - start,)))
+            line = line[end:]
+        for piece in pieces(line):
+            answered += bool(await exchange(bench, piece))
+        bench.twin.bit_time = (
+            int(dut.bit_time.value) if request.operation == Operation.SET_RATE else bench.twin.bit_time
+        )
+        assert bench.arena == bench.twin.arena
+        assert bench.writes == bench.twin_writes
+    assert answered
+    assert zlib.crc32(bench.arena) == zlib.crc32(bench.twin.arena)

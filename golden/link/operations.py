@@ -1,0 +1,142 @@
+"""What a host can ask of a board, and what the board answers: codes and their meaning. Standard library only."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+#: Version of the link: frames, operations, statuses. A client refuses another one.
+LINK_VERSION = 1
+#: Bytes of data in a frame, at most.
+MAX_DATA = 1024
+#: Bytes of a register, of a rate and of the other words in the data of frames.
+WORD_BYTES = 4
+#: Words in the data of the answer to IDENTIFY, by name.
+IDENTITY = {
+    "link_version": "version of the link",
+    "clock_hz": "cycles in a second, as the hardware was told when it was generated",
+    "arena_bytes": "bytes of the arena",
+    "max_data": "bytes of data in a frame, at most",
+    "cycles": "cycles since reset, modulo 2^32: two answers and the time between them measure the clock",
+}
+
+
+class Operation(enum.IntEnum):
+    """What a request asks for; an answer has that of its request."""
+
+    NAK = 0
+    IDENTIFY = 1
+    READ_REGISTER = 2
+    WRITE_REGISTER = 3
+    READ = 4
+    WRITE = 5
+    CHECKSUM = 6
+    SET_RATE = 7
+    WAIT = 8
+
+
+class Status(enum.IntEnum):
+    """What became of a request."""
+
+    OK = 0
+    UNKNOWN_OPERATION = 1
+    LENGTH = 2
+    ADDRESS = 3
+    REGISTER_REFUSED = 4
+    SEQUENCE = 5
+    RATE = 6
+    DAMAGED = 7
+
+
+class Counts(enum.Enum):
+    """What the field ``length`` of a request is: the text for the manual, and the least and the greatest one."""
+
+    NOTHING = ("0", 0, 0)
+    WORD = (str(WORD_BYTES), WORD_BYTES, WORD_BYTES)
+    DATA = (f"1 to {MAX_DATA} bytes", 1, MAX_DATA)
+    RANGE = ("bytes, at least 1", 1, 0xFFFF_FFFF)
+    CYCLES = ("cycles", 0, 0xFFFF_FFFF)
+
+    def fits(self, length: int) -> bool:
+        """Whether it may be this."""
+        _, least, most = self.value
+        return least <= length <= most
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a request of one operation looks like, and its answer.
+
+    Attributes
+    ----------
+    length : Counts
+        What ``length`` counts.
+    has_data : bool
+        Whether the request has data: then as much as ``length`` says, else none.
+    once : bool
+        It changes what another one would change again: a frame that comes twice is carried out once.
+    address : str
+        What ``address`` is; ignored where this is empty.
+    answer : str
+        The data of the answer if its status is OK; there is none otherwise.
+    doc : str
+        What happens.
+    """
+
+    length: Counts
+    has_data: bool = False
+    once: bool = False
+    address: str = ""
+    answer: str = ""
+    doc: str = ""
+
+
+#: What can be asked for.
+RULES: dict[Operation, Rule] = {
+    Operation.IDENTIFY: Rule(
+        Counts.NOTHING,
+        answer=f"{len(IDENTITY)} words",
+        doc="Who is there. The number of the last request is forgotten: a new client begins with this.",
+    ),
+    Operation.READ_REGISTER: Rule(
+        Counts.WORD, address="of the register", answer="a word", doc="Read a register of the accelerator."
+    ),
+    Operation.WRITE_REGISTER: Rule(
+        Counts.WORD, True, once=True, address="of the register", doc="Write a register of the accelerator."
+    ),
+    Operation.READ: Rule(
+        Counts.DATA, address="in the arena", answer="`length` bytes", doc=f"Read 1 to {MAX_DATA} bytes of the arena."
+    ),
+    Operation.WRITE: Rule(
+        Counts.DATA, True, once=True, address="in the arena", doc=f"Write 1 to {MAX_DATA} bytes of the arena."
+    ),
+    Operation.CHECKSUM: Rule(
+        Counts.RANGE, address="in the arena", answer="a word", doc="CRC-32 of a range of the arena, all of it at most."
+    ),
+    Operation.SET_RATE: Rule(
+        Counts.WORD,
+        True,
+        doc="The data is a bit's time in sixteenths of a cycle. The answer still comes at the old rate.",
+    ),
+    Operation.WAIT: Rule(
+        Counts.CYCLES,
+        answer="a word",
+        doc=(
+            "Wait until the interrupt line is high, `length` cycles have passed, or a byte arrives, which is lost. "
+            "The answer is 1 if the line is high, else 0."
+        ),
+    ),
+}
+
+#: What a status means.
+STATUS_MEANINGS: dict[Status, str] = {
+    Status.OK: "done",
+    Status.UNKNOWN_OPERATION: "there is no such operation, or the request has a status",
+    Status.LENGTH: "`length` is none that the operation has, or the data is not as long",
+    Status.ADDRESS: "the range ends beyond the arena, or the register's address is beyond theirs or no multiple of 4",
+    Status.REGISTER_REFUSED: "the accelerator has answered with an error: no such register, or not this access to it",
+    Status.SEQUENCE: "the number is the last request's, and the frame another one",
+    Status.RATE: "the bit's time is out of range",
+    Status.DAMAGED: "of NAK only: a frame whose CRC or encoding is wrong, that is too short or too long, or has a byte "
+    "without its stop bit",
+}

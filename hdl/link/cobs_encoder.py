@@ -1,0 +1,92 @@
+"""COBS, to the line: what :func:`lutterfly.golden.link.cobs.encode` does, a block at a time."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from ...golden.link import cobs
+from ..parts.device import RAM_LATENCY, Ram
+
+__all__ = ["CobsEncoder", "plain_layout"]
+
+#: Cycles from an address to its byte, which is taken from the RAM's output register.
+_FETCH = RAM_LATENCY + 1
+
+
+def plain_layout() -> data.StructLayout:
+    """A byte of a frame; ``last`` closes the frame."""
+    return data.StructLayout({"byte": unsigned(8), "last": unsigned(1)})
+
+
+class CobsEncoder(wiring.Component):
+    """Encode frames, a block of up to 254 bytes at a time, with a delimiter after each frame.
+
+    A block is gathered, a byte each cycle; then its code and its bytes are sent, one every four cycles at most, and
+    nothing is taken meanwhile. A frame has at least one byte. No combinational path.
+
+    Parameters
+    ----------
+    block_bytes : int
+        Data bytes of a block, at most: other than COBS has it in proofs alone.
+
+    Members
+    -------
+    input : In(stream of plain_layout)
+    output : Out(stream of 8 bits)
+    """
+
+    def __init__(self, *, block_bytes: int = cobs.BLOCK_BYTES):
+        self.block_bytes = block_bytes
+        super().__init__({"input": In(stream.Signature(plain_layout())), "output": Out(stream.Signature(8))})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.submodules.block = block = Ram(width=8, depth=1 << ceil_log2(self.block_bytes))
+        plain, output = self.input.payload, self.output
+        # Bytes of the block, and those of it that are sent.
+        count, sent = Signal(range(self.block_bytes + 1)), Signal(range(self.block_bytes + 1))
+        # The frame ends with this block, or with an empty one after it.
+        last, last_is_zero = Signal(), Signal()
+        wait = Signal(range(_FETCH + 1))
+        is_zero, is_full = Signal(), Signal()
+        m.d.comb += [
+            is_zero.eq(plain.byte == 0),
+            is_full.eq(count == self.block_bytes - 1),
+            block.write_address.eq(count),
+            block.write_data.eq(plain.byte),
+            block.read_address.eq(sent),
+        ]
+        with m.FSM():
+            with m.State("GATHER"):
+                m.d.comb += [self.input.ready.eq(1), block.write_enable.eq(self.input.valid)]
+                m.d.sync += [last.eq(plain.last), last_is_zero.eq(plain.last & is_zero), sent.eq(0)]
+                with m.If(self.input.valid):
+                    m.d.sync += count.eq(Mux(is_zero, count, count + 1))
+                    with m.If(is_zero | is_full | plain.last):
+                        m.d.sync += [output.valid.eq(1), output.payload.eq(Mux(is_zero, count, count + 1) + 1)]
+                        m.next = "SEND"
+            with m.State("SEND"), m.If(output.ready):
+                m.d.sync += [output.valid.eq(0), wait.eq(_FETCH - 1)]
+                m.next = "FETCH"
+            with m.State("FETCH"):
+                m.d.sync += wait.eq(wait - 1)
+                with m.If(wait == 0):
+                    with m.If(sent != count):
+                        m.d.sync += [output.valid.eq(1), output.payload.eq(block.read_data), sent.eq(sent + 1)]
+                        m.next = "SEND"
+                    with m.Elif(last_is_zero):
+                        m.d.sync += [output.valid.eq(1), output.payload.eq(1), last_is_zero.eq(0)]
+                        m.next = "SEND"
+                    with m.Elif(last):
+                        m.d.sync += [output.valid.eq(1), output.payload.eq(cobs.DELIMITER), count.eq(0)]
+                        m.next = "END"
+                    with m.Else():
+                        m.d.sync += count.eq(0)
+                        m.next = "GATHER"
+            with m.State("END"), m.If(output.ready):
+                m.d.sync += output.valid.eq(0)
+                m.next = "GATHER"
+        return m

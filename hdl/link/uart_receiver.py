@@ -1,0 +1,92 @@
+"""The receiving half of a UART: bytes of eight bits, lowest first, between a start bit and a stop bit."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Signal, unsigned
+from amaranth.lib import cdc, data, wiring
+from amaranth.lib.wiring import In, Out
+
+from ...golden.link import rates
+from ..parts.fifo import push_signature
+
+__all__ = ["TICKS", "UartReceiver", "received_layout"]
+
+#: Looks at the line in each bit: one a cycle where a bit is as short as it may be.
+TICKS = rates.LEAST_BIT_TIME // rates.PARTS
+#: A tick's time is a bit's with another unit: so many parts of a cycle.
+_TICK_PARTS = rates.PARTS * TICKS
+_BITS = 10
+_MIDDLE = TICKS // 2
+
+
+def received_layout() -> data.StructLayout:
+    """A byte from the line; ``error``: it came without its stop bit."""
+    return data.StructLayout({"byte": unsigned(8), "error": unsigned(1)})
+
+
+class UartReceiver(wiring.Component):
+    """Receive bytes, none while the line's start bit is a glitch; each bit is what the line is at two of three ticks.
+
+    Ticks come ``TICKS`` times a bit, from the falling edge of the start bit on; those around the middle count. A byte
+    is given five eighths into its stop bit, and the next one may begin right then: a sender's clock may be off by 3 %.
+    Without a stop bit, the byte is marked, and the next one is looked for once the line is high again.
+
+    The line is asynchronous: it passes two registers, which idle high. No combinational path.
+
+    Members
+    -------
+    rx : In(1)
+    bit_time : In(16)
+        In sixteenths of a cycle, see :mod:`lutterfly.golden.link.rates`; it may change between bytes.
+    output : Out(push_signature of received_layout)
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "rx": In(1, init=1),
+                "bit_time": In(range(rates.MOST_BIT_TIME + 1)),
+                "output": Out(push_signature(received_layout())),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        line, before = Signal(init=1), Signal(init=1)
+        m.submodules.synchroniser = cdc.FFSynchronizer(self.rx, line, init=1)
+        m.d.sync += before.eq(line)
+
+        # Parts of a cycle to the next tick: less than a cycle's, and it is in this cycle.
+        left = Signal(range(rates.MOST_BIT_TIME + 1), reset_less=True)
+        tick = Signal()
+        number, bits_left = Signal(range(TICKS)), Signal(range(_BITS))
+        looks = Signal(2, reset_less=True)
+        bits = Signal(8, reset_less=True)
+        is_high, runs, waits_for_high = Signal(), Signal(), Signal()
+        m.d.comb += [
+            tick.eq(left < _TICK_PARTS),
+            is_high.eq((line & looks[0]) | (line & looks[1]) | (looks[0] & looks[1])),
+        ]
+        m.d.sync += [self.output.valid.eq(0), left.eq(left - _TICK_PARTS)]
+        with m.If(line):
+            m.d.sync += waits_for_high.eq(0)
+        with m.If(~runs):
+            m.d.sync += [left.eq(self.bit_time - _TICK_PARTS), number.eq(1), bits_left.eq(_BITS - 1)]
+            m.d.sync += runs.eq(before & ~line & ~waits_for_high)
+        with m.Elif(tick):
+            m.d.sync += [left.eq(left + self.bit_time - _TICK_PARTS), number.eq(number + 1)]
+            m.d.sync += looks.eq(Cat(line, looks[0]))
+            with m.If(number == _MIDDLE + 1):
+                m.d.sync += [bits.eq(Cat(bits[1:], is_high)), bits_left.eq(bits_left - 1)]
+                with m.If(bits_left == 0):
+                    m.d.sync += [
+                        runs.eq(0),
+                        waits_for_high.eq(~line),
+                        self.output.valid.eq(1),
+                        self.output.payload.byte.eq(bits),
+                        self.output.payload.error.eq(~is_high),
+                    ]
+                # What begins is no start bit.
+                with m.If((bits_left == _BITS - 1) & is_high):
+                    m.d.sync += runs.eq(0)
+        return m
