@@ -80,7 +80,7 @@ browser:
 	@touch $@
 
 .venv/installed-synth: pyproject.toml .venv/installed
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[synth]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[synth,board]'
 	@touch $@
 
 # PyTorch first and alone, so that what needs it is content with the version that is there.
