@@ -2,13 +2,14 @@
 
 PYTHON ?= python3
 JOBS ?= 2
+BOARD ?= ulx3s-85f
 BIN := .venv/bin
 
 # The version that is tested. pip takes a CPU build where it finds one; on Linux, PyPI alone has the one for GPUs, of several
 # gigabytes: PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu gets the small one.
 TORCH ?= torch==2.13.0
 
-.PHONY: help demo test test-train check regress mutations synth requirements browser clean distclean
+.PHONY: help demo test test-train check regress mutations synth bitstream requirements browser clean distclean
 
 help:
 	@echo "make demo     classify handwritten digits on the simulated accelerator"
@@ -18,6 +19,7 @@ help:
 	@echo "make regress  make test with the long sweeps"
 	@echo "make mutations  break hardware, golden model and host in 350 places, and see that a test notices: hours"
 	@echo "make synth    area and clock of the default configuration, with yosys and nextpnr"
+	@echo "make bitstream  build/$(BOARD).bit for a board (BOARD=$(BOARD)): a quarter of an hour and more"
 	@echo "make clean    remove caches; make distclean removes .venv as well"
 
 demo: .venv/installed
@@ -43,6 +45,10 @@ mutations: .venv/installed-synth
 
 synth: .venv/installed-synth
 	@$(BIN)/lutterfly synth --device ecp5-85k
+
+bitstream: .venv/installed-synth
+	@mkdir -p build
+	@$(BIN)/lutterfly bitstream --board $(BOARD) -o build/$(BOARD).bit
 
 # Says everything that is missing at once. `make` is in the list because the simulator is built with it under that name.
 requirements:
@@ -74,7 +80,7 @@ browser:
 	@touch $@
 
 .venv/installed-synth: pyproject.toml .venv/installed
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[synth]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[synth,board]'
 	@touch $@
 
 # PyTorch first and alone, so that what needs it is content with the version that is there.

@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from lutterfly.boards import BOARDS
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.presets import PRESETS
+from lutterfly.hdl.parts.verilog import to_verilog
+from lutterfly.hdl.top_uart import TopUart
 from lutterfly.host.simulation import build, toolchain
+from lutterfly.synth.bitstream import top_of
 
 WAIVERS = Path(__file__).with_name("lint.vlt")
 
@@ -36,6 +40,14 @@ def lint(source: Path) -> str:
 def test_core_is_clean(preset: str, cluster: ClusterConfig, tmp_path: Path) -> None:
     source = tmp_path / "top.v"
     source.write_text(build.verilog(replace(PRESETS[preset], cluster=cluster)))
+    assert lint(source) == ""
+
+
+def test_board_is_clean(tmp_path: Path) -> None:
+    board = BOARDS["ulx3s-25f"]
+    core = TopUart(PRESETS[board.preset], clock_hz=board.core_hz)
+    source = tmp_path / "top.v"
+    source.write_text(to_verilog(top_of(board, core), name="top"))
     assert lint(source) == ""
 
 

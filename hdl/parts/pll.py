@@ -103,23 +103,14 @@ def _possible(input_hz: int, output_hz: int) -> Iterator[Dividers]:
         detector = Fraction(input_hz, reference)
         if not DETECTOR_HZ[0] <= detector <= DETECTOR_HZ[1]:
             continue
-        for multiple in range(int(VCO_HZ[0] / detector), int(VCO_HZ[1] / detector) + 1):
+        for multiple in range(-(-VCO_HZ[0] // detector), VCO_HZ[1] // detector + 1):
             vco = detector * multiple
-            if not VCO_HZ[0] <= vco <= VCO_HZ[1]:
-                continue
             for output in {min(max(near, 1), MOST) for near in (int(vco / output_hz), -int(-vco // output_hz))}:
                 if OUTPUT_HZ[0] <= vco / output <= OUTPUT_HZ[1]:
-                    # Best with the clock that is used in the loop itself.
-                    feedbacks = [*([multiple // output] if multiple % output == 0 else []), *range(1, MOST + 1)]
-                    feedback = next((one for one in feedbacks if _splits(multiple, one, detector)), None)
-                    if feedback is not None:
-                        yield Dividers(input_hz, reference, feedback, multiple // feedback, output)
-
-
-def _splits(multiple: int, feedback: int, detector: Fraction) -> bool:
-    """Whether the loop can multiply by ``multiple`` with that divider in its feedback."""
-    loop, rest = divmod(multiple, feedback)
-    return feedback <= MOST and rest == 0 and loop <= MOST and OUTPUT_HZ[0] <= detector * feedback <= OUTPUT_HZ[1]
+                    # Best with the clock that is used in the loop itself. In any case the loop's is in range: with 1,
+                    # it is the phase detector's; and it divides by 80 at most, the fastest by the slowest.
+                    feedback = multiple // output if multiple % output == 0 else 1
+                    yield Dividers(input_hz, reference, feedback, multiple // feedback, output)
 
 
 class Pll(wiring.Component):

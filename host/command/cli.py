@@ -16,6 +16,7 @@ from ..backend import DEFAULT_BACKEND
 from ..files.configuration import find_config
 from ..files.progress import showing
 from . import accuracy, commands, comparison, inference, quantisation, tables
+from .board.cli import register
 from .ending import finish, reporting
 from .options import (
     Backend,
@@ -61,9 +62,7 @@ app = typer.Typer(
 
 
 @app.callback()
-def _options(
-    version: Version = False,
-) -> None:
+def _options(version: Version = False) -> None:
     """What stands in front of a command."""
 
 
@@ -246,3 +245,6 @@ def demo(
         with showing(enabled=not as_json) as progress:
             answered = commands.demo(form, config, progress)
         finish(answered, as_json)
+
+
+register(app)

@@ -80,7 +80,7 @@ def test_compile_for_a_configuration_file(capsys: pytest.CaptureFixture[str], tm
     [
         (["check", "nothing.onnx"], "nothing.onnx: must be a file that can be read: No such file or directory"),
         (["check", __file__], f"{__file__}: must be an ONNX file; export the network to ONNX"),
-        (["check", MODEL, "--config", "huge"], "config must be one of tiny, ecp5-85k, large or a JSON file, not huge"),
+        (["check", MODEL, "--config", "huge"], f"config must be one of {', '.join(PRESETS)} or a JSON file, not huge"),
         (
             ["check", MODEL, "--config", "none.json"],
             "none.json: must be a configuration file, and there is none; name a file, or a preset: tiny, ecp5-85k",

@@ -14,6 +14,8 @@ KNOWN = (
     r"none of chromium, .* is installed; `make test` as root installs it on Debian",
     r"a small disk needs the right to mount one",
     r"this system has no /dev/full",
+    # There is no wheel of it for Linux on other processors than x86-64.
+    r"the `board` extra is not installed",
     r"this Lutterfly comes from a package index",
     r"not a Git checkout: nobody can say which files are tracked",
 )

@@ -1,0 +1,1 @@
+"""Boards on a cable: their bitstreams, and the program that loads them."""

@@ -1,0 +1,124 @@
+"""What the commands for boards do: from the command line's words to an answer.
+
+Whatever takes long to import is imported by the command that needs it.
+"""
+
+# ruff: noqa: PLC0415
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from ....boards import Board, find_board
+from ....golden.config import Config
+from ...board import bit_file, loader
+from ...files.configuration import find_config
+from ...files.progress import Progress
+from ...files.reading import read_file
+from ...files.writing import check_writable, write_whole
+from ...simulation import cache
+from ...simulation.toolchain import ToolError
+from ..answer import Answer
+
+
+def bitstream(name: str, output: Path, seeds: Sequence[int], config: str | None, progress: Progress) -> Answer:
+    """Build a bitstream, of the board's own configuration if ``config`` is None.
+
+    Raises
+    ------
+    ValueError
+        If there is no such board or configuration, the arena is not on the chip, the design does not fit, or the output
+        cannot be written: all but the fit before anything long begins.
+    ToolError
+        If a tool is missing or fails.
+    """
+    board = find_board(name)
+    found = find_config(config or board.preset)
+    if not found.arena.on_chip_bytes:
+        raise ValueError(
+            f"config must have its arena on the chip (arena.on_chip_bytes) for a board, and has none there; "
+            f"choose {board.preset}"
+        )
+    check_writable(output)
+    from ....hdl.top_uart import TopUart
+    from ....synth import bitstream as building
+    from ....synth import flow
+    from ....synth.report import ReportError
+
+    folder = cache.default_root() / "bitstream" / f"{found.hash:08x}-{board.name}"
+    try:
+        flow.check_tools()
+        with cache.explained(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            progress("waiting for another build of this bitstream")
+            with cache.locked(folder / "lock"):
+                core = TopUart(found, clock_hz=board.core_hz)
+                built = building.build(core, board, folder=folder, seeds=seeds, progress=progress)
+    except (flow.FlowError, ReportError) as error:
+        raise ToolError(str(error)) from error
+    if built.is_met:
+        write_whole(output, built.data)
+    return _answer(output, found, board, built, folder)
+
+
+def _answer(output: Path, config: Config, board: Board, built, folder: Path) -> Answer:
+    """Area, clock and path of a build, and what was written."""
+    best, device = built.best, built.device
+    clocks = ", ".join(f"{run.fmax_mhz:.1f}" for run in built.placements)
+    path = best.critical
+    first = (
+        f"{output}: {len(built.data):,} bytes, {board.name} at {board.core_mhz:g} MHz"
+        if built.is_met
+        else f"{board.name} must reach {board.core_mhz:g} MHz, and does not with {len(built.placements)} seeds; "
+        "nothing is written; try more --seeds, or a smaller --config"
+    )
+    used = (
+        ("look-up tables", best.lut, device.lut),
+        ("flip-flops", best.ff, device.ff),
+        ("multipliers", best.dsp, device.dsp),
+        ("block RAMs", best.bram, device.bram),
+    )
+    text = [
+        first,
+        *(f"{what:<16}{count:>7,} of {limit:,}" for what, count, limit in used),
+        f"{'clock':<16}{best.fmax_mhz:>7.1f} MHz with seed {best.seed}, of {clocks}",
+        f"{'limited by':<16}{path.start} -> {path.end}",
+        f"{'':<16}{path.logic_ns:.1f} ns in {path.levels} cells, {path.routing_ns:.1f} ns of wires",
+        f"{'logs':<16}{folder}",
+    ]
+    values = {
+        "board": board.name,
+        "part": board.part.name,
+        "config_hash": config.hash,
+        "core_mhz": board.core_mhz,
+        "fmax_mhz": round(best.fmax_mhz, 2),
+        "seed": best.seed,
+        "fmax_by_seed_mhz": {str(run.seed): round(run.fmax_mhz, 2) for run in built.placements},
+        **{name: getattr(best, name) for name in ("lut", "ff", "dsp", "bram")},
+        "critical_path": dataclasses.asdict(path),
+        "file_bytes": len(built.data),
+        "is_met": built.is_met,
+    }
+    return Answer("\n".join(text), values, built.is_met)
+
+
+def flash(name: str, file: Path, progress: Progress, *, persist: bool) -> Answer:
+    """Load a bitstream into a board.
+
+    Raises
+    ------
+    ValueError
+        If there is no such board, or the file is no bitstream for its FPGA: before the cable is touched.
+    LoaderError
+        If openFPGALoader is missing, fails or does not end.
+    """
+    board = find_board(name)
+    data = read_file(file)
+    bit_file.check_board(str(file), data, board)
+    program = loader.find_loader()
+    place = "flash" if persist else "FPGA"
+    progress(f"loading the {place} of {board.name}")
+    loader.load(program, board, file, persist=persist)
+    values = {"board": board.name, "file_bytes": len(data), "persist": persist}
+    return Answer(f"{file}: loaded into the {place} of {board.name}, {len(data):,} bytes", values)
