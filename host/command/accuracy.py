@@ -36,7 +36,13 @@ def evaluate(
 
     progress("compiling")
     session = InferenceSession(
-        model, target.config, progress=progress, batch=target.batch, spread_by=target.spread_by, backend=backend
+        model,
+        target.config,
+        target.transport,
+        progress=progress,
+        batch=target.batch,
+        spread_by=target.spread_by,
+        backend=backend,
     )
     ends = session.get_inputs(), session.get_outputs()
     classes = class_count(ends[1], str(model))

@@ -13,10 +13,10 @@ import typer
 
 from ...golden.presets import DEFAULT_PRESET
 from ..backend import DEFAULT_BACKEND
-from ..files.configuration import find_config
 from ..files.progress import showing
 from . import accuracy, commands, comparison, inference, quantisation, tables
 from .board.cli import register
+from .board.options import Device, DeviceConfig
 from .ending import finish, reporting
 from .options import (
     Backend,
@@ -35,7 +35,6 @@ from .options import (
     Mhz,
     Model,
     Operators,
-    OtherConfig,
     Outputs,
     PerLayer,
     Plot,
@@ -126,14 +125,15 @@ def run(
     backend: Backend = DEFAULT_BACKEND,
     batch: Batch = None,
     spread: Spread = None,
-    config: ConfigOption = DEFAULT_PRESET,
+    device: Device = None,
+    config: DeviceConfig = None,
     cores: Cores = None,
     mhz: Mhz = None,
     as_json: Json = False,
 ) -> None:
-    """Run inference on the simulated accelerator, or in the golden functions."""
+    """Run inference on the simulated accelerator, on a board, or in the golden functions."""
     with reporting(as_json), showing(enabled=not as_json) as progress:
-        target = Target.of(config, cores, spread, batch, mhz)
+        target = Target.of(config, cores, spread, batch, mhz, device)
         finish(inference.run(model, inputs, outputs or [], report, backend, target, progress), as_json)
 
 
@@ -147,14 +147,15 @@ def evaluate(
     backend: Backend = DEFAULT_BACKEND,
     batch: Batch = None,
     spread: Spread = None,
-    config: ConfigOption = DEFAULT_PRESET,
+    device: Device = None,
+    config: DeviceConfig = None,
     cores: Cores = None,
     as_json: Json = False,
 ) -> None:
     """Measure the accuracy of the accelerator beside that of ONNX Runtime; fails if a byte differs from its bytes."""
     with reporting(as_json):
         with showing(enabled=not as_json) as progress:
-            target = Target.of(config, cores, spread, batch)
+            target = Target.of(config, cores, spread, batch, device=device)
             answered = accuracy.evaluate(model, data, labels, float_model, limit, backend, target, progress)
         finish(answered, as_json)
 
@@ -166,7 +167,8 @@ def verify(
     seed: Annotated[int, typer.Option(help="Of the random inputs.", min=0)] = 0,
     batch: Batch = None,
     spread: Spread = None,
-    config: ConfigOption = DEFAULT_PRESET,
+    device: Device = None,
+    config: DeviceConfig = None,
     cores: Cores = None,
     as_json: Json = False,
 ) -> None:
@@ -176,21 +178,9 @@ def verify(
     """
     with reporting(as_json):
         with showing(enabled=not as_json) as progress:
-            target = Target.of(config, cores, spread, batch)
+            target = Target.of(config, cores, spread, batch, device=device)
             answered = comparison.verify(model, samples, seed, target, progress)
         finish(answered, as_json)
-
-
-@app.command()
-def verilog(
-    output: Annotated[Path, typer.Option("--output", "-o", help="The Verilog file.", show_default=False)],
-    config: ConfigOption = DEFAULT_PRESET,
-    cores: Cores = None,
-    as_json: Json = False,
-) -> None:
-    """Generate the accelerator as Verilog."""
-    with reporting(as_json), showing(enabled=not as_json) as progress:
-        finish(commands.verilog(output, find_config(config, cores), progress), as_json)
 
 
 @app.command()
@@ -214,23 +204,6 @@ def table(
     with reporting(as_json):
         with showing(enabled=not as_json) as progress:
             answered = tables.table(operators or [], model, source, target, output, plot, block_rams, progress)
-        finish(answered, as_json)
-
-
-@app.command()
-def synth(
-    device: Annotated[
-        str, typer.Option(help="What to place and route for: ecp5-85k, ecp5-45k, ecp5-25k.")
-    ] = "ecp5-85k",
-    seeds: Annotated[int, typer.Option(help="Runs of place and route; the clock is their median.", min=1)] = 3,
-    config: OtherConfig = None,
-    cores: Cores = None,
-    as_json: Json = False,
-) -> None:
-    """Measure area and clock with yosys and nextpnr; fails if they miss the device's budget."""
-    with reporting(as_json):
-        with showing(enabled=not as_json) as progress:
-            answered = commands.synth(device, seeds, config, cores, progress)
         finish(answered, as_json)
 
 

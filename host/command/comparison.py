@@ -23,7 +23,14 @@ def verify(model: Path, samples: int, seed: int, target: Target, progress: Progr
 
     progress("compiling")
     result = verify_model(
-        model, target.config, samples, seed, batch=target.batch, spread_by=target.spread_by, progress=progress
+        model,
+        target.config,
+        samples,
+        seed,
+        batch=target.batch,
+        spread_by=target.spread_by,
+        transport=target.transport,
+        progress=progress,
     )
     share = mac_share(result.program, result.loaded.parts)
     values = _values(result) | share.values()

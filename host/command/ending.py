@@ -10,6 +10,7 @@ import typer
 
 from ..driver.errors import AcceleratorError, HardwareError
 from ..files.standard_streams import answer, complain
+from ..link.errors import LinkError
 from ..simulation.settings import SimulationError
 from ..simulation.toolchain import ToolError
 from .answer import Answer
@@ -38,7 +39,7 @@ def reporting(as_json: bool) -> Iterator[None]:
         yield
     except _FailedError as failed:
         raise typer.Exit(failed.code) from None
-    except (AcceleratorError, HardwareError, SimulationError) as error:
+    except (AcceleratorError, HardwareError, LinkError, SimulationError) as error:
         raise _exit(error, FAILED, as_json) from None
     except (ValueError, TypeError, ToolError, OSError) as error:
         raise _exit(error, WRONG_INPUT, as_json) from None

@@ -37,12 +37,14 @@ def run(
     outcome = None
     if report:
         find_backend(backend).need_accelerator("report")
+        if target.transport is not None:
+            raise ValueError("report must be of a simulated accelerator, which shows every cycle; leave out --device")
         reports.check_ending(report)
         reports.check_available()
         given, outcome = target.load_outcome(model)
     else:
         given = target.load(model)
-    session = InferenceSession(given, target.config, progress=progress, backend=backend)
+    session = InferenceSession(given, target.config, target.transport, progress=progress, backend=backend)
     sources = assign("input", inputs, session.get_inputs())
     targets = assign("output", outputs, session.get_outputs())
     feeds = load_inputs(sources, session.get_inputs())

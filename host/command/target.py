@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...golden.config import Config
+from ...golden.presets import DEFAULT_PRESET
 from ..files.configuration import find_config
+from ..link import LinkTransport, open_device
+from ..link.transport import configuration_of
 from ..program import Outcome, Speed, SpreadBy
 from ..session.loaded import Loaded
 from ..session.loading import Given, load, load_outcome
@@ -25,35 +28,47 @@ class Target:
         Likewise.
     speed : Speed or None
         At its clock, if that is known.
+    transport : LinkTransport or None
+        A board, where the accelerator is not to be simulated.
     """
 
     config: Config
     batch: int | None = None
     spread_by: SpreadBy | None = None
     speed: Speed | None = None
+    transport: LinkTransport | None = None
 
     @classmethod
     def of(
         cls,
-        config: str,
+        config: str | None,
         cores: int | None,
         spread: SpreadBy | None,
         batch: int | None = None,
         mhz: float | None = None,
+        device: str | None = None,
     ) -> Target:
-        """From the options of a command.
+        """From the options of a command; without ``config`` the device's, or the default preset.
 
         Raises
         ------
         ValueError
-            If there is no such configuration or clock, or if it has one core and is to be spread.
+            If there is no such configuration, clock or device, or if it has one core and is to be spread.
+        LinkError, PortError, HardwareError
+            If the device does not answer, or holds something else.
         """
-        found = find_config(config, cores)
+        transport = open_device(device) if device else None
+        if transport is not None and config is None:
+            found = configuration_of(transport)
+        else:
+            found = find_config(config or DEFAULT_PRESET, cores)
         if spread is not None and found.cores == 1:
             raise ValueError(
                 "spread must be left out for one core; give --cores, or a configuration with several cores"
             )
-        return cls(found, batch, spread, Speed.of(found, mhz))
+        if transport is not None and mhz is None:
+            mhz = transport.client.identity.clock_hz / 1e6
+        return cls(found, batch, spread, Speed.of(found, mhz), transport)
 
     def load(self, given: Given) -> Loaded:
         """The program for it, see :func:`.loading.load`."""

@@ -7,7 +7,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import ClassVar, Self
 
 from ...golden.program.program import Program
 from ...golden.program.queues import Queues
@@ -53,8 +53,11 @@ class Transport(ABC):
     ----------
     state : AcceleratorState
         For drivers, within :meth:`exclusive`.
+    title : str
+        What is behind it, for people.
     """
 
+    title: ClassVar[str] = "accelerator"
     state: AcceleratorState
 
     # Not in __init__, which classes for other hardware need not call.

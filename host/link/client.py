@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 
-from ...golden.link import rates
+from ...golden.link import cobs, rates
 from ...golden.link.frames import Frame, Identity, pack_word
 from ...golden.link.operations import Operation
 from ...golden.link.rates import INITIAL_RATE
@@ -19,10 +19,11 @@ from .patience import Patience
 
 #: How often a request is sent before the board counts as gone.
 ATTEMPTS = 6
-#: How long the first answer may take: nobody knows yet how fast the board is, which may be a simulated one.
-_FIRST_LIMITS_S = (0.5, 1.0, 2.5)
-#: How long it takes where the board is as fast as it says.
-_FIRST_S = 0.005
+#: How long the first answer may take at the initial rate, then at each wanted one, and at last at the initial one
+#: again: nobody knows yet how fast the board is, which may be a simulated one.
+_FIRST_S, _OTHER_S, _LAST_S = 0.5, 0.25, 2.5
+#: How long it takes where the board is as fast as it says, at the initial rate.
+_EXPECTED_S = 0.005
 #: How far a rate may be from what is wanted: the other side may be off as well.
 _MOST_ERROR = 0.015
 #: How often a new rate is tried.
@@ -53,6 +54,7 @@ class Client:
     identity: Identity
 
     def __init__(self, line: Line, *, clock: Callable[[], float] = time.monotonic):
+        self._line = line
         self._name = line.name
         self._clock = clock
         self._exchange = Exchange(line, clock)
@@ -78,19 +80,24 @@ class Client:
         PortError
             If the port has gone.
         """
-        heard, frame = 0, self._frame(Operation.IDENTIFY)
-        for limit in _FIRST_LIMITS_S:
-            begin = self._clock()
-            # Where a client has died the board comes back to the initial rate by itself, so that it is enough to wait.
+        heard, frame, first = 0, self._frame(Operation.IDENTIFY), self._clock()
+        # Where a client has died the board comes back to the initial rate by itself, in a second of its own time; that
+        # of a simulated one is long.
+        others = ((rate, _OTHER_S) for rate in wanted)
+        for rate, share in ((INITIAL_RATE, _FIRST_S), *others, (INITIAL_RATE, _LAST_S)):
+            begin, limit = self._clock(), share * self._line.slowness
+            with contextlib.suppress(PortError):
+                self._exchange.use(rate)
             answer = self._exchange.send(frame, limit, afresh=True, patient=True)
             if answer is not None:
+                self.rate = rate
                 break
             heard += self._exchange.heard
         else:
-            raise LinkError(silence(self._name, heard, sum(_FIRST_LIMITS_S)))
+            raise LinkError(silence(self._name, heard, self._clock() - first))
         self.identity = identity(self._name, answer)
         # Roughly, so that there is time to measure it.
-        self.patience.learn(self.identity.clock_hz, self.identity.clock_hz * _FIRST_S / (self._clock() - begin))
+        self.patience.learn(self.identity.clock_hz, self.identity.clock_hz * _EXPECTED_S / (self._clock() - begin))
         self.patience.learn(self.identity.clock_hz, self.measure_clock(0.0))
         self._wanted = tuple(rate for rate in wanted if self._fits(rate))
         self._raise_rate()
@@ -127,6 +134,21 @@ class Client:
             self._raise_rate()
         return self._ask(self._frame(operation, address, data, length), (self.rate, INITIAL_RATE))
 
+    @property
+    def is_simulated(self) -> bool:
+        """Whether its clock is too slow for a board's."""
+        return self.patience.slowness > 1
+
+    def refuses_damage(self) -> bool:
+        """Whether the board refuses a request of which a bit is wrong: it must not do what that says."""
+        before = self.request(Operation.READ, 0, length=1)
+        frame = self._frame(Operation.WRITE, 0, bytes([before[0] ^ 0xFF]))
+        content = bytearray(frame.content())
+        content[-1] ^= 1
+        wrong = cobs.encode(bytes(content) + pack_word(frame.crc)) + bytes([cobs.DELIMITER])
+        refused = self._exchange.is_refused(wrong, self.patience.limit_s(frame, self.rate))
+        return refused and self.request(Operation.READ, 0, length=1) == before
+
     def measure_clock(self, seconds: float) -> float:
         """The board's clock in Hz by this machine's: two answers, so far apart at least, and their counters."""
         first, begin = self._counted()
@@ -134,6 +156,13 @@ class Client:
             self._counted()
         last, end = self._counted()
         return ((last - first) % (1 << 32)) / max(end - begin, 1e-9)
+
+    def leave(self) -> None:
+        """Go back to the initial rate, where the next client looks first; a silent board comes back by itself."""
+        if self.rate != INITIAL_RATE:
+            self._wanted = (INITIAL_RATE,)
+            with contextlib.suppress(LinkError, PortError):
+                self._raise_rate()
 
     def _counted(self) -> tuple[int, float]:
         answer = self._ask(self._frame(Operation.IDENTIFY), (self.rate, INITIAL_RATE))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from ...golden.link import cobs
 from ...golden.link.frames import DamagedFrameError, Frame
@@ -74,6 +74,25 @@ class Exchange:
             If the port has gone.
         """
         self._line.write((_DELIMITER if afresh else b"") + frame.encode())
+        for found in self._arriving(limit_s, patient=patient):
+            if found is None or found.operation == Operation.NAK:
+                if patient:
+                    continue
+                return None
+            # An answer to a request that was given up comes late.
+            if (found.sequence, found.operation, found.address) == (frame.sequence, frame.operation, frame.address):
+                self.answered = self._clock()
+                return found
+        return None
+
+    def is_refused(self, damaged: bytes, limit_s: float) -> bool:
+        """Send what is no frame, with a delimiter after it; whether the answer, in time, is a refusal."""
+        self._line.write(damaged)
+        found = next(self._arriving(limit_s), None)
+        return found is not None and found.operation == Operation.NAK
+
+    def _arriving(self, limit_s: float, *, patient: bool = False) -> Iterator[Frame | None]:
+        """Frames as they come within a time, None for what is damaged."""
         self._received.clear()
         begin = self._clock()
         self.heard, limit = 0, begin + limit_s
@@ -85,17 +104,7 @@ class Exchange:
             self._received += data
             *whole, rest = bytes(self._received).split(_DELIMITER)
             self._received[:] = rest
-            for encoded in filter(None, whole):
-                found = _decode(encoded)
-                if found is None or found.operation == Operation.NAK:
-                    if patient:
-                        continue
-                    return None
-                # An answer to a request that was given up comes late.
-                if (found.sequence, found.operation, found.address) == (frame.sequence, frame.operation, frame.address):
-                    self.answered = self._clock()
-                    return found
-        return None
+            yield from map(_decode, filter(None, whole))
 
 
 def _decode(encoded: bytes) -> Frame | None:

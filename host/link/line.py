@@ -13,13 +13,24 @@ from .errors import PortError
 
 #: A port that takes no bytes for so long is stuck.
 _WRITE_LIMIT_S = 10.0
+#: Where Linux has pseudo-terminals.
+_PSEUDO_TERMINALS, _SIMULATED_SLOWNESS = "/dev/pts/", 10.0
 _BUSY = (errno.EBUSY, errno.EAGAIN, errno.EWOULDBLOCK)
 
 
 class Line(Protocol):
-    """What a client needs of a line."""
+    """What a client needs of a line.
+
+    Attributes
+    ----------
+    name : str
+        For messages.
+    slowness : float
+        How many times longer than a board's the first answer may take.
+    """
 
     name: str
+    slowness: float
 
     def set_rate(self, rate: int) -> None:
         """Go on at ``rate`` bits a second; what has not been read is dropped."""
@@ -42,6 +53,13 @@ class SerialLine:
     path : str
         As the system names it, for instance ``/dev/ttyUSB0``.
 
+    Attributes
+    ----------
+    name : str
+        The path.
+    slowness : float
+        More than 1 for a pseudo-terminal, behind which only a simulated board can be.
+
     Raises
     ------
     PortError
@@ -50,6 +68,7 @@ class SerialLine:
 
     def __init__(self, path: str):
         self.name = path
+        self.slowness = _SIMULATED_SLOWNESS if path.startswith(_PSEUDO_TERMINALS) else 1.0
         self._serial = _pyserial()
         try:
             # Other programs that ask likewise are kept out.

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import time
 import zlib
 from collections.abc import Callable
 
+from ...golden import registers
+from ...golden.config import Config
 from ...golden.link.frames import pack_word, parse_word
 from ...golden.link.operations import MAX_DATA, WORD_BYTES, Operation
+from ...golden.presets import PRESETS
+from ..driver.errors import HardwareError
 from ..driver.transport import Transport
 from .client import Client
 from .errors import LinkError
@@ -44,6 +49,8 @@ class LinkTransport(Transport):
         If the port has gone.
     """
 
+    title = "board"
+
     def __init__(self, line: Line, rates: tuple[int, ...] = RATES, *, clock: Callable[[], float] = time.monotonic):
         self.client = Client(line, clock=clock)
         self._line = line
@@ -54,8 +61,10 @@ class LinkTransport(Transport):
             raise
 
     def close(self) -> None:
-        """Let others have the line."""
-        self._line.close()
+        """Let others have the board, and the line."""
+        with self.exclusive():
+            self.client.leave()
+            self._line.close()
 
     @property
     def arena_base(self) -> int:
@@ -112,7 +121,7 @@ class LinkTransport(Transport):
 
 
 def open_device(name: str) -> LinkTransport:
-    """The board that a name says, as ``uart:/dev/ttyUSB0``.
+    """The board that a name says, as ``uart:/dev/ttyUSB0``, until the process ends.
 
     Raises
     ------
@@ -125,4 +134,26 @@ def open_device(name: str) -> LinkTransport:
     """
     if not name.startswith(_SCHEME) or name == _SCHEME:
         raise ValueError(f"device must be {_SCHEME} and a serial port, as {_SCHEME}/dev/ttyUSB0, not {name}")
-    return LinkTransport(SerialLine(name.removeprefix(_SCHEME)))
+    transport = LinkTransport(SerialLine(name.removeprefix(_SCHEME)))
+    atexit.register(transport.close)
+    return transport
+
+
+def configuration_of(transport: Transport) -> Config:
+    """The preset that a board holds, by its hash.
+
+    Raises
+    ------
+    HardwareError
+        If it is no accelerator, or of none of them.
+    """
+    found = {name: transport.read_register(registers.REGISTERS[name].address) for name in ("ID", "CONFIG_HASH")}
+    if found["ID"] != registers.ID:
+        raise HardwareError(f"ID must be {registers.ID:#010x}, not {found['ID']:#010x}: the board holds something else")
+    for config in PRESETS.values():
+        if config.hash == found["CONFIG_HASH"]:
+            return config
+    raise HardwareError(
+        f"CONFIG_HASH must be a preset's, and {found['CONFIG_HASH']:#010x} is of none; give the configuration that the "
+        "board was generated from with --config FILE"
+    )

@@ -9,23 +9,15 @@ from functools import cached_property
 import numpy as np
 
 from ...golden.config import Config
-from ...golden.isa import COMMAND_BYTES, Opcode
 from ...golden.machine import images, machine
-from ...golden.machine.parts import Part, of_shares
 from ...golden.program.program import Program
-from ...golden.program.queues import CoreProgram
-from ...golden.program.tensors import WrittenTensor
 from ..driver import ports
 from ..graph import Graph, Int8, View, evaluate
 from ..model.arrays import contents
 from ..model.reference import Reference
-from ..simulation.settings import EventKind, Outcome
-from ..simulation.verilator_transport import VerilatorTransport
 from .session import InferenceSession, single_samples
-from .verification import LayerCycles, TensorComparison, Verification
-
-#: Cycles in which a command must complete, and cycles from its completion to the landing of its last result.
-_COMMAND_CYCLES, _LANDING_CYCLES = 10_000_000, 8
+from .verification import TensorComparison, Verification
+from .watching import Watched
 
 
 def _joined(known: list[dict[str, np.ndarray]], name: str) -> np.ndarray | None:
@@ -47,9 +39,9 @@ class Comparison:
     program, config
         What golden machine and core run.
     session : InferenceSession
-        Of the program, over ``transport``.
-    transport : VerilatorTransport
-        To the simulated core.
+        Of the program, on it.
+    watched : Watched
+        The accelerator.
     found : Verification
         What is filled in.
     """
@@ -58,7 +50,7 @@ class Comparison:
     program: Program
     config: Config
     session: InferenceSession
-    transport: VerilatorTransport
+    watched: Watched
     found: Verification
     _tensors: dict[str, TensorComparison] = field(default_factory=dict)
 
@@ -68,7 +60,11 @@ class Comparison:
         codes = [ports.to_codes(port, array) for port, array in zip(self.program.inputs, inputs, strict=True)]
         shares = [dict(zip(self.graph.inputs, share, strict=True)) for share in zip(*codes, strict=True)]
         golden = [evaluate.evaluate(self.graph, share) for share in shares]
-        seen = {"machine": self._run_machine(inputs, interleaving), "rtl": self._run_core(inputs)}
+        seen = {
+            "machine": self._run_machine(inputs, interleaving),
+            "rtl": self.watched.run(self.session.driver(), inputs),
+        }
+        self.found.cycles = self.watched.cycles
         known = self._reference(feeds)
         # The last one stands for those that are missing.
         whole = known + known[-1:] * (self.program.batch - len(known))
@@ -86,7 +82,7 @@ class Comparison:
                     view.name, wanted, {by: _of_shares(view, tensor.name, codes) for by, codes in found.items()}
                 )
         # What the user gets: the outputs that the core stored, after the tail.
-        outputs = self.session.tail(feeds, self._outputs)
+        outputs = self.session.tail(feeds, self.watched.outputs)
         for name, array in outputs.items():
             wanted = _joined(known, name)
             if wanted is not None:
@@ -134,74 +130,6 @@ class Comparison:
             for address, image in ports.to_images(port, array).items():
                 arena[address : address + port.size_bytes] = np.frombuffer(image, np.uint8)
         return golden.run_body(self.program, arena, order=order, turns=turns)
-
-    def _run_core(self, inputs: list[np.ndarray]) -> list[dict[str, Int8]]:
-        """Every written tensor, read from the feature memory when its last command has completed, or from the arena."""
-        driver, simulator = self.session.driver(), self.transport.simulator
-        simulator.clear_events()
-        driver.begin(inputs)
-        self._started = simulator.cycle
-        parts = self._watch()
-        self._outputs = driver.finish()
-        self.found.cycles = driver.counters()["cycles"]
-        for own, core in zip(parts, self.program.cores, strict=True):
-            for tensor in core.spilled:
-                data = self.transport.read_memory(self.transport.arena_base + tensor.address, tensor.size_bytes)
-                own.append(Part.spilled(tensor, np.frombuffer(data, np.uint8)))
-        return of_shares(parts, self.program.shares)
-
-    def _watch(self) -> list[list[Part]]:
-        """Read what each core has written, as soon as it is there."""
-        simulator, cores = self.transport.simulator, self.program.cores
-        parts: list[list[Part]] = [[] for _ in cores]
-        # For each core by how many COMPUTE commands have completed then.
-        due = [self._due(core) for core in cores]
-        while any(due):
-            counts = [min(own, default=0) for own in due]
-            outcome = simulator.run(_COMMAND_CYCLES, until_interrupt=True, until_compute_done=counts)
-            if outcome is not Outcome.COMPUTE_DONE:
-                break
-            # What completes meanwhile has not landed then.
-            done = [simulator.compute_done(number) for number in range(len(cores))]
-            simulator.run(_LANDING_CYCLES)
-            for number, own in enumerate(due):
-                for count in [count for count in own if count <= done[number]]:
-                    data = simulator.read_feature(0, self.config.memory.feature_bytes, core=number)
-                    feature = np.frombuffer(data, np.uint8)
-                    parts[number] += [Part.written(tensor, feature) for tensor in own.pop(count)]
-        return parts
-
-    def _due(self, core: CoreProgram) -> dict[int, list[WrittenTensor]]:
-        """What a core writes, by how many COMPUTE commands have completed when it is there."""
-        opcodes, due = _compute_opcodes(core), dict[int, list[WrittenTensor]]()
-        for tensor in core.written:
-            count = sum(opcode is Opcode.COMPUTE for opcode in opcodes[: tensor.command + 1])
-            due.setdefault(count, []).append(tensor)
-        return due
-
-    def measure(self) -> list[LayerCycles]:
-        """Layer by layer, from the trace of the last sample, and all of it."""
-        cores, layers = self.program.cores, []
-        for number, core in enumerate(cores):
-            events = self.transport.simulator.events(core=number)
-            issues = iter([int(cycle) for cycle, kind in events if kind == EventKind.ISSUE_LAST])
-            opcodes = _compute_opcodes(core)
-            last_issue = {index: next(issues) for index, opcode in enumerate(opcodes) if opcode is Opcode.COMPUTE}
-            before, of_core = self._started, f" (core {number})" if len(cores) > 1 else ""
-            for layer in core.layers:
-                now = last_issue[layer.commands[-1]]
-                measured = now - before
-                whole = measured if len(cores) == 1 else self.found.cycles
-                layers.append(LayerCycles(f"{layer.name}{of_core}", layer.cycles, measured, whole))
-                before = now
-        cycles = self.found.cycles
-        layers.append(LayerCycles("inference", self.program.predicted_cycles, cycles, cycles))
-        return layers
-
-
-def _compute_opcodes(core: CoreProgram) -> list[Opcode]:
-    commands = core.body.compute.commands
-    return [Opcode(commands[start] & 15) for start in range(0, len(commands), COMMAND_BYTES)]
 
 
 def _of_shares(view: View, name: str, shares: Sequence[Mapping[str, Int8]]) -> np.ndarray:

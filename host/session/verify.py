@@ -6,6 +6,7 @@ import numpy as np
 
 from ...golden.config import Config
 from ...golden.machine import machine
+from ..driver.transport import Transport
 from ..files.progress import Progress, silent
 from ..model import runtime
 from ..program import SpreadBy
@@ -16,6 +17,7 @@ from .loading import Given, load
 from .random_inputs import random_feeds
 from .session import InferenceSession
 from .verification import Verification
+from .watching import Watched, WatchedBoard, WatchedSimulator
 
 
 def verify(
@@ -28,6 +30,7 @@ def verify(
     spread_by: SpreadBy | None = None,
     name: str = "model",
     settings: MemorySettings | None = None,
+    transport: Transport | None = None,
     progress: Progress = silent,
 ) -> Verification:
     """Compare everything on random inputs.
@@ -48,6 +51,8 @@ def verify(
         What messages call what is given without a path.
     settings : MemorySettings or None
         The simulated memory; cycles are compared on the ideal one, which is the default.
+    transport : Transport or None
+        A board, of which the arena and the outputs are compared; by default the simulated core, of which all is.
     progress : callable
 
     Raises
@@ -61,10 +66,14 @@ def verify(
         raise ValueError(f"samples must be at least 1, not {samples}")
     loaded = load(path_or_bytes, config, name=name, batch=batch, spread_by=spread_by)
     program, graph = loaded.program, loaded.graph
-    transport = VerilatorTransport(config, settings=settings, progress=progress)
-    session = InferenceSession(loaded, config, transport)
+    if transport is None:
+        simulated = VerilatorTransport(config, settings=settings, progress=progress)
+        watched: Watched = WatchedSimulator(program, config, simulated)
+    else:
+        watched = WatchedBoard(program, config, transport)
+    session = InferenceSession(loaded, config, watched.transport)
     found = Verification(loaded, samples, reference=runtime.probe() or "")
-    run = Comparison(graph, program, config, session, transport, found)
+    run = Comparison(graph, program, config, session, watched, found)
     rng = np.random.default_rng(seed)
     # The first inference also fetches the program: cycles are those of a later one.
     session.run(None, random_feeds(session, graph, rng))
@@ -74,5 +83,5 @@ def verify(
         feeds = random_feeds(session, graph, rng, min(program.batch, samples - start))
         run.compare(feeds, interleaving=next(interleavings))
     if settings in (None, MemorySettings()):
-        run.found.layers = run.measure()
+        run.found.layers = watched.measure()
     return run.found

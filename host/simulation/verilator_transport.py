@@ -42,6 +42,8 @@ class VerilatorTransport(Transport):
         If the simulator cannot be built.
     """
 
+    title = "simulated accelerator"
+
     def __init__(
         self,
         config: Config,

@@ -149,7 +149,7 @@ def test_a_board_of_another_version_is_refused(version: dict[str, int]) -> None:
 def test_a_silent_port_is_told_from_one_that_speaks_otherwise() -> None:
     line = BridgeLine(VirtualClock())
     line.pulled = True
-    with pytest.raises(LinkError, match=r"^/dev/ttyTEST: a board must answer within 4 s, and does not; check"):
+    with pytest.raises(LinkError, match=r"^/dev/ttyTEST: a board must answer within 5 s, and does not; check"):
         connected(line)
     assert 4 <= line.clock.now < 5
     line = BridgeLine(VirtualClock())

@@ -106,6 +106,7 @@ class BridgeLine:
         self.clock = clock
         self.accelerator = accelerator or Accelerator()
         self._slowness = slowness
+        self.slowness = 1.0
         self._rng = np.random.default_rng(seed)
         self.to_board, self.to_host = Faults(self._rng), Faults(self._rng)
         self.best_rate = 10_000_000

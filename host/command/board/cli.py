@@ -1,4 +1,4 @@
-"""The command lines of what builds bitstreams and loads them."""
+"""The command lines of what generates hardware, builds it, loads it into boards and tests them."""
 
 from __future__ import annotations
 
@@ -7,21 +7,51 @@ from typing import Annotated
 
 import typer
 
-from ....boards import BOARDS
+from ....golden.presets import DEFAULT_PRESET
+from ...files.configuration import find_config
 from ...files.progress import showing
+from ..commands import synth as measure
+from ..commands import verilog as generate
 from ..ending import finish, reporting
-from ..options import Json, OtherConfig
-from . import commands
+from ..options import ConfigOption, Cores, Json, OtherConfig
+from . import commands, devices
+from .options import BoardName, DeviceConfig
 
-BoardName = Annotated[
-    str, typer.Option("--board", metavar="NAME", show_default=False, help=f"The board: {', '.join(BOARDS)}.")
-]
+#: Of which a twin is made.
+DEFAULT_BOARD = "ulx3s-85f"
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command()(bitstream)
-    app.command()(flash)
+    for command in (verilog, synth, bitstream, flash, selftest, twin):
+        app.command()(command)
+
+
+def verilog(
+    output: Annotated[Path, typer.Option("--output", "-o", help="The Verilog file.", show_default=False)],
+    config: ConfigOption = DEFAULT_PRESET,
+    cores: Cores = None,
+    as_json: Json = False,
+) -> None:
+    """Generate the accelerator as Verilog."""
+    with reporting(as_json), showing(enabled=not as_json) as progress:
+        finish(generate(output, find_config(config, cores), progress), as_json)
+
+
+def synth(
+    device: Annotated[
+        str, typer.Option(help="What to place and route for: ecp5-85k, ecp5-45k, ecp5-25k.")
+    ] = "ecp5-85k",
+    seeds: Annotated[int, typer.Option(help="Runs of place and route; the clock is their median.", min=1)] = 3,
+    config: OtherConfig = None,
+    cores: Cores = None,
+    as_json: Json = False,
+) -> None:
+    """Measure area and clock with yosys and nextpnr; fails if they miss the device's budget."""
+    with reporting(as_json):
+        with showing(enabled=not as_json) as progress:
+            answered = measure(device, seeds, config, cores, progress)
+        finish(answered, as_json)
 
 
 def bitstream(
@@ -54,3 +84,24 @@ def flash(
         with showing(enabled=not as_json) as progress:
             answered = commands.flash(board, file, progress, persist=persist)
         finish(answered, as_json)
+
+
+def selftest(
+    device: Annotated[str, typer.Option(metavar="uart:PORT", show_default=False, help="The board's serial port.")],
+    samples: Annotated[int, typer.Option(help="Digits to classify.", min=1)] = 8,
+    config: DeviceConfig = None,
+    as_json: Json = False,
+) -> None:
+    """Test a board: who is there, its memory, its link, inference on digits, and its clock."""
+    with reporting(as_json):
+        with showing(enabled=not as_json) as progress:
+            answered = devices.selftest(device, samples, config, progress)
+        finish(answered, as_json)
+
+
+def twin(board: BoardName = DEFAULT_BOARD, config: OtherConfig = None, as_json: Json = False) -> None:
+    """Simulate a board with its serial port: a terminal that `--device` takes, until this is interrupted."""
+    with reporting(as_json):
+        with showing(enabled=not as_json) as progress:
+            served = devices.twin(board, config, progress)
+        served.serve(lambda answered: finish(answered, as_json))

@@ -34,12 +34,7 @@ def bitstream(name: str, output: Path, seeds: Sequence[int], config: str | None,
         If a tool is missing or fails.
     """
     board = find_board(name)
-    found = find_config(config or board.preset)
-    if not found.arena.on_chip_bytes:
-        raise ValueError(
-            f"config must have its arena on the chip (arena.on_chip_bytes) for a board, and has none there; "
-            f"choose {board.preset}"
-        )
+    found = board_config(board, config)
     check_writable(output)
     from ....hdl.top_uart import TopUart
     from ....synth import bitstream as building
@@ -60,6 +55,23 @@ def bitstream(name: str, output: Path, seeds: Sequence[int], config: str | None,
     if built.is_met:
         write_whole(output, built.data)
     return _answer(output, found, board, built, folder)
+
+
+def board_config(board: Board, config: str | None) -> Config:
+    """The configuration of a name or file, by default the board's own.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or its arena is not on the chip.
+    """
+    found = find_config(config or board.preset)
+    if not found.arena.on_chip_bytes:
+        raise ValueError(
+            f"config must have its arena on the chip (arena.on_chip_bytes) for a board, and has none there; "
+            f"choose {board.preset}"
+        )
+    return found
 
 
 def _answer(output: Path, config: Config, board: Board, built, folder: Path) -> Answer:

@@ -1,0 +1,72 @@
+"""What `selftest` and `twin` do."""
+
+# ruff: noqa: PLC0415  (what takes long to import is imported by the command that needs it)
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ....boards import find_board
+from ...files.progress import Progress
+from ..answer import Answer
+from ..target import Target
+from .commands import board_config
+
+if TYPE_CHECKING:
+    from ...twin import Twin
+
+
+def selftest(device: str, samples: int, config: str | None, progress: Progress) -> Answer:
+    """Test a board at a serial port.
+
+    Raises
+    ------
+    LinkError, PortError, HardwareError
+        If it does not answer, or holds something else.
+    """
+    from ...session.selftest import run
+
+    target = Target.of(config, None, None, device=device)
+    assert target.transport is not None, "a device has a transport"
+    found = run(target.transport, target.config, samples, progress)
+    return Answer("\n".join(found.lines()), {"device": device, **found.values()}, found.is_right)
+
+
+@dataclass(frozen=True)
+class Served:
+    """A twin that is ready.
+
+    Attributes
+    ----------
+    twin : Twin
+    name : str
+        Of the board or the configuration.
+    """
+
+    twin: Twin
+    name: str
+
+    def serve(self, tell: Callable[[Answer], None]) -> None:
+        """Say where it is, and simulate until an interrupt from the keyboard, which is how it ends."""
+        device = f"uart:{self.twin.path}"
+        tell(Answer(f"{self.name} at {device}, until Ctrl-C", {"device": device, "board": self.name}))
+        with contextlib.suppress(KeyboardInterrupt):
+            self.twin.serve()
+
+
+def twin(board: str, config: str | None, progress: Progress) -> Served:
+    """Build the twin of a board, of its own configuration if ``config`` is None.
+
+    Raises
+    ------
+    ValueError
+        If there is no such board or configuration, or its arena is not on the chip.
+    """
+    from ...twin import Twin
+    from ...twin.pins import Pins
+
+    found = find_board(board)
+    pins = Pins.build(board_config(found, config), found.core_hz, progress=progress)
+    return Served(Twin(pins), found.name)

@@ -1,0 +1,178 @@
+"""The self-test of a board: who is there, its memory, its link, inference on digits, and its clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...examples import digits
+from ...golden.config import Config
+from ...golden.presets import PRESETS
+from ..files.progress import Progress
+from ..link import LinkTransport
+from ..model import executed, runtime
+from .session import InferenceSession
+
+#: How long the clock is measured, and how far it may be off: the host's timer and the way of an answer are part of it.
+_CLOCK_S, _CLOCK_ERROR = 1.0, 0.02
+_SEED = 33
+
+
+@dataclass
+class SelfTest:
+    """What a self-test found.
+
+    Attributes
+    ----------
+    name : str
+        Of the configuration.
+    rate : int
+        Bits a second that were agreed on.
+    arena_bytes : int
+        What was written and read back, twice.
+    differing_bytes : int
+        Of those.
+    refused : bool
+        Whether a damaged frame was refused, and changed nothing.
+    repeated : int
+        Requests that had to be sent again, all told.
+    samples : int
+    bytes, mismatched_bytes : int
+        Of the outputs, compared with ONNX Runtime's, or with the golden functions' where it is no reference.
+    right_digits : int
+        How many were classified rightly.
+    cycles, predicted_cycles : int
+        Of one inference.
+    clock_hz, measured_hz : float
+        The board's clock, as it says and by this machine's clock.
+    is_simulated : bool
+        Its clock is so slow that it must be: it is not judged.
+    """
+
+    name: str
+    rate: int = 0
+    arena_bytes: int = 0
+    differing_bytes: int = 0
+    refused: bool = False
+    repeated: int = 0
+    samples: int = 0
+    bytes: int = 0
+    mismatched_bytes: int = 0
+    right_digits: int = 0
+    cycles: int = 0
+    predicted_cycles: int = 0
+    clock_hz: float = 0.0
+    measured_hz: float = 0.0
+    is_simulated: bool = False
+    reference: str = field(default="ONNX Runtime")
+
+    @property
+    def clock_is_right(self) -> bool:
+        """Whether the clock is what the board says, or a simulated one."""
+        return self.is_simulated or abs(self.measured_hz / self.clock_hz - 1) <= _CLOCK_ERROR
+
+    @property
+    def is_right(self) -> bool:
+        """Whether all of it is."""
+        return not self.differing_bytes and self.refused and not self.mismatched_bytes and self.clock_is_right
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        measured = f"{self.measured_hz / 1e6:,.2f} MHz by this machine's clock"
+        yield f"configuration  {self.name}"
+        yield f"arena          {self.arena_bytes:,} bytes written and read back, {self.differing_bytes:,} differ"
+        refused = "refused, and changed nothing" if self.refused else "NOT refused"
+        yield f"link           {self.rate:,} bits a second; a damaged frame was {refused}; {self.repeated} repeated"
+        yield (
+            f"digits         {self.right_digits} of {self.samples} right; {self.bytes:,} bytes compared with "
+            f"{self.reference}, {self.mismatched_bytes:,} differ"
+        )
+        yield f"cycles         {self.cycles:,} for an inference, predicted {self.predicted_cycles:,}"
+        more = " (simulated)" if self.is_simulated else "" if self.clock_is_right else ": WRONG"
+        yield f"clock          {self.clock_hz / 1e6:,.2f} MHz, {measured}{more}"
+        yield f"verdict: {'the board is right' if self.is_right else 'the board is NOT right'}"
+
+    def values(self) -> dict[str, Any]:
+        """For scripts."""
+        return {
+            "config": self.name,
+            "rate": self.rate,
+            "arena_bytes": self.arena_bytes,
+            "differing_bytes": self.differing_bytes,
+            "damaged_frame_refused": self.refused,
+            "repeated_requests": self.repeated,
+            "samples": self.samples,
+            "bytes": self.bytes,
+            "mismatched_bytes": self.mismatched_bytes,
+            "accuracy": self.right_digits / max(self.samples, 1),
+            "cycles": self.cycles,
+            "predicted_cycles": self.predicted_cycles,
+            "mhz": self.clock_hz / 1e6,
+            "measured_mhz": round(self.measured_hz / 1e6, 3),
+            "is_simulated": self.is_simulated,
+            "is_right": self.is_right,
+        }
+
+
+def run(board: LinkTransport, config: Config, samples: int, progress: Progress) -> SelfTest:
+    """Test a board that holds ``config``.
+
+    Parameters
+    ----------
+    board : LinkTransport
+    config : Config
+    samples : int
+        Digits.
+    progress : callable
+
+    Raises
+    ------
+    ValueError
+        If the digits do not fit the configuration.
+    HardwareError, AcceleratorError, LinkError, PortError
+        If the board holds another one, stops or does not answer.
+    """
+    found = SelfTest(next((name for name, preset in PRESETS.items() if preset == config), "custom"))
+    session = InferenceSession(digits.model_path("qop"), config, board, progress=progress)
+    with board.exclusive():
+        progress("testing the memory")
+        _test_arena(board, found)
+        progress("testing the link")
+        found.refused = board.client.refuses_damage()
+    _test_digits(session, samples, found, progress)
+    with board.exclusive():
+        progress("measuring the clock")
+        client = board.client
+        found.rate, found.clock_hz, found.is_simulated = client.rate, client.identity.clock_hz, client.is_simulated
+        found.measured_hz = client.measure_clock(_CLOCK_S)
+        found.repeated = client.repeated
+    return found
+
+
+def _test_arena(board: LinkTransport, found: SelfTest) -> None:
+    """Random bytes and their complement, so that every bit is both."""
+    found.arena_bytes = board.arena_bytes
+    image = np.random.default_rng(_SEED).integers(0, 256, board.arena_bytes, dtype=np.uint8)
+    for pattern in (image, ~image):
+        board.write_memory(board.arena_base, pattern.tobytes())
+        read = np.frombuffer(board.read_memory(board.arena_base, board.arena_bytes), np.uint8)
+        found.differing_bytes += int(np.count_nonzero(read != pattern))
+
+
+def _test_digits(session: InferenceSession, samples: int, found: SelfTest, progress: Progress) -> None:
+    images, labels = digits.images()[:samples], digits.labels()[:samples]
+    feeds = {session.get_inputs()[0].name: images}
+    if runtime.probe() is None:
+        (expected,) = executed.open_session(session.loaded.model).run(None, feeds)
+    else:
+        found.reference = "the golden functions"
+        (expected,) = InferenceSession(session.loaded, session.config, backend="golden").run(None, feeds)
+    progress("classifying digits")
+    (outputs,) = session.run(None, feeds)
+    found.samples, found.bytes = len(images), expected.nbytes
+    found.mismatched_bytes = int(np.count_nonzero(outputs.view(np.uint8) != expected.view(np.uint8)))
+    found.right_digits = int(np.count_nonzero(outputs.argmax(axis=1) == labels))
+    found.cycles, found.predicted_cycles = session.counters[-1]["cycles"], session.program.predicted_cycles
