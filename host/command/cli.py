@@ -133,8 +133,9 @@ def run(
 ) -> None:
     """Run inference on the simulated accelerator, on a board, or in the golden functions."""
     with reporting(as_json), showing(enabled=not as_json) as progress:
-        target = Target.of(config, cores, spread, batch, mhz, device)
-        finish(inference.run(model, inputs, outputs or [], report, backend, target, progress), as_json)
+        with Target.of(config, cores, spread, batch, mhz, device) as target:
+            answered = inference.run(model, inputs, outputs or [], report, backend, target, progress)
+        finish(answered, as_json)
 
 
 @app.command()
@@ -154,8 +155,10 @@ def evaluate(
 ) -> None:
     """Measure the accuracy of the accelerator beside that of ONNX Runtime; fails if a byte differs from its bytes."""
     with reporting(as_json):
-        with showing(enabled=not as_json) as progress:
-            target = Target.of(config, cores, spread, batch, device=device)
+        with (
+            showing(enabled=not as_json) as progress,
+            Target.of(config, cores, spread, batch, device=device) as target,
+        ):
             answered = accuracy.evaluate(model, data, labels, float_model, limit, backend, target, progress)
         finish(answered, as_json)
 
@@ -177,8 +180,10 @@ def verify(
     Exits with 1 if bytes differ, and with 3 if all bytes are right but a prediction of cycles is off.
     """
     with reporting(as_json):
-        with showing(enabled=not as_json) as progress:
-            target = Target.of(config, cores, spread, batch, device=device)
+        with (
+            showing(enabled=not as_json) as progress,
+            Target.of(config, cores, spread, batch, device=device) as target,
+        ):
             answered = comparison.verify(model, samples, seed, target, progress)
         finish(answered, as_json)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from ...golden.config import Config
 from ...golden.presets import DEFAULT_PRESET
@@ -57,11 +58,9 @@ class Target:
         LinkError, PortError, HardwareError
             If the device does not answer, or holds something else.
         """
+        named = find_config(config or DEFAULT_PRESET, cores)
         transport = open_device(device) if device else None
-        if transport is not None and config is None:
-            found = configuration_of(transport)
-        else:
-            found = find_config(config or DEFAULT_PRESET, cores)
+        found = configuration_of(transport) if transport is not None and config is None else named
         if spread is not None and found.cores == 1:
             raise ValueError(
                 "spread must be left out for one core; give --cores, or a configuration with several cores"
@@ -69,6 +68,14 @@ class Target:
         if transport is not None and mhz is None:
             mhz = transport.client.identity.clock_hz / 1e6
         return cls(found, batch, spread, Speed.of(found, mhz), transport)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_failure: object) -> None:
+        """Let others have the board."""
+        if self.transport is not None:
+            self.transport.close()
 
     def load(self, given: Given) -> Loaded:
         """The program for it, see :func:`.loading.load`."""

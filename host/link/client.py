@@ -89,10 +89,13 @@ class Client:
             with contextlib.suppress(PortError):
                 self._exchange.use(rate)
             answer = self._exchange.send(frame, limit, afresh=True, patient=True)
+            heard += self._exchange.heard
+            if answer is None and self._exchange.is_refused:
+                # It is there: what it refuses is what it has heard before.
+                begin, answer = self._clock(), self._exchange.send(frame, limit, afresh=True, patient=True)
             if answer is not None:
                 self.rate = rate
                 break
-            heard += self._exchange.heard
         else:
             raise LinkError(silence(self._name, heard, self._clock() - first))
         self.identity = identity(self._name, answer)
@@ -146,7 +149,7 @@ class Client:
         content = bytearray(frame.content())
         content[-1] ^= 1
         wrong = cobs.encode(bytes(content) + pack_word(frame.crc)) + bytes([cobs.DELIMITER])
-        refused = self._exchange.is_refused(wrong, self.patience.limit_s(frame, self.rate))
+        refused = self._exchange.refuses(wrong, self.patience.limit_s(frame, self.rate))
         return refused and self.request(Operation.READ, 0, length=1) == before
 
     def measure_clock(self, seconds: float) -> float:

@@ -33,6 +33,8 @@ class Exchange:
         When the last good answer came.
     heard : int
         Bytes that have come since :meth:`send` was called last.
+    is_refused : bool
+        Whether the board has said since that something it received was damaged.
     """
 
     def __init__(self, line: Line, clock: Callable[[], float]):
@@ -42,6 +44,7 @@ class Exchange:
         self.rate = INITIAL_RATE
         self.answered = -float("inf")
         self.heard = 0
+        self.is_refused = False
 
     def use(self, rate: int) -> None:
         """Go on at this rate.
@@ -65,8 +68,8 @@ class Exchange:
         afresh : bool
             What the board may have received before does not belong to the frame.
         patient : bool
-            Wait even if something is damaged, which may not be the answer, and longer while bytes come: a simulated
-            board is slow.
+            Wait even if an answer is damaged, which may be none, and longer while bytes come: a simulated board is
+            slow.
 
         Raises
         ------
@@ -74,10 +77,14 @@ class Exchange:
             If the port has gone.
         """
         self._line.write((_DELIMITER if afresh else b"") + frame.encode())
+        self.is_refused = False
         for found in self._arriving(limit_s, patient=patient):
-            if found is None or found.operation == Operation.NAK:
+            if found is None:
                 if patient:
                     continue
+                return None
+            if found.operation == Operation.NAK:
+                self.is_refused = True
                 return None
             # An answer to a request that was given up comes late.
             if (found.sequence, found.operation, found.address) == (frame.sequence, frame.operation, frame.address):
@@ -85,7 +92,7 @@ class Exchange:
                 return found
         return None
 
-    def is_refused(self, damaged: bytes, limit_s: float) -> bool:
+    def refuses(self, damaged: bytes, limit_s: float) -> bool:
         """Send what is no frame, with a delimiter after it; whether the answer, in time, is a refusal."""
         self._line.write(damaged)
         found = next(self._arriving(limit_s), None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import time
 import zlib
 from collections.abc import Callable
@@ -121,7 +120,7 @@ class LinkTransport(Transport):
 
 
 def open_device(name: str) -> LinkTransport:
-    """The board that a name says, as ``uart:/dev/ttyUSB0``, until the process ends.
+    """The board that a name says, as ``uart:/dev/ttyUSB0``; to be closed.
 
     Raises
     ------
@@ -134,9 +133,7 @@ def open_device(name: str) -> LinkTransport:
     """
     if not name.startswith(_SCHEME) or name == _SCHEME:
         raise ValueError(f"device must be {_SCHEME} and a serial port, as {_SCHEME}/dev/ttyUSB0, not {name}")
-    transport = LinkTransport(SerialLine(name.removeprefix(_SCHEME)))
-    atexit.register(transport.close)
-    return transport
+    return LinkTransport(SerialLine(name.removeprefix(_SCHEME)))
 
 
 def configuration_of(transport: Transport) -> Config:

@@ -23,11 +23,14 @@ constexpr uint64_t kParts = 1 << 16;
 // Puts bytes on a pin.
 class Sender {
   public:
-    void add(const uint8_t* data, uint64_t size) { bytes_.insert(bytes_.end(), data, data + size); }
+    // Each byte keeps the rate at which it was handed over.
+    void add(const uint8_t* data, uint64_t size, uint64_t bit_time) {
+        for (uint64_t i = 0; i < size; ++i) bytes_.push_back({data[i], bit_time});
+    }
     bool idle() const { return bytes_.empty() && !bits_; }
 
     // The pin's level in the next cycle.
-    bool next(uint64_t bit_time) {
+    bool next() {
         if (left_ >= kParts) {
             left_ -= kParts;
             return level_;
@@ -37,21 +40,26 @@ class Sender {
                 left_ = 0;
                 return level_ = true;
             }
-            frame_ = unsigned(bytes_.front()) << 1 | 1u << (kFrameBits - 1);
+            frame_ = unsigned(bytes_.front().value) << 1 | 1u << (kFrameBits - 1);
+            bit_time_ = bytes_.front().bit_time;
             bytes_.pop_front();
             bits_ = kFrameBits;
         }
         level_ = frame_ & 1;
         frame_ >>= 1;
         --bits_;
-        left_ += bit_time - kParts;
+        left_ += bit_time_ - kParts;
         return level_;
     }
 
   private:
-    std::deque<uint8_t> bytes_;
+    struct Byte {
+        uint8_t value;
+        uint64_t bit_time;
+    };
+    std::deque<Byte> bytes_;
     unsigned frame_ = 0, bits_ = 0;
-    uint64_t left_ = 0;
+    uint64_t bit_time_ = 0, left_ = 0;
     bool level_ = true;
 };
 
@@ -105,14 +113,14 @@ class Board {
         top_.final();
     }
 
-    void send(const uint8_t* data, uint64_t size) { sender_.add(data, size); }
+    void send(const uint8_t* data, uint64_t size, uint64_t bit_time) { sender_.add(data, size, bit_time); }
 
     // Cycles pass, until `size` bytes have come at most; how many have.
     uint64_t run(uint64_t cycles, uint64_t bit_time, uint8_t* data, uint64_t size) {
         enter();
         uint64_t count = 0;
         for (uint64_t i = 0; i < cycles && count < size && broken_.empty(); ++i) {
-            top_.rx = sender_.next(bit_time);
+            top_.rx = sender_.next();
             tick();
             if (receiver_.take(top_.tx, bit_time)) data[count++] = receiver_.byte();
         }
@@ -157,7 +165,7 @@ void lutterfly_never(const char* message) {
 
 Board* lutterfly_create() { return std::make_unique<Board>().release(); }
 void lutterfly_destroy(Board* board) { delete board; }
-void lutterfly_send(Board* board, const uint8_t* data, uint64_t size) { board->send(data, size); }
+void lutterfly_send(Board* board, const uint8_t* data, uint64_t size, uint64_t bit_time) { board->send(data, size, bit_time); }
 uint64_t lutterfly_run(Board* board, uint64_t cycles, uint64_t bit_time, uint8_t* data, uint64_t size) {
     return board->run(cycles, bit_time, data, size);
 }

@@ -18,7 +18,7 @@ _WORD, _POINTER = ctypes.c_uint64, ctypes.c_void_p
 _SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
     "create": (_POINTER, ()),
     "destroy": (None, (_POINTER,)),
-    "send": (None, (_POINTER, ctypes.c_char_p, _WORD)),
+    "send": (None, (_POINTER, ctypes.c_char_p, _WORD, _WORD)),
     "run": (_WORD, (_POINTER, _WORD, _WORD, ctypes.c_char_p, _WORD)),
     "idle": (ctypes.c_int, (_POINTER,)),
     "cycle": (_WORD, (_POINTER,)),
@@ -67,12 +67,12 @@ class Pins:
         if hasattr(self, "_handle"):
             self._functions.lutterfly_destroy(self._handle)
 
-    def send(self, data: bytes) -> None:
-        """Have bytes put on the board's receiving pin, after those before."""
-        self._functions.lutterfly_send(self._handle, data, len(data))
+    def send(self, data: bytes, rate: float) -> None:
+        """Have bytes put on the board's receiving pin at a rate in bits a second, after those before."""
+        self._functions.lutterfly_send(self._handle, data, len(data), self._bit_time(rate))
 
     def run(self, cycles: int, rate: float, most: int = 4096) -> bytes:
-        """Let cycles pass at a rate of the adapter.
+        """Let cycles pass, while the adapter listens at a rate.
 
         Parameters
         ----------
@@ -94,12 +94,14 @@ class Pins:
             If an assertion of the hardware breaks.
         """
         data = ctypes.create_string_buffer(most)
-        bit_time = round(_PARTS * self.clock_hz / rate)
-        count = self._functions.lutterfly_run(self._handle, cycles, bit_time, data, most)
+        count = self._functions.lutterfly_run(self._handle, cycles, self._bit_time(rate), data, most)
         broken = self._functions.lutterfly_broken(self._handle)
         if broken:
             raise SimulationError(f"an assertion of the hardware broke in cycle {self.cycle}: {broken.decode()}")
         return data.raw[:count]
+
+    def _bit_time(self, rate: float) -> int:
+        return round(_PARTS * self.clock_hz / rate)
 
     @property
     def is_idle(self) -> bool:

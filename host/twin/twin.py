@@ -73,9 +73,9 @@ class Twin:
         active = time.monotonic()
         try:
             while not self._ends.is_set():
-                data = self._read()
-                self.pins.send(data)
-                sent = self.pins.run(_CYCLES, self._rate())
+                data, rate = self._read(), self._rate()
+                self.pins.send(data, rate)
+                sent = self.pins.run(_CYCLES, rate)
                 self._write(sent)
                 if data or sent or not self.pins.is_idle:
                     active = time.monotonic()

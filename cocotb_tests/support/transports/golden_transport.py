@@ -26,30 +26,33 @@ class GoldenTransport(Transport):
         What the next run stops with.
     hangs : bool
         Whether runs and soft resets never end.
+    memory : uint8[arena_bytes]
+        The arena.
     starts : list of int
         DMA_PROGRAM of every run so far.
     """
 
-    def __init__(self, config: Config, *, arena_bytes: int = 1 << 22):
+    def __init__(self, config: Config, *, arena_bytes: int = 1 << 22, arena_base: int = 0x8000_0000):
         self._names = {register.address: name for name, register in register_map(config.cores).items()}
         self.values = {name: register.reset for name, register in register_map(config.cores).items()}
         self.values |= {"ID": registers.ID, "VERSION": registers.VERSION, "CONFIG_HASH": config.hash}
         self.next_error: MachineError | None = None
         self.hangs = False
         self.starts: list[int] = []
-        self._memory = np.zeros(arena_bytes, np.uint8)
+        self.memory = np.zeros(arena_bytes, np.uint8)
+        self._arena_base = arena_base
         self._config = config
         self._machine = Machine(config)
 
     @property
     def arena_base(self) -> int:
         """Somewhere."""
-        return 0x8000_0000
+        return self._arena_base
 
     @property
     def arena_bytes(self) -> int:
         """As asked for."""
-        return len(self._memory)
+        return len(self.memory)
 
     def read_register(self, address: int) -> int:
         """Read a value."""
@@ -74,12 +77,12 @@ class GoldenTransport(Transport):
     def read_memory(self, address: int, size: int) -> bytes:
         """Read the arena."""
         self.check_range(address, size)
-        return self._memory[address - self.arena_base :][:size].tobytes()
+        return self.memory[address - self.arena_base :][:size].tobytes()
 
     def write_memory(self, address: int, data: bytes) -> None:
         """Write the arena."""
         self.check_range(address, len(data))
-        self._memory[address - self.arena_base :][: len(data)] = np.frombuffer(data, np.uint8)
+        self.memory[address - self.arena_base :][: len(data)] = np.frombuffer(data, np.uint8)
 
     def wait_for_interrupt(self, timeout_cycles: int) -> bool:
         """Do the run that was started."""
@@ -90,7 +93,7 @@ class GoldenTransport(Transport):
         try:
             if self.next_error is not None:
                 raise self.next_error
-            self._machine.run([self._queues(core, base) for core in cores], self._memory[base:], order="random")
+            self._machine.run([self._queues(core, base) for core in cores], self.memory[base:], order="random")
             self.values |= {"STATUS": registers.STATUS_DONE}
             self.values |= {core_name("CYCLES", core): 1000 - core for core in cores}
         except MachineError as error:
@@ -109,6 +112,6 @@ class GoldenTransport(Transport):
         queues = []
         for queue in Queue:
             start, count = (self.values[core_name(f"{queue.name}_{what}", core)] for what in ("PROGRAM", "COMMANDS"))
-            commands = self._memory[base + start :][: count * COMMAND_BYTES].tobytes()
+            commands = self.memory[base + start :][: count * COMMAND_BYTES].tobytes()
             queues.append(QueueProgram(commands, start))
         return Queues(*queues)

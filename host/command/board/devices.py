@@ -28,9 +28,9 @@ def selftest(device: str, samples: int, config: str | None, progress: Progress) 
     """
     from ...session.selftest import run
 
-    target = Target.of(config, None, None, device=device)
-    assert target.transport is not None, "a device has a transport"
-    found = run(target.transport, target.config, samples, progress)
+    with Target.of(config, None, None, device=device) as target:
+        assert target.transport is not None, "a device has a transport"
+        found = run(target.transport, target.config, samples, progress)
     return Answer("\n".join(found.lines()), {"device": device, **found.values()}, found.is_right)
 
 

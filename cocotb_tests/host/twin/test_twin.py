@@ -1,0 +1,207 @@
+"""The twin of a board: the shipped driver, over a terminal, to the pins of the generated top."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import serial
+
+from lutterfly.examples import digits
+from lutterfly.golden.config import Config
+from lutterfly.golden.config_parts import ArenaConfig
+from lutterfly.golden.link.frames import Frame
+from lutterfly.golden.link.operations import Operation
+from lutterfly.golden.presets import PRESETS
+from lutterfly.golden.program.stages import stages
+from lutterfly.host import InferenceSession
+from lutterfly.host.command.main import main
+from lutterfly.host.driver.errors import HardwareError
+from lutterfly.host.link import LinkError, LinkTransport, PortError, open_device
+from lutterfly.host.link.line import SerialLine
+from lutterfly.host.link.transport import configuration_of
+from lutterfly.host.session.verification import TOLERANCE
+from lutterfly.host.twin import Twin
+from lutterfly.host.twin.pins import Pins
+
+#: So small that the digits' constants come in windows.
+CONFIG = dataclasses.replace(PRESETS["tiny"], arena=ArenaConfig(8 << 10))
+#: As slow as a clock can be for 3,000,000 bits a second: fewer cycles to simulate for each byte.
+CLOCK_HZ = 24_000_000
+MODEL = digits.model_path("qop")
+
+
+@pytest.fixture(scope="module")
+def device() -> Iterator[str]:
+    with Twin(Pins.build(CONFIG, CLOCK_HZ)).served() as name:
+        yield name
+
+
+@pytest.fixture(scope="module")
+def config_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("twin") / "config.json"
+    path.write_text(CONFIG.to_json())
+    return path
+
+
+@pytest.fixture
+def board(device: str) -> Iterator[LinkTransport]:
+    transport = open_device(device)
+    yield transport
+    transport.close()
+
+
+def expected(count: int) -> np.ndarray:
+    golden = InferenceSession(MODEL, CONFIG, backend="golden")
+    return golden.run(None, {golden.get_inputs()[0].name: digits.images()[:count]})[0]
+
+
+def answer_of(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, dict]:
+    code = main([*map(str, words), "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_digits_through_the_pins(board: LinkTransport) -> None:
+    session = InferenceSession(MODEL, CONFIG, board)
+    assert len(stages(session.program, board.arena_bytes)) > 1
+    (found,) = session.run(None, {session.get_inputs()[0].name: digits.images()[:3]})
+    np.testing.assert_array_equal(found, expected(3))
+    cycles, predicted = session.counters[-1]["cycles"], session.program.predicted_cycles
+    assert abs(cycles - predicted) <= TOLERANCE * predicted
+    assert board.client.rate == 3_000_000
+
+
+def test_says_what_it_is(board: LinkTransport) -> None:
+    assert (board.arena_bytes, board.client.identity.clock_hz) == (CONFIG.arena.on_chip_bytes, CLOCK_HZ)
+    assert board.client.is_simulated
+    with pytest.raises(HardwareError, match=rf"^CONFIG_HASH must be a preset's, and {CONFIG.hash:#010x} is of none"):
+        configuration_of(board)
+
+
+def test_a_client_that_is_killed_leaves_a_board_that_works(device: str) -> None:
+    """Anywhere in a load, at a rate that the next client does not know."""
+    script = "import sys\nfrom lutterfly.host.link import open_device\nboard = open_device(sys.argv[1])\n"
+    script += "print('open', flush=True)\nwhile True: board.write_memory(0, bytes(8192))\n"
+    for delay in (0.0, 0.3, 1.0):
+        process = subprocess.Popen([sys.executable, "-c", script, device], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"open\n"
+        time.sleep(delay)
+        process.send_signal(signal.SIGKILL)
+        process.wait(10)
+        process.stdout.close()
+        board = open_device(device)
+        try:
+            board.write_memory(64, b"whole")
+            assert board.read_memory(64, 5) == b"whole"
+        finally:
+            board.close()
+
+
+def test_a_wrong_rate_reads_as_on_a_board(device: str) -> None:
+    path = device.removeprefix("uart:")
+    frame = Frame(1, Operation.IDENTIFY).encode()
+    with serial.Serial(path, 57_600, timeout=3) as port:
+        port.write(b"\0" + frame)
+        assert frame[:4] not in port.read(24)
+    # It does no harm.
+    board = open_device(device)
+    board.close()
+
+
+def test_one_program_at_a_time(device: str, board: LinkTransport) -> None:
+    path = device.removeprefix("uart:")
+    with pytest.raises(PortError, match=rf"^{path}: must be free, and another program uses it; end that one$"):
+        open_device(device)
+
+
+def test_what_is_open_otherwise_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(PortError, match=r"^/dev/ttyNONE: must be a serial port, and is not there; there (is none|are)"):
+        open_device("uart:/dev/ttyNONE")
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(PortError, match=rf"^{file}: must be a serial port, and is none \("):
+        open_device(f"uart:{file}")
+    for name in ("", "uart:", "/dev/ttyUSB0"):
+        with pytest.raises(ValueError, match=r"^device must be uart: and a serial port, as uart:/dev/ttyUSB0, not"):
+            open_device(name)
+    monkeypatch.setitem(sys.modules, "serial", None)
+    with pytest.raises(PortError, match=r"^a serial port needs pyserial, which is not installed; run: .*\[board\]"):
+        open_device("uart:/dev/ttyUSB0")
+
+
+def test_a_port_that_goes_is_told() -> None:
+    """As when the cable of an adapter is pulled."""
+    ours, theirs = os.openpty()
+    line = SerialLine(os.ttyname(theirs))
+    os.close(theirs)
+    os.close(ours)
+    with pytest.raises(PortError, match=r"^/dev/pts/\d+: must stay connected, and does not answer any more"):
+        line.read(1.0)
+    with pytest.raises(PortError, match=r"^/dev/pts/\d+: must stay connected, and does not answer any more"):
+        line.write(b"a")
+    line.close()
+
+
+def test_nothing_answers_at_a_terminal_without_a_board(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lutterfly.host.link.line._SIMULATED_SLOWNESS", 0.2)
+    ours, theirs = os.openpty()
+    begin = time.monotonic()
+    with pytest.raises(LinkError, match=r"^/dev/pts/\d+: a board must answer within 1 s, and does not; check that it"):
+        open_device(f"uart:{os.ttyname(theirs)}")
+    assert time.monotonic() - begin < 5
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_the_selftest(device: str, config_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = answer_of(capsys, "selftest", "--device", device, "--config", config_file, "--samples", 2)
+    assert (code, found["is_right"], found["differing_bytes"], found["mismatched_bytes"]) == (0, True, 0, 0)
+    assert (found["arena_bytes"], found["samples"], found["rate"]) == (8192, 2, 3_000_000)
+    assert (found["damaged_frame_refused"], found["is_simulated"]) == (True, True)
+    assert found["mhz"] == CLOCK_HZ / 1e6
+
+
+def test_run_verify_and_evaluate(
+    device: str, config_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    images, labels = digits.images()[:2], digits.labels()[:2]
+    for name, array in (("x", images), ("labels", labels)):
+        np.save(tmp_path / f"{name}.npy", array)
+    at = ("--device", device, "--config", config_file)
+    given = ("--input", tmp_path / "x.npy", "-o", tmp_path / "y.npy")
+    code, found = answer_of(capsys, "run", MODEL, *given, *at)
+    assert (code, found["mhz"]) == (0, CLOCK_HZ / 1e6)
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), expected(2))
+    code, found = answer_of(capsys, "verify", MODEL, "--samples", 2, *at)
+    assert (code, found["mismatched_bytes"]) == (0, 0)
+    assert [layer["name"] for layer in found["layers"]] == ["inference"]
+    assert {tensor["name"] for tensor in found["tensors"] if tensor["rtl"] is not None} >= {"logits (output)"}
+    scored = ("--data", tmp_path / "x.npy", "--labels", tmp_path / "labels.npy")
+    code, found = answer_of(capsys, "evaluate", MODEL, *scored, *at)
+    assert code == 0
+    code, found = answer_of(capsys, "run", MODEL, *given, *at, "--report", tmp_path / "report.html")
+    assert (code, found["error"].partition(",")[0]) == (2, "report must be of a simulated accelerator")
+
+
+def test_another_configuration_is_refused(device: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = answer_of(capsys, "verify", MODEL, "--device", device, "--config", "ecp5-25k-on-chip")
+    assert code == 1
+    assert found["error"].startswith("CONFIG_HASH must be")
+    assert found["error"].endswith("name the configuration that the hardware was generated from")
+
+
+def test_a_program_for_a_larger_arena_is_refused(board: LinkTransport) -> None:
+    large: Config = dataclasses.replace(CONFIG, arena=ArenaConfig(64 << 10))
+    assert large.hash != CONFIG.hash
+    with pytest.raises(HardwareError, match=r"^CONFIG_HASH must be"):
+        InferenceSession(MODEL, large, board).run(None, {"pixels": digits.images()[:1]})
