@@ -58,16 +58,20 @@ class Target:
         LinkError, PortError, HardwareError
             If the device does not answer, or holds something else.
         """
-        named = find_config(config or DEFAULT_PRESET, cores)
-        transport = open_device(device) if device else None
-        found = configuration_of(transport) if transport is not None and config is None else named
+        found = find_config(config or DEFAULT_PRESET, cores)
         if spread is not None and found.cores == 1:
             raise ValueError(
                 "spread must be left out for one core; give --cores, or a configuration with several cores"
             )
-        if transport is not None and mhz is None:
-            mhz = transport.client.identity.clock_hz / 1e6
-        return cls(found, batch, spread, Speed.of(found, mhz), transport)
+        if device is None:
+            return cls(found, batch, spread, Speed.of(found, mhz))
+        board = open_device(device)
+        try:
+            chosen = found if config else configuration_of(board)
+            return cls(chosen, batch, spread, Speed.of(chosen, mhz or board.client.identity.clock_hz / 1e6), board)
+        except BaseException:
+            board.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
