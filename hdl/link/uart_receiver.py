@@ -5,9 +5,11 @@ from __future__ import annotations
 from amaranth.hdl import Cat, Module, Signal, unsigned
 from amaranth.lib import cdc, data, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
 
 from ...golden.link import rates
 from ..parts.fifo import push_signature
+from .bit_timer import last_cycle
 
 __all__ = ["TICKS", "UartReceiver", "received_layout"]
 
@@ -56,26 +58,20 @@ class UartReceiver(wiring.Component):
         m.submodules.synchroniser = cdc.FFSynchronizer(self.rx, line, init=1)
         m.d.sync += before.eq(line)
 
-        # Parts of a cycle to the next tick: less than a cycle's, and it is in this cycle.
-        left = Signal(range(rates.MOST_BIT_TIME + 1), reset_less=True)
-        tick = Signal()
         number, bits_left = Signal(range(TICKS)), Signal(range(_BITS))
         looks = Signal(2, reset_less=True)
         bits = Signal(8, reset_less=True)
         is_high, runs, waits_for_high = Signal(), Signal(), Signal()
-        m.d.comb += [
-            tick.eq(left < _TICK_PARTS),
-            is_high.eq((line & looks[0]) | (line & looks[1]) | (looks[0] & looks[1])),
-        ]
-        m.d.sync += [self.output.valid.eq(0), left.eq(left - _TICK_PARTS)]
+        tick = last_cycle(m, self.bit_time, ceil_log2(_TICK_PARTS), begins=~runs)
+        m.d.comb += is_high.eq((line & looks[0]) | (line & looks[1]) | (looks[0] & looks[1]))
+        m.d.sync += self.output.valid.eq(0)
         with m.If(line):
             m.d.sync += waits_for_high.eq(0)
         with m.If(~runs):
-            m.d.sync += [left.eq(self.bit_time - _TICK_PARTS), number.eq(1), bits_left.eq(_BITS - 1)]
+            m.d.sync += [number.eq(1), bits_left.eq(_BITS - 1)]
             m.d.sync += runs.eq(before & ~line & ~waits_for_high)
         with m.Elif(tick):
-            m.d.sync += [left.eq(left + self.bit_time - _TICK_PARTS), number.eq(number + 1)]
-            m.d.sync += looks.eq(Cat(line, looks[0]))
+            m.d.sync += [number.eq(number + 1), looks.eq(Cat(line, looks[0]))]
             with m.If(number == _MIDDLE + 1):
                 m.d.sync += [bits.eq(Cat(bits[1:], is_high)), bits_left.eq(bits_left - 1)]
                 with m.If(bits_left == 0):

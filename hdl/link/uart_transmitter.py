@@ -5,8 +5,10 @@ from __future__ import annotations
 from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
 
 from ...golden.link import rates
+from .bit_timer import last_cycle
 
 __all__ = ["UartTransmitter"]
 
@@ -41,21 +43,15 @@ class UartTransmitter(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        # Parts of a cycle to the end of the bit at the pin: less than a cycle's, and it ends with this cycle.
-        left, ends = Signal(range(rates.MOST_BIT_TIME + rates.PARTS), reset_less=True), Signal()
         bits, bits_left = Signal(_BITS - 1, reset_less=True), Signal(range(_BITS))
-        m.d.comb += [ends.eq(left < 2 * rates.PARTS), self.input.ready.eq(~self.busy)]
-        m.d.sync += left.eq(left - rates.PARTS)
+        ends = last_cycle(m, self.bit_time, ceil_log2(rates.PARTS), begins=~self.busy)
+        m.d.comb += self.input.ready.eq(~self.busy)
         with m.If(~self.busy):
-            m.d.sync += [left.eq(self.bit_time), bits.eq(Cat(self.input.payload, Const(1, 1))), bits_left.eq(_BITS - 1)]
+            m.d.sync += [bits.eq(Cat(self.input.payload, Const(1, 1))), bits_left.eq(_BITS - 1)]
             with m.If(self.input.valid):
                 m.d.sync += [self.busy.eq(1), self.tx.eq(0)]
         with m.Elif(ends):
-            m.d.sync += [
-                left.eq(left + self.bit_time - rates.PARTS),
-                Cat(self.tx, bits).eq(Cat(bits, Const(1, 1))),
-                bits_left.eq(bits_left - 1),
-            ]
+            m.d.sync += [Cat(self.tx, bits).eq(Cat(bits, Const(1, 1))), bits_left.eq(bits_left - 1)]
             with m.If(bits_left == 0):
                 m.d.sync += self.busy.eq(0)
         return m
