@@ -32,10 +32,10 @@ class Bridge(wiring.Component):
     """Answer a host's requests, one after the other.
 
     Bit-exact with :class:`lutterfly.golden.link.bridge.Bridge`. Nothing happens before a whole frame is here whose CRC
-    is right; while its request is carried out, and answered, what comes is lost. It listens again when its answer has
-    left the line; that takes bounded time if registers, arena and line do: a WAIT as many cycles as it says, all else a
-    few for each byte. At another rate than the initial one, ``rate_timeout`` cycles of listening without a good frame
-    bring that back.
+    is right; while its request is carried out, and answered, what comes is lost. It listens again, at a new rate if
+    that was asked for, as soon as the last byte of its answer goes to the line. That takes bounded time if registers,
+    arena and line do: a WAIT as many cycles as it says, all else a few for each byte. At another rate than the initial
+    one, ``rate_timeout`` cycles of listening without a good frame bring that back.
 
     Parameters
     ----------
@@ -52,10 +52,10 @@ class Bridge(wiring.Component):
     -------
     received : In(push_signature of received_layout)
         From the line, bytes four cycles apart at least.
-    sent : Out(stream of 8 bits), sends : In(1)
-        To the line, and whether a byte is on it: from the cycle after it is taken.
+    sent : Out(stream of 8 bits)
+        To the line.
     bit_time : Out(16)
-        In sixteenths of a cycle; changes while nothing is sent.
+        In sixteenths of a cycle; a byte that has been taken from ``sent`` keeps that which it had.
     interrupt : In(1)
     control : Out(axi4_lite_signature)
         The registers.
@@ -79,7 +79,6 @@ class Bridge(wiring.Component):
             {
                 "received": In(push_signature(received_layout())),
                 "sent": Out(stream.Signature(8)),
-                "sends": In(1),
                 "bit_time": Out(range(rates.MOST_BIT_TIME + 1), init=self.initial_bit_time),
                 "interrupt": In(1),
                 "control": Out(axi4_lite_signature(register_bits)),
@@ -200,8 +199,9 @@ class Bridge(wiring.Component):
                 m.next = "SEND"
             with m.State("SEND"), m.If(sender.done):
                 m.next = "LEAVE"
-            # The encoder takes the next frame when it has sent the delimiter, whose byte is on the line then.
-            with m.State("LEAVE"), m.If(parts.encoder.input.ready & ~parts.encoder.input.valid & ~self.sends):
+            # The encoder takes the next frame once its delimiter is taken. A client that has got that byte may send at
+            # once, even at the new rate.
+            with m.State("LEAVE"), m.If(parts.encoder.input.ready & ~parts.encoder.input.valid):
                 m.d.comb += intake.begin.eq(1)
                 with m.If(~state.is_nak):
                     m.d.sync += state.left.eq(self.rate_timeout - 1)
