@@ -86,7 +86,7 @@ class AnswerSender(wiring.Component):
         m.d.sync += [self.content.valid.eq(sent & ~closes), self.content.payload.eq(plain.byte)]
         with m.If(sent):
             m.d.sync += left.eq(left - 1)
-        with m.FSM():
+        with m.FSM() as states:
             with m.State("REST"):
                 m.d.sync += [kind.eq(self.kind), is_nak.eq(self.is_nak), word.eq(self.word), closes.eq(0)]
                 m.d.sync += left.eq(HEADER_BYTES - 1)

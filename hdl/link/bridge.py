@@ -163,7 +163,7 @@ class Bridge(wiring.Component):
         ]
         cycles = Signal(32)
         m.d.sync += cycles.eq(cycles + 1)
-        with m.FSM():
+        with m.FSM() as states:
             with m.State("LISTEN"):
                 m.d.comb += intake.listens.eq(1)
                 m.d.sync += [

@@ -59,7 +59,7 @@ class CobsEncoder(wiring.Component):
             block.write_data.eq(plain.byte),
             block.read_address.eq(sent),
         ]
-        with m.FSM():
+        with m.FSM() as states:
             with m.State("GATHER"):
                 m.d.comb += [self.input.ready.eq(1), block.write_enable.eq(self.input.valid)]
                 m.d.sync += [last.eq(plain.last), last_is_zero.eq(plain.last & is_zero), sent.eq(0)]
