@@ -86,7 +86,7 @@ class AnswerSender(wiring.Component):
         m.d.sync += [self.content.valid.eq(sent & ~closes), self.content.payload.eq(plain.byte)]
         with m.If(sent):
             m.d.sync += left.eq(left - 1)
-        with m.FSM() as states:
+        with m.FSM() as fsm:
             with m.State("REST"):
                 m.d.sync += [kind.eq(self.kind), is_nak.eq(self.is_nak), word.eq(self.word), closes.eq(0)]
                 m.d.sync += left.eq(HEADER_BYTES - 1)
@@ -134,8 +134,8 @@ class AnswerSender(wiring.Component):
                 m.d.sync += [word.eq(self.word), closes.eq(1), left.eq(CRC_BYTES - 1)]
                 m.next = "WORD"
             with m.State("END"):
-                m.d.comb += self.done.eq(1)
                 m.next = "REST"
+        m.d.comb += self.done.eq(fsm.ongoing("END"))
         return m
 
     def _elaborate_arena(self, m: Module, word: Signal, sent: Signal) -> None:

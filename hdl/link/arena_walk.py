@@ -71,7 +71,7 @@ class ArenaWalk(wiring.Component):
             ]
         with m.If(self.load):
             m.d.sync += [request.payload.address.eq(self.address), left.eq(self.length - 1), self.place.eq(0)]
-        with m.FSM() as states:
+        with m.FSM() as fsm:
             with m.State("REST"):
                 m.d.sync += [request.payload.write.eq(self.write), wait.eq(BUFFER_LATENCY)]
                 with m.If(self.write):
@@ -83,7 +83,7 @@ class ArenaWalk(wiring.Component):
                 with m.If(request.ready):
                     m.d.sync += request.valid.eq(0)
                 with m.If(answer.valid):
-                    m.d.comb += [self.byte.valid.eq(1), moves.eq(1)]
+                    m.d.comb += moves.eq(1)
                     m.next = "REST"
             with m.State("FETCH"):
                 m.d.sync += [wait.eq(wait - 1), request.payload.data.eq(self.buffered)]
@@ -96,4 +96,5 @@ class ArenaWalk(wiring.Component):
                 m.next = "FETCH"
                 with m.If(self.last):
                     m.next = "REST"
+        m.d.comb += self.byte.valid.eq(fsm.ongoing("READ") & answer.valid)
         return m

@@ -163,9 +163,8 @@ class Bridge(wiring.Component):
         ]
         cycles = Signal(32)
         m.d.sync += cycles.eq(cycles + 1)
-        with m.FSM() as states:
+        with m.FSM() as fsm:
             with m.State("LISTEN"):
-                m.d.comb += intake.listens.eq(1)
                 m.d.sync += [
                     state.is_nak.eq(~intake.frame.payload),
                     state.kind.eq(AnswerKind.NOTHING),
@@ -208,3 +207,4 @@ class Bridge(wiring.Component):
                 with m.If(state.sets_rate):
                     m.d.sync += self.bit_time.eq(intake.tail[: len(self.bit_time)])
                 m.next = "LISTEN"
+        m.d.comb += intake.listens.eq(fsm.ongoing("LISTEN"))
