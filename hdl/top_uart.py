@@ -82,7 +82,6 @@ class TopUart(wiring.Component):
             self.tx.eq(transmitter.tx),
             receiver.bit_time.eq(bridge.bit_time),
             transmitter.bit_time.eq(bridge.bit_time),
-            bridge.sends.eq(transmitter.busy),
             bridge.interrupt.eq(top.interrupt),
         ]
         m.d.sync += [

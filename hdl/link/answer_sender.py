@@ -39,14 +39,16 @@ class AnswerSender(wiring.Component):
     Members
     -------
     start : In(1)
-        Begin; ``kind``, ``is_nak`` and ``word`` are as they are then.
-    kind : In(AnswerKind), is_nak : In(1), word : In(32)
+        Begin; ``kind`` and ``is_nak`` are as they are then.
+    kind : In(AnswerKind), is_nak : In(1)
+    word : In(32)
+        With ``start`` the word of the data; later the CRC of ``content``, a cycle later than that.
     byte : In(8), shifts : Out(1)
         The header's first byte, and that it is taken.
     ask : Out(1), last_asked : In(1), arena : In(push_signature of 8 bits)
         Ask for the next byte of the arena, until it comes; with it, ``last_asked`` says that it is the last one.
-    clear : Out(1), content : Out(push_signature of 8 bits), crc : In(32)
-        What the CRC is of, and the CRC of that, a cycle later.
+    clear : Out(1), content : Out(push_signature of 8 bits)
+        What the CRC is of.
     output : Out(stream of plain_layout)
     done : Out(1)
         High for one cycle, after the last byte is taken.
@@ -67,7 +69,6 @@ class AnswerSender(wiring.Component):
                 "arena": In(push_signature(8)),
                 "clear": Out(1),
                 "content": Out(push_signature(8)),
-                "crc": In(32),
                 "output": Out(stream.Signature(plain_layout())),
                 "done": Out(1),
             }
@@ -81,15 +82,11 @@ class AnswerSender(wiring.Component):
         is_last, sent = Signal(), Signal()
         plain = self.output.payload
         status_left = HEADER_BYTES - 1 - FIELDS["status"][0]
-        m.d.comb += [
-            is_last.eq(left == 0),
-            sent.eq(self.output.valid & self.output.ready),
-            self.content.valid.eq(sent & ~closes),
-            self.content.payload.eq(plain.byte),
-        ]
+        m.d.comb += [is_last.eq(left == 0), sent.eq(self.output.valid & self.output.ready)]
+        m.d.sync += [self.content.valid.eq(sent & ~closes), self.content.payload.eq(plain.byte)]
         with m.If(sent):
             m.d.sync += left.eq(left - 1)
-        with m.FSM():
+        with m.FSM() as fsm:
             with m.State("REST"):
                 m.d.sync += [kind.eq(self.kind), is_nak.eq(self.is_nak), word.eq(self.word), closes.eq(0)]
                 m.d.sync += left.eq(HEADER_BYTES - 1)
@@ -128,15 +125,17 @@ class AnswerSender(wiring.Component):
                     with m.If(closes):
                         m.next = "END"
             self._elaborate_arena(m, word, sent)
-            # The CRC has the last byte a cycle later.
+            # The CRC has the last byte two cycles later.
             with m.State("SUM"):
+                m.next = "SUM_LAST"
+            with m.State("SUM_LAST"):
                 m.next = "CLOSE"
             with m.State("CLOSE"):
-                m.d.sync += [word.eq(self.crc), closes.eq(1), left.eq(CRC_BYTES - 1)]
+                m.d.sync += [word.eq(self.word), closes.eq(1), left.eq(CRC_BYTES - 1)]
                 m.next = "WORD"
             with m.State("END"):
-                m.d.comb += self.done.eq(1)
                 m.next = "REST"
+        m.d.comb += self.done.eq(fsm.ongoing("END"))
         return m
 
     def _elaborate_arena(self, m: Module, word: Signal, sent: Signal) -> None:

@@ -62,11 +62,7 @@ class ArenaWalk(wiring.Component):
         # Bytes after the one at hand.
         left, wait = Signal(self.address_bits, reset_less=True), Signal(range(BUFFER_LATENCY + 1))
         moves = Signal()
-        m.d.comb += [
-            self.last.eq(left == 0),
-            self.byte.payload.eq(answer.payload),
-            request.payload.data.eq(self.buffered),
-        ]
+        m.d.comb += [self.last.eq(left == 0), self.byte.payload.eq(answer.payload)]
         with m.If(moves):
             m.d.sync += [
                 request.payload.address.eq(request.payload.address + 1),
@@ -75,7 +71,7 @@ class ArenaWalk(wiring.Component):
             ]
         with m.If(self.load):
             m.d.sync += [request.payload.address.eq(self.address), left.eq(self.length - 1), self.place.eq(0)]
-        with m.FSM():
+        with m.FSM() as fsm:
             with m.State("REST"):
                 m.d.sync += [request.payload.write.eq(self.write), wait.eq(BUFFER_LATENCY)]
                 with m.If(self.write):
@@ -87,10 +83,10 @@ class ArenaWalk(wiring.Component):
                 with m.If(request.ready):
                     m.d.sync += request.valid.eq(0)
                 with m.If(answer.valid):
-                    m.d.comb += [self.byte.valid.eq(1), moves.eq(1)]
+                    m.d.comb += moves.eq(1)
                     m.next = "REST"
             with m.State("FETCH"):
-                m.d.sync += wait.eq(wait - 1)
+                m.d.sync += [wait.eq(wait - 1), request.payload.data.eq(self.buffered)]
                 with m.If(wait == 0):
                     m.d.sync += request.valid.eq(1)
                     m.next = "WRITE"
@@ -100,4 +96,5 @@ class ArenaWalk(wiring.Component):
                 m.next = "FETCH"
                 with m.If(self.last):
                     m.next = "REST"
+        m.d.comb += self.byte.valid.eq(fsm.ongoing("READ") & answer.valid)
         return m

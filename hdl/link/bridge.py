@@ -14,10 +14,10 @@ from ...golden.link.frames import Identity
 from ...golden.link.operations import LINK_VERSION, MAX_DATA, WORD_BYTES, Operation
 from ..bus.axi import axi4_lite_signature
 from ..memories.arena import HostSignature
-from ..parts.fifo import push_signature
+from ..parts.fifo import Slot, push_signature
 from .answer_sender import AnswerKind, AnswerSender
 from .arena_walk import ArenaWalk
-from .cobs_encoder import CobsEncoder
+from .cobs_encoder import CobsEncoder, plain_layout
 from .crc32 import Crc32
 from .frame_intake import FrameIntake
 from .operations import carry_out, decide
@@ -32,10 +32,10 @@ class Bridge(wiring.Component):
     """Answer a host's requests, one after the other.
 
     Bit-exact with :class:`lutterfly.golden.link.bridge.Bridge`. Nothing happens before a whole frame is here whose CRC
-    is right; while its request is carried out, and answered, what comes is lost. It listens again when its answer has
-    left the line; that takes bounded time if registers, arena and line do: a WAIT as many cycles as it says, all else a
-    few for each byte. At another rate than the initial one, ``rate_timeout`` cycles of listening without a good frame
-    bring that back.
+    is right; while its request is carried out, and answered, what comes is lost. It listens again, at a new rate if
+    that was asked for, as soon as the last byte of its answer goes to the line. That takes bounded time if registers,
+    arena and line do: a WAIT as many cycles as it says, all else a few for each byte. At another rate than the initial
+    one, ``rate_timeout`` cycles of listening without a good frame bring that back.
 
     Parameters
     ----------
@@ -52,10 +52,10 @@ class Bridge(wiring.Component):
     -------
     received : In(push_signature of received_layout)
         From the line, bytes four cycles apart at least.
-    sent : Out(stream of 8 bits), sends : In(1)
-        To the line, and whether a byte is on it: from the cycle after it is taken.
+    sent : Out(stream of 8 bits)
+        To the line.
     bit_time : Out(16)
-        In sixteenths of a cycle; changes while nothing is sent.
+        In sixteenths of a cycle; a byte that has been taken from ``sent`` keeps that which it had.
     interrupt : In(1)
     control : Out(axi4_lite_signature)
         The registers.
@@ -79,7 +79,6 @@ class Bridge(wiring.Component):
             {
                 "received": In(push_signature(received_layout())),
                 "sent": Out(stream.Signature(8)),
-                "sends": In(1),
                 "bit_time": Out(range(rates.MOST_BIT_TIME + 1), init=self.initial_bit_time),
                 "interrupt": In(1),
                 "control": Out(axi4_lite_signature(register_bits)),
@@ -100,20 +99,21 @@ class Bridge(wiring.Component):
         connect(m, flipped(self.received), intake.received)
         connect(m, port.control, flipped(self.control))
         connect(m, walk.host, flipped(self.host))
-        connect(m, sender.output, encoder.input)
+        # Between the bytes to choose from, and what counts them.
+        m.submodules.outgoing = outgoing = Slot(plain_layout())
+        connect(m, sender.output, outgoing.input)
+        connect(m, outgoing.output, encoder.input)
         connect(m, encoder.output, flipped(self.sent))
         header, word, frame_crc = intake.header, intake.tail[:32], intake.tail[32:]
         state = SimpleNamespace(
             status=Signal(8),
             kind=Signal(AnswerKind),
-            value=Signal(32, reset_less=True),
             is_nak=Signal(),
             remembers=Signal(),
             sets_rate=Signal(),
-            left=Signal(32, reset_less=True),
-            cycles=Signal(32),
+            # Cycles until the initial rate is back, while it listens; else those of a WAIT.
+            left=Signal(32, init=self.rate_timeout - 1),
         )
-        m.d.sync += state.cycles.eq(state.cycles + 1)
         m.d.comb += [
             check.header.eq(header),
             check.data_bytes.eq(intake.data_bytes),
@@ -133,11 +133,9 @@ class Bridge(wiring.Component):
             sender.byte.eq(header.as_value()),
             sender.kind.eq(state.kind),
             sender.is_nak.eq(state.is_nak),
-            sender.word.eq(state.value),
             sender.last_asked.eq(walk.last),
             sender.arena.valid.eq(walk.byte.valid),
             sender.arena.payload.eq(walk.byte.payload),
-            sender.crc.eq(crc.value),
         ]
         with m.Switch(state.kind):
             for kind, length in ((AnswerKind.WORD, WORD_BYTES), (AnswerKind.IDENTITY, len(identity))):
@@ -152,7 +150,6 @@ class Bridge(wiring.Component):
         parts = m.submodules
         intake, check, crc, walk, sender = parts.intake, parts.check, parts.crc, parts.walk, parts.sender
         wait = Signal(range(CHECK_LATENCY + 1))
-        quiet = Signal(range(self.rate_timeout), init=self.rate_timeout - 1)
         summing, begins_sum = Signal(), Signal()
         # Of what the CRC is: in turns, of the frame, of the arena, and of the answer.
         m.d.comb += [
@@ -162,20 +159,22 @@ class Bridge(wiring.Component):
                 Mux(intake.listens, intake.content.payload, Mux(summing, walk.byte.payload, sender.content.payload))
             ),
             walk.ask.eq(sender.ask | summing),
+            sender.word.eq(crc.value),
         ]
-        with m.FSM():
+        cycles = Signal(32)
+        m.d.sync += cycles.eq(cycles + 1)
+        with m.FSM() as fsm:
             with m.State("LISTEN"):
-                m.d.comb += intake.listens.eq(1)
                 m.d.sync += [
                     state.is_nak.eq(~intake.frame.payload),
                     state.kind.eq(AnswerKind.NOTHING),
                     state.remembers.eq(0),
                     state.sets_rate.eq(0),
                     wait.eq(CHECK_LATENCY),
-                    quiet.eq(quiet - 1),
+                    state.left.eq(state.left - 1),
                 ]
-                with m.If(quiet == 0):
-                    m.d.sync += [self.bit_time.eq(self.initial_bit_time), quiet.eq(self.rate_timeout - 1)]
+                with m.If(state.left == 0):
+                    m.d.sync += [self.bit_time.eq(self.initial_bit_time), state.left.eq(self.rate_timeout - 1)]
                 with m.If(intake.frame.valid):
                     m.next = "ANSWER"
                     with m.If(intake.frame.payload):
@@ -189,14 +188,23 @@ class Bridge(wiring.Component):
             carry_out(m, state, begins_sum, summing, interrupt=self.interrupt, received=self.received.valid)
             with m.State("ANSWER"):
                 m.d.comb += [intake.answers.eq(1), sender.start.eq(1), check.remember.eq(state.remembers)]
+                with m.Switch(intake.header.operation):
+                    with m.Case(Operation.IDENTIFY):
+                        m.d.comb += sender.word.eq(cycles)
+                    with m.Case(Operation.READ_REGISTER):
+                        m.d.comb += sender.word.eq(parts.port.value)
+                    with m.Case(Operation.WAIT):
+                        m.d.comb += sender.word.eq(self.interrupt)
                 m.next = "SEND"
             with m.State("SEND"), m.If(sender.done):
                 m.next = "LEAVE"
-            # The encoder takes the next frame when it has sent the delimiter, whose byte is on the line then.
-            with m.State("LEAVE"), m.If(parts.encoder.input.ready & ~self.sends):
+            # The encoder takes the next frame once its delimiter is taken. A client that has got that byte may send at
+            # once, even at the new rate.
+            with m.State("LEAVE"), m.If(parts.encoder.input.ready & ~parts.encoder.input.valid):
                 m.d.comb += intake.begin.eq(1)
                 with m.If(~state.is_nak):
-                    m.d.sync += quiet.eq(self.rate_timeout - 1)
+                    m.d.sync += state.left.eq(self.rate_timeout - 1)
                 with m.If(state.sets_rate):
                     m.d.sync += self.bit_time.eq(intake.tail[: len(self.bit_time)])
                 m.next = "LISTEN"
+        m.d.comb += intake.listens.eq(fsm.ongoing("LISTEN"))

@@ -59,9 +59,9 @@ class CobsEncoder(wiring.Component):
             block.write_data.eq(plain.byte),
             block.read_address.eq(sent),
         ]
-        with m.FSM():
+        with m.FSM() as fsm:
             with m.State("GATHER"):
-                m.d.comb += [self.input.ready.eq(1), block.write_enable.eq(self.input.valid)]
+                m.d.comb += block.write_enable.eq(self.input.valid)
                 m.d.sync += [last.eq(plain.last), last_is_zero.eq(plain.last & is_zero), sent.eq(0)]
                 with m.If(self.input.valid):
                     m.d.sync += count.eq(Mux(is_zero, count, count + 1))
@@ -89,4 +89,5 @@ class CobsEncoder(wiring.Component):
             with m.State("END"), m.If(output.ready):
                 m.d.sync += output.valid.eq(0)
                 m.next = "GATHER"
+        m.d.comb += self.input.ready.eq(fsm.ongoing("GATHER"))
         return m

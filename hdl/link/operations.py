@@ -18,7 +18,7 @@ def decide(m: Module, state: SimpleNamespace) -> None:
     header = m.submodules.intake.header
     identifies = header.operation == Operation.IDENTIFY
     m.d.comb += [check.forget.eq(identifies), walk.load.eq(1)]
-    m.d.sync += [state.left.eq(header.length), state.value.eq(state.cycles), state.status.eq(check.verdict)]
+    m.d.sync += [state.left.eq(header.length), state.status.eq(check.verdict)]
     m.next = "ANSWER"
     with m.If(check.other & ~identifies):
         m.d.sync += state.status.eq(Status.SEQUENCE)
@@ -50,10 +50,7 @@ def carry_out(
     """The states of the operations that take their time."""
     port, walk = m.submodules.port, m.submodules.walk
     with m.State("ACCESS"):
-        m.d.sync += [
-            state.value.eq(port.value),
-            state.status.eq(Mux(port.okay, Status.OK, Status.REGISTER_REFUSED)),
-        ]
+        m.d.sync += state.status.eq(Mux(port.okay, Status.OK, Status.REGISTER_REFUSED))
         with m.If(port.done):
             m.next = "ANSWER"
             with m.If(port.okay & ~port.write):
@@ -67,12 +64,10 @@ def carry_out(
         m.next = "SUM"
     with m.State("SUM"):
         m.d.comb += summing.eq(1)
+        m.d.sync += state.kind.eq(AnswerKind.WORD)
         with m.If(walk.byte.valid & walk.last):
-            m.next = "SUMMED"
-    with m.State("SUMMED"):
-        m.d.sync += [state.value.eq(m.submodules.crc.value), state.kind.eq(AnswerKind.WORD)]
-        m.next = "ANSWER"
+            m.next = "ANSWER"
     with m.State("WAIT"):
-        m.d.sync += [state.left.eq(state.left - 1), state.value.eq(interrupt), state.kind.eq(AnswerKind.WORD)]
+        m.d.sync += [state.left.eq(state.left - 1), state.kind.eq(AnswerKind.WORD)]
         with m.If(interrupt | (state.left == 0) | received):
             m.next = "ANSWER"

@@ -28,7 +28,7 @@ class RegisterPort(wiring.Component):
     done : Out(1)
         High for one cycle at its end.
     okay : Out(1), value : Out(32)
-        With ``done``: whether there is such a register, and what is read.
+        With ``done``: whether there is such a register. What is read stays until the next read.
     control : Out(axi4_lite_signature)
     """
 
@@ -70,6 +70,7 @@ class RegisterPort(wiring.Component):
         m.d.sync += [
             self.done.eq(bus.bvalid | bus.rvalid),
             self.okay.eq((bus.rvalid & (bus.rresp == Response.OKAY)) | (bus.bvalid & (bus.bresp == Response.OKAY))),
-            self.value.eq(bus.rdata),
         ]
+        with m.If(bus.rvalid):
+            m.d.sync += self.value.eq(bus.rdata)
         return m

@@ -73,7 +73,9 @@ class RequestCheck(wiring.Component):
         lengths = self._elaborate_lengths(m)
         of_arena, of_registers = self._elaborate_addresses(m)
         is_rate = Signal(reset_less=True)
-        m.d.sync += is_rate.eq((self.word >= rates.LEAST_BIT_TIME) & (self.word <= rates.MOST_BIT_TIME))
+        # Both limits are powers of two, or one less: no carry.
+        least, most = ceil_log2(rates.LEAST_BIT_TIME), ceil_log2(rates.MOST_BIT_TIME)
+        m.d.sync += is_rate.eq(self.word[least:].any() & ~self.word[most:].any())
         m.d.comb += rate_is_right.eq((operation != Operation.SET_RATE) | is_rate)
         with m.Switch(operation):
             for code, rule in RULES.items():
@@ -118,14 +120,15 @@ class RequestCheck(wiring.Component):
 
     def _elaborate_lengths(self, m: Module) -> dict:
         """Whether ``length`` is right for what it counts, and whether ``none`` or the ``whole`` of the data is here."""
-        length = self.header.length
+        length, bits = self.header.length, ceil_log2(MAX_DATA)
+        low, high = length[:bits].any(), length[bits + 1 :].any()
         conditions = {
             Counts.NOTHING: length == 0,
             Counts.WORD: length == WORD_BYTES,
-            Counts.DATA: (length != 0) & (length <= MAX_DATA),
+            Counts.DATA: (low ^ length[bits]) & ~high,
             Counts.RANGE: length != 0,
             "none": self.data_bytes == 0,
-            "whole": self.data_bytes == length,
+            "whole": (self.data_bytes == length[: bits + 1]) & ~high,
         }
         found: dict = {Counts.CYCLES: 1}
         for key, condition in conditions.items():

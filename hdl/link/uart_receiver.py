@@ -5,9 +5,11 @@ from __future__ import annotations
 from amaranth.hdl import Cat, Module, Signal, unsigned
 from amaranth.lib import cdc, data, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
 
 from ...golden.link import rates
 from ..parts.fifo import push_signature
+from .bit_timer import last_cycle
 
 __all__ = ["TICKS", "UartReceiver", "received_layout"]
 
@@ -28,7 +30,7 @@ class UartReceiver(wiring.Component):
     """Receive bytes, none while the line's start bit is a glitch; each bit is what the line is at two of three ticks.
 
     Ticks come ``TICKS`` times a bit, from the falling edge of the start bit on; those around the middle count. A byte
-    is given five eighths into its stop bit, and the next one may begin right then: a sender's clock may be off by 3 %.
+    is given five eighths into its stop bit, and the next one may begin right then: a sender's rate may be off by 2 %.
     Without a stop bit, the byte is marked, and the next one is looked for once the line is high again.
 
     The line is asynchronous: it passes two registers, which idle high. No combinational path.
@@ -52,41 +54,35 @@ class UartReceiver(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        line, before = Signal(init=1), Signal(init=1)
+        line = Signal(init=1)
         m.submodules.synchroniser = cdc.FFSynchronizer(self.rx, line, init=1)
-        m.d.sync += before.eq(line)
 
-        # Parts of a cycle to the next tick: less than a cycle's, and it is in this cycle.
-        left = Signal(range(rates.MOST_BIT_TIME + 1), reset_less=True)
-        tick = Signal()
         number, bits_left = Signal(range(TICKS)), Signal(range(_BITS))
         looks = Signal(2, reset_less=True)
         bits = Signal(8, reset_less=True)
         is_high, runs, waits_for_high = Signal(), Signal(), Signal()
-        m.d.comb += [
-            tick.eq(left < _TICK_PARTS),
-            is_high.eq((line & looks[0]) | (line & looks[1]) | (looks[0] & looks[1])),
-        ]
-        m.d.sync += [self.output.valid.eq(0), left.eq(left - _TICK_PARTS)]
+        tick = last_cycle(m, self.bit_time, ceil_log2(_TICK_PARTS), begins=~runs)
+        m.d.comb += is_high.eq((line & looks[0]) | (line & looks[1]) | (looks[0] & looks[1]))
+        m.d.sync += self.output.valid.eq(0)
         with m.If(line):
             m.d.sync += waits_for_high.eq(0)
         with m.If(~runs):
-            m.d.sync += [left.eq(self.bit_time - _TICK_PARTS), number.eq(1), bits_left.eq(_BITS - 1)]
-            m.d.sync += runs.eq(before & ~line & ~waits_for_high)
+            m.d.sync += [number.eq(1), bits_left.eq(_BITS - 1)]
+            m.d.sync += runs.eq(~line & ~waits_for_high)
         with m.Elif(tick):
-            m.d.sync += [left.eq(left + self.bit_time - _TICK_PARTS), number.eq(number + 1)]
-            m.d.sync += looks.eq(Cat(line, looks[0]))
+            m.d.sync += [number.eq(number + 1), looks.eq(Cat(line, looks[0]))]
             with m.If(number == _MIDDLE + 1):
                 m.d.sync += [bits.eq(Cat(bits[1:], is_high)), bits_left.eq(bits_left - 1)]
                 with m.If(bits_left == 0):
                     m.d.sync += [
                         runs.eq(0),
-                        waits_for_high.eq(~line),
+                        # A sender that is fast may have begun the next byte, but not without a stop bit.
+                        waits_for_high.eq(~is_high),
                         self.output.valid.eq(1),
                         self.output.payload.byte.eq(bits),
                         self.output.payload.error.eq(~is_high),
                     ]
                 # What begins is no start bit.
                 with m.If((bits_left == _BITS - 1) & is_high):
-                    m.d.sync += runs.eq(0)
+                    m.d.sync += [runs.eq(0), waits_for_high.eq(1)]
         return m

@@ -5,8 +5,10 @@ from __future__ import annotations
 from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
 
 from ...golden.link import rates
+from .bit_timer import last_cycle
 
 __all__ = ["UartTransmitter"]
 
@@ -22,11 +24,10 @@ class UartTransmitter(wiring.Component):
     -------
     input : In(stream of 8 bits)
     bit_time : In(16)
-        In sixteenths of a cycle, see :mod:`lutterfly.golden.link.rates`; it may change while nothing is sent.
+        In sixteenths of a cycle, see :mod:`lutterfly.golden.link.rates`; a byte has that of the cycle before it is
+        taken, to its end.
     tx : Out(1)
         High while nothing is sent.
-    busy : Out(1)
-        High from the cycle after a byte is taken to the end of its stop bit.
     """
 
     def __init__(self) -> None:
@@ -35,27 +36,24 @@ class UartTransmitter(wiring.Component):
                 "input": In(stream.Signature(8)),
                 "bit_time": In(range(rates.MOST_BIT_TIME + 1)),
                 "tx": Out(1, init=1),
-                "busy": Out(1),
             }
         )
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        # Parts of a cycle to the end of the bit at the pin: less than a cycle's, and it ends with this cycle.
-        left, ends = Signal(range(rates.MOST_BIT_TIME + rates.PARTS), reset_less=True), Signal()
         bits, bits_left = Signal(_BITS - 1, reset_less=True), Signal(range(_BITS))
-        m.d.comb += [ends.eq(left < 2 * rates.PARTS), self.input.ready.eq(~self.busy)]
-        m.d.sync += left.eq(left - rates.PARTS)
-        with m.If(~self.busy):
-            m.d.sync += [left.eq(self.bit_time), bits.eq(Cat(self.input.payload, Const(1, 1))), bits_left.eq(_BITS - 1)]
+        busy, bit_time = Signal(), Signal.like(self.bit_time, reset_less=True)
+        ends = last_cycle(m, bit_time, ceil_log2(rates.PARTS), begins=~busy)
+        m.d.comb += self.input.ready.eq(~busy)
+        is_over = busy & ends & (bits_left == 0)
+        with m.If(~busy | is_over):
+            m.d.sync += bit_time.eq(self.bit_time)
+        with m.If(~busy):
+            m.d.sync += [bits.eq(Cat(self.input.payload, Const(1, 1))), bits_left.eq(_BITS - 1)]
             with m.If(self.input.valid):
-                m.d.sync += [self.busy.eq(1), self.tx.eq(0)]
+                m.d.sync += [busy.eq(1), self.tx.eq(0)]
         with m.Elif(ends):
-            m.d.sync += [
-                left.eq(left + self.bit_time - rates.PARTS),
-                Cat(self.tx, bits).eq(Cat(bits, Const(1, 1))),
-                bits_left.eq(bits_left - 1),
-            ]
-            with m.If(bits_left == 0):
-                m.d.sync += self.busy.eq(0)
+            m.d.sync += [Cat(self.tx, bits).eq(Cat(bits, Const(1, 1))), bits_left.eq(bits_left - 1)]
+            with m.If(is_over):
+                m.d.sync += busy.eq(0)
         return m

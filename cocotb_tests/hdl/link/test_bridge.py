@@ -125,16 +125,15 @@ async def rates_change_after_the_answer_and_fall_back(dut) -> None:
     bench = await begun(dut)
     for number, parts in enumerate((127, 65536, 200, 65535, 128)):
         before = bench.twin.bit_time
+        bench.p_stall = 1.0
         request = Frame(number, Operation.SET_RATE, 0, 0, 4, pack_word(parts)).encode()
         bench.twin.receive(request)
-        dut.sends.value = 1
         await bench.send(request)
-        await bench.answered()
-        await bench.cycles(100)
-        # Its last byte is still on the line.
+        await bench.cycles(200)
+        # Its answer is not on the line yet.
         assert int(dut.bit_time.value) == before
-        dut.sends.value = 0
-        await bench.cycles(2)
+        bench.p_stall = 0.0
+        await bench.answered()
         bench.check_same()
     # Good frames keep it, damaged ones do not.
     for _ in range(4):

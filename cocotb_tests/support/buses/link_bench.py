@@ -66,7 +66,7 @@ class LinkBench:
         return bool(self.rng.random() < self.p_stall)
 
     async def begin(self) -> None:
-        inputs = ("received__valid", "received__payload", "sent__ready", "sends", "interrupt")
+        inputs = ("received__valid", "received__payload", "sent__ready", "interrupt")
         bus = ("awready", "wready", "bvalid", "bresp", "arready", "rvalid", "rresp", "rdata")
         names = (*inputs, *(f"control__{name}" for name in bus))
         host = ("request__ready", "answer__valid", "answer__payload")

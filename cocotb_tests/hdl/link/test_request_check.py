@@ -1,0 +1,115 @@
+"""What is clear of a request before it is carried out, against the golden twin."""
+
+from __future__ import annotations
+
+import cocotb
+import numpy as np
+
+from benches.clocking import cycle, start
+from benches.streams import pack
+from lutterfly.golden.link import rates
+from lutterfly.golden.link.bridge import Bridge
+from lutterfly.golden.link.frames import Frame, pack_word
+from lutterfly.golden.link.operations import MAX_DATA, RULES, Operation
+from lutterfly.hdl.link.frame_intake import header_layout
+from lutterfly.hdl.link.request_check import CHECK_LATENCY, RequestCheck
+
+ARENA_BYTES, REGISTER_BITS = 8192, 7
+IDLE = {"remember": 0, "forget": 0, "status": 0}
+
+
+def test_check(simulate) -> None:
+    simulate(RequestCheck(arena_bytes=ARENA_BYTES, register_bits=REGISTER_BITS))
+
+
+def twin() -> Bridge:
+    return Bridge(
+        25_000_000,
+        bytearray(ARENA_BYTES),
+        lambda address: (0, True),
+        lambda address, value: True,
+        register_bytes=1 << REGISTER_BITS,
+        interrupt=lambda cycles: False,
+    )
+
+
+async def judged(dut, frame: Frame) -> tuple[int, int, int]:
+    """(verdict, other, repeated)"""
+    header = {name: getattr(frame, name) for name in ("sequence", "operation", "status", "address", "length")}
+    inputs = {
+        "header": pack(header, header_layout()),
+        "data_bytes": len(frame.data),
+        "crc": frame.crc,
+        "word": int.from_bytes(frame.data[-4:], "little"),
+    }
+    for _ in range(CHECK_LATENCY):
+        await cycle(dut, inputs | IDLE)
+    return tuple(await cycle(dut, inputs | IDLE, "verdict", "other", "repeated"))
+
+
+def edges() -> list[Frame]:
+    """Every operation at the edges of its lengths, addresses and rates."""
+    lengths = (
+        0,
+        1,
+        3,
+        4,
+        5,
+        8,
+        MAX_DATA - 1,
+        MAX_DATA,
+        MAX_DATA + 1,
+        2 * MAX_DATA,
+        ARENA_BYTES,
+        ARENA_BYTES + 1,
+        1 << 31,
+    )
+    addresses = (0, 2, 4, 124, 127, 128, ARENA_BYTES - 4, ARENA_BYTES - 1, ARENA_BYTES, 1 << 31, (1 << 32) - 1)
+    frames = [
+        Frame(1, operation, 0, address, length, bytes(min(length, MAX_DATA)) if has_data else b"")
+        for operation in range(11)
+        for address in addresses
+        for length in lengths
+        for has_data in {bool(operation in RULES and RULES[operation].has_data), length == 4}
+    ]
+    frames += [
+        Frame(1, Operation.SET_RATE, 0, 0, 4, pack_word(parts))
+        for limit in (rates.LEAST_BIT_TIME, rates.MOST_BIT_TIME, 1 << 31, 1 << 16)
+        for parts in (limit - 1, limit, limit + 1)
+    ]
+    return [*frames, *(Frame(1, operation, 1, 0, 4) for operation in range(10)), Frame(1, 0xFF), Frame(1, 0x81)]
+
+
+@cocotb.test(timeout_time=5, timeout_unit="ms")
+async def verdicts_are_those_of_the_twin(dut) -> None:
+    await start(dut, IDLE)
+    for frame in edges():
+        status, _ = twin()._result(frame)
+        assert await judged(dut, frame) == (status, 0, 0), frame
+
+
+@cocotb.test(timeout_time=5, timeout_unit="ms")
+async def the_last_request_is_known_again(dut) -> None:
+    await start(dut, IDLE)
+    rng = np.random.default_rng(0)
+    last: Frame | None = None
+    for _ in range(300):
+        once = rng.random() < 0.7
+        operation = Operation.WRITE if once else Operation.READ
+        number = last.sequence if last is not None and rng.random() < 0.6 else int(rng.integers(1 << 16))
+        frame = Frame(number, operation, 0, 0, 1, rng.bytes(1) if once else b"")
+        if last is not None and rng.random() < 0.4:
+            frame = last
+        same = last is not None and frame.sequence == last.sequence
+        _, other, repeated = await judged(dut, frame)
+        assert other == (same and frame != last)
+        assert repeated == (same and frame == last and frame.operation == Operation.WRITE)
+        match int(rng.integers(3)):
+            case 0:
+                await cycle(dut, {"remember": 1, "forget": 0, "status": 3})
+                last = frame
+                (status,) = await cycle(dut, IDLE, "last_status")
+                assert status == 3
+            case 1 if rng.random() < 0.3:
+                await cycle(dut, {"remember": 0, "forget": 1})
+                last = None
