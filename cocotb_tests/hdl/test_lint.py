@@ -10,6 +10,7 @@ import pytest
 
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.presets import PRESETS
+from lutterfly.hdl import top_uart
 from lutterfly.host.simulation import build, toolchain
 
 WAIVERS = Path(__file__).with_name("lint.vlt")
@@ -36,6 +37,12 @@ def lint(source: Path) -> str:
 def test_core_is_clean(preset: str, cluster: ClusterConfig, tmp_path: Path) -> None:
     source = tmp_path / "top.v"
     source.write_text(build.verilog(replace(PRESETS[preset], cluster=cluster)))
+    assert lint(source) == ""
+
+
+def test_the_top_with_a_serial_port_is_clean(tmp_path: Path) -> None:
+    source = tmp_path / "top.v"
+    source.write_text(top_uart.generate(PRESETS["ecp5-25k-on-chip"], 25_000_000))
     assert lint(source) == ""
 
 
