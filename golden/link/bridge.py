@@ -39,9 +39,6 @@ class Bridge:
     ----------
     bit_time : int
         The rate of the line, in sixteenths of a cycle. A new one holds from the answer to its request on.
-    executed : list of Frame
-        Requests that were carried out, in order, whatever their status; repetitions of these too, where they are
-        carried out again.
     """
 
     def __init__(
@@ -63,7 +60,6 @@ class Bridge:
         self.interrupt = interrupt
         self.cycles = cycles
         self.bit_time = self.initial_bit_time = rates.bit_time(clock_hz, rates.INITIAL_RATE)
-        self.executed: list[Frame] = []
         self._received = bytearray()
         self._damaged = False
         self._skips = False
@@ -128,7 +124,6 @@ class Bridge:
                 return request.answered(Status.SEQUENCE)
             if self._rule_is_once(request):
                 return request.answered(self._status)
-        self.executed.append(request)
         status, data = self._result(request)
         if request.operation != Operation.IDENTIFY:
             self._last, self._status = (request.sequence, request.crc), status

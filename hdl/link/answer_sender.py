@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from amaranth.hdl import Array, Const, Module, Mux, Signal
+from amaranth.hdl import Array, Const, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -110,12 +110,7 @@ class AnswerSender(wiring.Component):
                             m.next = "IDENTITY"
                         with m.Case(AnswerKind.ARENA):
                             m.next = "ASK"
-            with m.State("IDENTITY"):
-                constants = Array(Const(byte, 8) for byte in reversed(self.constants))
-                m.d.comb += [self.output.valid.eq(1), plain.byte.eq(constants[left])]
-                with m.If(sent & is_last):
-                    m.d.sync += left.eq(WORD_BYTES - 1)
-                    m.next = "WORD"
+            self._elaborate_constants(m, left, sent & is_last)
             with m.State("WORD"):
                 m.d.comb += [self.output.valid.eq(1), plain.byte.eq(word), plain.last.eq(closes & is_last)]
                 with m.If(sent):
@@ -137,6 +132,15 @@ class AnswerSender(wiring.Component):
                 m.next = "REST"
         m.d.comb += self.done.eq(fsm.ongoing("END"))
         return m
+
+    def _elaborate_constants(self, m: Module, left: Signal, end: Value) -> None:
+        """What an IDENTITY begins with; its word follows."""
+        constants = Array(Const(byte, 8) for byte in reversed(self.constants))
+        with m.State("IDENTITY"):
+            m.d.comb += [self.output.valid.eq(1), self.output.payload.byte.eq(constants[left])]
+            with m.If(end):
+                m.d.sync += left.eq(WORD_BYTES - 1)
+                m.next = "WORD"
 
     def _elaborate_arena(self, m: Module, word: Signal, sent: Signal) -> None:
         """Bytes of the arena, one after the other, each in the lowest bits of ``word``."""

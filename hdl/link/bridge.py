@@ -20,7 +20,7 @@ from .arena_walk import ArenaWalk
 from .cobs_encoder import CobsEncoder, plain_layout
 from .crc32 import Crc32
 from .frame_intake import FrameIntake
-from .operations import carry_out, decide
+from .operations import carry_out, choose_word, decide
 from .register_port import RegisterPort
 from .request_check import CHECK_LATENCY, RequestCheck
 from .uart_receiver import received_layout
@@ -188,13 +188,7 @@ class Bridge(wiring.Component):
             carry_out(m, state, begins_sum, summing, interrupt=self.interrupt, received=self.received.valid)
             with m.State("ANSWER"):
                 m.d.comb += [intake.answers.eq(1), sender.start.eq(1), check.remember.eq(state.remembers)]
-                with m.Switch(intake.header.operation):
-                    with m.Case(Operation.IDENTIFY):
-                        m.d.comb += sender.word.eq(cycles)
-                    with m.Case(Operation.READ_REGISTER):
-                        m.d.comb += sender.word.eq(parts.port.value)
-                    with m.Case(Operation.WAIT):
-                        m.d.comb += sender.word.eq(self.interrupt)
+                choose_word(m, cycles, self.interrupt)
                 m.next = "SEND"
             with m.State("SEND"), m.If(sender.done):
                 m.next = "LEAVE"

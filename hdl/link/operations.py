@@ -9,7 +9,7 @@ from amaranth.hdl import Module, Mux, Signal, Value
 from ...golden.link.operations import Operation, Status
 from .answer_sender import AnswerKind
 
-__all__ = ["carry_out", "decide"]
+__all__ = ["carry_out", "choose_word", "decide"]
 
 
 def decide(m: Module, state: SimpleNamespace) -> None:
@@ -71,3 +71,15 @@ def carry_out(
         m.d.sync += [state.left.eq(state.left - 1), state.kind.eq(AnswerKind.WORD)]
         with m.If(interrupt | (state.left == 0) | received):
             m.next = "ANSWER"
+
+
+def choose_word(m: Module, cycles: Value, interrupt: Value) -> None:
+    """The word of an answer that has one: within the state in which it begins. That of a CHECKSUM is the CRC."""
+    parts = m.submodules
+    with m.Switch(parts.intake.header.operation):
+        with m.Case(Operation.IDENTIFY):
+            m.d.comb += parts.sender.word.eq(cycles)
+        with m.Case(Operation.READ_REGISTER):
+            m.d.comb += parts.sender.word.eq(parts.port.value)
+        with m.Case(Operation.WAIT):
+            m.d.comb += parts.sender.word.eq(interrupt)

@@ -176,6 +176,23 @@ async def a_beat_passes_each_cycle_one_burst_behind_the_other(dut, bursts: int) 
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
+async def a_burst_of_one_beat_passes_each_cycle_both_ways(dut) -> None:
+    bench = Bench(dut, 0)
+    await bench.begin(has_master=False)
+    names = {"arvalid": 1, "arlen": 0, "araddr": 64, "arid": 1, "rready": 1, "bready": 1}
+    names |= {"awvalid": 1, "awlen": 0, "awaddr": 128, "awid": 2, "wvalid": 1, "wlast": 1, "wstrb": 1, "wdata": 7}
+    for name, value in names.items():
+        getattr(dut, f"bus__{name}").value = value
+    passed = dict.fromkeys(("rvalid", "bvalid", "arready", "awready", "wready"), 0)
+    for cycle in range(120):
+        await FallingEdge(dut.clk)
+        for name in passed:
+            passed[name] += cycle >= 20 and getattr(dut, f"bus__{name}").value == 1
+        await RisingEdge(dut.clk)
+    assert passed == dict.fromkeys(passed, 100)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def a_host_that_asks_all_the_time_leaves_every_other_cycle(dut) -> None:
     bench = Bench(dut, 0)
     await bench.begin()

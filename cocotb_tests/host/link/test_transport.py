@@ -92,7 +92,7 @@ def test_a_faulty_memory_is_noticed() -> None:
 
     def write_wrong(request: Frame) -> tuple[Status, bytes]:
         found = write(request)
-        arena[1000] ^= 4
+        arena[1000] = 4
         return found
 
     line.bridge._carry_out[Operation.WRITE] = write_wrong
