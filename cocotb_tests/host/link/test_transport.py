@@ -73,9 +73,9 @@ def test_inference_over_a_line_that_loses_bytes() -> None:
 def test_memory_is_read_and_written_in_frames() -> None:
     transport, line = opened(Accelerator(8192))
     data = np.random.default_rng(0).bytes(3 * MAX_DATA + 5)
-    before = len(line.bridge.executed)
+    before = len(line.executed)
     transport.write_memory(7, data)
-    sent = [frame.operation for frame in line.bridge.executed[before:]]
+    sent = [frame.operation for frame in line.executed[before:]]
     assert sent == [*4 * [Operation.WRITE], Operation.CHECKSUM]
     assert line.accelerator.arena[7 : 7 + len(data)] == data
     assert transport.read_memory(7, len(data)) == data
@@ -105,9 +105,9 @@ def test_a_faulty_memory_is_noticed() -> None:
 @pytest.mark.parametrize("cycles", [1, 999_999, 1_000_000, 3_500_000])
 def test_a_wait_is_as_long_as_asked_for(cycles: int) -> None:
     transport, line = opened()
-    before = len(line.bridge.executed)
+    before = len(line.executed)
     assert not transport.wait_for_interrupt(cycles)
-    waits = [frame.length for frame in line.bridge.executed[before:] if frame.operation == Operation.WAIT]
+    waits = [frame.length for frame in line.executed[before:] if frame.operation == Operation.WAIT]
     assert sum(waits) == cycles
     assert max(waits) <= 1_000_000
     line.accelerator.interrupt = True

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from lutterfly.golden.link import rates
 from lutterfly.golden.link.bridge import Bridge
-from lutterfly.golden.link.frames import NAK
+from lutterfly.golden.link.frames import NAK, Frame
+from lutterfly.golden.link.operations import Status
 
 #: How far the rates of both sides may be apart.
 _TOLERANCE = 0.03
@@ -90,6 +93,8 @@ class BridgeLine:
         Bits a second, at most, that the cable carries.
     pulled : bool
         Nothing passes any more.
+    executed : list of Frame
+        Requests that the board has carried out.
     """
 
     name = "/dev/ttyTEST"
@@ -114,6 +119,7 @@ class BridgeLine:
         self.rate = rates.INITIAL_RATE
         self._arrived = b""
         self._good = 0.0
+        self.executed: list[Frame] = []
         self.bridge = Bridge(
             clock_hz,
             self.accelerator.arena,
@@ -123,6 +129,12 @@ class BridgeLine:
             interrupt=self._wait,
             cycles=lambda: int(clock.now * clock_hz / slowness),
         )
+        for operation, carry_out in self.bridge._carry_out.items():
+            self.bridge._carry_out[operation] = functools.partial(self._carry_out, carry_out)
+
+    def _carry_out(self, carry_out: Callable[[Frame], tuple[Status, bytes]], request: Frame) -> tuple[Status, bytes]:
+        self.executed.append(request)
+        return carry_out(request)
 
     def set_rate(self, rate: int) -> None:
         self.rate = rate
@@ -135,7 +147,8 @@ class BridgeLine:
         if self.clock.now - self._good > rates.RATE_TIMEOUT_S * self._slowness:
             self.bridge.time_out()
         answers = b""
-        for byte in self.to_board(data):
+        arriving = self.to_board(data)
+        for at, byte in enumerate(arriving):
             heard = self._hears()
             if not heard:
                 self.bridge.damage()
@@ -146,6 +159,9 @@ class BridgeLine:
                 self._good = self.clock.now
             self._pass_time(len(answer))
             answers += answer if heard else self._rng.bytes(len(answer))
+            # What comes while the board answers is lost.
+            self.bridge.lose(arriving[at + 1 :])
+            break
         self._arrived += self.to_host(answers)
 
     def read(self, limit_s: float) -> bytes:
