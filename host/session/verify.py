@@ -66,22 +66,27 @@ def verify(
         raise ValueError(f"samples must be at least 1, not {samples}")
     loaded = load(path_or_bytes, config, name=name, batch=batch, spread_by=spread_by)
     program, graph = loaded.program, loaded.graph
-    if transport is None:
-        simulated = VerilatorTransport(config, settings=settings, progress=progress)
-        watched: Watched = WatchedSimulator(program, config, simulated)
-    else:
-        watched = WatchedBoard(program, config, transport)
+    watched: Watched = (
+        WatchedBoard(program, config, transport)
+        if transport is not None
+        else WatchedSimulator(program, config, VerilatorTransport(config, settings=settings, progress=progress))
+    )
     session = InferenceSession(loaded, config, watched.transport)
     found = Verification(loaded, samples, reference=runtime.probe() or "")
     run = Comparison(graph, program, config, session, watched, found)
-    rng = np.random.default_rng(seed)
-    # The first inference also fetches the program: cycles are those of a later one.
-    session.run(None, random_feeds(session, graph, rng))
-    interleavings = machine.interleavings(config.cores)
-    for start in range(0, samples, program.batch):
-        progress("comparing samples", start, samples)
-        feeds = random_feeds(session, graph, rng, min(program.batch, samples - start))
-        run.compare(feeds, interleaving=next(interleavings))
+    _compare_samples(run, samples, np.random.default_rng(seed), progress)
     if settings in (None, MemorySettings()):
         run.found.layers = watched.measure()
     return run.found
+
+
+def _compare_samples(run: Comparison, samples: int, rng: np.random.Generator, progress: Progress) -> None:
+    """Compare random inputs, a batch at a time."""
+    session, batch = run.session, run.program.batch
+    # The first inference also fetches the program: cycles are those of a later one.
+    session.run(None, random_feeds(session, run.graph, rng))
+    interleavings = machine.interleavings(run.config.cores)
+    for start in range(0, samples, batch):
+        progress("comparing samples", start, samples)
+        feeds = random_feeds(session, run.graph, rng, min(batch, samples - start))
+        run.compare(feeds, interleaving=next(interleavings))
