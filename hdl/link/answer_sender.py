@@ -120,10 +120,8 @@ class AnswerSender(wiring.Component):
                     with m.If(closes):
                         m.next = "END"
             self._elaborate_arena(m, word, sent)
-            # The CRC has the last byte two cycles later.
+            # The CRC has the last byte two cycles after it is sent.
             with m.State("SUM"):
-                m.next = "SUM_LAST"
-            with m.State("SUM_LAST"):
                 m.next = "CLOSE"
             with m.State("CLOSE"):
                 m.d.sync += [word.eq(self.word), closes.eq(1), left.eq(CRC_BYTES - 1)]

@@ -105,12 +105,17 @@ async def other_frames_are_not_good(dut) -> None:
     intake = Intake(dut)
     await intake.begin()
     for length in (0, 1, LEAST_BYTES - 1, MOST_BYTES + 1, MOST_BYTES + 2, 2200, 4200):
-        # With a right CRC, and without.
+        # With a right CRC.
         content = bytes(range(1, 256)) * 20
         content = content[: max(0, length - 4)]
         whole = (content + zlib.crc32(content).to_bytes(4, "little"))[:length]
         await intake.send(judge.encode(whole) + b"\0")
         assert intake.frames == [0], length
+        await intake.next()
+    content = bytes(range(20))
+    for bit in range(32):
+        await intake.send(judge.encode(content + (zlib.crc32(content) ^ 1 << bit).to_bytes(4, "little")) + b"\0")
+        assert intake.frames == [0]
         await intake.next()
     line = Frame(1, 2, 3, 4, 5, b"abc").encode()
     for place in range(len(line) - 1):

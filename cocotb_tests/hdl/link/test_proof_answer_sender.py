@@ -16,7 +16,7 @@ pytestmark = needs_yosys
 CONSTANTS = b"abcdefgh"
 HEADER, WORD = 12, 4
 #: The latest first: each state is left for one before it, but for the bytes of the arena and of the CRC.
-PHASES = ("REST", "END", "CLOSE", "SUM_LAST", "SUM", "WORD", "IDENTITY", "BYTE", "ASK", "HEADER")
+PHASES = ("REST", "END", "CLOSE", "SUM", "WORD", "IDENTITY", "BYTE", "ASK", "HEADER")
 
 
 class SenderProof(Proof):
@@ -83,7 +83,7 @@ class SenderProof(Proof):
             Assert(unit.output.valid == (states["HEADER"] | states["IDENTITY"] | states["WORD"] | states["BYTE"])),
             # Registers.
             Assert(states["REST"] | (found.kind == kind)),
-            Assert(~(states["SUM"] | states["SUM_LAST"] | states["CLOSE"]) | (count == HEADER + data) & ~closes),
+            Assert(~(states["SUM"] | states["CLOSE"]) | (count == HEADER + data) & ~closes),
             Assert(~asks | (count == HEADER + got)),
             Assert(~states["BYTE"] | (got != 0) & (count + 1 == HEADER + got)),
             Assert(~states["BYTE"] | (found.was_last == gone)),

@@ -193,6 +193,27 @@ async def a_burst_of_one_beat_passes_each_cycle_both_ways(dut) -> None:
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
+async def the_first_beat_comes_when_it_is_said(dut) -> None:
+    # The test before leaves them high.
+    dut.bus__arvalid.value = dut.bus__awvalid.value = dut.bus__wvalid.value = 0
+    bench = Bench(dut, 0)
+    await bench.begin(has_master=False)
+    dut.bus__rready.value = 1
+    dut.bus__arlen.value = 1
+    for _ in range(3):
+        await RisingEdge(dut.clk)
+    dut.bus__arvalid.value = 1
+    came = []
+    for cycle in range(12):
+        await FallingEdge(dut.clk)
+        if dut.bus__rvalid.value == 1:
+            came.append(cycle)
+        await RisingEdge(dut.clk)
+        dut.bus__arvalid.value = 0
+    assert came == [READ_LATENCY, READ_LATENCY + 1], came
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
 async def a_host_that_asks_all_the_time_leaves_every_other_cycle(dut) -> None:
     bench = Bench(dut, 0)
     await bench.begin()

@@ -120,9 +120,11 @@ class Workplace:
     def hardware(self, mutant: Mutant | None, preset: str) -> str | None:
         """A digest of the core that is generated, before Yosys; None if there is an error."""
         script = (
-            "import hashlib; from amaranth.back import rtlil; from lutterfly.golden.config import PRESETS;"
-            "from lutterfly.hdl.top_axi import TopAxi;"
-            f"text = rtlil.convert(TopAxi(config=PRESETS[{preset!r}]), name='top', emit_src=False);"
+            "import hashlib; from amaranth.back import rtlil; from lutterfly.golden.presets import PRESETS;"
+            "from lutterfly.hdl.top_axi import TopAxi; from lutterfly.hdl.top_uart import TopUart;"
+            f"config = PRESETS[{preset!r}];"
+            "top = TopUart(config, 25_000_000) if config.arena.on_chip_bytes else TopAxi(config);"
+            "text = rtlil.convert(top, name='top', emit_src=False);"
             "print(hashlib.sha256(text.encode()).hexdigest())"
         )
         tree = self.copy(mutant)
@@ -166,9 +168,11 @@ class Workplace:
 
     def differs(self, mutant: Mutant) -> bool:
         """Whether any configuration's hardware differs from that without the mutant."""
-        for preset in ("tiny", "ecp5-85k"):
+        for preset in ("tiny", "ecp5-85k", "ecp5-25k-on-chip"):
             if preset not in self.digests:
                 self.digests[preset] = self.hardware(None, preset)
+                if self.digests[preset] is None:
+                    raise SystemExit(f"the hardware of {preset} must be generated without a mutant, and is not")
             if self.hardware(mutant, preset) != self.digests[preset]:
                 return True
         return False
