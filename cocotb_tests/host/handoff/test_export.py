@@ -167,7 +167,7 @@ def test_names_that_c_has_are_refused(name: str) -> None:
 
 
 def test_strings_and_comments_hold_any_text(tmp_path: Path) -> None:
-    text = 'a"\\\n*/ ??/ \u00e9\x07%d0'
+    text = 'a"\\\n*/ ??/ \u00e9\x07%d\x070'
     body = f"int main(void) {{ return fputs({c_text.string(text)}, stdout) < 0; }}"
     (tmp_path / "main.c").write_text(f"{c_text.comment([text, text])}#include <stdio.h>\n{body}\n")
     subprocess.run(["gcc", "-std=c99", "-trigraphs", *STRICT, "-o", "main", "main.c"], cwd=tmp_path, check=True)
