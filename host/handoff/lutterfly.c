@@ -104,7 +104,7 @@ lutterfly_status lutterfly_open(
 /* Runs. */
 
 /* Write what a run of all cores needs, which ends with an interrupt. What is written again counts as changed: the
- * hardware would fetch commands that it still holds. */
+ * hardware would fetch commands that it still holds. Other commands have other queues, so they are fetched. */
 static lutterfly_status set_up(lutterfly_device *device, const lutterfly_queues *queues) {
     uint32_t core;
     if (device->queues != queues || device->queues_watchdog != device->watchdog_cycles) {
@@ -190,8 +190,6 @@ static lutterfly_status run(lutterfly_device *device, const lutterfly_queues *qu
 
 static lutterfly_status write_blocks(lutterfly_device *device, const lutterfly_block *blocks, uint32_t block_count) {
     uint32_t index;
-    /* Other commands may lie where the hardware has fetched the ones that it holds. */
-    device->queues = NULL;
     for (index = 0; index < block_count; ++index)
         if (blocks[index].bytes > 0)
             TRY(write_memory(device, blocks[index].address, blocks[index].data, blocks[index].bytes));
