@@ -99,6 +99,7 @@ def test_two_cores(tmp_path: Path, spread: SpreadBy) -> None:
     driver = CDriver(tmp_path, program, GoldenTransport(TWO))
     assert (driver.open(), driver.load()) == ("OK", "OK")
     assert_right(driver, 4, TWO, spread=spread)
+    assert driver.cycles == 1000, "those of the core that was last, which is the first"
     driver.transport.next_error = MachineError(ErrorCode.BARRIER, Unit.BARRIER, 3, 0, core=1)
     with pytest.raises(
         RuntimeError, match=r"^STOPPED: BARRIER in BARRIER of core 1, command 3 of the inference; compile"
