@@ -10,6 +10,8 @@ import dataclasses
 import enum
 from dataclasses import dataclass
 
+from .fields import place_fields
+
 #: Value of the ID register: "LUTF" in ASCII, first letter lowest.
 ID = int.from_bytes(b"LUTF", "little")
 #: Version of the contract: instruction set, registers, program file. A driver refuses another one.
@@ -25,7 +27,17 @@ STATUS_DONE = 1 << 1
 STATUS_ERROR = 1 << 2
 STATUS_RESETTING = 1 << 3
 
+#: Of the register ERROR.
+ERROR_FIELDS = place_fields(
+    ("code", 8, "error code"), ("unit", 8, "unit"), ("index", 16, "index of the command in its queue, modulo 65,536")
+)
+
 WATCHDOG_DEFAULT = 65_536
+
+
+def error_fields(word: int) -> dict[str, int]:
+    """The fields of the register ERROR."""
+    return {field.name: word >> field.lsb & field.limits[1] for field in ERROR_FIELDS}
 
 
 class Access(enum.Enum):
@@ -168,7 +180,8 @@ REGISTERS: dict[str, Register] = _map(
     (
         "ERROR",
         _R,
-        "Bits 7:0: error code; bits 15:8: unit; bits 31:16: index of the command in its queue, modulo 65,536.",
+        "; ".join(f"bits {field.lsb + field.width - 1}:{field.lsb}: {field.doc}" for field in ERROR_FIELDS).capitalize()
+        + ".",
     ),
     ("ERROR_ADDRESS", _R, "The address out of range, or the external address of the failed burst, where there is one."),
     ("CYCLES", _R, "Cycles of the last run, from start to done."),

@@ -26,6 +26,32 @@ class ErrorCode(enum.IntEnum):
     STOPPED = 12
 
 
+_DAMAGED = "compile the model again: the program is damaged"
+_OTHER_HARDWARE = "compile the model for the configuration of this hardware"
+_REMEDIES = {
+    ErrorCode.ILLEGAL_OPCODE: _DAMAGED,
+    ErrorCode.ILLEGAL_ENGINE: _OTHER_HARDWARE,
+    ErrorCode.ILLEGAL_FIELD: _DAMAGED,
+    ErrorCode.ADDRESS_RANGE: _OTHER_HARDWARE,
+    ErrorCode.AXI_SLAVE: "check the external memory at that address",
+    ErrorCode.AXI_DECODE: "check that the arena lies in external memory",
+    ErrorCode.WATCHDOG: "check that the external memory answers, or raise the watchdog's limit",
+    ErrorCode.TOKENS_LEFT: _DAMAGED,
+    ErrorCode.PROGRAM_END: _DAMAGED,
+    ErrorCode.OVERFLOW: "report it with the model: a result found no place in the core, which is a fault of the core",
+    ErrorCode.BARRIER: "compile the model again: the cores' programs are not of one network",
+}
+
+
+def remedy(code: ErrorCode) -> str:
+    """What to do about an error, for messages."""
+    return _REMEDIES.get(code, "reset the hardware")
+
+
+#: ERROR_ADDRESS means something with these: a local address, or an external one relative to EXTERNAL_BASE.
+WITH_ADDRESS = (ErrorCode.ADDRESS_RANGE, ErrorCode.AXI_SLAVE, ErrorCode.AXI_DECODE)
+
+
 class Unit(enum.IntEnum):
     """Where a run stopped."""
 

@@ -37,7 +37,7 @@ ORDER = {
     "hdl": ("parts", "bus", "memories", "link", "butterfly", "engines", "dma", "results", "compute", "control"),
     "host": (
         *("files", "board", "model", "graph", "frontend", "quantize", "program", "compiler", "driver", "simulation"),
-        *("link", "twin", "backend", "session", "report", "transfer", "supported", "command"),
+        *("handoff", "link", "twin", "backend", "session", "report", "transfer", "supported", "command"),
     ),
     "host/command": ("board",),
     "host/compiler": (
@@ -82,7 +82,19 @@ DISTRIBUTIONS = {
 }
 #: The contract, which every tool must be able to read without installing anything.
 STANDARD_LIBRARY_ONLY = (
-    *("checks", "config", "config_parts", "elements", "fields", "isa", "memories", "presets", "records", "registers"),
+    *(
+        "c_header",
+        "checks",
+        "config",
+        "config_parts",
+        "elements",
+        "fields",
+        "isa",
+        "memories",
+        "presets",
+        "records",
+        "registers",
+    ),
     *("units", "numerics/__init__", "numerics/butterfly"),
     *(f"{room}/{path.stem}" for room in ("link", "program") for path in sorted((ROOT / f"golden/{room}").glob("*.py"))),
     *("engines/__init__", "engines/configurations", "engines/engine"),

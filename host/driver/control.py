@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ...golden import registers
 from ...golden.config import Config
+from ...golden.program.program import Program
 from ...golden.program.queues import Queues
 from ...golden.registers import core_name, register_map
 from ...golden.timing.latencies import reset_cycles
@@ -19,6 +20,13 @@ CLUSTER_COUNTERS = (*COUNTERS, "BARRIER_STALLED")
 
 #: Polls of STATUS, each after twice the time that a soft reset takes, until it must be over.
 _RESET_POLLS = 10
+#: A run that its watchdog does not stop moves on, however slowly: this bounds it.
+_CYCLES_AT_LEAST, _TIMES_PREDICTED = 2_000_000, 100
+
+
+def cycle_limit(program: Program) -> int:
+    """How many cycles a driver waits for the end of a run of this program."""
+    return max(_CYCLES_AT_LEAST, _TIMES_PREDICTED * program.predicted_cycles)
 
 
 class Control:

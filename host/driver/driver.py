@@ -14,14 +14,12 @@ from ...golden.program.queues import Queues
 from ...golden.program.stages import Stage, stages
 from ...golden.units import ErrorCode, Unit
 from . import ports
-from .control import Control
+from .control import Control, cycle_limit
 from .errors import AcceleratorError
 from .stopped import stopped
 from .transport import Run, Transport
 
 _ERROR = ("ERROR", "ERROR_ADDRESS")
-#: A run that its watchdog does not stop moves on, however slowly: this bounds it.
-_CYCLES_AT_LEAST, _TIMES_PREDICTED = 2_000_000, 100
 
 
 def check_config(program: Program, config: Config) -> None:
@@ -223,7 +221,7 @@ class Driver:
                 "an inference must have the accelerator until its end, and another driver or thread has used it since; "
                 "hold the transport's exclusive() from begin to finish"
             )
-        limit = max(_CYCLES_AT_LEAST, _TIMES_PREDICTED * program.predicted_cycles)
+        limit = cycle_limit(program)
         self._transport.wait_for_interrupt(limit)
         status = self._control.read("STATUS")
         self._control.write("INTERRUPT", 1)

@@ -23,7 +23,7 @@ def write_whole(path: Path, data: bytes) -> None:
     ValueError
         If it cannot be written; names the file and the remedy.
     """
-    with _explained(path):
+    with explained(path):
         target = _target(path)
         if target.exists() and not target.is_file():
             target.write_bytes(data)
@@ -39,7 +39,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 def check_writable(path: Path) -> None:
     """Raise now what :func:`write_whole` would raise, except for want of room; changes nothing."""
-    with _explained(path):
+    with explained(path):
         target = _target(path)
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -74,7 +74,14 @@ def _temporary(target: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def explained(path: Path) -> Iterator[None]:
+    """Say of what cannot be written where it is, why, and what to do.
+
+    Raises
+    ------
+    ValueError
+        For an OSError.
+    """
     try:
         yield
     except OSError as error:

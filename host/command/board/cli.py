@@ -1,4 +1,4 @@
-"""The command lines of what generates hardware, builds it, loads it into boards and tests them."""
+"""The command lines of what generates hardware, hands it on, builds it, loads it into boards and tests them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ....golden.presets import DEFAULT_PRESET
 from ...files.configuration import find_config
 from ...files.progress import showing
 from ..commands import synth as measure
-from ..commands import verilog as generate
 from ..ending import finish, reporting
-from ..options import ConfigOption, Cores, Json, OtherConfig
-from . import commands, devices
+from ..options import Batch, ConfigOption, Cores, Json, Model, OtherConfig, Spread
+from ..target import Target
+from . import commands, devices, handoff
 from .options import BoardName, DeviceConfig
 
 #: Of which a twin is made.
@@ -23,19 +23,45 @@ DEFAULT_BOARD = "ulx3s-85f"
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (verilog, synth, bitstream, flash, selftest, twin):
+    for command in (verilog, export, synth, bitstream, flash, selftest, twin):
         app.command()(command)
 
 
 def verilog(
     output: Annotated[Path, typer.Option("--output", "-o", help="The Verilog file.", show_default=False)],
+    core: Annotated[bool, typer.Option("--core", help="Also write a core file for FuseSoC beside it.")] = False,
     config: ConfigOption = DEFAULT_PRESET,
     cores: Cores = None,
     as_json: Json = False,
 ) -> None:
     """Generate the accelerator as Verilog."""
     with reporting(as_json), showing(enabled=not as_json) as progress:
-        finish(generate(output, find_config(config, cores), progress), as_json)
+        finish(handoff.verilog(output, find_config(config, cores), progress, core=core), as_json)
+
+
+def export(
+    model: Model,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder.", show_default=False)],
+    name: Annotated[str, typer.Option(help="What the model and its files are called in C.")] = "model",
+    arena_bytes: Annotated[
+        int | None,
+        typer.Option(
+            help="Size of the arena; where it does not hold the whole program, constants are loaded in stages. By "
+            "default that on the chip, or as much as the program takes.",
+            min=1,
+            show_default=False,
+        ),
+    ] = None,
+    batch: Batch = None,
+    spread: Spread = None,
+    config: ConfigOption = DEFAULT_PRESET,
+    cores: Cores = None,
+    as_json: Json = False,
+) -> None:
+    """Write a program as C, with a driver in C99 that needs no operating system, and an example."""
+    with reporting(as_json), showing(enabled=not as_json) as progress:
+        target = Target.of(config, cores, spread, batch)
+        finish(handoff.export(model, output, name, arena_bytes, target, progress), as_json)
 
 
 def synth(

@@ -46,11 +46,12 @@ def test_what_streams_is_refused_by_name() -> None:
     assert re.fullmatch(message, str(caught.value))
 
 
-def test_the_last_byte_counts() -> None:
-    """Of powers of two, the one that holds it and the one below."""
-    need = compile_model(MODEL, PRESETS["ecp5-25k-on-chip"]).body_bytes
-    fits = 1 << (need - 1).bit_length()
-    if fits // 2 >= ArenaConfig.PAGE_BYTES:
-        with pytest.raises(CompileError, match=rf"^an inference needs {need} bytes of the arena"):
-            compile_model(MODEL, with_arena(PRESETS["ecp5-25k-on-chip"], fits // 2))
-    assert compile_model(MODEL, with_arena(PRESETS["ecp5-25k-on-chip"], max(fits, 4096))).body_bytes == need
+def test_an_arena_a_little_too_small_is_refused() -> None:
+    """Of powers of two, the one that holds an inference and the one below."""
+    memory = dataclasses.replace(PRESETS["tiny"].memory, weight_bytes=8192)
+    config = dataclasses.replace(PRESETS["tiny"], memory=memory)
+    need = compile_model(MODEL, config).body_bytes
+    assert 8192 < need <= 16384
+    with pytest.raises(CompileError, match=rf"^an inference needs {need} bytes of the arena"):
+        compile_model(MODEL, with_arena(config, 8192))
+    assert compile_model(MODEL, with_arena(config, 16384)).body_bytes == need
