@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 from pathlib import Path
@@ -16,6 +17,7 @@ from lutterfly.host.simulation import build, toolchain
 from lutterfly.host.simulation.settings import SimulationError
 from lutterfly.host.simulation.simulator import Simulator
 from lutterfly.host.simulation.toolchain import ToolError
+from lutterfly.host.simulation.top import AXI
 
 CONFIG = PRESETS["tiny"]
 EMPTY = "module lutterfly(clk);\n  input clk;\nendmodule\n"
@@ -95,9 +97,9 @@ def test_what_takes_long_is_said_before_it_begins(monkeypatch: pytest.MonkeyPatc
             (cwd / "model" / "Vcore___024root.h").touch()
 
     monkeypatch.setattr(toolchain, "run", run)
-    monkeypatch.setattr(build, "design", lambda header, config: header)
     monkeypatch.setattr(build, "_runtime", lambda root: events.append("runtime") or [])
-    build.library_of(EMPTY, CONFIG, root=tmp_path, progress=lambda text, *_: events.append(text))
+    top = dataclasses.replace(AXI, header=lambda header, config: header)
+    build.library_of(EMPTY, CONFIG, top=top, root=tmp_path, progress=lambda text, *_: events.append(text))
     compiling = "compiling the simulator (once for each configuration)"
     assert events == ["translating Verilog to C++", "verilator", compiling, "runtime", "make", "g++"]
 
