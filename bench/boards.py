@@ -22,6 +22,7 @@ from lutterfly.host import InferenceSession
 from lutterfly.host.link import LinkTransport
 from lutterfly.host.link.line import SerialLine
 from lutterfly.host.model import executed, runtime
+from lutterfly.host.model.arrays import differing_bytes
 from lutterfly.host.session.random_inputs import random_feeds
 from lutterfly.host.twin import Twin
 from lutterfly.host.twin.pins import Pins
@@ -100,7 +101,7 @@ def main() -> None:
                 reference = executed.open_session(session.loaded.model).run(None, feeds)
                 for ours, theirs in zip(found, reference, strict=True):
                     compared += theirs.nbytes
-                    differing += int(np.count_nonzero(ours.view(np.uint8) != theirs.view(np.uint8)))
+                    differing += differing_bytes(ours, theirs)
             rate, cycles = transport.client.rate, session.counters[-1]["cycles"]
             load_ms, link_ms = (1000 * count * _BYTE_BITS / rate for count in (loaded, sent))
             values = (

@@ -207,8 +207,6 @@ class Outline:
         What the frontend has to say of the model.
     transfer_functions : int
         Places with a transfer table, what concatenations look up for each of their inputs included.
-    streamed_bytes : int
-        What lies in external memory of constants that are loaded in every inference.
     spilled_bytes : int
         Of all tensors that go through external memory because the feature memory does not hold them.
     """
@@ -217,7 +215,6 @@ class Outline:
     rows: tuple[Row, ...] = ()
     notes: tuple[str, ...] = ()
     transfer_functions: int = 0
-    streamed_bytes: int = 0
     spilled_bytes: int = 0
 
     def check(self, cores: Sequence[tuple[Mapping[Queue, int], int]]) -> None:

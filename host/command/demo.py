@@ -11,6 +11,7 @@ from ...examples import digits
 from ...golden.config import Config
 from ..files.progress import Progress, silent
 from ..model import executed, runtime
+from ..model.arrays import differing_bytes
 from ..session.session import InferenceSession
 
 ACCURACY_WANTED = 0.97
@@ -87,7 +88,7 @@ def run(config: Config, *, form: str = "qdq", progress: Progress = silent) -> De
         reference_predictions=expected.argmax(axis=1),
         labels=digits.labels(),
         bytes=expected.nbytes,
-        mismatched_bytes=int(np.count_nonzero(found.view(np.uint8) != expected.view(np.uint8))),
+        mismatched_bytes=differing_bytes(found, expected),
         cycles=session.counters[-1]["cycles"],
         predicted_cycles=session.program.predicted_cycles,
         macs=sum(layer.macs for layer in session.program.layers),

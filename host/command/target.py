@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -65,13 +66,13 @@ class Target:
             )
         if device is None:
             return cls(found, batch, spread, Speed.of(found, mhz))
-        board = open_device(device)
-        try:
+        with contextlib.ExitStack() as failing:
+            board = open_device(device)
+            failing.callback(board.close)
             chosen = found if config else configuration_of(board)
-            return cls(chosen, batch, spread, Speed.of(chosen, mhz or board.client.identity.clock_hz / 1e6), board)
-        except BaseException:
-            board.close()
-            raise
+            target = cls(chosen, batch, spread, Speed.of(chosen, mhz or board.client.identity.clock_hz / 1e6), board)
+            failing.pop_all()
+        return target
 
     def __enter__(self) -> Self:
         return self

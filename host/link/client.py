@@ -210,10 +210,8 @@ class Client:
         """Wait until the board, which hears nothing good, is at the initial rate again."""
         self.rate = INITIAL_RATE
         self._exchange.use(INITIAL_RATE)
-        limit, frame = (
-            self._clock() + 2 * rates.RATE_TIMEOUT_S * self.patience.slowness,
-            self._frame(Operation.IDENTIFY),
-        )
+        frame = self._frame(Operation.IDENTIFY)
+        limit = self._clock() + 2 * rates.RATE_TIMEOUT_S * self.patience.slowness
         while self._clock() < limit:
             if self._exchange.send(frame, self.patience.limit_s(frame, INITIAL_RATE), afresh=True, patient=True):
                 return

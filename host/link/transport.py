@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import zlib
 from collections.abc import Callable
@@ -53,11 +54,10 @@ class LinkTransport(Transport):
     def __init__(self, line: Line, rates: tuple[int, ...] = RATES, *, clock: Callable[[], float] = time.monotonic):
         self.client = Client(line, clock=clock)
         self._line = line
-        try:
+        with contextlib.ExitStack() as failing:
+            failing.callback(line.close)
             self._arena_bytes = self.client.connect(rates).arena_bytes
-        except BaseException:
-            line.close()
-            raise
+            failing.pop_all()
 
     def close(self) -> None:
         """Let others have the board, and the line."""

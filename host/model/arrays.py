@@ -60,6 +60,11 @@ def contents(array: np.ndarray) -> bytes:
     return b"".join(len(text).to_bytes(4, "little") + text for text in encoded)
 
 
+def differing_bytes(found: np.ndarray, expected: np.ndarray) -> int:
+    """How many bytes of two arrays of numbers, of one shape and type, differ."""
+    return int(np.count_nonzero(found.view(np.uint8) != expected.view(np.uint8)))
+
+
 def describe_model(model: Model) -> tuple[list[TensorInfo], list[TensorInfo]]:
     """Inputs and outputs of an ONNX model that ONNX Runtime runs."""
     # It takes a third of a second to import, which checks of the command line need not wait for.

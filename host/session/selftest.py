@@ -10,10 +10,11 @@ import numpy as np
 
 from ...examples import digits
 from ...golden.config import Config
-from ...golden.presets import PRESETS
+from ..driver.control import Control
 from ..files.progress import Progress
 from ..link import LinkTransport
 from ..model import executed, runtime
+from ..model.arrays import differing_bytes
 from .session import InferenceSession
 
 #: How long the clock is measured, and how far it may be off: the host's timer and the way of an answer are part of it.
@@ -135,8 +136,10 @@ def run(board: LinkTransport, config: Config, samples: int, progress: Progress) 
     HardwareError, AcceleratorError, LinkError, PortError
         If the board holds another one, stops or does not answer.
     """
-    found = SelfTest(next((name for name, preset in PRESETS.items() if preset == config), "custom"))
+    # Before anything is written.
+    Control(board, config).check_identity()
     session = InferenceSession(digits.model_path("qop"), config, board, progress=progress)
+    found = SelfTest(session.program.config_name)
     with board.exclusive():
         progress("testing the memory")
         _test_arena(board, found)
@@ -173,6 +176,6 @@ def _test_digits(session: InferenceSession, samples: int, found: SelfTest, progr
     progress("classifying digits")
     (outputs,) = session.run(None, feeds)
     found.samples, found.bytes = len(images), expected.nbytes
-    found.mismatched_bytes = int(np.count_nonzero(outputs.view(np.uint8) != expected.view(np.uint8)))
+    found.mismatched_bytes = differing_bytes(outputs, expected)
     found.right_digits = int(np.count_nonzero(outputs.argmax(axis=1) == labels))
     found.cycles, found.predicted_cycles = session.counters[-1]["cycles"], session.program.predicted_cycles

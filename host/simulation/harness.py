@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,23 +57,35 @@ _SIGNATURES: dict[str, tuple[object, Sequence[object]]] = {
 }
 
 
+def load_functions(library: Path, signatures: Mapping[str, tuple[object, Sequence[object]]]) -> ctypes.CDLL:
+    """The library of a simulator, with result and arguments of its functions, whose names begin with ``lutterfly_``.
+
+    Raises
+    ------
+    SimulationError
+        If it cannot be loaded.
+    """
+    try:
+        functions = ctypes.CDLL(str(library))
+    except OSError as error:
+        raise SimulationError(
+            f"{library}: cannot be loaded: {error}; remove its folder, and it is built again; the file system must "
+            "permit programs"
+        ) from error
+    for name, (result, arguments) in signatures.items():
+        function = getattr(functions, f"lutterfly_{name}")
+        function.restype, function.argtypes = result, arguments
+    return functions
+
+
 class Model:
     """A simulator in the library, which is destroyed when nobody uses it or its memory any more."""
 
     def __init__(self, library: Path, base: int, size: int):
         self._handle: ctypes.c_void_p | None = None
         self._size = size
-        try:
-            self._functions = functions = ctypes.CDLL(str(library))
-        except OSError as error:
-            raise SimulationError(
-                f"{library}: cannot be loaded: {error}; remove its folder, and it is built again; the file system must "
-                "permit programs"
-            ) from error
-        for name, (result, arguments) in _SIGNATURES.items():
-            function = getattr(functions, f"lutterfly_{name}")
-            function.restype, function.argtypes = result, arguments
-        created = functions.lutterfly_create(base, size)
+        self._functions = load_functions(library, _SIGNATURES)
+        created = self._functions.lutterfly_create(base, size)
         if not created:
             raise MemoryError(f"the simulated memory needs {size} bytes, and there is no room")
         self._handle = ctypes.c_void_p(created)

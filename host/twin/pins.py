@@ -8,6 +8,7 @@ from pathlib import Path
 from ...golden.config import Config
 from ..files.progress import Progress, silent
 from ..simulation.build import library
+from ..simulation.harness import load_functions
 from ..simulation.settings import SimulationError
 from ..simulation.top import Top
 
@@ -44,11 +45,8 @@ class Pins:
 
     def __init__(self, library: Path, clock_hz: int):
         self.clock_hz = clock_hz
-        self._functions = functions = ctypes.CDLL(str(library))
-        for name, (result, arguments) in _SIGNATURES.items():
-            function = getattr(functions, f"lutterfly_{name}")
-            function.restype, function.argtypes = result, arguments
-        self._handle = ctypes.c_void_p(functions.lutterfly_create())
+        self._functions = load_functions(library, _SIGNATURES)
+        self._handle = ctypes.c_void_p(self._functions.lutterfly_create())
 
     @classmethod
     def build(

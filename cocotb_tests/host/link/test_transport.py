@@ -15,8 +15,10 @@ from lutterfly.golden.link.operations import MAX_DATA, Operation, Status
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
 from lutterfly.host.driver.errors import HardwareError
+from lutterfly.host.files.progress import silent
 from lutterfly.host.link import LinkError, LinkTransport
 from lutterfly.host.link.transport import configuration_of
+from lutterfly.host.session.selftest import run
 from transports.bridge_line import Accelerator, BridgeLine, VirtualClock
 from transports.golden_transport import GoldenTransport
 
@@ -132,6 +134,13 @@ def test_the_configuration_is_found_by_its_hash() -> None:
     other.values["ID"] = 1
     with pytest.raises(HardwareError, match=r"^ID must be 0x4654554c, not 0x00000001: the board holds something else$"):
         configuration_of(other)
+
+
+def test_a_selftest_of_another_configuration_writes_nothing() -> None:
+    transport, line = opened(GoldenBoard())
+    with pytest.raises(HardwareError, match=r"^CONFIG_HASH must be .*; name the configuration that the hardware"):
+        run(transport, PRESETS["ecp5-25k-on-chip"], 1, silent)
+    assert not {Operation.WRITE, Operation.WRITE_REGISTER} & {frame.operation for frame in line.executed}
 
 
 def test_damage_is_refused() -> None:

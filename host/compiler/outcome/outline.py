@@ -18,7 +18,6 @@ def outline(spread: Spread) -> Outline:
     """What the compiler has decided, for reports."""
     cores = tuple(_core(plan) for plan in spread.plans)
     graph = spread.graph
-    streamed = {plan.streamed_address: len(plan.streamed) for plan in spread.plans if plan.streamed}
     return Outline(
         cores=cores,
         rows=tuple(_rows(spread)),
@@ -26,7 +25,6 @@ def outline(spread: Spread) -> Outline:
         transfer_functions=sum(
             table is not None for layer in graph.layers for table in (layer.table, *layer.input_tables)
         ),
-        streamed_bytes=sum(streamed.values()),
         spilled_bytes=sum(map(_spilled_bytes, spread.plans, cores)),
     )
 
