@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
-from onnx import NodeProto
+from onnx import NodeProto, numpy_helper
 
 #: Where products and DequantizeLinear keep weights; a scale and a zero point follow.
 _WEIGHTS = {"QLinearConv": 3, "QLinearMatMul": 3, "QGemm": 3, "DequantizeLinear": 0}
+#: From this operator set on ONNX Runtime (1.32) does not make the weights of a QLinearMatMul unsigned.
+_SIGNED_PRODUCTS = 21
+#: From an int8 code to the uint8 code of the same value.
+_TO_UNSIGNED = 1 << 7
 
 
 def own_zero_points(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -36,8 +41,29 @@ def own_zero_points(model: onnx.ModelProto) -> onnx.ModelProto:
                 tensor = copied.graph.initializer.add()
                 tensor.CopyFrom(constants[name])
                 tensor.name = node.input[position] = f"{name} of {node.output[0]}"
+                constants[tensor.name] = tensor
             taken.add(name)
+    if any(not opset.domain and opset.version >= _SIGNED_PRODUCTS for opset in copied.opset_import):
+        _make_unsigned(copied, constants)
     return copied
+
+
+def _make_unsigned(model: onnx.ModelProto, constants: dict[str, onnx.TensorProto]) -> None:
+    """Give every QLinearMatMul of uint8 activations uint8 weights of the same values, beside those that others read."""
+    for node in model.graph.node:
+        if node.op_type != "QLinearMatMul" or _type(constants, node.input[2]) != onnx.TensorProto.UINT8:
+            continue
+        positions = (3, 5)
+        if any(_type(constants, node.input[at]) != onnx.TensorProto.INT8 for at in positions):
+            continue
+        for at in positions:
+            codes = numpy_helper.to_array(constants[node.input[at]]).astype(np.int16) + _TO_UNSIGNED
+            node.input[at] = f"{node.input[at]} of {node.output[0]}, unsigned"
+            model.graph.initializer.append(numpy_helper.from_array(codes.astype(np.uint8), node.input[at]))
+
+
+def _type(constants: dict[str, onnx.TensorProto], name: str) -> int | None:
+    return constants[name].data_type if name in constants else None
 
 
 def _own_dequantisers(model: onnx.ModelProto, fixed: set[str]) -> list[NodeProto]:
