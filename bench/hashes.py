@@ -17,6 +17,7 @@ from pathlib import Path
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.simulation import build
+from lutterfly.host.simulation.top import IP
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\(\*.*?\*\)", re.DOTALL)
 #: What attributes leave of a line.
@@ -25,7 +26,7 @@ _EMPTY = re.compile(r"\s*\n")
 
 def verilog_digest(preset: str) -> str:
     """SHA-256 of the Verilog of a preset, as hexadecimal digits."""
-    text = _EMPTY.sub("\n", _COMMENT.sub("", build.verilog(PRESETS[preset])))
+    text = _EMPTY.sub("\n", _COMMENT.sub("", build.verilog(PRESETS[preset], top=IP)))
     return hashlib.sha256(text.encode()).hexdigest()
 
 

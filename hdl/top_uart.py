@@ -8,13 +8,14 @@ from amaranth.lib.wiring import In, Out, connect
 
 from ..golden import registers
 from ..golden.config import Config
+from ..golden.pins import MODULE
 from .link.bridge import Bridge
 from .link.uart_receiver import UartReceiver
 from .link.uart_transmitter import UartTransmitter
 from .memories.arena import Arena
 from .parts.assertions import ASSERTED
-from .parts.verilog import to_verilog
-from .top_axi import TOP_NAME, TopAxi, head
+from .parts.verilog import head, to_verilog
+from .top_axi import TopAxi
 
 __all__ = ["TopUart", "generate"]
 
@@ -107,4 +108,4 @@ def generate(config: Config, clock_hz: int, *, asserted: bool = False) -> str:
         One file, without a dependency; its top module is ``lutterfly``.
     """
     top = TopUart(config, clock_hz)
-    return head(config) + to_verilog(top, platform=ASSERTED if asserted else None, name=TOP_NAME)
+    return head(config) + to_verilog(top, platform=ASSERTED if asserted else None, name=MODULE)

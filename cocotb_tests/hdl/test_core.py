@@ -16,7 +16,6 @@ from cocotb.utils import get_sim_time
 from benches.core_bench import BASE, Core, Job, encode, random_job
 from benches.responses import answer_reads, answer_writes
 from lutterfly.golden import isa, registers
-from lutterfly.golden.config import Config
 from lutterfly.golden.engines import decode
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.queues import QueueProgram, Queues
@@ -24,7 +23,7 @@ from lutterfly.golden.timing.issue import issue_steps
 from lutterfly.golden.timing.latencies import reset_cycles
 from lutterfly.golden.units import ErrorCode, Queue, Unit
 from lutterfly.hdl.bus.axi import Response
-from lutterfly.hdl.top_axi import TopAxi, generate
+from lutterfly.hdl.top_axi import TopAxi
 
 #: Four resident commands: the compute program streams through.
 CONFIGS = {
@@ -42,15 +41,6 @@ def test_every_property_on_the_smallest(simulate) -> None:
 @pytest.mark.parametrize("name", ["streaming", "ecp5-85k"])
 def test_programs(simulate, name: str) -> None:
     simulate(TopAxi(CONFIGS[name]), env={"CONFIG": name}, testcase="matches_the_machine")
-
-
-def test_verilog_says_what_it_is() -> None:
-    config = PRESETS["tiny"]
-    text = generate(config)
-    head = text[: text.index("module ")]
-    assert f"configuration hash {config.hash:#010x}" in head
-    assert Config.from_json(next(line for line in head.splitlines() if "{" in line).removeprefix("// ")) == config
-    assert "\nmodule lutterfly(" in text
 
 
 async def _core(dut, **options) -> tuple[Core, Job]:

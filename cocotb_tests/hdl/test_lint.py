@@ -14,6 +14,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.hdl.top_uart import TopUart
 from lutterfly.host.simulation import build, toolchain
+from lutterfly.host.simulation.top import AXI, IP, Top
 from lutterfly.synth.bitstream import top_of
 
 WAIVERS = Path(__file__).with_name("lint.vlt")
@@ -28,18 +29,19 @@ def lint(source: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("preset", "cluster"),
+    ("preset", "cluster", "top"),
     [
-        ("tiny", ClusterConfig()),
-        ("tiny", ClusterConfig(cores=2)),
-        ("tiny", ClusterConfig(cores=2, shared_port=False)),
-        ("ecp5-85k", ClusterConfig()),
+        ("tiny", ClusterConfig(), IP),
+        ("tiny", ClusterConfig(), AXI),
+        ("tiny", ClusterConfig(cores=2), IP),
+        ("tiny", ClusterConfig(cores=2, shared_port=False), IP),
+        ("ecp5-85k", ClusterConfig(), IP),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_core_is_clean(preset: str, cluster: ClusterConfig, tmp_path: Path) -> None:
+def test_core_is_clean(preset: str, cluster: ClusterConfig, top: Top, tmp_path: Path) -> None:
     source = tmp_path / "top.v"
-    source.write_text(build.verilog(replace(PRESETS[preset], cluster=cluster)))
+    source.write_text(build.verilog(replace(PRESETS[preset], cluster=cluster), top=top))
     assert lint(source) == ""
 
 

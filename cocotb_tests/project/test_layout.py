@@ -91,6 +91,7 @@ STANDARD_LIBRARY_ONLY = (
         "fields",
         "isa",
         "memories",
+        "pins",
         "presets",
         "records",
         "registers",

@@ -16,6 +16,7 @@ from ..files.writing import check_writable, write_whole
 from ..simulation import cache
 from ..simulation.build import verilog as generate_verilog
 from ..simulation.toolchain import ToolError
+from ..simulation.top import AXI, IP
 from .answer import Answer
 from .target import Target
 
@@ -96,10 +97,10 @@ def compile_(model: Path, output: Path, target: Target, progress: Progress) -> A
     return Answer("\n".join([f"{output}: {len(data):,} bytes, {prediction}", *share.lines()]), values)
 
 
-def verilog(output: Path, config: Config, progress: Progress) -> Answer:
-    """Generate Verilog."""
+def verilog(output: Path, config: Config, progress: Progress, *, trace: bool = False) -> Answer:
+    """Generate Verilog, with the pins of the trace if they are asked for."""
     check_writable(output)
-    text = generate_verilog(config, progress=progress)
+    text = generate_verilog(config, top=AXI if trace else IP, progress=progress)
     write_whole(output, text.encode())
     return Answer(f"{output}: {len(text):,} bytes of Verilog", {"file_bytes": len(text)})
 

@@ -9,7 +9,7 @@ import importlib.metadata
 import json
 
 from ...golden.config import Config
-from ..simulation.build import TOP_NAME
+from ...golden.pins import MODULE
 
 
 def core_text(verilog: str, config: Config) -> str:
@@ -19,7 +19,7 @@ def core_text(verilog: str, config: Config) -> str:
     # A string of JSON is one of YAML.
     return f"""\
 CAPI=2:
-name: ::{TOP_NAME}:{version}
+name: ::{MODULE}:{version}
 description: {json.dumps(words)}
 
 filesets:
@@ -31,7 +31,7 @@ filesets:
 targets:
   default: &default
     filesets: [rtl]
-    toplevel: {TOP_NAME}
+    toplevel: {MODULE}
   lint:
     <<: *default
     flow: lint

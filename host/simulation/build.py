@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ...golden.config import Config
+from ...golden.pins import MODULE
 from ..files.progress import Progress, silent
 from . import cache, toolchain
 from .toolchain import ToolError
@@ -23,8 +24,6 @@ PACKAGE = Path(__file__).parents[2]
 _WRAPPING = tuple(
     (Path(__file__).parent / name).read_bytes() for name in ("wrapper.py", "rewriting.py", "design.py", "top.py")
 )
-#: The name of the generated Verilog's top module.
-TOP_NAME = "lutterfly"
 #: Generates Verilog in a process of its own, from the configuration in a file: this process may have imported sources
 #: that were edited since, and would keep their Verilog under the key of the new ones.
 _GENERATE = """\
@@ -166,7 +165,7 @@ def _library_key(text: str, config: Config, top: Top) -> str:
 def _build(text: str, config: Config, top: Top, folder: Path, root: Path, progress: Progress) -> None:
     toolchain.check_programs()
     log, env = folder / "build.log", toolchain.environment()
-    (folder / "core.v").write_text(wrap(text, TOP_NAME))
+    (folder / "core.v").write_text(wrap(text, MODULE, top.clock))
     (folder / "rules.vlt").write_text(RULES)
     jobs = str(os.cpu_count() or 1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from ...golden import pins
 from ...golden.config import Config
 from .toolchain import ToolError
 
@@ -24,8 +25,7 @@ def design(root_header: str, config: Config) -> str:
     """
     cluster = config.cluster
     banks = {bank: _banks(bank, root_header, cluster.cores) for bank in ("even", "odd")}
-    ports = [_numbered("memory", number, cluster.ports) for number in range(cluster.ports)]
-    traces = [_numbered("trace", number, cluster.cores) for number in range(cluster.cores)]
+    ports, traces = pins.masters(cluster), pins.traces(cluster)
     lines = [
         "#pragma once",
         f"#define LUTTERFLY_DATA_BYTES {config.axi.data_bytes}",
@@ -33,7 +33,10 @@ def design(root_header: str, config: Config) -> str:
         f"#define LUTTERFLY_FEATURE_BYTES {config.memory.feature_bytes}",
         f"#define LUTTERFLY_PORTS {cluster.ports}",
         f"#define LUTTERFLY_CORES {cluster.cores}",
-        *(f"#define LUTTERFLY_PIN_{name}(pin) top_.{name}___05F##pin" for name in (*ports, *traces)),
+        f"#define LUTTERFLY_CLOCK top_.{pins.CLOCK}",
+        f"#define LUTTERFLY_RESET_N top_.{pins.RESET}",
+        f"#define LUTTERFLY_CONTROL(pin) top_.{pins.SLAVE}_##pin",
+        *(f"#define LUTTERFLY_PIN_{name}(pin) top_.{name}_##pin" for name in (*ports, *traces)),
         f"#define LUTTERFLY_EACH_PORT(X) {' '.join(f'X({at}, LUTTERFLY_PIN_{name})' for at, name in enumerate(ports))}",
         "#define LUTTERFLY_EACH_CORE(X) "
         + " ".join(
@@ -42,11 +45,6 @@ def design(root_header: str, config: Config) -> str:
         ),
     ]
     return "\n".join(lines) + "\n"
-
-
-def _numbered(name: str, number: int, count: int) -> str:
-    """A member of the top: with its number, where there are several."""
-    return f"{name}_{number}" if count > 1 else name
 
 
 def _banks(bank: str, root_header: str, cores: int) -> list[str]:

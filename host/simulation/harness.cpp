@@ -12,8 +12,8 @@
 
 using namespace lutterfly;
 
-// Verilator spells two underscores in a name so, and puts SYM before what is a word of some compilers.
-#define CONTROL(name) top_.control___05F##name
+#define CONTROL(name) LUTTERFLY_CONTROL(name)
+// Verilator puts SYM before what is a word of some compilers.
 #define INTERRUPT top_.__SYM__interrupt
 
 namespace {
@@ -79,9 +79,9 @@ class Simulator {
 
     void reset() {
         enter();
-        top_.rst = 1;
+        LUTTERFLY_RESET_N = 0;
         for (unsigned i = 0; i < kResetCycles; ++i) tick();
-        top_.rst = 0;
+        LUTTERFLY_RESET_N = 1;
         tick();
     }
 
@@ -165,7 +165,7 @@ class Simulator {
     // The outputs are those of this cycle. What passes at its end is known from them and from what was driven; then come the
     // edge and the inputs of the next cycle, see host/simulation/wrapper.py.
     void tick(const ControlWires& next = {}) {
-        if (!top_.rst) {
+        if (LUTTERFLY_RESET_N) {
 #define SAMPLE(number, pin) ports_[number].sample(cycle_, MASTER_WIRES(pin));
 #define MASTER_WIRES(pin) \
     master_wires( \
@@ -190,7 +190,7 @@ class Simulator {
         ++cycle_;
         drive_memory();
         drive_control(next);
-        top_.clk = !top_.clk;
+        LUTTERFLY_CLOCK = !LUTTERFLY_CLOCK;
         top_.eval();
         if (!broken_assertion.empty()) {
             if (broken_.empty()) broken_ = broken_assertion;

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...golden.config import Config
+from ...golden.pins import CLOCK
 from .design import design
 
 
@@ -24,13 +25,18 @@ class Top:
         The source that is compiled with the model, and the headers that it includes beside ``design.h``.
     header : callable
         From Verilator's header of the model and the configuration to the text of ``design.h``.
+    clock : str
+        The name of its pin.
     """
 
     module: str
     harness: tuple[Path, ...]
     header: Callable[[str, Config], str]
     settings: tuple[tuple[str, int], ...] = ()
+    clock: str = "clk"
 
 
-#: The accelerator with its AXI ports, in a harness of registers and external memory.
-AXI = Top("top_axi", tuple(Path(__file__).parent / name for name in ("harness.cpp", "axi_memory.h")), design)
+#: The accelerator as others take it into a design.
+IP = Top("top_ip", tuple(Path(__file__).parent / name for name in ("harness.cpp", "axi_memory.h")), design, (), CLOCK)
+#: The same with the pins of its trace, as the harness of registers and external memory has it.
+AXI = replace(IP, settings=(("trace", True),))

@@ -22,15 +22,14 @@ _PORT = re.compile(r"^ *(input|output) (?:(\[\d+:0\]) )?(\w+);", re.MULTILINE)
 #: What memories hold at first; elsewhere a line of the same form clears a bit in every cycle.
 _INITIAL = re.compile(r"^ *initial begin\n.*?^ *end\n", re.MULTILINE | re.DOTALL)
 _ZERO = re.compile(r"^ *\S+ ?\[\d+\] = \d+'[hd]0+;\n", re.MULTILINE)
-_CLOCK = "clk"
 #: What Yosys makes of an assertion with a message.
 _ASSERTION = re.compile(r"^( *if \(!.*\))\n *\$write\((\".*\")\);\n *assert \(.*\);$", re.MULTILINE)
 #: The harness's function, to which a broken assertion goes.
 _NEVER = "lutterfly_never"
 
 
-def wrap(text: str, top_name: str) -> str:
-    """Verilog with the module ``simulation`` around ``top_name``.
+def wrap(text: str, top_name: str, clock: str) -> str:
+    """Verilog with the module ``simulation`` around ``top_name``, whose clock has the name ``clock``.
 
     Raises
     ------
@@ -43,21 +42,21 @@ def wrap(text: str, top_name: str) -> str:
         if module
         else []
     )
-    if ("input", "", _CLOCK) not in ports:
-        raise ToolError(f"the Verilog must have a module {top_name} with an input {_CLOCK}")
-    inputs = [(width, name) for direction, width, name in ports if direction == "input" and name != _CLOCK]
+    if ("input", "", clock) not in ports:
+        raise ToolError(f"the Verilog must have a module {top_name} with an input {clock}")
+    inputs = [(width, name) for direction, width, name in ports if direction == "input" and name != clock]
     outputs = [(width, name) for direction, width, name in ports if direction == "output"]
     names = [name for _, name in (*inputs, *outputs)]
     links = [f".{name}({name}__now)" for _, name in inputs] + [f".{name}({name})" for _, name in outputs]
     lines = [
-        f"module {WRAPPER_NAME}({', '.join([_CLOCK, *names])});",
-        f"  input {_CLOCK};",
+        f"module {WRAPPER_NAME}({', '.join([clock, *names])});",
+        f"  input {clock};",
         *(f"  input {width}{name};\n  reg {width}{name}__now = 0;" for width, name in inputs),
         *(f"  output {width}{name};" for width, name in outputs),
-        f"  always @(posedge {_CLOCK}) begin",
+        f"  always @(posedge {clock}) begin",
         *(f"    {name}__now <= {name};" for _, name in inputs),
         "  end",
-        f"  {top_name} core({', '.join([f'.{_CLOCK}({_CLOCK})', *links])});",
+        f"  {top_name} core({', '.join([f'.{clock}({clock})', *links])});",
         "endmodule\n",
     ]
     text = _ASSERTION.sub(rf"\1 {_NEVER}(\2);", _without_zeros(text))

@@ -13,7 +13,7 @@ from amaranth.lib.wiring import In, Out
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.parts.device import Ram, Rom
 from lutterfly.hdl.parts.verilog import to_verilog
-from lutterfly.hdl.top_axi import generate
+from lutterfly.hdl.top_ip import generate
 
 _WORD = re.compile(r"\w+ ?\[(\d+)\] = \d+'([dh])([0-9a-f]+);")
 

@@ -11,12 +11,13 @@ import pytest
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.command import main
 from lutterfly.host.simulation.build import verilog
+from lutterfly.host.simulation.top import IP
 
 
 def test_it_names_the_verilog_beside_it_and_its_top(tmp_path: Path) -> None:
     path = tmp_path / "accelerator.v"
     assert main.main(["verilog", "-o", str(path), "--core", "--config", "tiny"]) == 0
-    assert path.read_text() == verilog(PRESETS["tiny"])
+    assert path.read_text() == verilog(PRESETS["tiny"], top=IP)
     lines = (tmp_path / "accelerator.core").read_text().splitlines()
     # FuseSoC looks for exactly this.
     assert lines[0] == "CAPI=2:"
@@ -27,6 +28,13 @@ def test_it_names_the_verilog_beside_it_and_its_top(tmp_path: Path) -> None:
     assert f"\nmodule {top}(" in path.read_text()
     assert f"{PRESETS['tiny'].hash:#010x}" in lines[2]
     assert not any("\t" in line for line in lines)
+
+
+def test_pins_of_the_trace_are_there_where_they_are_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "a.v"
+    for options, pins in ((["--trace"], 5), ([], 0)):
+        assert main.main(["verilog", "-o", str(path), "--config", "tiny", *options]) == 0
+        assert len(re.findall(r"^// trace_\w+ +output ", path.read_text(), re.MULTILINE)) == pins
 
 
 def test_without_core_there_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

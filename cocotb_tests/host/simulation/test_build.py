@@ -12,7 +12,7 @@ import pytest
 from lutterfly.golden import registers
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.registers import REGISTERS
-from lutterfly.hdl import top_axi
+from lutterfly.hdl import top_ip
 from lutterfly.host.simulation import build, toolchain
 from lutterfly.host.simulation.settings import SimulationError
 from lutterfly.host.simulation.simulator import Simulator
@@ -20,7 +20,7 @@ from lutterfly.host.simulation.toolchain import ToolError
 from lutterfly.host.simulation.top import AXI
 
 CONFIG = PRESETS["tiny"]
-EMPTY = "module lutterfly(clk);\n  input clk;\nendmodule\n"
+EMPTY = "module lutterfly(aclk);\n  input aclk;\nendmodule\n"
 
 
 def test_a_missing_program_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_a_command_that_takes_too_long(tmp_path: Path) -> None:
 def test_verilog_is_that_of_the_sources_even_if_this_process_has_old_ones(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(top_axi, "generate", lambda config: "what the sources said before they were edited")
+    monkeypatch.setattr(top_ip, "generate", lambda config, **_: "what the sources said before they were edited")
     assert f"configuration hash {CONFIG.hash:#010x}" in build.verilog(CONFIG, root=tmp_path)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benches.copier import BEATS, Copier
-from lutterfly.golden import registers
+from lutterfly.golden import pins, registers
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArrayConfig, AxiConfig
 from lutterfly.golden.engines import DEPTHWISE, MAC, MAXIMUM
@@ -19,6 +19,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.registers import REGISTERS
 from lutterfly.hdl.parts.assertions import ASSERTED
 from lutterfly.hdl.parts.verilog import to_verilog
+from lutterfly.hdl.top_ip import TopIp
 from lutterfly.host.simulation import build
 from lutterfly.host.simulation.settings import EventKind, Fault, MemorySettings, Outcome, SimulationError
 from lutterfly.host.simulation.simulator import Simulator
@@ -29,7 +30,7 @@ SOURCE, TARGET = 0x0, 0x8000
 
 @functools.cache
 def copier_library(config: Config) -> Path:
-    text = to_verilog(Copier(config), platform=ASSERTED, name=build.TOP_NAME)
+    text = to_verilog(TopIp(Copier(config), trace=True), platform=ASSERTED, name=pins.MODULE)
     return build.library_of(text, config)
 
 

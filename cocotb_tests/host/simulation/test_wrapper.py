@@ -28,7 +28,7 @@ endmodule
 
 
 def test_inputs_are_registered_and_every_edge_counts() -> None:
-    inner, outer = wrap(TEXT, "lutterfly").split("module simulation")
+    inner, outer = wrap(TEXT, "lutterfly", "clk").split("module simulation")
     assert "posedge" not in inner + outer
     assert outer.count("@(edge clk)") == 1
     assert "data__now <= data;" in outer
@@ -37,7 +37,7 @@ def test_inputs_are_registered_and_every_edge_counts() -> None:
 
 
 def test_zeros_are_dropped_and_other_words_kept() -> None:
-    text = wrap(TEXT, "lutterfly")
+    text = wrap(TEXT, "lutterfly", "clk")
     assert "storage[13] = 32'd10;" in text
     assert "x <= 1'h0;" in text
     assert "storage[12]" not in text
@@ -45,9 +45,9 @@ def test_zeros_are_dropped_and_other_words_kept() -> None:
 
 
 def test_a_bit_that_is_cleared_is_no_memory_word() -> None:
-    assert "\\$1 [0] = 1'h0;" in wrap(TEXT, "lutterfly")
+    assert "\\$1 [0] = 1'h0;" in wrap(TEXT, "lutterfly", "clk")
 
 
 def test_refuses_verilog_without_the_module() -> None:
     with pytest.raises(ToolError, match=r"^the Verilog must have a module other with an input clk$"):
-        wrap(TEXT, "other")
+        wrap(TEXT, "other", "clk")

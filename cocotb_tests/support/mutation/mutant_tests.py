@@ -59,6 +59,7 @@ NEIGHBOURS = {
     "pair_line": ("butterfly",),
     "pipeline": ("mac_array", "transfer_tables"),
     "place": ("write_back", "group_walk"),
+    "pins": ("top_ip",),
     "pll": ("top_board",),
     "position": ("intake", "windows"),
     "register_port": ("bridge",),

@@ -121,9 +121,10 @@ class Workplace:
         """A digest of the core that is generated, before Yosys; None if there is an error."""
         script = (
             "import hashlib; from amaranth.back import rtlil; from lutterfly.golden.presets import PRESETS;"
-            "from lutterfly.hdl.top_axi import TopAxi; from lutterfly.hdl.top_uart import TopUart;"
+            "from lutterfly.hdl.top_axi import TopAxi; from lutterfly.hdl.top_ip import TopIp;"
+            "from lutterfly.hdl.top_uart import TopUart;"
             f"config = PRESETS[{preset!r}];"
-            "top = TopUart(config, 25_000_000) if config.arena.on_chip_bytes else TopAxi(config);"
+            "top = TopUart(config, 25_000_000) if config.arena.on_chip_bytes else TopIp(TopAxi(config));"
             "text = rtlil.convert(top, name='top', emit_src=False);"
             "print(hashlib.sha256(text.encode()).hexdigest())"
         )

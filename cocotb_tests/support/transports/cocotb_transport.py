@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from cocotb.clock import Clock
@@ -21,8 +22,19 @@ ARENA_BYTES = 1 << 24
 _REGISTER_CYCLES = 10_000
 
 
+@dataclass(frozen=True)
+class Names:
+    """What pins are called."""
+
+    clock: str = "clk"
+    reset: str = "rst"
+    reset_level: bool = True
+    registers: str = "control_"
+    memory: str = "memory_"
+
+
 class CocotbTransport(Transport):
-    """cocotbext-axi's AXI4-Lite master and AXI4 memory around :class:`~lutterfly.hdl.top_axi.TopAxi`.
+    """cocotbext-axi's AXI4-Lite master and AXI4 memory around a core.
 
     Make it in the simulation's thread; the methods are for functions that :func:`cocotb.task.bridge` runs in another.
 
@@ -30,12 +42,16 @@ class CocotbTransport(Transport):
     ----------
     dut : HierarchyObject
         The core, with its clock running.
+    names : Names
+        Of its pins: by default those of :class:`~lutterfly.hdl.top_axi.TopAxi`.
     """
 
-    def __init__(self, dut: HierarchyObject):
-        self._dut = dut
-        self.master = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "control_"), dut.clk, dut.rst)
-        self.ram = AxiRam(AxiBus.from_prefix(dut, "memory_"), dut.clk, dut.rst, size=ARENA_BYTES)
+    def __init__(self, dut: HierarchyObject, names: Names = Names()):
+        self._interrupt = dut.interrupt
+        self.clock, self.reset, level = getattr(dut, names.clock), getattr(dut, names.reset), names.reset_level
+        registers, memory = AxiLiteBus.from_prefix(dut, names.registers), AxiBus.from_prefix(dut, names.memory)
+        self.master = AxiLiteMaster(registers, self.clock, self.reset, level)
+        self.ram = AxiRam(memory, self.clock, self.reset, level, size=ARENA_BYTES)
 
     @property
     def arena_base(self) -> int:
@@ -95,14 +111,14 @@ class CocotbTransport(Transport):
 
     @resume
     async def _wait_for_interrupt(self, timeout_cycles: int) -> bool:
-        if not self._dut.interrupt.value:
-            await First(RisingEdge(self._dut.interrupt), ClockCycles(self._dut.clk, timeout_cycles))
-        return bool(self._dut.interrupt.value)
+        if not self._interrupt.value:
+            await First(RisingEdge(self._interrupt), ClockCycles(self.clock, timeout_cycles))
+        return bool(self._interrupt.value)
 
     @resume
     async def _access(self, begin: Callable, address: int):
         operation = begin()
-        await First(operation.wait(), ClockCycles(self._dut.clk, _REGISTER_CYCLES))
+        await First(operation.wait(), ClockCycles(self.clock, _REGISTER_CYCLES))
         if operation.data is None:
             raise SimulationError(
                 f"the core must answer an access to register {address:#x} within {_REGISTER_CYCLES} cycles, and does "
@@ -113,12 +129,13 @@ class CocotbTransport(Transport):
         return operation.data
 
 
-async def start(dut: HierarchyObject) -> CocotbTransport:
+async def start(dut: HierarchyObject, names: Names = Names(), *, reset_cycles: int = 4) -> CocotbTransport:
     """Start clock and buses, and reset the core."""
-    Clock(dut.clk, 10, unit="ns").start()
-    dut.rst.value = 1
-    transport = CocotbTransport(dut)
-    await ClockCycles(dut.clk, 4)
-    dut.rst.value = 0
-    await ClockCycles(dut.clk, 4)
+    clock, reset = getattr(dut, names.clock), getattr(dut, names.reset)
+    Clock(clock, 10, unit="ns").start()
+    reset.value = names.reset_level
+    transport = CocotbTransport(dut, names)
+    await ClockCycles(clock, reset_cycles)
+    reset.value = not names.reset_level
+    await ClockCycles(clock, 4)
     return transport

@@ -30,13 +30,16 @@ def register(app: typer.Typer) -> None:
 def verilog(
     output: Annotated[Path, typer.Option("--output", "-o", help="The Verilog file.", show_default=False)],
     core: Annotated[bool, typer.Option("--core", help="Also write a core file for FuseSoC beside it.")] = False,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="With pins that tell a simulator what happens inside.")
+    ] = False,
     config: ConfigOption = DEFAULT_PRESET,
     cores: Cores = None,
     as_json: Json = False,
 ) -> None:
     """Generate the accelerator as Verilog."""
     with reporting(as_json), showing(enabled=not as_json) as progress:
-        finish(handoff.verilog(output, find_config(config, cores), progress, core=core), as_json)
+        finish(handoff.verilog(output, find_config(config, cores), progress, core=core, trace=trace), as_json)
 
 
 def export(

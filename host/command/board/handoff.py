@@ -55,7 +55,7 @@ def export(model: Path, output: Path, name: str, arena_bytes: int | None, target
     return Answer("\n".join(text), values)
 
 
-def verilog(output: Path, config: Config, progress: Progress, *, core: bool) -> Answer:
+def verilog(output: Path, config: Config, progress: Progress, *, core: bool, trace: bool) -> Answer:
     """Generate Verilog, and a core file beside it.
 
     Raises
@@ -64,13 +64,13 @@ def verilog(output: Path, config: Config, progress: Progress, *, core: bool) -> 
         If one of them cannot be written.
     """
     if not core:
-        return generate(output, config, progress)
+        return generate(output, config, progress, trace=trace)
     from ...handoff.fusesoc import core_text
 
     beside = output.with_suffix(".core")
     if beside == output:
         raise ValueError(f"{output}: must not end with .core, which the core file beside it does; name another place")
     check_writable(beside)
-    answered = generate(output, config, progress)
+    answered = generate(output, config, progress, trace=trace)
     write_whole(beside, core_text(output.name, config).encode())
     return Answer(f"{answered.text}\n{beside}: the core file for FuseSoC", {**answered.values, "core": str(beside)})
