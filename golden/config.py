@@ -102,6 +102,11 @@ class Config:
         return self.cluster.cores
 
     @property
+    def port_id_bits(self) -> int:
+        """Bits of an identifier at a memory port: an arbiter puts the core in front of those of several cores."""
+        return self.axi.ID_BITS + (self.cluster.core_bits if self.cluster.sharing > 1 else 0)
+
+    @property
     def multipliers(self) -> int:
         """Multipliers of a core's array."""
         return self.array.lanes * self.array.columns

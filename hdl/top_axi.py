@@ -11,7 +11,6 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..golden import registers
 from ..golden.config import Config
-from ..golden.config_parts import AxiConfig
 from ..golden.pins import numbered
 from ..golden.timing.latencies import reset_cycles
 from .bus.axi import axi4_lite_signature, axi4_signature
@@ -57,9 +56,7 @@ class TopAxi(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         cluster = config.cluster
-        # An arbiter puts the core in front of the identifiers.
-        arbited = cluster.core_bits if cluster.sharing > 1 else 0
-        port = axi4_signature(config.axi.data_bits, AxiConfig.ID_BITS + arbited)
+        port = axi4_signature(config.axi.data_bits, config.port_id_bits)
         self.status = Signal(registers.STATUS_RESETTING.bit_length())
         super().__init__(
             {

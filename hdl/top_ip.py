@@ -117,7 +117,7 @@ class TopIp(wiring.Component):
         config = self.config
         cores, axi = config.cores, config.axi
         lite, address_bits = len(self.core.control.wdata), registers.address_bits(cores)
-        id_bits = next(pin.width for pin in self.pins if pin.name == f"{self.masters[0]}_awid")
+        id_bits = config.port_id_bits
         of_port = cores // config.cluster.ports
         flights = ", ".join(f"{axi.outstanding} {kind}" for kind in ("reads of data", "of commands", "writes"))
         within = f", within {ArenaConfig.PAGE_BYTES} bytes; WSTRB leaves bytes out"

@@ -59,9 +59,9 @@ MOST_FILES = 15
 #: The extras that the modules of each folder may need beyond the dependencies.
 EXTRAS = {
     "bench": {"architectures", "train"},
-    "cocotb_tests": {"test", "synth", "board", "report", "train", "brevitas"},
+    "cocotb_tests": {"test", "synth", "board", "litex", "report", "train", "brevitas"},
     "examples": {"train", "brevitas"},
-    "host": {"report", "board"},
+    "host": {"report", "board", "litex"},
     "synth": {"synth"},
     "train": {"train", "report"},
 }
