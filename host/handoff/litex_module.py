@@ -15,11 +15,11 @@ from ...synth.extras import missing
 
 try:
     from litedram.frontend.axi import LiteDRAMAXI2Native
-    from migen import ClockSignal, Instance, ResetSignal, Signal
     from litex.gen import LiteXModule
     from litex.soc.integration.soc import LiteXSoC, SoCRegion
     from litex.soc.interconnect import axi
     from litex.soc.interconnect.csr_eventmanager import EventManager, EventSourceLevel
+    from migen import ClockSignal, Instance, ResetSignal, Signal
 except ImportError as error:
     raise ImportError(missing("an SoC of LiteX", ["litex", "litedram"], "litex")) from error
 

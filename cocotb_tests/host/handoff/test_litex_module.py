@@ -20,14 +20,14 @@ from cocotb.task import bridge
 from cocotb.triggers import ClockCycles
 from litedram import modules
 from litedram.phy.model import SDRAMPHYModel
-from migen import ClockDomain
-
 from litex.build.generic_platform import Pins
 from litex.build.sim import SimPlatform
 from litex.gen import LiteXModule
 from litex.soc.integration.export import get_csr_json
 from litex.soc.integration.soc_core import SoCCore
 from litex.soc.interconnect import axi
+from migen import ClockDomain
+
 from lutterfly.examples import digits
 from lutterfly.golden.config import Config
 from lutterfly.golden.presets import PRESETS
