@@ -159,14 +159,22 @@ def library_of(
 
 def _library_key(text: str, config: Config, top: Top) -> str:
     shape = f"{config.axi.data_bytes} {config.array.lanes} {config.memory.feature_bytes} {config.cluster}"
-    settings = (*VERILATOR_FLAGS, *_optimisation(), *RUNTIME_FLAGS, RULES, shape, *toolchain.versions())
+    settings = (
+        *VERILATOR_FLAGS,
+        str(top.is_rewritten),
+        *_optimisation(),
+        *RUNTIME_FLAGS,
+        RULES,
+        shape,
+        *toolchain.versions(),
+    )
     return cache.key_of((text, *settings, *(path.read_bytes() for path in top.harness), *_WRAPPING))
 
 
 def _build(text: str, config: Config, top: Top, folder: Path, root: Path, progress: Progress) -> None:
     toolchain.check_programs()
     log, env = folder / "build.log", toolchain.environment()
-    (folder / "core.v").write_text(wrap(text, TOP_NAME))
+    (folder / "core.v").write_text(wrap(text, TOP_NAME, is_rewritten=top.is_rewritten))
     (folder / "rules.vlt").write_text(RULES)
     jobs = str(os.cpu_count() or 1)
 

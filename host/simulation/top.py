@@ -20,6 +20,8 @@ class Top:
         Of ``lutterfly.hdl``; its ``generate(config, asserted=..., **settings)`` gives the Verilog.
     settings : tuple of (str, int)
         What it is generated with beside the configuration.
+    is_rewritten : bool
+        Whether the Verilog takes another form, which simulates faster. A netlist does not: it is simulated as it is.
     harness : tuple of Path
         The source that is compiled with the model, and the headers that it includes beside ``design.h``.
     header : callable
@@ -30,6 +32,7 @@ class Top:
     harness: tuple[Path, ...]
     header: Callable[[str, Config], str]
     settings: tuple[tuple[str, int], ...] = ()
+    is_rewritten: bool = True
 
 
 #: The accelerator with its AXI ports, in a harness of registers and external memory.
