@@ -162,7 +162,7 @@ def _library_key(text: str, config: Config, top: Top) -> str:
     settings = (
         *VERILATOR_FLAGS,
         str(top.is_rewritten),
-        *_optimisation(),
+        *_optimisation(top),
         *RUNTIME_FLAGS,
         RULES,
         shape,
@@ -188,7 +188,7 @@ def _build(text: str, config: Config, top: Top, folder: Path, root: Path, progre
     progress("compiling the simulator (once for each configuration)")
     objects = _runtime(root)
     toolchain.run(
-        ["make", "-C", "model", "-f", "Vcore.mk", "-j", jobs, *_optimisation(), "libVcore.a"],
+        ["make", "-C", "model", "-f", "Vcore.mk", "-j", jobs, *_optimisation(top), "libVcore.a"],
         cwd=folder,
         env=env,
         log=log,
@@ -219,10 +219,10 @@ def _build(text: str, config: Config, top: Top, folder: Path, root: Path, progre
     model.rmdir()
 
 
-def _optimisation() -> tuple[str, str]:
+def _optimisation(top: Top) -> tuple[str, str]:
     """For make: what runs in every cycle, and what runs at the simulation's beginning."""
-    # The model's functions are called from this library alone.
-    options = ("-O2", "-fvisibility=hidden", *toolchain.processor_options())
+    # The model's functions are called from this library alone. A netlist has ten times as many, and runs once.
+    options = ("-O2" if top.is_rewritten else "-O1", "-fvisibility=hidden", *toolchain.processor_options())
     return f"OPT_FAST={' '.join(options)}", "OPT_SLOW=-O0"
 
 

@@ -136,8 +136,8 @@ def _wrong(kind: str, cell: Cell) -> Iterator[str]:
 
 def _wrong_ram(cell: Cell) -> Iterator[str]:
     pins = cell["connections"]
-    if pins["CLKA"] != pins["CLKB"]:
-        yield "CLKB must be CLKA's net"
+    if pins["CLKA"] != pins["CLKB"] and pins.get("CEB") != ["0"]:
+        yield "CLKB must be CLKA's net where CEB is not tied to 0"
     widths = {side: int(setting(cell, f"DATA_WIDTH_{side}", f"{18:b}"), 2) for side in "AB"}
     if widths["A"] == 36 and pins.get("WEB", ["0"]) != ["0"]:
         yield "WEB must be tied to 0 where port A writes both halves"

@@ -24,11 +24,10 @@ from lutterfly.hdl.parts.pll import ECP5
 from lutterfly.hdl.top_uart import TopUart
 from lutterfly.host import InferenceSession
 from lutterfly.host.link import LinkTransport
-from lutterfly.host.session.verification import TOLERANCE
 from lutterfly.host.twin.line import PinsLine
 from lutterfly.host.twin.netlist import netlist_pins
 from lutterfly.synth import bitstream, flow
-from networks.small_digits import FITTED, small_digits
+from quantised.small_digits import FITTED, small_digits
 
 pytestmark = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in flow.TOOLS), reason="the `synth` extra is not installed"
@@ -64,8 +63,8 @@ def runs_a_digit(config: Config, name: str, mhz: float, model: bytes, folder: Pa
     assert np.mean(expected[FITTED:].argmax(axis=1) == digits.labels()[FITTED:]) > 0.8
     (found,) = session.run(None, {"pixels": images[-1:]})
     assert found.tobytes() == expected[-1:].tobytes()
-    cycles, predicted = session.counters[-1]["cycles"], session.program.predicted_cycles
-    assert abs(cycles - predicted) <= TOLERANCE * predicted
+    # The program is so short that its start shows.
+    assert 0 <= session.counters[-1]["cycles"] - session.program.predicted_cycles < 100
     assert transport.client.repeated == 0
     return Counter(cell["type"] for cell in netlist["modules"]["top"]["cells"].values())
 

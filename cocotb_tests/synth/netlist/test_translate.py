@@ -43,7 +43,7 @@ class Fabric(wiring.Component):
         write, read = storage.write_port(), storage.read_port(domain="comb")
         m.d.comb += [write.addr.eq(self.a), write.data.eq(self.b), write.en.eq(self.enable), read.addr.eq(self.b)]
         m.d.sync += [self.total.eq(self.a + self.b), self.found.eq(read.data)]
-        m.d.sync += self.chosen.eq((self.a[:8] * 37 ^ self.b[:8]).bit_select(self.b[8:11], 1))
+        m.d.sync += self.chosen.eq((self.a[:8] ^ self.b[:8] & self.a[4:]).bit_select(self.b[8:11], 1))
         with m.If(self.enable):
             m.d.sync += self.count.eq(self.count - 3)
         with m.Elif(self.a == 5):
