@@ -3,7 +3,7 @@
 // Source: Lattice FPGA-TN-02204 (memory usage guide): widths, byte enables at the lowest address pins, write modes, output register, and the
 // words of INITVAL, 18 of each 20 bits. `cells.py` refuses what is not described: two clocks, resets, other chip selects, a port that reads
 // wide but does not write wide. Bits that one port reads while the other writes them are undefined in the hardware; here they are the opposite
-// of what is written.
+// of what is written. Bits of an output above its width mean nothing.
 module DP16KD (
     input DIA17, DIA16, DIA15, DIA14, DIA13, DIA12, DIA11, DIA10, DIA9, DIA8, DIA7, DIA6, DIA5, DIA4, DIA3, DIA2, DIA1, DIA0,
     input ADA13, ADA12, ADA11, ADA10, ADA9, ADA8, ADA7, ADA6, ADA5, ADA4, ADA3, ADA2, ADA1, ADA0,
