@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from amaranth.lib import wiring
 
@@ -129,6 +130,24 @@ def map_design(
 ) -> None:
     """Write the netlist of the device's cells, with registers absorbed and sites chosen: ``top.json`` in ``folder``.
 
+    As :func:`map_cells`, with sites.
+    """
+    mapped = map_cells(design, folder, target, progress, platform=platform)
+    progress("floorplan")
+    floorplan(mapped, target.sites, tiles=target.tiles)
+    (folder / "top.json").write_text(json.dumps(mapped))
+
+
+def map_cells(
+    design: wiring.Component,
+    folder: Path,
+    target: Device,
+    progress: Callable[[str], None],
+    *,
+    platform: object = None,
+) -> dict[str, Any]:
+    """The netlist of the device's cells, with registers absorbed, as ``write_json`` of Yosys writes it.
+
     Raises
     ------
     ValueError
@@ -147,9 +166,7 @@ def map_design(
     mapped = json.loads((folder / "top.json").read_text())
     absorb_registers(mapped)
     check_fit(mapped, target)
-    progress("floorplan")
-    floorplan(mapped, target.sites, tiles=target.tiles)
-    (folder / "top.json").write_text(json.dumps(mapped))
+    return mapped
 
 
 def _run_yosys(script: str, folder: Path, log: str) -> None:

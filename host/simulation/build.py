@@ -158,14 +158,22 @@ def library_of(
 
 def _library_key(text: str, config: Config, top: Top) -> str:
     shape = f"{config.axi.data_bytes} {config.array.lanes} {config.memory.feature_bytes} {config.cluster}"
-    settings = (*VERILATOR_FLAGS, *_optimisation(), *RUNTIME_FLAGS, RULES, shape, *toolchain.versions())
+    settings = (
+        *VERILATOR_FLAGS,
+        str(top.is_rewritten),
+        *_optimisation(top),
+        *RUNTIME_FLAGS,
+        RULES,
+        shape,
+        *toolchain.versions(),
+    )
     return cache.key_of((text, *settings, *(path.read_bytes() for path in top.harness), *_WRAPPING))
 
 
 def _build(text: str, config: Config, top: Top, folder: Path, root: Path, progress: Progress) -> None:
     toolchain.check_programs()
     log, env = folder / "build.log", toolchain.environment()
-    (folder / "core.v").write_text(wrap(text, MODULE, top.clock))
+    (folder / "core.v").write_text(wrap(text, MODULE, top.clock, is_rewritten=top.is_rewritten))
     (folder / "rules.vlt").write_text(RULES)
     jobs = str(os.cpu_count() or 1)
 
@@ -179,7 +187,7 @@ def _build(text: str, config: Config, top: Top, folder: Path, root: Path, progre
     progress("compiling the simulator (once for each configuration)")
     objects = _runtime(root)
     toolchain.run(
-        ["make", "-C", "model", "-f", "Vcore.mk", "-j", jobs, *_optimisation(), "libVcore.a"],
+        ["make", "-C", "model", "-f", "Vcore.mk", "-j", jobs, *_optimisation(top), "libVcore.a"],
         cwd=folder,
         env=env,
         log=log,
@@ -210,10 +218,10 @@ def _build(text: str, config: Config, top: Top, folder: Path, root: Path, progre
     model.rmdir()
 
 
-def _optimisation() -> tuple[str, str]:
+def _optimisation(top: Top) -> tuple[str, str]:
     """For make: what runs in every cycle, and what runs at the simulation's beginning."""
-    # The model's functions are called from this library alone.
-    options = ("-O2", "-fvisibility=hidden", *toolchain.processor_options())
+    # The model's functions are called from this library alone. A netlist has ten times as many, and runs once.
+    options = ("-O2" if top.is_rewritten else "-O1", "-fvisibility=hidden", *toolchain.processor_options())
     return f"OPT_FAST={' '.join(options)}", "OPT_SLOW=-O0"
 
 

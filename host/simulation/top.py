@@ -21,6 +21,8 @@ class Top:
         Of ``lutterfly.hdl``; its ``generate(config, asserted=..., **settings)`` gives the Verilog.
     settings : tuple of (str, int)
         What it is generated with beside the configuration.
+    is_rewritten : bool
+        Whether the Verilog takes another form, which simulates faster. A netlist does not: it is simulated as it is.
     harness : tuple of Path
         The source that is compiled with the model, and the headers that it includes beside ``design.h``.
     header : callable
@@ -34,6 +36,7 @@ class Top:
     header: Callable[[str, Config], str]
     settings: tuple[tuple[str, int], ...] = ()
     clock: str = "clk"
+    is_rewritten: bool = True
 
 
 #: The accelerator as others take it into a design.

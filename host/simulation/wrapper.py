@@ -28,8 +28,9 @@ _ASSERTION = re.compile(r"^( *if \(!.*\))\n *\$write\((\".*\")\);\n *assert \(.*
 _NEVER = "lutterfly_never"
 
 
-def wrap(text: str, top_name: str, clock: str) -> str:
-    """Verilog with the module ``simulation`` around ``top_name``, whose clock has the name ``clock``.
+def wrap(text: str, top_name: str, clock: str, *, is_rewritten: bool = True) -> str:
+    """Verilog with the module ``simulation`` around ``top_name``, whose clock has the name ``clock``; rewritten by
+    :mod:`.rewriting` or as it is.
 
     Raises
     ------
@@ -61,7 +62,7 @@ def wrap(text: str, top_name: str, clock: str) -> str:
     ]
     text = _ASSERTION.sub(rf"\1 {_NEVER}(\2);", _without_zeros(text))
     head = f'import "DPI-C" function void {_NEVER}(input string message);\n'
-    return head + (rewrite(text) + "\n".join(lines)).replace("@(posedge ", "@(edge ")
+    return head + ((rewrite(text) if is_rewritten else text) + "\n".join(lines)).replace("@(posedge ", "@(edge ")
 
 
 def _without_zeros(text: str) -> str:

@@ -188,6 +188,11 @@ SECONDS = {
 FEW_SECONDS = 5
 #: Tests near to a mutant of ``golden/`` or ``host/`` take so many seconds together, in about.
 NEAR_SECONDS = 60
+#: What judges the way from mapped cells to place and route, nearest first; the last one runs a whole board.
+NETLIST = (
+    *(f"cocotb_tests/synth/netlist/test_{name}.py" for name in ("expressions", "cells", "blocks", "translate")),
+    "cocotb_tests/host/twin/test_netlist.py",
+)
 #: Imports between a test and a module that it judges when it takes longer, at most: itself, or through one more.
 FAR_IMPORTS = 2
 #: Folders of tests that judge no mutant of plain Python: the hardware's have it from elsewhere, and the project's read
@@ -197,6 +202,8 @@ _ASIDE = ("cocotb_tests/hdl/", "cocotb_tests/project/", "cocotb_tests/synth/", "
 
 def tests_for(file: str, *, far: bool) -> Iterator[tuple[str, str]]:
     """Test files and what to select in each, nearest first; with ``far`` what is farther and takes longer, too."""
+    if file.startswith("synth/"):
+        return ((name, "") for name in (NETLIST if far else NETLIST[:-1]))
     return hardware_tests(file, far=far) if file.startswith("hdl/") else software_tests(file, far=far)
 
 

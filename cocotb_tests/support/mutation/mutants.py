@@ -18,6 +18,8 @@ ROOT = Path(__file__).parents[3]
 LISTED = Path(__file__).with_name("mutants.toml")
 #: What has operators of Amaranth, and what has those of plain Python.
 HARDWARE, SOFTWARE = ("hdl",), ("golden", "host")
+#: What has only the mutants of the list, of Verilog among them.
+LISTED_ONLY = ("synth",)
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ def named() -> list[Mutant]:
     """
     mutants = []
     for entry in tomllib.loads(LISTED.read_text())["named"]:
-        text = sources()[entry["file"]].read_text()
+        text = (ROOT / entry["file"]).read_text()
         times = text.count(entry["old"])
         if times != 1:
             raise ValueError(f"{entry['name']}: old must stand in {entry['file']} once, not {times} times")

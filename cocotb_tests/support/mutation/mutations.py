@@ -23,7 +23,7 @@ from pathlib import Path
 
 from mutation import mutants
 from mutation.mutant_results import Result, table
-from mutation.mutants import HARDWARE, ROOT, SOFTWARE, Mutant
+from mutation.mutants import HARDWARE, LISTED_ONLY, ROOT, SOFTWARE, Mutant
 from mutation.workplace import Workplace
 
 #: For every file of the hardware, or folder of the others, so many mutants, and the rest in proportion to those that
@@ -35,7 +35,8 @@ SEED = 1
 def chosen(hardware: int, software: int) -> list[Mutant]:
     """The mutants to run: those of the list, and so many others of the hardware and of all else; none for 0."""
     counts = {folders: count for folders, count in ((HARDWARE, hardware), (SOFTWARE, software)) if count}
-    found = [mutant for mutant in mutants.named() if any(mutant.file.startswith(folders) for folders in counts)]
+    listed = tuple(folder for folders in counts for folder in folders) + (LISTED_ONLY if software else ())
+    found = [mutant for mutant in mutants.named() if mutant.file.startswith(listed)]
     for folders, count in counts.items():
         groups: dict[str, list[Mutant]] = {}
         for name, path in mutants.sources(*folders).items():

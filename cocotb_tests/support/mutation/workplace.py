@@ -75,7 +75,7 @@ class Workplace:
         for name in FOLDERS:
             (tree / "packages" / "lutterfly" / name).symlink_to(tree / name)
         if mutant is not None:
-            (tree / mutants.sources()[mutant.file].relative_to(ROOT)).write_text(mutant.text)
+            (tree / mutant.file).write_text(mutant.text)
         return tree
 
     def _environment(self, tree: Path) -> dict[str, str]:

@@ -1,0 +1,80 @@
+# amaranth: UnusedElaboratable=no
+"""The netlist that goes to place and route runs a digit through its pins, to the bytes of ONNX Runtime."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from lutterfly.boards import BOARDS
+from lutterfly.examples import digits
+from lutterfly.golden.config import Config
+from lutterfly.golden.config_parts import ArenaConfig, ArrayConfig, MemoryConfig
+from lutterfly.golden.engines import MAC, MAXIMUM
+from lutterfly.golden.engines.configurations import EngineConfigs
+from lutterfly.golden.link.rates import LEAST_BIT_TIME, PARTS
+from lutterfly.golden.presets import PRESETS
+from lutterfly.hdl.parts.pll import ECP5
+from lutterfly.hdl.top_uart import TopUart
+from lutterfly.host import InferenceSession
+from lutterfly.host.link import LinkTransport
+from lutterfly.host.twin.line import PinsLine
+from lutterfly.host.twin.netlist import netlist_pins
+from lutterfly.synth import bitstream, flow
+from quantised.small_digits import FITTED, small_digits
+
+pytestmark = pytest.mark.skipif(
+    any(importlib.util.find_spec(name) is None for name in flow.TOOLS), reason="the `synth` extra is not installed"
+)
+#: As few cells and cycles as classify digits: a slow clock makes few cycles of a bit at the line's first rate.
+SMALL = dataclasses.replace(
+    PRESETS["tiny"],
+    array=ArrayConfig(lanes=4, columns=1, requant_lanes=1),
+    memory=MemoryConfig(feature_bytes=2048, weight_bytes=4096, parameter_bytes=1024, tables=2, list_entries=128),
+    engines=EngineConfigs.of(MAC, MAXIMUM),
+    arena=ArenaConfig(4096),
+)
+SLOW_MHZ = 5.0
+
+
+def runs_a_digit(config: Config, name: str, mhz: float, model: bytes, folder: Path) -> Counter[str]:
+    """Compare the last digit; the netlist's cells by type."""
+    board = dataclasses.replace(BOARDS[name], core_mhz=mhz)
+    steps: list[str] = []
+    netlist = flow.map_cells(
+        bitstream.top_of(board, TopUart(config, board.core_hz)),
+        folder,
+        bitstream.board_device(board),
+        steps.append,
+        platform=ECP5,
+    )
+    assert steps == ["elaborate", "synthesise"]
+    line = PinsLine(netlist_pins(netlist, config, board.core_hz, cache_root=folder))
+    transport = LinkTransport(line, (board.core_hz * PARTS // LEAST_BIT_TIME,), clock=line.clock)
+    session, images = InferenceSession(model, config, transport), digits.images()
+    reference = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    (expected,) = reference.run(None, {"pixels": images})
+    assert np.mean(expected[FITTED:].argmax(axis=1) == digits.labels()[FITTED:]) > 0.8
+    (found,) = session.run(None, {"pixels": images[-1:]})
+    assert found.tobytes() == expected[-1:].tobytes()
+    # The program is so short that its start shows.
+    assert 0 <= session.counters[-1]["cycles"] - session.program.predicted_cycles < 100
+    assert transport.client.repeated == 0
+    return Counter(cell["type"] for cell in netlist["modules"]["top"]["cells"].values())
+
+
+def test_a_small_boards_netlist(tmp_path: Path) -> None:
+    cells = runs_a_digit(SMALL, "ulx3s-25f", SLOW_MHZ, small_digits(), tmp_path)
+    assert min(cells[kind] for kind in ("LUT4", "CCU2C", "TRELLIS_FF", "TRELLIS_DPR16X4", "DP16KD", "MULT18X18D")) > 0
+
+
+@pytest.mark.regress
+def test_the_netlist_of_the_largest_board(tmp_path: Path) -> None:
+    board = BOARDS["ulx3s-85f"]
+    runs_a_digit(PRESETS[board.preset], board.name, board.core_mhz, small_digits(), tmp_path)
