@@ -1,7 +1,7 @@
 """Look-up tables as Verilog expressions, as short as their inputs permit.
 
-The models of Yosys' library are trees of multiplexers; with them a netlist simulates ten times as slowly, and compiles
-for minutes.
+The models of Yosys' library are trees of multiplexers; with them a netlist is twice the code, and simulates several
+times as slowly.
 """
 
 from __future__ import annotations

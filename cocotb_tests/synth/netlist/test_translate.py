@@ -34,7 +34,7 @@ class Fabric(wiring.Component):
     """Look-up tables with multiplexers, carries, distributed RAM, registers with enable, reset and a first value."""
 
     def __init__(self):
-        outputs = {"total": Out(12), "count": Out(9), "chosen": Out(1), "found": Out(4)}
+        outputs = {"total": Out(12), "count": Out(9), "chosen": Out(1), "found": Out(4), "held": Out(3, init=5)}
         super().__init__({"a": In(12), "b": In(12), "enable": In(1), **outputs})
 
     def elaborate(self, platform) -> Module:
@@ -44,6 +44,8 @@ class Fabric(wiring.Component):
         m.d.comb += [write.addr.eq(self.a), write.data.eq(self.b), write.en.eq(self.enable), read.addr.eq(self.b)]
         m.d.sync += [self.total.eq(self.a + self.b), self.found.eq(read.data)]
         m.d.sync += self.chosen.eq((self.a[:8] ^ self.b[:8] & self.a[4:]).bit_select(self.b[8:11], 1))
+        with m.If(~self.enable):
+            m.d.sync += self.held.eq(self.a)
         with m.If(self.enable):
             m.d.sync += self.count.eq(self.count - 3)
         with m.Elif(self.a == 5):
