@@ -37,7 +37,7 @@ ORDER = {
     "hdl": ("parts", "bus", "memories", "link", "butterfly", "engines", "dma", "results", "compute", "control"),
     "host": (
         *("files", "board", "model", "graph", "frontend", "quantize", "program", "compiler", "driver", "simulation"),
-        *("handoff", "link", "twin", "backend", "session", "report", "transfer", "supported", "command"),
+        *("handoff", "link", "uio", "twin", "backend", "session", "report", "transfer", "supported", "command"),
     ),
     "host/command": ("board",),
     "host/compiler": (

@@ -10,11 +10,13 @@ from typing import Self
 from ...golden.config import Config
 from ...golden.presets import DEFAULT_PRESET
 from ..files.configuration import find_config
-from ..link import LinkTransport, open_device
+from ..link import LinkTransport
 from ..link.transport import configuration_of
 from ..program import Outcome, Speed, SpreadBy
 from ..session.loaded import Loaded
 from ..session.loading import Given, load, load_outcome
+from ..uio import UioTransport
+from .board.opening import open_device
 
 
 @dataclass(frozen=True)
@@ -30,15 +32,15 @@ class Target:
         Likewise.
     speed : Speed or None
         At its clock, if that is known.
-    transport : LinkTransport or None
-        A board, where the accelerator is not to be simulated.
+    transport : LinkTransport or UioTransport or None
+        A board or an accelerator, where the accelerator is not to be simulated.
     """
 
     config: Config
     batch: int | None = None
     spread_by: SpreadBy | None = None
     speed: Speed | None = None
-    transport: LinkTransport | None = None
+    transport: LinkTransport | UioTransport | None = None
 
     @classmethod
     def of(
@@ -56,7 +58,7 @@ class Target:
         ------
         ValueError
             If there is no such configuration, clock or device, or if it has one core and is to be spread.
-        LinkError, PortError, HardwareError
+        LinkError, PortError, UioError, HardwareError
             If the device does not answer, or holds something else.
         """
         found = find_config(config or DEFAULT_PRESET, cores)
@@ -70,7 +72,8 @@ class Target:
             board = open_device(device)
             failing.callback(board.close)
             chosen = found if config else configuration_of(board)
-            target = cls(chosen, batch, spread, Speed.of(chosen, mhz or board.client.identity.clock_hz / 1e6), board)
+            told = board.clock_hz / 1e6 if board.clock_hz else None
+            target = cls(chosen, batch, spread, Speed.of(chosen, mhz or told), board)
             failing.pop_all()
         return target
 

@@ -23,7 +23,7 @@ RATES = (3_000_000, 2_000_000, 1_500_000, 1_000_000, 921_600, 460_800, 230_400)
 #: A request waits for the interrupt so long, then the next one does: nobody else can ask meanwhile.
 _CYCLES_PER_WAIT = 1_000_000
 #: Names of devices begin with it.
-_SCHEME = "uart:"
+SCHEME = "uart:"
 
 
 class LinkTransport(Transport):
@@ -64,6 +64,11 @@ class LinkTransport(Transport):
         with self.exclusive():
             self.client.leave()
             self._line.close()
+
+    @property
+    def clock_hz(self) -> int:
+        """As the board says."""
+        return self.client.identity.clock_hz
 
     @property
     def arena_base(self) -> int:
@@ -131,9 +136,9 @@ def open_device(name: str) -> LinkTransport:
     LinkError
         If no board answers there.
     """
-    if not name.startswith(_SCHEME) or name == _SCHEME:
-        raise ValueError(f"device must be {_SCHEME} and a serial port, as {_SCHEME}/dev/ttyUSB0, not {name}")
-    return LinkTransport(SerialLine(name.removeprefix(_SCHEME)))
+    if not name.startswith(SCHEME) or name == SCHEME:
+        raise ValueError(f"device must be {SCHEME} and a serial port, as {SCHEME}/dev/ttyUSB0, not {name}")
+    return LinkTransport(SerialLine(name.removeprefix(SCHEME)))
 
 
 def configuration_of(transport: Transport) -> Config:

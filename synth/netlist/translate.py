@@ -1,7 +1,8 @@
 """A mapped netlist as Verilog: logic as expressions, flip-flops by their enables, blocks as instances of models.
 
-Logic and flip-flops follow the models of Yosys' library, with which tests compare them; the model of distributed RAM is
-the library's own. Those of block RAM, multiplier and PLL, which it lacks, are beside this file.
+Logic and flip-flops follow the models of Yosys' library in a form that simulates faster: tests compare them with truth
+tables, and with components before they were mapped. The model of distributed RAM is the library's own. Those of block
+RAM, multiplier and PLL, which it lacks, are beside this file.
 """
 
 from __future__ import annotations

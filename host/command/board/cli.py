@@ -30,6 +30,9 @@ def register(app: typer.Typer) -> None:
 def verilog(
     output: Annotated[Path, typer.Option("--output", "-o", help="The Verilog file.", show_default=False)],
     core: Annotated[bool, typer.Option("--core", help="Also write a core file for FuseSoC beside it.")] = False,
+    vivado: Annotated[
+        bool, typer.Option("--vivado", help="Also write a Tcl script beside it, with which Vivado puts it into a Zynq.")
+    ] = False,
     trace: Annotated[
         bool, typer.Option("--trace", help="With pins that tell a simulator what happens inside.")
     ] = False,
@@ -39,7 +42,10 @@ def verilog(
 ) -> None:
     """Generate the accelerator as Verilog."""
     with reporting(as_json), showing(enabled=not as_json) as progress:
-        finish(handoff.verilog(output, find_config(config, cores), progress, core=core, trace=trace), as_json)
+        finish(
+            handoff.verilog(output, find_config(config, cores), progress, core=core, vivado=vivado, trace=trace),
+            as_json,
+        )
 
 
 def export(

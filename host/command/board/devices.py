@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from ....boards import find_board
 from ...files.progress import Progress
+from ...link import LinkTransport
 from ..answer import Answer
 from ..target import Target
 from .commands import board_config
+from .opening import check_serial
 
 if TYPE_CHECKING:
     from ...twin import Twin
@@ -23,13 +25,16 @@ def selftest(device: str, samples: int, config: str | None, progress: Progress) 
 
     Raises
     ------
+    ValueError
+        If it is no serial port.
     LinkError, PortError, HardwareError
         If it does not answer, or holds something else.
     """
     from ...session.selftest import run
 
+    check_serial(device)
     with Target.of(config, None, None, device=device) as target:
-        assert target.transport is not None, "a device has a transport"
+        assert isinstance(target.transport, LinkTransport), "a serial port has a link"
         found = run(target.transport, target.config, samples, progress)
     return Answer("\n".join(found.lines()), {"device": device, **found.values()}, found.is_right)
 

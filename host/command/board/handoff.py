@@ -55,22 +55,31 @@ def export(model: Path, output: Path, name: str, arena_bytes: int | None, target
     return Answer("\n".join(text), values)
 
 
-def verilog(output: Path, config: Config, progress: Progress, *, core: bool, trace: bool) -> Answer:
-    """Generate Verilog, and a core file beside it.
+def verilog(output: Path, config: Config, progress: Progress, *, core: bool, vivado: bool, trace: bool) -> Answer:
+    """Generate Verilog, and beside it a core file for FuseSoC and a script for Vivado where they are asked for.
 
     Raises
     ------
     ValueError
         If one of them cannot be written.
     """
-    if not core:
-        return generate(output, config, progress, trace=trace)
-    from ...handoff.fusesoc import core_text
+    from ...handoff import fusesoc
+    from ...handoff import vivado as tcl
 
-    beside = output.with_suffix(".core")
-    if beside == output:
-        raise ValueError(f"{output}: must not end with .core, which the core file beside it does; name another place")
-    check_writable(beside)
+    kinds = {"core": (core, "the core file for FuseSoC", fusesoc.core_text)}
+    kinds["tcl"] = (vivado, "the script for Vivado", tcl.script)
+    beside = {}
+    for suffix, (wanted, _, make) in kinds.items():
+        if wanted:
+            path = output.with_suffix(f".{suffix}")
+            if path == output:
+                raise ValueError(
+                    f"{output}: must not end with .{suffix}, which a file beside it does; name another place"
+                )
+            check_writable(path)
+            beside[suffix] = (path, make(output.name, config))
     answered = generate(output, config, progress, trace=trace)
-    write_whole(beside, core_text(output.name, config).encode())
-    return Answer(f"{answered.text}\n{beside}: the core file for FuseSoC", {**answered.values, "core": str(beside)})
+    for path, text in beside.values():
+        write_whole(path, text.encode())
+    lines = [answered.text, *(f"{path}: {kinds[suffix][1]}" for suffix, (path, _) in beside.items())]
+    return Answer("\n".join(lines), {**answered.values, **{suffix: str(path) for suffix, (path, _) in beside.items()}})

@@ -8,6 +8,7 @@ import typer
 
 from ....boards import BOARDS
 from ....golden.presets import DEFAULT_PRESET, PRESETS
+from .opening import FORMS
 
 BoardName = Annotated[
     str, typer.Option("--board", metavar="NAME", show_default=False, help=f"The board: {', '.join(BOARDS)}.")
@@ -17,9 +18,10 @@ Device = Annotated[
     str | None,
     typer.Option(
         "--device",
-        metavar="uart:PORT",
+        metavar=FORMS.replace(" or ", "|"),
         show_default=False,
-        help="A board at a serial port, as uart:/dev/ttyUSB0, or its twin; by default the accelerator is simulated.",
+        help="A board at a serial port, as uart:/dev/ttyUSB0, or its twin; or an accelerator on this machine's bus, as "
+        "uio:/dev/uio0,/dev/udmabuf0; by default the accelerator is simulated.",
     ),
 ]
 

@@ -1,0 +1,186 @@
+"""What Linux maps into a process: an accelerator's registers with its interrupt, and a buffer that both can reach.
+
+Source: Linux, Documentation/driver-api/uio-howto.rst (a device file: its first page is map 0; reading it waits for an
+interrupt and gives a count, writing 1 enables the interrupt again). u-dma-buf, README (size and physical address of a
+buffer in sysfs; opened with O_SYNC, the processor's cache is off).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import mmap
+import os
+import select
+from pathlib import Path
+
+import numpy as np
+
+from .errors import UioError
+
+#: Where the system describes its devices.
+SYSTEM = Path("/sys/class")
+#: Interrupts are counted, and enabled, in words of this size.
+_COUNT_BYTES = 4
+_ENABLE = (1).to_bytes(_COUNT_BYTES, "little")
+_REMEDIES = {
+    errno.ENOENT: "load its driver, and see that the device tree has it",
+    errno.EACCES: "run as root, or let your group have it with a rule of udev",
+    errno.EPERM: "run as root, or let your group have it with a rule of udev",
+}
+
+
+class Mapping:
+    """A device file, mapped from its beginning; of one process at a time.
+
+    Parameters
+    ----------
+    path : Path
+    size : int
+        Bytes.
+    """
+
+    def __init__(self, path: Path, size: int):
+        self.path, self.size = path, size
+        with contextlib.ExitStack() as failing:
+            self._file = _open(path)
+            failing.callback(os.close, self._file)
+            try:
+                self._map = mmap.mmap(self._file, size)
+            except (OSError, ValueError) as error:
+                raise UioError(f"{path}: {size} bytes must be there to be mapped: {error}") from None
+            failing.pop_all()
+
+    def close(self) -> None:
+        """Let others have it."""
+        with contextlib.suppress(BufferError):
+            self._map.close()
+        os.close(self._file)
+
+
+class Registers(Mapping):
+    """A UIO device: the registers of an accelerator, and its interrupt.
+
+    Parameters
+    ----------
+    path : Path
+        The device file, as ``/dev/uio0``.
+    needed_bytes : int
+        Of registers.
+    system : Path
+        Where sysfs has its classes.
+
+    Raises
+    ------
+    UioError
+        If it is not there, not permitted, in use, or has fewer registers.
+    """
+
+    def __init__(self, path: Path, needed_bytes: int, system: Path = SYSTEM):
+        size = _number(system / "uio" / path.name / "maps" / "map0" / "size", path, "is no device of UIO")
+        if size < needed_bytes:
+            raise UioError(
+                f"{path}: its map must have at least {needed_bytes} bytes, not {size}; correct `reg` in the device tree"
+            )
+        super().__init__(path, size)
+        # Through NumPy every access is one of 32 bits: slices of a mapping are copied bytewise.
+        self._words = np.frombuffer(self._map, np.uint32)
+        self._events = self._file
+
+    def read(self, address: int) -> int:
+        """A register."""
+        return int(self._words[address // 4])
+
+    def write(self, address: int, value: int) -> None:
+        """Change a register."""
+        self._words[address // 4] = value
+
+    def enable_interrupt(self) -> None:
+        """Let the next interrupt, or the one that is pending, end :meth:`wait`."""
+        try:
+            os.write(self._events, _ENABLE)
+        except OSError as error:
+            raise UioError(
+                f"{self.path}: its interrupt must be one that can be enabled: {error.strerror}; give `interrupts` in "
+                "the device tree, and the driver uio_pdrv_genirq"
+            ) from None
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep until an interrupt has come, for so long at most; tells whether one has."""
+        ready, _, _ = select.select([self._events], [], [], max(seconds, 0.0))
+        return bool(ready) and bool(os.read(self._events, _COUNT_BYTES))
+
+    def close(self) -> None:
+        """Let others have it."""
+        del self._words
+        super().close()
+
+
+class Buffer(Mapping):
+    """A buffer of u-dma-buf: memory without gaps, which the accelerator reaches under its physical address.
+
+    Parameters
+    ----------
+    path : Path
+        The device file, as ``/dev/udmabuf0``.
+    system : Path
+        Where sysfs has its classes.
+
+    Attributes
+    ----------
+    address : int
+        The physical one.
+
+    Raises
+    ------
+    UioError
+        If it is not there, not permitted, in use, or lies where the accelerator cannot reach it.
+    """
+
+    #: Addresses of the accelerator have so many bits, and its arena begins at a multiple of so many bytes.
+    ADDRESS_BITS, PAGE_BYTES = 32, 4096
+
+    def __init__(self, path: Path, system: Path = SYSTEM):
+        folder = system / "u-dma-buf" / path.name
+        size = _number(folder / "size", path, "is no buffer of u-dma-buf")
+        self.address = _number(folder / "phys_addr", path, "is no buffer of u-dma-buf")
+        if self.address % self.PAGE_BYTES or self.address + size > 1 << self.ADDRESS_BITS:
+            raise UioError(
+                f"{path}: must be at a multiple of {self.PAGE_BYTES} below 4 GiB, not at {self.address:#x} with {size} "
+                "bytes; give the driver u-dma-buf dma-mask=32, or reserved memory there"
+            )
+        super().__init__(path, size)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Bytes from an offset on."""
+        return self._map[offset : offset + size]
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Change bytes from an offset on."""
+        self._map[offset : offset + len(data)] = data
+
+
+def _open(path: Path) -> int:
+    """The file, which nobody else has."""
+    try:
+        file = os.open(path, os.O_RDWR | os.O_SYNC)
+    except OSError as error:
+        remedy = _REMEDIES.get(error.errno or 0, "check its name")
+        raise UioError(f"{path}: must be a device that can be opened: {error.strerror}; {remedy}") from None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(file)
+        raise UioError(f"{path}: must be free, and another program uses it; end that one") from None
+    return file
+
+
+def _number(file: Path, device: Path, otherwise: str) -> int:
+    """What the system says of a device."""
+    if not device.exists():
+        raise UioError(f"{device}: must be a device, and is not there; {_REMEDIES[errno.ENOENT]}")
+    try:
+        return int(file.read_text(), 0)
+    except (OSError, ValueError):
+        raise UioError(f"{device}: {otherwise}: {file} does not say; name another one") from None
