@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 
 from lutterfly.examples import digits
+from lutterfly.golden import registers
 from lutterfly.golden.machine.flights import MachineError
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.program import Program
 from lutterfly.golden.program.stages import stages
-from lutterfly.golden.units import ErrorCode, Unit
+from lutterfly.golden.units import ErrorCode, Queue, Unit
 from lutterfly.host.driver.driver import Driver
 from lutterfly.host.driver.errors import AcceleratorError, HardwareError
 from lutterfly.host.session.loading import load_program
+from transports.c_driver import Idle
 from transports.golden_transport import GoldenTransport
 
 CONFIG = PRESETS["ecp5-85k"]
@@ -96,6 +98,22 @@ def test_an_arena_smaller_than_the_program_gets_the_constants_in_windows(program
     driver.reset()
     np.testing.assert_array_equal(driver.infer(codes(2)), fresh_answer(program, 2))
     assert len(transport.starts) == 2 * count + 3
+
+
+def test_the_commands_of_each_window_are_fetched_anew(program: Program) -> None:
+    """Hardware keeps commands that it has fetched until a register of theirs is written, even with the same value."""
+    idle = Idle(program)
+    idle.arena_bytes = program.body_bytes
+    Driver(idle, CONFIG).load(program)
+    runs: list[set[str]] = [set()]
+    for name, value in idle.writes:
+        if (name, value) == ("CONTROL", registers.CONTROL_START):
+            runs.append(set())
+        runs[-1].add(name)
+    # What follows the last start belongs to no run.
+    before = runs[:-1]
+    assert len(before) == len(stages(program, idle.arena_bytes)) > 1
+    assert all(f"{queue.name}_PROGRAM" in written for written in before for queue in Queue)
 
 
 def test_an_error_in_a_window_names_the_prologue(program: Program) -> None:
