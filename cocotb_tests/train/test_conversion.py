@@ -82,7 +82,7 @@ SPECIAL = 'choose a --config with "FPC": {"width": 256'
         ("ecp5-85k", {"exclude": ["wide"], "densities": ["full"] * 8}, "narrow: densities[1] must be at most cross"),
         ("large", {}, "narrow: engines must include FPC for this layer, not MAC"),
         (PRESETS["tiny"], {}, "narrow: engines must include FPC for this layer, not MAC, MAXIMUM"),
-        ("small", {}, "config must be one of tiny, ecp5-85k, large or a JSON file, not small"),
+        ("small", {}, f"config must be one of {', '.join(PRESETS)} or a JSON file, not small"),
     ],
 )
 def test_what_a_configuration_would_not_run_is_refused_before_training_and_nothing_is_changed(
