@@ -32,7 +32,14 @@ def _config(preset: str) -> Config:
     return dataclasses.replace(PRESETS[preset], resident_commands=RING)
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+#: To the unit, the presets with an arena on the chip are as the others of their buses.
+KINDS = [
+    pytest.param(name, marks=[pytest.mark.regress] if preset.arena.on_chip_bytes else [])
+    for name, preset in PRESETS.items()
+]
+
+
+@pytest.mark.parametrize("preset", KINDS)
 def test_program(simulate, preset: str) -> None:
     simulate(Program(_config(preset)), env={"PRESET": preset})
 
