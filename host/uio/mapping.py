@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ...golden.config_parts import ArenaConfig, AxiConfig
 from .errors import UioError
 
 #: Where the system describes its devices.
@@ -138,17 +139,14 @@ class Buffer(Mapping):
         If it is not there, not permitted, in use, or lies where the accelerator cannot reach it.
     """
 
-    #: Addresses of the accelerator have so many bits, and its arena begins at a multiple of so many bytes.
-    ADDRESS_BITS, PAGE_BYTES = 32, 4096
-
     def __init__(self, path: Path, system: Path = SYSTEM):
         folder = system / "u-dma-buf" / path.name
         size = _number(folder / "size", path, "is no buffer of u-dma-buf")
         self.address = _number(folder / "phys_addr", path, "is no buffer of u-dma-buf")
-        if self.address % self.PAGE_BYTES or self.address + size > 1 << self.ADDRESS_BITS:
+        if self.address % ArenaConfig.PAGE_BYTES or self.address + size > 1 << AxiConfig.ADDRESS_BITS:
             raise UioError(
-                f"{path}: must be at a multiple of {self.PAGE_BYTES} below 4 GiB, not at {self.address:#x} with {size} "
-                "bytes; give the driver u-dma-buf dma-mask=32, or reserved memory there"
+                f"{path}: must be at a multiple of {ArenaConfig.PAGE_BYTES} below 4 GiB, not at {self.address:#x} with "
+                f"{size} bytes; give the driver u-dma-buf dma-mask=32, or reserved memory there"
             )
         super().__init__(path, size)
 
