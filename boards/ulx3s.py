@@ -9,7 +9,7 @@ from __future__ import annotations
 from .board import PARTS, Board, Held, Pin
 
 
-def _ulx3s(name: str, part: str, preset: str, core_mhz: float) -> Board:
+def _ulx3s(name: str, part: str, preset: str) -> Board:
     return Board(
         name=name,
         part=PARTS[part],
@@ -26,11 +26,11 @@ def _ulx3s(name: str, part: str, preset: str, core_mhz: float) -> Board:
         held=(Held(Pin("L2", "wifi_gpio0"), 1),),
         loader="ulx3s",
         preset=preset,
-        core_mhz=core_mhz,
+        core_mhz=100.0,
     )
 
 
-ULX3S_12F = _ulx3s("ulx3s-12f", "LFE5U-12F", "ecp5-25k-on-chip", 100.0)
-ULX3S_25F = _ulx3s("ulx3s-25f", "LFE5U-25F", "ecp5-25k-on-chip", 100.0)
-ULX3S_45F = _ulx3s("ulx3s-45f", "LFE5U-45F", "ecp5-45k-on-chip", 100.0)
-ULX3S_85F = _ulx3s("ulx3s-85f", "LFE5U-85F", "ecp5-85k-on-chip", 100.0)
+ULX3S_12F = _ulx3s("ulx3s-12f", "LFE5U-12F", "ecp5-25k-on-chip")
+ULX3S_25F = _ulx3s("ulx3s-25f", "LFE5U-25F", "ecp5-25k-on-chip")
+ULX3S_45F = _ulx3s("ulx3s-45f", "LFE5U-45F", "ecp5-45k-on-chip")
+ULX3S_85F = _ulx3s("ulx3s-85f", "LFE5U-85F", "ecp5-85k-on-chip")
