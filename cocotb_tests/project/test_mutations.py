@@ -152,6 +152,15 @@ def test_a_sample_does_not_know_of_other_folders() -> None:
     assert first == second
 
 
+@pytest.mark.parametrize("mutant", mutants.named(), ids=lambda mutant: mutant.name)
+def test_a_listed_mutant_is_python_and_differs(mutant: mutants.Mutant) -> None:
+    original = (mutants.ROOT / mutant.file).read_text()
+    if mutant.file.endswith(".py"):
+        assert ast.dump(ast.parse(mutant.text)) != ast.dump(ast.parse(original))
+    else:
+        assert mutant.text != original
+
+
 def test_the_list_fits_the_tree() -> None:
     names = {mutant.name for mutant in mutants.named()}
     for name, path in mutants.sources().items():

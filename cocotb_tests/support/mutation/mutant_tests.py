@@ -138,6 +138,7 @@ BESIDE_NAMES = {
     "loaded": ("golden_functions",),
     "maximum": ("pairs", "lowerings"),
     "multiply": ("multiply", "multiplication"),
+    "opening": ("transport",),
     "pair": ("multiply", "lanewise"),
     "moved": ("arranging",),
     "padding": ("arranging",),
