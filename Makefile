@@ -4,6 +4,8 @@ PYTHON ?= python3
 JOBS ?= 2
 BOARD ?= ulx3s-85f
 BIN := .venv/bin
+# A test that hangs ends after a quarter of an hour; the netlist of the largest board takes as much to be built.
+REGRESS_TIME_LIMIT_S := 3600
 
 # The version that is tested. pip takes a CPU build where it finds one; on Linux, PyPI alone has the one for GPUs, of several
 # gigabytes: PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu gets the small one.
@@ -37,7 +39,7 @@ check: .venv/installed
 	$(BIN)/mypy
 
 regress: check .venv/installed-synth browser
-	$(BIN)/python -m pytest -n $(JOBS) -m "regress or not regress"
+	$(BIN)/python -m pytest -n $(JOBS) -m "regress or not regress" -o faulthandler_timeout=$(REGRESS_TIME_LIMIT_S)
 
 # Resumes where it was ended; remove mutations.jsonl to begin anew.
 mutations: .venv/installed-synth
