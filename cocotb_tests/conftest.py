@@ -13,7 +13,7 @@ import pytest
 from amaranth.lib import wiring
 from cocotb_tools.runner import get_results, get_runner
 
-from lutterfly.hdl.parts.assertions import ASSERTED
+from lutterfly.hdl.parts.platforms import ASSERTED, Platform
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.host.simulation import cache, toolchain
 from oracles.skips import pytest_addoption as add_known_skips
@@ -69,16 +69,22 @@ def models_dir(request: pytest.FixtureRequest) -> Path:
 def simulate(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Simulate:
     """Run the cocotb tests of the requesting module on one component, or on the Verilog of a module ``dut``.
 
-    ``simulate(dut, env={})`` elaborates ``dut`` to Verilog, builds it with Verilator unless the same text was built
-    before, and runs every ``cocotb.test`` of the module (or the one named ``testcase``) with ``env`` in its
-    environment. Several calls in one test are fine.
+    ``simulate(dut, env={})`` elaborates ``dut`` for ``platform`` to Verilog, builds it with Verilator unless the same
+    text was built before, and runs every ``cocotb.test`` of the module (or the one named ``testcase``) with ``env`` in
+    its environment. Several calls in one test are fine.
     """
 
     # The simulator's Python imports the module by its name.
     monkeypatch.syspath_prepend(request.path.parent)
 
-    def run(dut: wiring.Component | str, *, env: Mapping[str, str] | None = None, testcase: str | None = None) -> None:
-        text = dut if isinstance(dut, str) else to_verilog(dut, platform=ASSERTED, name="dut")
+    def run(
+        dut: wiring.Component | str,
+        *,
+        env: Mapping[str, str] | None = None,
+        testcase: str | None = None,
+        platform: Platform = ASSERTED,
+    ) -> None:
+        text = dut if isinstance(dut, str) else to_verilog(dut, platform=platform, name="dut")
         root = request.config.getoption("--simulator-cache")
         optimisation = NO_OPTIMISATION if request.config.getoption("--quick-build") else OPTIMISATION
         flags = (*VERILATOR_FLAGS, *optimisation.values(), cocotb.__version__, cocotb.__file__, *toolchain.versions())

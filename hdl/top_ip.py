@@ -11,7 +11,7 @@ from ..golden.config import Config
 from ..golden.config_parts import ArenaConfig, AxiConfig
 from ..golden.timing.latencies import reset_cycles
 from .bus.pins import Pin, bus_pins, constant_pins, trace_pins
-from .parts.assertions import ASSERTED
+from .parts.platforms import ASSERTED
 from .parts.verilog import head, to_verilog
 from .top_axi import TopAxi
 

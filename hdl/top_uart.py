@@ -13,7 +13,7 @@ from .link.bridge import Bridge
 from .link.uart_receiver import UartReceiver
 from .link.uart_transmitter import UartTransmitter
 from .memories.arena import Arena
-from .parts.assertions import ASSERTED
+from .parts.platforms import ASSERTED
 from .parts.verilog import head, to_verilog
 from .top_axi import TopAxi
 

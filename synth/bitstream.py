@@ -10,9 +10,10 @@ from pathlib import Path
 from amaranth.lib import wiring
 
 from ..boards import Board, constraints
-from ..hdl.parts.pll import ECP5, Dividers, Pll
+from ..hdl.parts.platforms import ECP5
+from ..hdl.parts.pll import Dividers, Pll
 from ..hdl.top_board import TopBoard
-from . import flow
+from . import flow, tools
 from .device import DEVICES, Device
 from .report import Placement
 
@@ -84,6 +85,7 @@ def build(
     folder: Path,
     seeds: Sequence[int],
     progress: Callable[[str], None] = lambda text: None,
+    fabric_columns: int = 0,
 ) -> Built:
     """Build a bitstream; place and route runs with one seed after the other until the board's clock is met.
 
@@ -98,6 +100,8 @@ def build(
         To try, in this order.
     progress : callable
         Is told what begins.
+    fabric_columns : int
+        Columns of the core's array whose multipliers are look-up tables (:mod:`.fabric`).
 
     Raises
     ------
@@ -110,9 +114,10 @@ def build(
     """
     if not seeds:
         raise ValueError("seeds must be at least one number, not none")
-    flow.check_tools()
+    tools.check_tools()
     device = board_device(board)
-    flow.map_design(top_of(board, core), folder, device, progress, platform=ECP5)
+    platform = dataclasses.replace(ECP5, fabric_columns=fabric_columns)
+    flow.map_design(top_of(board, core), folder, device, progress, platform=platform)
     (folder / "top.lpf").write_text(constraints(board, margin=MARGIN))
     placements: list[Placement] = []
     for seed in seeds:
@@ -139,7 +144,7 @@ def pack(folder: Path, config: str, progress: Callable[[str], None] = lambda tex
     _run_packer("run_ecppack", ["--compress", "--input", "unpacked.config", "--bit", "again.bit"], folder)
     data = (folder / "top.bit").read_bytes()
     if (folder / "again.bit").read_bytes() != data:
-        raise flow.FlowError(
+        raise tools.FlowError(
             f"{folder / 'top.bit'} must give the same bytes when it is unpacked and packed again, and does not; "
             "Project Trellis lacks something that the design uses"
         )
@@ -147,4 +152,4 @@ def pack(folder: Path, config: str, progress: Callable[[str], None] = lambda tex
 
 
 def _run_packer(function: str, options: list[str], folder: Path) -> None:
-    flow.run_tool(_TOOL, options, folder=folder, function=function)
+    tools.run_tool(_TOOL, options, folder=folder, function=function)

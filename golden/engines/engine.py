@@ -13,6 +13,7 @@ from ..memories import OWN_MEMORY, LocalMemory
 
 if TYPE_CHECKING:
     from ..config import Config
+    from ..config_parts import ArrayConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,10 @@ class EngineConfig:
         ValueError
             If it does not; names the field, the constraint and the value.
         """
+
+    def own_columns(self, array: ArrayConfig) -> int:
+        """Columns of multipliers, ``array.lanes`` each, that the engine brings along."""
+        return 0
 
 
 C = TypeVar("C", bound=EngineConfig)

@@ -11,6 +11,7 @@ from ...golden.engines import DEPTHWISE, MAC, XNOR
 from ..parts.assertions import Assertions
 from ..parts.device import MULTIPLIER_LATENCY
 from ..parts.pipeline import delay, spread
+from ..parts.platforms import platform_of
 from .agreement import UNCOUNTED_DELAY
 from .column_hop import ColumnHop
 from .engine import (
@@ -108,6 +109,7 @@ class MacArray(EngineComponent):
                 is_borrowed=is_borrowed,
                 is_weighed=index < self.weighed_columns,
                 is_binary=self.is_binary,
+                is_block=index < self.columns - platform_of(platform).fabric_columns,
             )
             if self.is_binary:
                 # In front of the first column's multipliers is no register: there one mask stands for both.

@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from ..parts.device import MULTIPLIER_LATENCY, Multiplier
+from ..parts.fabric_multiplier import FabricMultiplier
 from ..parts.pipeline import delay
 from .agreement import Agreement
 from .engine import ACCUMULATOR_BITS
@@ -70,7 +71,9 @@ class MacColumn(wiring.Component):
         is_borrowed: bool = False,
         is_weighed: bool = False,
         is_binary: bool = False,
+        is_block: bool = True,
     ):
+        self.is_block = is_block
         self.lanes = lanes
         self.is_borrowed = is_borrowed
         self.is_weighed = is_weighed
@@ -103,7 +106,8 @@ class MacColumn(wiring.Component):
             b = self.weights[lane]
             if self.is_weighed:
                 b = Mux(self.borrowed_multipliers.weighs[lane], self.borrowed_multipliers.weights[0][lane], b)
-            m.submodules[f"multiplier_{lane}"] = multiplier = Multiplier(a_width=len(a), b_width=len(b))
+            kind = Multiplier if self.is_block else FabricMultiplier
+            m.submodules[f"multiplier_{lane}"] = multiplier = kind(a_width=len(a), b_width=len(b))
             m.d.comb += [
                 multiplier.a.eq(a),
                 multiplier.b.eq(b),

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from amaranth.hdl import Assert, Module, Signal, ValueLike
 
-__all__ = ["ASSERTED", "Assertions"]
+from .platforms import platform_of
 
-#: The platform for which components are elaborated with their assertions.
-ASSERTED = object()
+__all__ = ["Assertions"]
 
 
 class Assertions:
-    """The assertions of one component: none unless it is elaborated for :data:`ASSERTED`.
+    """The assertions of one component: none unless it is elaborated for :data:`.platforms.ASSERTED`.
 
     Parameters
     ----------
@@ -27,7 +26,7 @@ class Assertions:
     """
 
     def __init__(self, m: Module, platform: object):
-        self.wanted = platform is ASSERTED
+        self.wanted = platform_of(platform).is_asserted
         self._module = m
         # While a component is reset, others go on, and what they send finds its queues closed.
         self._runs = Signal(name="asserted")

@@ -13,10 +13,9 @@ from amaranth.hdl import Instance, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["ECP5", "Dividers", "Pll"]
+from .platforms import platform_of
 
-#: The platform for which components are elaborated with the primitives of an ECP5.
-ECP5 = object()
+__all__ = ["Dividers", "Pll"]
 
 _MHZ = 1_000_000
 #: Ranges in Hz, both ends included: of the oscillator (8 MHz are permitted, of which the phase detector could make
@@ -116,7 +115,7 @@ def _possible(input_hz: int, output_hz: int) -> Iterator[Dividers]:
 class Pll(wiring.Component):
     """Make a clock, and tell when it is steady.
 
-    Elaborated for :data:`ECP5` it is the primitive EHXPLLL. For anything else the clock passes as it is, and is steady
+    With the primitives of an ECP5 (:mod:`.platforms`) it is EHXPLLL. Without, the clock passes as it is, and is steady
     from the start: in a simulation a clock has no time but its edges.
 
     Parameters
@@ -138,7 +137,7 @@ class Pll(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        if platform is ECP5:
+        if platform_of(platform).has_ecp5_primitives:
             self._elaborate_primitive(m)
         else:
             m.d.comb += [self.clock_out.eq(self.clock_in), self.locked.eq(1)]

@@ -33,7 +33,7 @@ def to_verilog(component, *, name: str, platform=None) -> str:
     name : str
         Of the top module.
     platform : object
-        What components are elaborated for; see :mod:`.assertions`.
+        What components are elaborated for; see :mod:`.platforms`.
 
     Returns
     -------

@@ -107,7 +107,7 @@ def verilog(output: Path, config: Config, progress: Progress, *, trace: bool = F
 
 def synth(device: str, seeds: int, config: str | None, cores: int | None, progress: Progress) -> Answer:
     """Measure area and clock, of the device's own configuration if ``config`` is None."""
-    from ...synth import flow
+    from ...synth import flow, tools
     from ...synth.report import ReportError
 
     found = find_config(config or flow.find_device(device).preset, cores)
@@ -120,7 +120,7 @@ def synth(device: str, seeds: int, config: str | None, cores: int | None, progre
                 measured = flow.synthesise(
                     found, folder=folder, device=device, seeds=tuple(range(1, seeds + 1)), progress=progress
                 )
-    except (flow.FlowError, ReportError) as error:
+    except (tools.FlowError, ReportError) as error:
         raise ToolError(str(error)) from error
     return Answer(f"{measured.as_text()}\nlogs            {folder}", measured.as_dict(), not measured.misses())
 

@@ -24,6 +24,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.engine import SELECT_LATENCY
 from lutterfly.hdl.engines.mac_array import MacArray
 from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY
+from lutterfly.hdl.parts.platforms import ASSERTED
 
 CONFIGS = {
     "tiny": PRESETS["tiny"],
@@ -34,6 +35,12 @@ CONFIGS = {
 @pytest.mark.parametrize("name", CONFIGS)
 def test_matches_golden(simulate, name: str) -> None:
     simulate(MacArray(CONFIGS[name]), env={"CONFIG": name})
+
+
+def test_columns_of_look_up_tables_match_golden(simulate) -> None:
+    dut = MacArray(CONFIGS["tiny"])
+    assert dut.columns - dut.weighed_columns == 1
+    simulate(dut, env={"CONFIG": "tiny"}, platform=dataclasses.replace(ASSERTED, fabric_columns=1))
 
 
 class Bench:

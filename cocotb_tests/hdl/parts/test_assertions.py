@@ -9,7 +9,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 from amaranth.sim import Simulator, SimulatorContext
 
-from lutterfly.hdl.parts.assertions import ASSERTED, Assertions
+from lutterfly.hdl.parts.assertions import Assertions
+from lutterfly.hdl.parts.platforms import ASSERTED
 
 
 class Watched(wiring.Component):

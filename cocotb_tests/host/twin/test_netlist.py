@@ -20,22 +20,23 @@ from lutterfly.golden.engines import MAC, MAXIMUM
 from lutterfly.golden.engines.configurations import EngineConfigs
 from lutterfly.golden.link.rates import LEAST_BIT_TIME, PARTS
 from lutterfly.golden.presets import PRESETS
-from lutterfly.hdl.parts.pll import ECP5
+from lutterfly.hdl.parts.platforms import ECP5
 from lutterfly.hdl.top_uart import TopUart
 from lutterfly.host import InferenceSession
 from lutterfly.host.link import LinkTransport
 from lutterfly.host.twin.line import PinsLine
 from lutterfly.host.twin.netlist import netlist_pins
-from lutterfly.synth import bitstream, flow
+from lutterfly.synth import bitstream, flow, tools
+from lutterfly.synth.fabric import multipliers
 from quantised.small_digits import FITTED, small_digits
 
 pytestmark = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in flow.TOOLS), reason="the `synth` extra is not installed"
+    any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"
 )
 #: As few cells and cycles as classify digits: a slow clock makes few cycles of a bit at the line's first rate.
 SMALL = dataclasses.replace(
     PRESETS["tiny"],
-    array=ArrayConfig(lanes=4, columns=1, requant_lanes=1),
+    array=ArrayConfig(lanes=4, columns=2, requant_lanes=1),
     memory=MemoryConfig(feature_bytes=2048, weight_bytes=4096, parameter_bytes=1024, tables=2, list_entries=128),
     engines=EngineConfigs.of(MAC, MAXIMUM),
     arena=ArenaConfig(4096),
@@ -44,7 +45,9 @@ SLOW_MHZ = 5.0
 DIGITS = 3
 
 
-def runs_a_digit(config: Config, name: str, mhz: float, model: bytes, folder: Path) -> Counter[str]:
+def runs_a_digit(
+    config: Config, name: str, mhz: float, model: bytes, folder: Path, *, fabric_columns: int = 0
+) -> Counter[str]:
     """Compare the last digits; the netlist's cells by type."""
     board = dataclasses.replace(BOARDS[name], core_mhz=mhz)
     steps: list[str] = []
@@ -53,7 +56,7 @@ def runs_a_digit(config: Config, name: str, mhz: float, model: bytes, folder: Pa
         folder,
         bitstream.board_device(board),
         steps.append,
-        platform=ECP5,
+        platform=dataclasses.replace(ECP5, fabric_columns=fabric_columns),
     )
     assert steps == ["elaborate", "synthesise"]
     line = PinsLine(netlist_pins(netlist, config, board.core_hz, cache_root=folder))
@@ -72,7 +75,9 @@ def runs_a_digit(config: Config, name: str, mhz: float, model: bytes, folder: Pa
 
 
 def test_a_small_boards_netlist(tmp_path: Path) -> None:
-    cells = runs_a_digit(SMALL, "ulx3s-25f", SLOW_MHZ, small_digits(), tmp_path)
+    """With multipliers of both kinds."""
+    cells = runs_a_digit(SMALL, "ulx3s-25f", SLOW_MHZ, small_digits(), tmp_path, fabric_columns=1)
+    assert cells["MULT18X18D"] == multipliers(SMALL) - SMALL.array.lanes
     assert min(cells[kind] for kind in ("LUT4", "CCU2C", "TRELLIS_FF", "TRELLIS_DPR16X4", "DP16KD", "MULT18X18D")) > 0
 
 

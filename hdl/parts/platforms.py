@@ -1,0 +1,37 @@
+"""What components are elaborated for: a simulation with assertions, an FPGA with its primitives, or neither."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["ASSERTED", "ECP5", "GENERIC", "Platform", "platform_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """What ``elaborate`` of a component is given; ports and latencies are the same for all.
+
+    Attributes
+    ----------
+    is_asserted : bool
+        With assertions (:mod:`.assertions`): for a simulation.
+    has_ecp5_primitives : bool
+        With primitives of an ECP5 instead of generic bodies.
+    fabric_columns : int
+        Columns of the multiplier array, the last ones, whose multipliers are made of look-up tables, for a device that
+        has no more blocks.
+    """
+
+    is_asserted: bool = False
+    has_ecp5_primitives: bool = False
+    fabric_columns: int = 0
+
+
+GENERIC = Platform()
+ASSERTED = Platform(is_asserted=True)
+ECP5 = Platform(has_ecp5_primitives=True)
+
+
+def platform_of(platform: object) -> Platform:
+    """What ``elaborate`` was given, or the generic platform for anything that is not ours, as Amaranth's None."""
+    return platform if isinstance(platform, Platform) else GENERIC

@@ -1,0 +1,1 @@
+"""Passes over the mapped netlist, in front of place and route."""
