@@ -42,6 +42,8 @@ class MacColumn(wiring.Component):
         Whether it may do so by weights of its own.
     is_binary : bool
         Whether words may be binary.
+    is_block : bool
+        Whether the multipliers are blocks; else they are look-up tables.
 
     Members
     -------
