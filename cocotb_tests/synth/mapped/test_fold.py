@@ -17,6 +17,7 @@ from lutterfly.hdl.parts.platforms import Platform
 from lutterfly.synth import flow, tools
 from lutterfly.synth.device import DEVICES
 from lutterfly.synth.mapped.fold import fold_terms
+from oracles.kept import PATIENT
 
 AND, NAND, XOR = 0b1000, 0b0111, 0b0110
 SUM = f"{0x96AA:016b}"
@@ -175,7 +176,7 @@ BITS = st.one_of(st.sampled_from(["0", "1"]), st.integers(2, 1 + INPUTS))
 TABLES = st.tuples(st.integers(0, 0xFFFF), st.lists(BITS, min_size=4, max_size=4))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(PATIENT, max_examples=300)
 @given(data=st.data())
 def test_drawn_sums_stay_as_they_are(data: st.DataObject) -> None:
     sums = Sums()
