@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["OPEN", "Bit", "Cell", "MappedNetlist"]
+__all__ = ["OPEN", "Bit", "MappedNetlist"]
 
 Cell = dict[str, Any]
 Bit = int | str
