@@ -50,8 +50,10 @@ class Loaded:
 
     def inputs(self, generator: np.random.Generator) -> list[np.ndarray]:
         """Random codes for each input: cycles do not depend on values."""
-        codes = [generator.integers(-128, 128, port.shape, np.int8) for port in self.program.inputs]
-        return [ports.from_codes(port, array) for port, array in zip(self.program.inputs, codes, strict=True)]
+        return [
+            ports.from_codes(port, [generator.integers(-128, 128, port.shape, np.int8) for _ in port.addresses])
+            for port in self.program.inputs
+        ]
 
 
 def arguments(description: str) -> argparse.ArgumentParser:

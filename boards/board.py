@@ -8,8 +8,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+#: Speed grades of an ECP5, the slowest one first.
+SPEEDS = (6, 7, 8)
 #: A ball of a package: rows are letters without those that look like digits.
 _SITE = re.compile(r"[A-HJ-NPRT-WY]{1,2}[1-9]\d?")
+
+
+def check_speed(speed: int) -> None:
+    """Raise ValueError unless it is one of :data:`SPEEDS`."""
+    if speed not in SPEEDS:
+        raise ValueError(f"speed must be {', '.join(map(str, SPEEDS[:-1]))} or {SPEEDS[-1]}, not {speed}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +141,7 @@ class Board:
     core_mhz: float
 
     def __post_init__(self) -> None:
-        if self.speed not in (6, 7, 8):
-            raise ValueError(f"speed must be 6, 7 or 8, not {self.speed}")
+        check_speed(self.speed)
         sites = [pin.site for pin in self.pins.values()]
         if len(set(sites)) < len(sites):
             raise ValueError(f"pins must be at a ball each, not at {', '.join(sites)}")
@@ -159,5 +166,5 @@ class Board:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """How nextpnr-ecp5 is told of its FPGA."""
-        return (self.part.flag, "--package", self.package, "--speed", str(self.speed))
+        """How nextpnr-ecp5 is told of its FPGA, without the speed grade."""
+        return (self.part.flag, "--package", self.package)

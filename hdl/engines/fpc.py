@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import Out
 from amaranth.utils import ceil_log2
@@ -13,8 +13,10 @@ from ...golden.config import Config
 from ...golden.engines import FPC
 from ...golden.engines.specifications import specification
 from ..butterfly.butterfly import Butterfly
+from ..parts.assertions import Assertions
 from ..parts.device import RAM_LATENCY, Ram
 from ..parts.pipeline import delay
+from ..parts.sleep import Sleep
 from .engine import EngineComponent, engine_members
 from .multipliers import borrower_members
 from .shift_finish import ShiftFinish
@@ -70,7 +72,10 @@ class FastPointwise(EngineComponent):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        m.submodules.butterfly = butterfly = self.butterfly
+        butterfly = self.butterfly
+        sleep = Sleep(m, platform, self.selected.fpc, cycles=max(self.latencies.values()))
+        m.submodules.butterfly = sleep.of(butterfly)
+        checks, lent = Assertions(m, platform), Const(0)
         fields = self.step.fields.fpc
         # What is left of the pixel's results, this word's included.
         position, results_left = Signal(butterfly.step.position.shape()), Signal.like(fields.lanes)
@@ -104,10 +109,13 @@ class FastPointwise(EngineComponent):
         m.d.comb += [lane.eq(value) for lane, value in zip(self.result.lanes, butterfly.values, strict=True)]
         if self.borrowed_columns:
             m.d.comb += butterfly.is_selected.eq(self.selected.fpc)
+            lent = butterfly.borrowed_multipliers.factors.as_value().any()
             wiring.connect(m, butterfly.borrowed_multipliers, wiring.flipped(self.borrowed_multipliers))
         if self.own_times:
             weights = self._own_weights(m, (own_weight + position)[: len(own_weight)])
             m.d.comb += [target.eq(source) for target, source in zip(butterfly.weights, weights, strict=True)]
+        checks.never(self.step.valid & ~self.selected.fpc, "butterfly: a step while it is not selected")
+        checks.never(~sleep.awake & (butterfly.valid | lent), "butterfly: values or factors of one that is asleep")
         return m
 
     def _existing(self, m: Module, channels) -> Value:

@@ -7,14 +7,19 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
+from ..parts.assertions import Assertions
 from ..parts.device import MULTIPLIER_LATENCY, Multiplier
 from ..parts.fabric_multiplier import FabricMultiplier
 from ..parts.pipeline import delay
-from .agreement import Agreement
+from ..parts.sleep import Sleep
+from .agreement import UNCOUNTED_DELAY, Agreement
 from .engine import ACCUMULATOR_BITS
 from .multipliers import lender_members
 
 __all__ = ["MacColumn", "column_latency"]
+
+#: Cycles in which what counted last has left the registers of a column.
+_LINGERS = 2 * MULTIPLIER_LATENCY
 
 PRODUCT_BITS = 16
 
@@ -120,7 +125,7 @@ class MacColumn(wiring.Component):
 
         terms, level = list(self.products), 0
         if self.is_binary:
-            m.submodules.agreement = agreement = Agreement(self.lanes)
+            agreement = self._counter(m, platform)
             m.d.comb += [
                 agreement.word.eq(self.word),
                 agreement.weights.eq(self.weights),
@@ -148,3 +153,19 @@ class MacColumn(wiring.Component):
         m.d.comb += self.total.eq(total)
 
         return m
+
+    def _counter(self, m: Module, platform) -> Agreement:
+        """What counts bits; asleep while no word is binary, when it gives zeros."""
+        agreement, checks = Agreement(self.lanes), Assertions(m, platform)
+        # A step that is none may count before the array is told.
+        counts = ~self.uncounted.all()
+        sleep = Sleep(m, platform, self.binary.any() | counts, cycles=_LINGERS)
+        m.submodules.agreement = sleep.of(agreement)
+        if checks.wanted:
+            since = Signal(UNCOUNTED_DELAY, init=-1, name="awake_since")
+            m.d.sync += since.eq(Cat(sleep.awake, since))
+            counted = delay(m, self.step.valid, UNCOUNTED_DELAY, name="valid_when_counted") & counts
+            checks.never(counted & ~since.all(), "MAC array: bits that count in a column that is asleep")
+            left = ~sleep.awake & agreement.counts.as_value().any()
+            checks.never(left, "MAC array: counts of a column that is asleep")
+        return agreement

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["ASSERTED", "ECP5", "GENERIC", "Platform", "platform_of"]
+__all__ = ["ASSERTED", "ECP5", "GENERIC", "SIMULATED", "Platform", "platform_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +15,8 @@ class Platform:
     ----------
     is_asserted : bool
         With assertions (:mod:`.assertions`): for a simulation.
+    sleeps : bool
+        With parts that stand still while nobody uses them (:mod:`.sleep`): for a simulation that is to be fast.
     has_ecp5_primitives : bool
         With primitives of an ECP5 instead of generic bodies.
     fabric_columns : int
@@ -23,12 +25,14 @@ class Platform:
     """
 
     is_asserted: bool = False
+    sleeps: bool = False
     has_ecp5_primitives: bool = False
     fabric_columns: int = 0
 
 
 GENERIC = Platform()
 ASSERTED = Platform(is_asserted=True)
+SIMULATED = Platform(is_asserted=True, sleeps=True)
 ECP5 = Platform(has_ecp5_primitives=True)
 
 

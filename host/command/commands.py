@@ -105,20 +105,34 @@ def verilog(output: Path, config: Config, progress: Progress, *, trace: bool = F
     return Answer(f"{output}: {len(text):,} bytes of Verilog", {"file_bytes": len(text)})
 
 
-def synth(device: str, seeds: int, config: str | None, cores: int | None, progress: Progress) -> Answer:
-    """Measure area and clock, of the device's own configuration if ``config`` is None."""
+def synth(device: str, speed: int, seeds: int, config: str | None, cores: int | None, progress: Progress) -> Answer:
+    """Measure area and clock, of the device's own configuration if ``config`` is None.
+
+    Raises
+    ------
+    ValueError
+        If there is no such device, speed grade or configuration: before anything is written.
+    ToolError
+        If a tool is missing or fails.
+    """
     from ...synth import flow, tools
     from ...synth.report import ReportError
 
-    found = find_config(config or flow.find_device(device).preset, cores)
-    folder = cache.default_root() / "synth" / f"{found.hash:08x}-{device}"
+    target = flow.find_device(device).of_speed(speed)
+    found = find_config(config or target.preset, cores)
+    folder = cache.default_root() / "synth" / f"{found.hash:08x}-{target.name}-{target.speed}"
     try:
         with cache.explained(folder):
             folder.mkdir(parents=True, exist_ok=True)
             progress("waiting for another synthesis of this configuration")
             with cache.locked(folder / "lock"):
                 measured = flow.synthesise(
-                    found, folder=folder, device=device, seeds=tuple(range(1, seeds + 1)), progress=progress
+                    found,
+                    folder=folder,
+                    device=device,
+                    speed=speed,
+                    seeds=tuple(range(1, seeds + 1)),
+                    progress=progress,
                 )
     except (tools.FlowError, ReportError) as error:
         raise ToolError(str(error)) from error

@@ -22,7 +22,8 @@ from .wrapper import WRAPPER_NAME, wrap
 PACKAGE = Path(__file__).parents[2]
 #: As they were when they were imported, above: that is what runs, even if the files are edited meanwhile.
 _WRAPPING = tuple(
-    (Path(__file__).parent / name).read_bytes() for name in ("wrapper.py", "rewriting.py", "design.py", "top.py")
+    (Path(__file__).parent / name).read_bytes()
+    for name in ("wrapper.py", "enabled.py", "rewriting.py", "design.py", "top.py")
 )
 #: Generates Verilog in a process of its own, from the configuration in a file: this process may have imported sources
 #: that were edited since, and would keep their Verilog under the key of the new ones.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 
+from .enabled import gate
 from .rewriting import rewrite
 from .toolchain import ToolError
 
@@ -62,7 +63,7 @@ def wrap(text: str, top_name: str, clock: str, *, is_rewritten: bool = True) -> 
     ]
     text = _ASSERTION.sub(rf"\1 {_NEVER}(\2);", _without_zeros(text))
     head = f'import "DPI-C" function void {_NEVER}(input string message);\n'
-    return head + ((rewrite(text) if is_rewritten else text) + "\n".join(lines)).replace("@(posedge ", "@(edge ")
+    return head + ((rewrite(gate(text)) if is_rewritten else text) + "\n".join(lines)).replace("@(posedge ", "@(edge ")
 
 
 def _without_zeros(text: str) -> str:

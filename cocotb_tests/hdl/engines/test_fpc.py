@@ -19,6 +19,7 @@ from lutterfly.golden.numerics.fpc import enter, run_stages
 from lutterfly.golden.numerics.fpc_layer import Stages
 from lutterfly.hdl.engines.engine import SELECT_LATENCY
 from lutterfly.hdl.engines.fpc import FastPointwise
+from lutterfly.hdl.parts.platforms import SIMULATED
 from networks.butterflies import random_stages, smaller_pattern
 from quantised.fpc_configs import FPC_CONFIGS
 
@@ -26,6 +27,10 @@ from quantised.fpc_configs import FPC_CONFIGS
 @pytest.mark.parametrize("name", ["further", "bottom-up"])
 def test_matches_golden(simulate, name: str) -> None:
     simulate(FastPointwise(FPC_CONFIGS[name]), env={"CONFIG": name})
+
+
+def test_matches_golden_where_it_sleeps(simulate) -> None:
+    simulate(FastPointwise(FPC_CONFIGS["further"]), env={"CONFIG": "further"}, platform=SIMULATED)
 
 
 def packed(array: np.ndarray) -> int:
@@ -147,3 +152,22 @@ async def factors_are_zero_while_it_is_not_selected(dut) -> None:
     for _ in range(20):
         await bench.idle(1, {})
         assert bench.factors == 0
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def other_engines_may_be_selected_between_layers(dut) -> None:
+    """For any time: where parts sleep, it has fallen asleep, is about to, or has not."""
+    bench = Bench(dut)
+    await bench.start()
+    hardware: Pattern = bench.own.pattern
+    latency = bench.component.latencies[FPC]
+    for number, others in enumerate((1, latency - 1, latency, latency + 1, 3 * latency)):
+        stages = random_stages(hardware, number)
+        codes = bench.rng.integers(-128, 128, (2, hardware.inputs), dtype=np.int8)
+        found = await bench.run(stages, codes, number)
+        np.testing.assert_array_equal(found, expected(codes, number, stages, bench.lanes))
+        dut.selected.value = 0
+        await bench.idle(others, {})
+        assert len(bench.results) == len(found)
+        dut.selected.value = 1
+        await bench.idle(SELECT_LATENCY, {})

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ....boards import SPEEDS
 from ....golden.presets import DEFAULT_PRESET
 from ...files.configuration import find_config
 from ...files.progress import showing
@@ -77,6 +78,10 @@ def synth(
     device: Annotated[
         str, typer.Option(help="What to place and route for: ecp5-85k, ecp5-45k, ecp5-25k.")
     ] = "ecp5-85k",
+    speed: Annotated[
+        int,
+        typer.Option(metavar="|".join(map(str, SPEEDS)), help="The device's speed grade; the first is the slowest."),
+    ] = SPEEDS[0],
     seeds: Annotated[int, typer.Option(help="Runs of place and route; the clock is their median.", min=1)] = 3,
     config: OtherConfig = None,
     cores: Cores = None,
@@ -85,7 +90,7 @@ def synth(
     """Measure area and clock with yosys and nextpnr; fails if they miss the device's budget."""
     with reporting(as_json):
         with showing(enabled=not as_json) as progress:
-            answered = measure(device, seeds, config, cores, progress)
+            answered = measure(device, speed, seeds, config, cores, progress)
         finish(answered, as_json)
 
 
